@@ -1,0 +1,119 @@
+package plimsoll
+
+// EventType says what kind of object an event is about (event design, "Event types").
+type EventType uint8
+
+// The event types.
+const (
+	EventUnknown EventType = iota
+	EventRequest
+	EventApp
+	EventNode
+	EventQueue
+)
+
+var eventTypeNames = [...]string{"UNKNOWN", "REQUEST", "APP", "NODE", "QUEUE"}
+
+// String returns the design's word, such as "APP".
+func (t EventType) String() string { return nameOf(eventTypeNames[:], int(t)) }
+
+// ChangeType says how the object changed (event design, "Change types").
+type ChangeType uint8
+
+// The change types.
+const (
+	ChangeNone ChangeType = iota
+	ChangeSet
+	ChangeAdd
+	ChangeRemove
+)
+
+var changeTypeNames = [...]string{"NONE", "SET", "ADD", "REMOVE"}
+
+// String returns the design's word, such as "ADD".
+func (t ChangeType) String() string { return nameOf(changeTypeNames[:], int(t)) }
+
+// ChangeDetail says what changed (event design, "Change details"). The numbers are the design's.
+type ChangeDetail uint16
+
+// The change details.
+const (
+	DetailNone ChangeDetail = 0
+
+	RequestCancel  ChangeDetail = 100
+	RequestAlloc   ChangeDetail = 101
+	RequestTimeout ChangeDetail = 102
+
+	AppAlloc      ChangeDetail = 200
+	AppRequest    ChangeDetail = 201
+	AppReject     ChangeDetail = 202
+	AppNew        ChangeDetail = 203
+	AppAccepted   ChangeDetail = 204
+	AppStarting   ChangeDetail = 205
+	AppRunning    ChangeDetail = 206
+	AppCompleting ChangeDetail = 207
+	AppCompleted  ChangeDetail = 208
+	AppFailing    ChangeDetail = 209
+	AppFailed     ChangeDetail = 210
+	AppResuming   ChangeDetail = 211
+	AppExpired    ChangeDetail = 212
+
+	NodeDecomission ChangeDetail = 300
+	NodeReady       ChangeDetail = 301
+	NodeSchedulable ChangeDetail = 302
+	NodeAlloc       ChangeDetail = 303
+	NodeCapacity    ChangeDetail = 304
+	NodeOccupied    ChangeDetail = 305
+	NodeReservation ChangeDetail = 306
+
+	QueueConfigured ChangeDetail = 400
+	QueueDynamic    ChangeDetail = 401
+	QueueType       ChangeDetail = 402
+	QueueMax        ChangeDetail = 403
+	QueueGuaranteed ChangeDetail = 404
+	QueueApp        ChangeDetail = 405
+	QueueAlloc      ChangeDetail = 406
+
+	AllocCancel      ChangeDetail = 500
+	AllocPreempt     ChangeDetail = 501
+	AllocTimeout     ChangeDetail = 502
+	AllocReplaced    ChangeDetail = 503
+	AllocNodeRemoved ChangeDetail = 504
+)
+
+// String returns the design's word, such as "APP_ALLOC"; for a number that the design does not have, an empty string.
+func (d ChangeDetail) String() string {
+	group, n := int(d)/100, int(d)%100
+	names := [...][]string{
+		{"DETAILS_NONE"},
+		{"REQUEST_CANCEL", "REQUEST_ALLOC", "REQUEST_TIMEOUT"},
+		{
+			"APP_ALLOC", "APP_REQUEST", "APP_REJECT", "APP_NEW", "APP_ACCEPTED", "APP_STARTING", "APP_RUNNING", "APP_COMPLETING",
+			"APP_COMPLETED", "APP_FAILING", "APP_FAILED", "APP_RESUMING", "APP_EXPIRED",
+		},
+		{
+			"NODE_DECOMISSION", "NODE_READY", "NODE_SCHEDULABLE", "NODE_ALLOC", "NODE_CAPACITY", "NODE_OCCUPIED", "NODE_RESERVATION",
+		},
+		{"QUEUE_CONFIG", "QUEUE_DYNAMIC", "QUEUE_TYPE", "QUEUE_MAX", "QUEUE_GUARANTEED", "QUEUE_APP", "QUEUE_ALLOC"},
+		{"ALLOC_CANCEL", "ALLOC_PREEMPT", "ALLOC_TIMEOUT", "ALLOC_REPLACED", "ALLOC_NODEREMOVED"},
+	}
+	if group >= len(names) {
+		return ""
+	}
+	return nameOf(names[group], n)
+}
+
+// MaxEventMessage is the longest message of an event in bytes; a longer one is cut.
+const MaxEventMessage = 1024
+
+// Event is one record of a change (event design, "Event description"). Its id is not part of it: it follows from its place.
+type Event struct {
+	Type      EventType
+	Change    ChangeType
+	Detail    ChangeDetail
+	Time      int64  // Unix nanoseconds: the time of the batch
+	Object    string // id of the object
+	Reference string // id of the second object; empty for NONE and SET
+	Resources Resources
+	Message   string
+}

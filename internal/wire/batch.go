@@ -1,0 +1,43 @@
+package wire
+
+// Kind says what a record is. It is the first byte of the record's key in the store, so it must never be renumbered.
+type Kind byte
+
+// The kinds of record. The value is the encoded message of the same name in objects.proto.
+const (
+	KindJobSpec     Kind = 1 // key: job id
+	KindJobStatus   Kind = 2 // key: job id
+	KindTask        Kind = 3 // key: TaskKey
+	KindNode        Kind = 4 // key: node id
+	KindNodeStatus  Kind = 5 // key: node id; never stored
+	KindQueueConfig Kind = 6 // key: empty; there is one
+	KindQueueStatus Kind = 7 // key: queue path; never stored
+)
+
+// NumKinds is one more than the highest kind.
+const NumKinds = 8
+
+// Mutation is a put or delete of one encoded record.
+type Mutation struct {
+	Kind      Kind
+	Key       string
+	Value     []byte // nil: delete
+	Ephemeral bool   // replicated, not stored
+	Node      string // of a task: the node that it is bound to; empty otherwise
+}
+
+// EventChunk is a run of events with consecutive ids, in package ring's packed form.
+type EventChunk struct {
+	FirstID uint64
+	Count   uint64
+	Data    []byte
+}
+
+// Batch is what one turn of the engine commits: all of it or nothing.
+type Batch struct {
+	Epoch     uint64
+	Revision  uint64
+	Time      int64 // Unix nanoseconds
+	Mutations []Mutation
+	Events    EventChunk
+}

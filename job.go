@@ -1,0 +1,310 @@
+package plimsoll
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds on one job. A larger one is refused with an error that names the bound.
+const (
+	MaxGroups       = 100
+	MaxTasksPerJob  = 1_000_000
+	MaxCommandBytes = 128 << 10
+	MaxEnvBytes     = 128 << 10
+	MaxLabels       = 64
+)
+
+// JobState is a state of the event design's application state machine.
+type JobState uint8
+
+// The job states (event design, "Change details", APP_*).
+const (
+	JobNew        JobState = iota + 1 // submitted, its tasks are being created
+	JobAccepted                       // every task waits to be placed
+	JobStarting                       // a task is bound to a node
+	JobRunning                        // a task has started
+	JobCompleting                     // every task has ended, all well
+	JobCompleted                      // ended, all well
+	JobRejected                       // refused
+	JobFailing                        // killed or failed; tasks are being stopped
+	JobFailed                         // ended; a task failed for good or the job was killed
+	JobResuming                       // a gang gave its room back and starts again
+	JobExpired                        // ended so long ago that it is being forgotten
+)
+
+var jobStateNames = [...]string{
+	"", "New", "Accepted", "Starting", "Running", "Completing", "Completed", "Rejected", "Failing", "Failed", "Resuming", "Expired",
+}
+
+// String returns the state's name, such as "Running".
+func (s JobState) String() string { return nameOf(jobStateNames[:], int(s)) }
+
+// ParseJobState is the inverse of String; an unknown name is zero.
+func ParseJobState(s string) JobState { return JobState(indexOf(jobStateNames[:], s)) }
+
+// Ended reports whether no task of the job will ever run again.
+func (s JobState) Ended() bool {
+	return s == JobCompleted || s == JobRejected || s == JobFailed || s == JobExpired
+}
+
+// JobSpec is what a user submits. Its fields are those of the job file.
+type JobSpec struct {
+	ID     string            // the job's id, chosen by the user; unique among the jobs that are still known
+	Owner  string            // who submitted it
+	Queue  string            // full path of a leaf queue
+	Labels map[string]string // free, for selection
+	Groups []GroupSpec
+	Token  string // makes a repeated submit of the same request answer as the first did; may be empty
+}
+
+// GroupSpec is the specification that the tasks of a group share.
+type GroupSpec struct {
+	Name       string
+	Count      int32
+	Command    []string // the program and its arguments; no shell is put around it
+	Env        map[string]string
+	WorkDir    string // working directory; empty: the task's own directory
+	User       string // user name or uid to run as; empty: the agent's
+	UserGroup  string // group name or gid to run as; empty: the user's own
+	Resources  Resources
+	Retry      RetryPolicy
+	MaxRuntime time.Duration // longest run of one attempt; 0: no limit
+	KillGrace  time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillGrace
+	LogLimit   int64         // bytes kept of each of stdout and stderr; 0: DefaultLogLimit
+}
+
+// Defaults for fields of a group that are zero.
+const (
+	DefaultKillGrace = 10 * time.Second
+	DefaultLogLimit  = int64(64 << 20)
+)
+
+// RetryKind says how long to wait before a failed task is tried again. (Titus: Immediate, Delayed, ExponentialBackOff.)
+type RetryKind uint8
+
+// The kinds of retry.
+const (
+	RetryNone RetryKind = iota
+	RetryImmediate
+	RetryDelayed
+	RetryBackoff
+)
+
+var retryKindNames = [...]string{"none", "immediate", "delayed", "backoff"}
+
+// String returns the kind's name as in the job file.
+func (k RetryKind) String() string { return nameOf(retryKindNames[:], int(k)) }
+
+// ParseRetryKind reads a kind's name; ok is false for an unknown one.
+func ParseRetryKind(s string) (kind RetryKind, ok bool) {
+	i := slices.Index(retryKindNames[:], s)
+	return RetryKind(max(i, 0)), i >= 0
+}
+
+// RetryPolicy says how often and when a task that failed is tried again. Losses that are not the task's own fault (a lost node,
+// a drain) are tried again always and are not counted.
+type RetryPolicy struct {
+	Kind         RetryKind
+	Limit        int32         // failures that are followed by another attempt
+	InitialDelay time.Duration // delayed and backoff: first delay; 0: one second
+	MaxDelay     time.Duration // backoff: longest delay; 0: five minutes
+}
+
+// Delay returns how long to wait before the attempt that follows the n-th failure, n from 1.
+func (p RetryPolicy) Delay(n int32) time.Duration {
+	initial := p.InitialDelay
+	if initial <= 0 {
+		initial = time.Second
+	}
+	switch p.Kind {
+	case RetryDelayed:
+		return initial
+	case RetryBackoff:
+		longest := p.MaxDelay
+		if longest <= 0 {
+			longest = 5 * time.Minute
+		}
+		d := initial
+		for i := int32(1); i < n && d < longest; i++ {
+			d *= 2
+		}
+		return min(d, longest)
+	}
+	return 0
+}
+
+// Job is a job with what has become of it.
+type Job struct {
+	Spec   JobSpec
+	Status JobStatus
+}
+
+// JobStatus is what has become of a job. Times are Unix nanoseconds, zero if it has not happened.
+type JobStatus struct {
+	ID        string
+	Owner     string
+	Queue     string
+	State     JobState
+	Reason    string // why it ended or was killed, for people; may be empty
+	Killed    bool   // somebody asked to kill it
+	Submitted int64
+	Started   int64 // first task started
+	Finished  int64
+	Groups    []GroupStatus
+	Revision  uint64
+}
+
+// GroupStatus counts the tasks of a group and says why those that wait do so.
+type GroupStatus struct {
+	Name       string
+	Count      int32 // tasks wanted
+	Counts     TaskCounts
+	WaitCode   WaitCode
+	WaitReason string // a sentence for people; empty if none waits
+}
+
+// TaskCounts counts tasks by state, and finished ones by how they ended.
+type TaskCounts struct {
+	Pending, Bound, Starting, Running, Stopping, Succeeded, Failed int32
+}
+
+// Total returns the sum of the counts.
+func (c TaskCounts) Total() int32 {
+	return c.Pending + c.Bound + c.Starting + c.Running + c.Stopping + c.Succeeded + c.Failed
+}
+
+// Plus returns the sum of two counts.
+func (c TaskCounts) Plus(o TaskCounts) TaskCounts {
+	return TaskCounts{
+		c.Pending + o.Pending, c.Bound + o.Bound, c.Starting + o.Starting, c.Running + o.Running, c.Stopping + o.Stopping,
+		c.Succeeded + o.Succeeded, c.Failed + o.Failed,
+	}
+}
+
+// WaitCode says what kind of thing a waiting group waits for.
+type WaitCode uint8
+
+// The wait codes.
+const (
+	WaitNone     WaitCode = iota
+	WaitTurn              // it has not been looked at yet
+	WaitQueueMax          // its queue, or one above, is at its maximum
+	WaitNoNode            // no node fits now
+	WaitNoNodes           // there is no node at all that may take tasks
+	WaitTooLarge          // no node would fit even if it were empty
+	WaitRetry             // its failed tasks wait for their next attempt
+)
+
+var waitCodeNames = [...]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry"}
+
+// String returns the code's word, such as "queue_max"; empty for WaitNone.
+func (c WaitCode) String() string { return nameOf(waitCodeNames[:], int(c)) }
+
+// TaskID is the id of a task: job.group.index. Group names hold no dot, so it can be taken apart from the right.
+func TaskID(job, group string, index int32) string { return fmt.Sprintf("%s.%s.%d", job, group, index) }
+
+// Validate reports the first field that is wrong, named as in the job file, with what to do about it.
+func (s *JobSpec) Validate() error {
+	if err := ValidateID("job", s.ID); err != nil {
+		return err
+	}
+	if len(s.Owner) > 128 || strings.ContainsAny(s.Owner, "\n\x00") {
+		return Invalid("owner", "is longer than 128 characters or holds a line break")
+	}
+	if err := ValidateQueuePath("queue", s.Queue); err != nil {
+		return err
+	}
+	if len(s.Labels) > MaxLabels {
+		return Invalid("labels", "has %d entries; at most %d are possible", len(s.Labels), MaxLabels)
+	}
+	if len(s.Groups) == 0 {
+		return Invalid("groups", "is empty; give at least one group with a command")
+	}
+	if len(s.Groups) > MaxGroups {
+		return Invalid("groups", "has %d groups; at most %d are possible", len(s.Groups), MaxGroups)
+	}
+	total := int64(0)
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		field := fmt.Sprintf("groups[%d]", i)
+		if err := g.validate(field); err != nil {
+			return err
+		}
+		for j := range i {
+			if s.Groups[j].Name == g.Name {
+				return Invalid(field+".name", "%q is already the name of groups[%d]; give each group its own name", g.Name, j)
+			}
+		}
+		total += int64(g.Count)
+	}
+	if total > MaxTasksPerJob {
+		return Invalid("groups", "add up to %d tasks; at most %d are possible in one job", total, MaxTasksPerJob)
+	}
+	return nil
+}
+
+func (g *GroupSpec) validate(field string) error {
+	if err := validateGroupName(field+".name", g.Name); err != nil {
+		return err
+	}
+	if g.Count < 0 || g.Count > MaxTasksPerJob {
+		return Invalid(field+".count", "is %d; give a number from 0 to %d", g.Count, MaxTasksPerJob)
+	}
+	if len(g.Command) == 0 || g.Command[0] == "" {
+		return Invalid(field+".command", `is empty; give the program and its arguments, such as ["sh", "-c", "echo hello"]`)
+	}
+	if err := g.validateText(field); err != nil {
+		return err
+	}
+	if err := g.Resources.Validate(field + ".resources"); err != nil {
+		return err
+	}
+	if g.Retry.Limit < 0 {
+		return Invalid(field+".retry.limit", "is negative; give zero or more")
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{".maxRuntime", g.MaxRuntime}, {".killGrace", g.KillGrace}, {".retry.initialDelay", g.Retry.InitialDelay},
+		{".retry.maxDelay", g.Retry.MaxDelay},
+	} {
+		if d.value < 0 {
+			return Invalid(field+d.name, "is negative; give a duration such as 10m")
+		}
+	}
+	if g.LogLimit < 0 {
+		return Invalid(field+".logLimit", "is negative; give an amount of bytes such as 64Mi")
+	}
+	return nil
+}
+
+func (g *GroupSpec) validateText(field string) error {
+	size := 0
+	for _, arg := range g.Command {
+		if strings.IndexByte(arg, 0) >= 0 {
+			return Invalid(field+".command", "holds a zero byte")
+		}
+		size += len(arg) + 1
+	}
+	if size > MaxCommandBytes {
+		return Invalid(field+".command", "is %d bytes long; at most %d are possible", size, MaxCommandBytes)
+	}
+	size = 0
+	for _, key := range slices.Sorted(maps.Keys(g.Env)) {
+		if key == "" || strings.ContainsAny(key, "=\x00") || strings.IndexByte(g.Env[key], 0) >= 0 {
+			return Invalid(field+".env", "%q is not a name of an environment variable, or its value holds a zero byte", key)
+		}
+		if strings.HasPrefix(key, "PLIMSOLL_") {
+			return Invalid(field+".env."+key, "names that start with PLIMSOLL_ are set by the agent; choose another")
+		}
+		size += len(key) + len(g.Env[key]) + 2
+	}
+	if size > MaxEnvBytes {
+		return Invalid(field+".env", "is %d bytes long; at most %d are possible", size, MaxEnvBytes)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package plimsoll
+
+import (
+	"slices"
+	"strings"
+)
+
+func nameOf(names []string, i int) string {
+	if i >= 0 && i < len(names) {
+		return names[i]
+	}
+	return ""
+}
+
+func indexOf(names []string, s string) int {
+	if s == "" {
+		return 0
+	}
+	return max(slices.Index(names, s), 0)
+}
+
+func isAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+func madeOf(s, extra string) bool {
+	for i := range len(s) {
+		if !isAlphanumeric(s[i]) && (i == 0 || strings.IndexByte(extra, s[i]) < 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidateID accepts 1 to 128 letters, digits and - _ . starting with a letter or digit.
+func ValidateID(field, id string) error {
+	if id == "" {
+		return Invalid(field, "is empty; give a name such as wordcount")
+	}
+	if len(id) > 128 || !madeOf(id, "-_.") || strings.HasSuffix(id, ".") || strings.Contains(id, "..") {
+		return Invalid(field, "%q is not a possible id: use at most 128 letters, digits and - _ . starting with a letter or digit", id)
+	}
+	return nil
+}
+
+func validateGroupName(field, name string) error {
+	if name == "" || len(name) > 63 || !madeOf(name, "-_") {
+		return Invalid(field, "%q is not a possible name: use 1 to 63 letters, digits and - _ starting with a letter or digit", name)
+	}
+	return nil
+}
+
+func validateQueueName(field, name string) error {
+	if name == "" || len(name) > 64 || strings.IndexByte(name, '.') >= 0 || !madeOf(name, "_:#/@-") {
+		return Invalid(field, "%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", name)
+	}
+	return nil
+}
+
+// ValidateQueuePath accepts a full path such as root.batch.
+func ValidateQueuePath(field, path string) error {
+	parts := strings.Split(path, ".")
+	if parts[0] != RootQueue {
+		return Invalid(field, "%q is not a full queue path; write for example root.batch", path)
+	}
+	if len(parts) > MaxQueueDepth {
+		return Invalid(field, "%q is deeper than %d levels", path, MaxQueueDepth)
+	}
+	for _, name := range parts {
+		if err := validateQueueName(field, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package plimsoll
+
+import (
+	"maps"
+	"slices"
+)
+
+// NodeMode says whether an operator lets a node take tasks.
+type NodeMode uint8
+
+// The modes.
+const (
+	NodeActive   NodeMode = iota + 1 // takes tasks
+	NodeCordoned                     // takes no new tasks; those that run go on
+	NodeDraining                     // takes no new tasks; those that run are stopped and placed elsewhere
+)
+
+var nodeModeNames = [...]string{"", "active", "cordoned", "draining"}
+
+// String returns the mode's name, such as "cordoned".
+func (m NodeMode) String() string { return nameOf(nodeModeNames[:], int(m)) }
+
+// ParseNodeMode is the inverse of String; an unknown name is zero.
+func ParseNodeMode(s string) NodeMode { return NodeMode(indexOf(nodeModeNames[:], s)) }
+
+// Node is a machine. Times are Unix nanoseconds.
+type Node struct {
+	ID          string
+	Address     string // where its agent serves logs: host:port or unix:/path
+	Capacity    Resources
+	Attributes  map[string]string // facts: os, arch, kernel, cgroup …
+	Incarnation uint64            // raised by each start of the agent; an older one is refused
+	Mode        NodeMode
+	Ready       bool // its agent is heard
+	Registered  int64
+	Revision    uint64
+}
+
+// NodeStatus is what is derived of a node; it is replicated but not stored.
+type NodeStatus struct {
+	ID        string
+	Allocated Resources
+	Tasks     int32
+}
+
+// Validate reports the first field that is wrong.
+func (n *Node) Validate() error {
+	if err := ValidateID("node", n.ID); err != nil {
+		return err
+	}
+	if len(n.Address) > 256 {
+		return Invalid("address", "is longer than 256 characters")
+	}
+	if n.Incarnation == 0 {
+		return Invalid("incarnation", "is 0; an agent counts its starts from 1")
+	}
+	if err := n.Capacity.Validate("capacity"); err != nil {
+		return err
+	}
+	if len(n.Attributes) > 256 {
+		return Invalid("attributes", "has %d entries; at most 256 are possible", len(n.Attributes))
+	}
+	for _, key := range slices.Sorted(maps.Keys(n.Attributes)) {
+		if key == "" || len(key) > 128 || len(n.Attributes[key]) > 1024 {
+			return Invalid("attributes", "%q: a key has 1 to 128 characters and a value at most 1024", key)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package plimsoll
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// quantitySuffixes are those of Kubernetes' quantities, with their multipliers as powers: base to the exponent.
+var quantitySuffixes = []struct {
+	suffix   string
+	base     int64
+	exponent int64
+}{
+	{"Ki", 1024, 1}, {"Mi", 1024, 2}, {"Gi", 1024, 3}, {"Ti", 1024, 4}, {"Pi", 1024, 5}, {"Ei", 1024, 6},
+	{"m", 1000, -1}, {"k", 1000, 1}, {"M", 1000, 2}, {"G", 1000, 3}, {"T", 1000, 4}, {"P", 1000, 5}, {"E", 1000, 6},
+	{"", 1000, 0},
+}
+
+// ParseQuantity reads a quantity as Kubernetes writes it (500m, 64Mi, 2G, 1.5, 1e3) into the unit of the resource: milli-cores
+// for cpu, bytes for memory and disk, a count otherwise. A part smaller than the unit is rounded up, as in Kubernetes. A
+// negative, unparsable or absurdly large quantity is an error that says what is possible.
+func ParseQuantity(resource, text string) (int64, error) {
+	s := strings.TrimSpace(text)
+	if s == "" {
+		return 0, fmt.Errorf("quantity is empty; write for example %s", quantityExample(resource))
+	}
+	number, multiplier, ok := splitQuantity(s)
+	if !ok {
+		return 0, fmt.Errorf("quantity %q cannot be read; write for example %s", text, quantityExample(resource))
+	}
+	if number.Sign() < 0 {
+		return 0, fmt.Errorf("quantity %q is negative; give zero or more", text)
+	}
+	value := number.Mul(number, multiplier)
+	if resource == CPU {
+		value.Mul(value, big.NewRat(1000, 1))
+	}
+	rounded := new(big.Int).Add(value.Num(), new(big.Int).Sub(value.Denom(), big.NewInt(1)))
+	rounded.Quo(rounded, value.Denom())
+	if rounded.Cmp(big.NewInt(MaxAmount)) > 0 {
+		return 0, fmt.Errorf("quantity %q is absurdly large; the largest possible is %s", text, FormatQuantity(resource, MaxAmount))
+	}
+	return rounded.Int64(), nil
+}
+
+func splitQuantity(s string) (number, multiplier *big.Rat, ok bool) {
+	if len(s) > 64 {
+		return nil, nil, false
+	}
+	for _, x := range quantitySuffixes {
+		digits, found := strings.CutSuffix(s, x.suffix)
+		if !found || !isDecimal(digits) {
+			continue
+		}
+		n, good := new(big.Rat).SetString(digits)
+		if !good {
+			return nil, nil, false
+		}
+		power := new(big.Int).Exp(big.NewInt(x.base), big.NewInt(max(x.exponent, -x.exponent)), nil)
+		m := new(big.Rat).SetInt(power)
+		if x.exponent < 0 {
+			m.Inv(m)
+		}
+		return n, m, true
+	}
+	return nil, nil, false
+}
+
+// isDecimal accepts [+-]digits[.digits][e[+-]digits] with a small exponent, and nothing else that big.Rat would take.
+func isDecimal(s string) bool {
+	s = strings.TrimLeft(s, "+-")
+	mantissa, exponent, hasExponent := strings.Cut(strings.ToLower(s), "e")
+	if hasExponent {
+		if e, err := strconv.Atoi(exponent); err != nil || e > 99 || e < -99 {
+			return false
+		}
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	return whole+fraction != "" && allDigits(whole) && allDigits(fraction)
+}
+
+func allDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+func quantityExample(resource string) string {
+	switch resource {
+	case CPU:
+		return "500m or 2"
+	case Memory, Disk:
+		return "64Mi or 2G"
+	}
+	return "1"
+}
+
+// FormatQuantity prints an amount the way ParseQuantity reads it, exactly: binary suffixes for memory and disk where they
+// divide the amount, milli for parts of a core.
+func FormatQuantity(resource string, amount int64) string {
+	switch resource {
+	case CPU:
+		if amount%1000 == 0 {
+			return strconv.FormatInt(amount/1000, 10)
+		}
+		return strconv.FormatInt(amount, 10) + "m"
+	case Memory, Disk:
+		suffixes := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
+		i := 0
+		for amount != 0 && amount%1024 == 0 && i < len(suffixes)-1 {
+			amount, i = amount/1024, i+1
+		}
+		return strconv.FormatInt(amount, 10) + suffixes[i]
+	}
+	return strconv.FormatInt(amount, 10)
+}

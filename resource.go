@@ -1,0 +1,75 @@
+package plimsoll
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Names of the resources that every node has.
+const (
+	CPU    = "cpu"    // milli-cores
+	Memory = "memory" // bytes
+	Disk   = "disk"   // bytes
+)
+
+// MaxResourceNames is how many different resource names one cluster may use. The engines keep amounts in a small vector.
+const MaxResourceNames = 16
+
+// MaxAmount is the largest amount of one resource in one place. It leaves room to add a million of them without overflow.
+const MaxAmount = math.MaxInt64 / (1 << 20)
+
+// Resources maps a resource name to an amount. A missing name means zero in a request and "no limit" in a maximum.
+type Resources map[string]int64
+
+// Names returns the names in order.
+func (r Resources) Names() []string { return slices.Sorted(maps.Keys(r)) }
+
+// String prints the amounts in the order of their names, for people: "cpu 500m, memory 64Mi".
+func (r Resources) String() string {
+	if len(r) == 0 {
+		return "nothing"
+	}
+	var b strings.Builder
+	for i, name := range r.Names() {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(name + " " + FormatQuantity(name, r[name]))
+	}
+	return b.String()
+}
+
+// Validate reports the first name or amount that cannot be used, in the order of the names. field is put before the name.
+func (r Resources) Validate(field string) error {
+	if len(r) > MaxResourceNames {
+		return Invalid(field, "has %d names; at most %d are possible", len(r), MaxResourceNames)
+	}
+	for _, name := range r.Names() {
+		if err := ValidateResourceName(name); err != nil {
+			return Invalid(field+"."+name, "%s", err)
+		}
+		if v := r[name]; v < 0 {
+			return Invalid(field+"."+name, "is negative (%d); give zero or more", v)
+		} else if v > MaxAmount {
+			return Invalid(field+"."+name, "is larger than the largest amount, %s", FormatQuantity(name, MaxAmount))
+		}
+	}
+	return nil
+}
+
+// ValidateResourceName accepts cpu, memory, disk and custom names such as nvidia.com/gpu.
+func ValidateResourceName(name string) error {
+	if name == "" || len(name) > 63 {
+		return fmt.Errorf("a resource name has 1 to 63 characters")
+	}
+	for i := range len(name) {
+		c := name[i]
+		if !isAlphanumeric(c) && (i == 0 || !strings.ContainsRune("-_./", rune(c))) {
+			return fmt.Errorf("a resource name is made of letters, digits and - _ . / and starts with a letter or digit")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package plimsoll
+
+// TaskState is where a task is in its life.
+type TaskState uint8
+
+// The task states. From TaskBound to TaskStopping a task holds resources of its node.
+const (
+	TaskPending  TaskState = iota + 1 // waits for a node
+	TaskBound                         // a node was chosen; its agent has not said anything yet
+	TaskStarting                      // the agent prepares it
+	TaskRunning                       // its process runs
+	TaskStopping                      // the agent was asked to stop it
+	TaskFinished                      // it has ended for good; Result says how
+)
+
+var taskStateNames = [...]string{"", "Pending", "Bound", "Starting", "Running", "Stopping", "Finished"}
+
+// String returns the state's name, such as "Running".
+func (s TaskState) String() string { return nameOf(taskStateNames[:], int(s)) }
+
+// ParseTaskState is the inverse of String; an unknown name is zero.
+func ParseTaskState(s string) TaskState { return TaskState(indexOf(taskStateNames[:], s)) }
+
+// OnNode reports whether a task in this state holds resources of a node.
+func (s TaskState) OnNode() bool { return s >= TaskBound && s <= TaskStopping }
+
+// TaskResult says how an attempt ended.
+type TaskResult uint8
+
+// The results.
+const (
+	ResultNone         TaskResult = iota
+	ResultSucceeded               // exit code 0
+	ResultFailed                  // another exit code, or a signal
+	ResultKilled                  // somebody asked for it
+	ResultEvicted                 // its node had to make room, or was drained
+	ResultPreempted               // a more important task took its place
+	ResultLost                    // its node or its record is gone; what became of it is not known
+	ResultOutOfMemory             // it went over its memory limit
+	ResultTimedOut                // it ran longer than its maxRuntime
+	ResultNeverStarted            // its command could not be started
+	ResultUnknownExit             // it ended while nobody watched, and its exit code is not known
+)
+
+var taskResultNames = [...]string{
+	"", "succeeded", "failed", "killed", "evicted", "preempted", "lost", "out of memory", "timed out", "never started",
+	"exit code unknown",
+}
+
+// String returns the result in words, such as "out of memory"; empty for ResultNone.
+func (r TaskResult) String() string { return nameOf(taskResultNames[:], int(r)) }
+
+// Charged reports whether an attempt that ended so counts against the task's retry limit. What is not the task's own fault
+// does not.
+func (r TaskResult) Charged() bool {
+	switch r {
+	case ResultFailed, ResultOutOfMemory, ResultTimedOut, ResultNeverStarted, ResultUnknownExit:
+		return true
+	}
+	return false
+}
+
+// Task is one unit to place and run. Times are Unix nanoseconds, zero if it has not happened. The times, node, exit code and
+// message are those of the current attempt.
+type Task struct {
+	ID        string
+	Job       string
+	Group     string
+	Index     int32 // place in its group, from 0
+	Attempt   int32 // current attempt, from 1; 0 before the first binding
+	Failures  int32 // attempts that ended by the task's own fault
+	State     TaskState
+	Result    TaskResult // of the last attempt that ended
+	Node      string     // where it is or was
+	ExitCode  int32      // of the last attempt that ended; 128+n if signal n ended it; -1 if unknown
+	Message   string     // more about the result, for people
+	Created   int64
+	Bound     int64
+	Started   int64
+	Finished  int64
+	NotBefore int64 // pending: not placed before this instant
+	Revision  uint64
+}
+
+// TaskReport is what an agent says about an attempt.
+type TaskReport struct {
+	Task     string
+	Attempt  int32
+	State    TaskState // TaskStarting, TaskRunning or TaskFinished
+	Result   TaskResult
+	ExitCode int32
+	Message  string
+	At       int64 // when it happened on the node, Unix nanoseconds
+}
