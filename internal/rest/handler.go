@@ -1,0 +1,183 @@
+package rest
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Events is an immutable view of the recent events. ring.View is one.
+type Events interface {
+	// Range returns the lowest and highest id; ok is false if there is no event.
+	Range() (low, high uint64, ok bool)
+	// Batch calls yield for at most count events from start on, until it returns false.
+	Batch(start, count uint64, yield func(id uint64, ev *plimsoll.Event) bool) error
+}
+
+// Source gives the events that are there now: all that were committed when the call began, or an error.
+type Source interface {
+	Events(ctx context.Context) (instanceUUID string, events Events, err error)
+}
+
+// Config bounds the handler. The zero value is the default.
+type Config struct {
+	// ResponseSize is the most events of one answer, and the number of them if a caller does not say (the design's
+	// RESTResponseSize); 0: 10,000.
+	ResponseSize uint64
+	// Fault is told what went wrong inside while a request was answered; the caller is not. May be nil.
+	Fault func(err error)
+}
+
+const (
+	defaultResponseSize = 10_000
+	compressFrom        = 1400 // bytes of an answer, as in YuniKorn
+	batchPath           = "/ws/v1/events/batch"
+)
+
+// Handler answers everything under /ws/v1/.
+type Handler struct {
+	cfg         Config
+	source      Source
+	compressors sync.Pool
+}
+
+// New makes a Handler that reads from source.
+func New(cfg Config, source Source) *Handler {
+	if cfg.ResponseSize == 0 {
+		cfg.ResponseSize = defaultResponseSize
+	}
+	if cfg.Fault == nil {
+		cfg.Fault = func(error) {}
+	}
+	return &Handler{cfg: cfg, source: source}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != batchPath {
+		WriteError(w, http.StatusNotFound, "there is nothing at "+shorten(r.URL.Path)+"; there is "+batchPath)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		WriteError(w, http.StatusMethodNotAllowed, "the method "+shorten(r.Method)+" is not possible here; use GET")
+		return
+	}
+	body, err := h.batch(r.Context(), r.URL.RawQuery)
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	h.write(w, r, body)
+}
+
+// batch makes the answer to a query.
+func (h *Handler) batch(ctx context.Context, rawQuery string) ([]byte, error) {
+	q, err := parseQuery(rawQuery, h.cfg.ResponseSize)
+	if err != nil {
+		return nil, err
+	}
+	instance, events, err := h.source.Events(ctx)
+	if err != nil {
+		return nil, err
+	}
+	low, high, any := events.Range()
+	if !q.hasStart {
+		q.start = low
+	}
+	body := appendHead(nil, instance, low, high)
+	if !any || q.start < low || q.start > high {
+		return appendTail(body, 0), nil
+	}
+	records := 0
+	err = events.Batch(q.start, q.count, func(_ uint64, ev *plimsoll.Event) bool {
+		separator := byte(',')
+		if records == 0 {
+			separator = '['
+		}
+		body = appendRecord(append(body, separator), ev)
+		records++
+		return ctx.Err() == nil
+	})
+	if err != nil {
+		return nil, plimsoll.Errorf(plimsoll.CodeCorrupt, "read the events from %d on: %v", q.start, err)
+	}
+	if ctx.Err() != nil {
+		return nil, plimsoll.Errorf(plimsoll.CodeCanceled, "the request was given up while its answer was made")
+	}
+	return appendTail(body, records), nil
+}
+
+// write sends an answer, compressed if that is accepted and worth it.
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, body []byte) {
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if len(body) < compressFrom || !acceptsGzip(r.Header.Get("Accept-Encoding")) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body) // the caller went away; there is nobody to tell
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	z, pooled := h.compressors.Get().(*gzip.Writer)
+	if !pooled {
+		z, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for a level that does not exist
+	}
+	z.Reset(w)
+	_, err := z.Write(body)
+	_ = errors.Join(err, z.Close()) // the caller went away; there is nobody to tell
+	z.Reset(io.Discard)
+	h.compressors.Put(z)
+}
+
+// acceptsGzip reads an Accept-Encoding header: gzip is accepted if it is named with a weight above zero.
+func acceptsGzip(header string) bool {
+	for part := range strings.SplitSeq(header, ",") {
+		coding, parameter, _ := strings.Cut(part, ";")
+		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			continue
+		}
+		weight, has := strings.CutPrefix(strings.ReplaceAll(parameter, " ", ""), "q=")
+		return !has || strings.Trim(weight, "0.") != ""
+	}
+	return false
+}
+
+// refuse sends an error, with its status by its code. What is a fault of ours goes to Config.Fault, not to the caller.
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeInvalid:
+		WriteError(w, http.StatusBadRequest, err.Error())
+	case plimsoll.CodeUnavailable, plimsoll.CodeDeadline, plimsoll.CodeCanceled:
+		w.Header().Set("Retry-After", "1")
+		WriteError(w, http.StatusServiceUnavailable, err.Error())
+	case plimsoll.CodeExhausted:
+		w.Header().Set("Retry-After", "1")
+		WriteError(w, http.StatusTooManyRequests, err.Error())
+	default:
+		h.cfg.Fault(err)
+		WriteError(w, http.StatusInternalServerError, "the events could not be read; the gateway's log says why")
+	}
+}
+
+// WriteError sends an error in YuniKorn's shape.
+func WriteError(w http.ResponseWriter, status int, message string) {
+	body, err := json.Marshal(struct {
+		StatusCode  int    `json:"status_code"`
+		Message     string `json:"message"`
+		Description string `json:"description"`
+	}{status, message, message})
+	if err != nil {
+		panic(err) // a broken invariant: numbers and strings have a JSON form
+	}
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // the caller went away; there is nobody to tell
+}

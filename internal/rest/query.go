@@ -1,0 +1,62 @@
+package rest
+
+import (
+	"errors"
+	"math"
+	"net/url"
+	"strconv"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// query is what a caller asks of the batch endpoint.
+type query struct {
+	count    uint64 // 1 or more
+	start    uint64
+	hasStart bool // false: from the lowest id
+}
+
+// parseQuery reads count and start out of a raw query string. Without count it is limit; a larger count is cut to limit, as the
+// design allows.
+func parseQuery(raw string, limit uint64) (query, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return query{}, plimsoll.Invalid("query", "cannot be taken apart; write for example ?count=100&start=0")
+	}
+	q := query{count: limit}
+	if text := values.Get("count"); text != "" {
+		n, err := parseNumber("count", text, 1)
+		if err != nil {
+			return query{}, err
+		}
+		q.count = min(n, limit)
+	}
+	if text := values.Get("start"); text != "" {
+		if q.start, err = parseNumber("start", text, 0); err != nil {
+			return query{}, err
+		}
+		q.hasStart = true
+	}
+	return q, nil
+}
+
+func parseNumber(name, text string, least uint64) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if errors.Is(err, strconv.ErrRange) {
+		return 0, plimsoll.Invalid(name, "%q is too large; give a whole number from %d to %d", shorten(text), least, uint64(math.MaxUint64))
+	}
+	if err != nil {
+		return 0, plimsoll.Invalid(name, "%q is not a whole number; give one of %d or more, such as %s=100", shorten(text), least, name)
+	}
+	if n < least {
+		return 0, plimsoll.Invalid(name, "is %d; give a whole number of %d or more, or leave it out", n, least)
+	}
+	return n, nil
+}
+
+func shorten(text string) string {
+	if len(text) > 40 {
+		return text[:40] + "..."
+	}
+	return text
+}

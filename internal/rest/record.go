@@ -1,0 +1,122 @@
+package rest
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// vcore is YuniKorn's name for cpu. Both count milli-cores.
+const vcore = "vcore"
+
+// appendHead appends the answer up to its records, as YuniKorn's encoder writes it.
+func appendHead(dst []byte, instance string, low, high uint64) []byte {
+	dst = append(dst, `{"InstanceUUID":`...)
+	dst = appendString(dst, instance)
+	dst = append(dst, `,"LowestID":`...)
+	dst = strconv.AppendUint(dst, low, 10)
+	dst = append(dst, `,"HighestID":`...)
+	dst = strconv.AppendUint(dst, high, 10)
+	return append(dst, `,"EventRecords":`...)
+}
+
+// appendTail closes the list of records, which is null if there is none, and the answer. As in YuniKorn a line break ends it.
+func appendTail(dst []byte, records int) []byte {
+	if records == 0 {
+		return append(dst, "null}\n"...)
+	}
+	return append(dst, "]}\n"...)
+}
+
+// appendRecord appends one event: every key is left out when its value is zero, but for resource, which is always there.
+func appendRecord(dst []byte, ev *plimsoll.Event) []byte {
+	dst = append(dst, '{')
+	dst = appendNumberField(dst, `"type":`, int64(ev.Type))
+	dst = appendTextField(dst, `"objectID":`, ev.Object)
+	dst = appendTextField(dst, `"message":`, ev.Message)
+	dst = appendNumberField(dst, `"timestampNano":`, ev.Time)
+	dst = appendNumberField(dst, `"eventChangeType":`, int64(ev.Change))
+	dst = appendNumberField(dst, `"eventChangeDetail":`, int64(ev.Detail))
+	dst = appendTextField(dst, `"referenceID":`, ev.Reference)
+	dst = append(dst, `"resource":`...)
+	dst = appendResources(dst, ev.Resources)
+	return append(dst, '}')
+}
+
+func appendNumberField(dst []byte, key string, value int64) []byte {
+	if value == 0 {
+		return dst
+	}
+	dst = append(dst, key...)
+	dst = strconv.AppendInt(dst, value, 10)
+	return append(dst, ',')
+}
+
+func appendTextField(dst []byte, key, value string) []byte {
+	if value == "" {
+		return dst
+	}
+	dst = append(dst, key...)
+	dst = appendString(dst, value)
+	return append(dst, ',')
+}
+
+// appendResources writes the amounts in the order of YuniKorn's names. A custom resource that is itself named vcore gives way
+// to cpu.
+func appendResources(dst []byte, r plimsoll.Resources) []byte {
+	if len(r) == 0 {
+		return append(dst, "{}"...)
+	}
+	names := r.Names()
+	if i := slices.Index(names, plimsoll.CPU); i >= 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == vcore })
+		i = slices.Index(names, plimsoll.CPU)
+		names[i] = vcore
+		slices.Sort(names)
+	}
+	dst = append(dst, `{"resources":{`...)
+	for i, name := range names {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, name)
+		dst = append(dst, ':')
+		dst = appendQuantity(dst, amountOf(r, name))
+	}
+	return append(dst, "}}"...)
+}
+
+func amountOf(r plimsoll.Resources, name string) int64 {
+	if cpu, has := r[plimsoll.CPU]; has && name == vcore {
+		return cpu
+	}
+	return r[name]
+}
+
+// appendQuantity leaves a zero out, as every protobuf message of YuniKorn's does.
+func appendQuantity(dst []byte, value int64) []byte {
+	if value == 0 {
+		return append(dst, "{}"...)
+	}
+	dst = append(dst, `{"value":`...)
+	dst = strconv.AppendInt(dst, value, 10)
+	return append(dst, '}')
+}
+
+// appendString quotes s as encoding/json does: with < > & escaped, and what is not UTF-8 replaced.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, err := json.Marshal(s)
+			if err != nil {
+				panic(err) // a broken invariant: every string has a JSON form
+			}
+			return append(dst, quoted...)
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
+}
