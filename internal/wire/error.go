@@ -1,0 +1,177 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+// statusClientClosed is what proxies log when the caller went away; net/http has no name for it.
+const statusClientClosed = 499
+
+// codes is the one table from our codes to those of RPC and HTTP.
+var codes = [...]struct {
+	rpc  connect.Code
+	http int
+}{
+	plimsoll.CodeInternal:       {connect.CodeInternal, http.StatusInternalServerError},
+	plimsoll.CodeInvalid:        {connect.CodeInvalidArgument, http.StatusBadRequest},
+	plimsoll.CodeNotFound:       {connect.CodeNotFound, http.StatusNotFound},
+	plimsoll.CodeAlreadyExists:  {connect.CodeAlreadyExists, http.StatusConflict},
+	plimsoll.CodeConflict:       {connect.CodeFailedPrecondition, http.StatusConflict},
+	plimsoll.CodeUnavailable:    {connect.CodeUnavailable, http.StatusServiceUnavailable},
+	plimsoll.CodeExhausted:      {connect.CodeResourceExhausted, http.StatusTooManyRequests},
+	plimsoll.CodeDenied:         {connect.CodePermissionDenied, http.StatusForbidden},
+	plimsoll.CodeStale:          {connect.CodeAborted, http.StatusConflict},
+	plimsoll.CodeDeadline:       {connect.CodeDeadlineExceeded, http.StatusGatewayTimeout},
+	plimsoll.CodeCanceled:       {connect.CodeCanceled, statusClientClosed},
+	plimsoll.CodeCorrupt:        {connect.CodeDataLoss, http.StatusInternalServerError},
+	plimsoll.CodeAlreadyRunning: {connect.CodeFailedPrecondition, http.StatusConflict},
+	plimsoll.CodeUnimplemented:  {connect.CodeUnimplemented, http.StatusNotImplemented},
+}
+
+// ConnectCode is the RPC code of a code. Two of ours may share one; the detail of ConnectError tells them apart.
+func ConnectCode(code plimsoll.Code) connect.Code {
+	if int(code) < len(codes) {
+		return codes[code].rpc
+	}
+	return connect.CodeInternal
+}
+
+// HTTPStatus is the HTTP status of a code.
+func HTTPStatus(code plimsoll.Code) int {
+	if int(code) < len(codes) {
+		return codes[code].http
+	}
+	return http.StatusInternalServerError
+}
+
+// codeOfRPC is for answers without our detail: of a proxy, or of another program on that address.
+func codeOfRPC(rpc connect.Code) plimsoll.Code {
+	switch rpc {
+	case connect.CodeUnauthenticated:
+		return plimsoll.CodeDenied
+	case connect.CodeOutOfRange:
+		return plimsoll.CodeInvalid
+	}
+	for code := range codes {
+		if codes[code].rpc == rpc {
+			return plimsoll.Code(code)
+		}
+	}
+	return plimsoll.CodeInternal
+}
+
+// ErrorToProto is what a caller is told of err; nil for nil. Of a plimsoll.Error that is its code, operation, field and message,
+// and the messages of those that it wraps; of anything else only that it is internal: the text is for the log.
+func ErrorToProto(err error) *pb.Error {
+	if err == nil {
+		return nil
+	}
+	e := public(err)
+	return &pb.Error{Code: e.Code.String(), Op: text(e.Op), Field: text(e.Field), Message: text(e.Msg)}
+}
+
+// ErrorFromProto is the inverse of ErrorToProto: a *plimsoll.Error, or nil for nil.
+func ErrorFromProto(m *pb.Error) error {
+	if m == nil {
+		return nil
+	}
+	return fromProto(m)
+}
+
+func fromProto(m *pb.Error) *plimsoll.Error {
+	return &plimsoll.Error{Code: plimsoll.ParseCode(m.GetCode()), Op: m.GetOp(), Field: m.GetField(), Msg: m.GetMessage()}
+}
+
+// public returns what may be told of err, which is not nil.
+func public(err error) *plimsoll.Error {
+	var e *plimsoll.Error
+	var rpc *connect.Error
+	switch {
+	case errors.As(err, &e):
+	case errors.As(err, &rpc): // of a call to another process of ours, which has told only what may be told
+		e = fromRPC(rpc)
+	case errors.Is(err, context.Canceled):
+		return plimsoll.Errorf(plimsoll.CodeCanceled, "the call was canceled")
+	case errors.Is(err, context.DeadlineExceeded):
+		return plimsoll.Errorf(plimsoll.CodeDeadline, "the time allowed for the call ran out; try again, or allow more")
+	}
+	if e == nil || e.Code == plimsoll.CodeInternal {
+		return plimsoll.Errorf(plimsoll.CodeInternal, "something went wrong inside the server; its log says what")
+	}
+	told := &plimsoll.Error{Code: e.Code, Op: e.Op, Field: e.Field, Msg: e.Msg}
+	var cause *plimsoll.Error
+	if errors.As(e.Err, &cause) && cause.Code != plimsoll.CodeInternal {
+		inner := public(cause).Error()
+		if told.Msg != "" {
+			inner = told.Msg + ": " + inner
+		}
+		told.Msg = inner
+	}
+	return told
+}
+
+// ConnectError is err as an RPC answers it: with the code of the table, and the message Error as a detail, from which
+// FromConnectError makes the same error again. It returns nil for nil.
+func ConnectError(err error) error {
+	if err == nil {
+		return nil
+	}
+	told := public(err)
+	out := connect.NewError(ConnectCode(told.Code), errors.New(text(told.Error())))
+	detail, err := connect.NewErrorDetail(ErrorToProto(told))
+	if err != nil {
+		return out // cannot be: its text is UTF-8; the code still tells
+	}
+	out.AddDetail(detail)
+	return out
+}
+
+// FromConnectError makes a *plimsoll.Error of what a call returned; nil for nil. What the other side did not say itself is a failure
+// of the transport, CodeUnavailable, unless it was the caller's context that ended.
+func FromConnectError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *plimsoll.Error
+	if errors.As(err, &e) {
+		return err
+	}
+	var rpc *connect.Error
+	if errors.As(err, &rpc) {
+		return fromRPC(rpc)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &plimsoll.Error{Code: plimsoll.CodeCanceled, Msg: "the call was canceled", Err: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &plimsoll.Error{Code: plimsoll.CodeDeadline, Msg: "the time allowed for the call ran out", Err: err}
+	}
+	return unreachable(err)
+}
+
+func unreachable(err error) *plimsoll.Error {
+	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "the server cannot be reached, or the connection to it broke; try again", Err: err}
+}
+
+func fromRPC(err *connect.Error) *plimsoll.Error {
+	for _, detail := range err.Details() {
+		value, valueErr := detail.Value()
+		if m, ok := value.(*pb.Error); ok && valueErr == nil { // another's detail, or one that cannot be read, says nothing to us
+			return fromProto(m)
+		}
+	}
+	if !connect.IsWireError(err) {
+		switch err.Code() {
+		case connect.CodeUnknown, connect.CodeInternal, connect.CodeUnavailable:
+			return unreachable(err)
+		}
+	}
+	return &plimsoll.Error{Code: codeOfRPC(err.Code()), Msg: err.Message(), Err: err.Unwrap()}
+}

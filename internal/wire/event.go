@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"math"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+// EventToProto converts an event.
+func EventToProto(e *plimsoll.Event) *pb.Event {
+	return &pb.Event{
+		Type:      int32(e.Type),
+		Change:    int32(e.Change),
+		Detail:    int32(e.Detail),
+		Time:      e.Time,
+		Object:    text(e.Object),
+		Reference: text(e.Reference),
+		Resources: resourcesToProto(e.Resources),
+		Message:   text(e.Message),
+	}
+}
+
+// EventFromProto converts an event. A number that the vocabulary has no room for becomes zero.
+func EventFromProto(m *pb.Event) plimsoll.Event {
+	e := plimsoll.Event{
+		Type:      enumOrZero(m.GetType(), plimsoll.EventType(math.MaxUint8)),
+		Change:    enumOrZero(m.GetChange(), plimsoll.ChangeType(math.MaxUint8)),
+		Time:      m.GetTime(),
+		Object:    m.GetObject(),
+		Reference: m.GetReference(),
+		Resources: resourcesFromProto(m.GetResources()),
+		Message:   m.GetMessage(),
+	}
+	if d := m.GetDetail(); d >= 0 && d <= math.MaxUint16 {
+		e.Detail = plimsoll.ChangeDetail(d)
+	}
+	return e
+}

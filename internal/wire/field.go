@@ -1,0 +1,166 @@
+package wire
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Tags of fields: number and wire type.
+const (
+	varintType = uint64(protowire.VarintType)
+	bytesType  = uint64(protowire.BytesType)
+)
+
+// text returns s as proto3 allows it in a string field: with U+FFFD in place of what is not UTF-8.
+func text(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+func appendVarint(dst []byte, number, v uint64) []byte {
+	if v == 0 {
+		return dst
+	}
+	return protowire.AppendVarint(protowire.AppendVarint(dst, number<<3|varintType), v)
+}
+
+func appendInt32(dst []byte, number uint64, v int32) []byte {
+	return appendVarint(dst, number, uint64(int64(v))) // a negative one takes ten bytes, as protobuf has it
+}
+
+func appendBool(dst []byte, number uint64, v bool) []byte {
+	if !v {
+		return dst
+	}
+	return appendVarint(dst, number, 1)
+}
+
+func appendText(dst []byte, number uint64, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	return protowire.AppendString(protowire.AppendVarint(dst, number<<3|bytesType), text(s))
+}
+
+func appendBytes(dst []byte, number uint64, b []byte) []byte {
+	if len(b) == 0 {
+		return dst
+	}
+	return protowire.AppendBytes(protowire.AppendVarint(dst, number<<3|bytesType), b)
+}
+
+// appendHeader begins an embedded message of a known size.
+func appendHeader(dst []byte, number uint64, size int) []byte {
+	return protowire.AppendVarint(protowire.AppendVarint(dst, number<<3|bytesType), uint64(size))
+}
+
+func sizeVarint(number, v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return protowire.SizeVarint(number<<3) + protowire.SizeVarint(v)
+}
+
+func sizeInt32(number uint64, v int32) int { return sizeVarint(number, uint64(int64(v))) }
+
+func sizeBool(number uint64, v bool) int {
+	if !v {
+		return 0
+	}
+	return sizeVarint(number, 1)
+}
+
+func sizeLen(number uint64, n int) int {
+	if n == 0 {
+		return 0
+	}
+	return sizeMessage(number, n)
+}
+
+func sizeText(number uint64, s string) int { return sizeLen(number, len(text(s))) }
+
+// sizeMessage is that of an embedded message, which is written even if it is empty.
+func sizeMessage(number uint64, size int) int {
+	return protowire.SizeVarint(number<<3) + protowire.SizeBytes(size)
+}
+
+// field is one field of an encoded message. tag is its number and wire type; v is set for a varint, b for bytes.
+type field struct {
+	tag uint64
+	v   uint64
+	b   []byte
+}
+
+// nextField reads the first field of data and returns what follows it.
+func nextField(data []byte) (f field, rest []byte, err error) {
+	number, kind, n := protowire.ConsumeTag(data)
+	if n < 0 {
+		return field{}, nil, protowire.ParseError(n)
+	}
+	f.tag = uint64(number)<<3 | uint64(kind)
+	data = data[n:]
+	switch kind {
+	case protowire.VarintType:
+		f.v, n = protowire.ConsumeVarint(data)
+	case protowire.BytesType:
+		f.b, n = protowire.ConsumeBytes(data)
+	default:
+		n = protowire.ConsumeFieldValue(number, kind, data)
+	}
+	if n < 0 {
+		return field{}, nil, protowire.ParseError(n)
+	}
+	return f, data[n:], nil
+}
+
+// checkText fails for what is not UTF-8.
+func checkText(b []byte) error {
+	if !utf8.Valid(b) {
+		return plimsoll.Errorf(plimsoll.CodeCorrupt, "it holds text that is not UTF-8")
+	}
+	return nil
+}
+
+// enum reads an enumeration number that is at most highest.
+func enum(f *field, highest uint8) (uint8, error) {
+	if n := int32(f.v); n >= 0 && n <= int32(highest) {
+		return uint8(n), nil
+	}
+	return 0, plimsoll.Errorf(plimsoll.CodeCorrupt, "field %d holds the number %d, which this version does not know; a newer one may have written it", f.tag>>3, int32(f.v))
+}
+
+// enumOrZero is for FromProto: a number that this version does not know becomes zero.
+func enumOrZero[T ~uint8, N ~int32](n N, highest T) T {
+	if n < 0 || n > N(highest) {
+		return 0
+	}
+	return T(n)
+}
+
+func corrupt(what string, err error) error {
+	return &plimsoll.Error{Code: plimsoll.CodeCorrupt, Op: "decode " + what, Msg: "the stored or received bytes are malformed", Err: err}
+}
+
+// appendMessage encodes through the generated code. Its only failures are text that is not UTF-8, which ToProto has replaced,
+// and more than 2 GiB, so that one is a broken invariant.
+func appendMessage(dst []byte, m proto.Message) []byte {
+	out, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
+	if err != nil {
+		panic("wire: encode " + string(m.ProtoReflect().Descriptor().Name()) + ": " + err.Error())
+	}
+	return out
+}
+
+func decodeMessage(what string, data []byte, m proto.Message) error {
+	if err := proto.Unmarshal(data, m); err != nil {
+		return corrupt(what, err)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package wire
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+func resourcesToProto(r plimsoll.Resources) *pb.Resources {
+	if r == nil {
+		return nil
+	}
+	m := &pb.Resources{Amounts: make(map[string]int64, len(r))}
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		m.Amounts[text(name)] = r[name]
+	}
+	return m
+}
+
+func resourcesFromProto(m *pb.Resources) plimsoll.Resources {
+	if m == nil {
+		return nil
+	}
+	r := make(plimsoll.Resources, len(m.GetAmounts()))
+	maps.Copy(r, m.GetAmounts())
+	return r
+}
+
+func textMapToProto(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out[text(key)] = text(m[key])
+	}
+	return out
+}
+
+func textMapFromProto(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	return maps.Clone(m)
+}
+
+// GroupSpecToProto converts the specification of a group.
+func GroupSpecToProto(g *plimsoll.GroupSpec) *pb.GroupSpec {
+	m := &pb.GroupSpec{
+		Name:            text(g.Name),
+		Count:           g.Count,
+		Env:             textMapToProto(g.Env),
+		WorkDir:         text(g.WorkDir),
+		User:            text(g.User),
+		UserGroup:       text(g.UserGroup),
+		Resources:       resourcesToProto(g.Resources),
+		MaxRuntimeNanos: int64(g.MaxRuntime),
+		KillGraceNanos:  int64(g.KillGrace),
+		LogLimit:        g.LogLimit,
+	}
+	for _, arg := range g.Command {
+		m.Command = append(m.Command, text(arg))
+	}
+	if r := &g.Retry; *r != (plimsoll.RetryPolicy{}) {
+		m.Retry = &pb.RetryPolicy{
+			Kind: pb.RetryKind(r.Kind), Limit: r.Limit,
+			InitialDelayNanos: int64(r.InitialDelay), MaxDelayNanos: int64(r.MaxDelay),
+		}
+	}
+	return m
+}
+
+// GroupSpecFromProto converts the specification of a group.
+func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
+	r := m.GetRetry()
+	g := plimsoll.GroupSpec{
+		Name:      m.GetName(),
+		Count:     m.GetCount(),
+		Env:       textMapFromProto(m.GetEnv()),
+		WorkDir:   m.GetWorkDir(),
+		User:      m.GetUser(),
+		UserGroup: m.GetUserGroup(),
+		Resources: resourcesFromProto(m.GetResources()),
+		Retry: plimsoll.RetryPolicy{
+			Kind:         enumOrZero(r.GetKind(), plimsoll.RetryBackoff),
+			Limit:        r.GetLimit(),
+			InitialDelay: time.Duration(r.GetInitialDelayNanos()),
+			MaxDelay:     time.Duration(r.GetMaxDelayNanos()),
+		},
+		MaxRuntime: time.Duration(m.GetMaxRuntimeNanos()),
+		KillGrace:  time.Duration(m.GetKillGraceNanos()),
+		LogLimit:   m.GetLogLimit(),
+	}
+	if len(m.GetCommand()) > 0 {
+		g.Command = slices.Clone(m.GetCommand())
+	}
+	return g
+}
+
+// JobSpecToProto converts a job's specification.
+func JobSpecToProto(s *plimsoll.JobSpec) *pb.JobSpec {
+	m := &pb.JobSpec{
+		Id:     text(s.ID),
+		Owner:  text(s.Owner),
+		Queue:  text(s.Queue),
+		Labels: textMapToProto(s.Labels),
+		Token:  text(s.Token),
+	}
+	for i := range s.Groups {
+		m.Groups = append(m.Groups, GroupSpecToProto(&s.Groups[i]))
+	}
+	return m
+}
+
+// JobSpecFromProto converts a job's specification.
+func JobSpecFromProto(m *pb.JobSpec) plimsoll.JobSpec {
+	s := plimsoll.JobSpec{
+		ID:     m.GetId(),
+		Owner:  m.GetOwner(),
+		Queue:  m.GetQueue(),
+		Labels: textMapFromProto(m.GetLabels()),
+		Token:  m.GetToken(),
+	}
+	for _, g := range m.GetGroups() {
+		s.Groups = append(s.Groups, GroupSpecFromProto(g))
+	}
+	return s
+}
+
+// AppendJobSpec encodes a job's specification.
+func AppendJobSpec(dst []byte, s *plimsoll.JobSpec) []byte {
+	return appendMessage(dst, JobSpecToProto(s))
+}
+
+// DecodeJobSpec decodes a job's specification.
+func DecodeJobSpec(data []byte) (plimsoll.JobSpec, error) {
+	var m pb.JobSpec
+	if err := decodeMessage("job", data, &m); err != nil {
+		return plimsoll.JobSpec{}, err
+	}
+	for _, g := range m.GetGroups() {
+		f := field{tag: 1 << 3, v: uint64(g.GetRetry().GetKind())}
+		if _, err := enum(&f, uint8(plimsoll.RetryBackoff)); err != nil {
+			return plimsoll.JobSpec{}, corrupt("job", err)
+		}
+	}
+	return JobSpecFromProto(&m), nil
+}
+
+// JobToProto converts a job with its status.
+func JobToProto(j *plimsoll.Job) *pb.Job {
+	return &pb.Job{Spec: JobSpecToProto(&j.Spec), Status: JobStatusToProto(&j.Status)}
+}
+
+// JobFromProto converts a job with its status.
+func JobFromProto(m *pb.Job) plimsoll.Job {
+	return plimsoll.Job{Spec: JobSpecFromProto(m.GetSpec()), Status: JobStatusFromProto(m.GetStatus())}
+}

@@ -1,0 +1,209 @@
+package wire
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+// JobStatusToProto converts the status of a job.
+func JobStatusToProto(s *plimsoll.JobStatus) *pb.JobStatus {
+	m := &pb.JobStatus{
+		Id:        text(s.ID),
+		Owner:     text(s.Owner),
+		Queue:     text(s.Queue),
+		State:     pb.JobState(s.State),
+		Reason:    text(s.Reason),
+		Killed:    s.Killed,
+		Submitted: s.Submitted,
+		Started:   s.Started,
+		Finished:  s.Finished,
+		Revision:  s.Revision,
+	}
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		status := &pb.GroupStatus{
+			Name:       text(g.Name),
+			Count:      g.Count,
+			WaitCode:   pb.WaitCode(g.WaitCode),
+			WaitReason: text(g.WaitReason),
+		}
+		if c := &g.Counts; *c != (plimsoll.TaskCounts{}) {
+			status.Counts = &pb.TaskCounts{
+				Pending: c.Pending, Bound: c.Bound, Starting: c.Starting, Running: c.Running, Stopping: c.Stopping,
+				Succeeded: c.Succeeded, Failed: c.Failed,
+			}
+		}
+		m.Groups = append(m.Groups, status)
+	}
+	return m
+}
+
+// JobStatusFromProto converts the status of a job.
+func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
+	s := plimsoll.JobStatus{
+		ID:        m.GetId(),
+		Owner:     m.GetOwner(),
+		Queue:     m.GetQueue(),
+		State:     enumOrZero(m.GetState(), plimsoll.JobExpired),
+		Reason:    m.GetReason(),
+		Killed:    m.GetKilled(),
+		Submitted: m.GetSubmitted(),
+		Started:   m.GetStarted(),
+		Finished:  m.GetFinished(),
+		Revision:  m.GetRevision(),
+	}
+	for _, g := range m.GetGroups() {
+		c := g.GetCounts()
+		s.Groups = append(s.Groups, plimsoll.GroupStatus{
+			Name:  g.GetName(),
+			Count: g.GetCount(),
+			Counts: plimsoll.TaskCounts{
+				Pending: c.GetPending(), Bound: c.GetBound(), Starting: c.GetStarting(), Running: c.GetRunning(),
+				Stopping: c.GetStopping(), Succeeded: c.GetSucceeded(), Failed: c.GetFailed(),
+			},
+			WaitCode:   enumOrZero(g.GetWaitCode(), plimsoll.WaitRetry),
+			WaitReason: g.GetWaitReason(),
+		})
+	}
+	return s
+}
+
+// AppendJobStatus encodes the status of a job.
+func AppendJobStatus(dst []byte, s *plimsoll.JobStatus) []byte {
+	dst = appendText(dst, 1, s.ID)
+	dst = appendText(dst, 2, s.Owner)
+	dst = appendText(dst, 3, s.Queue)
+	dst = appendVarint(dst, 4, uint64(s.State))
+	dst = appendText(dst, 5, s.Reason)
+	dst = appendBool(dst, 6, s.Killed)
+	dst = appendVarint(dst, 7, uint64(s.Submitted))
+	dst = appendVarint(dst, 8, uint64(s.Started))
+	dst = appendVarint(dst, 9, uint64(s.Finished))
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		dst = appendGroupStatus(appendHeader(dst, 10, sizeGroupStatus(g)), g)
+	}
+	return appendVarint(dst, 11, s.Revision)
+}
+
+func appendGroupStatus(dst []byte, g *plimsoll.GroupStatus) []byte {
+	dst = appendText(dst, 1, g.Name)
+	dst = appendInt32(dst, 2, g.Count)
+	if size := sizeTaskCounts(&g.Counts); size > 0 {
+		dst = appendTaskCounts(appendHeader(dst, 3, size), &g.Counts)
+	}
+	dst = appendVarint(dst, 4, uint64(g.WaitCode))
+	return appendText(dst, 5, g.WaitReason)
+}
+
+func sizeGroupStatus(g *plimsoll.GroupStatus) int {
+	return sizeText(1, g.Name) + sizeInt32(2, g.Count) + sizeLen(3, sizeTaskCounts(&g.Counts)) +
+		sizeVarint(4, uint64(g.WaitCode)) + sizeText(5, g.WaitReason)
+}
+
+func appendTaskCounts(dst []byte, c *plimsoll.TaskCounts) []byte {
+	dst = appendInt32(dst, 1, c.Pending)
+	dst = appendInt32(dst, 2, c.Bound)
+	dst = appendInt32(dst, 3, c.Starting)
+	dst = appendInt32(dst, 4, c.Running)
+	dst = appendInt32(dst, 5, c.Stopping)
+	dst = appendInt32(dst, 6, c.Succeeded)
+	return appendInt32(dst, 7, c.Failed)
+}
+
+func sizeTaskCounts(c *plimsoll.TaskCounts) int {
+	return sizeInt32(1, c.Pending) + sizeInt32(2, c.Bound) + sizeInt32(3, c.Starting) + sizeInt32(4, c.Running) +
+		sizeInt32(5, c.Stopping) + sizeInt32(6, c.Succeeded) + sizeInt32(7, c.Failed)
+}
+
+// DecodeJobStatus decodes the status of a job.
+func DecodeJobStatus(data []byte) (plimsoll.JobStatus, error) {
+	var s plimsoll.JobStatus
+	for len(data) > 0 {
+		f, rest, err := nextField(data)
+		if err == nil {
+			data = rest
+			err = decodeJobStatusField(&s, &f)
+		}
+		if err != nil {
+			return plimsoll.JobStatus{}, corrupt("job status", err)
+		}
+	}
+	return s, nil
+}
+
+func decodeJobStatusField(s *plimsoll.JobStatus, f *field) (err error) {
+	switch f.tag {
+	case 1<<3 | bytesType:
+		s.ID, err = string(f.b), checkText(f.b)
+	case 2<<3 | bytesType:
+		s.Owner, err = string(f.b), checkText(f.b)
+	case 3<<3 | bytesType:
+		s.Queue, err = string(f.b), checkText(f.b)
+	case 4<<3 | varintType:
+		var n uint8
+		n, err = enum(f, uint8(plimsoll.JobExpired))
+		s.State = plimsoll.JobState(n)
+	case 5<<3 | bytesType:
+		s.Reason, err = string(f.b), checkText(f.b)
+	case 6<<3 | varintType:
+		s.Killed = f.v != 0
+	case 7<<3 | varintType:
+		s.Submitted = int64(f.v)
+	case 8<<3 | varintType:
+		s.Started = int64(f.v)
+	case 9<<3 | varintType:
+		s.Finished = int64(f.v)
+	case 10<<3 | bytesType:
+		var g plimsoll.GroupStatus
+		err = decodeGroupStatus(&g, f.b)
+		s.Groups = append(s.Groups, g)
+	case 11<<3 | varintType:
+		s.Revision = f.v
+	}
+	return err
+}
+
+func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
+	for len(data) > 0 {
+		f, rest, err := nextField(data)
+		if err != nil {
+			return err
+		}
+		data = rest
+		switch f.tag {
+		case 1<<3 | bytesType:
+			g.Name, err = string(f.b), checkText(f.b)
+		case 2<<3 | varintType:
+			g.Count = int32(f.v)
+		case 3<<3 | bytesType:
+			err = decodeTaskCounts(&g.Counts, f.b)
+		case 4<<3 | varintType:
+			var n uint8
+			n, err = enum(&f, uint8(plimsoll.WaitRetry))
+			g.WaitCode = plimsoll.WaitCode(n)
+		case 5<<3 | bytesType:
+			g.WaitReason, err = string(f.b), checkText(f.b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decodeTaskCounts adds to what is in c: protobuf merges a message that stands twice.
+func decodeTaskCounts(c *plimsoll.TaskCounts, data []byte) error {
+	counts := [...]*int32{1: &c.Pending, &c.Bound, &c.Starting, &c.Running, &c.Stopping, &c.Succeeded, &c.Failed}
+	for len(data) > 0 {
+		f, rest, err := nextField(data)
+		if err != nil {
+			return err
+		}
+		data = rest
+		if number := f.tag >> 3; f.tag&7 == varintType && number < uint64(len(counts)) {
+			*counts[number] = int32(f.v)
+		}
+	}
+	return nil
+}

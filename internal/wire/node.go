@@ -1,0 +1,75 @@
+package wire
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+// NodeToProto converts a node.
+func NodeToProto(n *plimsoll.Node) *pb.Node {
+	return &pb.Node{
+		Id:          text(n.ID),
+		Address:     text(n.Address),
+		Capacity:    resourcesToProto(n.Capacity),
+		Attributes:  textMapToProto(n.Attributes),
+		Incarnation: n.Incarnation,
+		Mode:        pb.NodeMode(n.Mode),
+		Ready:       n.Ready,
+		Registered:  n.Registered,
+		Revision:    n.Revision,
+	}
+}
+
+// NodeFromProto converts a node.
+func NodeFromProto(m *pb.Node) plimsoll.Node {
+	return plimsoll.Node{
+		ID:          m.GetId(),
+		Address:     m.GetAddress(),
+		Capacity:    resourcesFromProto(m.GetCapacity()),
+		Attributes:  textMapFromProto(m.GetAttributes()),
+		Incarnation: m.GetIncarnation(),
+		Mode:        enumOrZero(m.GetMode(), plimsoll.NodeDraining),
+		Ready:       m.GetReady(),
+		Registered:  m.GetRegistered(),
+		Revision:    m.GetRevision(),
+	}
+}
+
+// AppendNode encodes a node.
+func AppendNode(dst []byte, n *plimsoll.Node) []byte { return appendMessage(dst, NodeToProto(n)) }
+
+// DecodeNode decodes a node.
+func DecodeNode(data []byte) (plimsoll.Node, error) {
+	var m pb.Node
+	if err := decodeMessage("node", data, &m); err != nil {
+		return plimsoll.Node{}, err
+	}
+	if _, err := enum(&field{tag: 6 << 3, v: uint64(m.GetMode())}, uint8(plimsoll.NodeDraining)); err != nil {
+		return plimsoll.Node{}, corrupt("node", err)
+	}
+	return NodeFromProto(&m), nil
+}
+
+// NodeStatusToProto converts what is derived of a node.
+func NodeStatusToProto(s *plimsoll.NodeStatus) *pb.NodeStatus {
+	return &pb.NodeStatus{Id: text(s.ID), Allocated: resourcesToProto(s.Allocated), Tasks: s.Tasks}
+}
+
+// NodeStatusFromProto converts what is derived of a node.
+func NodeStatusFromProto(m *pb.NodeStatus) plimsoll.NodeStatus {
+	return plimsoll.NodeStatus{ID: m.GetId(), Allocated: resourcesFromProto(m.GetAllocated()), Tasks: m.GetTasks()}
+}
+
+// AppendNodeStatus encodes what is derived of a node.
+func AppendNodeStatus(dst []byte, s *plimsoll.NodeStatus) []byte {
+	return appendMessage(dst, NodeStatusToProto(s))
+}
+
+// DecodeNodeStatus decodes what is derived of a node.
+func DecodeNodeStatus(data []byte) (plimsoll.NodeStatus, error) {
+	var m pb.NodeStatus
+	if err := decodeMessage("node status", data, &m); err != nil {
+		return plimsoll.NodeStatus{}, err
+	}
+	return NodeStatusFromProto(&m), nil
+}

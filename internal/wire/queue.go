@@ -1,0 +1,96 @@
+package wire
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+// QueueConfigToProto converts a queue of the configured tree, with those below it.
+func QueueConfigToProto(c *plimsoll.QueueConfig) *pb.QueueConfig {
+	m := &pb.QueueConfig{
+		Name:       text(c.Name),
+		Parent:     c.Parent,
+		Guaranteed: resourcesToProto(c.Guaranteed),
+		Max:        resourcesToProto(c.Max),
+		MaxJobs:    c.MaxJobs,
+	}
+	for i := range c.Queues {
+		m.Queues = append(m.Queues, QueueConfigToProto(&c.Queues[i]))
+	}
+	return m
+}
+
+// QueueConfigFromProto converts a queue of the configured tree, with those below it.
+func QueueConfigFromProto(m *pb.QueueConfig) plimsoll.QueueConfig {
+	c := plimsoll.QueueConfig{
+		Name:       m.GetName(),
+		Parent:     m.GetParent(),
+		Guaranteed: resourcesFromProto(m.GetGuaranteed()),
+		Max:        resourcesFromProto(m.GetMax()),
+		MaxJobs:    m.GetMaxJobs(),
+	}
+	for _, child := range m.GetQueues() {
+		c.Queues = append(c.Queues, QueueConfigFromProto(child))
+	}
+	return c
+}
+
+// AppendQueueConfig encodes the configured tree.
+func AppendQueueConfig(dst []byte, c *plimsoll.QueueConfig) []byte {
+	return appendMessage(dst, QueueConfigToProto(c))
+}
+
+// DecodeQueueConfig decodes the configured tree.
+func DecodeQueueConfig(data []byte) (plimsoll.QueueConfig, error) {
+	var m pb.QueueConfig
+	if err := decodeMessage("queue configuration", data, &m); err != nil {
+		return plimsoll.QueueConfig{}, err
+	}
+	return QueueConfigFromProto(&m), nil
+}
+
+// QueueStatusToProto converts what is derived of a queue.
+func QueueStatusToProto(s *plimsoll.QueueStatus) *pb.QueueStatus {
+	return &pb.QueueStatus{
+		Path:       text(s.Path),
+		Leaf:       s.Leaf,
+		Draining:   s.Draining,
+		Guaranteed: resourcesToProto(s.Guaranteed),
+		Max:        resourcesToProto(s.Max),
+		Allocated:  resourcesToProto(s.Allocated),
+		Pending:    resourcesToProto(s.Pending),
+		Jobs:       s.Jobs,
+		Running:    s.Running,
+		Waiting:    s.Waiting,
+	}
+}
+
+// QueueStatusFromProto converts what is derived of a queue.
+func QueueStatusFromProto(m *pb.QueueStatus) plimsoll.QueueStatus {
+	return plimsoll.QueueStatus{
+		Path:       m.GetPath(),
+		Leaf:       m.GetLeaf(),
+		Draining:   m.GetDraining(),
+		Guaranteed: resourcesFromProto(m.GetGuaranteed()),
+		Max:        resourcesFromProto(m.GetMax()),
+		Allocated:  resourcesFromProto(m.GetAllocated()),
+		Pending:    resourcesFromProto(m.GetPending()),
+		Jobs:       m.GetJobs(),
+		Running:    m.GetRunning(),
+		Waiting:    m.GetWaiting(),
+	}
+}
+
+// AppendQueueStatus encodes what is derived of a queue.
+func AppendQueueStatus(dst []byte, s *plimsoll.QueueStatus) []byte {
+	return appendMessage(dst, QueueStatusToProto(s))
+}
+
+// DecodeQueueStatus decodes what is derived of a queue.
+func DecodeQueueStatus(data []byte) (plimsoll.QueueStatus, error) {
+	var m pb.QueueStatus
+	if err := decodeMessage("queue status", data, &m); err != nil {
+		return plimsoll.QueueStatus{}, err
+	}
+	return QueueStatusFromProto(&m), nil
+}

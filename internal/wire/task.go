@@ -1,0 +1,174 @@
+package wire
+
+import (
+	"strconv"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+// TaskToProto converts a task. Its id is left out: it follows from job, group and index.
+func TaskToProto(t *plimsoll.Task) *pb.Task {
+	return &pb.Task{
+		Job:       text(t.Job),
+		Group:     text(t.Group),
+		Index:     t.Index,
+		Attempt:   t.Attempt,
+		Failures:  t.Failures,
+		State:     pb.TaskState(t.State),
+		Result:    pb.TaskResult(t.Result),
+		Node:      text(t.Node),
+		ExitCode:  t.ExitCode,
+		Message:   text(t.Message),
+		Created:   t.Created,
+		Bound:     t.Bound,
+		Started:   t.Started,
+		Finished:  t.Finished,
+		NotBefore: t.NotBefore,
+		Revision:  t.Revision,
+	}
+}
+
+// TaskFromProto converts a task.
+func TaskFromProto(m *pb.Task) plimsoll.Task {
+	return plimsoll.Task{
+		ID:        plimsoll.TaskID(m.GetJob(), m.GetGroup(), m.GetIndex()),
+		Job:       m.GetJob(),
+		Group:     m.GetGroup(),
+		Index:     m.GetIndex(),
+		Attempt:   m.GetAttempt(),
+		Failures:  m.GetFailures(),
+		State:     enumOrZero(m.GetState(), plimsoll.TaskFinished),
+		Result:    enumOrZero(m.GetResult(), plimsoll.ResultUnknownExit),
+		Node:      m.GetNode(),
+		ExitCode:  m.GetExitCode(),
+		Message:   m.GetMessage(),
+		Created:   m.GetCreated(),
+		Bound:     m.GetBound(),
+		Started:   m.GetStarted(),
+		Finished:  m.GetFinished(),
+		NotBefore: m.GetNotBefore(),
+		Revision:  m.GetRevision(),
+	}
+}
+
+// AppendTask encodes a task.
+func AppendTask(dst []byte, t *plimsoll.Task) []byte {
+	dst = appendText(dst, 1, t.Job)
+	dst = appendText(dst, 2, t.Group)
+	dst = appendInt32(dst, 3, t.Index)
+	dst = appendInt32(dst, 4, t.Attempt)
+	dst = appendInt32(dst, 5, t.Failures)
+	dst = appendVarint(dst, 6, uint64(t.State))
+	dst = appendVarint(dst, 7, uint64(t.Result))
+	dst = appendText(dst, 8, t.Node)
+	dst = appendInt32(dst, 9, t.ExitCode)
+	dst = appendText(dst, 10, t.Message)
+	dst = appendVarint(dst, 11, uint64(t.Created))
+	dst = appendVarint(dst, 12, uint64(t.Bound))
+	dst = appendVarint(dst, 13, uint64(t.Started))
+	dst = appendVarint(dst, 14, uint64(t.Finished))
+	dst = appendVarint(dst, 15, uint64(t.NotBefore))
+	return appendVarint(dst, 16, t.Revision)
+}
+
+// DecodeTask decodes a task.
+func DecodeTask(data []byte) (plimsoll.Task, error) {
+	var t plimsoll.Task
+	var job, group []byte
+	for len(data) > 0 {
+		f, rest, err := nextField(data)
+		if err != nil {
+			return plimsoll.Task{}, corrupt("task", err)
+		}
+		data = rest
+		switch f.tag {
+		case 1<<3 | bytesType:
+			job, err = f.b, checkText(f.b)
+		case 2<<3 | bytesType:
+			group, err = f.b, checkText(f.b)
+		default:
+			err = decodeTaskField(&t, &f)
+		}
+		if err != nil {
+			return plimsoll.Task{}, corrupt("task", err)
+		}
+	}
+	nameTask(&t, job, group)
+	return t, nil
+}
+
+// nameTask sets the id, and job and group as parts of it, so that the three take one allocation.
+func nameTask(t *plimsoll.Task, job, group []byte) {
+	var stack [256]byte
+	id := append(stack[:0], job...)
+	id = append(append(id, '.'), group...)
+	id = strconv.AppendInt(append(id, '.'), int64(t.Index), 10)
+	t.ID = string(id)
+	t.Job = t.ID[:len(job)]
+	t.Group = t.ID[len(job)+1 : len(job)+1+len(group)]
+}
+
+func decodeTaskField(t *plimsoll.Task, f *field) (err error) {
+	switch f.tag {
+	case 3<<3 | varintType:
+		t.Index = int32(f.v)
+	case 4<<3 | varintType:
+		t.Attempt = int32(f.v)
+	case 5<<3 | varintType:
+		t.Failures = int32(f.v)
+	case 6<<3 | varintType:
+		var n uint8
+		n, err = enum(f, uint8(plimsoll.TaskFinished))
+		t.State = plimsoll.TaskState(n)
+	case 7<<3 | varintType:
+		var n uint8
+		n, err = enum(f, uint8(plimsoll.ResultUnknownExit))
+		t.Result = plimsoll.TaskResult(n)
+	case 8<<3 | bytesType:
+		t.Node, err = string(f.b), checkText(f.b)
+	case 9<<3 | varintType:
+		t.ExitCode = int32(f.v)
+	case 10<<3 | bytesType:
+		t.Message, err = string(f.b), checkText(f.b)
+	case 11<<3 | varintType:
+		t.Created = int64(f.v)
+	case 12<<3 | varintType:
+		t.Bound = int64(f.v)
+	case 13<<3 | varintType:
+		t.Started = int64(f.v)
+	case 14<<3 | varintType:
+		t.Finished = int64(f.v)
+	case 15<<3 | varintType:
+		t.NotBefore = int64(f.v)
+	case 16<<3 | varintType:
+		t.Revision = f.v
+	}
+	return err
+}
+
+// TaskReportToProto converts what an agent says about an attempt.
+func TaskReportToProto(r *plimsoll.TaskReport) *pb.TaskReport {
+	return &pb.TaskReport{
+		Task:     text(r.Task),
+		Attempt:  r.Attempt,
+		State:    pb.TaskState(r.State),
+		Result:   pb.TaskResult(r.Result),
+		ExitCode: r.ExitCode,
+		Message:  text(r.Message),
+		At:       r.At,
+	}
+}
+
+// TaskReportFromProto converts what an agent says about an attempt.
+func TaskReportFromProto(m *pb.TaskReport) plimsoll.TaskReport {
+	return plimsoll.TaskReport{
+		Task:     m.GetTask(),
+		Attempt:  m.GetAttempt(),
+		State:    enumOrZero(m.GetState(), plimsoll.TaskFinished),
+		Result:   enumOrZero(m.GetResult(), plimsoll.ResultUnknownExit),
+		ExitCode: m.GetExitCode(),
+		Message:  m.GetMessage(),
+		At:       m.GetAt(),
+	}
+}
