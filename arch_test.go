@@ -1,0 +1,48 @@
+package plimsoll_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll/internal/lint"
+)
+
+// TestArchitecture holds the packages of this module against the deps block of ARCHITECTURE.md. Package lint says what the
+// rules are, and tests that it finds violations.
+func TestArchitecture(t *testing.T) {
+	markdown, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := lint.Parse(string(markdown), "plimsoll")
+	if err != nil {
+		t.Fatalf("ARCHITECTURE.md: %v", err)
+	}
+	_, packages, err := lint.List(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := page.Check(packages)
+	exists := make(map[string]bool, len(packages))
+	for _, pkg := range packages {
+		exists[pkg.Path] = true
+	}
+	for _, path := range page.Pure() {
+		if !exists[path] {
+			continue // Check has said so
+		}
+		src, err := lint.TypeCheck(".", "./"+path)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		for _, f := range lint.CheckPure(src) {
+			f.Where = path + "/" + f.Where
+			found = append(found, f)
+		}
+	}
+	lint.Sort(found)
+	for _, f := range found {
+		t.Error(f)
+	}
+}

@@ -1,0 +1,164 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Source is a package with its parsed and type-checked files.
+type Source struct {
+	Fset  *token.FileSet
+	Files []*ast.File
+	Info  *types.Info
+}
+
+// Place prints a position as file:line, without the folder.
+func (s Source) Place(pos token.Pos) string {
+	p := s.Fset.Position(pos)
+	return filepath.Base(p.Filename) + ":" + strconv.Itoa(p.Line)
+}
+
+// CheckPure reports what makes a package impure: goroutines, select, clocks, the global functions of math/rand, and everything
+// whose result depends on the order of a map.
+//
+// maps.Keys, maps.Values and maps.All are allowed only as the argument of a function that forgets the order: slices.Sorted and
+// its sisters, maps.Collect, maps.Insert.
+func CheckPure(src Source) []Finding {
+	c := checker{Source: src, forgotten: map[*ast.Ident]bool{}}
+	for _, file := range src.Files {
+		ast.Inspect(file, c.visit)
+	}
+	return c.found
+}
+
+type checker struct {
+	Source
+	found     []Finding
+	forgotten map[*ast.Ident]bool // maps.Keys and so on, where the call around them forgets the order
+}
+
+func (c *checker) add(pos token.Pos, what string) {
+	c.found = append(c.found, finding(c.Place(pos), "%s", what))
+}
+
+func (c *checker) visit(node ast.Node) bool {
+	switch n := node.(type) {
+	case *ast.GoStmt:
+		c.add(n.Pos(), "a pure package starts no goroutine")
+	case *ast.SelectStmt:
+		c.add(n.Pos(), "a pure package does not wait: select has no place in it")
+	case *ast.RangeStmt:
+		if isMap(c.Info.TypeOf(n.X)) {
+			c.add(n.Pos(), "ranges over a map, whose order is random: range over slices.Sorted(maps.Keys(m))")
+		}
+	case *ast.CallExpr:
+		c.visitCall(n)
+	case *ast.Ident:
+		c.visitUse(n)
+	}
+	return true
+}
+
+// visitCall sees a call before its arguments, and so can mark those that it makes harmless.
+func (c *checker) visitCall(call *ast.CallExpr) {
+	id := callee(call)
+	if id == nil || !forgetsOrder(c.global(id)) {
+		return
+	}
+	for _, arg := range call.Args {
+		inner, ok := ast.Unparen(arg).(*ast.CallExpr)
+		if !ok {
+			continue
+		}
+		if id := callee(inner); id != nil {
+			c.forgotten[id] = true
+		}
+	}
+}
+
+func forgetsOrder(pkg, name string) bool {
+	switch pkg {
+	case "slices":
+		return name == "Sorted" || name == "SortedFunc" || name == "SortedStableFunc"
+	case "maps":
+		return name == "Collect" || name == "Insert"
+	}
+	return false
+}
+
+// callee returns the identifier that names the called function, if one does.
+func callee(call *ast.CallExpr) *ast.Ident {
+	fun := ast.Unparen(call.Fun)
+	switch f := fun.(type) {
+	case *ast.IndexExpr: // with type arguments
+		fun = f.X
+	case *ast.IndexListExpr:
+		fun = f.X
+	}
+	switch f := fun.(type) {
+	case *ast.SelectorExpr:
+		return f.Sel
+	case *ast.Ident:
+		return f
+	}
+	return nil
+}
+
+// global returns the package and name of the package-level function that an identifier stands for.
+func (c *checker) global(id *ast.Ident) (pkg, name string) {
+	f, ok := c.Info.Uses[id].(*types.Func)
+	if !ok || f.Pkg() == nil || f.Signature().Recv() != nil {
+		return "", ""
+	}
+	return f.Pkg().Path(), f.Name()
+}
+
+var clockFunctions = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+
+func (c *checker) visitUse(id *ast.Ident) {
+	pkg, name := c.global(id)
+	switch pkg {
+	case "time":
+		if slices.Contains(clockFunctions, name) {
+			c.add(id.Pos(), "time."+name+" reads the clock: take the time as an argument")
+		}
+	case "math/rand", "math/rand/v2":
+		if !strings.HasPrefix(name, "New") {
+			c.add(id.Pos(), "rand."+name+" is the global source: take a seeded one as an argument")
+		}
+	case "maps":
+		if (name == "Keys" || name == "Values" || name == "All") && !c.forgotten[id] {
+			c.add(id.Pos(), "maps."+name+" gives a random order: put it into slices.Sorted")
+		}
+	}
+}
+
+// isMap reports whether a value of the type is a map, also behind a type parameter. A range needs all terms of a constraint to
+// have one underlying type, so any term will do.
+func isMap(t types.Type) bool {
+	if t == nil {
+		return false
+	}
+	if p, ok := types.Unalias(t).(*types.TypeParam); ok {
+		return constrainedToMap(p.Constraint().Underlying().(*types.Interface))
+	}
+	_, ok := t.Underlying().(*types.Map)
+	return ok
+}
+
+func constrainedToMap(constraint *types.Interface) bool {
+	for embedded := range constraint.EmbeddedTypes() {
+		if union, ok := types.Unalias(embedded).(*types.Union); ok {
+			return isMap(union.Term(0).Type())
+		}
+		if inner, ok := embedded.Underlying().(*types.Interface); ok && constrainedToMap(inner) || isMap(embedded) {
+			return true
+		}
+	}
+	return false
+}
