@@ -1,0 +1,385 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Limits of a group. Zero is no limit.
+type Limits struct {
+	CPUMilli    int64 // a hard quota, and a weight in proportion to it when the machine is busy
+	MemoryBytes int64 // memory without swap, which is turned off where the kernel can; the kernel rounds it down to pages
+}
+
+// Usage is what a group has used. A field whose controller is missing is zero.
+type Usage struct {
+	CPU         time.Duration // processor time since the group was made
+	MemoryBytes int64         // memory now, page cache included
+}
+
+// The period of the cpu quota, the kernel's own default, and the smallest quota that it takes.
+const (
+	periodMicros   = 100_000
+	minQuotaMicros = 1_000
+)
+
+// Group is one control group: a directory of the same name in every hierarchy.
+type Group struct {
+	s    *Subtree
+	name string
+	dirs []string // Invariant: one for each of s.h.mounts, in their order
+}
+
+// Create makes the group (or takes one that is left over) and sets its limits. If a limit cannot be set, nothing is left behind.
+func (s *Subtree) Create(name string, l Limits) (*Group, error) {
+	g, err := s.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range g.dirs {
+		if err := mkdir(dir); err != nil {
+			return nil, errors.Join(err, g.rmdir())
+		}
+	}
+	if err := g.setLimits(l); err != nil {
+		return nil, errors.Join(fmt.Errorf("limit the control group %s: %w", name, err), g.rmdir())
+	}
+	return g, nil
+}
+
+// Open returns the group of that name, which may be gone: such a group holds no process, and removing it does nothing.
+func (s *Subtree) Open(name string) (*Group, error) {
+	if !fs.ValidPath(name) || name == "." || strings.Contains(name, "/") {
+		return nil, plimsoll.Invalid("cgroup", "%q is not the name of a control group; use letters, digits and - _ .", name)
+	}
+	g := &Group{s: s, name: name}
+	for _, dir := range s.dirs {
+		g.dirs = append(g.dirs, filepath.Join(dir, name))
+	}
+	return g, nil
+}
+
+// Name returns the group's name in its subtree.
+func (g *Group) Name() string { return g.name }
+
+func (g *Group) setLimits(l Limits) error {
+	if dir, v2 := g.controller(cpuController); dir != "" && l.CPUMilli > 0 {
+		if err := setCPU(dir, v2, l.CPUMilli); err != nil {
+			return err
+		}
+	}
+	if dir, v2 := g.controller(memoryController); dir != "" && l.MemoryBytes > 0 {
+		return setMemory(dir, v2, l.MemoryBytes)
+	}
+	return nil
+}
+
+func setCPU(dir string, v2 bool, milli int64) error {
+	quota := max(milli*(periodMicros/1000), minQuotaMicros)
+	shares := min(max(milli*1024/1000, 2), 262144)
+	if v2 {
+		if err := write(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d %d", quota, periodMicros)); err != nil {
+			return err
+		}
+		// The same curve from shares to weight as systemd and Kubernetes use.
+		return write(filepath.Join(dir, "cpu.weight"), strconv.FormatInt(1+(shares-2)*9999/262142, 10))
+	}
+	if err := write(filepath.Join(dir, "cpu.cfs_period_us"), strconv.Itoa(periodMicros)); err != nil {
+		return err
+	}
+	if err := write(filepath.Join(dir, "cpu.cfs_quota_us"), strconv.FormatInt(quota, 10)); err != nil {
+		return err
+	}
+	return write(filepath.Join(dir, "cpu.shares"), strconv.FormatInt(shares, 10))
+}
+
+func setMemory(dir string, v2 bool, bytes int64) error {
+	value := strconv.FormatInt(bytes, 10)
+	if v2 {
+		if err := write(filepath.Join(dir, "memory.max"), value); err != nil {
+			return err
+		}
+		// The whole task dies when it is out of memory, not a random part of it. Older kernels have neither file.
+		return errors.Join(writeIfThere(filepath.Join(dir, "memory.swap.max"), "0"), writeIfThere(filepath.Join(dir, "memory.oom.group"), "1"))
+	}
+	if err := write(filepath.Join(dir, "memory.limit_in_bytes"), value); err != nil {
+		return err
+	}
+	// Memory and swap together may be no more than memory alone: no swap. The files are missing where swap is not accounted.
+	return writeIfThere(filepath.Join(dir, "memory.memsw.limit_in_bytes"), value)
+}
+
+func writeIfThere(file, value string) error {
+	if err := write(file, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// controller returns the group's directory in the hierarchy of a controller, or "".
+func (g *Group) controller(name string) (dir string, v2 bool) {
+	i := g.s.h.mountOf(name)
+	if i < 0 {
+		return "", false
+	}
+	return g.dirs[i], g.s.h.mounts[i].v2
+}
+
+// Add puts a process in the group, in every hierarchy. Its children are born in it.
+func (g *Group) Add(pid int) error {
+	for _, dir := range g.dirs {
+		if err := write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("put process %d in the control group %s: %w", pid, dir, err)
+		}
+	}
+	return nil
+}
+
+// FD opens the group's v2 directory, for starting a process in it with CLONE_INTO_CGROUP; nil if there is no v2 hierarchy.
+// Add is still needed for v1 hierarchies beside it, and does no harm.
+func (g *Group) FD() (*os.File, error) {
+	i := g.s.h.unified()
+	if i < 0 {
+		return nil, nil
+	}
+	f, err := os.Open(g.dirs[i])
+	if err != nil {
+		return nil, fmt.Errorf("open the control group: %w", err)
+	}
+	return f, nil
+}
+
+// Limits reads the limits back from the kernel.
+func (g *Group) Limits() (Limits, error) {
+	var l Limits
+	if dir, v2 := g.controller(cpuController); dir != "" {
+		quota, period, err := readCPU(dir, v2)
+		if err != nil {
+			return l, fmt.Errorf("read the cpu limit of %s: %w", g.name, err)
+		}
+		if quota > 0 && period > 0 {
+			l.CPUMilli = quota * 1000 / period
+		}
+	}
+	if dir, v2 := g.controller(memoryController); dir != "" {
+		file := "memory.limit_in_bytes"
+		if v2 {
+			file = "memory.max"
+		}
+		n, err := readInt(filepath.Join(dir, file))
+		if err != nil {
+			return l, fmt.Errorf("read the memory limit of %s: %w", g.name, err)
+		}
+		if n < 1<<62 { // v1 says "no limit" with the largest number of pages
+			l.MemoryBytes = n
+		}
+	}
+	return l, nil
+}
+
+func readCPU(dir string, v2 bool) (quota, period int64, err error) {
+	if !v2 {
+		if quota, err = readInt(filepath.Join(dir, "cpu.cfs_quota_us")); err != nil {
+			return 0, 0, err
+		}
+		period, err = readInt(filepath.Join(dir, "cpu.cfs_period_us"))
+		return quota, period, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) != 2 {
+		return 0, 0, fmt.Errorf("cpu.max says %q", data)
+	}
+	if quota, err = parseInt(fields[0]); err != nil {
+		return 0, 0, err
+	}
+	period, err = parseInt(fields[1])
+	return quota, period, err
+}
+
+// OOMKills returns how many processes of the group the kernel has killed because the group was out of memory.
+func (g *Group) OOMKills() (int64, error) {
+	dir, v2 := g.controller(memoryController)
+	if dir == "" {
+		return 0, nil
+	}
+	file := "memory.oom_control"
+	if v2 {
+		file = "memory.events"
+	}
+	n, err := readKey(filepath.Join(dir, file), "oom_kill")
+	if err != nil {
+		return 0, fmt.Errorf("count the out-of-memory kills of %s: %w", g.name, err)
+	}
+	return n, nil
+}
+
+// Usage reads what the group uses.
+func (g *Group) Usage() (Usage, error) {
+	var u Usage
+	if err := g.readCPUUsage(&u); err != nil {
+		return u, fmt.Errorf("read the processor time of %s: %w", g.name, err)
+	}
+	if dir, v2 := g.controller(memoryController); dir != "" {
+		file := "memory.usage_in_bytes"
+		if v2 {
+			file = "memory.current"
+		}
+		var err error
+		if u.MemoryBytes, err = readInt(filepath.Join(dir, file)); err != nil {
+			return u, fmt.Errorf("read the memory in use of %s: %w", g.name, err)
+		}
+	}
+	return u, nil
+}
+
+func (g *Group) readCPUUsage(u *Usage) error {
+	if dir, _ := g.controller("cpuacct"); dir != "" {
+		n, err := readInt(filepath.Join(dir, "cpuacct.usage"))
+		u.CPU = time.Duration(n)
+		return err
+	}
+	if i := g.s.h.unified(); i >= 0 {
+		n, err := readKey(filepath.Join(g.dirs[i], "cpu.stat"), "usage_usec")
+		u.CPU = time.Duration(n) * time.Microsecond
+		return err
+	}
+	return nil
+}
+
+// Pids returns the processes in the group and in groups that they may have made below it, in order. A group that is gone has none.
+func (g *Group) Pids() ([]int, error) {
+	var pids []int
+	for _, top := range g.dirs {
+		err := walk(top, func(dir string) error {
+			data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			if err != nil {
+				return err
+			}
+			for field := range strings.FieldsSeq(string(data)) {
+				pid, err := strconv.Atoi(field)
+				if err != nil {
+					return fmt.Errorf("%s/cgroup.procs says %q", dir, field)
+				}
+				pids = append(pids, pid)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list the processes of %s: %w", g.name, err)
+		}
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids), nil
+}
+
+// walk calls visit for top and every directory below it, the deepest first. What vanishes meanwhile is left out.
+func walk(top string, visit func(dir string) error) error {
+	entries, err := os.ReadDir(top)
+	if err != nil {
+		return ignoreGone(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := walk(filepath.Join(top, e.Name()), visit); err != nil {
+				return err
+			}
+		}
+	}
+	return ignoreGone(visit(top))
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// Remove removes the group and what tasks made below it. It tries again while its processes are still going, until ctx ends.
+func (g *Group) Remove(ctx context.Context) error {
+	return retry(ctx, func() (bool, error) {
+		err := g.rmdir()
+		return err == nil, err
+	})
+}
+
+func (g *Group) rmdir() error {
+	var errs []error
+	for _, top := range g.dirs {
+		errs = append(errs, walk(top, func(dir string) error {
+			if err := syscall.Rmdir(dir); err != nil {
+				return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
+			}
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// retry calls try until it is done or ctx ends, at growing intervals; it tries at least once.
+func retry(ctx context.Context, try func() (done bool, err error)) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	<-timer.C
+	for wait := time.Millisecond; ; wait = min(wait*2, 100*time.Millisecond) {
+		done, err := try()
+		if done {
+			return nil
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+func readInt(file string) (int64, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	n, err := parseInt(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", file, err)
+	}
+	return n, nil
+}
+
+// parseInt reads a number as the kernel writes it; "max" is zero: no limit.
+func parseInt(s string) (int64, error) {
+	if s == "max" {
+		return 0, nil
+	}
+	return strconv.ParseInt(s, 10, 64)
+}
+
+// readKey reads a number from a file of lines "key number".
+func readKey(file, key string) (int64, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && k == key {
+			return parseInt(v)
+		}
+	}
+	return 0, fmt.Errorf("%s has no line %q", file, key)
+}

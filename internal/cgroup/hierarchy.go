@@ -1,0 +1,301 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// DefaultRoot is where control groups are mounted on nearly every Linux machine.
+const DefaultRoot = "/sys/fs/cgroup"
+
+// Version says which kind of control groups is mounted.
+type Version uint8
+
+// The versions.
+const (
+	V1     Version = iota + 1 // one hierarchy a controller
+	V2                        // one hierarchy for all
+	Hybrid                    // v1 for the controllers, and a v2 hierarchy beside them
+)
+
+// String returns the version in words, such as "cgroup v2".
+func (v Version) String() string {
+	switch v {
+	case V1:
+		return "cgroup v1"
+	case V2:
+		return "cgroup v2"
+	case Hybrid:
+		return "cgroup v1 with v2 beside it"
+	}
+	return "no cgroups"
+}
+
+// Controllers that limits need.
+const (
+	cpuController    = "cpu"
+	memoryController = "memory"
+)
+
+// v1Names are the v1 hierarchies that a process is put in: those that limit, count or freeze, and systemd's own, so that a
+// service manager that kills a service's group does not kill the tasks.
+var v1Names = [...]string{cpuController, memoryController, "cpuacct", "freezer", "systemd"}
+
+// mount is one mounted hierarchy.
+type mount struct {
+	path string
+	// controllers that can be used in it.
+	controllers []string
+	v2          bool
+}
+
+func (m *mount) has(controller string) bool { return slices.Contains(m.controllers, controller) }
+
+// Hierarchy is what Detect found. It does not change.
+type Hierarchy struct {
+	root    string
+	version Version
+	mounts  []mount // Invariant: not empty
+}
+
+// Detect looks at what is mounted at root (DefaultRoot, or a directory that was delegated to us) and can be written. If nothing
+// is, the error is CodeUnavailable and says why.
+func Detect(root string) (*Hierarchy, error) {
+	h := &Hierarchy{root: root}
+	if _, err := os.Stat(root); err != nil {
+		return nil, unavailable("there are no control groups at %s: %v", root, err)
+	}
+	if exists(filepath.Join(root, "cgroup.controllers")) {
+		h.version = V2
+		m, err := v2Mount(root)
+		if err != nil {
+			return nil, err
+		}
+		h.mounts = []mount{m}
+	} else {
+		h.version = V1
+		h.mounts = v1Mounts(root)
+		if len(h.mounts) == 0 {
+			return nil, unavailable("no control group hierarchy is mounted below %s", root)
+		}
+		if unified := filepath.Join(root, "unified"); exists(filepath.Join(unified, "cgroup.controllers")) {
+			m, err := v2Mount(unified)
+			if err != nil {
+				return nil, err
+			}
+			h.version = Hybrid
+			h.mounts = append(h.mounts, m)
+		}
+	}
+	for i := range h.mounts {
+		if err := writable(h.mounts[i].path); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+func v1Mounts(root string) []mount {
+	var mounts []mount
+	for _, name := range v1Names {
+		// Several controllers in one hierarchy (cpu,cpuacct) are links to one directory.
+		path, err := filepath.EvalSymlinks(filepath.Join(root, name))
+		if err != nil || !exists(filepath.Join(path, "cgroup.procs")) {
+			continue // not mounted
+		}
+		if i := slices.IndexFunc(mounts, func(m mount) bool { return m.path == path }); i >= 0 {
+			mounts[i].controllers = append(mounts[i].controllers, name)
+			continue
+		}
+		mounts = append(mounts, mount{path: path, controllers: []string{name}})
+	}
+	return mounts
+}
+
+func v2Mount(path string) (mount, error) {
+	data, err := os.ReadFile(filepath.Join(path, "cgroup.controllers"))
+	if err != nil {
+		return mount{}, unavailable("what %s offers cannot be read: %v", path, err)
+	}
+	m := mount{path: path, v2: true}
+	for _, name := range strings.Fields(string(data)) {
+		if name == cpuController || name == memoryController {
+			m.controllers = append(m.controllers, name)
+		}
+	}
+	return m, nil
+}
+
+func writable(path string) error {
+	err := unix.Access(path, unix.W_OK)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EROFS):
+		return unavailable("%s is mounted read-only", path)
+	case errors.Is(err, unix.EACCES) && os.Geteuid() != 0:
+		return unavailable("%s may be written by root only, and this process runs as uid %d", path, os.Geteuid())
+	}
+	return unavailable("%s cannot be written: %v", path, err)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func unavailable(format string, args ...any) error {
+	return plimsoll.Errorf(plimsoll.CodeUnavailable, format, args...)
+}
+
+// Version returns the kind of control groups.
+func (h *Hierarchy) Version() Version { return h.version }
+
+// Root returns the directory that was looked at.
+func (h *Hierarchy) Root() string { return h.root }
+
+// Missing says in words which limits cannot be set here; empty if all can.
+func (h *Hierarchy) Missing() string {
+	var missing []string
+	for _, controller := range []string{cpuController, memoryController} {
+		if h.mountOf(controller) < 0 {
+			missing = append(missing, controller)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s at %s has no controller for %s, which stays without limit", h.version, h.root, strings.Join(missing, " and "))
+}
+
+// mountOf returns the index of the mount that has the controller, or -1.
+func (h *Hierarchy) mountOf(controller string) int {
+	return slices.IndexFunc(h.mounts, func(m mount) bool { return m.has(controller) })
+}
+
+// unified returns the index of the v2 mount, or -1.
+func (h *Hierarchy) unified() int {
+	return slices.IndexFunc(h.mounts, func(m mount) bool { return m.v2 })
+}
+
+// Subtree is a directory of ours in every hierarchy. Groups are made directly below it.
+type Subtree struct {
+	h    *Hierarchy
+	path string   // below the root of each hierarchy
+	dirs []string // Invariant: one for each of h.mounts, in their order
+}
+
+// Subtree makes (or finds) the directory path, such as plimsoll/node-1, in every hierarchy, and turns the controllers on for groups below it.
+func (h *Hierarchy) Subtree(path string) (*Subtree, error) {
+	if !fs.ValidPath(path) || path == "." {
+		return nil, plimsoll.Invalid("cgroup", "%q is not a path below the root of the control groups; write for example plimsoll/node-1", path)
+	}
+	s := &Subtree{h: h, path: path}
+	for i := range h.mounts {
+		m := &h.mounts[i]
+		if err := m.enable(m.path); err != nil {
+			return nil, err
+		}
+		dir := m.path
+		for part := range strings.SplitSeq(path, "/") {
+			dir = filepath.Join(dir, part)
+			if err := mkdir(dir); err != nil {
+				return nil, err
+			}
+			if err := m.enable(dir); err != nil {
+				return nil, err
+			}
+		}
+		s.dirs = append(s.dirs, dir)
+	}
+	return s, nil
+}
+
+// enable lets the children of dir use the controllers of the mount. With v1 they always can.
+func (m *mount) enable(dir string) error {
+	if !m.v2 || len(m.controllers) == 0 {
+		return nil
+	}
+	file := filepath.Join(dir, "cgroup.subtree_control")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return unavailable("which controllers are on in %s cannot be read: %v", dir, err)
+	}
+	on := strings.Fields(string(data))
+	var want []string
+	for _, c := range m.controllers {
+		if !slices.Contains(on, c) && !slices.Contains(on, "+"+c) {
+			want = append(want, "+"+c)
+		}
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	err = write(file, strings.Join(want, " "))
+	if errors.Is(err, syscall.EBUSY) {
+		return unavailable("controllers cannot be turned on in %s, because processes sit in that group itself; move them to a group below it", dir)
+	}
+	if err != nil {
+		return unavailable("controllers %s cannot be turned on in %s: %v", strings.Join(want, " "), dir, err)
+	}
+	return nil
+}
+
+// Path returns the path below the root of each hierarchy.
+func (s *Subtree) Path() string { return s.path }
+
+// List returns the names of the groups in the subtree, in order, whether or not anything runs in them.
+func (s *Subtree) List() ([]string, error) {
+	var names []string
+	for _, dir := range s.dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return nil, fmt.Errorf("list the groups in %s: %w", dir, err)
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// Remove removes the subtree, which must hold no group any more. Directories above it stay.
+func (s *Subtree) Remove() error {
+	var errs []error
+	for _, dir := range s.dirs {
+		if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, syscall.ENOENT) {
+			errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func mkdir(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return unavailable("the control group %s cannot be made: %v", dir, err)
+	}
+	return nil
+}
+
+// write writes a kernel file, which must be there: control groups have no other files than the kernel's.
+func write(file, value string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
