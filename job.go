@@ -15,6 +15,10 @@ const (
 	MaxCommandBytes = 128 << 10
 	MaxEnvBytes     = 128 << 10
 	MaxLabels       = 64
+	MaxLabelKey     = 128  // bytes
+	MaxLabelValue   = 1024 // bytes
+	MaxToken        = 128  // bytes
+	MaxPath         = 4096 // bytes
 )
 
 // JobState is a state of the event design's application state machine.
@@ -129,6 +133,9 @@ func (p RetryPolicy) Delay(n int32) time.Duration {
 		}
 		d := initial
 		for i := int32(1); i < n && d < longest; i++ {
+			if d > longest/2 {
+				return longest // and doubling could overflow
+			}
 			d *= 2
 		}
 		return min(d, longest)
@@ -217,16 +224,35 @@ func (s *JobSpec) Validate() error {
 	if err := ValidateQueuePath("queue", s.Queue); err != nil {
 		return err
 	}
+	if err := s.validateLabels(); err != nil {
+		return err
+	}
+	if len(s.Token) > MaxToken {
+		return Invalid("token", "is %d bytes long; at most %d are possible", len(s.Token), MaxToken)
+	}
+	return s.validateGroups()
+}
+
+func (s *JobSpec) validateLabels() error {
 	if len(s.Labels) > MaxLabels {
 		return Invalid("labels", "has %d entries; at most %d are possible", len(s.Labels), MaxLabels)
 	}
+	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+		if key == "" || len(key) > MaxLabelKey || len(s.Labels[key]) > MaxLabelValue {
+			return Invalid("labels", "%q: a key has 1 to %d bytes and a value at most %d", key, MaxLabelKey, MaxLabelValue)
+		}
+	}
+	return nil
+}
+
+func (s *JobSpec) validateGroups() error {
 	if len(s.Groups) == 0 {
 		return Invalid("groups", "is empty; give at least one group with a command")
 	}
 	if len(s.Groups) > MaxGroups {
 		return Invalid("groups", "has %d groups; at most %d are possible", len(s.Groups), MaxGroups)
 	}
-	total := int64(0)
+	total, amounts := int64(0), Resources{}
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		field := fmt.Sprintf("groups[%d]", i)
@@ -239,6 +265,13 @@ func (s *JobSpec) Validate() error {
 			}
 		}
 		total += int64(g.Count)
+		for _, name := range g.Resources.Names() {
+			if g.Count > 0 && g.Resources[name] > (MaxJobAmount-amounts[name])/int64(g.Count) {
+				return Invalid(field+".resources."+name, "%d tasks of %s are more than one job may ask for, %s; ask for less or make more jobs",
+					g.Count, FormatQuantity(name, g.Resources[name]), FormatQuantity(name, MaxJobAmount))
+			}
+			amounts[name] += int64(g.Count) * g.Resources[name]
+		}
 	}
 	if total > MaxTasksPerJob {
 		return Invalid("groups", "add up to %d tasks; at most %d are possible in one job", total, MaxTasksPerJob)
@@ -262,6 +295,9 @@ func (g *GroupSpec) validate(field string) error {
 	if err := g.Resources.Validate(field + ".resources"); err != nil {
 		return err
 	}
+	if g.Retry.Kind > RetryBackoff {
+		return Invalid(field+".retry.policy", "is not known; use none, immediate, delayed or backoff")
+	}
 	if g.Retry.Limit < 0 {
 		return Invalid(field+".retry.limit", "is negative; give zero or more")
 	}
@@ -269,7 +305,9 @@ func (g *GroupSpec) validate(field string) error {
 		name  string
 		value time.Duration
 	}{
-		{".maxRuntime", g.MaxRuntime}, {".killGrace", g.KillGrace}, {".retry.initialDelay", g.Retry.InitialDelay},
+		{".maxRuntime", g.MaxRuntime},
+		{".killGrace", g.KillGrace},
+		{".retry.initialDelay", g.Retry.InitialDelay},
 		{".retry.maxDelay", g.Retry.MaxDelay},
 	} {
 		if d.value < 0 {
@@ -283,6 +321,11 @@ func (g *GroupSpec) validate(field string) error {
 }
 
 func (g *GroupSpec) validateText(field string) error {
+	for _, text := range []struct{ name, value string }{{".workDir", g.WorkDir}, {".user", g.User}, {".userGroup", g.UserGroup}} {
+		if len(text.value) > MaxPath || strings.IndexByte(text.value, 0) >= 0 {
+			return Invalid(field+text.name, "is longer than %d bytes or holds a zero byte", MaxPath)
+		}
+	}
 	size := 0
 	for _, arg := range g.Command {
 		if strings.IndexByte(arg, 0) >= 0 {

@@ -1,6 +1,7 @@
 package plimsoll
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -51,7 +52,11 @@ func validateGroupName(field, name string) error {
 }
 
 func validateQueueName(field, name string) error {
-	if name == "" || len(name) > 64 || strings.IndexByte(name, '.') >= 0 || !madeOf(name, "_:#/@-") {
+	possible := name != "" && len(name) <= 64
+	for i := range len(name) {
+		possible = possible && (isAlphanumeric(name[i]) || strings.IndexByte("_:#/@-", name[i]) >= 0)
+	}
+	if !possible {
 		return Invalid(field, "%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", name)
 	}
 	return nil
@@ -72,4 +77,13 @@ func ValidateQueuePath(field, path string) error {
 		}
 	}
 	return nil
+}
+
+// SortedPairs returns the entries of m as key and value, in the order of the keys.
+func SortedPairs(m map[string]string) [][2]string {
+	pairs := make([][2]string, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		pairs = append(pairs, [2]string{key, m[key]})
+	}
+	return pairs
 }

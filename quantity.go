@@ -13,8 +13,21 @@ var quantitySuffixes = []struct {
 	base     int64
 	exponent int64
 }{
-	{"Ki", 1024, 1}, {"Mi", 1024, 2}, {"Gi", 1024, 3}, {"Ti", 1024, 4}, {"Pi", 1024, 5}, {"Ei", 1024, 6},
-	{"m", 1000, -1}, {"k", 1000, 1}, {"M", 1000, 2}, {"G", 1000, 3}, {"T", 1000, 4}, {"P", 1000, 5}, {"E", 1000, 6},
+	{"Ki", 1024, 1},
+	{"Mi", 1024, 2},
+	{"Gi", 1024, 3},
+	{"Ti", 1024, 4},
+	{"Pi", 1024, 5},
+	{"Ei", 1024, 6},
+	{"n", 1000, -3},
+	{"u", 1000, -2},
+	{"m", 1000, -1},
+	{"k", 1000, 1},
+	{"M", 1000, 2},
+	{"G", 1000, 3},
+	{"T", 1000, 4},
+	{"P", 1000, 5},
+	{"E", 1000, 6},
 	{"", 1000, 0},
 }
 
@@ -51,7 +64,7 @@ func splitQuantity(s string) (number, multiplier *big.Rat, ok bool) {
 	}
 	for _, x := range quantitySuffixes {
 		digits, found := strings.CutSuffix(s, x.suffix)
-		if !found || !isDecimal(digits) {
+		if !found || !isDecimal(digits, x.suffix == "") {
 			continue
 		}
 		n, good := new(big.Rat).SetString(digits)
@@ -68,11 +81,15 @@ func splitQuantity(s string) (number, multiplier *big.Rat, ok bool) {
 	return nil, nil, false
 }
 
-// isDecimal accepts [+-]digits[.digits][e[+-]digits] with a small exponent, and nothing else that big.Rat would take.
-func isDecimal(s string) bool {
-	s = strings.TrimLeft(s, "+-")
+// isDecimal accepts [+-]digits[.digits], and, where there is no suffix, e[+-]digits with a small exponent behind it; nothing else
+// that big.Rat would take.
+func isDecimal(s string, exponentAllowed bool) bool {
+	s = strings.TrimLeft(s, "+-") // big.Rat refuses a second sign
 	mantissa, exponent, hasExponent := strings.Cut(strings.ToLower(s), "e")
 	if hasExponent {
+		if !exponentAllowed {
+			return false
+		}
 		if e, err := strconv.Atoi(exponent); err != nil || e > 99 || e < -99 {
 			return false
 		}

@@ -107,7 +107,9 @@ func (c *QueueConfig) validateChildren(path string, limits Resources, depth int,
 			return err
 		}
 		for _, name := range child.Guaranteed.Names() {
-			sum[name] += child.Guaranteed[name]
+			if sum[name] += child.Guaranteed[name]; sum[name] > MaxAmount {
+				return Invalid(path+".queues", "are guaranteed more %s together than the largest amount, %s", name, FormatQuantity(name, MaxAmount))
+			}
 		}
 	}
 	for _, name := range sum.Names() {

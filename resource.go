@@ -3,7 +3,6 @@ package plimsoll
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 )
@@ -18,8 +17,12 @@ const (
 // MaxResourceNames is how many different resource names one cluster may use. The engines keep amounts in a small vector.
 const MaxResourceNames = 16
 
-// MaxAmount is the largest amount of one resource in one place. It leaves room to add a million of them without overflow.
-const MaxAmount = math.MaxInt64 / (1 << 20)
+// MaxAmount is the largest amount of one resource in one place: 8Pi of bytes. A node's disks and a large queue's memory stay below
+// it, every JSON reader holds it exactly, and a thousand of them can be added without overflow.
+const MaxAmount = int64(1) << 53
+
+// MaxJobAmount is the most of one resource that all tasks of a job may ask for together.
+const MaxJobAmount = int64(1) << 60
 
 // Resources maps a resource name to an amount. A missing name means zero in a request and "no limit" in a maximum.
 type Resources map[string]int64

@@ -1,0 +1,113 @@
+package plimsoll_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+type amounts = plimsoll.Resources
+
+// tree is root.a.{b,c}, which each case changes.
+func tree() (root, a, b, c *plimsoll.QueueConfig) {
+	root = &plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{
+		{Name: "a", Queues: []plimsoll.QueueConfig{{Name: "b"}, {Name: "c"}}},
+	}}
+	a = &root.Queues[0]
+	return root, a, &a.Queues[0], &a.Queues[1]
+}
+
+func TestQueueConfigValidateNamesTheQueueAndTheFix(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(root, a, b, c *plimsoll.QueueConfig)
+		field  string // empty: valid
+		want   string
+	}{
+		{"a tree without limits", func(_, _, _, _ *plimsoll.QueueConfig) {}, "", ""},
+		{"limits that fit", func(_, a, b, c *plimsoll.QueueConfig) {
+			a.Guaranteed, a.Max = amounts{"cpu": 4000}, amounts{"cpu": 8000}
+			b.Guaranteed, b.Max = amounts{"cpu": 2000}, amounts{"cpu": 8000}
+			c.Guaranteed = amounts{"cpu": 2000}
+		}, "", ""},
+		{"every sign of YuniKorn's names", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = "_a:B#/@-9" }, "", ""},
+
+		{"another top", func(root, _, _, _ *plimsoll.QueueConfig) { root.Name = "top" }, "queues", `is named "top"; it must be "root"`},
+		{"root with limits", func(root, _, _, _ *plimsoll.QueueConfig) { root.Max = amounts{"cpu": 1} }, "root.resources", "remove them"},
+		{"a name with a dot", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = "x.y" }, "root.a.queues", "is not a possible queue name"},
+		{"no name", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = "" }, "root.a.queues", "is not a possible queue name"},
+		{"a long name", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = strings.Repeat("x", 65) }, "root.a.queues", "1 to 64"},
+		{"a name twice", func(_, _, b, c *plimsoll.QueueConfig) { c.Name = b.Name }, "root.a.b", "stands twice"},
+		{"a name twice, but for its case", func(_, _, _, c *plimsoll.QueueConfig) { c.Name = "B" }, "root.a.B", "stands twice"},
+		{"a negative amount", func(_, _, b, _ *plimsoll.QueueConfig) { b.Max = amounts{"cpu": -1} }, "root.a.b.resources.max.cpu", "is negative"},
+		{"a negative guarantee", func(_, _, b, _ *plimsoll.QueueConfig) { b.Guaranteed = amounts{"cpu": -1} }, "root.a.b.resources.guaranteed.cpu", "is negative"},
+		{"a negative number of jobs", func(_, _, b, _ *plimsoll.QueueConfig) { b.MaxJobs = -1 }, "root.a.b.maxapplications", "give zero for no limit"},
+		{"a maximum above the parent's", func(_, a, b, _ *plimsoll.QueueConfig) {
+			a.Max, b.Max = amounts{"memory": 1 << 30}, amounts{"memory": 2 << 30}
+		}, "root.a.b.resources.max.memory", "is 2Gi, more than the 1Gi of the queue above"},
+		{"a guarantee above the own maximum", func(_, _, b, _ *plimsoll.QueueConfig) {
+			b.Guaranteed, b.Max = amounts{"cpu": 2000}, amounts{"cpu": 1000}
+		}, "root.a.b.resources.guaranteed.cpu", "is 2, more than the maximum of 1"},
+		{"a guarantee above the parent's maximum", func(_, a, b, _ *plimsoll.QueueConfig) {
+			a.Max, b.Guaranteed = amounts{"cpu": 1000}, amounts{"cpu": 2000}
+		}, "root.a.b.resources.guaranteed.cpu", "more than the maximum of 1"},
+		{"guarantees above the parent's together", func(_, a, b, c *plimsoll.QueueConfig) {
+			a.Guaranteed, b.Guaranteed, c.Guaranteed = amounts{"cpu": 3000}, amounts{"cpu": 2000}, amounts{"cpu": 2000}
+		}, "root.a.resources.guaranteed.cpu", "is 3, less than the 4 that its queues are guaranteed together"},
+		{"guarantees above the parent's maximum together", func(_, a, b, c *plimsoll.QueueConfig) {
+			a.Max, b.Guaranteed, c.Guaranteed = amounts{"cpu": 3000}, amounts{"cpu": 2000}, amounts{"cpu": 2000}
+		}, "root.a.resources.max.cpu", "is 3, less than the 4"},
+		{"guarantees that cannot be added", func(_, _, b, c *plimsoll.QueueConfig) {
+			b.Guaranteed, c.Guaranteed = amounts{"memory": plimsoll.MaxAmount}, amounts{"memory": 1}
+		}, "root.a.queues", "more memory together than the largest amount, 8Pi"},
+		{"a deep tree", func(_, _, b, _ *plimsoll.QueueConfig) {
+			for q, depth := b, 3; depth < plimsoll.MaxQueueDepth+1; q, depth = &q.Queues[0], depth+1 {
+				q.Queues = []plimsoll.QueueConfig{{Name: "d"}}
+			}
+		}, "root.a.b" + strings.Repeat(".d", 14), "is deeper than 16 levels"},
+		{"a wide tree", func(_, a, _, _ *plimsoll.QueueConfig) {
+			a.Queues = make([]plimsoll.QueueConfig, 101)
+			for i := range a.Queues {
+				a.Queues[i] = plimsoll.QueueConfig{Name: fmt.Sprint("q", i), Queues: manyQueues(100)}
+			}
+		}, "queues", "there are more than 10000 queues"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root, a, b, c := tree()
+			tc.change(root, a, b, c)
+			wantInvalid(t, root.Validate(), tc.field, tc.want)
+		})
+	}
+}
+
+func manyQueues(n int) []plimsoll.QueueConfig {
+	list := make([]plimsoll.QueueConfig, n)
+	for i := range list {
+		list[i].Name = fmt.Sprint("q", i)
+	}
+	return list
+}
+
+func TestDefaultQueuesAreValid(t *testing.T) {
+	config := plimsoll.DefaultQueues()
+	wantInvalid(t, config.Validate(), "", "")
+}
+
+func TestValidateQueuePath(t *testing.T) {
+	for _, good := range []string{"root", "root.batch", "root.a.b.c", "root._x", "root" + strings.Repeat(".a", 15)} {
+		wantInvalid(t, plimsoll.ValidateQueuePath("queue", good), "", "")
+	}
+	for bad, want := range map[string]string{
+		"":                                "is not a full queue path",
+		"batch":                           "write for example root.batch",
+		"Root.batch":                      "is not a full queue path",
+		"root.":                           "is not a possible queue name",
+		"root..a":                         "is not a possible queue name",
+		"root.a b":                        "is not a possible queue name",
+		"root" + strings.Repeat(".a", 16): "is deeper than 16 levels",
+	} {
+		wantInvalid(t, plimsoll.ValidateQueuePath("queue", bad), "queue", want)
+	}
+}
