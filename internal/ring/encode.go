@@ -1,0 +1,341 @@
+package ring
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// maxText bounds an id. The longest that the vocabulary allows, a queue path, is about 1 KiB.
+const maxText = 4096
+
+const version = 1
+
+// Flags of a shape: what follows it in the record.
+const (
+	hasObject = 1 << iota
+	hasReference
+	hasMessage
+	hasResources
+	hasTime
+	allFlags = hasObject | hasReference | hasMessage | hasResources | hasTime
+)
+
+// Codes of a text. Higher ones are codeKnown + zigzag(index - index of the last text in the same role).
+const (
+	codeNew        = iota // new; its prefix is one of the last new text of its family
+	codeNewFromJob        // new; its prefix is one of the last new job id
+	codeKnown
+)
+
+// A family is what a text names. Texts of one family have long prefixes in common. It is only a guess that makes chunks small.
+type family uint8
+
+const (
+	familyOther family = iota
+	familyJob
+	familyTask
+	familyNode
+	familyQueue
+	familyMessage
+	numFamilies
+)
+
+// numTypes bounds the event types that have a role of their own.
+const numTypes = int(plimsoll.EventQueue) + 1
+
+// The families follow from the design's table of reference ids.
+var (
+	objectFamily    = [numTypes]family{familyOther, familyTask, familyJob, familyNode, familyQueue}
+	referenceFamily = [numTypes]family{familyOther, familyJob, familyTask, familyTask, familyJob}
+)
+
+// A role is a place in a record. A text is coded by its distance from the last one in the same role.
+const (
+	roleReference = numTypes + iota // before it: the object, one role for each event type
+	roleMessage
+	numRoles
+)
+
+func typeIndex(t plimsoll.EventType) int {
+	if int(t) < numTypes {
+		return int(t)
+	}
+	return 0
+}
+
+// Encoder packs events into a chunk. The zero value is ready. Its tables are used again for the next chunk.
+type Encoder struct {
+	body   []byte
+	count  uint64
+	first  int64 // time of the first event
+	last   int64 // time of the last event
+	shapes map[uint64]uint64
+	blobs  map[string]uint64 // packed resources → index in this chunk
+	index  map[string]uint64 // text → index in this chunk
+	texts  []string
+	roles  [numRoles]uint64    // index of the last text in the role
+	newest [numFamilies]string // last new text of the family
+
+	recent  [8]knownResources // resources met before, in this chunk or an earlier one: saves the packing of the same map again
+	victim  int               // place in recent that the next unknown one takes
+	chunk   uint64            // counts chunks, to tell those that recent knows from this one
+	peak    int               // largest index since the maps were made
+	quiet   int               // chunks since then that were much smaller
+	scratch []string
+}
+
+type knownResources struct {
+	names   []string // sorted
+	amounts []int64
+	blob    []byte
+	chunk   uint64 // index is valid in this chunk
+	index   uint64
+}
+
+// Len returns how many events the chunk has so far.
+func (e *Encoder) Len() int { return int(e.count) }
+
+// Size returns how many bytes the chunk has so far, but for its header of at most 21.
+func (e *Encoder) Size() int { return len(e.body) }
+
+// Append adds an event. One that is nil or says nothing at all is left out (event design, "Event storage").
+func (e *Encoder) Append(ev *plimsoll.Event) {
+	if ev == nil || isBlank(ev) {
+		return
+	}
+	if e.index == nil {
+		e.makeTables()
+	}
+	if e.count == 0 {
+		e.first, e.last = ev.Time, ev.Time
+	}
+	e.count++
+	flags := e.appendShape(ev)
+	if flags&hasTime != 0 {
+		e.body = binary.AppendVarint(e.body, ev.Time-e.last)
+		e.last = ev.Time
+	}
+	kind := typeIndex(ev.Type)
+	if flags&hasObject != 0 {
+		e.appendText(kind, objectFamily[kind], cut(ev.Object, maxText))
+	}
+	if flags&hasReference != 0 {
+		e.appendText(roleReference, referenceFamily[kind], cut(ev.Reference, maxText))
+	}
+	if flags&hasMessage != 0 {
+		e.appendText(roleMessage, familyMessage, cut(ev.Message, plimsoll.MaxEventMessage))
+	}
+}
+
+func isBlank(ev *plimsoll.Event) bool {
+	return ev.Type == 0 && ev.Change == 0 && ev.Detail == 0 && ev.Object == "" && ev.Reference == "" && ev.Message == "" &&
+		len(ev.Resources) == 0
+}
+
+// cut shortens s to at most limit bytes, at the end of a character.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	const dots = "..."
+	end := limit - len(dots)
+	for range utf8.UTFMax - 1 {
+		if utf8.RuneStart(s[end]) {
+			break
+		}
+		end--
+	}
+	return s[:end] + dots
+}
+
+// appendShape writes what many events of a chunk have in common: type, change, detail, resources, and which fields follow.
+func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
+	if ev.Object != "" {
+		flags |= hasObject
+	}
+	if ev.Reference != "" {
+		flags |= hasReference
+	}
+	if ev.Message != "" {
+		flags |= hasMessage
+	}
+	if ev.Time != e.last {
+		flags |= hasTime
+	}
+	var resources, resourceCode uint64
+	var blob []byte
+	if ev.Resources != nil {
+		flags |= hasResources
+		resources, blob = e.resourceIndex(ev.Resources)
+		if blob == nil {
+			resourceCode = resources + 1
+		}
+	}
+	key := uint64(ev.Type) | uint64(ev.Change)<<8 | uint64(ev.Detail)<<16 | flags<<32 | resources<<37 // no chunk has 2^27 different resources
+	if i, ok := e.shapes[key]; ok {
+		e.body = binary.AppendUvarint(e.body, i+1)
+		return flags
+	}
+	e.shapes[key] = uint64(len(e.shapes))
+	e.body = append(e.body, 0, byte(ev.Type), byte(ev.Change))
+	e.body = binary.AppendUvarint(e.body, uint64(ev.Detail))
+	e.body = append(e.body, byte(flags))
+	if flags&hasResources != 0 {
+		e.body = binary.AppendUvarint(e.body, resourceCode)
+		e.body = append(e.body, blob...)
+	}
+	return flags
+}
+
+// resourceIndex returns the index of r in this chunk and, if it is new in it, its packed form.
+func (e *Encoder) resourceIndex(r plimsoll.Resources) (index uint64, blob []byte) {
+	known := e.find(r)
+	if known == nil {
+		known = e.learn(r)
+	}
+	if known.chunk == e.chunk {
+		return known.index, nil
+	}
+	known.chunk = e.chunk
+	var ok bool
+	if known.index, ok = e.blobs[string(known.blob)]; ok {
+		return known.index, nil
+	}
+	known.index = uint64(len(e.blobs))
+	e.blobs[string(known.blob)] = known.index
+	return known.index, known.blob
+}
+
+func (e *Encoder) find(r plimsoll.Resources) *knownResources {
+	for i := range e.recent {
+		if k := &e.recent[i]; k.blob != nil && k.is(r) {
+			return k
+		}
+	}
+	return nil
+}
+
+func (k *knownResources) is(r plimsoll.Resources) bool {
+	if len(k.names) != len(r) {
+		return false
+	}
+	for i, name := range k.names {
+		if amount, ok := r[name]; !ok || amount != k.amounts[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *Encoder) learn(r plimsoll.Resources) *knownResources {
+	k := &e.recent[e.victim]
+	e.victim = (e.victim + 1) % len(e.recent)
+	e.scratch = slices.AppendSeq(e.scratch[:0], maps.Keys(r))
+	slices.Sort(e.scratch)
+	k.names, k.amounts, k.chunk = append(k.names[:0], e.scratch...), k.amounts[:0], e.chunk-1
+	k.blob = binary.AppendUvarint(k.blob[:0], uint64(len(r)))
+	for _, name := range k.names {
+		k.amounts = append(k.amounts, r[name])
+		k.blob = binary.AppendUvarint(k.blob, uint64(len(name)))
+		k.blob = append(k.blob, name...)
+		k.blob = binary.AppendVarint(k.blob, r[name])
+	}
+	return k
+}
+
+func (e *Encoder) appendText(role int, of family, s string) {
+	last := e.roles[role]
+	switch n := uint64(len(e.texts)); {
+	case last < n && e.texts[last] == s:
+		e.body = append(e.body, codeKnown)
+		return
+	case last+1 < n && e.texts[last+1] == s:
+		e.body = append(e.body, codeKnown+2) // zigzag(1)
+		e.roles[role] = last + 1
+		return
+	}
+	if i, ok := e.index[s]; ok {
+		e.body = binary.AppendUvarint(e.body, codeKnown+zigzag(int64(i-last)))
+		e.roles[role] = i
+		return
+	}
+	code, shared := byte(codeNew), sharedPrefix(e.newest[of], s)
+	if fromJob := sharedPrefix(e.newest[familyJob], s); fromJob > shared {
+		code, shared = codeNewFromJob, fromJob
+	}
+	e.body = append(e.body, code)
+	e.body = binary.AppendUvarint(e.body, uint64(shared))
+	e.body = binary.AppendUvarint(e.body, uint64(len(s)-shared))
+	e.body = append(e.body, s[shared:]...)
+	i := uint64(len(e.texts))
+	e.index[s], e.roles[role], e.newest[of] = i, i, s
+	e.texts = append(e.texts, s)
+}
+
+func zigzag(n int64) uint64 { return uint64(n<<1) ^ uint64(n>>63) }
+
+func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
+
+func sharedPrefix(a, b string) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// Finish appends the packed chunk to dst and begins the next one. Without events it appends nothing.
+func (e *Encoder) Finish(dst []byte) []byte {
+	if e.count > 0 {
+		dst = append(dst, version)
+		dst = binary.AppendUvarint(dst, e.count)
+		dst = binary.AppendVarint(dst, e.first)
+		dst = append(dst, e.body...)
+	}
+	e.Reset()
+	return dst
+}
+
+// A large chunk leaves large maps, and clearing one costs its size. They are made anew when quietChunks in a row used less than a
+// part in quietPart of them.
+const (
+	quietChunks = 64
+	quietPart   = 32
+)
+
+// Reset drops the events of the chunk that was begun.
+func (e *Encoder) Reset() {
+	if e.count == 0 {
+		return
+	}
+	e.peak = max(e.peak, len(e.texts))
+	e.quiet++
+	if len(e.texts)*quietPart >= e.peak {
+		e.quiet = 0
+	}
+	if e.quiet >= quietChunks {
+		e.makeTables()
+	} else {
+		clear(e.shapes)
+		clear(e.blobs)
+		clear(e.index)
+	}
+	clear(e.texts)
+	clear(e.newest[:])
+	clear(e.roles[:])
+	e.texts, e.body, e.count = e.texts[:0], e.body[:0], 0
+	e.chunk++
+}
+
+func (e *Encoder) makeTables() {
+	e.shapes = make(map[uint64]uint64)
+	e.blobs = make(map[string]uint64)
+	e.index = make(map[string]uint64)
+	e.peak, e.quiet = 0, 0
+}
