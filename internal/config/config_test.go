@@ -1,0 +1,270 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+)
+
+const wordcount = `
+job: wordcount
+owner: alice
+queue: root.Batch
+labels: {team: docs}
+groups:
+  - name: map
+    count: 20
+    command: ["sh", "-c", "wc -w $INPUT > $PLIMSOLL_TASK_DIR/out"]
+    env: {INPUT: /usr/share/common-licenses/GPL-3, N: 1.10, DEBUG: true}
+    resources: {cpu: 500m, memory: 64Mi, nvidia.com/gpu: 1}
+    retry: {policy: backoff, limit: 3, initialDelay: 2s, maxDelay: 1m}
+    maxRuntime: 10m
+    killGrace: 5s
+    user: 1000
+    userGroup: staff
+    workDir: /tmp
+    logLimit: 1Mi
+  - name: reduce
+    command: [sleep, 5]
+`
+
+func wordcountSpec() plimsoll.JobSpec {
+	return plimsoll.JobSpec{
+		ID: "wordcount", Owner: "alice", Queue: "root.batch", Labels: map[string]string{"team": "docs"},
+		Groups: []plimsoll.GroupSpec{
+			{
+				Name: "map", Count: 20, Command: []string{"sh", "-c", "wc -w $INPUT > $PLIMSOLL_TASK_DIR/out"},
+				Env:       map[string]string{"INPUT": "/usr/share/common-licenses/GPL-3", "N": "1.10", "DEBUG": "true"},
+				Resources: plimsoll.Resources{"cpu": 500, "memory": 64 << 20, "nvidia.com/gpu": 1},
+				Retry: plimsoll.RetryPolicy{
+					Kind: plimsoll.RetryBackoff, Limit: 3, InitialDelay: 2 * time.Second, MaxDelay: time.Minute,
+				},
+				MaxRuntime: 10 * time.Minute, KillGrace: 5 * time.Second, User: "1000", UserGroup: "staff", WorkDir: "/tmp",
+				LogLimit: 1 << 20,
+			},
+			{Name: "reduce", Count: 1, Command: []string{"sleep", "5"}},
+		},
+	}
+}
+
+func TestParseJobReadsEveryField(t *testing.T) {
+	spec, err := config.ParseJob("wordcount.yaml", []byte(wordcount))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(wordcountSpec(), spec); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestParseJobReadsJSON(t *testing.T) {
+	spec, err := config.ParseJob("a.json", []byte("{\n\t\"job\": \"a\",\n\t\"groups\": [\n\t\t{\"name\": \"g\", \"command\": [\"ls\"], \"count\": 0,\n"+
+		"\t\t \"resources\": {\"cpu\": 1.5, \"memory\": 1e6}}\n\t]\n}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := plimsoll.JobSpec{ID: "a", Queue: "root.default", Groups: []plimsoll.GroupSpec{
+		{Name: "g", Command: []string{"ls"}, Resources: plimsoll.Resources{"cpu": 1500, "memory": 1_000_000}},
+	}}
+	if d := cmp.Diff(want, spec); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestParseJobReadsAliases(t *testing.T) {
+	spec, err := config.ParseJob("a.yaml", []byte("job: a\ngroups:\n- {name: x, command: &c [ls, -l]}\n- {name: y, command: *c}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(spec.Groups[0].Command, spec.Groups[1].Command); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestJobIsPrintedAsItIsRead(t *testing.T) {
+	spec := wordcountSpec()
+	text, err := config.FormatJob(&spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `job: wordcount
+owner: alice
+queue: root.batch
+labels:
+  team: docs
+groups:
+  - name: map
+    count: 20
+    command: [sh, "-c", "wc -w $INPUT > $PLIMSOLL_TASK_DIR/out"]
+    env: {DEBUG: "true", INPUT: /usr/share/common-licenses/GPL-3, "N": "1.10"}
+    resources: {cpu: 500m, memory: 64Mi, nvidia.com/gpu: 1}
+    retry: {policy: backoff, limit: 3, initialDelay: 2s, maxDelay: 1m}
+    maxRuntime: 10m
+    killGrace: 5s
+    user: "1000"
+    userGroup: staff
+    workDir: /tmp
+    logLimit: 1Mi
+  - name: reduce
+    count: 1
+    command: [sleep, "5"]
+`
+	if d := cmp.Diff(want, string(text)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+const queueFile = `
+partitions:
+  - name: default
+    placementrules:
+      - name: provided
+        create: false
+    preemption: {enabled: false}
+    queues:
+      - name: Root
+        submitacl: "*"
+        queues:
+          - name: batch
+            properties: {application.sort.policy: fifo}
+            maxapplications: 10
+            resources:
+              guaranteed: {vcore: "10", memory: 1G}
+              max: {cpu: 20500m, memory: 64Gi, nvidia.com/gpu: 8}
+          - name: teams
+            parent: true
+            queues:
+              - name: A
+          - name: empty
+            parent: true
+`
+
+func TestParseQueuesReadsYuniKornsSchema(t *testing.T) {
+	want := plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{
+		{
+			Name: "batch", MaxJobs: 10,
+			Guaranteed: plimsoll.Resources{"cpu": 10_000, "memory": 1_000_000_000},
+			Max:        plimsoll.Resources{"cpu": 20_500, "memory": 64 << 30, "nvidia.com/gpu": 8},
+		},
+		{Name: "teams", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "a"}}},
+		{Name: "empty", Parent: true},
+	}}
+	root, err := config.ParseQueues("queues.yaml", []byte(queueFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, root); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	text, err := config.FormatQueues(&root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const printed = `partitions:
+  - name: default
+    queues:
+      - name: root
+        queues:
+          - name: batch
+            resources:
+              guaranteed: {memory: 1000000000, vcore: 10}
+              max: {memory: 64Gi, nvidia.com/gpu: 8, vcore: 20500m}
+            maxapplications: 10
+          - name: teams
+            queues:
+              - name: a
+          - name: empty
+            parent: true
+`
+	if d := cmp.Diff(printed, string(text)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	again, err := config.ParseQueues("printed.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(root, again); d != "" {
+		t.Errorf("printed and read again: %s", d)
+	}
+}
+
+func TestQueuesWithoutRootArePutUnderIt(t *testing.T) {
+	root, err := config.ParseQueues("q.yaml", []byte("partitions: [{name: default, queues: [{name: default}, {name: batch}]}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(plimsoll.DefaultQueues(), root); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestDetect(t *testing.T) {
+	for text, want := range map[string]config.FileKind{
+		"job: a\n": config.JobFileKind, "groups: []": config.JobFileKind, "partitions: []": config.QueueFileKind,
+	} {
+		if got, err := config.Detect("f", []byte(text)); err != nil || got != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	if _, err := config.Detect("f.yaml", []byte("a: b")); err == nil || !strings.Contains(err.Error(), "f.yaml:1: is neither") {
+		t.Errorf("neither: %v", err)
+	}
+}
+
+// TestHostileFilesAreRefused: what would cost a naive reader its memory, its stack or its time is refused with a reason.
+func TestHostileFilesAreRefused(t *testing.T) {
+	keys := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "k%d: v\n", i)
+		}
+		return b.String()
+	}
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c <= 'p'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"larger than the limit", strings.Repeat("#", config.MaxFileBytes+1), "bytes long; at most"},
+		{"billion laughs", bomb, "values (an alias counts as what it stands for)"},
+		{"deep flow", strings.Repeat("[", 100_000), "nested deeper than"},
+		{"deep flow that closes", strings.Repeat("{a: ", 100) + strings.Repeat("}", 100), "nested deeper than"},
+		{"deep list entries", strings.Repeat("- ", 100_000), "beyond column"},
+		{"deep explicit keys", strings.Repeat("? ", 100_000), "beyond column"},
+		{"deep anchors", strings.Repeat("&a ", 100_000), "beyond column"},
+		{"long mapping", keys(10_000), "more than 5000 entries"},
+		{"long nested mapping", "a:\n  " + strings.ReplaceAll(keys(10_000), "\n", "\n  "), "more than 5000 entries"},
+		{"many tokens", strings.Repeat("- a\n", 500_000), "more than 400000 words"},
+		{"zero bytes", "job: a\nowner: \x00", "not text in UTF-8"},
+		{"not UTF-8", "job: \xff", "not text in UTF-8"},
+		{"junk", strings.Repeat("\x00\xff:{", 1<<18), "not text in UTF-8"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := config.ParseJob("hostile.yaml", []byte(c.text))
+			var e *config.Error
+			if !errors.As(err, &e) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %.200v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestManyProblemsAreCutOff(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString("job: a\ngroups:\n")
+	for range 50 {
+		b.WriteString("- {nam: x}\n")
+	}
+	_, err := config.ParseJob("a.yaml", b.Bytes())
+	if err == nil || !strings.HasSuffix(err.Error(), "a.yaml: and 30 more") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// maxProblems is how many problems of one file are worth printing.
+const maxProblems = 20
+
+// Problem is one thing that is wrong in a file.
+type Problem struct {
+	Line  int    // from 1; 0 if the file as a whole is meant
+	Field string // such as groups[0].command; may be empty
+	Msg   string // what is wrong and what to do about it
+}
+
+// Error holds what is wrong in a file, in the order of the lines. It is never empty.
+type Error struct {
+	Name     string // of the file, as the caller gave it
+	Problems []Problem
+}
+
+// Error prints a line for each problem: "file:line: field: message".
+func (e *Error) Error() string {
+	var b strings.Builder
+	for i, p := range e.Problems {
+		if i == maxProblems {
+			fmt.Fprintf(&b, "\n%s: and %d more", e.Name, len(e.Problems)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(e.Name)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d", p.Line)
+		}
+		b.WriteString(": ")
+		if p.Field != "" {
+			b.WriteString(p.Field + ": ")
+		}
+		b.WriteString(p.Msg)
+	}
+	return b.String()
+}
+
+// Unwrap returns the first problem as a plimsoll.Error, so that the error has a code.
+func (e *Error) Unwrap() error {
+	return plimsoll.Invalid(e.Problems[0].Field, "%s", e.Problems[0].Msg)
+}
+
+// newError orders the problems by line; of those on one line the order stays.
+func newError(name string, problems []Problem) *Error {
+	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
+	return &Error{Name: name, Problems: problems}
+}

@@ -1,0 +1,111 @@
+package config_test
+
+import (
+	"errors"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+)
+
+// FuzzParseJob: any bytes give a valid job or an *Error, and a job that is printed is read back as it was.
+func FuzzParseJob(f *testing.F) {
+	f.Add([]byte(wordcount))
+	for _, c := range readCases(f, "testdata/job_errors.txtar") {
+		f.Add([]byte(c.text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		spec, err := config.ParseJob("fuzz", data)
+		if err != nil {
+			isConfigError(t, err)
+			return
+		}
+		if err := spec.Validate(); err != nil {
+			t.Fatalf("accepted but not valid: %v", err)
+		}
+		text, err := config.FormatJob(&spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := config.ParseJob("printed", text)
+		if err != nil {
+			t.Fatalf("printed but not readable: %v\n%s", err, text)
+		}
+		if d := cmp.Diff(spec, again); d != "" {
+			t.Fatalf("read, printed and read again (-first +second):\n%s\n%s", d, text)
+		}
+	})
+}
+
+// FuzzParseQueues: the same for queue files.
+func FuzzParseQueues(f *testing.F) {
+	f.Add([]byte(queueFile))
+	for _, c := range readCases(f, "testdata/queue_errors.txtar") {
+		f.Add([]byte(c.text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		root, err := config.ParseQueues("fuzz", data)
+		if err != nil {
+			isConfigError(t, err)
+			return
+		}
+		if err := root.Validate(); err != nil {
+			t.Fatalf("accepted but not valid: %v", err)
+		}
+		text, err := config.FormatQueues(&root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := config.ParseQueues("printed", text)
+		if err != nil {
+			t.Fatalf("printed but not readable: %v\n%s", err, text)
+		}
+		if d := cmp.Diff(root, again); d != "" {
+			t.Fatalf("read, printed and read again (-first +second):\n%s\n%s", d, text)
+		}
+	})
+}
+
+// FuzzJobText: whatever text stands in a job comes back unchanged from the file that is printed of it.
+func FuzzJobText(f *testing.F) {
+	for _, s := range []string{
+		"plain", "", "true", "No", "1e3", "0x10", "- a", "a: b", "#", "a #b", "\n", " a ", "'", `"`, "\u00a0", "\u2028", "😀", "{", "~", "\\n",
+		"\x01", "\u0085", "line\nline\n", "*a", "&a", "!a", "%", "@", "`", "1_000", "0o7", ".inf", "12:30:45", "2001-01-01", "<<",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		spec := plimsoll.JobSpec{
+			ID: "a", Queue: "root.default", Owner: s, Labels: map[string]string{"key": s},
+			Groups: []plimsoll.GroupSpec{{Name: "g", Count: 1, Command: []string{"echo", s, s}}},
+		}
+		if s != "" {
+			spec.Groups[0].Env = map[string]string{s: s}
+		}
+		if spec.Validate() != nil || !utf8.ValidString(s) {
+			t.Skip("no possible job")
+		}
+		text, err := config.FormatJob(&spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := config.ParseJob("printed", text)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if d := cmp.Diff(spec, again); d != "" {
+			t.Fatalf("-want +got:\n%s\n%s", d, text)
+		}
+	})
+}
+
+func isConfigError(t *testing.T, err error) {
+	t.Helper()
+	var e *config.Error
+	if !errors.As(err, &e) || len(e.Problems) == 0 || plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+		t.Fatalf("not an *Error with CodeInvalid: %#v", err)
+	}
+}

@@ -1,0 +1,206 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// DefaultQueue is the queue of a job whose file names none.
+const DefaultQueue = plimsoll.RootQueue + ".default"
+
+// ParseJob reads a job file. name is for the messages. A group without a count has one task; a job without a queue goes to
+// DefaultQueue; queue paths are lower-cased as in the queue file; an owner that is missing stays empty, for the caller to fill in.
+// The error is a *Error.
+func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
+	v, err := parseValue(name, data)
+	if err != nil {
+		return plimsoll.JobSpec{}, err
+	}
+	d := newDecoder(name, v)
+	spec := plimsoll.JobSpec{Queue: DefaultQueue}
+	d.fields(v, "",
+		field{"job", d.text(&spec.ID)},
+		field{"owner", d.text(&spec.Owner)},
+		field{"queue", func(v *value, path string) {
+			d.text(&spec.Queue)(v, path)
+			spec.Queue = strings.ToLower(spec.Queue)
+		}},
+		field{"labels", d.textMap(&spec.Labels)},
+		field{"groups", func(v *value, path string) {
+			d.list(v, path, func(v *value, path string) { spec.Groups = append(spec.Groups, d.group(v, path)) })
+		}},
+	)
+	if len(d.problems) == 0 {
+		d.invalid(spec.Validate())
+	}
+	if err := d.err(); err != nil {
+		return plimsoll.JobSpec{}, err
+	}
+	return spec, nil
+}
+
+func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
+	g := plimsoll.GroupSpec{Count: 1}
+	d.fields(v, path,
+		field{"name", d.text(&g.Name)},
+		field{"count", d.number(&g.Count)},
+		field{"command", d.command(&g.Command)},
+		field{"env", d.textMap(&g.Env)},
+		field{"resources", func(v *value, path string) { g.Resources = d.requests(v, path) }},
+		field{"retry", func(v *value, path string) { g.Retry = d.retry(v, path) }},
+		field{"maxRuntime", d.duration(&g.MaxRuntime)},
+		field{"killGrace", d.duration(&g.KillGrace)},
+		field{"user", d.text(&g.User)},
+		field{"userGroup", d.text(&g.UserGroup)},
+		field{"workDir", d.text(&g.WorkDir)},
+		field{"logLimit", d.quantity(plimsoll.Memory, &g.LogLimit)},
+	)
+	return g
+}
+
+// requests reads what a task asks for. A name that is nearly one of ours would be a custom resource that no node has, and the
+// task would wait for ever; so it is refused.
+func (d *decoder) requests(v *value, path string) plimsoll.Resources {
+	r := plimsoll.Resources{}
+	d.pairs(v, path, func(e entry, path string) {
+		if meant := misnamed(e.name); meant != "" {
+			d.problem(e.line, path, "unknown resource; did you mean %q?", meant)
+			return
+		}
+		var n int64
+		d.quantity(e.name, &n)(e.value, path)
+		r[e.name] = n
+	})
+	if len(r) == 0 {
+		return nil
+	}
+	return r
+}
+
+// misnamed returns the resource that a name probably stands for, empty if the name is good as it is.
+func misnamed(name string) string {
+	lower := strings.ToLower(name)
+	switch lower {
+	case "cpus", "vcore", "vcores", "core", "cores":
+		return plimsoll.CPU
+	case "mem", "ram", "memoy", "memroy", "meory", "memry", "memori":
+		return plimsoll.Memory
+	case "disks", "disc", "storage", "ephemeral-storage":
+		return plimsoll.Disk
+	case plimsoll.CPU, plimsoll.Memory, plimsoll.Disk:
+		if name != lower {
+			return lower
+		}
+	}
+	return ""
+}
+
+func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
+	var p plimsoll.RetryPolicy
+	var policy string
+	limited := false
+	before := len(d.problems)
+	d.fields(v, path,
+		field{"policy", func(v *value, path string) {
+			d.text(&policy)(v, path)
+			kind, ok := plimsoll.ParseRetryKind(policy)
+			if v.kind == scalarKind && !ok {
+				d.problem(v.line, path, "%q is no retry policy; %s", shorten(policy),
+					nearestWord(policy, []string{"none", "immediate", "delayed", "backoff"}))
+			}
+			p.Kind = kind
+		}},
+		field{"limit", func(v *value, path string) {
+			limited = true
+			d.number(&p.Limit)(v, path)
+		}},
+		field{"initialDelay", d.duration(&p.InitialDelay)},
+		field{"maxDelay", d.duration(&p.MaxDelay)},
+	)
+	if len(d.problems) > before {
+		return p
+	}
+	switch {
+	case policy == "":
+		d.problem(v.line, path+".policy", "is missing; write immediate, delayed or backoff")
+	case p.Kind != plimsoll.RetryNone && !limited:
+		d.problem(v.line, path+".limit", "is missing; write how often a task that failed is tried again, such as 3")
+	}
+	return p
+}
+
+// jobFile is the job file as it is printed. The order of the fields is that of the documentation.
+type jobFile struct {
+	Job    string            `json:"job"`
+	Owner  string            `json:"owner,omitempty"`
+	Queue  string            `json:"queue"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Groups []groupFile       `json:"groups"`
+}
+
+type groupFile struct {
+	Name       string            `json:"name"`
+	Count      int32             `json:"count"`
+	Command    []string          `json:"command"`
+	Env        map[string]string `json:"env,omitempty"`
+	Resources  amounts           `json:"resources,omitempty"`
+	Retry      *retryFile        `json:"retry,omitempty"`
+	MaxRuntime string            `json:"maxRuntime,omitempty"`
+	KillGrace  string            `json:"killGrace,omitempty"`
+	User       string            `json:"user,omitempty"`
+	UserGroup  string            `json:"userGroup,omitempty"`
+	WorkDir    string            `json:"workDir,omitempty"`
+	LogLimit   quantity          `json:"logLimit,omitempty"`
+}
+
+type retryFile struct {
+	Policy       string `json:"policy"`
+	Limit        int32  `json:"limit"`
+	InitialDelay string `json:"initialDelay,omitempty"`
+	MaxDelay     string `json:"maxDelay,omitempty"`
+}
+
+// FormatJob prints a job as a job file, in YAML. ParseJob reads it back to the same job; the token is not part of a file.
+func FormatJob(spec *plimsoll.JobSpec) ([]byte, error) {
+	return FormatYAML(JobFile(spec))
+}
+
+// JobFile returns a job as a value that encoding/json and FormatYAML print as a job file.
+func JobFile(spec *plimsoll.JobSpec) any {
+	f := jobFile{Job: spec.ID, Owner: spec.Owner, Queue: spec.Queue, Labels: spec.Labels, Groups: make([]groupFile, len(spec.Groups))}
+	for i := range spec.Groups {
+		g := &spec.Groups[i]
+		f.Groups[i] = groupFile{
+			Name: g.Name, Count: g.Count, Command: g.Command, Env: g.Env, Resources: amountsOf(g.Resources, false),
+			MaxRuntime: FormatDuration(g.MaxRuntime), KillGrace: FormatDuration(g.KillGrace),
+			User: g.User, UserGroup: g.UserGroup, WorkDir: g.WorkDir,
+		}
+		if g.LogLimit != 0 {
+			f.Groups[i].LogLimit = quantity(plimsoll.FormatQuantity(plimsoll.Memory, g.LogLimit))
+		}
+		if g.Retry != (plimsoll.RetryPolicy{}) {
+			f.Groups[i].Retry = &retryFile{
+				Policy: g.Retry.Kind.String(), Limit: g.Retry.Limit,
+				InitialDelay: FormatDuration(g.Retry.InitialDelay), MaxDelay: FormatDuration(g.Retry.MaxDelay),
+			}
+		}
+	}
+	return f
+}
+
+// FormatDuration prints a duration without units that are zero: 10m, not 10m0s. Zero is empty.
+func FormatDuration(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
