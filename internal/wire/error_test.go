@@ -1,0 +1,173 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+)
+
+const numCodes = int(plimsoll.CodeUnimplemented) + 1
+
+func TestCodeTable(t *testing.T) {
+	if len(codes) != numCodes {
+		t.Fatalf("the table has %d codes, the vocabulary %d", len(codes), numCodes)
+	}
+	for i := range numCodes {
+		code := plimsoll.Code(i)
+		if ConnectCode(code) == 0 || http.StatusText(HTTPStatus(code)) == "" && code != plimsoll.CodeCanceled {
+			t.Errorf("%s has the RPC code %d and the HTTP status %d", code, ConnectCode(code), HTTPStatus(code))
+		}
+		if code != plimsoll.CodeAlreadyRunning && codeOfRPC(ConnectCode(code)) != code { // it shares its RPC code with CodeConflict
+			t.Errorf("%s became %s through the RPC code alone", code, codeOfRPC(ConnectCode(code)))
+		}
+	}
+	if ConnectCode(200) != connect.CodeInternal || HTTPStatus(200) != http.StatusInternalServerError {
+		t.Error("an unknown code is not internal")
+	}
+	for rpc, want := range map[connect.Code]plimsoll.Code{
+		connect.CodeUnauthenticated: plimsoll.CodeDenied, connect.CodeOutOfRange: plimsoll.CodeInvalid, connect.CodeUnknown: plimsoll.CodeInternal,
+	} {
+		if got := codeOfRPC(rpc); got != want {
+			t.Errorf("%s became %s, want %s", rpc, got, want)
+		}
+	}
+}
+
+// What a handler returns comes out of the client as the same error, for every code and over every protocol.
+func TestErrorsOverRPC(t *testing.T) {
+	var answer error
+	server, client := serve(t, func() error { return answer })
+	for i := range numCodes {
+		sent := &plimsoll.Error{Code: plimsoll.Code(i), Op: "submit job", Field: "groups[0].count", Msg: "is ünlikely"}
+		answer = ConnectError(fmt.Errorf("handle request: %w", sent))
+		for name, c := range map[string]plimsollv1connect.JobServiceClient{
+			"Connect":  client(server),
+			"gRPC":     client(server, connect.WithGRPC()),
+			"gRPC-Web": client(server, connect.WithGRPCWeb()),
+		} {
+			_, err := c.GetJob(t.Context(), connect.NewRequest(&pb.GetJobRequest{}))
+			var got *plimsoll.Error
+			if !errors.As(FromConnectError(err), &got) || got.Code != sent.Code {
+				t.Fatalf("%s: %v became %v", name, sent, err)
+			}
+			if sent.Code == plimsoll.CodeInternal {
+				if strings.Contains(got.Error(), "ünlikely") {
+					t.Errorf("%s: the text of an internal error was sent: %v", name, got)
+				}
+			} else if *got != *sent {
+				t.Errorf("%s: %+v became %+v", name, sent, got)
+			}
+			if connect.CodeOf(err) != ConnectCode(sent.Code) {
+				t.Errorf("%s: %s was answered as %s", name, sent.Code, connect.CodeOf(err))
+			}
+		}
+	}
+}
+
+type jobs struct {
+	plimsollv1connect.UnimplementedJobServiceHandler
+	answer func() error
+}
+
+func (j jobs) GetJob(context.Context, *connect.Request[pb.GetJobRequest]) (*connect.Response[pb.GetJobResponse], error) {
+	return nil, j.answer()
+}
+
+func serve(t *testing.T, answer func() error) (*httptest.Server, func(*httptest.Server, ...connect.ClientOption) plimsollv1connect.JobServiceClient) {
+	mux := http.NewServeMux()
+	mux.Handle(plimsollv1connect.NewJobServiceHandler(jobs{answer: answer}))
+	server := httptest.NewUnstartedServer(mux)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server, func(s *httptest.Server, options ...connect.ClientOption) plimsollv1connect.JobServiceClient {
+		return plimsollv1connect.NewJobServiceClient(s.Client(), s.URL, options...)
+	}
+}
+
+func TestFailuresOfTheTransport(t *testing.T) {
+	server, client := serve(t, func() error { panic(http.ErrAbortHandler) })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancelLate := context.WithTimeout(t.Context(), 0)
+	defer cancelLate()
+	call := func(ctx context.Context, options ...connect.ClientOption) error {
+		_, err := client(server, options...).GetJob(ctx, connect.NewRequest(&pb.GetJobRequest{}))
+		return FromConnectError(err)
+	}
+	check := func(name string, err error, want plimsoll.Code) {
+		t.Helper()
+		var e *plimsoll.Error
+		if !errors.As(err, &e) || e.Code != want || e.Msg == "" {
+			t.Errorf("%s gave %v, want %s", name, err, want)
+		}
+	}
+	check("a handler that broke off", call(t.Context()), plimsoll.CodeUnavailable)
+	check("a handler that broke off, over gRPC", call(t.Context(), connect.WithGRPC()), plimsoll.CodeUnavailable)
+	check("a canceled call", call(ended), plimsoll.CodeCanceled)
+	check("a call that is too late", call(late), plimsoll.CodeDeadline)
+	_, err := client(server).ListJobs(t.Context(), connect.NewRequest(&pb.ListJobsRequest{}))
+	check("a call that is not implemented", FromConnectError(err), plimsoll.CodeUnimplemented)
+	server.Close()
+	check("a server that is gone", call(t.Context()), plimsoll.CodeUnavailable)
+	check("a stream that broke", FromConnectError(io.ErrUnexpectedEOF), plimsoll.CodeUnavailable)
+	check("a canceled context", FromConnectError(context.Canceled), plimsoll.CodeCanceled)
+	check("a context that ran out", FromConnectError(context.DeadlineExceeded), plimsoll.CodeDeadline)
+}
+
+// What is no plimsoll.Error is internal, and its text is not sent to the caller.
+func TestWhatIsTold(t *testing.T) {
+	inner := &plimsoll.Error{Code: plimsoll.CodeNotFound, Field: "queue", Msg: "there is no queue root.x", Err: errors.New("secret")}
+	foreign, err := connect.NewErrorDetail(&emptypb.Empty{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := connect.NewError(connect.CodeNotFound, errors.New("told by another"))
+	remote.AddDetail(foreign)
+	for _, test := range []struct {
+		name string
+		err  error
+		want *pb.Error
+	}{
+		{"nothing", nil, nil},
+		{"another's error", errors.New("secret"), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
+		{"an internal error", plimsoll.Errorf(plimsoll.CodeInternal, "secret"), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
+		{"a cause that is not ours", inner, &pb.Error{Code: "not_found", Field: "queue", Message: "there is no queue root.x"}},
+		{"wrapped", fmt.Errorf("secret: %w", inner), &pb.Error{Code: "not_found", Field: "queue", Message: "there is no queue root.x"}},
+		{"ours in ours", &plimsoll.Error{Code: plimsoll.CodeConflict, Op: "kill job", Msg: "cannot", Err: inner}, &pb.Error{Code: "conflict", Op: "kill job", Message: "cannot: queue: there is no queue root.x"}},
+		{"ours in ours without a message", &plimsoll.Error{Code: plimsoll.CodeConflict, Err: inner}, &pb.Error{Code: "conflict", Message: "queue: there is no queue root.x"}},
+		{"ours around an internal one", &plimsoll.Error{Code: plimsoll.CodeConflict, Msg: "cannot", Err: plimsoll.Errorf(plimsoll.CodeInternal, "secret")}, &pb.Error{Code: "conflict", Message: "cannot"}},
+		{"a canceled context", fmt.Errorf("secret: %w", context.Canceled), &pb.Error{Code: "canceled", Message: "the call was canceled"}},
+		{"a context that ran out", context.DeadlineExceeded, &pb.Error{Code: "deadline", Message: "the time allowed for the call ran out; try again, or allow more"}},
+		{"what another process answered", fmt.Errorf("ask the agent: %w", remote), &pb.Error{Code: "not_found", Message: "told by another"}},
+	} {
+		got := ErrorToProto(test.err)
+		if got.GetCode() != test.want.GetCode() || got.GetMessage() != test.want.GetMessage() || got.GetField() != test.want.GetField() || got.GetOp() != test.want.GetOp() {
+			t.Errorf("%s: told %v, want %v", test.name, got, test.want)
+		}
+		if out := ConnectError(test.err); test.err != nil && strings.Contains(out.Error(), "secret") {
+			t.Errorf("%s: an RPC tells %v", test.name, out)
+		}
+	}
+	if ConnectError(nil) != nil || FromConnectError(nil) != nil || ErrorFromProto(nil) != nil {
+		t.Error("no error became one")
+	}
+	if err := FromConnectError(inner); err != error(inner) {
+		t.Errorf("an error of ours became %v", err)
+	}
+	if got := ErrorFromProto(&pb.Error{Code: "of a newer version", Message: "m"}); plimsoll.CodeOf(got) != plimsoll.CodeInternal {
+		t.Errorf("an unknown code became %v", got)
+	}
+}
