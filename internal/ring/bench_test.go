@@ -1,0 +1,204 @@
+package ring
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+const tasksPerJob = 100
+
+// life makes the events of n jobs of a hundred tasks in turns, as a busy cluster has them: a job is submitted in one turn, its tasks
+// are bound in another, and they end in turns of chunk events, mixed with those of other jobs.
+type life struct {
+	job       int
+	now       int64
+	resources plimsoll.Resources
+	turn      []plimsoll.Event
+	random    uint64
+}
+
+func newLife() *life {
+	return &life{now: 1_700_000_000_000_000_000, resources: plimsoll.Resources{plimsoll.CPU: 500, plimsoll.Memory: 64 << 20, plimsoll.Disk: 1 << 30}, random: 1}
+}
+
+func (l *life) node() string {
+	l.random = l.random*6364136223846793005 + 1442695040888963407
+	return fmt.Sprintf("node-%05d", l.random>>33%10_000)
+}
+
+func (l *life) add(kind plimsoll.EventType, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, object, reference string, r plimsoll.Resources) {
+	l.turn = append(l.turn, plimsoll.Event{
+		Type: kind, Change: change, Detail: detail, Time: l.now, Object: object, Reference: reference, Resources: r,
+	})
+}
+
+// next makes the events of one whole job: its submission, the binding of its tasks, and their ends.
+func (l *life) next() (submitted, bound, ended []plimsoll.Event) {
+	job := fmt.Sprintf("pipeline-%07d", l.job)
+	l.job++
+	var nodes [tasksPerJob]string
+	cut := func() (turn []plimsoll.Event) {
+		turn, l.turn, l.now = l.turn, nil, l.now+7_123_456
+		return turn
+	}
+	l.add(plimsoll.EventApp, plimsoll.ChangeAdd, 0, job, "", nil)
+	l.add(plimsoll.EventQueue, plimsoll.ChangeAdd, plimsoll.QueueApp, "root.batch", job, nil)
+	l.add(plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppNew, job, "", nil)
+	for i := range nodes {
+		l.add(plimsoll.EventApp, plimsoll.ChangeAdd, plimsoll.AppRequest, job, plimsoll.TaskID(job, "main", int32(i)), l.resources)
+	}
+	l.add(plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppAccepted, job, "", nil)
+	submitted = cut()
+	for i := range nodes {
+		nodes[i] = l.node()
+		task := plimsoll.TaskID(job, "main", int32(i))
+		l.add(plimsoll.EventNode, plimsoll.ChangeAdd, plimsoll.NodeAlloc, nodes[i], task, l.resources)
+		l.add(plimsoll.EventApp, plimsoll.ChangeAdd, plimsoll.AppAlloc, job, task, l.resources)
+		l.add(plimsoll.EventApp, plimsoll.ChangeRemove, plimsoll.AppRequest, job, task, l.resources)
+	}
+	l.add(plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppStarting, job, "", nil)
+	bound = cut()
+	for i := range nodes {
+		i = i * 37 % tasksPerJob // tasks do not end in the order in which they began
+		task := plimsoll.TaskID(job, "main", int32(i))
+		l.add(plimsoll.EventNode, plimsoll.ChangeRemove, plimsoll.NodeAlloc, nodes[i], task, l.resources)
+		l.add(plimsoll.EventApp, plimsoll.ChangeRemove, plimsoll.AllocCancel, job, task, l.resources)
+	}
+	l.add(plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppCompleted, job, "", nil)
+	return submitted, bound, cut()
+}
+
+// turns splits the events of many jobs into turns: ends of several jobs are interleaved, perTurn tasks of each job a turn.
+func (l *life) turns(jobs, perTurn int) (turns [][]plimsoll.Event) {
+	ends := make([][]plimsoll.Event, jobs)
+	for i := range ends {
+		var submitted, bound []plimsoll.Event
+		submitted, bound, ends[i] = l.next()
+		turns = append(turns, submitted, bound)
+	}
+	for at := 0; at < 2*tasksPerJob+1; at += 2 * perTurn {
+		var turn []plimsoll.Event
+		for i := range ends {
+			turn = append(turn, ends[i][at:min(at+2*perTurn, len(ends[i]))]...)
+			if len(turn) >= 8*perTurn || i == len(ends)-1 {
+				for j := range turn {
+					turn[j].Time = l.now
+				}
+				turns, turn, l.now = append(turns, turn), nil, l.now+7_123_456
+			}
+		}
+	}
+	return turns
+}
+
+func count(turns [][]plimsoll.Event) (n int) {
+	for _, turn := range turns {
+		n += len(turn)
+	}
+	return n
+}
+
+// Packing only, an event an operation.
+func BenchmarkEncoder(b *testing.B) {
+	for _, perTurn := range []int{1, 25} {
+		b.Run(fmt.Sprintf("ends-per-turn=%d", perTurn), func(b *testing.B) {
+			turns := newLife().turns(20, perTurn)
+			var e Encoder
+			var dst []byte
+			bytes, n := 0, 0
+			b.ReportAllocs()
+			b.ResetTimer()
+			for n < b.N {
+				for _, turn := range turns {
+					for i := range turn {
+						e.Append(&turn[i])
+					}
+					dst = e.Finish(dst[:0])
+					bytes += len(dst)
+					n += len(turn)
+				}
+			}
+			b.ReportMetric(float64(bytes)/float64(n), "bytes/event")
+		})
+	}
+}
+
+// Publish: packing, appending to a ring of a million, and a view after each turn, an event an operation.
+func BenchmarkPublish(b *testing.B) {
+	turns := newLife().turns(20, 5)
+	r := New(1_000_000)
+	var e Encoder
+	var dst []byte
+	id, n := uint64(0), 0
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n < b.N {
+		for _, turn := range turns {
+			for i := range turn {
+				e.Append(&turn[i])
+			}
+			dst = e.Finish(dst[:0])
+			r.Append(id, uint64(len(turn)), dst)
+			id += uint64(len(turn))
+			_ = r.View() // what a reader would get; taking it is part of publishing
+			n += len(turn)
+		}
+	}
+}
+
+// A batch of ten thousand from the middle of a full ring.
+func BenchmarkBatch(b *testing.B) {
+	r := fill(100_000, 5)
+	low, _, _ := r.View().Range()
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		if err := r.View().Batch(low+40_000, 10_000, func(uint64, *plimsoll.Event) bool { n++; return true }); err != nil || n != 10_000 {
+			b.Fatal(n, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/event")
+}
+
+func fill(capacity, perTurn int) *Ring {
+	l, r := newLife(), New(capacity)
+	var e Encoder
+	var dst []byte
+	for id := uint64(0); id < uint64(capacity)*5/4; {
+		for _, turn := range l.turns(20, perTurn) {
+			for i := range turn {
+				e.Append(&turn[i])
+			}
+			dst = e.Finish(dst[:0])
+			r.Append(id, uint64(len(turn)), dst)
+			id += uint64(len(turn))
+		}
+	}
+	return r
+}
+
+// BenchmarkHeld fills a ring of nine million events, the most of the design's table, and reports the live heap that it takes and how
+// long a garbage collection lasts with it.
+func BenchmarkHeld(b *testing.B) {
+	for _, perTurn := range []int{1, 5, 25} {
+		b.Run(fmt.Sprintf("events=9M/ends-per-turn=%d", perTurn), func(b *testing.B) {
+			const capacity = 9_000_000
+			for b.Loop() {
+				var before, after runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				r := fill(capacity, perTurn)
+				runtime.GC()
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				held := float64(after.HeapAlloc) - float64(before.HeapAlloc)
+				b.ReportMetric(held/capacity, "bytes/event")
+				b.ReportMetric(held/(1<<20), "MiB")
+				runtime.KeepAlive(r)
+			}
+		})
+	}
+}
