@@ -18,6 +18,7 @@ type QueueConfig struct {
 	Guaranteed Resources
 	Max        Resources // an amount that is missing is not limited
 	MaxJobs    int32     // jobs that may run at once; 0: no limit
+	Draining   bool      // it was taken out and goes when its jobs have ended; ignored in what a user sets
 	Queues     []QueueConfig
 }
 

@@ -1405,13 +1405,15 @@ func (x *NodeStatus) GetTasks() int32 {
 }
 
 type QueueConfig struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Parent        bool                   `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"`
-	Guaranteed    *Resources             `protobuf:"bytes,3,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
-	Max           *Resources             `protobuf:"bytes,4,opt,name=max,proto3" json:"max,omitempty"`
-	MaxJobs       int32                  `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
-	Queues        []*QueueConfig         `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Parent     bool                   `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"`
+	Guaranteed *Resources             `protobuf:"bytes,3,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
+	Max        *Resources             `protobuf:"bytes,4,opt,name=max,proto3" json:"max,omitempty"`
+	MaxJobs    int32                  `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
+	Queues     []*QueueConfig         `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
+	// It was taken out of the configuration and goes when its jobs have ended. Ignored in what a user sets.
+	Draining      bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1486,6 +1488,13 @@ func (x *QueueConfig) GetQueues() []*QueueConfig {
 		return x.Queues
 	}
 	return nil
+}
+
+func (x *QueueConfig) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 type QueueStatus struct {
@@ -1889,7 +1898,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
 	"\tallocated\x18\x02 \x01(\v2\x16.plimsoll.v1.ResourcesR\tallocated\x12\x14\n" +
-	"\x05tasks\x18\x03 \x01(\x05R\x05tasks\"\xe8\x01\n" +
+	"\x05tasks\x18\x03 \x01(\x05R\x05tasks\"\x84\x02\n" +
 	"\vQueueConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\bR\x06parent\x126\n" +
@@ -1898,7 +1907,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"guaranteed\x12(\n" +
 	"\x03max\x18\x04 \x01(\v2\x16.plimsoll.v1.ResourcesR\x03max\x12\x19\n" +
 	"\bmax_jobs\x18\x05 \x01(\x05R\amaxJobs\x120\n" +
-	"\x06queues\x18\x06 \x03(\v2\x18.plimsoll.v1.QueueConfigR\x06queues\"\xe3\x02\n" +
+	"\x06queues\x18\x06 \x03(\v2\x18.plimsoll.v1.QueueConfigR\x06queues\x12\x1a\n" +
+	"\bdraining\x18\a \x01(\bR\bdraining\"\xe3\x02\n" +
 	"\vQueueStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04leaf\x18\x02 \x01(\bR\x04leaf\x12\x1a\n" +

@@ -1,0 +1,247 @@
+// Package engine is one turn of the coordinator as a pure state machine: it is given commands and a time, applies them to the
+// working state, runs a scheduling cycle, and returns the batch that is to be committed: what changed, the events, and the
+// replies.
+//
+// It owns the State and the Scheduler. It starts no goroutine, takes no lock, reads no clock and does no I/O, so the same code
+// runs in the coordinator, in a simulation in virtual time and in tests that replay a failure from its seed: the same seed and
+// the same inputs give the same batches.
+//
+// A turn stays within the limits of the store: large work goes on in the next turn, and what was asked for is answered when it
+// is done. The cost of a turn is linear in its commands and what they change.
+package engine
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+)
+
+// Config sets up an engine.
+type Config struct {
+	Seed   uint64
+	Limits state.Budget // of the store
+}
+
+// Engine makes turns. It has one caller at a time.
+type Engine struct {
+	state     *state.State
+	scheduler *scheduler.Scheduler
+	limits    state.Budget
+	revision  uint64 // of the last batch that changed something
+	time      int64  // of the last turn
+	waiting   []waiter
+	reporting []reporting
+}
+
+// waiter is a submit whose tasks are still being created.
+type waiter struct {
+	id  uint64
+	job *state.Job
+}
+
+// reporting is a report that did not fit in a turn.
+type reporting struct {
+	id   uint64
+	cmd  *ReportTasks
+	next int
+}
+
+// New returns an engine over a loaded state. revision and time are those of the last batch that was committed.
+func New(cfg Config, s *state.State, revision uint64, time int64) *Engine {
+	return &Engine{state: s, scheduler: scheduler.New(cfg.Seed), limits: cfg.Limits, revision: revision, time: time}
+}
+
+// State returns the working state, for tests and for questions between turns.
+func (e *Engine) State() *state.State { return e.state }
+
+// Command is something to do, with an id for the reply. Do is one of the types below.
+type Command struct {
+	ID uint64
+	Do any
+}
+
+// The commands.
+type (
+	// SubmitJob takes in a job; the specification must not be changed afterwards.
+	SubmitJob struct{ Spec *plimsoll.JobSpec }
+	// KillJob begins to stop a job.
+	KillJob struct{ ID, Reason string }
+	// ScaleJob changes how many tasks a group has; an empty group is the only one.
+	ScaleJob struct {
+		ID, Group string
+		Count     int32
+	}
+	// SetNodeMode lets a node take tasks, or not, or drains it.
+	SetNodeMode struct {
+		ID   string
+		Mode plimsoll.NodeMode
+	}
+	// RemoveNode forgets a node that holds no task.
+	RemoveNode struct{ ID string }
+	// SetQueueConfig replaces the tree of queues.
+	SetQueueConfig struct{ Config plimsoll.QueueConfig }
+	// RegisterNode makes a node known through a gateway. The reply holds the number of the registration.
+	RegisterNode struct {
+		Node    plimsoll.Node
+		Gateway string
+	}
+	// NodeSilent says that a gateway no longer hears a node.
+	NodeSilent struct {
+		ID           string
+		Registration uint64
+	}
+	// GatewayLost says that a gateway is gone. It has no reply.
+	GatewayLost struct{ Gateway string }
+	// ReportTasks takes in what an agent says about attempts.
+	ReportTasks struct {
+		Node        string
+		Incarnation uint64
+		Reports     []Report
+	}
+	// Explain asks why a task waits. It changes nothing.
+	Explain struct {
+		Job, Group string
+		Index      int32
+	}
+)
+
+// Report is a task report with its task's name taken apart.
+type Report struct {
+	Job, Group string
+	Index      int32
+	plimsoll.TaskReport
+}
+
+// Reply answers a command.
+type Reply struct {
+	ID           uint64
+	Err          error
+	Registration uint64
+	Explanation  *Explanation
+}
+
+// Explanation answers Explain.
+type Explanation struct {
+	Task plimsoll.Task
+	scheduler.Explanation
+}
+
+// Batch is what a turn made. It can be reused for another turn.
+type Batch struct {
+	Revision uint64 // 0: nothing changed, there is nothing to commit
+	Time     int64
+	Changes  state.Changes
+	Replies  []Reply
+}
+
+// Turn applies commands in their order, as many as fit, runs a scheduling cycle and fills out. It returns how many commands it
+// took, when it next wants to be woken (0: never), and whether it wants to be called again at once.
+func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wake int64, more bool) {
+	e.time = max(e.time, now)
+	out.Replies = out.Replies[:0]
+	s, half := e.state, e.limits.Half()
+	s.Begin(e.time, e.revision+1)
+	s.Forget(half)
+	s.Due(half)
+	e.continueReports(half, out)
+	s.Continue(half)
+	for taken < len(commands) && !s.Over(half) {
+		e.apply(&commands[taken], out)
+		taken++
+	}
+	s.Continue(half)
+	e.answerWaiters(out)
+	_, behind := e.scheduler.Cycle(s, e.limits)
+	s.Take(&out.Changes)
+	out.Time, out.Revision = e.time, 0
+	if !out.Changes.Empty() {
+		e.revision++
+		out.Revision = e.revision
+	}
+	more = behind || taken < len(commands) || s.Behind() || len(e.reporting) > 0
+	return taken, s.Wake(), more
+}
+
+func (e *Engine) apply(c *Command, out *Batch) {
+	r := Reply{ID: c.ID}
+	s := e.state
+	switch do := c.Do.(type) {
+	case *SubmitJob:
+		job, err := s.Submit(do.Spec)
+		if err == nil && job.Growing() {
+			e.waiting = append(e.waiting, waiter{c.ID, job})
+			return
+		}
+		r.Err = err
+	case *KillJob:
+		r.Err = s.Kill(do.ID, do.Reason)
+	case *ScaleJob:
+		r.Err = s.Scale(do.ID, do.Group, do.Count)
+	case *SetNodeMode:
+		r.Err = s.SetNodeMode(do.ID, do.Mode)
+	case *RemoveNode:
+		r.Err = s.RemoveNode(do.ID)
+	case *SetQueueConfig:
+		r.Err = s.SetQueueConfig(&do.Config)
+	case *RegisterNode:
+		r.Registration, r.Err = s.Register(&do.Node, do.Gateway)
+	case *NodeSilent:
+		s.Silent(do.ID, do.Registration)
+	case *GatewayLost:
+		s.GatewayLost(do.Gateway)
+		return
+	case *ReportTasks:
+		e.reporting = append(e.reporting, reporting{id: c.ID, cmd: do})
+		e.continueReports(e.limits.Half(), out)
+		return
+	case *Explain:
+		r.Explanation, r.Err = e.explain(do)
+	default:
+		r.Err = plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know the command %T", do)
+	}
+	out.Replies = append(out.Replies, r)
+}
+
+// continueReports takes in reports as far as the budget goes, in the order in which they came.
+func (e *Engine) continueReports(budget state.Budget, out *Batch) {
+	for len(e.reporting) > 0 {
+		w := &e.reporting[0]
+		node, err := e.state.CheckReporter(w.cmd.Node, w.cmd.Incarnation)
+		for err == nil && w.next < len(w.cmd.Reports) {
+			if e.state.Over(budget) {
+				return
+			}
+			r := &w.cmd.Reports[w.next]
+			e.state.Report(node, r.Job, r.Group, r.Index, &r.TaskReport)
+			w.next++
+		}
+		out.Replies = append(out.Replies, Reply{ID: w.id, Err: err})
+		e.reporting[0] = reporting{}
+		if e.reporting = e.reporting[1:]; len(e.reporting) == 0 {
+			e.reporting = nil
+		}
+	}
+}
+
+func (e *Engine) answerWaiters(out *Batch) {
+	kept := e.waiting[:0]
+	for _, w := range e.waiting {
+		if w.job.Growing() {
+			kept = append(kept, w)
+			continue
+		}
+		out.Replies = append(out.Replies, Reply{ID: w.id})
+	}
+	clear(e.waiting[len(kept):])
+	e.waiting = kept
+}
+
+func (e *Engine) explain(do *Explain) (*Explanation, error) {
+	ref, ok := e.state.FindTask(do.Job, do.Group, do.Index)
+	if !ok {
+		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", plimsoll.TaskID(do.Job, do.Group, do.Index))
+	}
+	record := e.state.TaskRecord(ref)
+	record.ID = ref.Task().ID
+	return &Explanation{Task: record, Explanation: e.scheduler.Explain(e.state, ref)}, nil
+}

@@ -1,0 +1,108 @@
+// Package scheduler runs one scheduling cycle: as long as somebody is next in the queues and the turn has room, it asks the
+// placement chain for a node and binds the task; what finds none is blocked with a reason.
+//
+// It owns the placement chain and the order of drawing, and no other state; it starts nothing and reads no clock. Its caller is
+// the engine. A placement costs O(depth of the queue tree + one batch of servers); a failed one costs O(servers), once until a
+// node frees room.
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// MaxServerLooks bounds how many servers one cycle looks at in vain before it gives way to the next turn.
+const MaxServerLooks = 2_000_000
+
+// Scheduler places tasks.
+type Scheduler struct {
+	chain *placement.Chain
+	draw  *placement.Draw
+}
+
+// New returns a Scheduler that draws servers in an order that follows from the seed.
+func New(seed uint64) *Scheduler {
+	return &Scheduler{chain: placement.Default(), draw: placement.NewDraw(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))}
+}
+
+// Cycle binds what can be bound within the budget and returns how many tasks that were. more says that it stopped before it
+// was done.
+func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more bool) {
+	s.Reopen(c.chain)
+	looks := 0
+	for {
+		h := queue.Next(s)
+		if h == nil {
+			return bound, false
+		}
+		if s.Over(budget) || looks > MaxServerLooks {
+			return bound, true
+		}
+		if reason, blocked := queue.Blocked(s, h.Queue, h.Request); blocked {
+			s.Block(h, plimsoll.WaitQueueMax, reason)
+			continue
+		}
+		slot := c.chain.Place(h.Request, s.Servers, c.draw)
+		if slot < 0 {
+			looks += len(s.Servers)
+			code, reason := c.why(s, h.Request)
+			s.Block(h, code, reason)
+			continue
+		}
+		s.Bind(h.Group().Next(), slot)
+		bound++
+	}
+}
+
+// why says why no node takes the request.
+func (c *Scheduler) why(s *state.State, r *placement.Request) (plimsoll.WaitCode, string) {
+	x := c.chain.Explain(r, s.Servers, s.Names)
+	switch {
+	case x.Eligible == 0:
+		return plimsoll.WaitNoNodes, x.Summary()
+	case x.FitEmpty == 0:
+		return plimsoll.WaitTooLarge, fmt.Sprintf("too large for every node: it asks for %s; %s", s.Names.Resources(&r.Amounts), x.Summary())
+	}
+	return plimsoll.WaitNoNode, x.Summary()
+}
+
+// Explanation says why a task waits, or where it is.
+type Explanation struct {
+	Code    plimsoll.WaitCode
+	Summary string
+	Steps   []placement.Step // what each stage of the chain would do now
+}
+
+// Explain says why a task waits now, looking at every node. It changes nothing.
+func (c *Scheduler) Explain(s *state.State, ref state.Ref) Explanation {
+	g, t := ref.Group, ref.Task()
+	r := g.Shape.Request
+	x := c.chain.Explain(r, s.Servers, s.Names)
+	e := Explanation{Steps: x.Steps}
+	reason, full := queue.Blocked(s, g.Job.Queue, r)
+	switch {
+	case t.State.OnNode():
+		e.Summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
+	case t.State == plimsoll.TaskFinished:
+		e.Summary = fmt.Sprintf("finished (%s)", t.Result)
+		if t.Node != "" {
+			e.Summary += " on node " + t.Node
+		}
+	case g.WaitCode == plimsoll.WaitQueueMax && !full && g.Job.Parked():
+		e.Code, e.Summary = g.WaitCode, g.WaitReason
+	case t.Waits():
+		e.Code, e.Summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
+	case full:
+		e.Code, e.Summary = plimsoll.WaitQueueMax, reason
+	case x.Fit > 0:
+		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", g.Job.Queue.Path, x.Fit, x.Servers)
+	default:
+		e.Code, e.Summary = c.why(s, r)
+	}
+	return e
+}

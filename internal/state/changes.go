@@ -1,0 +1,316 @@
+package state
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// TaskName names the record of a task.
+type TaskName struct {
+	Job, Group string
+	Index      int32
+}
+
+// Status is a job's status and whether it must be stored or only replicated.
+type Status struct {
+	plimsoll.JobStatus
+	Ephemeral bool
+}
+
+// Changes is what a turn changed: each object once, as it is at the end of the turn. It can be reused for the next turn.
+// Specifications are shared and never changed afterwards; everything else is a copy.
+type Changes struct {
+	JobSpecs      []*plimsoll.JobSpec
+	JobStatuses   []Status
+	Tasks         []plimsoll.Task // without ID: it follows from job, group and index
+	Nodes         []plimsoll.Node
+	NodeStatuses  []plimsoll.NodeStatus
+	QueueConfig   *plimsoll.QueueConfig
+	QueueStatuses []plimsoll.QueueStatus
+	DeletedJobs   []string
+	DeletedTasks  []TaskName
+	DeletedNodes  []string
+	DeletedQueues []string
+	Events        []plimsoll.Event
+}
+
+// Empty reports whether nothing changed.
+func (c *Changes) Empty() bool {
+	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 && len(c.NodeStatuses) == 0 &&
+		c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 && len(c.DeletedTasks) == 0 &&
+		len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0
+}
+
+func (c *Changes) reset() {
+	clear(c.JobSpecs)
+	clear(c.Events)
+	*c = Changes{
+		JobSpecs: c.JobSpecs[:0], JobStatuses: c.JobStatuses[:0], Tasks: c.Tasks[:0], Nodes: c.Nodes[:0], NodeStatuses: c.NodeStatuses[:0],
+		QueueStatuses: c.QueueStatuses[:0], DeletedJobs: c.DeletedJobs[:0], DeletedTasks: c.DeletedTasks[:0],
+		DeletedNodes: c.DeletedNodes[:0], DeletedQueues: c.DeletedQueues[:0], Events: c.Events[:0],
+	}
+}
+
+type dirtyLists struct {
+	specs         []*Job
+	jobs          []*Job
+	tasks         []Ref
+	nodes         []*Node
+	nodeStatuses  []*Node
+	queues        []*Queue
+	queueConfig   bool
+	deletedJobs   []string
+	deletedTasks  []TaskName
+	deletedNodes  []string
+	deletedQueues []string
+	events        []plimsoll.Event
+}
+
+// Budget bounds what a turn may change. Zero means no bound.
+type Budget struct {
+	Ops   int // records put or deleted in the store
+	Bytes int // estimated
+}
+
+// Half returns half of the budget.
+func (b Budget) Half() Budget { return Budget{(b.Ops + 1) / 2, (b.Bytes + 1) / 2} }
+
+// Estimated sizes of records, in bytes.
+const (
+	taskBytes   = 192
+	eventBytes  = 96
+	statusBytes = 256
+	opReserve   = 8 // operations that one more step may need
+)
+
+// Over reports whether the turn has no room left for one more step.
+func (s *State) Over(b Budget) bool {
+	d := &s.dirty
+	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes)
+	if b.Ops > 0 && ops+opReserve > b.Ops {
+		return true
+	}
+	bytes := len(d.events)*eventBytes + (len(d.tasks)+len(d.deletedTasks))*taskBytes + (len(d.jobs)+len(d.nodes))*statusBytes
+	return b.Bytes > 0 && bytes > b.Bytes
+}
+
+// Begin opens a turn: what changes now happens at this time and becomes this revision.
+func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revision }
+
+// Due acts on timers that have passed.
+func (s *State) Due(budget Budget) {
+	for len(s.timers) > 0 && s.timers[0].at <= s.at && !s.Over(budget) {
+		t := s.timers.pop()
+		if t.node != nil {
+			s.nodeDue(t.node)
+		} else if int(t.ref.Index) < len(t.ref.Group.Tasks) {
+			s.retryDue(t.ref)
+		}
+	}
+}
+
+// Forget deletes records of jobs that ended long ago, as far as the budget goes. It must come first in a turn.
+func (s *State) Forget(budget Budget) {
+	s.expire()
+	s.forgetting = work(s.forgetting, budget, s.forgetTasks)
+}
+
+// Continue goes on with work that is done in parts, as far as the budget goes.
+func (s *State) Continue(budget Budget) {
+	s.stopping = work(s.stopping, budget, s.stopTasks)
+	s.emptying = work(s.emptying, budget, s.emptyNode)
+	s.growing = work(s.growing, budget, s.createTasks)
+}
+
+// Behind reports whether work is left over for the next turn.
+func (s *State) Behind() bool {
+	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgetting) > 0
+}
+
+func work[T any](list []T, budget Budget, step func(T, Budget) bool) []T {
+	for i, item := range list {
+		if !step(item, budget) {
+			return append(list[:0:0], list[i:]...)
+		}
+	}
+	return nil
+}
+
+func (s *State) markTask(r Ref) {
+	if t := r.Task(); !t.dirty {
+		t.dirty = true
+		s.dirty.tasks = append(s.dirty.tasks, r)
+	}
+}
+
+func (s *State) markStatus(j *Job, persist bool) {
+	j.persist = j.persist || persist
+	if !j.dirty {
+		j.dirty = true
+		s.dirty.jobs = append(s.dirty.jobs, j)
+	}
+}
+
+func (s *State) markSpec(j *Job) {
+	if !j.dirtySpec {
+		j.dirtySpec = true
+		s.dirty.specs = append(s.dirty.specs, j)
+	}
+}
+
+func (s *State) markNode(n *Node) {
+	if !n.dirty {
+		n.dirty = true
+		s.dirty.nodes = append(s.dirty.nodes, n)
+	}
+}
+
+func (s *State) markNodeStatus(n *Node) {
+	if !n.dirtyStatus {
+		n.dirtyStatus = true
+		s.dirty.nodeStatuses = append(s.dirty.nodeStatuses, n)
+	}
+}
+
+func (s *State) markQueue(q *Queue) {
+	if !q.dirty {
+		q.dirty = true
+		s.dirty.queues = append(s.dirty.queues, q)
+	}
+}
+
+// Take moves what the turn changed into c and closes the turn.
+func (s *State) Take(c *Changes) {
+	c.reset()
+	d := &s.dirty
+	for _, j := range d.specs {
+		j.dirtySpec = false
+		if s.jobs[j.Spec.ID] == j {
+			c.JobSpecs = append(c.JobSpecs, j.Spec)
+		}
+	}
+	for _, j := range d.jobs {
+		if s.jobs[j.Spec.ID] == j {
+			j.revision = s.revision
+			c.JobStatuses = append(c.JobStatuses, Status{s.JobStatus(j), !j.persist})
+		}
+		j.dirty, j.persist = false, false
+	}
+	for _, r := range d.tasks {
+		t := r.Task()
+		t.dirty, t.revision = false, s.revision
+		c.Tasks = append(c.Tasks, s.TaskRecord(r))
+	}
+	for _, n := range d.nodes {
+		n.dirty = false
+		if !n.deleted {
+			n.Revision = s.revision
+			c.Nodes = append(c.Nodes, n.Node)
+		}
+	}
+	for _, n := range d.nodeStatuses {
+		n.dirtyStatus = false
+		if !n.deleted {
+			c.NodeStatuses = append(c.NodeStatuses, s.NodeStatus(n))
+		}
+	}
+	for _, q := range d.queues {
+		q.dirty = false
+		if s.queues[q.Path] == q {
+			c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q))
+		}
+	}
+	if d.queueConfig {
+		config := s.QueueConfig()
+		c.QueueConfig = &config
+	}
+	c.DeletedJobs = append(c.DeletedJobs, d.deletedJobs...)
+	c.DeletedTasks = append(c.DeletedTasks, d.deletedTasks...)
+	c.DeletedNodes = append(c.DeletedNodes, d.deletedNodes...)
+	c.DeletedQueues = append(c.DeletedQueues, d.deletedQueues...)
+	c.Events = append(c.Events, d.events...)
+	d.reset()
+}
+
+// forget drops what is dirty without handing it out.
+func (d *dirtyLists) forget() {
+	for _, j := range d.specs {
+		j.dirtySpec = false
+	}
+	for _, j := range d.jobs {
+		j.dirty, j.persist = false, false
+	}
+	for _, r := range d.tasks {
+		r.Task().dirty = false
+	}
+	for _, n := range d.nodes {
+		n.dirty = false
+	}
+	for _, n := range d.nodeStatuses {
+		n.dirtyStatus = false
+	}
+	for _, q := range d.queues {
+		q.dirty = false
+	}
+	d.reset()
+}
+
+func (d *dirtyLists) reset() {
+	clear(d.specs)
+	clear(d.jobs)
+	clear(d.tasks)
+	clear(d.events)
+	*d = dirtyLists{
+		specs: d.specs[:0], jobs: d.jobs[:0], tasks: d.tasks[:0], nodes: d.nodes[:0], nodeStatuses: d.nodeStatuses[:0],
+		queues: d.queues[:0], deletedJobs: d.deletedJobs[:0], deletedTasks: d.deletedTasks[:0], deletedNodes: d.deletedNodes[:0],
+		deletedQueues: d.deletedQueues[:0], events: d.events[:0],
+	}
+}
+
+// TaskRecord returns the record of a task, without its ID.
+func (s *State) TaskRecord(r Ref) plimsoll.Task {
+	t := r.Task()
+	return plimsoll.Task{
+		Job: r.Group.Job.Spec.ID, Group: r.Group.Spec.Name, Index: r.Index, Attempt: t.Attempt, Failures: t.Failures, State: t.State,
+		Result: t.Result, Node: t.Node, ExitCode: t.ExitCode, Message: t.Message, Created: t.Created, Bound: t.Bound, Started: t.Started,
+		Finished: t.Finished, NotBefore: t.NotBefore, Revision: t.revision,
+	}
+}
+
+// JobStatus returns what has become of a job.
+func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
+	st := plimsoll.JobStatus{
+		ID: j.Spec.ID, Owner: j.Spec.Owner, Queue: j.Queue.Path, State: j.State, Reason: j.Reason, Killed: j.Killed,
+		Submitted: j.Submitted, Started: j.Started, Finished: j.Finished, Groups: make([]plimsoll.GroupStatus, len(j.Groups)),
+		Revision: j.revision,
+	}
+	for i := range j.Groups {
+		g := &j.Groups[i]
+		st.Groups[i] = plimsoll.GroupStatus{
+			Name: g.Spec.Name, Count: g.Spec.Count, Counts: g.Counts, WaitCode: g.WaitCode, WaitReason: g.WaitReason,
+		}
+	}
+	return st
+}
+
+func (s *State) emit(e plimsoll.Event) {
+	e.Time = s.at
+	s.dirty.events = append(s.dirty.events, e)
+}
+
+func (s *State) emitApp(j *Job, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
+	s.emit(plimsoll.Event{
+		Type: plimsoll.EventApp, Change: change, Detail: detail, Object: j.Spec.ID, Reference: ref, Resources: r, Message: message,
+	})
+}
+
+func (s *State) emitNode(n *Node, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
+	s.emit(plimsoll.Event{
+		Type: plimsoll.EventNode, Change: change, Detail: detail, Object: n.ID, Reference: ref, Resources: r, Message: message,
+	})
+}
+
+func (s *State) emitQueue(q *Queue, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
+	s.emit(plimsoll.Event{
+		Type: plimsoll.EventQueue, Change: change, Detail: detail, Object: q.Path, Reference: ref, Resources: r, Message: message,
+	})
+}

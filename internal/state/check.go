@@ -1,0 +1,167 @@
+package state
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Check recomputes every total from the tasks and reports the first that is wrong. It is for tests and for debugging: it costs
+// O(everything).
+func (s *State) Check() error {
+	used := make([]placement.Amounts, len(s.Servers))
+	held := make([]int, len(s.Servers))
+	sums := map[*Queue]*Queue{}
+	s.Root.Walk(func(q *Queue) { sums[q] = &Queue{} })
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		if err := s.checkJob(s.jobs[id], used, held, sums); err != nil {
+			return err
+		}
+	}
+	for slot := range s.Servers {
+		server := &s.Servers[slot]
+		if server.Used != used[slot] {
+			return fmt.Errorf("node %s: used %v, but its tasks add up to %v", server.ID, server.Used, used[slot])
+		}
+		if server.Present && held[slot] != len(s.slots[slot].tasks) {
+			return fmt.Errorf("node %s: holds %d tasks, but %d are on it", server.ID, len(s.slots[slot].tasks), held[slot])
+		}
+		for i := range used[slot] {
+			if server.Present && used[slot][i] > server.Capacity[i] {
+				return fmt.Errorf("node %s: %d of %s used, over its capacity of %d", server.ID, used[slot][i], s.Names.Name(i), server.Capacity[i])
+			}
+		}
+	}
+	return s.checkQueues(sums)
+}
+
+func (s *State) checkQueues(sums map[*Queue]*Queue) error {
+	var err error
+	s.Root.Walk(func(q *Queue) {
+		sum := sums[q]
+		open := int32(0)
+		q.Walk(func(below *Queue) {
+			for _, h := range below.shapes {
+				if h.open() {
+					open++
+				}
+			}
+		})
+		switch {
+		case err != nil:
+		case q.Allocated != sum.Allocated || q.Pending != sum.Pending:
+			err = fmt.Errorf("queue %s: allocated %v pending %v, but tasks add up to %v and %v", q.Path, q.Allocated, q.Pending, sum.Allocated, sum.Pending)
+		case q.Running != sum.Running || q.Waiting != sum.Waiting || q.Jobs != sum.Jobs || q.Admitted != sum.Admitted:
+			err = fmt.Errorf("queue %s: running %d waiting %d jobs %d admitted %d, but there are %d, %d, %d, %d", q.Path, q.Running,
+				q.Waiting, q.Jobs, q.Admitted, sum.Running, sum.Waiting, sum.Jobs, sum.Admitted)
+		case q.Open != open:
+			err = fmt.Errorf("queue %s: %d open shapes, but there are %d", q.Path, q.Open, open)
+		case q.MaxJobs > 0 && q.Admitted > q.MaxJobs && q.Freed == 0:
+			err = fmt.Errorf("queue %s: %d jobs admitted, over its maximum of %d", q.Path, q.Admitted, q.MaxJobs)
+		}
+	})
+	return err
+}
+
+func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, sums map[*Queue]*Queue) error {
+	live := !j.State.Ended() && !j.forgetting
+	for q := j.Queue; q != nil && live; q = q.Parent {
+		sums[q].Jobs++
+		if j.admitted {
+			sums[q].Admitted++
+		}
+	}
+	unfinished, failed := j.unfinished, j.failed
+	for i := range j.Groups {
+		g := &j.Groups[i]
+		counts, ready := g.Counts, int32(0)
+		for index := range g.Tasks {
+			ref := Ref{g, int32(index)}
+			t := ref.Task()
+			if t.queued {
+				ready++
+			}
+			if !live {
+				continue
+			}
+			if err := checkTask(s, ref, used, held, sums); err != nil {
+				return err
+			}
+		}
+		if ready != g.ready {
+			return fmt.Errorf("job %s group %s: %d tasks ready, but there are %d", j.Spec.ID, g.Spec.Name, g.ready, ready)
+		}
+		if !j.forgetting {
+			s.recount(j)
+			if counts != g.Counts || unfinished != j.unfinished || failed != j.failed {
+				return fmt.Errorf("job %s group %s: counts %+v, but there are %+v", j.Spec.ID, g.Spec.Name, counts, g.Counts)
+			}
+		}
+	}
+	return nil
+}
+
+func checkTask(s *State, ref Ref, used []placement.Amounts, held []int, sums map[*Queue]*Queue) error {
+	t, amounts := ref.Task(), &ref.Group.Shape.Request.Amounts
+	switch {
+	case t.State.OnNode():
+		n := s.nodes[t.Node]
+		if n == nil || n.Slot != t.slot || n.tasks[t.place] != ref {
+			return fmt.Errorf("task %s: is on node %q, but the node does not hold it", t.ID, t.Node)
+		}
+		used[t.slot].Add(amounts)
+		held[t.slot]++
+		for q := ref.Group.Job.Queue; q != nil; q = q.Parent {
+			sums[q].Allocated.Add(amounts)
+			sums[q].Running++
+		}
+	case t.slot >= 0:
+		return fmt.Errorf("task %s: is %s, but still has node slot %d", t.ID, t.State, t.slot)
+	case t.State == plimsoll.TaskPending:
+		for q := ref.Group.Job.Queue; q != nil; q = q.Parent {
+			sums[q].Pending.Add(amounts)
+			sums[q].Waiting++
+		}
+	}
+	return nil
+}
+
+// Dump writes everything that a reload must bring back, in a fixed order. Two states with the same dump are the same; what is
+// left out is where a node is registered, who waits for what reason, and work that a turn has not yet done.
+func (s *State) Dump(w io.Writer) error {
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		j := s.jobs[id]
+		st := s.JobStatus(j)
+		for i := range st.Groups {
+			st.Groups[i].WaitCode, st.Groups[i].WaitReason = plimsoll.WaitNone, ""
+		}
+		st.Revision = 0 // replicated changes of counts raise it without being stored
+		if _, err := fmt.Fprintf(w, "job %+v\n", st); err != nil {
+			return err
+		}
+		for i := range j.Groups {
+			for index := range j.Groups[i].Tasks {
+				if _, err := fmt.Fprintf(w, "task %+v\n", s.TaskRecord(Ref{&j.Groups[i], int32(index)})); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.nodes)) {
+		n := s.nodes[id]
+		if _, err := fmt.Fprintf(w, "node %+v status %+v\n", n.Node, s.NodeStatus(n)); err != nil {
+			return err
+		}
+	}
+	var err error
+	s.Root.Walk(func(q *Queue) {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "queue %+v\n", s.QueueStatus(q))
+		}
+	})
+	return err
+}

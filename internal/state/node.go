@@ -1,0 +1,248 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Register makes a node known, or known again, through a gateway. It returns the number of this registration. An incarnation
+// older than the one known is refused with CodeStale.
+func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint64, err error) {
+	if err := node.Validate(); err != nil {
+		return 0, err
+	}
+	if err := s.Names.Check("capacity", node.Capacity); err != nil {
+		return 0, err
+	}
+	n := s.nodes[node.ID]
+	if n == nil {
+		if len(s.nodes) >= s.cfg.MaxNodes {
+			return 0, plimsoll.Errorf(plimsoll.CodeExhausted, "%d nodes are known, as many as are possible", len(s.nodes))
+		}
+		n = s.addNode(*node)
+		n.Mode, n.Ready, n.Registered = plimsoll.NodeActive, true, s.at
+		s.Servers[n.Slot].Mode = n.Mode
+		s.setReady(n, true)
+		s.emitNode(n, plimsoll.ChangeAdd, plimsoll.DetailNone, "", n.Capacity, "Node added to the scheduler")
+		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: true")
+		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeSchedulable, "", nil, "schedulable: true")
+		s.emitQueue(s.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
+	} else if node.Incarnation < n.Incarnation {
+		return 0, plimsoll.Errorf(plimsoll.CodeStale, "another agent with the id %q has started since (incarnation %d, yours is %d); give each machine its own id",
+			node.ID, n.Incarnation, node.Incarnation)
+	} else {
+		s.update(n, node)
+	}
+	s.registrations++
+	n.Gateway, n.Registration, n.deadline = gateway, s.registrations, 0
+	return n.Registration, nil
+}
+
+func (s *State) addNode(node plimsoll.Node) *Node {
+	n := &Node{Node: node}
+	if k := len(s.vacant); k > 0 {
+		n.Slot, s.vacant = s.vacant[k-1], s.vacant[:k-1]
+	} else {
+		n.Slot = int32(len(s.slots))
+		s.slots = append(s.slots, nil)
+		s.Servers = append(s.Servers, placement.Server{})
+	}
+	capacity, _ := s.Names.Amounts(node.Capacity)
+	s.slots[n.Slot] = n
+	s.Servers[n.Slot] = placement.Server{ID: n.ID, Present: true, Ready: node.Ready, Mode: node.Mode, Capacity: capacity}
+	s.total.Add(&capacity)
+	s.nodes[n.ID] = n
+	s.markNode(n)
+	s.markNodeStatus(n)
+	s.markQueue(s.Root)
+	return n
+}
+
+func (s *State) update(n *Node, node *plimsoll.Node) {
+	capacity, _ := s.Names.Amounts(node.Capacity)
+	if server := &s.Servers[n.Slot]; server.Capacity != capacity {
+		s.total.Sub(&server.Capacity)
+		s.total.Add(&capacity)
+		server.Capacity = capacity
+		n.Capacity = node.Capacity
+		s.freed.add(n.Slot)
+		s.markNode(n)
+		s.markQueue(s.Root)
+		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeCapacity, "", n.Capacity, "")
+		s.emitQueue(s.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
+	}
+	if n.Incarnation != node.Incarnation || n.Address != node.Address || !maps.Equal(n.Attributes, node.Attributes) {
+		n.Incarnation, n.Address, n.Attributes = node.Incarnation, node.Address, node.Attributes
+		s.markNode(n)
+	}
+	if !n.Ready {
+		s.setReady(n, true)
+		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: true")
+	}
+}
+
+func (s *State) setReady(n *Node, ready bool) {
+	n.Ready = ready
+	s.Servers[n.Slot].Ready = ready
+	n.deadline, n.lostAt = 0, 0
+	s.markNode(n)
+	if ready {
+		n.lost = false
+		s.freed.add(n.Slot)
+		return
+	}
+	n.lostAt = s.at + s.cfg.LostAfter
+	s.timers.push(timer{at: n.lostAt, node: n})
+}
+
+// Silent says that a gateway no longer hears a node. It counts only for the registration that the gateway saw.
+func (s *State) Silent(id string, registration uint64) {
+	if n := s.nodes[id]; n != nil && n.Registration == registration && n.Ready {
+		s.notReady(n, "its agent is not heard")
+	}
+}
+
+func (s *State) notReady(n *Node, why string) {
+	s.setReady(n, false)
+	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: false ("+why+")")
+}
+
+// GatewayLost says that the leader no longer hears a gateway. The nodes that are registered there have a while to register
+// elsewhere.
+func (s *State) GatewayLost(gateway string) {
+	for _, n := range s.slots {
+		if n != nil && n.Ready && n.Gateway == gateway {
+			s.suspect(n)
+		}
+	}
+}
+
+func (s *State) suspect(n *Node) {
+	n.deadline = s.at + s.cfg.NodeGrace
+	s.timers.push(timer{at: n.deadline, node: n})
+}
+
+// nodeDue acts on the deadlines of a node that have passed.
+func (s *State) nodeDue(n *Node) {
+	if n.deleted {
+		return
+	}
+	if n.deadline != 0 && n.deadline <= s.at {
+		n.deadline = 0
+		s.notReady(n, "it has not registered again")
+	}
+	if n.lostAt != 0 && n.lostAt <= s.at {
+		n.lostAt, n.lost = 0, true
+		s.empty(n)
+	}
+}
+
+func (s *State) empty(n *Node) {
+	if !n.emptying {
+		n.emptying = true
+		s.emptying = append(s.emptying, n)
+	}
+}
+
+// emptyNode gives up the tasks of a lost node, or stops those of a draining one, as far as the budget goes, and reports
+// whether it is done.
+func (s *State) emptyNode(n *Node, budget Budget) bool {
+	for i := len(n.tasks) - 1; i >= 0; i-- {
+		if s.Over(budget) {
+			return false
+		}
+		ref := n.tasks[i]
+		switch {
+		case n.lost:
+			result := plimsoll.ResultLost
+			if ref.Task().State == plimsoll.TaskStopping {
+				result = ref.Task().Result
+			}
+			s.end(ref, result, -1, "node "+n.ID+" was not heard from for too long", s.at)
+		case n.Mode == plimsoll.NodeDraining && ref.Task().State != plimsoll.TaskStopping:
+			s.stopTask(ref, plimsoll.ResultEvicted, "node "+n.ID+" is drained")
+		}
+	}
+	n.emptying = false
+	return true
+}
+
+// SetNodeMode lets a node take tasks, or not, or drains it.
+func (s *State) SetNodeMode(id string, mode plimsoll.NodeMode) error {
+	n := s.nodes[id]
+	if n == nil {
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q", id)
+	}
+	if mode < plimsoll.NodeActive || mode > plimsoll.NodeDraining {
+		return plimsoll.Invalid("mode", "is not one of active, cordoned, draining")
+	}
+	if n.Mode == mode {
+		return nil
+	}
+	wasActive := n.Mode == plimsoll.NodeActive
+	n.Mode = mode
+	s.Servers[n.Slot].Mode = mode
+	s.markNode(n)
+	if active := mode == plimsoll.NodeActive; active != wasActive {
+		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeSchedulable, "", nil, fmt.Sprintf("schedulable: %t", active))
+	}
+	switch mode {
+	case plimsoll.NodeActive:
+		s.freed.add(n.Slot)
+	case plimsoll.NodeDraining:
+		s.empty(n)
+	}
+	return nil
+}
+
+// RemoveNode forgets a node that holds no task.
+func (s *State) RemoveNode(id string) error {
+	n := s.nodes[id]
+	switch {
+	case n == nil:
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q", id)
+	case len(n.tasks) > 0:
+		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q holds %d tasks; drain it, or wait until a node that is not heard is given up", id, len(n.tasks))
+	case n.Ready:
+		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q is alive and would register again; stop its agent first", id)
+	}
+	server := &s.Servers[n.Slot]
+	s.total.Sub(&server.Capacity)
+	*server = placement.Server{}
+	s.slots[n.Slot] = nil
+	s.vacant = append(s.vacant, n.Slot)
+	delete(s.nodes, id)
+	n.deleted = true
+	s.dirty.deletedNodes = append(s.dirty.deletedNodes, id)
+	s.markQueue(s.Root)
+	s.emitNode(n, plimsoll.ChangeRemove, plimsoll.NodeDecomission, "", n.Capacity, "")
+	s.emitQueue(s.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
+	return nil
+}
+
+// CheckReporter reports whether an agent may report for a node.
+func (s *State) CheckReporter(id string, incarnation uint64) (*Node, error) {
+	n := s.nodes[id]
+	if n == nil {
+		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q; register it first", id)
+	}
+	if incarnation < n.Incarnation {
+		return nil, plimsoll.Errorf(plimsoll.CodeStale, "another agent with the id %q has started since", id)
+	}
+	return n, nil
+}
+
+// Report takes in what the agent of a node says about one attempt. Repeating it changes nothing.
+func (s *State) Report(n *Node, job, group string, index int32, report *plimsoll.TaskReport) {
+	if ref, ok := s.FindTask(job, group, index); ok {
+		s.report(n, ref, report)
+	}
+}
+
+// NodeStatus returns what is derived of a node.
+func (s *State) NodeStatus(n *Node) plimsoll.NodeStatus {
+	return plimsoll.NodeStatus{ID: n.ID, Allocated: s.Names.Resources(&s.Servers[n.Slot].Used), Tasks: int32(len(n.tasks))}
+}

@@ -1,0 +1,283 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Config sets the periods and bounds of the state. Zero means the default.
+type Config struct {
+	NodeGrace    int64 // ns a node may be silent after a leader or gateway was lost before it counts as not ready; 15 s
+	LostAfter    int64 // ns after which the tasks of a node that is not ready are given up; 60 s
+	KeepEnded    int64 // ns that an ended job is kept; 72 h
+	MaxEnded     int   // ended jobs that are kept at most, the oldest go first; 10,000
+	MaxJobs      int   // jobs known at once; 1,000,000
+	MaxNodes     int   // nodes known at once; 200,000
+	MaxSpecBytes int   // size of one job's specification; 1 MiB
+}
+
+const second = int64(1e9)
+
+func (c Config) withDefaults() Config {
+	set := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	setInt := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&c.NodeGrace, 15*second)
+	set(&c.LostAfter, 60*second)
+	set(&c.KeepEnded, 72*3600*second)
+	setInt(&c.MaxEnded, 10_000)
+	setInt(&c.MaxJobs, 1_000_000)
+	setInt(&c.MaxNodes, 200_000)
+	setInt(&c.MaxSpecBytes, 1<<20)
+	return c
+}
+
+// State is the working state. It has one owner.
+type State struct {
+	Names   *placement.Names
+	Root    *Queue
+	Servers []placement.Server // by node slot; a slot may be vacant
+
+	cfg    Config
+	queues map[string]*Queue
+	jobs   map[string]*Job
+	nodes  map[string]*Node
+	slots  []*Node // by slot; nil: vacant
+	vacant []int32
+
+	total         placement.Amounts // capacity of all nodes
+	lastSubmitted int64
+	registrations uint64
+	revision      uint64 // of the turn under way
+	at            int64  // time of the turn under way
+
+	freed freeLog
+
+	growing    []*Job  // tasks are to be created
+	stopping   []*Job  // tasks are to be stopped: killed, or scaled down
+	emptying   []*Node // tasks are to be stopped or given up: draining, or lost
+	forgetting []*Job  // records are to be deleted
+	ended      fifo[*Job]
+	shaped     []*Queue // leaves with a blocked shape
+	parkedIn   []*Queue // leaves with parked jobs
+	timers     timerHeap
+
+	dirty dirtyLists
+}
+
+// New returns an empty state with the given queues.
+func New(cfg Config, queues plimsoll.QueueConfig) *State {
+	s := &State{
+		Names:  placement.NewNames(),
+		cfg:    cfg.withDefaults(),
+		queues: map[string]*Queue{},
+		jobs:   map[string]*Job{},
+		nodes:  map[string]*Node{},
+	}
+	s.buildTree(queues)
+	return s
+}
+
+// Job is a job's row.
+type Job struct {
+	Spec   *plimsoll.JobSpec
+	Queue  *Queue
+	Groups []Group
+	State  plimsoll.JobState
+	Reason string
+	Killed bool
+
+	Submitted int64 // strictly increasing over jobs: the order of the queue
+	Started   int64
+	Finished  int64
+	revision  uint64
+
+	unfinished int32 // created tasks that are not finished
+	failed     int32 // created tasks that failed for good
+	admitted   bool
+	parked     bool
+	growing    bool
+	stopping   bool
+	forgetting bool
+	dirty      bool // status is in dirty.jobs
+	persist    bool // its status must be stored, not only replicated
+	dirtySpec  bool
+}
+
+// Group is a group's row.
+type Group struct {
+	Job   *Job
+	Index int
+	Spec  *plimsoll.GroupSpec
+	Shape *Shape
+	Tasks []Task
+
+	Counts     plimsoll.TaskCounts
+	WaitCode   plimsoll.WaitCode
+	WaitReason string
+
+	pending fifo[int32] // tasks that may be placed; stale entries have queued == false
+	ready   int32       // tasks in pending with queued == true
+	listed  bool        // it stands in its shape's list
+}
+
+// Task is a task's row.
+type Task struct {
+	ID       string
+	State    plimsoll.TaskState
+	Result   plimsoll.TaskResult // of the last attempt; while stopping, the result that the stop asks for
+	queued   bool
+	dirty    bool
+	Attempt  int32
+	Failures int32
+	ExitCode int32
+	slot     int32 // node slot while it is on a node
+	place    int32 // position in the node's list of tasks
+	Node     string
+	Message  string
+
+	Created, Bound, Started, Finished, NotBefore int64
+	revision                                     uint64
+}
+
+// Ref names a task.
+type Ref struct {
+	Group *Group
+	Index int32
+}
+
+// Task returns the row.
+func (r Ref) Task() *Task { return &r.Group.Tasks[r.Index] }
+
+// Node is a node's row.
+type Node struct {
+	plimsoll.Node
+	Slot         int32
+	Gateway      string // where it is registered; not stored
+	Registration uint64 // number of its last registration; not stored
+
+	tasks       []Ref
+	deadline    int64 // ready, but its gateway or leader was lost: not ready from then; 0: none
+	lostAt      int64 // not ready: its tasks are given up from then; 0: none
+	lost        bool  // its tasks are being given up
+	emptying    bool
+	dirty       bool
+	dirtyStatus bool
+	deleted     bool
+}
+
+// Tasks returns how many tasks the node holds.
+func (n *Node) Tasks() int { return len(n.tasks) }
+
+// Job returns a job by its id, or nil.
+func (s *State) Job(id string) *Job { return s.jobs[id] }
+
+// Node returns a node by its id, or nil.
+func (s *State) Node(id string) *Node { return s.nodes[id] }
+
+// Queue returns a queue by its path, or nil.
+func (s *State) Queue(path string) *Queue { return s.queues[path] }
+
+// NodeAt returns the node in a slot.
+func (s *State) NodeAt(slot int) *Node { return s.slots[slot] }
+
+// Total returns the capacity of all nodes.
+func (s *State) Total() *placement.Amounts { return &s.total }
+
+// FindTask returns a task by job, group and index; ok is false if there is none.
+func (s *State) FindTask(job, group string, index int32) (ref Ref, ok bool) {
+	j := s.jobs[job]
+	if j == nil {
+		return Ref{}, false
+	}
+	g := j.group(group)
+	if g == nil || index < 0 || int(index) >= len(g.Tasks) {
+		return Ref{}, false
+	}
+	return Ref{g, index}, true
+}
+
+func (j *Job) group(name string) *Group {
+	for i := range j.Groups {
+		if j.Groups[i].Spec.Name == name {
+			return &j.Groups[i]
+		}
+	}
+	return nil
+}
+
+// fifo is a queue that gives its room back as it is emptied.
+type fifo[T any] struct {
+	items []T
+	head  int
+}
+
+func (f *fifo[T]) len() int  { return len(f.items) - f.head }
+func (f *fifo[T]) push(v T)  { f.items = append(f.items, v) }
+func (f *fifo[T]) front() *T { return &f.items[f.head] }
+
+func (f *fifo[T]) pop() T {
+	v := f.items[f.head]
+	var zero T
+	f.items[f.head] = zero
+	f.head++
+	if f.head == len(f.items) {
+		f.items, f.head = f.items[:0], 0
+	} else if f.head > 64 && f.head > len(f.items)/2 {
+		f.items = slices.Delete(f.items, 0, f.head)
+		f.head = 0
+	}
+	return v
+}
+
+// insert puts v before the first waiting item that is not before it.
+func (f *fifo[T]) insert(v T, before func(a, b T) bool) {
+	if n := len(f.items); n == f.head || before(f.items[n-1], v) {
+		f.items = append(f.items, v)
+		return
+	}
+	i, _ := slices.BinarySearchFunc(f.items[f.head:], v, func(a, b T) int {
+		if before(a, b) {
+			return -1
+		}
+		return 1
+	})
+	f.items = slices.Insert(f.items, f.head+i, v)
+}
+
+// freeLogSize is how many frees are remembered one by one; a shape that slept longer looks at all nodes.
+const freeLogSize = 4096
+
+// freeLog remembers which nodes have freed room or opened up.
+type freeLog struct {
+	slots []int32
+	first uint64 // number of the first entry
+}
+
+func (l *freeLog) end() uint64 { return l.first + uint64(len(l.slots)) }
+
+func (l *freeLog) add(slot int32) {
+	l.slots = append(l.slots, slot)
+	if len(l.slots) >= 2*freeLogSize {
+		drop := len(l.slots) - freeLogSize
+		l.slots = append(l.slots[:0], l.slots[drop:]...)
+		l.first += uint64(drop)
+	}
+}
+
+// since returns the slots from a number on; ok is false if some are forgotten.
+func (l *freeLog) since(number uint64) (slots []int32, ok bool) {
+	if number < l.first {
+		return nil, false
+	}
+	return l.slots[number-l.first:], true
+}

@@ -1,0 +1,352 @@
+package state
+
+import (
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// maxMessage bounds what an agent or a user may say about a task or job, in bytes.
+const maxMessage = 512
+
+func cut(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	end := maxMessage
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
+
+func taskID(job, group string, index int32) string {
+	b := make([]byte, 0, len(job)+len(group)+12)
+	b = append(append(append(append(b, job...), '.'), group...), '.')
+	return string(strconv.AppendInt(b, int64(index), 10))
+}
+
+// lostRetryDelay keeps a task whose node was lost from chasing a node that comes and goes.
+const lostRetryDelay = second
+
+// counter returns the count that a task in its present state belongs to, or nil if it is not counted.
+func (r Ref) counter() *int32 {
+	c, t := &r.Group.Counts, r.Task()
+	switch t.State {
+	case plimsoll.TaskPending:
+		return &c.Pending
+	case plimsoll.TaskBound:
+		return &c.Bound
+	case plimsoll.TaskStarting:
+		return &c.Starting
+	case plimsoll.TaskRunning:
+		return &c.Running
+	case plimsoll.TaskStopping:
+		return &c.Stopping
+	}
+	if r.Index >= r.Group.Spec.Count { // it was scaled away
+		return nil
+	}
+	if t.Result == plimsoll.ResultSucceeded {
+		return &c.Succeeded
+	}
+	return &c.Failed
+}
+
+// setTaskState moves a task and keeps the counts. For TaskFinished, the result must be set before.
+func (s *State) setTaskState(r Ref, to plimsoll.TaskState) {
+	t, j := r.Task(), r.Group.Job
+	s.count(r, -1)
+	t.State = to
+	s.count(r, 1)
+	s.markTask(r)
+	s.markStatus(j, false)
+}
+
+func (s *State) count(r Ref, n int32) {
+	c, j := r.counter(), r.Group.Job
+	if c != nil {
+		*c += n
+	}
+	if r.Task().State != plimsoll.TaskFinished {
+		j.unfinished += n
+	} else if c == &r.Group.Counts.Failed {
+		j.failed += n
+	}
+}
+
+// recount makes the counts of a job anew.
+func (s *State) recount(j *Job) {
+	j.unfinished, j.failed = 0, 0
+	for i := range j.Groups {
+		g := &j.Groups[i]
+		g.Counts = plimsoll.TaskCounts{}
+		for index := range g.Tasks {
+			s.count(Ref{g, int32(index)}, 1)
+		}
+	}
+}
+
+// Bind puts a pending task that Next returned on a node that has room for it.
+func (s *State) Bind(r Ref, slot int) {
+	g, t := r.Group, r.Task()
+	j, n, amounts := g.Job, s.slots[slot], &g.Shape.Request.Amounts
+	t.Attempt++
+	t.Node, t.slot = n.ID, int32(slot)
+	t.Bound, t.Started, t.Finished, t.NotBefore = s.at, 0, 0, 0
+	t.Result, t.ExitCode, t.Message = plimsoll.ResultNone, 0, ""
+	s.setTaskState(r, plimsoll.TaskBound)
+	s.dequeue(g, t)
+	s.addPending(j.Queue, amounts, -1)
+	s.occupy(r, n, amounts)
+	s.emitNode(n, plimsoll.ChangeAdd, plimsoll.NodeAlloc, t.ID, g.Spec.Resources, "")
+	if j.State == plimsoll.JobAccepted {
+		s.setJobState(j, plimsoll.JobStarting)
+	}
+	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.AppAlloc, t.ID, g.Spec.Resources, "")
+}
+
+func (s *State) occupy(r Ref, n *Node, amounts *placement.Amounts) {
+	t := r.Task()
+	t.place = int32(len(n.tasks))
+	n.tasks = append(n.tasks, r)
+	s.Servers[n.Slot].Used.Add(amounts)
+	s.markNodeStatus(n)
+	s.addAllocated(r.Group.Job.Queue, amounts, 1)
+}
+
+func (s *State) vacate(r Ref) {
+	t := r.Task()
+	n, amounts := s.slots[t.slot], &r.Group.Shape.Request.Amounts
+	last := n.tasks[len(n.tasks)-1]
+	n.tasks[t.place] = last
+	last.Task().place = t.place
+	n.tasks = n.tasks[:len(n.tasks)-1]
+	t.slot = -1
+	server := &s.Servers[n.Slot]
+	server.Used.Sub(amounts)
+	s.freed.add(n.Slot)
+	s.markNodeStatus(n)
+	s.addAllocated(r.Group.Job.Queue, amounts, -1)
+}
+
+// stopTask ends a pending task at once and asks the agent to stop one that is on a node.
+func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
+	t := r.Task()
+	if t.State == plimsoll.TaskPending {
+		s.dequeue(r.Group, t)
+		s.addPending(r.Group.Job.Queue, &r.Group.Shape.Request.Amounts, -1)
+		t.Result, t.Message, t.Finished = result, message, s.at
+		s.setTaskState(r, plimsoll.TaskFinished)
+		s.emitApp(r.Group.Job, plimsoll.ChangeRemove, plimsoll.RequestCancel, t.ID, r.Group.Spec.Resources, message)
+		if r.Group.Counts.Pending == 0 {
+			s.clearWait(r.Group)
+		}
+		return
+	}
+	t.Result, t.Message = result, message
+	s.setTaskState(r, plimsoll.TaskStopping)
+}
+
+// Report takes in what an agent says about an attempt. What is about an attempt that is no longer current, or says what is
+// known, changes nothing.
+func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
+	t, j := ref.Task(), ref.Group.Job
+	if t.Attempt != report.Attempt || !t.State.OnNode() || t.Node != n.ID {
+		return
+	}
+	at := report.At
+	if at <= 0 || at > s.at {
+		at = s.at
+	}
+	switch report.State {
+	case plimsoll.TaskStarting:
+		if t.State == plimsoll.TaskBound {
+			s.setTaskState(ref, plimsoll.TaskStarting)
+		}
+	case plimsoll.TaskRunning:
+		s.started(ref, at)
+	case plimsoll.TaskFinished:
+		result := report.Result
+		if result == plimsoll.ResultNone {
+			result = plimsoll.ResultUnknownExit
+		}
+		if t.State == plimsoll.TaskStopping && result != plimsoll.ResultSucceeded {
+			result = t.Result // the stop that was asked for is the cause
+		}
+		if j.Started == 0 && result != plimsoll.ResultNeverStarted && result != plimsoll.ResultLost {
+			s.started(ref, at)
+		}
+		s.end(ref, result, report.ExitCode, cut(report.Message), at)
+	}
+}
+
+func (s *State) started(ref Ref, at int64) {
+	t, j := ref.Task(), ref.Group.Job
+	if t.Started == 0 {
+		t.Started = at
+		s.markTask(ref)
+	}
+	if t.State == plimsoll.TaskBound || t.State == plimsoll.TaskStarting {
+		s.setTaskState(ref, plimsoll.TaskRunning)
+	}
+	if j.Started == 0 {
+		j.Started = at
+		s.markStatus(j, true)
+	}
+	if j.State == plimsoll.JobAccepted || j.State == plimsoll.JobStarting {
+		s.setJobState(j, plimsoll.JobRunning)
+	}
+}
+
+// end ends an attempt: the task's room is given back, and it either is finished or becomes pending again.
+func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message string, at int64) {
+	t, g := ref.Task(), ref.Group
+	j, n := g.Job, s.slots[t.slot]
+	s.vacate(ref)
+	t.Result, t.ExitCode, t.Finished = result, exitCode, at
+	if message != "" || result == plimsoll.ResultSucceeded {
+		t.Message = message
+	}
+	s.emitApp(j, plimsoll.ChangeRemove, endDetail(result), t.ID, g.Spec.Resources, result.String())
+	s.emitNode(n, plimsoll.ChangeRemove, plimsoll.NodeAlloc, t.ID, g.Spec.Resources, "")
+	if result.Charged() {
+		t.Failures++
+	}
+	if delay, again := s.retry(ref, result); again {
+		s.again(ref, delay)
+		return
+	}
+	s.setTaskState(ref, plimsoll.TaskFinished)
+	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.AppRequest, t.ID, g.Spec.Resources, "")
+	if result != plimsoll.ResultSucceeded && j.Reason == "" && !ref.unwanted() {
+		j.Reason = cut(firstFailure(t))
+		s.markStatus(j, true)
+	}
+	s.finishIfDone(j)
+}
+
+func firstFailure(t *Task) string {
+	reason := t.ID + " " + t.Result.String()
+	if t.Result == plimsoll.ResultFailed {
+		reason += " with exit code " + strconv.Itoa(int(t.ExitCode))
+	}
+	if t.Message != "" {
+		reason += ": " + t.Message
+	}
+	return reason
+}
+
+func endDetail(result plimsoll.TaskResult) plimsoll.ChangeDetail {
+	switch result {
+	case plimsoll.ResultTimedOut:
+		return plimsoll.AllocTimeout
+	case plimsoll.ResultPreempted:
+		return plimsoll.AllocPreempt
+	case plimsoll.ResultLost:
+		return plimsoll.AllocNodeRemoved
+	}
+	return plimsoll.AllocCancel
+}
+
+func (s *State) retry(ref Ref, result plimsoll.TaskResult) (delay int64, again bool) {
+	switch {
+	case ref.unwanted() || result == plimsoll.ResultSucceeded || result == plimsoll.ResultKilled:
+		return 0, false
+	case result == plimsoll.ResultLost:
+		return lostRetryDelay, true
+	case !result.Charged():
+		return 0, true
+	}
+	p, t := &ref.Group.Spec.Retry, ref.Task()
+	if p.Kind == plimsoll.RetryNone || t.Failures > p.Limit {
+		return 0, false
+	}
+	return int64(p.Delay(t.Failures)), true
+}
+
+func (s *State) again(ref Ref, delay int64) {
+	t, g := ref.Task(), ref.Group
+	s.setTaskState(ref, plimsoll.TaskPending)
+	s.addPending(g.Job.Queue, &g.Shape.Request.Amounts, 1)
+	if delay == 0 {
+		s.enqueue(g, ref.Index)
+		return
+	}
+	t.NotBefore = s.at + delay
+	s.timers.push(timer{at: t.NotBefore, ref: ref})
+	if g.ready == 0 {
+		s.clearWait(g)
+	}
+}
+
+// retryDue makes a task that waited for its next attempt one that may be placed.
+func (s *State) retryDue(ref Ref) {
+	t := ref.Task()
+	if t.State == plimsoll.TaskPending && !t.queued && t.NotBefore != 0 && t.NotBefore <= s.at {
+		s.enqueue(ref.Group, ref.Index)
+	}
+}
+
+// timer wakes the engine for a retry or for a node.
+type timer struct {
+	at   int64
+	ref  Ref
+	node *Node
+}
+
+// timerHeap is a binary heap by time. A timer whose cause is gone does nothing when it fires.
+type timerHeap []timer
+
+func (h *timerHeap) push(t timer) {
+	*h = append(*h, t)
+	a := *h
+	for i := len(a) - 1; i > 0; {
+		up := (i - 1) / 2
+		if a[up].at <= a[i].at {
+			return
+		}
+		a[up], a[i] = a[i], a[up]
+		i = up
+	}
+}
+
+func (h *timerHeap) pop() timer {
+	a := *h
+	top, n := a[0], len(a)-1
+	a[0] = a[n]
+	a[n] = timer{}
+	a = a[:n]
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= n {
+			break
+		}
+		if down+1 < n && a[down+1].at < a[down].at {
+			down++
+		}
+		if a[i].at <= a[down].at {
+			break
+		}
+		a[i], a[down] = a[down], a[i]
+		i = down
+	}
+	*h = a
+	return top
+}
+
+// Wake returns when the state next wants to be woken, or 0 for never.
+func (s *State) Wake() int64 {
+	wake := int64(0)
+	if len(s.timers) > 0 {
+		wake = s.timers[0].at
+	}
+	if s.ended.len() > 0 {
+		if due := (*s.ended.front()).Finished + s.cfg.KeepEnded; wake == 0 || due < wake {
+			wake = due
+		}
+	}
+	return wake
+}

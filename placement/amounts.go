@@ -1,0 +1,98 @@
+package placement
+
+import (
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Amounts are resource amounts by the index that Names gives to a resource name.
+type Amounts [plimsoll.MaxResourceNames]int64
+
+// Add adds o.
+func (a *Amounts) Add(o *Amounts) {
+	for i := range a {
+		a[i] += o[i]
+	}
+}
+
+// Sub subtracts o.
+func (a *Amounts) Sub(o *Amounts) {
+	for i := range a {
+		a[i] -= o[i]
+	}
+}
+
+// The indexes of the resources that every node has.
+const (
+	IndexCPU = iota
+	IndexMemory
+	IndexDisk
+	firstCustom
+)
+
+// Names interns resource names: each gets an index and keeps it. The zero value is not usable; call NewNames.
+type Names struct {
+	names []string
+}
+
+// NewNames returns the names of the resources that every node has.
+func NewNames() *Names {
+	return &Names{names: []string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}}
+}
+
+// Len returns how many names there are.
+func (n *Names) Len() int { return len(n.names) }
+
+// Name returns the name of an index.
+func (n *Names) Name(i int) string { return n.names[i] }
+
+// Check reports whether all names of r are known or can still be taken in.
+func (n *Names) Check(field string, r plimsoll.Resources) error {
+	fresh := 0
+	for _, name := range r.Names() {
+		if !slices.Contains(n.names, name) {
+			fresh++
+		}
+	}
+	if len(n.names)+fresh > plimsoll.MaxResourceNames {
+		return plimsoll.Invalid(field, "brings the cluster over %d different resource names; use those that exist", plimsoll.MaxResourceNames)
+	}
+	return nil
+}
+
+// Amounts takes in the names of r, which Check has accepted, and returns its amounts and a mask of the names that r has.
+func (n *Names) Amounts(r plimsoll.Resources) (a Amounts, set uint32) {
+	for _, name := range r.Names() {
+		i := slices.Index(n.names, name)
+		if i < 0 {
+			i = len(n.names)
+			n.names = append(n.names, name)
+		}
+		a[i] = r[name]
+		set |= 1 << i
+	}
+	return a, set
+}
+
+// Resources is the inverse of Amounts: it returns the amounts that are not zero.
+func (n *Names) Resources(a *Amounts) plimsoll.Resources {
+	r := plimsoll.Resources{}
+	for i, name := range n.names {
+		if a[i] != 0 {
+			r[name] = a[i]
+		}
+	}
+	return r
+}
+
+// Masked returns the amounts of the names in the mask, zeros too.
+func (n *Names) Masked(a *Amounts, set uint32) plimsoll.Resources {
+	r := plimsoll.Resources{}
+	for i, name := range n.names {
+		if set&(1<<i) != 0 {
+			r[name] = a[i]
+		}
+	}
+	return r
+}
