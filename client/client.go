@@ -1,0 +1,138 @@
+package client
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// DefaultServer is where a gateway listens unless it is told otherwise.
+const DefaultServer = "http://127.0.0.1:9080"
+
+const (
+	defaultRetryBudget = 10 * time.Second
+	firstRetryDelay    = 50 * time.Millisecond
+	longestRetryDelay  = 2 * time.Second
+	maxMessageBytes    = 64 << 20
+)
+
+// Config says how to reach a gateway. The zero value is the gateway on this machine.
+type Config struct {
+	// Server is the gateway's address: http://host:port, host:port or unix:/path. Empty: DefaultServer.
+	Server string
+	// RetryBudget is how long a call that fails for want of a server is tried again. 0: ten seconds; negative: not at all.
+	RetryBudget time.Duration
+}
+
+// Validate reports the first field that is wrong.
+func (c Config) Validate() error {
+	if c.Server == "" {
+		return nil
+	}
+	if _, _, err := transport.Split(c.Server); err != nil {
+		return plimsoll.Invalid("server", "%q is not an address; write for example %s or unix:/run/plimsoll.sock", c.Server, DefaultServer)
+	}
+	return nil
+}
+
+// Client calls one gateway.
+type Client struct {
+	http   *http.Client
+	budget time.Duration
+	jobs   plimsollv1connect.JobServiceClient
+	nodes  plimsollv1connect.NodeServiceClient
+	queues plimsollv1connect.QueueServiceClient
+	events plimsollv1connect.EventServiceClient
+}
+
+// New makes a client. It connects with the first call.
+func New(config Config) (*Client, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if config.Server == "" {
+		config.Server = DefaultServer
+	}
+	if config.RetryBudget == 0 {
+		config.RetryBudget = defaultRetryBudget
+	}
+	httpClient, base, err := transport.Client(config.Server)
+	if err != nil {
+		return nil, err
+	}
+	limit := connect.WithReadMaxBytes(maxMessageBytes)
+	return &Client{
+		http:   httpClient,
+		budget: config.RetryBudget,
+		jobs:   plimsollv1connect.NewJobServiceClient(httpClient, base, limit),
+		nodes:  plimsollv1connect.NewNodeServiceClient(httpClient, base, limit),
+		queues: plimsollv1connect.NewQueueServiceClient(httpClient, base, limit),
+		events: plimsollv1connect.NewEventServiceClient(httpClient, base, limit),
+	}, nil
+}
+
+// Close drops the connections that are idle. Calls that are under way go on.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// retryable is true for what may be better soon.
+func retryable(err error) bool {
+	code := plimsoll.CodeOf(err)
+	return code == plimsoll.CodeUnavailable || code == plimsoll.CodeExhausted
+}
+
+// retry counts the delays of one call. Its budget begins with the first failure.
+type retry struct {
+	budget time.Duration
+	delay  time.Duration
+	end    <-chan time.Time
+}
+
+func (c *Client) newRetry() *retry { return &retry{budget: c.budget} }
+
+// wait is called after a failure. It returns nil if the call is to be tried again, and else what to tell the caller.
+func (r *retry) wait(ctx context.Context, err error) error {
+	if !retryable(err) || r.budget < 0 || ctx.Err() != nil {
+		return err
+	}
+	if r.end == nil {
+		r.end = time.After(r.budget)
+	}
+	r.delay = min(max(2*r.delay, firstRetryDelay), longestRetryDelay)
+	// Half of the delay is random, so that clients that failed together do not come back together.
+	pause := time.NewTimer(r.delay/2 + rand.N(r.delay/2))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return nil
+	case <-r.end:
+		return err
+	case <-ctx.Done():
+		return err
+	}
+}
+
+// reset is called after a success in the middle of a stream: the next failure has a budget of its own.
+func (r *retry) reset() { r.delay, r.end = 0, nil }
+
+// call makes a unary call until it succeeds or the retries end.
+func call[Req, Res any](
+	ctx context.Context, c *Client, f func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req,
+) (*Res, error) {
+	for r := c.newRetry(); ; {
+		res, err := f(ctx, connect.NewRequest(req))
+		if err == nil {
+			return res.Msg, nil
+		}
+		if err := r.wait(ctx, wire.FromConnectError(err)); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// NodeInfo is a node with what is allocated on it.
+type NodeInfo struct {
+	Node   plimsoll.Node
+	Status plimsoll.NodeStatus
+}
+
+// Nodes reads all nodes, in the order of their ids.
+func (c *Client) Nodes(ctx context.Context) ([]NodeInfo, error) {
+	res, err := call(ctx, c, c.nodes.ListNodes, &pb.ListNodesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]NodeInfo, len(res.GetNodes()))
+	for i, m := range res.GetNodes() {
+		nodes[i] = NodeInfo{Node: wire.NodeFromProto(m.GetNode()), Status: wire.NodeStatusFromProto(m.GetStatus())}
+	}
+	return nodes, nil
+}
+
+// SetNodeMode lets a node take tasks, cordons it or drains it.
+func (c *Client) SetNodeMode(ctx context.Context, id string, mode plimsoll.NodeMode) (plimsoll.Node, error) {
+	res, err := call(ctx, c, c.nodes.SetNodeMode, &pb.SetNodeModeRequest{Id: id, Mode: pb.NodeMode(mode)})
+	if err != nil {
+		return plimsoll.Node{}, err
+	}
+	return wire.NodeFromProto(res.GetNode()), nil
+}
+
+// RemoveNode forgets a node. Its tasks are placed elsewhere. If an answer was lost and the call repeated, it may say that there is
+// no such node.
+func (c *Client) RemoveNode(ctx context.Context, id string) error {
+	_, err := call(ctx, c, c.nodes.RemoveNode, &pb.RemoveNodeRequest{Id: id})
+	return err
+}
+
+// Queues reads all queues with what they use, in the order of their paths.
+func (c *Client) Queues(ctx context.Context) ([]plimsoll.QueueStatus, error) {
+	res, err := call(ctx, c, c.queues.ListQueues, &pb.ListQueuesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	queues := make([]plimsoll.QueueStatus, len(res.GetQueues()))
+	for i, m := range res.GetQueues() {
+		queues[i] = wire.QueueStatusFromProto(m)
+	}
+	return queues, nil
+}
+
+// QueueConfig reads the configuration of the tree of queues.
+func (c *Client) QueueConfig(ctx context.Context) (plimsoll.QueueConfig, error) {
+	res, err := call(ctx, c, c.queues.GetQueueConfig, &pb.GetQueueConfigRequest{})
+	if err != nil {
+		return plimsoll.QueueConfig{}, err
+	}
+	return wire.QueueConfigFromProto(res.GetConfig()), nil
+}
+
+// SetQueueConfig replaces the configuration of the tree of queues. A queue that is left out drains: it takes no new jobs and goes
+// when its last has ended.
+func (c *Client) SetQueueConfig(ctx context.Context, config plimsoll.QueueConfig) error {
+	_, err := call(ctx, c, c.queues.SetQueueConfig, &pb.SetQueueConfigRequest{Config: wire.QueueConfigToProto(&config)})
+	return err
+}
+
+// EventFilter chooses events.
+type EventFilter struct {
+	// Start is the id of the first event wanted; nil: the oldest there is.
+	Start *uint64
+	// Count is how many are read at most; 0: the server's bound.
+	Count uint64
+	// Object restricts to events about this id, or about a task of this job; empty: all.
+	Object string
+}
+
+// EventRecord is an event with its id.
+type EventRecord struct {
+	ID    uint64
+	Event plimsoll.Event
+}
+
+// EventPage is an answer of Events. Ids count from 0 for each InstanceUUID, which is new with each leader.
+type EventPage struct {
+	InstanceUUID string
+	Lowest       uint64 // id of the oldest event that is still there
+	Highest      uint64
+	Records      []EventRecord
+	Next         uint64 // the Start of the page after this
+}
+
+// Events reads recent events in the order in which they happened.
+func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, error) {
+	res, err := call(ctx, c, c.events.ListEvents, &pb.ListEventsRequest{Start: filter.Start, Count: filter.Count, Object: filter.Object})
+	if err != nil {
+		return EventPage{}, err
+	}
+	if len(res.GetIds()) != len(res.GetEvents()) {
+		return EventPage{}, plimsoll.Errorf(plimsoll.CodeCorrupt, "the server sent %d events with %d ids", len(res.GetEvents()), len(res.GetIds()))
+	}
+	page := EventPage{
+		InstanceUUID: res.GetInstanceUuid(), Lowest: res.GetLowestId(), Highest: res.GetHighestId(), Next: res.GetNext(),
+		Records: make([]EventRecord, len(res.GetIds())),
+	}
+	for i, id := range res.GetIds() {
+		page.Records[i] = EventRecord{ID: id, Event: wire.EventFromProto(res.GetEvents()[i])}
+	}
+	return page, nil
+}
+
+// FollowEvents reads events from filter.Start on and goes on with those that come, asking every interval (0: half a second), until
+// its context ends. After a change of the leader it goes on with the new leader's first event. Count is how many are read at a time.
+func (c *Client) FollowEvents(ctx context.Context, filter EventFilter, interval time.Duration) iter.Seq2[EventRecord, error] {
+	if interval <= 0 {
+		interval = 500 * time.Millisecond
+	}
+	return func(yield func(EventRecord, error) bool) {
+		instance := ""
+		for {
+			page, err := c.Events(ctx, filter)
+			if err != nil {
+				yield(EventRecord{}, err)
+				return
+			}
+			if instance != "" && page.InstanceUUID != instance {
+				instance, filter.Start = page.InstanceUUID, nil
+				continue
+			}
+			instance = page.InstanceUUID
+			for _, r := range page.Records {
+				if !yield(r, nil) {
+					return
+				}
+			}
+			behind := filter.Start == nil || page.Next > *filter.Start
+			filter.Start = &page.Next
+			if behind && len(page.Records) > 0 {
+				continue
+			}
+			pause := time.NewTimer(interval)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+				pause.Stop()
+				yield(EventRecord{}, wire.FromConnectError(ctx.Err()))
+				return
+			}
+		}
+	}
+}

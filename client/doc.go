@@ -1,0 +1,21 @@
+// Package client is the Go SDK: it submits jobs to a Plimsoll gateway and reads what has become of them.
+//
+// A Client speaks Connect over HTTP/2 without TLS to one gateway, in the vocabulary of package plimsoll. It is safe for concurrent
+// use, keeps a few connections and starts no goroutine of its own. Close drops idle connections.
+//
+// Guarantees:
+//
+//   - A read holds every change that was acknowledged to anybody before the read was sent; the gateway sees to that.
+//   - A call that fails because the server is away or asks to come back later (CodeUnavailable, CodeExhausted) is tried again with
+//     growing, jittered delays until it succeeds, its context ends or Config.RetryBudget has passed. That goes for writes too: a job
+//     is submitted once however often the call is repeated, because the request carries a token; the other writes set a state, and
+//     setting it twice does no harm.
+//   - Every error is a *plimsoll.Error or wraps one, so that plimsoll.CodeOf tells what kind it is.
+//   - Lists are read in pages and handed out one by one, so that memory is bounded by a page. A list is not one instant: each page is
+//     consistent in itself.
+//
+// It does NOT cache, and it does not choose between several gateways. Cost is one round trip a call or page.
+//
+// The command line (cmd/plimsoll) is written with nothing but this package. The SDK's shape is that of the Connect services in
+// proto/plimsoll/v1/api.proto.
+package client

@@ -1,0 +1,130 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"iter"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// SubmitJob submits a job and returns it as it was accepted, when that is durable. If spec.Token is empty a random one is sent, so
+// that the call may be repeated after a failure without submitting the job twice; set it to repeat a submit over a restart of the
+// caller's process.
+func (c *Client) SubmitJob(ctx context.Context, spec plimsoll.JobSpec) (plimsoll.Job, error) {
+	if spec.Token == "" {
+		spec.Token = rand.Text()
+	}
+	res, err := call(ctx, c, c.jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)})
+	if err != nil {
+		return plimsoll.Job{}, err
+	}
+	return wire.JobFromProto(res.GetJob()), nil
+}
+
+// Job reads a job with its specification.
+func (c *Client) Job(ctx context.Context, id string) (plimsoll.Job, error) {
+	res, err := call(ctx, c, c.jobs.GetJob, &pb.GetJobRequest{Id: id})
+	if err != nil {
+		return plimsoll.Job{}, err
+	}
+	return wire.JobFromProto(res.GetJob()), nil
+}
+
+// JobFilter chooses jobs. What is empty does not restrict.
+type JobFilter struct {
+	Queue  string
+	Owner  string
+	States []plimsoll.JobState
+	// PageSize is how many are read in one call. 0: the server's bound.
+	PageSize int32
+}
+
+// Jobs reads the jobs that the filter chooses, in the order of their ids. It stops after the first error.
+func (c *Client) Jobs(ctx context.Context, filter JobFilter) iter.Seq2[plimsoll.JobStatus, error] {
+	return func(yield func(plimsoll.JobStatus, error) bool) {
+		req := &pb.ListJobsRequest{Queue: filter.Queue, Owner: filter.Owner, Limit: filter.PageSize}
+		for _, s := range filter.States {
+			req.States = append(req.States, pb.JobState(s))
+		}
+		for {
+			res, err := call(ctx, c, c.jobs.ListJobs, req)
+			if err != nil {
+				yield(plimsoll.JobStatus{}, err)
+				return
+			}
+			for _, m := range res.GetJobs() {
+				if !yield(wire.JobStatusFromProto(m), nil) {
+					return
+				}
+			}
+			if req.After = res.GetNext(); req.After == "" {
+				return
+			}
+		}
+	}
+}
+
+// WatchJob sends the job's status now and after each change, and ends after the one that says that the job has ended. It outlives
+// a gateway that goes away for less than the retry budget; states that came and went meanwhile are not seen.
+func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.JobStatus, error] {
+	return func(yield func(plimsoll.JobStatus, error) bool) {
+		for r := c.newRetry(); ; {
+			done, err := c.watchOnce(ctx, id, r, yield)
+			if done {
+				return
+			}
+			if err := r.wait(ctx, err); err != nil {
+				yield(plimsoll.JobStatus{}, err)
+				return
+			}
+		}
+	}
+}
+
+// watchOnce reads one stream; done is true if nothing more is wanted.
+func (c *Client) watchOnce(
+	ctx context.Context, id string, r *retry, yield func(plimsoll.JobStatus, error) bool,
+) (done bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.jobs.WatchJob(ctx, connect.NewRequest(&pb.WatchJobRequest{Id: id}))
+	if err != nil {
+		return false, wire.FromConnectError(err)
+	}
+	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
+	for stream.Receive() {
+		r.reset()
+		status := wire.JobStatusFromProto(stream.Msg().GetStatus())
+		if !yield(status, nil) || status.State.Ended() {
+			return true, nil
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return false, wire.FromConnectError(err)
+	}
+	return false, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the watch of job %s before the job had ended", id)
+}
+
+// KillJob asks to stop all tasks of a job. The reason is for people; it may be empty. The answer comes when the wish is durable,
+// before the tasks have stopped.
+func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobStatus, error) {
+	res, err := call(ctx, c, c.jobs.KillJob, &pb.KillJobRequest{Id: id, Reason: reason})
+	if err != nil {
+		return plimsoll.JobStatus{}, err
+	}
+	return wire.JobStatusFromProto(res.GetStatus()), nil
+}
+
+// ScaleJob sets how many tasks a group has. The group may be empty if the job has only one.
+func (c *Client) ScaleJob(ctx context.Context, id, group string, count int32) (plimsoll.JobStatus, error) {
+	res, err := call(ctx, c, c.jobs.ScaleJob, &pb.ScaleJobRequest{Id: id, Group: group, Count: count})
+	if err != nil {
+		return plimsoll.JobStatus{}, err
+	}
+	return wire.JobStatusFromProto(res.GetStatus()), nil
+}

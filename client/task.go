@@ -1,0 +1,156 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// Task reads a task.
+func (c *Client) Task(ctx context.Context, id string) (plimsoll.Task, error) {
+	res, err := call(ctx, c, c.jobs.GetTask, &pb.GetTaskRequest{Id: id})
+	if err != nil {
+		return plimsoll.Task{}, err
+	}
+	return wire.TaskFromProto(res.GetTask()), nil
+}
+
+// TaskFilter chooses tasks. What is empty does not restrict.
+type TaskFilter struct {
+	Job    string
+	Node   string
+	States []plimsoll.TaskState
+	// PageSize is how many are read in one call. 0: the server's bound.
+	PageSize int32
+}
+
+// Tasks reads the tasks that the filter chooses, in the order of job, group and index. It stops after the first error.
+func (c *Client) Tasks(ctx context.Context, filter TaskFilter) iter.Seq2[plimsoll.Task, error] {
+	return func(yield func(plimsoll.Task, error) bool) {
+		req := &pb.ListTasksRequest{Job: filter.Job, Node: filter.Node, Limit: filter.PageSize}
+		for _, s := range filter.States {
+			req.States = append(req.States, pb.TaskState(s))
+		}
+		for {
+			res, err := call(ctx, c, c.jobs.ListTasks, req)
+			if err != nil {
+				yield(plimsoll.Task{}, err)
+				return
+			}
+			for _, m := range res.GetTasks() {
+				if !yield(wire.TaskFromProto(m), nil) {
+					return
+				}
+			}
+			if req.After = res.GetNext(); req.After == "" {
+				return
+			}
+		}
+	}
+}
+
+// Explanation says why a task waits, or why it is where it is.
+type Explanation struct {
+	Task     plimsoll.Task
+	WaitCode plimsoll.WaitCode
+	Summary  string // the answer in one sentence
+	Steps    []ExplainStep
+}
+
+// ExplainStep is one stage of the placement chain.
+type ExplainStep struct {
+	Stage     string
+	Remaining int32 // nodes that passed it
+	Dropped   int32
+	Reasons   []ExplainReason // the most frequent first
+}
+
+// ExplainReason is one reason for which a stage dropped nodes.
+type ExplainReason struct {
+	Reason   string
+	Nodes    int32
+	Examples []string // some of the nodes
+}
+
+// ExplainTask asks the leader why a task waits, or why it is where it is.
+func (c *Client) ExplainTask(ctx context.Context, id string) (Explanation, error) {
+	res, err := call(ctx, c, c.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: id})
+	if err != nil {
+		return Explanation{}, err
+	}
+	x := Explanation{
+		Task: wire.TaskFromProto(res.GetTask()), WaitCode: plimsoll.WaitCode(res.GetWaitCode()), Summary: res.GetSummary(),
+	}
+	for _, s := range res.GetSteps() {
+		step := ExplainStep{Stage: s.GetStage(), Remaining: s.GetRemaining(), Dropped: s.GetDropped()}
+		for _, r := range s.GetReasons() {
+			step.Reasons = append(step.Reasons, ExplainReason{Reason: r.GetReason(), Nodes: r.GetNodes(), Examples: r.GetExamples()})
+		}
+		x.Steps = append(x.Steps, step)
+	}
+	return x, nil
+}
+
+// LogOptions chooses what to read of what a task wrote.
+type LogOptions struct {
+	Attempt   int32  // 0: the last one that began
+	Stream    string // "stdout" or "stderr"; empty: both
+	Follow    bool   // wait for more until the attempt has ended
+	TailBytes int64  // only the last so many bytes; 0: all
+}
+
+// LogChunk is a piece of what a task wrote.
+type LogChunk struct {
+	Stream string // "stdout" or "stderr"
+	Data   []byte // the caller's to keep
+}
+
+// Logs reads what a task wrote. The call is tried again only as long as nothing was read: after that a repetition would repeat
+// what was read.
+func (c *Client) Logs(ctx context.Context, task string, options LogOptions) iter.Seq2[LogChunk, error] {
+	return func(yield func(LogChunk, error) bool) {
+		for r := c.newRetry(); ; {
+			begun, done, err := c.logsOnce(ctx, task, options, yield)
+			if done {
+				return
+			}
+			if !begun {
+				err = r.wait(ctx, err)
+			}
+			if err != nil {
+				yield(LogChunk{}, err)
+				return
+			}
+		}
+	}
+}
+
+// logsOnce reads one stream: begun is true if something was read, done if nothing more is wanted.
+func (c *Client) logsOnce(
+	ctx context.Context, task string, options LogOptions, yield func(LogChunk, error) bool,
+) (begun, done bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.jobs.ReadLogs(ctx, connect.NewRequest(&pb.ReadLogsRequest{
+		Task: task, Attempt: options.Attempt, Stream: options.Stream, Follow: options.Follow, TailBytes: options.TailBytes,
+	}))
+	if err != nil {
+		return false, false, wire.FromConnectError(err)
+	}
+	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
+	for stream.Receive() {
+		begun = true
+		if !yield(LogChunk{Stream: stream.Msg().GetStream(), Data: stream.Msg().GetData()}, nil) {
+			return begun, true, nil
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return begun, false, wire.FromConnectError(err)
+	}
+	return begun, true, nil
+}
