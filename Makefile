@@ -1,0 +1,72 @@
+# Everything that is needed beyond Go and make comes through the Go module proxy, pinned in go.mod, go.tools.mod and go.lint.mod.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Randomized tests of one commit always draw the same numbers; a failure prints the seed it ran with.
+export PLIMSOLL_SEED ?= $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1))
+
+BUF := go tool -modfile=go.tools.mod buf
+GOLANGCI := go tool -modfile=go.lint.mod golangci-lint
+
+.PHONY: help
+help:
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+.PHONY: demo
+demo: build ## build, start everything in a temporary directory, run the jobs of examples/, show what became of them
+	@scripts/demo
+
+.PHONY: dev
+dev: build ## build and start everything in one process, with its data in ./data
+	@exec bin/plimsoll dev --data data --listen 127.0.0.1:9080
+
+.PHONY: build
+build: ## build bin/plimsoll
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=$(VERSION)" -o bin/plimsoll ./cmd/plimsoll
+
+.PHONY: test
+test: ## all that CI runs: lint, generated code, short fuzzing, every test with the race detector
+	@scripts/step lint $(MAKE) --no-print-directory lint
+	@scripts/step 'generated code' scripts/generated
+	@scripts/step build $(MAKE) --no-print-directory build
+	@scripts/step fuzz scripts/fuzz 3s
+	@scripts/step "tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED" go test -race -timeout=12m ./...
+
+.PHONY: lint
+lint: ## formatting, vet, golangci-lint, buf lint
+	@$(GOLANGCI) fmt --diff
+	@go vet ./...
+	@$(GOLANGCI) run ./...
+	@$(BUF) lint
+
+.PHONY: fmt
+fmt: ## format the Go and proto files
+	@$(GOLANGCI) fmt
+	@$(BUF) format -w
+
+.PHONY: generate
+generate: ## write gen/ anew from proto/
+	@$(BUF) generate
+
+.PHONY: bench
+bench: ## measure, and print the figures beside the targets
+	@scripts/bench
+
+.PHONY: soak
+soak: ## the randomized tests with their full counts, then a minute of fuzzing for each target
+	@PLIMSOLL_SOAK=1 go test -count=1 -timeout=4h ./...
+	@scripts/fuzz 60s
+
+.PHONY: fuzz
+fuzz: ## ten seconds of fuzzing for each target; FUZZTIME=5m for more
+	@scripts/fuzz $(or $(FUZZTIME),10s)
+
+.PHONY: deadcode
+deadcode: ## list functions that nothing calls
+	@go tool -modfile=go.tools.mod deadcode -test ./...
+
+.PHONY: clean
+clean: ## remove what build and dev made
+	@rm -rf bin data
