@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // Events is an immutable view of the recent events. ring.View is one.
@@ -152,19 +153,16 @@ func acceptsGzip(header string) bool {
 
 // refuse sends an error, with its status by its code. What is a fault of ours goes to Config.Fault, not to the caller.
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
-	switch plimsoll.CodeOf(err) {
-	case plimsoll.CodeInvalid:
-		WriteError(w, http.StatusBadRequest, err.Error())
-	case plimsoll.CodeUnavailable, plimsoll.CodeDeadline, plimsoll.CodeCanceled:
-		w.Header().Set("Retry-After", "1")
-		WriteError(w, http.StatusServiceUnavailable, err.Error())
-	case plimsoll.CodeExhausted:
-		w.Header().Set("Retry-After", "1")
-		WriteError(w, http.StatusTooManyRequests, err.Error())
-	default:
+	status := wire.HTTPStatus(plimsoll.CodeOf(err))
+	if status == http.StatusInternalServerError {
 		h.cfg.Fault(err)
-		WriteError(w, http.StatusInternalServerError, "the events could not be read; the gateway's log says why")
+		WriteError(w, status, "the events could not be read; the gateway's log says why")
+		return
 	}
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	WriteError(w, status, err.Error())
 }
 
 // WriteError sends an error in YuniKorn's shape.

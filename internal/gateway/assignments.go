@@ -1,0 +1,237 @@
+package gateway
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// Bounds on one message of WatchAssignments, and on the specifications that one stream remembers.
+const (
+	maxAssignments     = 256
+	maxAssignmentBytes = 1 << 20
+	maxSpecsCached     = 64
+)
+
+// WatchAssignments sends what a node has to run, then a marker, then what changes. It ends with CodeStale when the node is
+// registered with a newer incarnation, and with CodeNotFound when the node is removed.
+func (s agentService) WatchAssignments(ctx context.Context, req *connect.Request[pb.WatchAssignmentsRequest], stream *connect.ServerStream[pb.WatchAssignmentsResponse]) error {
+	node, incarnation := req.Msg.GetNode(), req.Msg.GetIncarnation()
+	if err := plimsoll.ValidateID("node", node); err != nil {
+		return err
+	}
+	tasks, cancelTasks := s.g.replica.Watch(wire.KindTask, node)
+	defer cancelTasks()
+	record, cancelRecord := s.g.replica.Watch(wire.KindNode, node)
+	defer cancelRecord()
+	defer s.g.metrics.watching("WatchAssignments")()
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return err
+	}
+	a := assignments{
+		node: node,
+		send: stream.Send,
+		skip: func(err error) { s.g.cfg.Listener.Fault("WatchAssignments", err) },
+	}
+	for first := true; ; first = false {
+		if err := checkIncarnation(snapshot, node, incarnation); err != nil {
+			return err
+		}
+		if err := a.sendChanges(snapshot, first); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return callerGone(ctx)
+		case <-tasks:
+		case <-record:
+		}
+		if latest := s.g.replica.Latest(); latest != nil {
+			snapshot = latest
+		}
+	}
+}
+
+// checkIncarnation reports whether an agent may act for a node.
+func checkIncarnation(snapshot *replica.Snapshot, id string, incarnation uint64) error {
+	node, err := loadNode(snapshot, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case incarnation < node.GetIncarnation():
+		return staleIncarnation(id, node.GetIncarnation(), incarnation)
+	case incarnation > node.GetIncarnation():
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "node %q is not registered with incarnation %d; register it first", id, incarnation)
+	}
+	return nil
+}
+
+// assignments knows what one stream has been sent, and sends the difference to a snapshot.
+type assignments struct {
+	node string
+	send func(*pb.WatchAssignmentsResponse) error
+	skip func(error) // told of a task that cannot be sent
+
+	round uint64
+	seen  map[string]*seenTask // by record key
+	specs map[string]jobSpec   // by job
+
+	message *pb.WatchAssignmentsResponse // not sent yet
+	size    int                          // bytes in it, about
+}
+
+// seenTask is a task record of the node as the stream has seen it last.
+type seenTask struct {
+	// first is where the record's bytes begin. Records are immutable and this keeps them alive, so the same place means the same
+	// record, which need not be decoded again.
+	first    *byte
+	revision uint64
+	assigned bool   // it was sent and holds room on the node
+	round    uint64 // in which it was there last
+	id       string
+}
+
+// jobSpec is a decoded job specification; first says of which bytes.
+type jobSpec struct {
+	first *byte
+	spec  *pb.JobSpec
+}
+
+// sendChanges sends the difference between what was sent and a snapshot, with the marker behind it if that is asked for.
+func (a *assignments) sendChanges(snapshot *replica.Snapshot, mark bool) error {
+	a.round++
+	if a.seen == nil {
+		a.seen = map[string]*seenTask{}
+	}
+	a.message = &pb.WatchAssignmentsResponse{}
+	a.size = 0
+	for key, data := range snapshot.NodeTasks(a.node) {
+		if err := a.look(snapshot, key, data); err != nil {
+			return err
+		}
+	}
+	for key, seen := range a.seen {
+		if seen.round == a.round {
+			continue
+		}
+		delete(a.seen, key)
+		if err := a.remove(seen); err != nil {
+			return err
+		}
+	}
+	a.message.SnapshotEnd = mark
+	if !mark && len(a.message.Changed)+len(a.message.Removed) == 0 {
+		return nil
+	}
+	return a.flush()
+}
+
+// look compares one record of the node with what was sent.
+func (a *assignments) look(snapshot *replica.Snapshot, key string, data []byte) error {
+	first := firstByte(data)
+	seen := a.seen[key]
+	if seen == nil {
+		seen = &seenTask{}
+		a.seen[key] = seen
+	}
+	seen.round = a.round
+	if first != nil && seen.first == first {
+		return nil
+	}
+	task := &pb.Task{}
+	if err := decode(wire.KindTask, key, data, task); err != nil {
+		a.skip(err)
+		return nil
+	}
+	if !plimsoll.TaskState(task.GetState()).OnNode() || task.GetNode() != a.node {
+		seen.first = first
+		return a.remove(seen)
+	}
+	if seen.assigned && seen.revision == task.GetRevision() {
+		seen.first = first // the same record, sent again by a leader
+		return nil
+	}
+	assignment, err := a.assign(snapshot, task)
+	if err != nil {
+		a.skip(err) // it is looked at again at the next signal
+		return nil
+	}
+	*seen = seenTask{first: first, revision: task.GetRevision(), assigned: true, round: a.round, id: taskID(task)}
+	a.message.Changed = append(a.message.Changed, assignment)
+	return a.added(proto.Size(assignment))
+}
+
+// assign puts a task together with what is needed to run it.
+func (a *assignments) assign(snapshot *replica.Snapshot, task *pb.Task) (*pb.Assignment, error) {
+	spec, err := a.specOf(snapshot, task.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	for _, group := range spec.GetGroups() {
+		if group.GetName() == task.GetGroup() {
+			return &pb.Assignment{Task: task, Owner: spec.GetOwner(), Spec: group}, nil
+		}
+	}
+	return nil, plimsoll.Errorf(plimsoll.CodeInternal, "task %s is on node %s, and its job has no such group", taskID(task), a.node)
+}
+
+// specOf decodes a job's specification, or finds it decoded.
+func (a *assignments) specOf(snapshot *replica.Snapshot, job string) (*pb.JobSpec, error) {
+	data, ok := snapshot.Get(wire.KindJobSpec, job)
+	if !ok {
+		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "a task of job %s is on node %s, and there is no such job", job, a.node)
+	}
+	first := firstByte(data)
+	if cached, has := a.specs[job]; has && cached.first == first {
+		return cached.spec, nil
+	}
+	spec := &pb.JobSpec{}
+	if err := decode(wire.KindJobSpec, job, data, spec); err != nil {
+		return nil, err
+	}
+	if len(a.specs) >= maxSpecsCached || a.specs == nil {
+		a.specs = map[string]jobSpec{} // it is only a cache: what is still needed comes back
+	}
+	a.specs[job] = jobSpec{first, spec}
+	return spec, nil
+}
+
+func firstByte(data []byte) *byte {
+	if len(data) == 0 {
+		return nil
+	}
+	return &data[0]
+}
+
+// remove tells that a task is not assigned any more, if it was.
+func (a *assignments) remove(seen *seenTask) error {
+	if !seen.assigned {
+		return nil
+	}
+	seen.assigned = false
+	a.message.Removed = append(a.message.Removed, seen.id)
+	return a.added(len(seen.id) + 4)
+}
+
+// added counts what was put into the message, and sends it when it is full.
+func (a *assignments) added(size int) error {
+	a.size += size
+	if len(a.message.Changed)+len(a.message.Removed) < maxAssignments && a.size < maxAssignmentBytes {
+		return nil
+	}
+	return a.flush()
+}
+
+func (a *assignments) flush() error {
+	err := a.send(a.message)
+	a.message, a.size = &pb.WatchAssignmentsResponse{}, 0
+	return err
+}

@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+// Config is what an operator may set. A zero value stands for the default.
+type Config struct {
+	ID       string // names the gateway to the leader and in /healthz; needed
+	Listen   string // address to serve; default 127.0.0.1:9080
+	Insecure bool   // allow an address that other machines can reach, although nothing is encrypted and nobody is identified
+
+	BarrierTimeout time.Duration // longest wait of a read for the leader; default 3s
+	WriteTimeout   time.Duration // longest wait of a write for the leader; default 30s
+	BodyTimeout    time.Duration // longest time in which a whole request must have come; default 60s
+
+	HeartbeatInterval time.Duration // what agents are told; default 2s
+	NodeTimeout       time.Duration // a node that is silent for so long is reported; default 10s
+
+	PageSize        int // most objects or events in one answer; default 10,000
+	MaxRequestBytes int // default 8 MiB
+	MaxRequests     int // requests under way, streams not counted; default 4,096
+	MaxStreams      int // watches and logs under way; default 20,000
+	MaxExplains     int // explanations asked of the leader at once; default 16
+	MaxNodes        int // nodes heard; default 20,000
+	MaxAgents       int // agents that connections are kept to; default 256
+
+	// Clock tells how much time went by since some fixed instant, suspension of the machine included; default CLOCK_BOOTTIME.
+	Clock func() time.Duration
+	// Listener is told what happens. Its functions may be nil; they must not block.
+	Listener Listener
+}
+
+// Listener is told what happens in a gateway, to be logged.
+type Listener struct {
+	Serving    func(address string)          // requests are answered from now on
+	Fault      func(rpc string, err error)   // a fault of ours; the caller sees only that there was one
+	NodeSilent func(node string, err error)  // a node's silence was reported to the leader; err if that failed, it is tried again
+	Registered func(node string, inc uint64) // a node registered
+}
+
+// Validate reports the first field that is wrong.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if err := plimsoll.ValidateID("gateway.id", c.ID); err != nil {
+		return err
+	}
+	if _, _, err := transport.Split(c.Listen); err != nil {
+		return err
+	}
+	if !transport.Loopback(c.Listen) && !c.Insecure {
+		return plimsoll.Invalid("listen", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or say that insecure is meant",
+			c.Listen)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"barrierTimeout", c.BarrierTimeout}, {"writeTimeout", c.WriteTimeout}, {"bodyTimeout", c.BodyTimeout},
+		{"heartbeatInterval", c.HeartbeatInterval}, {"nodeTimeout", c.NodeTimeout},
+	} {
+		if d.value < 0 {
+			return plimsoll.Invalid("gateway."+d.name, "is negative; give a duration such as 3s")
+		}
+	}
+	if c.NodeTimeout < 2*c.HeartbeatInterval {
+		return plimsoll.Invalid("gateway.nodeTimeout", "is %s; give at least twice the heartbeatInterval, which is %s", c.NodeTimeout, c.HeartbeatInterval)
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{
+		{"pageSize", c.PageSize}, {"maxRequestBytes", c.MaxRequestBytes}, {"maxRequests", c.MaxRequests}, {"maxStreams", c.MaxStreams},
+		{"maxExplains", c.MaxExplains}, {"maxNodes", c.MaxNodes}, {"maxAgents", c.MaxAgents},
+	} {
+		if n.value < 0 {
+			return plimsoll.Invalid("gateway."+n.name, "is negative; give 1 or more, or 0 for the default")
+		}
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.Listen, "127.0.0.1:9080")
+	setDefault(&c.BarrierTimeout, 3*time.Second)
+	setDefault(&c.WriteTimeout, 30*time.Second)
+	setDefault(&c.BodyTimeout, 60*time.Second)
+	setDefault(&c.HeartbeatInterval, 2*time.Second)
+	setDefault(&c.NodeTimeout, 10*time.Second)
+	setDefault(&c.PageSize, 10_000)
+	setDefault(&c.MaxRequestBytes, 8<<20)
+	setDefault(&c.MaxRequests, 4096)
+	setDefault(&c.MaxStreams, 20_000)
+	setDefault(&c.MaxExplains, 16)
+	setDefault(&c.MaxNodes, 20_000)
+	setDefault(&c.MaxAgents, 256)
+	if c.Clock == nil {
+		c.Clock = boottime
+	}
+	if c.Listener.Serving == nil {
+		c.Listener.Serving = func(string) {}
+	}
+	if c.Listener.Fault == nil {
+		c.Listener.Fault = func(string, error) {}
+	}
+	if c.Listener.NodeSilent == nil {
+		c.Listener.NodeSilent = func(string, error) {}
+	}
+	if c.Listener.Registered == nil {
+		c.Listener.Registered = func(string, uint64) {}
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

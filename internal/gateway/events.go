@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/rest"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// eventService serves EventService.
+type eventService struct{ g *Gateway }
+
+// ListEvents answers with recent events from start on, in order. A start below the oldest event begins there: lowest_id tells
+// how many are gone. next never goes back.
+func (s eventService) ListEvents(ctx context.Context, req *connect.Request[pb.ListEventsRequest]) (*connect.Response[pb.ListEventsResponse], error) {
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := uint64(s.g.cfg.PageSize)
+	if count := req.Msg.GetCount(); count > 0 {
+		limit = min(limit, count)
+	}
+	view := snapshot.Events()
+	low, high, ok := view.Range()
+	resp := &pb.ListEventsResponse{InstanceUuid: snapshot.InstanceUUID(), LowestId: low, HighestId: high, Next: req.Msg.GetStart()}
+	start := max(req.Msg.GetStart(), low)
+	if !ok || start > high {
+		return connect.NewResponse(resp), nil
+	}
+	object := req.Msg.GetObject()
+	looked := 0
+	err = view.Batch(start, high-start+1, func(id uint64, ev *plimsoll.Event) bool {
+		resp.Next = id + 1
+		if object == "" || concerns(ev, object) {
+			resp.Ids = append(resp.Ids, id)
+			resp.Events = append(resp.Events, wire.EventToProto(ev))
+		}
+		looked++
+		return uint64(len(resp.Ids)) < limit && (looked%lookEvery != 0 || ctx.Err() == nil)
+	})
+	if err != nil {
+		return nil, plimsoll.Errorf(plimsoll.CodeCorrupt, "the events from %d on cannot be decoded: %v", start, err)
+	}
+	if gone := callerGone(ctx); gone != nil {
+		return nil, gone
+	}
+	return connect.NewResponse(resp), nil
+}
+
+// concerns reports whether an event is about an object: it, what it refers to, or, if it is a job, a task of it.
+func concerns(ev *plimsoll.Event, object string) bool {
+	return isOrBelow(ev.Object, object) || isOrBelow(ev.Reference, object)
+}
+
+func isOrBelow(id, object string) bool {
+	rest, has := strings.CutPrefix(id, object)
+	return has && (rest == "" || rest[0] == '.')
+}
+
+// eventSource gives package rest a strict read of the events.
+type eventSource struct{ g *Gateway }
+
+func (s eventSource) Events(ctx context.Context) (string, rest.Events, error) {
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	return snapshot.InstanceUUID(), snapshot.Events(), nil
+}

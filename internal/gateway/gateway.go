@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/rest"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+var _ Replica = (*replica.Follower)(nil)
+
+// Replica is what a gateway needs of its follower. *replica.Follower is one.
+type Replica interface {
+	// Barrier returns a snapshot that holds everything that was committed when the call began.
+	Barrier(ctx context.Context) (*replica.Snapshot, error)
+	// Latest returns the newest snapshot; nil before the first.
+	Latest() *replica.Snapshot
+	// Do sends a command to the leader and returns its reply. Latest shows the effect by then. What the leader refused is
+	// returned as an error beside the reply.
+	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
+	// Watch signals, coalesced, that a record with the key changed; of KindTask the key is a node.
+	Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func())
+	// Connected reports whether a leader is being followed.
+	Connected() bool
+}
+
+// Gateway serves one address from one replica.
+type Gateway struct {
+	cfg      Config
+	replica  Replica
+	metrics  *metrics
+	nodes    *liveness
+	agents   *agentClients
+	explains chan struct{} // a slot for each explanation under way
+	handler  http.Handler
+}
+
+// New makes a Gateway that reads and writes through a replica, which its owner runs. It starts nothing.
+func New(cfg Config, r Replica) (*Gateway, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	g := &Gateway{
+		cfg:      cfg,
+		replica:  r,
+		nodes:    newLiveness(cfg.MaxNodes),
+		agents:   newAgentClients(cfg.MaxAgents),
+		explains: make(chan struct{}, cfg.MaxExplains),
+	}
+	g.metrics = newMetrics(g)
+	g.handler = g.routes()
+	return g, nil
+}
+
+// Handler answers everything that the gateway serves.
+func (g *Gateway) Handler() http.Handler { return g.handler }
+
+// Run listens on Config.Listen and serves until ctx ends; then it returns nil once everything has ended.
+func (g *Gateway) Run(ctx context.Context) error {
+	l, err := transport.Listen(g.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	return g.Serve(ctx, l)
+}
+
+// Serve is Run on a listener that is already open. It closes it.
+func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
+	defer g.agents.close()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return transport.Serve(ctx, l, g.handler) })
+	group.Go(func() error { return g.watchNodes(ctx) })
+	g.cfg.Listener.Serving(l.Addr().String())
+	return group.Wait()
+}
+
+// routes is the table of all that is served.
+func (g *Gateway) routes() http.Handler {
+	options := []connect.HandlerOption{
+		connect.WithReadMaxBytes(g.cfg.MaxRequestBytes),
+		connect.WithInterceptors(guard{g}),
+		connect.WithCompressMinBytes(1400),
+	}
+	requests := newLimit(g.cfg.MaxRequests, "requests")
+	streams := newLimit(g.cfg.MaxStreams, "watches and logs")
+	mux := http.NewServeMux()
+	rpc := func(path string, h http.Handler) { mux.Handle(path, g.bounded(requests, streams, h)) }
+	rpc(plimsollv1connect.NewJobServiceHandler(jobService{g}, options...))
+	rpc(plimsollv1connect.NewNodeServiceHandler(nodeService{g}, options...))
+	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g}, options...))
+	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
+	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
+	events := rest.New(rest.Config{
+		ResponseSize: uint64(g.cfg.PageSize),
+		Fault:        func(err error) { g.cfg.Listener.Fault("/ws/v1/events/batch", err) },
+	}, eventSource{g})
+	mux.Handle("/ws/v1/", g.boundedREST(requests, events))
+	mux.HandleFunc("/healthz", g.health)
+	mux.Handle("/metrics", g.metrics.handler())
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		rest.WriteError(w, http.StatusNotFound,
+			"there is nothing at this path; there are /healthz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
+	})
+	return mux
+}
+
+// read returns a snapshot that holds everything that was committed when read was called.
+func (g *Gateway) read(ctx context.Context) (*replica.Snapshot, error) {
+	began := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, g.cfg.BarrierTimeout)
+	defer cancel()
+	snapshot, err := g.replica.Barrier(bounded)
+	g.metrics.barrier.Observe(time.Since(began).Seconds())
+	if err == nil {
+		return snapshot, nil
+	}
+	if ended := callerGone(ctx); ended != nil {
+		return nil, ended
+	}
+	if bounded.Err() != nil {
+		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable,
+			"the leader did not confirm within %s that this gateway's copy is fresh; try again", g.cfg.BarrierTimeout)
+	}
+	return nil, &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "no read can be answered", Err: err}
+}
+
+// do sends a command to the leader and returns its reply, or the error in it.
+func (g *Gateway) do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
+	bounded, cancel := context.WithTimeout(ctx, g.cfg.WriteTimeout)
+	defer cancel()
+	reply, err := g.replica.Do(bounded, cmd)
+	switch {
+	case err == nil:
+		return reply, nil
+	case reply != nil: // the leader refused
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, callerGone(ctx)
+	case bounded.Err() != nil:
+		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable,
+			"the leader did not answer within %s; the change may have been made or not: look before trying again", g.cfg.WriteTimeout)
+	}
+	return nil, err
+}
+
+// after returns a snapshot that shows the effect of a reply. The replica has it already, unless it was replaced meanwhile.
+func (g *Gateway) after(ctx context.Context, reply *pb.Reply) (*replica.Snapshot, error) {
+	if s := g.replica.Latest(); s != nil && s.Revision() >= reply.GetRevision() {
+		return s, nil
+	}
+	return g.read(ctx)
+}
+
+// callerGone is the error for a caller that gave up or ran out of time; nil if it is still there.
+func callerGone(ctx context.Context) error {
+	switch ctx.Err() {
+	case nil:
+		return nil
+	case context.DeadlineExceeded:
+		return plimsoll.Errorf(plimsoll.CodeDeadline, "the time that the caller allowed ran out")
+	}
+	return plimsoll.Errorf(plimsoll.CodeCanceled, "the caller went away")
+}

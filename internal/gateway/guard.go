@@ -1,0 +1,158 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/rest"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// guard stands around every RPC: it catches panics, gives errors their code, tells of faults and counts.
+type guard struct{ g *Gateway }
+
+// WrapUnary implements connect.Interceptor.
+func (gd guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
+		defer func() {
+			if err = gd.outcome(req.Spec().Procedure, recover(), err); err != nil {
+				resp = nil
+			}
+		}()
+		return next(ctx, req)
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (gd guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
+		defer func() { err = gd.outcome(conn.Spec().Procedure, recover(), err) }()
+		return next(ctx, conn)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor; a gateway's handlers are no clients.
+func (gd guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// outcome is what a caller is told of an RPC that returned err or panicked.
+func (gd guard) outcome(procedure string, panicked any, err error) error {
+	if panicked == http.ErrAbortHandler { //nolint:errorlint // it is a panic's value: net/http compares it in the same way
+		panic(panicked)
+	}
+	if panicked != nil {
+		err = fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
+	}
+	if err == nil {
+		gd.g.metrics.count(procedure, "ok")
+		return nil
+	}
+	var spoken *connect.Error
+	if errors.As(err, &spoken) { // connect itself refused the message, or could not send
+		gd.g.metrics.count(procedure, plimsoll.CodeOf(wire.FromConnectError(err)).String())
+		return err
+	}
+	code := plimsoll.CodeOf(err)
+	if code == plimsoll.CodeInternal || code == plimsoll.CodeCorrupt {
+		gd.g.cfg.Listener.Fault(procedure, err)
+	}
+	gd.g.metrics.count(procedure, code.String())
+	return wire.ConnectError(err)
+}
+
+// limit bounds how many of something are under way.
+type limit struct {
+	most int64
+	what string
+	now  atomic.Int64
+}
+
+func newLimit(most int, what string) *limit { return &limit{most: int64(most), what: what} }
+
+// enter takes a place; the caller gives it back with leave.
+func (l *limit) enter() error {
+	if l.now.Add(1) > l.most {
+		l.leave()
+		return plimsoll.Errorf(plimsoll.CodeExhausted, "this gateway has %d %s under way, as many as it may; try again later", l.most, l.what)
+	}
+	return nil
+}
+
+func (l *limit) leave() { l.now.Add(-1) }
+
+// streaming are the procedures that last as long as their caller wants.
+var streaming = map[string]bool{
+	plimsollv1connect.JobServiceWatchJobProcedure:           true,
+	plimsollv1connect.JobServiceReadLogsProcedure:           true,
+	plimsollv1connect.AgentServiceWatchAssignmentsProcedure: true,
+}
+
+// bounded refuses an RPC for which there is no room before its body is read, and bounds the time in which the body must come.
+func (g *Gateway) bounded(requests, streams *limit, next http.Handler) http.Handler {
+	refuser := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		room := requests
+		if streaming[r.URL.Path] {
+			room = streams
+		} else {
+			g.boundBody(w)
+		}
+		if err := room.enter(); err != nil {
+			g.metrics.refused()
+			if refuser.IsSupported(r) {
+				_ = refuser.Write(w, r, wire.ConnectError(err)) // the caller went away; there is nobody to tell
+			} else {
+				rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeExhausted), err.Error())
+			}
+			return
+		}
+		defer room.leave()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// boundedREST is bounded for plain HTTP.
+func (g *Gateway) boundedREST(requests *limit, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.boundBody(w)
+		if err := requests.enter(); err != nil {
+			g.metrics.refused()
+			w.Header().Set("Retry-After", "1")
+			rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeExhausted), err.Error())
+			return
+		}
+		defer requests.leave()
+		counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(counted, r)
+		g.metrics.count("/ws/v1", strconv.Itoa(counted.status))
+	})
+}
+
+// boundBody lets reading from the caller fail when the time is over.
+func (g *Gateway) boundBody(w http.ResponseWriter) {
+	// The only error is that the writer knows no deadlines; that is one of a test, without a network.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.cfg.BodyTimeout))
+}
+
+// statusWriter notes the status that was sent.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}

@@ -1,0 +1,47 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// healthTimeout is how long /healthz waits for the leader at most.
+const healthTimeout = time.Second
+
+// healthReport is what /healthz answers.
+type healthReport struct {
+	Status   string `json:"status"` // ok or unavailable
+	Gateway  string `json:"gateway"`
+	Reason   string `json:"reason,omitempty"`
+	Epoch    uint64 `json:"epoch,omitempty"`
+	Revision uint64 `json:"revision,omitempty"`
+	Instance string `json:"instance,omitempty"`
+}
+
+// health answers 200 if a read would be answered now: it makes one, which costs a round trip shared with all other reads.
+func (g *Gateway) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
+	defer cancel()
+	report, status := healthReport{Status: "ok", Gateway: g.cfg.ID}, http.StatusOK
+	snapshot, err := g.read(ctx)
+	switch {
+	case err == nil:
+		report.Epoch, report.Revision, report.Instance = snapshot.Epoch(), snapshot.Revision(), snapshot.InstanceUUID()
+	case plimsoll.CodeOf(err) == plimsoll.CodeDeadline:
+		report.Status, report.Reason, status = "unavailable", "the leader did not confirm within "+healthTimeout.String()+" that this gateway's copy is fresh", http.StatusServiceUnavailable
+	default:
+		report.Status, report.Reason, status = "unavailable", err.Error(), http.StatusServiceUnavailable
+	}
+	body, err := json.Marshal(report)
+	if err != nil {
+		panic(err) // a broken invariant: strings and numbers have a JSON form
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // the caller went away; there is nobody to tell
+}

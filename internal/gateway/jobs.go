@@ -1,0 +1,229 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+const (
+	// defaultQueue is where a job goes that names no queue.
+	defaultQueue = "root.default"
+	// maxReason bounds the text that somebody may give for a kill.
+	maxReason = 1024
+	// lookEvery is how many records a list looks at before it sees whether its caller is still there.
+	lookEvery = 1024
+)
+
+// jobService serves JobService.
+type jobService struct{ g *Gateway }
+
+// SubmitJob checks a job, hands it to the leader and answers with what has become of it already.
+func (s jobService) SubmitJob(ctx context.Context, req *connect.Request[pb.SubmitJobRequest]) (*connect.Response[pb.SubmitJobResponse], error) {
+	spec := req.Msg.GetSpec()
+	if spec == nil {
+		return nil, plimsoll.Invalid("spec", "is missing; give the job that is to be run")
+	}
+	if spec.Queue == "" {
+		spec.Queue = defaultQueue
+	}
+	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
+	reply, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_SubmitJob{SubmitJob: req.Msg}})
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := s.g.after(ctx, reply)
+	if err != nil {
+		return nil, err
+	}
+	job, err := loadJob(snapshot, spec.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.SubmitJobResponse{Job: job}), nil
+}
+
+func checkSpec(spec *pb.JobSpec) error {
+	for i, group := range spec.GetGroups() {
+		if kind := group.GetRetry().GetKind(); kind < 0 || kind > pb.RetryKind_RETRY_KIND_BACKOFF {
+			return plimsoll.Invalid(fmt.Sprintf("groups[%d].retry.policy", i), "%d is not one; give none, immediate, delayed or backoff", kind)
+		}
+	}
+	checked := wire.JobSpecFromProto(spec)
+	return checked.Validate()
+}
+
+func loadJob(snapshot *replica.Snapshot, id string) (*pb.Job, error) {
+	status, err := loadStatus(snapshot, id)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := load[pb.JobSpec](snapshot, wire.KindJobSpec, id)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.Job{Spec: spec, Status: status}, nil
+}
+
+// GetJob answers with one job.
+func (s jobService) GetJob(ctx context.Context, req *connect.Request[pb.GetJobRequest]) (*connect.Response[pb.GetJobResponse], error) {
+	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
+		return nil, err
+	}
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	job, err := loadJob(snapshot, req.Msg.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.GetJobResponse{Job: job, Revision: snapshot.Revision()}), nil
+}
+
+// ListJobs answers with the jobs that pass all filters, in the order of their ids. A queue stands for itself and all below it.
+func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJobsRequest]) (*connect.Response[pb.ListJobsResponse], error) {
+	limit, err := s.g.limit(req.Msg.GetLimit())
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.ListJobsResponse{Revision: snapshot.Revision()}
+	looked := 0
+	status := &pb.JobStatus{}
+	for id, data := range snapshot.Scan(wire.KindJobStatus, "", req.Msg.GetAfter()) {
+		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
+			return nil, callerGone(ctx)
+		}
+		if err := decode(wire.KindJobStatus, id, data, status); err != nil {
+			return nil, err
+		}
+		if !jobMatches(req.Msg, status) {
+			continue
+		}
+		if len(resp.Jobs) == limit {
+			resp.Next = resp.Jobs[limit-1].GetId()
+			break
+		}
+		resp.Jobs = append(resp.Jobs, status)
+		status = &pb.JobStatus{}
+	}
+	return connect.NewResponse(resp), nil
+}
+
+func jobMatches(want *pb.ListJobsRequest, job *pb.JobStatus) bool {
+	if want.GetOwner() != "" && job.GetOwner() != want.GetOwner() {
+		return false
+	}
+	if len(want.GetStates()) > 0 && !slices.Contains(want.GetStates(), job.GetState()) {
+		return false
+	}
+	below, has := strings.CutPrefix(job.GetQueue(), want.GetQueue())
+	return has && (want.GetQueue() == "" || below == "" || below[0] == '.')
+}
+
+// limit reads the limit of a request: 0 and what is larger than the bound stand for the bound.
+func (g *Gateway) limit(asked int32) (int, error) {
+	if asked < 0 {
+		return 0, plimsoll.Invalid("limit", "is negative; give 1 or more, or 0 for %d", g.cfg.PageSize)
+	}
+	if asked == 0 || int(asked) > g.cfg.PageSize {
+		return g.cfg.PageSize, nil
+	}
+	return int(asked), nil
+}
+
+// KillJob asks the leader to end a job.
+func (s jobService) KillJob(ctx context.Context, req *connect.Request[pb.KillJobRequest]) (*connect.Response[pb.KillJobResponse], error) {
+	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
+		return nil, err
+	}
+	if n := len(req.Msg.GetReason()); n > maxReason {
+		return nil, plimsoll.Invalid("reason", "is %d bytes long; at most %d are possible", n, maxReason)
+	}
+	status, err := s.change(ctx, req.Msg.GetId(), &pb.Command{Kind: &pb.Command_KillJob{KillJob: req.Msg}})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.KillJobResponse{Status: status}), nil
+}
+
+// ScaleJob asks the leader to change how many tasks a group has.
+func (s jobService) ScaleJob(ctx context.Context, req *connect.Request[pb.ScaleJobRequest]) (*connect.Response[pb.ScaleJobResponse], error) {
+	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
+		return nil, err
+	}
+	if n := req.Msg.GetCount(); n < 0 || n > plimsoll.MaxTasksPerJob {
+		return nil, plimsoll.Invalid("count", "is %d; give a number from 0 to %d", n, plimsoll.MaxTasksPerJob)
+	}
+	status, err := s.change(ctx, req.Msg.GetId(), &pb.Command{Kind: &pb.Command_ScaleJob{ScaleJob: req.Msg}})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.ScaleJobResponse{Status: status}), nil
+}
+
+// change sends a command about a job and returns the job's status after it.
+func (s jobService) change(ctx context.Context, id string, cmd *pb.Command) (*pb.JobStatus, error) {
+	reply, err := s.g.do(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := s.g.after(ctx, reply)
+	if err != nil {
+		return nil, err
+	}
+	return loadStatus(snapshot, id)
+}
+
+// WatchJob sends a job's status now and after each change, and ends when the job has ended.
+func (s jobService) WatchJob(ctx context.Context, req *connect.Request[pb.WatchJobRequest], stream *connect.ServerStream[pb.WatchJobResponse]) error {
+	id := req.Msg.GetId()
+	if err := plimsoll.ValidateID("id", id); err != nil {
+		return err
+	}
+	changed, cancel := s.g.replica.Watch(wire.KindJobStatus, id)
+	defer cancel()
+	defer s.g.metrics.watching("WatchJob")()
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return err
+	}
+	var sent uint64 // revision of what was sent last; a job's first is above 0
+	for {
+		status, err := loadStatus(snapshot, id)
+		if err != nil {
+			return err
+		}
+		if sent == 0 || status.GetRevision() != sent {
+			sent = status.GetRevision()
+			if err := stream.Send(&pb.WatchJobResponse{Status: status}); err != nil {
+				return err
+			}
+		}
+		if plimsoll.JobState(status.GetState()).Ended() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return callerGone(ctx)
+		case <-changed:
+		}
+		if latest := s.g.replica.Latest(); latest != nil {
+			snapshot = latest
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// ReadLogs relays what an attempt of a task wrote from the agent that has it. With follow it waits until the attempt has begun,
+// and goes on until it has ended.
+func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLogsRequest], stream *connect.ServerStream[pb.ReadLogsResponse]) error {
+	if err := checkLogRequest(req.Msg); err != nil {
+		return err
+	}
+	defer s.g.metrics.watching("ReadLogs")()
+	snapshot, task, err := s.begunTask(ctx, req.Msg)
+	if err != nil {
+		return err
+	}
+	attempt := req.Msg.GetAttempt()
+	if attempt == 0 {
+		attempt = task.GetAttempt()
+	}
+	address, err := logAddress(snapshot, task)
+	if err != nil {
+		return err
+	}
+	client, err := s.g.agents.get(address)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	logs, err := client.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
+		Task: req.Msg.GetTask(), Attempt: attempt, Stream: req.Msg.GetStream(), Follow: req.Msg.GetFollow(), TailBytes: req.Msg.GetTailBytes(),
+	}))
+	if err != nil {
+		return relayError(ctx, task, address, err)
+	}
+	defer logs.Close() //nolint:errcheck // the stream is at its end or its context is: there is nothing to learn
+	for logs.Receive() {
+		if err := stream.Send(&pb.ReadLogsResponse{Stream: logs.Msg().GetStream(), Data: logs.Msg().GetData()}); err != nil {
+			return err
+		}
+	}
+	return relayError(ctx, task, address, logs.Err())
+}
+
+func checkLogRequest(req *pb.ReadLogsRequest) error {
+	if _, err := taskKey("task", req.GetTask()); err != nil {
+		return err
+	}
+	if req.GetAttempt() < 0 {
+		return plimsoll.Invalid("attempt", "is negative; attempts are counted from 1, and 0 is the last")
+	}
+	switch req.GetStream() {
+	case "", "stdout", "stderr":
+	default:
+		return plimsoll.Invalid("stream", "%.40q is not one; give stdout or stderr, or leave it out for both", req.GetStream())
+	}
+	if req.GetTailBytes() < 0 {
+		return plimsoll.Invalid("tailBytes", "is negative; give how many of the last bytes are wanted, or 0 for all")
+	}
+	return nil
+}
+
+// begunTask returns the task whose log is wanted, and a snapshot that holds it, once the wanted attempt has begun. Without follow
+// it does not wait.
+func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest) (*replica.Snapshot, *pb.Task, error) {
+	id := req.GetTask()
+	job, _, _, _ := wire.SplitTaskID(id)
+	changed, cancel := s.g.replica.Watch(wire.KindJobStatus, job) // it counts tasks by state, so it changes with each of them
+	defer cancel()
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		task, err := loadTask(snapshot, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		state := plimsoll.TaskState(task.GetState())
+		begun := task.GetAttempt() > 0 && state != plimsoll.TaskBound
+		switch wanted := req.GetAttempt(); {
+		case wanted > 0 && wanted < task.GetAttempt(), begun && (wanted == 0 || wanted == task.GetAttempt()):
+			return snapshot, task, nil
+		case state == plimsoll.TaskFinished && task.GetAttempt() == 0:
+			return nil, nil, plimsoll.Errorf(plimsoll.CodeNotFound, "task %s ended without being started, so it wrote nothing", id)
+		case state == plimsoll.TaskFinished:
+			return nil, nil, plimsoll.Errorf(plimsoll.CodeNotFound, "task %s ended with attempt %d; there is no attempt %d", id, task.GetAttempt(), wanted)
+		case !req.GetFollow():
+			return nil, nil, plimsoll.Errorf(plimsoll.CodeConflict, "task %s has not been started yet, so it wrote nothing; follow it to wait, or ask to explain it", id)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, callerGone(ctx)
+		case <-changed:
+		}
+		if latest := s.g.replica.Latest(); latest != nil {
+			snapshot = latest
+		}
+	}
+}
+
+// logAddress returns where the agent of a task's node serves logs.
+func logAddress(snapshot *replica.Snapshot, task *pb.Task) (string, error) {
+	node, err := load[pb.Node](snapshot, wire.KindNode, task.GetNode())
+	switch {
+	case err != nil:
+		return "", err
+	case node == nil:
+		return "", plimsoll.Errorf(plimsoll.CodeNotFound, "node %q, where task %s ran, has been removed, and the log with it", task.GetNode(), taskID(task))
+	case node.GetAddress() == "":
+		return "", plimsoll.Errorf(plimsoll.CodeConflict, "node %q serves no logs: its agent gave no address", task.GetNode())
+	}
+	return node.GetAddress(), nil
+}
+
+// relayError is what a caller is told when an agent's stream ended.
+func relayError(ctx context.Context, task *pb.Task, address string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if gone := callerGone(ctx); gone != nil {
+		return gone
+	}
+	err = wire.FromConnectError(err)
+	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+		return err
+	}
+	return &plimsoll.Error{
+		Code: plimsoll.CodeUnavailable,
+		Msg:  "the agent of node " + task.GetNode() + " at " + address + ", which has the log of task " + taskID(task) + ", cannot be reached; see that it runs, and try again",
+		Err:  err,
+	}
+}
+
+// agentClients keeps connections to the agents whose logs were read last.
+type agentClients struct {
+	limit int
+
+	mu struct {
+		sync.Mutex
+		uses      uint64
+		byAddress map[string]*agentClient
+	}
+}
+
+type agentClient struct {
+	http *http.Client
+	logs plimsollv1connect.LogServiceClient
+	used uint64 // number of its last use
+}
+
+func newAgentClients(limit int) *agentClients {
+	c := &agentClients{limit: limit}
+	c.mu.byAddress = map[string]*agentClient{}
+	return c
+}
+
+// get returns a client of the agent at an address. If there are too many, the one that was not used for the longest time goes; what
+// it has under way is not cut off.
+func (c *agentClients) get(address string) (plimsollv1connect.LogServiceClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.uses++
+	if known := c.mu.byAddress[address]; known != nil {
+		known.used = c.mu.uses
+		return known.logs, nil
+	}
+	client, url, err := transport.Client(address)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.mu.byAddress) >= c.limit {
+		c.dropOldest()
+	}
+	added := &agentClient{http: client, logs: plimsollv1connect.NewLogServiceClient(client, url), used: c.mu.uses}
+	c.mu.byAddress[address] = added
+	return added.logs, nil
+}
+
+// dropOldest is for get, which holds the lock.
+func (c *agentClients) dropOldest() {
+	oldest := ""
+	for address, client := range c.mu.byAddress {
+		if oldest == "" || client.used < c.mu.byAddress[oldest].used {
+			oldest = address
+		}
+	}
+	c.mu.byAddress[oldest].http.CloseIdleConnections()
+	delete(c.mu.byAddress, oldest)
+}
+
+func (c *agentClients) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, client := range c.mu.byAddress {
+		client.http.CloseIdleConnections()
+	}
+	clear(c.mu.byAddress)
+}

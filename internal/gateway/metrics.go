@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics are what /metrics shows.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	refusals prometheus.Counter
+	barrier  prometheus.Histogram
+	watches  *prometheus.GaugeVec
+}
+
+func newMetrics(g *Gateway) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_requests_total", Help: "Requests answered, by RPC and by the code of the answer.",
+		}, []string{"rpc", "code"}),
+		refusals: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_refused_total", Help: "Requests refused because too many were under way.",
+		}),
+		barrier: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "plimsoll_gateway_barrier_seconds", Help: "Time that reads waited for the proof that the copy is fresh.",
+			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 3, 10},
+		}),
+		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "plimsoll_gateway_streams_open", Help: "Watches and logs under way, by RPC.",
+		}, []string{"rpc"}),
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	m.registry.MustRegister(
+		m.requests, m.refusals, m.barrier, m.watches,
+		gauge("plimsoll_gateway_replica_revision", "Revision of this gateway's copy.", func() float64 {
+			if s := g.replica.Latest(); s != nil {
+				return float64(s.Revision())
+			}
+			return 0
+		}),
+		gauge("plimsoll_gateway_replica_epoch", "Epoch of the leader that this gateway's copy is of.", func() float64 {
+			if s := g.replica.Latest(); s != nil {
+				return float64(s.Epoch())
+			}
+			return 0
+		}),
+		gauge("plimsoll_gateway_connected", "1 if this gateway follows a leader.", func() float64 {
+			if g.replica.Connected() {
+				return 1
+			}
+			return 0
+		}),
+		gauge("plimsoll_gateway_nodes_heard", "Nodes whose heartbeats come here.", func() float64 { return float64(g.nodes.count()) }),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return m
+}
+
+// count notes an answer.
+func (m *metrics) count(rpc, code string) { m.requests.WithLabelValues(rpc, code).Inc() }
+
+// refused notes a request for which there was no room.
+func (m *metrics) refused() { m.refusals.Inc() }
+
+// watching notes a stream that begins; the result is called at its end.
+func (m *metrics) watching(rpc string) (ended func()) {
+	gauge := m.watches.WithLabelValues(rpc)
+	gauge.Inc()
+	return gauge.Dec
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+}

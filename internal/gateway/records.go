@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// decode reads a record straight into the message that an answer holds.
+func decode(kind wire.Kind, key string, data []byte, into proto.Message) error {
+	if err := proto.Unmarshal(data, into); err != nil {
+		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the record %q of kind %d cannot be decoded: %v", key, kind, err)
+	}
+	return nil
+}
+
+// message is a pointer to a generated message.
+type message[T any] interface {
+	*T
+	proto.Message
+}
+
+// load returns one record; nil if there is none.
+func load[T any, M message[T]](s *replica.Snapshot, kind wire.Kind, key string) (M, error) {
+	data, ok := s.Get(kind, key)
+	if !ok {
+		return nil, nil
+	}
+	m := M(new(T))
+	if err := decode(kind, key, data, m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func loadStatus(s *replica.Snapshot, id string) (*pb.JobStatus, error) {
+	status, err := load[pb.JobStatus](s, wire.KindJobStatus, id)
+	if err == nil && status == nil {
+		err = plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", id)
+	}
+	return status, err
+}
+
+func loadNode(s *replica.Snapshot, id string) (*pb.Node, error) {
+	node, err := load[pb.Node](s, wire.KindNode, id)
+	if err == nil && node == nil {
+		err = plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q", id)
+	}
+	return node, err
+}
+
+// loadTask returns a task by its id, which names its job, group and index.
+func loadTask(s *replica.Snapshot, id string) (*pb.Task, error) {
+	key, err := taskKey("id", id)
+	if err != nil {
+		return nil, err
+	}
+	task, err := load[pb.Task](s, wire.KindTask, key)
+	if err == nil && task == nil {
+		err = plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", id)
+	}
+	return task, err
+}
+
+// taskKey turns a task's id into the key of its record.
+func taskKey(field, id string) (string, error) {
+	job, group, index, ok := wire.SplitTaskID(id)
+	if !ok {
+		return "", plimsoll.Invalid(field, "%.200q is not the id of a task; one is made of job, group and index, such as wordcount.map.0", id)
+	}
+	return wire.TaskKey(job, group, index), nil
+}
+
+func taskID(t *pb.Task) string { return plimsoll.TaskID(t.GetJob(), t.GetGroup(), t.GetIndex()) }

@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// GetTask answers with one task.
+func (s jobService) GetTask(ctx context.Context, req *connect.Request[pb.GetTaskRequest]) (*connect.Response[pb.GetTaskResponse], error) {
+	if _, err := taskKey("id", req.Msg.GetId()); err != nil {
+		return nil, err
+	}
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	task, err := loadTask(snapshot, req.Msg.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.GetTaskResponse{Task: task, Revision: snapshot.Revision()}), nil
+}
+
+// ListTasks answers with the tasks that pass all filters, in the order of job, group and index.
+func (s jobService) ListTasks(ctx context.Context, req *connect.Request[pb.ListTasksRequest]) (*connect.Response[pb.ListTasksResponse], error) {
+	limit, err := s.g.limit(req.Msg.GetLimit())
+	if err != nil {
+		return nil, err
+	}
+	after := ""
+	if cursor := req.Msg.GetAfter(); cursor != "" {
+		if after, err = taskKey("after", cursor); err != nil {
+			return nil, err
+		}
+	}
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.ListTasksResponse{Revision: snapshot.Revision()}
+	looked := 0
+	task := &pb.Task{}
+	for key, data := range tasksOf(snapshot, req.Msg, after) {
+		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
+			return nil, callerGone(ctx)
+		}
+		if key <= after {
+			continue
+		}
+		if err := decode(wire.KindTask, key, data, task); err != nil {
+			return nil, err
+		}
+		if !taskMatches(req.Msg, task) {
+			continue
+		}
+		if len(resp.Tasks) == limit {
+			resp.Next = taskID(resp.Tasks[limit-1])
+			break
+		}
+		resp.Tasks = append(resp.Tasks, task)
+		task = &pb.Task{}
+	}
+	return connect.NewResponse(resp), nil
+}
+
+// tasksOf yields the smallest run of task records that holds all that are wanted.
+func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.Seq2[string, []byte] {
+	switch {
+	case want.GetJob() != "":
+		return s.Scan(wire.KindTask, wire.TaskKeyPrefix(want.GetJob()), after)
+	case want.GetNode() != "":
+		return s.NodeTasks(want.GetNode())
+	}
+	return s.Scan(wire.KindTask, "", after)
+}
+
+func taskMatches(want *pb.ListTasksRequest, task *pb.Task) bool {
+	return (want.GetJob() == "" || task.GetJob() == want.GetJob()) &&
+		(want.GetNode() == "" || task.GetNode() == want.GetNode()) &&
+		(len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), task.GetState()))
+}
+
+// ExplainTask asks the leader why a task is where it is. It costs the leader a read-only turn, so only few are under way at once.
+func (s jobService) ExplainTask(ctx context.Context, req *connect.Request[pb.ExplainTaskRequest]) (*connect.Response[pb.ExplainTaskResponse], error) {
+	if _, err := taskKey("id", req.Msg.GetId()); err != nil {
+		return nil, err
+	}
+	select {
+	case s.g.explains <- struct{}{}:
+		defer func() { <-s.g.explains }()
+	default:
+		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d explanations are being made for this gateway; try again later", cap(s.g.explains))
+	}
+	reply, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_ExplainTask{ExplainTask: req.Msg}})
+	if err != nil {
+		return nil, err
+	}
+	if reply.GetExplainTask() == nil {
+		return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader cannot explain tasks; it may be of an older version")
+	}
+	return connect.NewResponse(reply.GetExplainTask()), nil
+}
