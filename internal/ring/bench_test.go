@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-const tasksPerJob = 100
-
-// life makes the events of n jobs of a hundred tasks in turns, as a busy cluster has them: a job is submitted in one turn, its tasks
-// are bound in another, and they end in turns of chunk events, mixed with those of other jobs.
+// life makes the events of jobs in turns, as a busy cluster has them: a job is submitted in one turn, its tasks are bound in another,
+// and they end in later ones, mixed with those of other jobs.
 type life struct {
+	tasks     int // of a job
 	job       int
 	now       int64
 	resources plimsoll.Resources
@@ -20,8 +20,8 @@ type life struct {
 	random    uint64
 }
 
-func newLife() *life {
-	return &life{now: 1_700_000_000_000_000_000, resources: plimsoll.Resources{plimsoll.CPU: 500, plimsoll.Memory: 64 << 20, plimsoll.Disk: 1 << 30}, random: 1}
+func newLife(tasks int) *life {
+	return &life{tasks: tasks, now: 1_700_000_000_000_000_000, resources: plimsoll.Resources{plimsoll.CPU: 500, plimsoll.Memory: 64 << 20, plimsoll.Disk: 1 << 30}, random: 1}
 }
 
 func (l *life) node() string {
@@ -39,7 +39,7 @@ func (l *life) add(kind plimsoll.EventType, change plimsoll.ChangeType, detail p
 func (l *life) next() (submitted, bound, ended []plimsoll.Event) {
 	job := fmt.Sprintf("pipeline-%07d", l.job)
 	l.job++
-	var nodes [tasksPerJob]string
+	nodes := make([]string, l.tasks)
 	cut := func() (turn []plimsoll.Event) {
 		turn, l.turn, l.now = l.turn, nil, l.now+7_123_456
 		return turn
@@ -62,7 +62,7 @@ func (l *life) next() (submitted, bound, ended []plimsoll.Event) {
 	l.add(plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppStarting, job, "", nil)
 	bound = cut()
 	for i := range nodes {
-		i = i * 37 % tasksPerJob // tasks do not end in the order in which they began
+		i = i * 37 % l.tasks // tasks do not end in the order in which they began
 		task := plimsoll.TaskID(job, "main", int32(i))
 		l.add(plimsoll.EventNode, plimsoll.ChangeRemove, plimsoll.NodeAlloc, nodes[i], task, l.resources)
 		l.add(plimsoll.EventApp, plimsoll.ChangeRemove, plimsoll.AllocCancel, job, task, l.resources)
@@ -79,7 +79,7 @@ func (l *life) turns(jobs, perTurn int) (turns [][]plimsoll.Event) {
 		submitted, bound, ends[i] = l.next()
 		turns = append(turns, submitted, bound)
 	}
-	for at := 0; at < 2*tasksPerJob+1; at += 2 * perTurn {
+	for at := 0; at < 2*l.tasks+1; at += 2 * perTurn {
 		var turn []plimsoll.Event
 		for i := range ends {
 			turn = append(turn, ends[i][at:min(at+2*perTurn, len(ends[i]))]...)
@@ -105,7 +105,7 @@ func count(turns [][]plimsoll.Event) (n int) {
 func BenchmarkEncoder(b *testing.B) {
 	for _, perTurn := range []int{1, 25} {
 		b.Run(fmt.Sprintf("ends-per-turn=%d", perTurn), func(b *testing.B) {
-			turns := newLife().turns(20, perTurn)
+			turns := newLife(100).turns(20, perTurn)
 			var e Encoder
 			var dst []byte
 			bytes, n := 0, 0
@@ -128,7 +128,7 @@ func BenchmarkEncoder(b *testing.B) {
 
 // Publish: packing, appending to a ring of a million, and a view after each turn, an event an operation.
 func BenchmarkPublish(b *testing.B) {
-	turns := newLife().turns(20, 5)
+	turns := newLife(100).turns(20, 5)
 	r := New(1_000_000)
 	var e Encoder
 	var dst []byte
@@ -151,7 +151,7 @@ func BenchmarkPublish(b *testing.B) {
 
 // A batch of ten thousand from the middle of a full ring.
 func BenchmarkBatch(b *testing.B) {
-	r := fill(100_000, 5)
+	r := fill(100_000, 100, 20, 5)
 	low, _, _ := r.View().Range()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -163,12 +163,12 @@ func BenchmarkBatch(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/event")
 }
 
-func fill(capacity, perTurn int) *Ring {
-	l, r := newLife(), New(capacity)
+func fill(capacity, tasks, jobs, perTurn int) *Ring {
+	l, r := newLife(tasks), New(capacity)
 	var e Encoder
 	var dst []byte
 	for id := uint64(0); id < uint64(capacity)*5/4; {
-		for _, turn := range l.turns(20, perTurn) {
+		for _, turn := range l.turns(jobs, perTurn) {
 			for i := range turn {
 				e.Append(&turn[i])
 			}
@@ -183,16 +183,18 @@ func fill(capacity, perTurn int) *Ring {
 // BenchmarkHeld fills a ring of nine million events, the most of the design's table, and reports the live heap that it takes and how
 // long a garbage collection lasts with it.
 func BenchmarkHeld(b *testing.B) {
-	for _, perTurn := range []int{1, 5, 25} {
-		b.Run(fmt.Sprintf("events=9M/ends-per-turn=%d", perTurn), func(b *testing.B) {
+	for _, test := range []struct{ tasks, jobs, perTurn int }{{100, 20, 5}, {100, 20, 25}, {100, 1, 1}, {1, 1, 1}} {
+		b.Run(fmt.Sprintf("events=9M/tasks=%d/jobs-at-once=%d/ends-per-turn=%d", test.tasks, test.jobs, test.perTurn), func(b *testing.B) {
 			const capacity = 9_000_000
 			for b.Loop() {
 				var before, after runtime.MemStats
 				runtime.GC()
 				runtime.ReadMemStats(&before)
-				r := fill(capacity, perTurn)
+				r := fill(capacity, test.tasks, test.jobs, test.perTurn)
 				runtime.GC()
+				start := time.Now()
 				runtime.GC()
+				b.ReportMetric(float64(time.Since(start).Microseconds())/1000, "ms/GC")
 				runtime.ReadMemStats(&after)
 				held := float64(after.HeapAlloc) - float64(before.HeapAlloc)
 				b.ReportMetric(held/capacity, "bytes/event")

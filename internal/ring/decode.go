@@ -3,6 +3,7 @@ package ring
 import (
 	"encoding/binary"
 	"iter"
+	"math"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -50,7 +51,7 @@ type shape struct {
 	kind      plimsoll.EventType
 	change    plimsoll.ChangeType
 	detail    plimsoll.ChangeDetail
-	flags     byte
+	flags     uint64
 	resources plimsoll.Resources
 }
 
@@ -156,19 +157,26 @@ func (d *decoder) next() error {
 }
 
 func (d *decoder) readShape() error {
-	if len(d.data) < 2 {
-		return malformed("it ends inside a shape")
+	kind, err := d.bytes(1)
+	if err != nil {
+		return err
 	}
-	s := shape{kind: plimsoll.EventType(d.data[0]), change: plimsoll.ChangeType(d.data[1])}
-	d.data = d.data[2:]
+	s := shape{kind: plimsoll.EventType(kind[0] % 8), change: plimsoll.ChangeType(kind[0] / 8)}
+	if kind[0] == rareKind {
+		if kind, err = d.bytes(2); err != nil {
+			return err
+		}
+		s.kind, s.change = plimsoll.EventType(kind[0]), plimsoll.ChangeType(kind[1])
+	}
 	detail, err := d.uvarint()
 	if err != nil {
 		return err
 	}
-	if s.detail = plimsoll.ChangeDetail(detail); uint64(s.detail) != detail || len(d.data) == 0 || d.data[0] > allFlags {
+	s.flags = detail & (1<<numFlags - 1)
+	if detail >>= numFlags; detail > math.MaxUint16 {
 		return malformed("it has a shape that is not possible")
 	}
-	s.flags, d.data = d.data[0], d.data[1:]
+	s.detail = plimsoll.ChangeDetail(detail)
 	if s.flags&hasResources != 0 {
 		if s.resources, err = d.readResources(); err != nil {
 			return err
@@ -198,11 +206,11 @@ func (d *decoder) readResources() (plimsoll.Resources, error) {
 	}
 	r := make(plimsoll.Resources, n)
 	for range n {
-		name, err := d.bytes()
+		name, err := d.readName()
 		if err != nil {
 			return nil, err
 		}
-		if r[string(name)], err = d.varint(); err != nil {
+		if r[name], err = d.varint(); err != nil {
 			return nil, err
 		}
 	}
@@ -210,32 +218,44 @@ func (d *decoder) readResources() (plimsoll.Resources, error) {
 	return r, nil
 }
 
+func (d *decoder) readName() (string, error) {
+	n, err := d.uvarint()
+	if err != nil {
+		return "", err
+	}
+	if n < uint64(len(usualNames)) {
+		return usualNames[n], nil
+	}
+	name, err := d.bytes(n - uint64(len(usualNames)))
+	return string(name), err
+}
+
 func (d *decoder) text(role int, of family, longest int) (string, error) {
 	code, err := d.uvarint()
 	if err != nil {
 		return "", err
 	}
-	if code >= codeKnown {
-		i := d.roles[role] + uint64(unzigzag(code-codeKnown))
+	if code >= uint64(numFamilies) {
+		i := d.roles[role] + uint64(unzigzag(code-uint64(numFamilies)))
 		if i >= uint64(len(d.texts)) {
 			return "", malformed("an event refers to text %d of %d", i, len(d.texts))
 		}
 		d.roles[role] = i
 		return d.checked(d.texts[i], longest)
 	}
-	from := of
-	if code == codeNewFromJob {
-		from = familyJob
-	}
+	prefix := d.newest[code]
 	shared, err := d.uvarint()
 	if err != nil {
 		return "", err
 	}
-	prefix := d.newest[from]
 	if shared > uint64(len(prefix)) {
 		return "", malformed("a text shares %d bytes with one of %d", shared, len(prefix))
 	}
-	suffix, err := d.bytes()
+	n, err := d.uvarint()
+	if err != nil {
+		return "", err
+	}
+	suffix, err := d.bytes(n)
 	if err != nil {
 		return "", err
 	}
@@ -255,13 +275,9 @@ func (*decoder) checked(s string, longest int) (string, error) {
 	return s, nil
 }
 
-func (d *decoder) bytes() ([]byte, error) {
-	n, err := d.uvarint()
-	if err != nil {
-		return nil, err
-	}
+func (d *decoder) bytes(n uint64) ([]byte, error) {
 	if n > uint64(len(d.data)) {
-		return nil, malformed("it ends inside a text")
+		return nil, malformed("it ends inside a field")
 	}
 	b := d.data[:n]
 	d.data = d.data[n:]

@@ -14,7 +14,7 @@
 //
 // Cost: packing is linear in the text of an event that the chunk has not seen, and constant for what it has; it allocates nothing
 // in the steady state. Appending a chunk to the ring copies its bytes. Reading from the middle of a chunk unpacks it from its
-// start. Taking a View costs nothing. An event of a usual batch job takes about ten bytes (see DESIGN.md).
+// start. Taking a View costs nothing. An event of a usual batch job takes about eight bytes (see DESIGN.md).
 //
 // The design is "Historical Usage Tracking", sections Event storage, REST and Memory usage of historical elements. The engine
 // packs, the leader and every gateway hold a Ring, and the REST and event services read Views.

@@ -21,17 +21,13 @@ const (
 	hasMessage
 	hasResources
 	hasTime
-	allFlags = hasObject | hasReference | hasMessage | hasResources | hasTime
-)
-
-// Codes of a text. Higher ones are codeKnown + zigzag(index - index of the last text in the same role).
-const (
-	codeNew        = iota // new; its prefix is one of the last new text of its family
-	codeNewFromJob        // new; its prefix is one of the last new job id
-	codeKnown
+	numFlags = iota
 )
 
 // A family is what a text names. Texts of one family have long prefixes in common. It is only a guess that makes chunks small.
+//
+// The code of a text that is new in the chunk is the family whose newest text it is told from; higher codes are those of known
+// texts: numFamilies + zigzag(index - index of the last text in the same role).
 type family uint8
 
 const (
@@ -52,6 +48,19 @@ var (
 	objectFamily    = [numTypes]family{familyOther, familyTask, familyJob, familyNode, familyQueue}
 	referenceFamily = [numTypes]family{familyOther, familyJob, familyTask, familyTask, familyJob}
 )
+
+// cousin is another family whose newest text may have more in common with a new one than that of its own: the id of a task begins
+// with that of its job.
+var cousin = [numFamilies]family{
+	familyOther: familyJob, familyJob: familyTask, familyTask: familyJob, familyNode: familyNode, familyQueue: familyQueue,
+	familyMessage: familyMessage,
+}
+
+// usualNames are coded in one byte. The order is part of the format.
+var usualNames = [...]string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}
+
+// Type and change of a shape are one byte, change*8 + type, if both are below eight; otherwise rareKind and a byte for each.
+const rareKind = 0xff
 
 // A role is a place in a record. A text is coded by its distance from the last one in the same role.
 const (
@@ -80,18 +89,19 @@ type Encoder struct {
 	roles  [numRoles]uint64    // index of the last text in the role
 	newest [numFamilies]string // last new text of the family
 
-	recent  [8]knownResources // resources met before, in this chunk or an earlier one: saves the packing of the same map again
-	victim  int               // place in recent that the next unknown one takes
-	chunk   uint64            // counts chunks, to tell those that recent knows from this one
-	peak    int               // largest index since the maps were made
-	quiet   int               // chunks since then that were much smaller
-	scratch []string
+	recent [8]knownResources // resources met before, in this chunk or an earlier one: saves the packing of the same map again
+	victim int               // place in recent that the next unknown one takes
+	chunk  uint64            // counts chunks, to tell those that recent knows from this one
+	peak   int               // largest index since the maps were made
+	quiet  int               // chunks since then that were much smaller
+	sorted []string          // names of the resources that are being learned
+	packed []byte            // and their packed form
 }
 
 type knownResources struct {
 	names   []string // sorted
 	amounts []int64
-	blob    []byte
+	blob    string // packed form; empty: none yet
 	chunk   uint64 // index is valid in this chunk
 	index   uint64
 }
@@ -167,11 +177,11 @@ func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
 		flags |= hasTime
 	}
 	var resources, resourceCode uint64
-	var blob []byte
+	var blob string
 	if ev.Resources != nil {
 		flags |= hasResources
 		resources, blob = e.resourceIndex(ev.Resources)
-		if blob == nil {
+		if blob == "" {
 			resourceCode = resources + 1
 		}
 	}
@@ -181,9 +191,12 @@ func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
 		return flags
 	}
 	e.shapes[key] = uint64(len(e.shapes))
-	e.body = append(e.body, 0, byte(ev.Type), byte(ev.Change))
-	e.body = binary.AppendUvarint(e.body, uint64(ev.Detail))
-	e.body = append(e.body, byte(flags))
+	if ev.Type < 8 && ev.Change < 8 {
+		e.body = append(e.body, 0, byte(ev.Change)*8+byte(ev.Type))
+	} else {
+		e.body = append(e.body, 0, rareKind, byte(ev.Type), byte(ev.Change))
+	}
+	e.body = binary.AppendUvarint(e.body, uint64(ev.Detail)<<numFlags|flags)
 	if flags&hasResources != 0 {
 		e.body = binary.AppendUvarint(e.body, resourceCode)
 		e.body = append(e.body, blob...)
@@ -192,27 +205,27 @@ func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
 }
 
 // resourceIndex returns the index of r in this chunk and, if it is new in it, its packed form.
-func (e *Encoder) resourceIndex(r plimsoll.Resources) (index uint64, blob []byte) {
+func (e *Encoder) resourceIndex(r plimsoll.Resources) (index uint64, blob string) {
 	known := e.find(r)
 	if known == nil {
 		known = e.learn(r)
 	}
 	if known.chunk == e.chunk {
-		return known.index, nil
+		return known.index, ""
 	}
 	known.chunk = e.chunk
 	var ok bool
-	if known.index, ok = e.blobs[string(known.blob)]; ok {
-		return known.index, nil
+	if known.index, ok = e.blobs[known.blob]; ok {
+		return known.index, ""
 	}
 	known.index = uint64(len(e.blobs))
-	e.blobs[string(known.blob)] = known.index
+	e.blobs[known.blob] = known.index
 	return known.index, known.blob
 }
 
 func (e *Encoder) find(r plimsoll.Resources) *knownResources {
 	for i := range e.recent {
-		if k := &e.recent[i]; k.blob != nil && k.is(r) {
+		if k := &e.recent[i]; k.blob != "" && k.is(r) {
 			return k
 		}
 	}
@@ -234,16 +247,21 @@ func (k *knownResources) is(r plimsoll.Resources) bool {
 func (e *Encoder) learn(r plimsoll.Resources) *knownResources {
 	k := &e.recent[e.victim]
 	e.victim = (e.victim + 1) % len(e.recent)
-	e.scratch = slices.AppendSeq(e.scratch[:0], maps.Keys(r))
-	slices.Sort(e.scratch)
-	k.names, k.amounts, k.chunk = append(k.names[:0], e.scratch...), k.amounts[:0], e.chunk-1
-	k.blob = binary.AppendUvarint(k.blob[:0], uint64(len(r)))
+	e.sorted = slices.AppendSeq(e.sorted[:0], maps.Keys(r))
+	slices.Sort(e.sorted)
+	k.names, k.amounts, k.chunk = append(k.names[:0], e.sorted...), k.amounts[:0], e.chunk-1
+	blob := binary.AppendUvarint(e.packed[:0], uint64(len(r)))
 	for _, name := range k.names {
 		k.amounts = append(k.amounts, r[name])
-		k.blob = binary.AppendUvarint(k.blob, uint64(len(name)))
-		k.blob = append(k.blob, name...)
-		k.blob = binary.AppendVarint(k.blob, r[name])
+		if i := slices.Index(usualNames[:], name); i >= 0 {
+			blob = append(blob, byte(i))
+		} else {
+			blob = binary.AppendUvarint(blob, uint64(len(usualNames)+len(name)))
+			blob = append(blob, name...)
+		}
+		blob = binary.AppendVarint(blob, r[name])
 	}
+	e.packed, k.blob = blob, string(blob)
 	return k
 }
 
@@ -251,23 +269,25 @@ func (e *Encoder) appendText(role int, of family, s string) {
 	last := e.roles[role]
 	switch n := uint64(len(e.texts)); {
 	case last < n && e.texts[last] == s:
-		e.body = append(e.body, codeKnown)
+		e.body = append(e.body, byte(numFamilies))
 		return
 	case last+1 < n && e.texts[last+1] == s:
-		e.body = append(e.body, codeKnown+2) // zigzag(1)
+		e.body = append(e.body, byte(numFamilies)+2) // zigzag(1)
 		e.roles[role] = last + 1
 		return
 	}
 	if i, ok := e.index[s]; ok {
-		e.body = binary.AppendUvarint(e.body, codeKnown+zigzag(int64(i-last)))
+		e.body = binary.AppendUvarint(e.body, uint64(numFamilies)+zigzag(int64(i-last)))
 		e.roles[role] = i
 		return
 	}
-	code, shared := byte(codeNew), sharedPrefix(e.newest[of], s)
-	if fromJob := sharedPrefix(e.newest[familyJob], s); fromJob > shared {
-		code, shared = codeNewFromJob, fromJob
+	from, shared := of, sharedPrefix(e.newest[of], s)
+	if other := cousin[of]; other != of {
+		if n := sharedPrefix(e.newest[other], s); n > shared {
+			from, shared = other, n
+		}
 	}
-	e.body = append(e.body, code)
+	e.body = append(e.body, byte(from))
 	e.body = binary.AppendUvarint(e.body, uint64(shared))
 	e.body = binary.AppendUvarint(e.body, uint64(len(s)-shared))
 	e.body = append(e.body, s[shared:]...)

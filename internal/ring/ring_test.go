@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -180,7 +181,7 @@ func TestRingDropsWhatIsHidden(t *testing.T) {
 	for i := range 3000 {
 		r.Append(uint64(i*100), 100, pack(wave(i, 100)))
 		held = cap(r.open.data)
-		for _, s := range r.closed[:cap(r.closed)][:len(r.closed)] {
+		for _, s := range r.closed {
 			held += cap(s.data)
 		}
 		if held > 3*segmentSize {
@@ -363,5 +364,79 @@ func TestTablesShrink(t *testing.T) {
 	}
 	if got, err := unpack(func() []byte { e.Append(&small[0]); return e.Finish(nil) }()); err != nil || !cmp.Equal(got, small[:1]) {
 		t.Error(got, err)
+	}
+}
+
+// A view is read by others while the ring goes on, and shows what it showed. The race detector watches this one.
+func TestViewsAreReadWhileTheRingGrows(t *testing.T) {
+	views := make(chan View, 8)
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for v := range views {
+				low, high, ok := v.Range()
+				n := uint64(0)
+				err := v.Batch(low, math.MaxUint64, func(id uint64, ev *plimsoll.Event) bool {
+					if want := fmt.Sprintf("job-%d", id/100); id != low+n || ev.Object != want {
+						t.Errorf("event %d is about %s, want %s", id, ev.Object, want)
+					}
+					n++
+					return true
+				})
+				if err != nil || !ok || n != high-low+1 {
+					t.Errorf("%d events of %d to %d, %v, %v", n, low, high, ok, err)
+				}
+			}
+		})
+	}
+	r := New(20_000)
+	for i := range 1000 {
+		r.Append(uint64(i*100), 100, pack(wave(i, 100)))
+		if i%20 == 0 {
+			views <- r.View()
+		}
+	}
+	close(views)
+	readers.Wait()
+}
+
+// In the steady state nothing is allocated for an event.
+func TestEncoderAllocatesNothing(t *testing.T) {
+	turns := newLife(100).turns(4, 5)
+	var e Encoder
+	var dst []byte
+	packAll := func() {
+		for _, turn := range turns {
+			for i := range turn {
+				e.Append(&turn[i])
+			}
+			dst = e.Finish(dst[:0])
+		}
+	}
+	packAll()
+	if perEvent := testing.AllocsPerRun(10, packAll) / float64(count(turns)); perEvent > 0.01 {
+		t.Errorf("%v allocations for an event", perEvent)
+	}
+}
+
+// Memory usage of historical elements: a chunk stays small for what batch workloads repeat. The design's interned records take 66
+// bytes an event and more.
+func TestEventsAreSmall(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		turns  [][]plimsoll.Event
+		atMost float64
+	}{
+		{"jobs of a hundred tasks", newLife(100).turns(20, 5), 8},
+		{"every end is a turn of its own", newLife(100).turns(1, 1), 18},
+		{"jobs of one task, and nothing else in their turns", newLife(1).turns(1, 1), 25},
+	} {
+		size := 0
+		for _, turn := range test.turns {
+			size += len(pack(turn))
+		}
+		if perEvent := float64(size) / float64(count(test.turns)); perEvent > test.atMost {
+			t.Errorf("%s: %.1f bytes an event, want at most %.0f", test.name, perEvent, test.atMost)
+		}
 	}
 }
