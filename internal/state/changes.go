@@ -63,6 +63,7 @@ type dirtyLists struct {
 	deletedNodes  []string
 	deletedQueues []string
 	events        []plimsoll.Event
+	bytes         int // estimated, of the specifications and statuses
 }
 
 // Budget bounds what a turn may change. Zero means no bound.
@@ -78,7 +79,8 @@ func (b Budget) Half() Budget { return Budget{(b.Ops + 1) / 2, (b.Bytes + 1) / 2
 const (
 	taskBytes   = 192
 	eventBytes  = 96
-	statusBytes = 256
+	statusBytes = 256 // and as much for each group
+	nodeBytes   = 2048
 	opReserve   = 8 // operations that one more step may need
 )
 
@@ -89,7 +91,7 @@ func (s *State) Over(b Budget) bool {
 	if b.Ops > 0 && ops+opReserve > b.Ops {
 		return true
 	}
-	bytes := len(d.events)*eventBytes + (len(d.tasks)+len(d.deletedTasks))*taskBytes + (len(d.jobs)+len(d.nodes))*statusBytes
+	bytes := d.bytes + len(d.events)*eventBytes + (len(d.tasks)+len(d.deletedTasks))*taskBytes + len(d.nodes)*nodeBytes
 	return b.Bytes > 0 && bytes > b.Bytes
 }
 
@@ -147,6 +149,7 @@ func (s *State) markStatus(j *Job, persist bool) {
 	if !j.dirty {
 		j.dirty = true
 		s.dirty.jobs = append(s.dirty.jobs, j)
+		s.dirty.bytes += statusBytes * (1 + len(j.Groups))
 	}
 }
 
@@ -154,6 +157,7 @@ func (s *State) markSpec(j *Job) {
 	if !j.dirtySpec {
 		j.dirtySpec = true
 		s.dirty.specs = append(s.dirty.specs, j)
+		s.dirty.bytes += SpecBytes(j.Spec)
 	}
 }
 

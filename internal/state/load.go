@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -228,4 +229,26 @@ func (s *State) resumeJob(j *Job) {
 	}
 	s.grow(j) // also ends the job if a crash came between its last task's end and its own
 	s.stop(j)
+}
+
+// All fills c with every object, as a turn that changed everything would. It does not touch what is dirty.
+func (s *State) All(c *Changes) {
+	c.reset()
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		j := s.jobs[id]
+		c.JobSpecs = append(c.JobSpecs, j.Spec)
+		c.JobStatuses = append(c.JobStatuses, Status{s.JobStatus(j), false})
+		for i := range j.Groups {
+			for index := range j.Groups[i].Tasks {
+				c.Tasks = append(c.Tasks, s.TaskRecord(Ref{&j.Groups[i], int32(index)}))
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.nodes)) {
+		c.Nodes = append(c.Nodes, s.nodes[id].Node)
+		c.NodeStatuses = append(c.NodeStatuses, s.NodeStatus(s.nodes[id]))
+	}
+	config := s.QueueConfig()
+	c.QueueConfig = &config
+	s.Root.Walk(func(q *Queue) { c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q)) })
 }

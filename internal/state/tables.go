@@ -178,6 +178,9 @@ type Node struct {
 // Tasks returns how many tasks the node holds.
 func (n *Node) Tasks() int { return len(n.tasks) }
 
+// SetEpoch makes the numbers of registrations differ from those of every leader before.
+func (s *State) SetEpoch(epoch uint64) { s.registrations = epoch << 32 }
+
 // Job returns a job by its id, or nil.
 func (s *State) Job(id string) *Job { return s.jobs[id] }
 

@@ -182,6 +182,7 @@ func drawQueueTree(t *rapid.T, depth int) plimsoll.QueueConfig {
 		Guaranteed: drawResources(t, "guaranteed"),
 		Max:        drawResources(t, "max"),
 		MaxJobs:    drawInt32(t, "max jobs"),
+		Draining:   rapid.Bool().Draw(t, "draining"),
 	}
 	if depth > 0 {
 		for range rapid.IntRange(0, 2).Draw(t, "children") {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"strings"
 	"unicode/utf8"
 
@@ -98,11 +99,16 @@ type field struct {
 	b   []byte
 }
 
+var errFieldNumber = errors.New("a field has a number that is not possible")
+
 // nextField reads the first field of data and returns what follows it.
 func nextField(data []byte) (f field, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(data)
 	if n < 0 {
 		return field{}, nil, protowire.ParseError(n)
+	}
+	if number > protowire.MaxValidNumber {
+		return field{}, nil, errFieldNumber
 	}
 	f.tag = uint64(number)<<3 | uint64(kind)
 	data = data[n:]

@@ -13,6 +13,7 @@ func QueueConfigToProto(c *plimsoll.QueueConfig) *pb.QueueConfig {
 		Guaranteed: resourcesToProto(c.Guaranteed),
 		Max:        resourcesToProto(c.Max),
 		MaxJobs:    c.MaxJobs,
+		Draining:   c.Draining,
 	}
 	for i := range c.Queues {
 		m.Queues = append(m.Queues, QueueConfigToProto(&c.Queues[i]))
@@ -28,6 +29,7 @@ func QueueConfigFromProto(m *pb.QueueConfig) plimsoll.QueueConfig {
 		Guaranteed: resourcesFromProto(m.GetGuaranteed()),
 		Max:        resourcesFromProto(m.GetMax()),
 		MaxJobs:    m.GetMaxJobs(),
+		Draining:   m.GetDraining(),
 	}
 	for _, child := range m.GetQueues() {
 		c.Queues = append(c.Queues, QueueConfigFromProto(child))

@@ -1,0 +1,77 @@
+package coordinator
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// decodeCommand turns a gateway's command into one of the engine's.
+func decodeCommand(gateway string, cmd *pb.Command) (any, error) {
+	switch kind := cmd.GetKind().(type) {
+	case *pb.Command_SubmitJob:
+		spec := wire.JobSpecFromProto(kind.SubmitJob.GetSpec())
+		return &engine.SubmitJob{Spec: &spec}, nil
+	case *pb.Command_KillJob:
+		return &engine.KillJob{ID: kind.KillJob.GetId(), Reason: kind.KillJob.GetReason()}, nil
+	case *pb.Command_ScaleJob:
+		return &engine.ScaleJob{ID: kind.ScaleJob.GetId(), Group: kind.ScaleJob.GetGroup(), Count: kind.ScaleJob.GetCount()}, nil
+	case *pb.Command_SetNodeMode:
+		return &engine.SetNodeMode{ID: kind.SetNodeMode.GetId(), Mode: plimsoll.NodeMode(kind.SetNodeMode.GetMode())}, nil
+	case *pb.Command_RemoveNode:
+		return &engine.RemoveNode{ID: kind.RemoveNode.GetId()}, nil
+	case *pb.Command_SetQueueConfig:
+		return &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(kind.SetQueueConfig.GetConfig())}, nil
+	case *pb.Command_RegisterNode:
+		return &engine.RegisterNode{Node: wire.NodeFromProto(kind.RegisterNode.GetNode()), Gateway: gateway}, nil
+	case *pb.Command_NodeLiveness:
+		return &engine.NodeSilent{ID: kind.NodeLiveness.GetNode(), Registration: kind.NodeLiveness.GetRegistration()}, nil
+	case *pb.Command_ReportTasks:
+		return decodeReports(kind.ReportTasks)
+	case *pb.Command_ExplainTask:
+		job, group, index, ok := wire.SplitTaskID(kind.ExplainTask.GetId())
+		if !ok {
+			return nil, badTaskID("id", kind.ExplainTask.GetId())
+		}
+		return &engine.Explain{Job: job, Group: group, Index: index}, nil
+	}
+	return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know this command; it is older than the gateway")
+}
+
+func badTaskID(field, id string) error {
+	return plimsoll.Invalid(field, "%q is not a task id; write for example wordcount.map.3", id)
+}
+
+func decodeReports(m *pb.ReportTasksRequest) (any, error) {
+	cmd := &engine.ReportTasks{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Reports: make([]engine.Report, len(m.GetReports()))}
+	for i, report := range m.GetReports() {
+		job, group, index, ok := wire.SplitTaskID(report.GetTask())
+		if !ok {
+			return nil, badTaskID("reports.task", report.GetTask())
+		}
+		cmd.Reports[i] = engine.Report{Job: job, Group: group, Index: index, TaskReport: wire.TaskReportFromProto(report)}
+	}
+	return cmd, nil
+}
+
+// encodeReply turns the engine's answer into the gateway's.
+func encodeReply(r *engine.Reply, revision uint64) *pb.Reply {
+	m := &pb.Reply{Revision: revision, Registration: r.Registration}
+	if r.Err != nil {
+		m.Error = wire.ErrorToProto(r.Err)
+	}
+	if x := r.Explanation; x != nil {
+		m.ExplainTask = &pb.ExplainTaskResponse{
+			Task: wire.TaskToProto(&x.Task), WaitCode: pb.WaitCode(x.Code), Summary: x.Summary,
+		}
+		for _, step := range x.Steps {
+			s := &pb.ExplainStep{Stage: step.Stage, Remaining: int32(step.Remaining), Dropped: int32(step.Dropped)}
+			for _, reason := range step.Reasons {
+				s.Reasons = append(s.Reasons, &pb.ExplainReason{Reason: reason.Text, Nodes: int32(reason.Servers), Examples: reason.Examples})
+			}
+			m.ExplainTask.Steps = append(m.ExplainTask.Steps, s)
+		}
+	}
+	return m
+}

@@ -1,0 +1,106 @@
+package coordinator
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/ring"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// encoder turns what the engine made into records. Each record is encoded here, once.
+type encoder struct {
+	epoch     uint64
+	nextEvent uint64
+	events    ring.Encoder
+	ends      []int // end of each mutation's value in the buffer; Invariant: as long as the mutations
+}
+
+// averageRecord is a first guess at a record's size, in bytes.
+const averageRecord = 96
+
+// encode makes the batch of a turn that changed something. The batch shares no memory with the turn.
+func (e *encoder) encode(b *engine.Batch) *wire.Batch {
+	c := &b.Changes
+	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) + len(c.QueueStatuses) +
+		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) + 1
+	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
+	e.ends = e.ends[:0]
+	buf := e.puts(out, make([]byte, 0, n*averageRecord), c)
+	start := 0
+	for i, end := range e.ends {
+		out.Mutations[i].Value = buf[start:end:end]
+		start = end
+	}
+	deletes(out, c)
+	if len(c.Events) > 0 {
+		for i := range c.Events {
+			e.events.Append(&c.Events[i])
+		}
+		out.Events = wire.EventChunk{FirstID: e.nextEvent, Count: uint64(len(c.Events)), Data: e.events.Finish(nil)}
+		e.nextEvent += out.Events.Count
+	}
+	return out
+}
+
+func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
+	put := func(m wire.Mutation, grown []byte) {
+		buf = grown
+		out.Mutations = append(out.Mutations, m)
+		e.ends = append(e.ends, len(buf))
+	}
+	for _, spec := range c.JobSpecs {
+		put(wire.Mutation{Kind: wire.KindJobSpec, Key: spec.ID}, wire.AppendJobSpec(buf, spec))
+	}
+	for i := range c.JobStatuses {
+		st := &c.JobStatuses[i]
+		put(wire.Mutation{Kind: wire.KindJobStatus, Key: st.ID, Ephemeral: st.Ephemeral}, wire.AppendJobStatus(buf, &st.JobStatus))
+	}
+	for i := range c.Tasks {
+		t := &c.Tasks[i]
+		put(taskMutation(t), wire.AppendTask(buf, t))
+	}
+	for i := range c.Nodes {
+		put(wire.Mutation{Kind: wire.KindNode, Key: c.Nodes[i].ID}, wire.AppendNode(buf, &c.Nodes[i]))
+	}
+	for i := range c.NodeStatuses {
+		st := &c.NodeStatuses[i]
+		put(wire.Mutation{Kind: wire.KindNodeStatus, Key: st.ID, Ephemeral: true}, wire.AppendNodeStatus(buf, st))
+	}
+	if c.QueueConfig != nil {
+		put(wire.Mutation{Kind: wire.KindQueueConfig}, wire.AppendQueueConfig(buf, c.QueueConfig))
+	}
+	for i := range c.QueueStatuses {
+		st := &c.QueueStatuses[i]
+		put(wire.Mutation{Kind: wire.KindQueueStatus, Key: st.Path, Ephemeral: true}, wire.AppendQueueStatus(buf, st))
+	}
+	return buf
+}
+
+func taskMutation(t *plimsoll.Task) wire.Mutation {
+	m := wire.Mutation{Kind: wire.KindTask, Key: wire.TaskKey(t.Job, t.Group, t.Index)}
+	if t.State.OnNode() {
+		m.Node = t.Node
+	}
+	return m
+}
+
+func deletes(out *wire.Batch, c *state.Changes) {
+	drop := func(kind wire.Kind, key string, ephemeral bool) {
+		out.Mutations = append(out.Mutations, wire.Mutation{Kind: kind, Key: key, Ephemeral: ephemeral})
+	}
+	for _, name := range c.DeletedTasks {
+		drop(wire.KindTask, wire.TaskKey(name.Job, name.Group, name.Index), false)
+	}
+	for _, id := range c.DeletedJobs {
+		drop(wire.KindJobSpec, id, false)
+		drop(wire.KindJobStatus, id, false)
+	}
+	for _, id := range c.DeletedNodes {
+		drop(wire.KindNode, id, false)
+		drop(wire.KindNodeStatus, id, true)
+	}
+	for _, path := range c.DeletedQueues {
+		drop(wire.KindQueueStatus, path, true)
+	}
+}

@@ -1,0 +1,113 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// loaded is what a new leader starts from.
+type loaded struct {
+	state    *state.State
+	tables   *replica.Tables
+	revision uint64
+	time     int64
+	events   eventLog
+	next     uint64 // id of the next event
+}
+
+// load reads the store into a working state and into the tables that are replicated. Events keep their order and get new ids
+// from 0, since the leader is new.
+func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
+	l := &loaded{tables: replica.NewTables(c.cfg.EventCapacity)}
+	loader := state.NewLoader(c.cfg.State, c.cfg.Queues)
+	revision, last, err := st.Load(ctx, func(kind wire.Kind, key string, value []byte) error {
+		return loadRecord(loader, kind, key, value)
+	}, func(revision uint64, chunk wire.EventChunk) error {
+		chunk.FirstID, chunk.Data = l.next, append([]byte(nil), chunk.Data...)
+		l.tables.Apply(&wire.Batch{Epoch: epoch, Revision: revision, Events: chunk})
+		l.next += chunk.Count
+		l.events.add(revision, chunk.Count)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load the active state: %w", err)
+	}
+	l.revision, l.time = revision, max(last, c.cfg.Now())
+	if l.state, err = loader.End(l.time); err != nil {
+		return nil, fmt.Errorf("load the active state: %w", err)
+	}
+	l.state.SetEpoch(epoch)
+	first := engine.Batch{Revision: revision, Time: l.time}
+	l.state.All(&first.Changes)
+	enc := encoder{epoch: epoch}
+	l.tables.Apply(enc.encode(&first))
+	return l, nil
+}
+
+func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error {
+	var err error
+	switch kind {
+	case wire.KindJobSpec:
+		err = decoded(wire.DecodeJobSpec, value, l.JobSpec)
+	case wire.KindJobStatus:
+		err = decoded(wire.DecodeJobStatus, value, l.JobStatus)
+	case wire.KindTask:
+		err = decoded(wire.DecodeTask, value, l.Task)
+	case wire.KindNode:
+		err = decoded(wire.DecodeNode, value, l.Node)
+	case wire.KindQueueConfig:
+		err = decoded(wire.DecodeQueueConfig, value, l.QueueConfig)
+	default:
+		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the store holds a record of kind %d, which this version does not know", kind)
+	}
+	if err != nil {
+		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the record %q of kind %d cannot be read: %v", key, kind, err)
+	}
+	return nil
+}
+
+func decoded[T any](decode func([]byte) (T, error), value []byte, take func(T)) error {
+	v, err := decode(value)
+	if err == nil {
+		take(v)
+	}
+	return err
+}
+
+// eventLog remembers how many events each stored chunk holds, so that old ones can be trimmed.
+type eventLog struct {
+	chunks []eventChunk
+	total  uint64
+}
+
+type eventChunk struct{ revision, count uint64 }
+
+func (l *eventLog) add(revision, count uint64) {
+	l.chunks = append(l.chunks, eventChunk{revision, count})
+	l.total += count
+}
+
+// trim forgets the oldest chunks as long as at least capacity events are left, and returns the revision below which the store
+// may forget them too; ok is false if there is nothing worth doing.
+func (l *eventLog) trim(capacity uint64) (keep uint64, ok bool) {
+	if l.total < capacity+capacity/4 {
+		return 0, false
+	}
+	n := 0
+	for l.total-l.chunks[n].count >= capacity {
+		l.total -= l.chunks[n].count
+		n++
+	}
+	l.chunks = append([]eventChunk(nil), l.chunks[n:]...)
+	if len(l.chunks) == 0 {
+		return 0, false
+	}
+	return l.chunks[0].revision, n > 0
+}
