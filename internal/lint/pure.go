@@ -26,8 +26,8 @@ func (s Source) Place(pos token.Pos) string {
 // CheckPure reports what makes a package impure: goroutines, select, clocks, the global functions of math/rand, and everything
 // whose result depends on the order of a map.
 //
-// maps.Keys, maps.Values and maps.All are allowed only as the argument of a function that forgets the order: slices.Sorted and
-// its sisters, maps.Collect, maps.Insert.
+// maps.Keys, maps.Values and maps.All are allowed only as the argument of a function that forgets the order (slices.Sorted and
+// its sisters, maps.Collect, maps.Insert), or of slices.Collect and slices.AppendSeq if the next statement sorts the result.
 func CheckPure(src Source) []Finding {
 	c := checker{Source: src, forgotten: map[*ast.Ident]bool{}}
 	for _, file := range src.Files {
@@ -56,6 +56,10 @@ func (c *checker) visit(node ast.Node) bool {
 		if isMap(c.Info.TypeOf(n.X)) {
 			c.add(n.Pos(), "ranges over a map, whose order is random: range over slices.Sorted(maps.Keys(m))")
 		}
+	case *ast.BlockStmt:
+		c.visitStatements(n.List)
+	case *ast.CaseClause:
+		c.visitStatements(n.Body)
 	case *ast.CallExpr:
 		c.visitCall(n)
 	case *ast.Ident:
@@ -64,12 +68,37 @@ func (c *checker) visit(node ast.Node) bool {
 	return true
 }
 
+// visitStatements marks the map in x = slices.Collect(maps.Keys(m)) where the next statement is slices.Sort(x).
+func (c *checker) visitStatements(list []ast.Stmt) {
+	for i := range len(list) - 1 {
+		assign, ok := list[i].(*ast.AssignStmt)
+		if !ok || len(assign.Lhs) != 1 || len(assign.Rhs) != 1 {
+			continue
+		}
+		collect, ok := assign.Rhs[0].(*ast.CallExpr)
+		if !ok || !c.calls(collect, "slices", "Collect", "AppendSeq") {
+			continue
+		}
+		next, ok := list[i+1].(*ast.ExprStmt)
+		if !ok {
+			continue
+		}
+		sort, ok := next.X.(*ast.CallExpr)
+		if ok && c.calls(sort, "slices", "Sort", "SortFunc", "SortStableFunc") && types.ExprString(sort.Args[0]) == types.ExprString(assign.Lhs[0]) {
+			c.forget(collect)
+		}
+	}
+}
+
 // visitCall sees a call before its arguments, and so can mark those that it makes harmless.
 func (c *checker) visitCall(call *ast.CallExpr) {
-	id := callee(call)
-	if id == nil || !forgetsOrder(c.global(id)) {
-		return
+	if c.calls(call, "slices", "Sorted", "SortedFunc", "SortedStableFunc") || c.calls(call, "maps", "Collect", "Insert") {
+		c.forget(call)
 	}
+}
+
+// forget notes that the order in which a call's arguments come does not matter.
+func (c *checker) forget(call *ast.CallExpr) {
 	for _, arg := range call.Args {
 		inner, ok := ast.Unparen(arg).(*ast.CallExpr)
 		if !ok {
@@ -81,14 +110,14 @@ func (c *checker) visitCall(call *ast.CallExpr) {
 	}
 }
 
-func forgetsOrder(pkg, name string) bool {
-	switch pkg {
-	case "slices":
-		return name == "Sorted" || name == "SortedFunc" || name == "SortedStableFunc"
-	case "maps":
-		return name == "Collect" || name == "Insert"
+// calls reports whether a call is one of a package's functions.
+func (c *checker) calls(call *ast.CallExpr, pkg string, names ...string) bool {
+	id := callee(call)
+	if id == nil {
+		return false
 	}
-	return false
+	p, name := c.global(id)
+	return p == pkg && slices.Contains(names, name)
 }
 
 // callee returns the identifier that names the called function, if one does.

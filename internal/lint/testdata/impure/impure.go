@@ -34,7 +34,11 @@ func ranges(m map[string]int, named index) (sum int) {
 	for _, v := range slices.SortedFunc((maps.Values[map[string]int](m)), func(a, b int) int { return a - b }) {
 		sum += v
 	}
-	return sum + len(maps.Collect(maps.All(m)))
+	keys := slices.Collect(maps.Keys(m))
+	slices.Sort(keys)
+	keys = slices.AppendSeq(keys, maps.Keys(m)) // want "maps.Keys gives a random order"
+	slices.Sort(keys[1:])
+	return sum + len(keys) + len(maps.Collect(maps.All(m)))
 }
 
 func generic[M ~map[K]V, K comparable, V any](m M) (n int) {
