@@ -1,0 +1,276 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+const (
+	// maxRequestBytes bounds one message of a gateway: the largest job that validation lets through, with room to spare.
+	maxRequestBytes = 64 << 20
+	// helloTimeout bounds how long an opened stream may stay silent.
+	helloTimeout = 10 * time.Second
+)
+
+// Exec gives a gateway's command to the engine. It must not block long: the stream's later commands wait behind it. respond is
+// called once, after the batch that holds the command's effect was published, from any goroutine; it never blocks, and sets the
+// reply's id. ctx ends with the stream; the command's outcome does not depend on it.
+type Exec func(ctx context.Context, gateway string, command *pb.Command, respond func(*pb.Reply))
+
+// HandlerOption changes a handler.
+type HandlerOption func(*handler)
+
+// OnGatewayLost has f called when the last stream of a gateway has ended. f must not block.
+func OnGatewayLost(f func(gateway string)) HandlerOption {
+	return func(h *handler) { h.onGatewayLost = f }
+}
+
+// NewHandler serves the replication streams of a source, and says on which path.
+func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path string, _ http.Handler) {
+	h := &handler{source: source, exec: exec, onGatewayLost: func(string) {}}
+	for _, option := range options {
+		option(h)
+	}
+	path, inner := plimsollv1connect.NewReplicationServiceHandler(h,
+		connect.WithCompression("gzip", nil, nil), // it would cost more than the bytes do inside a cell
+		connect.WithReadMaxBytes(maxRequestBytes))
+	return path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithValue(r.Context(), controllerKey{}, http.NewResponseController(w))
+		inner.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// controllerKey is where a request's http.ResponseController stands in its context: Connect hands out neither the request nor the
+// writer, and without their deadlines a blocked Receive or Send could not be ended from here.
+type controllerKey struct{}
+
+type handler struct {
+	source        *Source
+	exec          Exec
+	onGatewayLost func(gateway string)
+}
+
+type bidiStream = connect.BidiStream[pb.ReplicateRequest, pb.ReplicateResponse]
+
+// stream is the shell around one session.
+type stream struct {
+	gateway string
+	rpc     *bidiStream
+
+	// Guarded by Source.mu.
+	session session
+	sending bool                     // a Send is under way
+	control *http.ResponseController // nil once the handler returns: it must not be used afterwards
+
+	wake  chan struct{} // capacity 1: the sender has to look
+	prove chan struct{} // capacity 1: a proof of leadership is due
+}
+
+// Replicate serves one stream: it is the sender; a second goroutine receives, and a third proves leadership if that is needed.
+func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
+	control, ok := ctx.Value(controllerKey{}).(*http.ResponseController)
+	if !ok {
+		return wire.ConnectError(errors.New("the replication handler was called without its wrapper"))
+	}
+	if err := control.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return wire.ConnectError(err)
+	}
+	first, err := rpc.Receive()
+	if err != nil {
+		return wire.ConnectError(plimsoll.Invalid("hello", "did not come within %s of opening the stream", helloTimeout))
+	}
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
+		return wire.ConnectError(err)
+	}
+	st := &stream{
+		gateway: first.GetHello().GetGateway(), rpc: rpc, control: control, wake: make(chan struct{}, 1), prove: make(chan struct{}, 1),
+	}
+	if err := h.source.open(st, first.GetHello()); err != nil {
+		return wire.ConnectError(err)
+	}
+	if f := h.source.config.Events.Connected; f != nil {
+		f(st.gateway, st.session.welcome.Resumed)
+	}
+	err = h.run(ctx, st)
+	if f := h.source.config.Events.Disconnected; f != nil {
+		f(st.gateway, err)
+	}
+	if h.source.remove(st) {
+		h.onGatewayLost(st.gateway)
+	}
+	return wire.ConnectError(err)
+}
+
+func (h *handler) run(ctx context.Context, st *stream) error {
+	group, ctx := errgroup.WithContext(ctx)
+	stop := context.AfterFunc(ctx, func() { h.source.cut(st) })
+	defer stop()
+	group.Go(func() error { return h.receive(ctx, st) })
+	group.Go(func() error { return h.source.send(ctx, st) })
+	if confirm := h.source.config.Confirm; confirm != nil {
+		group.Go(func() error { return h.source.proveLeadership(ctx, st, confirm) })
+	}
+	if err := group.Wait(); !errors.Is(err, errHalfClosed) {
+		return err
+	}
+	return nil
+}
+
+// errHalfClosed ends the goroutines of a stream that the gateway has ended in good order.
+var errHalfClosed = errors.New("the gateway ended the stream")
+
+// cut makes a blocked Receive, and a blocked Send, return.
+func (s *Source) cut(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.end(errStreamEnded)
+	if st.control != nil {
+		// The only error is that deadlines are not supported, and one was set when the stream was opened.
+		_ = st.control.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// end ends the session. The owner holds Source.mu.
+func (st *stream) end(err error) {
+	st.session.end(err)
+	st.settle()
+}
+
+// settle wakes the sender after a step of the session. A sender that is blocked in a Send of a session that has ended loses the
+// stream at once; another one still tells the gateway why. The caller holds Source.mu.
+func (st *stream) settle() {
+	if st.session.phase == phaseEnded && st.sending && st.control != nil {
+		// The only error is that deadlines are not supported, and one was set when the stream was opened.
+		_ = st.control.SetWriteDeadline(time.Unix(1, 0))
+	}
+	notify(st.wake)
+}
+
+func (h *handler) receive(ctx context.Context, st *stream) error {
+	for {
+		request, err := st.rpc.Receive()
+		if errors.Is(err, io.EOF) {
+			return errHalfClosed
+		}
+		if err != nil {
+			return wire.FromConnectError(err)
+		}
+		switch kind := request.GetKind().(type) {
+		case *pb.ReplicateRequest_Sync:
+			err = h.source.sync(st, kind.Sync.GetId())
+		case *pb.ReplicateRequest_Command:
+			h.exec(ctx, st.gateway, kind.Command, h.source.responder(st, kind.Command.GetId()))
+		default:
+			err = plimsoll.Invalid("kind", "only syncs and commands may follow the hello")
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// responder returns the function that answers one command; a second call of it does nothing.
+func (s *Source) responder(st *stream, id uint64) func(*pb.Reply) {
+	var once sync.Once
+	return func(reply *pb.Reply) {
+		once.Do(func() {
+			reply.Id = id
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			st.session.reply(reply)
+			st.settle()
+		})
+	}
+}
+
+func (s *Source) sync(st *stream, id uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := st.session.sync(id); err != nil {
+		return err
+	}
+	if st.session.proof {
+		notify(st.prove)
+		return nil
+	}
+	notify(st.wake)
+	return nil
+}
+
+// proveLeadership proves leadership once for each sync that is to be acknowledged.
+func (s *Source) proveLeadership(ctx context.Context, st *stream, confirm func(context.Context) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-st.prove:
+		}
+		for s.takeProof(st) {
+			err := confirm(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			s.proofDone(st, err)
+		}
+	}
+}
+
+func (s *Source) takeProof(st *stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return st.session.takeProof()
+}
+
+func (s *Source) proofDone(st *stream, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.session.proofDone(err)
+	st.settle()
+}
+
+// send is the stream's only sender.
+func (s *Source) send(ctx context.Context, st *stream) error {
+	for {
+		out, ok, err := s.next(st)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if err := st.rpc.Send(out.response()); err != nil {
+				return wire.FromConnectError(err)
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-st.wake:
+		}
+	}
+}
+
+func (s *Source) next(st *stream) (out outgoing, ok bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out, ok = st.session.next()
+	st.sending = ok
+	if st.session.proving.id != 0 && !st.session.proofRuns {
+		notify(st.prove)
+	}
+	if !ok {
+		err = st.session.err
+	}
+	return out, ok, err
+}

@@ -1,0 +1,149 @@
+package replica
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+// link is what a gateway has under way on its stream: the barrier's rounds and the commands, as pure steps. Whoever owns it
+// calls it under one lock. Ids are never used twice, over streams either, so an answer of one stream cannot match a question of
+// another.
+//
+// A reader joins the round that has not been sent yet. Sending seals the round, so a round is acknowledged only by a sync that was
+// sent after each of its readers came (O4). One round is under way at a time; the next is sent when it has come back.
+type link struct {
+	open   bool // the leader has answered on the present stream
+	lastID uint64
+
+	inFlight *round // sent, not acknowledged
+	waiting  *round // not sent; readers may join
+
+	calls    map[uint64]*call // every command that has no answer, by id
+	queue    []*call          // those not sent yet, oldest first; an ended one is skipped
+	maxCalls int
+}
+
+// round is one sync and all the readers that share it.
+type round struct {
+	id   uint64
+	done chan struct{} // closed when snapshot or err is set
+	// The snapshot holds everything that was committed when the round was sealed.
+	snapshot *Snapshot
+	err      error
+}
+
+// call is a command on its way.
+type call struct {
+	id      uint64
+	command *pb.Command
+	sent    bool
+	done    chan struct{} // closed when reply or err is set
+	reply   *pb.Reply
+	err     error
+}
+
+func errNotConnected() error {
+	return plimsoll.Errorf(plimsoll.CodeUnavailable, "this gateway is not connected to the leader; try again")
+}
+
+// join returns the round that a reader who comes now has to wait for.
+func (l *link) join() (*round, error) {
+	if !l.open {
+		return nil, errNotConnected()
+	}
+	if l.waiting == nil {
+		l.waiting = &round{done: make(chan struct{})}
+	}
+	return l.waiting, nil
+}
+
+// add queues a command.
+func (l *link) add(command *pb.Command) (*call, error) {
+	if !l.open {
+		return nil, errNotConnected()
+	}
+	if max(len(l.calls), len(l.queue)) >= l.maxCalls {
+		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d commands are under way at this gateway; try again later", l.maxCalls)
+	}
+	l.lastID++
+	c := &call{id: l.lastID, done: make(chan struct{})}
+	c.command = &pb.Command{Id: c.id, Kind: command.GetKind()}
+	if l.calls == nil {
+		l.calls = map[uint64]*call{}
+	}
+	l.calls[c.id] = c
+	l.queue = append(l.queue, c)
+	return c, nil
+}
+
+// drop forgets a command whose caller has gone and reports whether it had been sent. Nothing happens if it was answered.
+func (l *link) drop(c *call) (sent bool) {
+	delete(l.calls, c.id)
+	return c.sent
+}
+
+// next returns what is to be sent now, and seals the round or marks the command as sent; nil: nothing.
+func (l *link) next() *pb.ReplicateRequest {
+	if l.waiting != nil && l.inFlight == nil {
+		l.inFlight, l.waiting = l.waiting, nil
+		l.lastID++
+		l.inFlight.id = l.lastID
+		return &pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Sync{Sync: &pb.ReplicateSync{Id: l.inFlight.id}}}
+	}
+	for len(l.queue) > 0 {
+		c := l.queue[0]
+		l.queue[0] = nil
+		if l.queue = l.queue[1:]; len(l.queue) == 0 {
+			l.queue = nil
+		}
+		if l.calls[c.id] == c {
+			c.sent = true
+			return &pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Command{Command: c.command}}
+		}
+	}
+	return nil
+}
+
+// acknowledge releases the round under way, and reports whether another waits to be sent. The snapshot must have been
+// published before (O3). An id that is not the one under way releases nobody.
+func (l *link) acknowledge(id uint64, snapshot *Snapshot) (more bool) {
+	if r := l.inFlight; r != nil && r.id == id {
+		l.inFlight = nil
+		r.snapshot = snapshot
+		close(r.done)
+	}
+	return l.waiting != nil
+}
+
+// answer gives a reply to the one who waits for it; a reply that nobody waits for any more is dropped.
+func (l *link) answer(reply *pb.Reply) {
+	c, ok := l.calls[reply.GetId()]
+	if !ok {
+		return
+	}
+	delete(l.calls, c.id)
+	c.reply = reply
+	close(c.done)
+}
+
+// connect opens the link; disconnect fails all that is under way.
+func (l *link) connect() { l.open = true }
+
+func (l *link) disconnect() {
+	l.open = false
+	for _, r := range []*round{l.inFlight, l.waiting} {
+		if r != nil {
+			r.err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the connection to the leader broke; try again")
+			close(r.done)
+		}
+	}
+	for _, c := range l.calls {
+		msg := "the connection to the leader broke before the command was sent; try again"
+		if c.sent {
+			msg = "the connection to the leader broke: the outcome is not known; ask again"
+		}
+		c.err = plimsoll.Errorf(plimsoll.CodeUnavailable, "%s", msg)
+		close(c.done)
+	}
+	l.inFlight, l.waiting, l.calls, l.queue = nil, nil, nil, nil
+}

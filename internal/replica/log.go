@@ -1,0 +1,76 @@
+package replica
+
+import (
+	"slices"
+	"sort"
+)
+
+// entryOverhead is what an entry of the log costs beside its bytes.
+const entryOverhead = 64
+
+// batchLog holds the encoded batches that were published last. Every stream reads it through a cursor of its own, so a slow one
+// costs nothing but its place. A position counts batches: batch n lies between the positions n and n+1.
+type batchLog struct {
+	limit int    // bytes kept at most; the newest batch is always kept
+	base  uint64 // revision before the oldest entry
+	first uint64 // position of the oldest entry
+
+	entries []logEntry // those before head are gone
+	head    int
+	bytes   int
+}
+
+type logEntry struct {
+	revision uint64
+	data     []byte
+}
+
+// end is the position behind the newest batch.
+func (l *batchLog) end() uint64 { return l.first + uint64(len(l.entries)-l.head) }
+
+// revision is that of the newest batch.
+func (l *batchLog) revision() uint64 {
+	if l.head == len(l.entries) {
+		return l.base
+	}
+	return l.entries[len(l.entries)-1].revision
+}
+
+// add puts a batch at the end and drops the oldest ones that are over the limit.
+func (l *batchLog) add(revision uint64, data []byte) {
+	l.entries = append(l.entries, logEntry{revision, data})
+	l.bytes += len(data) + entryOverhead
+	for l.bytes > l.limit && len(l.entries)-l.head > 1 {
+		oldest := &l.entries[l.head]
+		l.bytes -= len(oldest.data) + entryOverhead
+		l.base = oldest.revision
+		*oldest = logEntry{}
+		l.head++
+		l.first++
+	}
+	if l.head > 64 && l.head > len(l.entries)/2 {
+		l.entries = slices.Delete(l.entries, 0, l.head)
+		l.head = 0
+	}
+}
+
+// at returns the batch behind a position below end; ok is false if the log does not reach back so far.
+func (l *batchLog) at(position uint64) (data []byte, ok bool) {
+	if position < l.first {
+		return nil, false
+	}
+	return l.entries[l.head+int(position-l.first)].data, true
+}
+
+// after returns the position behind the batch with exactly this revision; ok is false if what follows is no longer known.
+func (l *batchLog) after(revision uint64) (position uint64, ok bool) {
+	if revision == l.base {
+		return l.first, true
+	}
+	live := l.entries[l.head:]
+	i := sort.Search(len(live), func(i int) bool { return live[i].revision >= revision })
+	if i == len(live) || live[i].revision != revision {
+		return 0, false
+	}
+	return l.first + uint64(i) + 1, true
+}

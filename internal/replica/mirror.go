@@ -1,0 +1,168 @@
+package replica
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// mirror is the gateway's copy as a pure step function: it consumes what comes down a stream, one message at a time, and says
+// what follows from it. It keeps its tables over streams.
+type mirror struct {
+	eventCapacity int
+
+	tables *Tables   // the copy; nil until the first snapshot is whole
+	latest *Snapshot // of tables; nil the same
+
+	phase  phase  // of the present stream: phaseHello, phaseSnapshot or phaseLive
+	epoch  uint64 // of the present stream's leader
+	staged *Tables
+
+	changes []change // used again for each batch
+}
+
+// effect is what follows from one message. The owner publishes the snapshot first, then tells the watchers, then releases the
+// round or the call.
+type effect struct {
+	connected bool      // the leader has answered
+	live      bool      // the copy can be read from now on; every watcher is told
+	snapshot  *Snapshot // publish this one
+	changes   []change  // and tell those who watch these; valid until the next step
+	ack       uint64    // then release this round
+	reply     *pb.Reply // or answer this call
+}
+
+// open begins a new stream and returns its first message.
+func (m *mirror) open(gateway string) *pb.ReplicateRequest {
+	m.phase, m.staged = phaseHello, nil
+	hello := &pb.ReplicateHello{Gateway: gateway}
+	if m.latest != nil {
+		hello.Epoch, hello.Revision = m.latest.epoch, m.latest.revision
+	}
+	return &pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Hello{Hello: hello}}
+}
+
+// step consumes one message. After an error the stream must be ended; the copy is as it was before the message.
+func (m *mirror) step(response *pb.ReplicateResponse) (effect, error) {
+	switch kind := response.GetKind().(type) {
+	case *pb.ReplicateResponse_Welcome:
+		return m.welcome(kind.Welcome)
+	case *pb.ReplicateResponse_Snapshot:
+		return effect{}, m.part(kind.Snapshot)
+	case *pb.ReplicateResponse_SnapshotEnd:
+		return m.end(kind.SnapshotEnd)
+	case *pb.ReplicateResponse_Batch:
+		return m.batch(kind.Batch)
+	case *pb.ReplicateResponse_SyncAck:
+		return m.acknowledge(kind.SyncAck)
+	case *pb.ReplicateResponse_Reply:
+		return effect{reply: kind.Reply}, m.expect(phaseLive, "a reply")
+	}
+	return effect{}, plimsoll.Errorf(plimsoll.CodeCorrupt, "the leader sent a message that this gateway does not know; run the same version on both")
+}
+
+func (m *mirror) expect(phase phase, what string) error {
+	if m.phase != phase {
+		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the leader sent %s out of order", what)
+	}
+	return nil
+}
+
+func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
+	if err := m.expect(phaseHello, "a welcome"); err != nil {
+		return effect{}, err
+	}
+	if m.latest != nil {
+		if w.Epoch < m.latest.epoch {
+			return effect{}, plimsoll.Errorf(plimsoll.CodeStale, "the leader is of epoch %d, older than %d, which this gateway has seen", w.Epoch, m.latest.epoch)
+		}
+		if w.Epoch == m.latest.epoch && w.InstanceUuid != m.latest.instance {
+			return effect{}, plimsoll.Errorf(plimsoll.CodeStale,
+				"two leaders of epoch %d; restart this gateway if the store was restored from a backup", w.Epoch)
+		}
+	}
+	m.epoch = w.Epoch
+	if w.Resumed {
+		if m.latest == nil || m.latest.epoch != w.Epoch {
+			return effect{}, plimsoll.Errorf(plimsoll.CodeCorrupt, "the leader resumes a copy that this gateway does not have")
+		}
+		m.phase = phaseLive
+		return effect{connected: true, live: true}, nil
+	}
+	m.phase = phaseSnapshot
+	m.staged = NewTables(m.eventCapacity)
+	m.staged.instance = w.InstanceUuid
+	return effect{connected: true}, nil
+}
+
+func (m *mirror) part(part *pb.ReplicateSnapshot) error {
+	if err := m.expect(phaseSnapshot, "a part of a snapshot"); err != nil {
+		return err
+	}
+	for _, r := range part.Records {
+		mutation := wire.Mutation{Kind: wire.Kind(r.Kind), Key: r.Key, Value: r.Value, Node: r.Node}
+		if r.Kind <= 0 || r.Kind >= wire.NumKinds || r.Deleted {
+			return plimsoll.Errorf(plimsoll.CodeCorrupt, "the snapshot has a record of an unknown kind %d; run the same version on both", r.Kind)
+		}
+		if mutation.Value == nil {
+			mutation.Value = []byte{}
+		}
+		m.staged.put(&mutation)
+	}
+	for _, e := range part.Events {
+		m.staged.events.Append(e.FirstId, e.Count, e.Data)
+	}
+	return nil
+}
+
+func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
+	if err := m.expect(phaseSnapshot, "the end of a snapshot"); err != nil {
+		return effect{}, err
+	}
+	if m.latest != nil && m.latest.epoch == m.epoch && end.Revision < m.latest.revision {
+		return effect{}, plimsoll.Errorf(plimsoll.CodeStale, "the leader's snapshot is of revision %d, older than %d of the same epoch, which this gateway has seen",
+			end.Revision, m.latest.revision)
+	}
+	m.staged.epoch, m.staged.revision, m.staged.time = m.epoch, end.Revision, end.Time
+	m.tables, m.staged, m.phase = m.staged, nil, phaseLive
+	m.latest = m.tables.Snapshot()
+	return effect{live: true, snapshot: m.latest}, nil
+}
+
+func (m *mirror) batch(data []byte) (effect, error) {
+	if err := m.expect(phaseLive, "a batch"); err != nil {
+		return effect{}, err
+	}
+	batch, err := wire.DecodeBatch(data)
+	if err != nil {
+		return effect{}, fmt.Errorf("decode the batch after revision %d: %w", m.latest.revision, err)
+	}
+	if batch.Epoch != m.epoch || batch.Revision <= m.latest.revision {
+		return effect{}, plimsoll.Errorf(plimsoll.CodeStale, "the leader sent batch %d of epoch %d behind batch %d of epoch %d",
+			batch.Revision, batch.Epoch, m.latest.revision, m.epoch)
+	}
+	for i := range batch.Mutations {
+		// A record that lives long must not hold the bytes of the whole batch that it came in.
+		mutation := &batch.Mutations[i]
+		mutation.Key, mutation.Node = strings.Clone(mutation.Key), strings.Clone(mutation.Node)
+		mutation.Value = bytes.Clone(mutation.Value)
+	}
+	m.changes = m.tables.apply(&batch, m.changes[:0])
+	m.latest = m.tables.Snapshot()
+	return effect{snapshot: m.latest, changes: m.changes}, nil
+}
+
+func (m *mirror) acknowledge(ack *pb.ReplicateSyncAck) (effect, error) {
+	if err := m.expect(phaseLive, "an acknowledgement"); err != nil {
+		return effect{}, err
+	}
+	if ack.Epoch != m.epoch || ack.Revision > m.latest.revision {
+		return effect{}, plimsoll.Errorf(plimsoll.CodeCorrupt, "the leader acknowledged revision %d of epoch %d before it sent it; this copy is at %d of %d",
+			ack.Revision, ack.Epoch, m.latest.revision, m.epoch)
+	}
+	return effect{ack: ack.Id}, nil
+}

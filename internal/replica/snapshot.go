@@ -1,0 +1,75 @@
+package replica
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/plimsoll-dev/plimsoll/internal/ring"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// Snapshot is an immutable view of all records at one revision. Any number of goroutines may read it without a lock, for as
+// long as they like. Bytes that it hands out must not be changed.
+type Snapshot struct {
+	epoch    uint64
+	revision uint64
+	time     int64
+	instance string
+	kinds    [wire.NumKinds]*btree.Map[string, record]
+	byNode   *btree.BTreeG[taskOnNode]
+	events   ring.View
+	bytes    int64
+}
+
+// Epoch is the leader that made the last batch.
+func (s *Snapshot) Epoch() uint64 { return s.epoch }
+
+// Revision is the last batch that the snapshot holds.
+func (s *Snapshot) Revision() uint64 { return s.revision }
+
+// Time is the time of the last batch in Unix nanoseconds.
+func (s *Snapshot) Time() int64 { return s.time }
+
+// InstanceUUID names the leader's process: event ids of another one cannot be compared with these.
+func (s *Snapshot) InstanceUUID() string { return s.instance }
+
+// Bytes is the size of all keys and values.
+func (s *Snapshot) Bytes() int64 { return s.bytes }
+
+// Events is the ring of recent events.
+func (s *Snapshot) Events() ring.View { return s.events }
+
+// Get returns one encoded record.
+func (s *Snapshot) Get(kind wire.Kind, key string) ([]byte, bool) {
+	r, ok := s.kinds[kind].Get(key)
+	return r.value, ok
+}
+
+// Len returns the number of records of a kind.
+func (s *Snapshot) Len(kind wire.Kind) int { return s.kinds[kind].Len() }
+
+// Scan yields the records of a kind whose keys start with prefix and come after the key after (empty: all), in key order.
+func (s *Snapshot) Scan(kind wire.Kind, prefix, after string) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		s.kinds[kind].Ascend(max(prefix, after), func(key string, r record) bool {
+			if !strings.HasPrefix(key, prefix) {
+				return false
+			}
+			if after != "" && key == after {
+				return true
+			}
+			return yield(key, r.value)
+		})
+	}
+}
+
+// NodeTasks yields the keys and records of the tasks that are bound to a node, in key order.
+func (s *Snapshot) NodeTasks(node string) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		s.byNode.Ascend(taskOnNode{node: node}, func(t taskOnNode) bool {
+			return t.node == node && yield(t.key, t.value)
+		})
+	}
+}

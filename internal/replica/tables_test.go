@@ -1,0 +1,170 @@
+package replica
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+func keysOf(s *Snapshot, kind wire.Kind, prefix, after string) string {
+	var keys []string
+	for key, value := range s.Scan(kind, prefix, after) {
+		keys = append(keys, key+"="+string(value))
+	}
+	return strings.Join(keys, " ")
+}
+
+func tasksOf(s *Snapshot, node string) string {
+	var keys []string
+	for key, value := range s.NodeTasks(node) {
+		keys = append(keys, key+"="+string(value))
+	}
+	return strings.Join(keys, " ")
+}
+
+// fingerprint is all that a snapshot shows, as text.
+func fingerprint(s *Snapshot) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "epoch %d revision %d time %d of %s, %d bytes\n", s.Epoch(), s.Revision(), s.Time(), s.InstanceUUID(), s.Bytes())
+	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
+		fmt.Fprintf(&b, "kind %d (%d): %s\n", kind, s.Len(kind), keysOf(s, kind, "", ""))
+	}
+	s.byNode.Scan(func(t taskOnNode) bool {
+		fmt.Fprintf(&b, "%s has %s=%s\n", t.node, t.key, t.value)
+		return true
+	})
+	low, high, ok := s.Events().Range()
+	fmt.Fprintf(&b, "events %d to %d: %v\n", low, high, ok)
+	return b.String()
+}
+
+func taskPut(key, value, node string) wire.Mutation {
+	return wire.Mutation{Kind: wire.KindTask, Key: key, Value: []byte(value), Node: node}
+}
+
+func remove(kind wire.Kind, key string) wire.Mutation { return wire.Mutation{Kind: kind, Key: key} }
+
+func apply(t *Tables, revision uint64, mutations ...wire.Mutation) *Snapshot {
+	t.Apply(&wire.Batch{Epoch: 1, Revision: revision, Time: int64(revision), Mutations: mutations})
+	return t.Snapshot()
+}
+
+func TestScanIsOrderedAndBounded(t *testing.T) {
+	tables := NewTables(0)
+	s := apply(tables, 1, put("b1", "x"), put("a2", "y"), put("b3", ""), put("b2", "z"), put("c", "w"), put("", "root"))
+	for _, test := range []struct{ prefix, after, want string }{
+		{"", "", "=root a2=y b1=x b2=z b3= c=w"},
+		{"b", "", "b1=x b2=z b3="},
+		{"b", "b1", "b2=z b3="},
+		{"b", "b11", "b2=z b3="}, // a key that is not there
+		{"b", "a", "b1=x b2=z b3="},
+		{"b", "c", ""},
+		{"", "c", ""},
+		{"d", "", ""},
+	} {
+		if got := keysOf(s, wire.KindJobStatus, test.prefix, test.after); got != test.want {
+			t.Errorf("Scan(%q after %q) = %q, want %q", test.prefix, test.after, got, test.want)
+		}
+	}
+	if n := s.Len(wire.KindJobStatus); n != 6 {
+		t.Errorf("Len = %d, want 6", n)
+	}
+	if value, ok := s.Get(wire.KindJobStatus, "b3"); !ok || len(value) != 0 {
+		t.Errorf("an empty record is a record: got %q, %v", value, ok)
+	}
+	if _, ok := s.Get(wire.KindNode, "b3"); ok {
+		t.Error("kinds share keys")
+	}
+}
+
+func TestNodeTasksFollowTheBinding(t *testing.T) {
+	tables := NewTables(0)
+	for i, step := range []struct {
+		mutation wire.Mutation
+		n1, n2   string
+		changes  string
+	}{
+		{taskPut("t1", "pending", ""), "", "", ""},
+		{taskPut("t1", "bound", "n1"), "t1=bound", "", "n1"},
+		{taskPut("t0", "bound", "n1"), "t0=bound t1=bound", "", "n1"},
+		{taskPut("t1", "running", "n1"), "t0=bound t1=running", "", "n1"},
+		{taskPut("t1", "moved", "n2"), "t0=bound", "t1=moved", "n1 n2"},
+		{taskPut("t1", "finished", ""), "t0=bound", "", "n2"},
+		{remove(wire.KindTask, "t0"), "", "", "n1"},
+		{remove(wire.KindTask, "t0"), "", "", ""},
+	} {
+		changes := tables.apply(&wire.Batch{Mutations: []wire.Mutation{step.mutation}}, nil)
+		s := tables.Snapshot()
+		if n1, n2 := tasksOf(s, "n1"), tasksOf(s, "n2"); n1 != step.n1 || n2 != step.n2 {
+			t.Errorf("step %d: n1 has %q, n2 has %q; want %q, %q", i, n1, n2, step.n1, step.n2)
+		}
+		var nodes []string
+		for _, c := range changes {
+			nodes = append(nodes, c.key)
+		}
+		if got := strings.Join(nodes, " "); got != step.changes {
+			t.Errorf("step %d: changes at %q, want %q", i, got, step.changes)
+		}
+	}
+}
+
+// A snapshot never changes, whatever is applied after it, and equals a plain map at its revision.
+func TestSnapshotsAreImmutable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tables, model := NewTables(0), map[string]string{}
+		type frozen struct {
+			snapshot *Snapshot
+			model    map[string]string
+		}
+		var all []frozen
+		for revision := range uint64(rapid.IntRange(1, 40).Draw(t, "batches")) {
+			var mutations []wire.Mutation
+			for range rapid.IntRange(0, 60).Draw(t, "mutations") {
+				key := fmt.Sprint("t", rapid.IntRange(0, 300).Draw(t, "key"))
+				node := fmt.Sprint("n", rapid.IntRange(0, 3).Draw(t, "node"))
+				if rapid.IntRange(0, 3).Draw(t, "kind of change") == 0 {
+					mutations = append(mutations, remove(wire.KindTask, key))
+					delete(model, key)
+					continue
+				}
+				mutations = append(mutations, taskPut(key, fmt.Sprint(revision), node))
+				model[key] = fmt.Sprint(revision, node)
+			}
+			all = append(all, frozen{apply(tables, revision, mutations...), maps.Clone(model)})
+		}
+		for _, f := range all {
+			got := map[string]string{}
+			for n := range 4 {
+				node := fmt.Sprint("n", n)
+				for key, value := range f.snapshot.NodeTasks(node) {
+					got[key] = string(value) + node
+				}
+			}
+			if !maps.Equal(got, f.model) {
+				t.Fatalf("revision %d changed: got %v, want %v", f.snapshot.Revision(), got, f.model)
+			}
+			keys := []string{}
+			for key := range f.snapshot.Scan(wire.KindTask, "", "") {
+				keys = append(keys, key)
+			}
+			if want := slices.Sorted(maps.Keys(f.model)); !slices.Equal(keys, want) || f.snapshot.Len(wire.KindTask) != len(want) {
+				t.Fatalf("revision %d has the keys %v, want %v", f.snapshot.Revision(), keys, want)
+			}
+		}
+	})
+}
+
+func TestBytesAreCounted(t *testing.T) {
+	tables := NewTables(0)
+	apply(tables, 1, put("ab", "cde"), put("x", "y"))
+	apply(tables, 2, put("ab", "c"), remove(wire.KindJobStatus, "x"), remove(wire.KindJobStatus, "nothing"))
+	if got := tables.Snapshot().Bytes(); got != 3 {
+		t.Errorf("Bytes = %d, want 3", got)
+	}
+}
