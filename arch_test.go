@@ -41,6 +41,11 @@ func TestArchitecture(t *testing.T) {
 			found = append(found, f)
 		}
 	}
+	sleeps, err := lint.CheckSleeps(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found = append(found, sleeps...)
 	lint.Sort(found)
 	for _, f := range found {
 		t.Error(f)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/plimsoll-dev/plimsoll/internal/lint"
 )
@@ -194,5 +195,27 @@ func TestListSeesThisPackage(t *testing.T) {
 	}
 	if got := packages[i].Comments; !slices.Equal(got, []string{"lint.go"}) {
 		t.Errorf("package comments in %v, want lint.go", got)
+	}
+}
+
+func TestCheckSleepsFindsTestsThatSleep(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte("package a\n" + text)} }
+	found, err := lint.CheckSleeps(fstest.MapFS{
+		"a/plain_test.go":          file("import \"time\"\nfunc f() { time.Sleep(1) }"),
+		"a/renamed_test.go":        file("import clock \"time\"\nvar f = clock.Sleep"),
+		"a/bubble_test.go":         file("import (\"time\"; \"testing/synctest\")\nfunc f() { time.Sleep(1); synctest.Wait() }"),
+		"a/other_test.go":          file("import \"time\"\ntype x struct{ Sleep time.Duration }\nvar v = x{}.Sleep"),
+		"a/program.go":             file("import \"time\"\nfunc f() { time.Sleep(1) }"),
+		"a/testdata/plain_test.go": file("import \"time\"\nfunc f() { time.Sleep(1) }"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places []string
+	for _, f := range found {
+		places = append(places, f.Where)
+	}
+	if want := []string{"a/plain_test.go:3", "a/renamed_test.go:3"}; !slices.Equal(places, want) {
+		t.Errorf("found %v, want findings at %v", found, want)
 	}
 }

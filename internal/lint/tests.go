@@ -1,0 +1,77 @@
+package lint
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CheckSleeps reports the test files below root that call time.Sleep without testing/synctest, in whose bubbles sleeping is how
+// time goes by. Folders named testdata are left out.
+func CheckSleeps(root fs.FS) ([]Finding, error) {
+	var found []Finding
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "testdata" || name != "." && strings.HasPrefix(entry.Name(), ".")):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("parse %s: %w", name, err)
+		}
+		found = append(found, sleeps(fset, file)...)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for sleeps: %w", err)
+	}
+	return found, nil
+}
+
+func sleeps(fset *token.FileSet, file *ast.File) []Finding {
+	if importedAs(file, "testing/synctest") != "" {
+		return nil
+	}
+	var found []Finding
+	clock := importedAs(file, "time")
+	ast.Inspect(file, func(node ast.Node) bool {
+		selector, ok := node.(*ast.SelectorExpr)
+		if !ok || selector.Sel.Name != "Sleep" {
+			return true
+		}
+		if pkg, ok := selector.X.(*ast.Ident); ok && pkg.Name == clock {
+			p := fset.Position(selector.Pos())
+			found = append(found, finding(p.Filename+":"+strconv.Itoa(p.Line),
+				"a test that sleeps is slow or flaky: wait for the thing itself, or sleep in a bubble of testing/synctest"))
+		}
+		return true
+	})
+	return found
+}
+
+// importedAs returns the name by which a file knows a package, or nothing.
+func importedAs(file *ast.File, importPath string) string {
+	i := slices.IndexFunc(file.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == strconv.Quote(importPath) })
+	switch {
+	case i < 0:
+		return ""
+	case file.Imports[i].Name != nil:
+		return file.Imports[i].Name.Name
+	}
+	return path.Base(importPath)
+}
