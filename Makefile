@@ -32,7 +32,8 @@ test: ## all that CI runs: lint, generated code, short fuzzing, every test with 
 	@scripts/step 'generated code' scripts/generated
 	@scripts/step build $(MAKE) --no-print-directory build
 	@scripts/step fuzz scripts/fuzz 3s
-	@scripts/step "tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED" go test -race -timeout=12m ./...
+	@echo "== tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED"
+	@scripts/test -race -timeout=12m
 
 .PHONY: lint
 lint: ## formatting, vet, golangci-lint, buf lint
@@ -56,7 +57,7 @@ bench: ## measure, and print the figures beside the targets
 
 .PHONY: soak
 soak: ## the randomized tests with their full counts, then a minute of fuzzing for each target
-	@PLIMSOLL_SOAK=1 go test -count=1 -timeout=4h ./...
+	@PLIMSOLL_SOAK=1 scripts/test -count=1 -timeout=4h
 	@scripts/fuzz 60s
 
 .PHONY: fuzz
