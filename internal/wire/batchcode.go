@@ -59,8 +59,8 @@ func decodeBatch(data []byte) (b Batch, err error) {
 	if count > 0 {
 		b.Mutations = make([]Mutation, 0, count)
 	}
-	var text strings.Builder // one allocation for all keys and nodes: they live as long as the values, which alias data
-	text.Grow(names)
+	var arena strings.Builder // one allocation for all keys and nodes: they live as long as the values, which alias data
+	arena.Grow(names)
 	for len(data) > 0 {
 		f, rest, err := nextField(data)
 		if err != nil {
@@ -75,7 +75,7 @@ func decodeBatch(data []byte) (b Batch, err error) {
 		case 3<<3 | varintType:
 			b.Time = int64(f.v)
 		case 4<<3 | bytesType:
-			m, err := decodeMutation(f.b, &text)
+			m, err := decodeMutation(f.b, &arena)
 			if err != nil {
 				return b, err
 			}
@@ -115,15 +115,15 @@ func measureBatch(data []byte) (count, names int, err error) {
 
 // DecodeMutation decodes one mutation. Its value aliases data.
 func DecodeMutation(data []byte) (Mutation, error) {
-	var text strings.Builder
-	m, err := decodeMutation(data, &text)
+	var arena strings.Builder
+	m, err := decodeMutation(data, &arena)
 	if err != nil {
 		return Mutation{}, corrupt("mutation", err)
 	}
 	return m, nil
 }
 
-func decodeMutation(data []byte, text *strings.Builder) (m Mutation, err error) {
+func decodeMutation(data []byte, arena *strings.Builder) (m Mutation, err error) {
 	deleted := false
 	m.Value = []byte{}
 	for len(data) > 0 {
@@ -134,9 +134,9 @@ func decodeMutation(data []byte, text *strings.Builder) (m Mutation, err error) 
 		data = rest
 		switch f.tag {
 		case 1<<3 | varintType:
-			m.Kind = Kind(min(f.v, NumKinds))
+			m.Kind = Kind(enum(&f))
 		case 2<<3 | bytesType:
-			m.Key, err = addText(text, f.b)
+			m.Key, err = addText(arena, f.b)
 		case 3<<3 | bytesType:
 			m.Value = f.b
 		case 4<<3 | varintType:
@@ -144,7 +144,7 @@ func decodeMutation(data []byte, text *strings.Builder) (m Mutation, err error) 
 		case 5<<3 | varintType:
 			m.Ephemeral = f.v != 0
 		case 6<<3 | bytesType:
-			m.Node, err = addText(text, f.b)
+			m.Node, err = addText(arena, f.b)
 		}
 		if err != nil {
 			return m, err
@@ -162,13 +162,13 @@ func decodeMutation(data []byte, text *strings.Builder) (m Mutation, err error) 
 	return m, nil
 }
 
-func addText(text *strings.Builder, b []byte) (string, error) {
+func addText(arena *strings.Builder, b []byte) (string, error) {
 	if err := checkText(b); err != nil {
 		return "", err
 	}
-	start := text.Len()
-	text.Write(b)
-	return text.String()[start:], nil
+	start := arena.Len()
+	arena.Write(b)
+	return arena.String()[start:], nil
 }
 
 // decodeEventChunk adds to what is in c: protobuf merges a message that stands twice.

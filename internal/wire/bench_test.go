@@ -48,7 +48,7 @@ func BenchmarkDecodeJobStatus(b *testing.B) {
 
 // A batch of 102 mutations and 2000 bytes of events.
 func BenchmarkAppendBatch(b *testing.B) {
-	batch := sampleBatch()
+	batch := sampleBatch(100)
 	b.ReportAllocs()
 	var dst []byte
 	for b.Loop() {
@@ -58,7 +58,7 @@ func BenchmarkAppendBatch(b *testing.B) {
 }
 
 func BenchmarkDecodeBatch(b *testing.B) {
-	batch := sampleBatch()
+	batch := sampleBatch(100)
 	data := AppendBatch(nil, &batch)
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
@@ -78,7 +78,7 @@ func BenchmarkTaskKey(b *testing.B) {
 
 // The hot records are written without any allocation beyond the growth of dst.
 func TestAppendAllocatesNothing(t *testing.T) {
-	batch, dst := sampleBatch(), make([]byte, 0, 64<<10)
+	batch, dst := sampleBatch(100), make([]byte, 0, 64<<10)
 	for name, write := range map[string]func(){
 		"task":   func() { AppendTask(dst, &sampleTask) },
 		"status": func() { AppendJobStatus(dst, &sampleJobStatus) },

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -134,12 +135,21 @@ func checkText(b []byte) error {
 	return nil
 }
 
-// enum reads an enumeration number that is at most highest.
-func enum(f *field, highest uint8) (uint8, error) {
-	if n := int32(f.v); n >= 0 && n <= int32(highest) {
-		return uint8(n), nil
+// enum reads an enumeration number. One that no uint8 holds becomes the highest, which no enumeration knows. The last of several
+// counts, so it is only checked when all fields are read.
+func enum(f *field) uint8 {
+	if n := int32(f.v); n >= 0 && n <= math.MaxUint8 {
+		return uint8(n)
 	}
-	return 0, plimsoll.Errorf(plimsoll.CodeCorrupt, "field %d holds the number %d, which this version does not know; a newer one may have written it", f.tag>>3, int32(f.v))
+	return math.MaxUint8
+}
+
+// checkEnum fails for a number that this version does not know.
+func checkEnum[T ~uint8 | ~int32](what string, n, highest T) error {
+	if n < 0 || n > highest {
+		return plimsoll.Errorf(plimsoll.CodeCorrupt, "its %s is not known to this version; a newer one may have written it", what)
+	}
+	return nil
 }
 
 // enumOrZero is for FromProto: a number that this version does not know becomes zero.

@@ -46,7 +46,7 @@ func FuzzTask(f *testing.F) {
 		known := func(m *pb.Task) bool {
 			return pb.TaskState_name[int32(m.GetState())] != "" && pb.TaskResult_name[int32(m.GetResult())] != ""
 		}
-		agreeUnlessOverwritten(t, data, new(pb.Task), known, DecodeTask, AppendTask, TaskToProto, TaskFromProto)
+		agree(t, data, new(pb.Task), known, DecodeTask, AppendTask, TaskToProto, TaskFromProto)
 	})
 }
 
@@ -62,12 +62,12 @@ func FuzzJobStatus(f *testing.F) {
 			}
 			return pb.JobState_name[int32(m.GetState())] != ""
 		}
-		agreeUnlessOverwritten(t, data, new(pb.JobStatus), known, DecodeJobStatus, AppendJobStatus, JobStatusToProto, JobStatusFromProto)
+		agree(t, data, new(pb.JobStatus), known, DecodeJobStatus, AppendJobStatus, JobStatusToProto, JobStatusFromProto)
 	})
 }
 
 func FuzzBatch(f *testing.F) {
-	b := sampleBatch()
+	b := sampleBatch(2)
 	f.Add(AppendBatch(nil, &b))
 	f.Add([]byte{5<<3 | 2, 2, 8, 1, 5<<3 | 2, 2, 16, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -79,27 +79,8 @@ func FuzzBatch(f *testing.F) {
 			}
 			return true
 		}
-		agreeUnlessOverwritten(t, data, new(pb.Batch), known, DecodeBatch, AppendBatch, batchToProto, batchFromProto)
+		agree(t, data, new(pb.Batch), known, DecodeBatch, AppendBatch, batchToProto, batchFromProto)
 	})
-}
-
-// agreeUnlessOverwritten is agree but for one difference that only odd bytes show: where a field stands twice the generated code
-// keeps the second, while ours also refuses a bad first.
-func agreeUnlessOverwritten[X any, M proto.Message](t *testing.T, data []byte, m M, known func(M) bool, decode func([]byte) (X, error),
-	appendX func([]byte, *X) []byte, to func(*X) M, from func(M) X,
-) {
-	t.Helper()
-	if _, err := decode(data); err != nil && proto.Unmarshal(data, m) == nil && known(m) {
-		canonical, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(canonical) != string(data) {
-			return
-		}
-	}
-	proto.Reset(m)
-	agree(t, data, m, known, decode, appendX, to, from)
 }
 
 // FuzzDecode gives arbitrary bytes to the decoders that go through the generated code.
@@ -132,9 +113,9 @@ var sampleJobStatus = plimsoll.JobStatus{
 	},
 }
 
-func sampleBatch() Batch {
-	b := Batch{Epoch: 3, Revision: 123456, Time: 1_700_000_000_000_000_000, Events: EventChunk{FirstID: 1000, Count: 200, Data: make([]byte, 2000)}}
-	for i := range int32(100) {
+func sampleBatch(tasks int32) Batch {
+	b := Batch{Epoch: 3, Revision: 123456, Time: 1_700_000_000_000_000_000, Events: EventChunk{FirstID: 1000, Count: 200, Data: make([]byte, 20*tasks)}}
+	for i := range tasks {
 		b.Mutations = append(b.Mutations, Mutation{
 			Kind: KindTask, Key: TaskKey("wordcount", "map", i), Value: AppendTask(nil, &sampleTask), Node: "node-0042",
 		})

@@ -142,8 +142,7 @@ func DecodeJobSpec(data []byte) (plimsoll.JobSpec, error) {
 		return plimsoll.JobSpec{}, err
 	}
 	for _, g := range m.GetGroups() {
-		f := field{tag: 1 << 3, v: uint64(g.GetRetry().GetKind())}
-		if _, err := enum(&f, uint8(plimsoll.RetryBackoff)); err != nil {
+		if err := checkEnum("retry kind", g.GetRetry().GetKind(), pb.RetryKind(plimsoll.RetryBackoff)); err != nil {
 			return plimsoll.JobSpec{}, corrupt("job", err)
 		}
 	}

@@ -129,6 +129,9 @@ func DecodeJobStatus(data []byte) (plimsoll.JobStatus, error) {
 			return plimsoll.JobStatus{}, corrupt("job status", err)
 		}
 	}
+	if err := checkEnum("state", s.State, plimsoll.JobExpired); err != nil {
+		return plimsoll.JobStatus{}, corrupt("job status", err)
+	}
 	return s, nil
 }
 
@@ -141,9 +144,7 @@ func decodeJobStatusField(s *plimsoll.JobStatus, f *field) (err error) {
 	case 3<<3 | bytesType:
 		s.Queue, err = string(f.b), checkText(f.b)
 	case 4<<3 | varintType:
-		var n uint8
-		n, err = enum(f, uint8(plimsoll.JobExpired))
-		s.State = plimsoll.JobState(n)
+		s.State = plimsoll.JobState(enum(f))
 	case 5<<3 | bytesType:
 		s.Reason, err = string(f.b), checkText(f.b)
 	case 6<<3 | varintType:
@@ -179,9 +180,7 @@ func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
 		case 3<<3 | bytesType:
 			err = decodeTaskCounts(&g.Counts, f.b)
 		case 4<<3 | varintType:
-			var n uint8
-			n, err = enum(&f, uint8(plimsoll.WaitRetry))
-			g.WaitCode = plimsoll.WaitCode(n)
+			g.WaitCode = plimsoll.WaitCode(enum(&f))
 		case 5<<3 | bytesType:
 			g.WaitReason, err = string(f.b), checkText(f.b)
 		}
@@ -189,7 +188,7 @@ func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
 			return err
 		}
 	}
-	return nil
+	return checkEnum("wait code", g.WaitCode, plimsoll.WaitRetry)
 }
 
 // decodeTaskCounts adds to what is in c: protobuf merges a message that stands twice.

@@ -44,7 +44,7 @@ func DecodeNode(data []byte) (plimsoll.Node, error) {
 	if err := decodeMessage("node", data, &m); err != nil {
 		return plimsoll.Node{}, err
 	}
-	if _, err := enum(&field{tag: 6 << 3, v: uint64(m.GetMode())}, uint8(plimsoll.NodeDraining)); err != nil {
+	if err := checkEnum("mode", m.GetMode(), pb.NodeMode(plimsoll.NodeDraining)); err != nil {
 		return plimsoll.Node{}, corrupt("node", err)
 	}
 	return NodeFromProto(&m), nil

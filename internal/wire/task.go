@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -94,6 +95,9 @@ func DecodeTask(data []byte) (plimsoll.Task, error) {
 			return plimsoll.Task{}, corrupt("task", err)
 		}
 	}
+	if err := errors.Join(checkEnum("state", t.State, plimsoll.TaskFinished), checkEnum("result", t.Result, plimsoll.ResultUnknownExit)); err != nil {
+		return plimsoll.Task{}, corrupt("task", err)
+	}
 	nameTask(&t, job, group)
 	return t, nil
 }
@@ -118,13 +122,9 @@ func decodeTaskField(t *plimsoll.Task, f *field) (err error) {
 	case 5<<3 | varintType:
 		t.Failures = int32(f.v)
 	case 6<<3 | varintType:
-		var n uint8
-		n, err = enum(f, uint8(plimsoll.TaskFinished))
-		t.State = plimsoll.TaskState(n)
+		t.State = plimsoll.TaskState(enum(f))
 	case 7<<3 | varintType:
-		var n uint8
-		n, err = enum(f, uint8(plimsoll.ResultUnknownExit))
-		t.Result = plimsoll.TaskResult(n)
+		t.Result = plimsoll.TaskResult(enum(f))
 	case 8<<3 | bytesType:
 		t.Node, err = string(f.b), checkText(f.b)
 	case 9<<3 | varintType:
