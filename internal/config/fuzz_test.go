@@ -73,7 +73,7 @@ func FuzzParseQueues(f *testing.F) {
 func FuzzJobText(f *testing.F) {
 	for _, s := range []string{
 		"plain", "", "true", "No", "1e3", "0x10", "- a", "a: b", "#", "a #b", "\n", " a ", "'", `"`, "\u00a0", "\u2028", "😀", "{", "~", "\\n",
-		"\x01", "\u0085", "line\nline\n", "*a", "&a", "!a", "%", "@", "`", "1_000", "0o7", ".inf", "12:30:45", "2001-01-01", "<<",
+		"\x01", "\u0085", "line\nline\n", "a\n b\n", "#\n- x\n", "a: \"b\"\n---\n", "a\n\nb\n", "*a", "&a", "!a", "%", "@", "`", "1_000", "0o7", ".inf", "12:30:45", "2001-01-01", "<<",
 	} {
 		f.Add(s)
 	}

@@ -136,7 +136,8 @@ func (d *decoder) queue(v *value, path string) plimsoll.QueueConfig {
 		d.problem(v.line, path+".name", "is missing; give the queue a name")
 	}
 	if q.Name != "" && (strings.Contains(q.Name, ".") || plimsoll.ValidateQueuePath("", join(plimsoll.RootQueue, q.Name)) != nil) {
-		d.problem(d.lineOf(path+".name"), path+".name", "%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", shorten(q.Name))
+		d.problem(d.lineOf(path+".name"), path+".name",
+			"%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", shorten(q.Name))
 	}
 	q.Parent = parent || len(q.Queues) > 0
 	return q
@@ -292,6 +293,7 @@ func Detect(name string, data []byte) (FileKind, error) {
 			return JobFileKind, nil
 		}
 	}
-	msg := fmt.Sprintf("is neither a job file nor a queue file; a job file has job: and groups:, a queue file has partitions: (this is %s)", v.what())
+	msg := fmt.Sprintf("is neither a job file nor a queue file; a job file has job: and groups:, a queue file has partitions: (this is %s)",
+		v.what())
 	return 0, newError(name, []Problem{{Line: v.line, Msg: msg}})
 }

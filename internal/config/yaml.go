@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -105,7 +105,7 @@ func readComposite(dec *json.Decoder, open json.Delim) (*value, error) {
 			v.items = append(v.items, x)
 		}
 	}
-	if _, err := dec.Token(); err != nil && err != io.EOF {
+	if _, err := dec.Token(); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -117,7 +117,7 @@ func (v *value) flow() (text string, ok bool) {
 	switch v.kind {
 	case listKind:
 		for _, x := range v.items {
-			if x.kind > nullKind {
+			if x.kind > nullKind || x.literal() {
 				return "", false
 			}
 			parts = append(parts, x.scalar())
@@ -125,14 +125,14 @@ func (v *value) flow() (text string, ok bool) {
 		text = "[" + strings.Join(parts, ", ") + "]"
 	case mapKind:
 		for _, e := range v.entries {
-			if e.value.kind > nullKind {
+			if e.value.kind > nullKind || e.value.literal() {
 				return "", false
 			}
 			parts = append(parts, plain(e.name)+": "+e.value.scalar())
 		}
 		text = "{" + strings.Join(parts, ", ") + "}"
 	default:
-		return v.scalar(), true
+		return v.scalar(), !v.literal()
 	}
 	return text, len(text) <= flowWidth
 }
@@ -144,8 +144,25 @@ func (v *value) scalar() string {
 	return v.text
 }
 
-// block prints a list or mapping over several lines. inline: the first line has its indentation already.
+// literal is true for a text of several lines that can be printed as it is, below "|".
+func (v *value) literal() bool {
+	lines, ok := strings.CutSuffix(v.text, "\n")
+	if !v.quoted || !ok || !strings.Contains(lines, "\n") || strings.HasPrefix(lines, " ") {
+		return false
+	}
+	for line := range strings.SplitSeq(lines, "\n") {
+		if strings.TrimRight(line, " ") != line || line == "" || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// block prints a list, a mapping or a literal text over several lines. inline: the first line has its indentation already.
 func (v *value) block(dst []byte, indent int, inline bool) []byte {
+	if v.literal() {
+		return v.appendLiteral(dst, indent)
+	}
 	pad := strings.Repeat("  ", indent)
 	begin := func() {
 		if !inline {
@@ -160,7 +177,12 @@ func (v *value) block(dst []byte, indent int, inline bool) []byte {
 			dst = append(dst, " "+text+"\n"...)
 			continue
 		}
-		dst = e.value.block(append(dst, '\n'), indent+1, false)
+		if !e.value.literal() {
+			dst = append(dst, '\n')
+		} else {
+			dst = append(dst, ' ')
+		}
+		dst = e.value.block(dst, indent+1, false)
 	}
 	for _, x := range v.items {
 		begin()
@@ -174,6 +196,14 @@ func (v *value) block(dst []byte, indent int, inline bool) []byte {
 			continue
 		}
 		dst = x.block(dst, indent+1, true)
+	}
+	return dst
+}
+
+func (v *value) appendLiteral(dst []byte, indent int) []byte {
+	dst = append(dst, "|\n"...)
+	for line := range strings.Lines(v.text) {
+		dst = append(append(dst, strings.Repeat("  ", indent)...), line...)
 	}
 	return dst
 }
