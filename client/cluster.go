@@ -106,7 +106,8 @@ func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, err
 		return EventPage{}, err
 	}
 	if len(res.GetIds()) != len(res.GetEvents()) {
-		return EventPage{}, plimsoll.Errorf(plimsoll.CodeCorrupt, "the server sent %d events with %d ids", len(res.GetEvents()), len(res.GetIds()))
+		return EventPage{}, plimsoll.Errorf(plimsoll.CodeCorrupt, "the server sent %d events with %d ids",
+			len(res.GetEvents()), len(res.GetIds()))
 	}
 	page := EventPage{
 		InstanceUUID: res.GetInstanceUuid(), Lowest: res.GetLowestId(), Highest: res.GetHighestId(), Next: res.GetNext(),

@@ -72,6 +72,7 @@ func (g *gateway) fail() error {
 	return nil
 }
 
+// SubmitJob accepts a valid job with a new id.
 func (g *gateway) SubmitJob(_ context.Context, req *connect.Request[pb.SubmitJobRequest]) (*connect.Response[pb.SubmitJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,7 +114,9 @@ func (g *gateway) ListJobs(_ context.Context, req *connect.Request[pb.ListJobsRe
 }
 
 // WatchJob breaks its first stream in the middle.
-func (g *gateway) WatchJob(_ context.Context, req *connect.Request[pb.WatchJobRequest], s *connect.ServerStream[pb.WatchJobResponse]) error {
+func (g *gateway) WatchJob(
+	_ context.Context, req *connect.Request[pb.WatchJobRequest], s *connect.ServerStream[pb.WatchJobResponse],
+) error {
 	g.mu.Lock()
 	g.mu.watches++
 	first := g.mu.watches == 1
@@ -136,7 +139,9 @@ func (g *gateway) WatchJob(_ context.Context, req *connect.Request[pb.WatchJobRe
 }
 
 // ReadLogs breaks after the first piece.
-func (g *gateway) ReadLogs(_ context.Context, req *connect.Request[pb.ReadLogsRequest], s *connect.ServerStream[pb.ReadLogsResponse]) error {
+func (g *gateway) ReadLogs(
+	_ context.Context, req *connect.Request[pb.ReadLogsRequest], s *connect.ServerStream[pb.ReadLogsResponse],
+) error {
 	if err := s.Send(&pb.ReadLogsResponse{Stream: "stdout", Data: []byte("hello\n")}); err != nil {
 		return err
 	}
@@ -146,7 +151,10 @@ func (g *gateway) ReadLogs(_ context.Context, req *connect.Request[pb.ReadLogsRe
 	return s.Send(&pb.ReadLogsResponse{Stream: "stderr", Data: []byte("oops\n")})
 }
 
-func (g *gateway) ListEvents(_ context.Context, req *connect.Request[pb.ListEventsRequest]) (*connect.Response[pb.ListEventsResponse], error) {
+// ListEvents gives at most two events a page.
+func (g *gateway) ListEvents(
+	_ context.Context, req *connect.Request[pb.ListEventsRequest],
+) (*connect.Response[pb.ListEventsResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	res := &pb.ListEventsResponse{InstanceUuid: g.mu.instance, Next: req.Msg.GetStart()}

@@ -16,8 +16,10 @@ import (
 
 type empty = emptypb.Empty
 
+type unary func(context.Context, *connect.Request[empty]) (*connect.Response[empty], error)
+
 // failing answers with err until its time comes.
-func failing(err error, until time.Duration) (f func(context.Context, *connect.Request[empty]) (*connect.Response[empty], error), calls *int) {
+func failing(err error, until time.Duration) (f unary, calls *int) {
 	began, calls := time.Now(), new(int)
 	return func(context.Context, *connect.Request[empty]) (*connect.Response[empty], error) {
 		if *calls++; time.Since(began) < until {
