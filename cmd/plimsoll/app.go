@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+)
+
+// app is what commands share.
+type app struct {
+	in       io.Reader
+	out      *output // results
+	notes    *output // progress and errors
+	live     bool    // notes is a terminal
+	now      func() time.Time
+	server   string
+	retryFor time.Duration
+	c        *client.Client // nil before the first use
+}
+
+// client returns the client of the gateway that the command line names.
+func (a *app) client() (*client.Client, error) {
+	if a.c != nil {
+		return a.c, nil
+	}
+	budget := a.retryFor
+	if budget == 0 {
+		budget = -1
+	}
+	c, err := client.New(client.Config{Server: a.server, RetryBudget: budget})
+	if err != nil {
+		return nil, err
+	}
+	a.c = c
+	return c, nil
+}
+
+func (a *app) close() {
+	if a.c != nil {
+		a.c.Close()
+	}
+}
+
+// explainError is an error as it is printed: with what to do about it where the error itself cannot know.
+func (a *app) explainError(err error) string {
+	var dial *net.OpError
+	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial" {
+		return fmt.Sprintf("cannot reach a server at %s (%s); start one with: plimsoll dev", a.server, cause(dial.Err))
+	}
+	return err.Error()
+}
+
+func cause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+// readFile reads a file that may be too large to be read whole; "-" is stdin.
+func (a *app) readFile(path string) (name string, data []byte, err error) {
+	in, name := a.in, "stdin"
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", nil, fmt.Errorf("read %s: %s", path, cause(err))
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		in, name = f, path
+	}
+	data, err = io.ReadAll(io.LimitReader(in, config.MaxFileBytes+1))
+	if err != nil {
+		return "", nil, fmt.Errorf("read %s: %s", path, cause(err))
+	}
+	return name, data, nil
+}
+
+// owner is who submits if the job file does not say.
+func owner() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return os.Getenv("USER")
+}
+
+// example is the detail of a help text: command lines to copy.
+func example(lines ...string) string {
+	if len(lines) > 1 {
+		return "Examples:\n\n  " + strings.Join(lines, "\n  ")
+	}
+	return "Example:\n\n  " + lines[0]
+}

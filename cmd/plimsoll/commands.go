@@ -1,0 +1,28 @@
+package main
+
+import "time"
+
+const description = `Plimsoll submits jobs to fair queues, places their tasks on a fleet of machines, runs them, and keeps every machine
+loaded up to its line and never past it.`
+
+// commands is the tree of commands. Flags of the root may stand anywhere on the command line.
+type commands struct {
+	Server   string        `help:"Address of a gateway: URL, host:port or unix:/path." env:"PLIMSOLL_SERVER" default:"http://127.0.0.1:9080" placeholder:"URL"`
+	RetryFor time.Duration `help:"How long to try again while the server is away." env:"PLIMSOLL_RETRY_FOR" default:"2s" placeholder:"DURATION"`
+
+	Submit  submitCmd  `cmd:"" help:"Submit the job of a job file."`
+	Run     runCmd     `cmd:"" help:"Run one command as a job, follow its output and exit with its exit code."`
+	Job     jobCmd     `cmd:"" help:"List, read, follow and change jobs."`
+	Task    taskCmd    `cmd:"" help:"List tasks."`
+	Node    nodeCmd    `cmd:"" help:"List nodes, and say whether they take tasks."`
+	Queue   queueCmd   `cmd:"" help:"List queues."`
+	Events  eventsCmd  `cmd:"" help:"Read the recent events."`
+	Explain explainCmd `cmd:"" help:"Say why a task waits, or why it is where it is."`
+	Config  configCmd  `cmd:"" help:"Check files, and read and replace the configuration of the queues."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+// Help is printed below the summary of "plimsoll --help".
+func (commands) Help() string {
+	return example("plimsoll dev --data /tmp/plimsoll", "plimsoll submit examples/wordcount.yaml --wait", "plimsoll run -- echo hello")
+}

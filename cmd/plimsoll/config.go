@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+)
+
+type configCmd struct {
+	Check configCheckCmd `cmd:"" help:"Check a job file or a queue file without sending it anywhere."`
+	Print configPrintCmd `cmd:"" help:"Print the queues as the server has them, or a file as it is understood."`
+	Apply configApplyCmd `cmd:"" help:"Replace the configuration of the queues by that of a queue file."`
+}
+
+// Help is the detail of the help text.
+func (configCmd) Help() string {
+	return example("plimsoll config check examples/wordcount.yaml", "plimsoll config print > queues.yaml")
+}
+
+// file is what a file holds: one of the two is set.
+type file struct {
+	job    *plimsoll.JobSpec
+	queues *plimsoll.QueueConfig
+}
+
+func (a *app) parseFile(path string) (file, error) {
+	name, data, err := a.readFile(path)
+	if err != nil {
+		return file{}, err
+	}
+	kind, err := config.Detect(name, data)
+	if err != nil {
+		return file{}, err
+	}
+	if kind == config.JobFileKind {
+		spec, err := config.ParseJob(name, data)
+		return file{job: &spec}, err
+	}
+	root, err := config.ParseQueues(name, data)
+	return file{queues: &root}, err
+}
+
+type configCheckCmd struct {
+	Files []string `arg:"" name:"file" help:"Job files or queue files; what it is is seen by its keys."`
+}
+
+// Help is the detail of the help text.
+func (configCheckCmd) Help() string {
+	return example("plimsoll config check examples/wordcount.yaml examples/queues.yaml")
+}
+
+// Run checks files.
+func (cmd *configCheckCmd) Run(a *app) error {
+	failed := false
+	for _, path := range cmd.Files {
+		f, err := a.parseFile(path)
+		switch {
+		case err != nil:
+			report(a, err)
+			failed = true
+		case f.job != nil:
+			tasks := 0
+			for i := range f.job.Groups {
+				tasks += int(f.job.Groups[i].Count)
+			}
+			a.out.printf("%s: job %s for %s: %s in %s\n", path, f.job.ID, f.job.Queue,
+				plural(tasks, "task"), plural(len(f.job.Groups), "group"))
+		default:
+			a.out.printf("%s: %s\n", path, plural(countQueues(f.queues), "queue"))
+		}
+	}
+	if failed {
+		return exitError(exitFailed)
+	}
+	return nil
+}
+
+func countQueues(q *plimsoll.QueueConfig) int {
+	n := 1
+	for i := range q.Queues {
+		n += countQueues(&q.Queues[i])
+	}
+	return n
+}
+
+type configPrintCmd struct {
+	File   string `arg:"" optional:"" help:"Job file or queue file; without it the queues of the server are printed."`
+	Output string `short:"o" help:"How to print: ${enum}." enum:"yaml,json" default:"yaml" placeholder:"FORMAT"`
+}
+
+// Help is the detail of the help text.
+func (configPrintCmd) Help() string {
+	return example("plimsoll config print", "plimsoll config print examples/wordcount.yaml")
+}
+
+// Run prints a configuration.
+func (cmd *configPrintCmd) Run(ctx context.Context, a *app) error {
+	var v any
+	if cmd.File != "" {
+		f, err := a.parseFile(cmd.File)
+		if err != nil {
+			return err
+		}
+		if f.job != nil {
+			v = config.JobFile(f.job)
+		} else {
+			v = config.QueueFile(f.queues)
+		}
+	} else {
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		root, err := c.QueueConfig(ctx)
+		if err != nil {
+			return err
+		}
+		v = config.QueueFile(&root)
+	}
+	return formatFlag{Output: cmd.Output}.print(a, v, func(*output) {})
+}
+
+type configApplyCmd struct {
+	File string `arg:"" help:"Queue file; - reads it from stdin."`
+}
+
+// Help is the detail of the help text.
+func (configApplyCmd) Help() string { return example("plimsoll config apply examples/queues.yaml") }
+
+// Run replaces the configuration of the queues.
+func (cmd *configApplyCmd) Run(ctx context.Context, a *app) error {
+	name, data, err := a.readFile(cmd.File)
+	if err != nil {
+		return err
+	}
+	root, err := config.ParseQueues(name, data)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if err := c.SetQueueConfig(ctx, root); err != nil {
+		return err
+	}
+	a.out.printf("%s configured\n", plural(countQueues(&root), "queue"))
+	return nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+)
+
+type eventsCmd struct {
+	Object string  `help:"Only events about this job (its tasks included), task, node or queue." placeholder:"ID"`
+	Start  *uint64 `help:"Id of the first event to print." placeholder:"ID"`
+	Count  uint64  `short:"n" help:"How many to print at most; 0 prints all. Without --object or --start they are the latest." default:"100"`
+	Follow bool    `short:"f" help:"Go on with the events that come."`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (eventsCmd) Help() string {
+	return example("plimsoll events --object wordcount", "plimsoll events -f -o json") +
+		"\n\nWith -f, JSON and YAML are printed as one object a line."
+}
+
+// Run prints events.
+func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	filter := client.EventFilter{Object: cmd.Object, Start: cmd.Start}
+	if cmd.Start == nil && cmd.Object == "" && cmd.Count > 0 {
+		if filter.Start, err = latest(ctx, c, cmd.Count); err != nil {
+			return err
+		}
+	}
+	if cmd.Follow {
+		return cmd.follow(ctx, a, c, filter)
+	}
+	records, err := cmd.read(ctx, c, filter)
+	if err != nil {
+		return err
+	}
+	views := make([]eventView, len(records))
+	for i := range records {
+		views[i] = viewEvent(&records[i])
+	}
+	return cmd.print(a, views, func(o *output) {
+		rows := make([][]string, len(records))
+		for i := range records {
+			rows[i] = eventRow(&records[i])
+		}
+		columns(o, []string{"ID", "TIME", "TYPE", "CHANGE", "DETAIL", "OBJECT", "REFERENCE", "RESOURCES", "MESSAGE"}, rows)
+	})
+}
+
+// latest is where the last count events begin.
+func latest(ctx context.Context, c *client.Client, count uint64) (*uint64, error) {
+	page, err := c.Events(ctx, client.EventFilter{Count: 1})
+	if err != nil || page.Highest < count {
+		return nil, err
+	}
+	start := max(page.Highest-count+1, page.Lowest)
+	return &start, nil
+}
+
+// read reads pages until there are enough events or no more.
+func (cmd *eventsCmd) read(ctx context.Context, c *client.Client, filter client.EventFilter) ([]client.EventRecord, error) {
+	var records []client.EventRecord
+	for {
+		if cmd.Count > 0 {
+			filter.Count = cmd.Count - uint64(len(records))
+		}
+		page, err := c.Events(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, page.Records...)
+		enough := cmd.Count > 0 && uint64(len(records)) >= cmd.Count
+		if enough || page.Next > page.Highest || filter.Start != nil && page.Next <= *filter.Start {
+			return records, nil
+		}
+		filter.Start = &page.Next
+	}
+}
+
+func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filter client.EventFilter) error {
+	for r, err := range c.FollowEvents(ctx, filter, 0) {
+		if plimsoll.CodeOf(err) == plimsoll.CodeCanceled && err != nil {
+			return nil // an interrupt is how one stops to follow
+		}
+		if err != nil {
+			return err
+		}
+		if cmd.Output != "table" {
+			line, err := json.Marshal(viewEvent(&r)) // a line of JSON is also YAML
+			if err != nil {
+				return fmt.Errorf("print an event: %w", err)
+			}
+			a.out.write(append(line, '\n'))
+		} else {
+			row := eventRow(&r)
+			a.out.printf("%6s  %s  %-7s  %-6s  %-15s  %s  %s  %s\n", row[0], row[1], row[2], row[3], row[4], row[5], row[6], oneLine(row[8]))
+		}
+		if err := a.out.failure(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func eventRow(r *client.EventRecord) []string {
+	e := &r.Event
+	resources := ""
+	if len(e.Resources) > 0 {
+		resources = listed(e.Resources)
+	}
+	return []string{
+		fmt.Sprint(r.ID), time.Unix(0, e.Time).UTC().Format("2006-01-02T15:04:05.000Z"), e.Type.String(), e.Change.String(),
+		e.Detail.String(), e.Object, e.Reference, resources, e.Message,
+	}
+}

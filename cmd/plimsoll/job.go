@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+)
+
+type jobCmd struct {
+	List  jobListCmd  `cmd:"" help:"List jobs."`
+	Get   jobGetCmd   `cmd:"" help:"Read one job with its tasks."`
+	Kill  jobKillCmd  `cmd:"" help:"Stop all tasks of jobs."`
+	Logs  jobLogsCmd  `cmd:"" help:"Print what the tasks of a job, or one task, wrote."`
+	Wait  jobWaitCmd  `cmd:"" help:"Show the progress of a job until it has ended; exit 1 unless it completed."`
+	Scale jobScaleCmd `cmd:"" help:"Change how many tasks a group has."`
+}
+
+// Help is the detail of the help text.
+func (jobCmd) Help() string {
+	return example("plimsoll job list", "plimsoll job get wordcount", "plimsoll job logs -f wordcount")
+}
+
+type jobListCmd struct {
+	Queue string   `short:"q" help:"Only jobs of this queue." placeholder:"PATH"`
+	Owner string   `help:"Only jobs of this owner." placeholder:"NAME"`
+	State []string `help:"Only jobs in these states, such as Running." placeholder:"STATE"`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (jobListCmd) Help() string {
+	return example("plimsoll job list --queue root.batch --state Running", "plimsoll job list -o json")
+}
+
+// Run lists jobs.
+func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
+	filter := client.JobFilter{Queue: cmd.Queue, Owner: cmd.Owner}
+	for _, name := range cmd.State {
+		s, err := parseState("state", name, plimsoll.ParseJobState, plimsoll.JobExpired)
+		if err != nil {
+			return err
+		}
+		filter.States = append(filter.States, s)
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	jobs := []plimsoll.JobStatus{}
+	for s, err := range c.Jobs(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		jobs = append(jobs, s)
+	}
+	views := make([]jobView, len(jobs))
+	for i := range jobs {
+		views[i] = viewJob(&jobs[i])
+	}
+	return cmd.print(a, views, func(o *output) {
+		rows := make([][]string, len(jobs))
+		for i := range jobs {
+			s, n := &jobs[i], totals(&jobs[i])
+			rows[i] = []string{
+				s.ID, s.State.String(), s.Queue, s.Owner, fmt.Sprintf("%d/%d", n.Succeeded+n.Failed, wanted(s)),
+				count(n.Running), count(n.Pending), count(n.Failed), ago(a.now(), s.Submitted),
+			}
+		}
+		columns(o, []string{"ID", "STATE", "QUEUE", "OWNER", "DONE", "RUNNING", "WAITING", "FAILED", "SUBMITTED"}, rows)
+	})
+}
+
+// state is what ParseJobState and ParseTaskState have in common.
+type state interface {
+	~uint8
+	fmt.Stringer
+}
+
+// parseState reads the name of a state however it is capitalized.
+func parseState[S state](flag, name string, parse func(string) S, last S) (S, error) {
+	var names []string
+	for s := S(1); s <= last; s++ {
+		if strings.EqualFold(s.String(), name) {
+			return parse(s.String()), nil
+		}
+		names = append(names, s.String())
+	}
+	return 0, plimsoll.Invalid("--"+flag, "%q is not a state; possible are %s", name, strings.Join(names, ", "))
+}
+
+func count(n int32) string { return fmt.Sprint(n) }
+
+type jobGetCmd struct {
+	ID string `arg:"" help:"Id of the job."`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (jobGetCmd) Help() string {
+	return example("plimsoll job get wordcount", "plimsoll job get wordcount -o json | jq '.tasks[] | select(.exitCode != 0)'")
+}
+
+// Run prints one job.
+func (cmd *jobGetCmd) Run(ctx context.Context, a *app) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	job, err := c.Job(ctx, cmd.ID)
+	if err != nil {
+		return err
+	}
+	tasks, err := allTasks(ctx, c, client.TaskFilter{Job: cmd.ID})
+	if err != nil {
+		return err
+	}
+	v := viewJob(&job.Status)
+	v.Labels = job.Spec.Labels
+	views := viewTasks(tasks, &job.Status)
+	v.Tasks = views
+	return cmd.print(a, v, func(o *output) { printJob(a, o, &job, tasks, views) })
+}
+
+func allTasks(ctx context.Context, c *client.Client, filter client.TaskFilter) ([]plimsoll.Task, error) {
+	var tasks []plimsoll.Task
+	for t, err := range c.Tasks(ctx, filter) {
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+// shownTasks is how many tasks of one job are worth printing for people.
+const shownTasks = 50
+
+func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views []taskView) {
+	s := &job.Status
+	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"reason", s.Reason}, [2]string{"queue", s.Queue},
+		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)}, [2]string{"started", ago(a.now(), s.Started)},
+		[2]string{"finished", ago(a.now(), s.Finished)})
+	o.printf("\n")
+	rows := make([][]string, len(s.Groups))
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		resources := ""
+		if j := slices.IndexFunc(job.Spec.Groups, func(x plimsoll.GroupSpec) bool { return x.Name == g.Name }); j >= 0 {
+			resources = job.Spec.Groups[j].Resources.String()
+		}
+		rows[i] = []string{
+			g.Name, count(g.Count), count(g.Counts.Succeeded), count(g.Counts.Failed), count(g.Counts.Running),
+			count(g.Counts.Pending), resources, g.WaitReason,
+		}
+	}
+	columns(o, []string{"GROUP", "TASKS", "SUCCEEDED", "FAILED", "RUNNING", "WAITING", "EACH", "WHY"}, rows)
+	if len(tasks) == 0 {
+		return
+	}
+	o.printf("\n")
+	printTasks(a, o, tasks[:min(len(tasks), shownTasks)], views)
+	if rest := len(tasks) - shownTasks; rest > 0 {
+		o.printf("and %s; see plimsoll task list --job %s\n", plural(rest, "more task"), s.ID)
+	}
+}
+
+type jobKillCmd struct {
+	IDs    []string `arg:"" name:"id" help:"Ids of the jobs."`
+	Reason string   `help:"Why, for people." placeholder:"TEXT"`
+}
+
+// Help is the detail of the help text.
+func (jobKillCmd) Help() string {
+	return example("plimsoll job kill wordcount", `plimsoll job kill wordcount --reason "wrong input"`)
+}
+
+// Run kills jobs.
+func (cmd *jobKillCmd) Run(ctx context.Context, a *app) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	for _, id := range cmd.IDs {
+		s, err := c.KillJob(ctx, id, cmd.Reason)
+		if err != nil {
+			return fmt.Errorf("kill %s: %w", id, err)
+		}
+		a.out.printf("%s: %s\n", id, s.State)
+	}
+	return nil
+}
+
+type jobWaitCmd struct {
+	ID string `arg:"" help:"Id of the job."`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (jobWaitCmd) Help() string { return example("plimsoll job wait wordcount && echo all well") }
+
+// Run waits for a job.
+func (cmd *jobWaitCmd) Run(ctx context.Context, a *app) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	return a.waitAndPrint(ctx, c, cmd.ID, cmd.formatFlag)
+}
+
+type jobScaleCmd struct {
+	ID    string `arg:"" help:"Id of the job."`
+	Count int32  `arg:"" help:"How many tasks the group is to have."`
+	Group string `short:"g" help:"Group to change; needed if the job has several." placeholder:"NAME"`
+}
+
+// Help is the detail of the help text.
+func (jobScaleCmd) Help() string { return example("plimsoll job scale wordcount 40 --group map") }
+
+// Run scales a group.
+func (cmd *jobScaleCmd) Run(ctx context.Context, a *app) error {
+	if cmd.Count < 0 {
+		return plimsoll.Invalid("count", "is %d; give zero or more", cmd.Count)
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	s, err := c.ScaleJob(ctx, cmd.ID, cmd.Group, cmd.Count)
+	if err != nil {
+		return err
+	}
+	a.out.printf("%s\n", progressLine(&s))
+	return nil
+}

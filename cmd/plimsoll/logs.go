@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+)
+
+// followedTasks is how many tasks are followed at once at most.
+const followedTasks = 100
+
+type jobLogsCmd struct {
+	ID      string `arg:"" help:"Id of a job or of a task."`
+	Follow  bool   `short:"f" help:"Go on with what is written until the job has ended."`
+	Stream  string `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both" placeholder:"NAME"`
+	Tail    int64  `help:"Only the last so many bytes of each task." placeholder:"BYTES"`
+	Attempt int32  `help:"Which attempt of a task; the last one without it." placeholder:"N"`
+}
+
+// Help is the detail of the help text.
+func (jobLogsCmd) Help() string {
+	return example("plimsoll job logs wordcount", "plimsoll job logs -f wordcount", "plimsoll job logs wordcount.map.3 --stream stderr")
+}
+
+// Run prints logs. A task's stdout goes to stdout and its stderr to stderr.
+func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
+	if cmd.Tail < 0 || cmd.Attempt < 0 {
+		return plimsoll.Invalid("--tail and --attempt", "give zero or more")
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	l := logs{a: a, c: c, options: client.LogOptions{Follow: cmd.Follow, TailBytes: cmd.Tail, Attempt: cmd.Attempt}}
+	if cmd.Stream != "both" {
+		l.options.Stream = cmd.Stream
+	}
+	task, isTask, err := findTask(ctx, c, cmd.ID)
+	switch {
+	case err != nil:
+		return err
+	case isTask && task.Attempt == 0:
+		a.notes.printf("%s has not started: plimsoll explain %s says why\n", task.ID, task.ID)
+		return nil
+	case isTask:
+		return l.task(ctx, task.ID, cmd.Attempt, false)
+	case cmd.Attempt > 0:
+		return plimsoll.Invalid("--attempt", "needs the id of a task, and %s is a job", cmd.ID)
+	case cmd.Follow:
+		_, err := l.followJob(ctx, cmd.ID)
+		return err
+	}
+	return l.job(ctx, cmd.ID)
+}
+
+// findTask reads a task if the id is one of a task. An id of a job may look like that of a task.
+func findTask(ctx context.Context, c *client.Client, id string) (task plimsoll.Task, ok bool, err error) {
+	if !looksLikeTask(id) {
+		return task, false, nil
+	}
+	task, err = c.Task(ctx, id)
+	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
+		return task, false, nil
+	}
+	return task, err == nil, err
+}
+
+// logs prints what tasks wrote.
+type logs struct {
+	a       *app
+	c       *client.Client
+	options client.LogOptions
+}
+
+// job prints the logs of all tasks of a job that have started, one after the other.
+func (l *logs) job(ctx context.Context, id string) error {
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: id})
+	if err != nil {
+		return err
+	}
+	if len(tasks) == 0 {
+		_, err := l.c.Job(ctx, id) // a job that does not exist is an error
+		return err
+	}
+	for i := range tasks {
+		if t := &tasks[i]; t.Attempt > 0 {
+			if err := l.task(ctx, t.ID, 0, len(tasks) > 1); err != nil {
+				l.a.notes.printf("plimsoll: no more of %s: %s\n", t.ID, l.a.explainError(err))
+			}
+		}
+	}
+	return nil
+}
+
+// followJob follows every attempt of every task of a job until the job has ended, and returns how it did.
+func (l *logs) followJob(ctx context.Context, id string) (plimsoll.JobStatus, error) {
+	var last plimsoll.JobStatus
+	followed := map[string]int32{} // task → its last attempt that is followed
+	within, stop := context.WithCancel(ctx)
+	defer stop()
+	readers, within := errgroup.WithContext(within)
+	why := ""
+	for status, err := range l.c.WatchJob(within, id) {
+		if err != nil {
+			stop()
+			return last, errorOf(readers.Wait(), err)
+		}
+		last = status
+		if reason := waitReason(&status); reason != why && reason != "" {
+			l.a.notes.printf("waiting: %s\n", oneLine(reason))
+			why = reason
+		}
+		if wanted(&status) > followedTasks {
+			stop()
+			if err := readers.Wait(); err != nil && plimsoll.CodeOf(err) != plimsoll.CodeCanceled {
+				return last, err
+			}
+			return last, plimsoll.Invalid("id", "%s has %d tasks; at most %d are followed at once: give the id of a task",
+				id, wanted(&status), followedTasks)
+		}
+		if err := l.followNew(within, readers, &status, followed); err != nil {
+			stop()
+			return last, errorOf(readers.Wait(), err)
+		}
+	}
+	return last, readers.Wait()
+}
+
+// errorOf prefers the error of a reader, which may be why the watch ended, unless the reader was only told to stop.
+func errorOf(reader, watch error) error {
+	if reader != nil && plimsoll.CodeOf(reader) != plimsoll.CodeCanceled {
+		return reader
+	}
+	return watch
+}
+
+// followNew starts a reader for every attempt that has begun and is not followed yet.
+func (l *logs) followNew(ctx context.Context, readers *errgroup.Group, job *plimsoll.JobStatus, followed map[string]int32) error {
+	several := wanted(job) > 1
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: job.ID})
+	if err != nil {
+		return err
+	}
+	for i := range tasks {
+		t := &tasks[i]
+		begun := t.Attempt
+		if t.State == plimsoll.TaskBound || t.State == plimsoll.TaskStarting {
+			begun-- // there is no log of this attempt yet
+		}
+		for attempt := followed[t.ID] + 1; attempt <= begun; attempt++ {
+			followed[t.ID] = attempt
+			readers.Go(func() error {
+				err := l.task(ctx, t.ID, attempt, several)
+				if plimsoll.CodeOf(err) == plimsoll.CodeCanceled {
+					return err
+				}
+				if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeNotFound { // it never started, or its node is gone
+					l.a.notes.printf("plimsoll: no more of %s: %s\n", t.ID, l.a.explainError(err))
+				}
+				return nil
+			})
+		}
+	}
+	return nil
+}
+
+// task prints the log of one attempt; 0 is the last one that began. With several tasks each line begins with the task.
+func (l *logs) task(ctx context.Context, id string, attempt int32, several bool) error {
+	options := l.options
+	options.Attempt = attempt
+	out := lineWriter{prefix: id, to: l.a.out}
+	errOut := lineWriter{prefix: id, to: l.a.notes}
+	defer out.flush()
+	defer errOut.flush()
+	for chunk, err := range l.c.Logs(ctx, id, options) {
+		if err != nil {
+			return err
+		}
+		w := &out
+		if chunk.Stream == "stderr" {
+			w = &errOut
+		}
+		if several {
+			w.write(chunk.Data)
+		} else {
+			w.to.write(chunk.Data)
+		}
+	}
+	return nil
+}
+
+// lineWriter puts a prefix before each line and writes whole lines, so that those of several tasks do not mix.
+type lineWriter struct {
+	prefix string
+	to     *output
+	rest   []byte // begun line. Invariant: at most longestLine bytes, no line break
+}
+
+// longestLine is written in parts if a task writes without line breaks.
+const longestLine = 64 << 10
+
+func (w *lineWriter) write(data []byte) {
+	w.rest = append(w.rest, data...)
+	for {
+		i := bytes.IndexByte(w.rest, '\n')
+		if i < 0 && len(w.rest) < longestLine {
+			return
+		}
+		if i < 0 {
+			i = len(w.rest) - 1
+		}
+		w.line(bytes.TrimSuffix(w.rest[:i+1], []byte("\n")))
+		w.rest = append(w.rest[:0], w.rest[i+1:]...)
+	}
+}
+
+func (w *lineWriter) line(text []byte) { w.to.write(fmt.Appendf(nil, "%s | %s\n", w.prefix, text)) }
+
+func (w *lineWriter) flush() {
+	if len(w.rest) > 0 {
+		w.line(w.rest)
+	}
+	w.rest = nil
+}

@@ -1,0 +1,132 @@
+// Command plimsoll is every role of a Plimsoll cluster and the command line that talks to one.
+//
+// The client commands (submit, run, job, task, node, queue, events, explain, config, version) are written with package client only.
+// The role commands assemble the packages of a role; they are in roles.go. A command is a struct with its flags and arguments
+// as fields, a Help method with an example, and a Run method; commands.go lists them all.
+//
+// Tables and -o json or yaml go to stdout, progress and errors to stderr. An error is one line (a wrong file: one line a
+// problem) that starts with "plimsoll:". Exit code 1 means that the command failed, 2 that it was called wrongly; run exits with
+// the exit code of what it ran.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"golang.org/x/term"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(execute(ctx, process{
+		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		live: term.IsTerminal(int(os.Stderr.Fd())), now: time.Now,
+	}))
+}
+
+// process is what a command sees of the process it runs in.
+type process struct {
+	args           []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	live           bool // stderr is a terminal, where a line can be rewritten
+	now            func() time.Time
+}
+
+// Exit codes. What else a command exits with is the exit code of a task.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// exitError ends the process with a code when everything that there is to say has been said.
+type exitError int
+
+func (e exitError) Error() string { return "exit" }
+
+// leave is thrown by kong after it has printed a help text.
+type leave int
+
+// execute runs one command line and returns the exit code.
+func execute(ctx context.Context, p process) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			l, ok := r.(leave)
+			if !ok {
+				panic(r)
+			}
+			code = int(l)
+		}
+	}()
+	var root commands
+	a := &app{in: p.stdin, out: &output{w: p.stdout}, notes: &output{w: p.stderr}, live: p.live, now: p.now}
+	parser, err := newParser(&root, p)
+	if err != nil {
+		a.notes.printf("plimsoll: %s\n", err)
+		return exitFailed
+	}
+	k, err := parser.Parse(p.args)
+	if err != nil {
+		a.notes.printf("plimsoll: %s; see plimsoll %s--help\n", err, selected(err))
+		return exitUsage
+	}
+	a.server, a.retryFor = root.Server, root.RetryFor
+	k.BindTo(ctx, (*context.Context)(nil))
+	err = k.Run(a)
+	a.close()
+	if err == nil {
+		err = a.out.failure()
+	}
+	return report(a, err)
+}
+
+func newParser(root *commands, p process) (*kong.Kong, error) {
+	return kong.New(
+		root, kong.Name("plimsoll"), kong.Description(description), kong.Writers(p.stdout, p.stderr),
+		kong.Vars(runDefaults()), kong.Exit(func(code int) { panic(leave(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+}
+
+// selected is the command that a wrong command line meant, as far as it could be read.
+func selected(err error) string {
+	var e *kong.ParseError
+	if !errors.As(err, &e) || e.Context == nil || e.Context.Selected() == nil {
+		return ""
+	}
+	node, names := e.Context.Selected(), []string{}
+	for ; node != nil && node.Type == kong.CommandNode; node = node.Parent {
+		names = append([]string{node.Name}, names...)
+	}
+	return strings.Join(names, " ") + " "
+}
+
+// report prints an error, a line a problem, and returns the exit code for it.
+func report(a *app, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	var code exitError
+	if errors.As(err, &code) {
+		return int(code)
+	}
+	if plimsoll.CodeOf(err) == plimsoll.CodeCanceled || errors.Is(err, context.Canceled) {
+		return exitInterrupted // who interrupts it knows why it ended
+	}
+	for line := range strings.Lines(a.explainError(err)) {
+		a.notes.printf("plimsoll: %s\n", strings.TrimRight(line, "\n"))
+	}
+	return exitFailed
+}

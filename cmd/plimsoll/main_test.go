@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files and the expectations of the scripts")
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakChecked{m}, map[string]func(){"plimsoll": main})
+}
+
+// leakChecked fails if a goroutine of a test is left.
+type leakChecked struct{ m *testing.M }
+
+// Run runs the tests and then looks for goroutines.
+func (l leakChecked) Run() int {
+	code := l.m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		_, _ = os.Stderr.WriteString(err.Error() + "\n") // the exit code says it too
+		return 1
+	}
+	return code
+}
+
+// TestScripts runs the binary as a user does. The commands of the scripts are those of testscript; plimsoll is this program.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			examples, err := filepath.Abs("../../examples")
+			env.Setenv("EXAMPLES", examples)
+			env.Setenv("PLIMSOLL_RETRY_FOR", "0s")
+			return err
+		},
+	})
+}
+
+// plimsollAt runs a command line in this process against a gateway.
+func plimsollAt(ctx context.Context, address string, args ...string) (stdout, stderr string, code int) {
+	var out, notes bytes.Buffer
+	code = execute(ctx, process{
+		args: append([]string{"--server", address}, args...), stdin: strings.NewReader(""), stdout: &out, stderr: &notes,
+		now: func() time.Time { return testNow },
+	})
+	return out.String(), notes.String(), code
+}
+
+// TestGolden holds what the commands print against testdata/golden: their tables for people and their JSON and YAML for scripts.
+func TestGolden(t *testing.T) {
+	for name, args := range map[string]string{
+		"job-list":           "job list",
+		"job-list-state":     "job list --state running",
+		"job-list-json":      "job list -o json",
+		"job-get":            "job get flaky",
+		"job-get-waiting":    "job get waiting",
+		"job-get-json":       "job get flaky -o json",
+		"job-get-yaml":       "job get waiting -o yaml",
+		"job-get-nothing":    "job get nothing",
+		"job-kill":           "job kill waiting --reason enough",
+		"job-kill-nothing":   "job kill nothing",
+		"job-scale":          "job scale waiting 5",
+		"job-wait":           "job wait wordcount",
+		"job-wait-failed":    "job wait flaky",
+		"job-wait-json":      "job wait flaky -o json",
+		"job-logs":           "job logs wordcount",
+		"job-logs-task":      "job logs wordcount.map.1",
+		"job-logs-stream":    "job logs wordcount --stream stderr",
+		"job-logs-unstarted": "job logs waiting.map.1",
+		"task-list":          "task list",
+		"task-list-json":     "task list --job waiting -o json",
+		"task-list-state":    "task list --state pending",
+		"task-list-bad":      "task list --state sleeping",
+		"node-list":          "node list",
+		"node-list-json":     "node list -o json",
+		"node-drain":         "node drain n1 n3",
+		"node-cordon":        "node cordon n1",
+		"node-uncordon":      "node uncordon n2",
+		"node-remove":        "node remove n2",
+		"queue-list":         "queue list",
+		"queue-list-json":    "queue list -o json",
+		"events":             "events",
+		"events-last":        "events -n 2",
+		"events-object":      "events --object wordcount",
+		"events-json":        "events --start 4 -o json",
+		"explain":            "explain waiting.map.1",
+		"explain-job":        "explain waiting",
+		"explain-nothing":    "explain nothing",
+		"explain-json":       "explain waiting.map.1 -o json",
+		"config-print":       "config print",
+		"submit":             "submit testdata/job.yaml",
+		"submit-id":          "submit testdata/job.yaml --id other",
+		"submit-json":        "submit testdata/job.yaml --id other -o json",
+		"submit-wait":        "submit testdata/job.yaml --wait",
+		"submit-wait-json":   "submit testdata/job.yaml --wait -o json",
+		"submit-twice":       "submit testdata/job.yaml --id flaky",
+		"submit-bad-id":      "submit testdata/job.yaml --id .",
+		"run":                "run --id hello --owner alice --cpu 500m -e A=b;c -- echo hello",
+		"run-fails":          "run --id hello --owner alice -- exit 3",
+		"run-absurd":         "run --cpu 1e30 -- echo hello",
+		"run-nothing":        "run",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address, _ := serve(t)
+			stdout, stderr, code := plimsollAt(t.Context(), address, strings.Fields(args)...)
+			got := "$ plimsoll " + args + "\n" + stdout
+			if stderr != "" {
+				got += "-- stderr --\n" + stderr
+			}
+			if code != 0 {
+				got += "-- exit code " + string(rune('0'+code)) + " --\n"
+			}
+			path := filepath.Join("testdata", "golden", name+".txt")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), got); d != "" {
+				t.Errorf("(-want +got); rewrite with -update if that is meant\n%s", d)
+			}
+		})
+	}
+}
+
+// TestLogsOfSeveralTasksAreFollowedLineByLine: the tasks' lines may come in any order, but no line is torn.
+func TestLogsOfSeveralTasksAreFollowedLineByLine(t *testing.T) {
+	address, _ := serve(t)
+	for _, c := range []struct{ args, want string }{
+		{"job logs -f wordcount", "wordcount.map.0 | second line\nwordcount.map.0 | this is wordcount.map.0\n" +
+			"wordcount.map.1 | second line\nwordcount.map.1 | this is wordcount.map.1\n"},
+		{"job logs -f wordcount.map.1", "second line\nthis is wordcount.map.1\n"},
+	} {
+		stdout, stderr, code := plimsollAt(t.Context(), address, strings.Fields(c.args)...)
+		lines := slices.Sorted(strings.Lines(stdout))
+		if got := strings.Join(lines, ""); got != c.want || code != 0 || strings.Count(stderr, "no line end") != len(lines)/2 {
+			t.Errorf("%s: exit code %d\n%s%s", c.args, code, got, stderr)
+		}
+	}
+}
+
+// TestProgressIsOneLineOnATerminal: it is rewritten in place and taken away at the end.
+func TestProgressIsOneLineOnATerminal(t *testing.T) {
+	address, _ := serve(t)
+	var out, notes bytes.Buffer
+	code := execute(t.Context(), process{
+		args: []string{"--server", address, "submit", "testdata/job.yaml", "--wait"}, stdin: strings.NewReader(""),
+		stdout: &out, stderr: &notes, live: true, now: func() time.Time { return testNow },
+	})
+	const clear = "\r\x1b[K"
+	want := clear + "hello: Running, 0 of 2 done, 2 running" + clear + "hello: Completed, 2 of 2 done" + clear
+	if code != 0 || notes.String() != want || out.String() != "hello: Completed in 3s, 2 tasks succeeded\n" {
+		t.Errorf("exit code %d, %q, %q", code, notes.String(), out.String())
+	}
+}
+
+// TestQueuesAreConfiguredFromAFile: what config apply sends is what config print shows.
+func TestQueuesAreConfiguredFromAFile(t *testing.T) {
+	address, _ := serve(t)
+	if stdout, stderr, code := plimsollAt(t.Context(), address, "config", "apply", "../../examples/queues.yaml"); code != 0 {
+		t.Fatal(stdout, stderr)
+	}
+	server, _, _ := plimsollAt(t.Context(), address, "config", "print")
+	file, _, code := plimsollAt(t.Context(), address, "config", "print", "../../examples/queues.yaml")
+	if d := cmp.Diff(file, server); d != "" || code != 0 || !strings.Contains(file, "vcore") {
+		t.Errorf("-file +server:\n%s", d)
+	}
+}
+
+// TestEventsAreFollowedUntilTheInterrupt: which is no error.
+func TestEventsAreFollowedUntilTheInterrupt(t *testing.T) {
+	address, _ := serve(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	var notes bytes.Buffer
+	code := execute(ctx, process{
+		args: []string{"--server", address, "events", "-f", "-n", "3", "-o", "json"}, stdin: strings.NewReader(""),
+		stdout: &trigger{on: `"id":4`, do: interrupt}, stderr: &notes, now: func() time.Time { return testNow },
+	})
+	if code != 0 || notes.String() != "" {
+		t.Errorf("exit code %d, %s", code, notes.String())
+	}
+}
+
+func TestTimesForPeople(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "just now", 500 * time.Millisecond: "just now", 1500 * time.Millisecond: "1.5s ago", 3 * time.Second: "3s ago",
+		42 * time.Second: "42s ago", 2 * time.Minute: "2m ago", 125 * time.Second: "2m5s ago", 42 * time.Minute: "42m ago",
+		30 * time.Hour: "30h ago", 72 * time.Hour: "3d ago",
+	} {
+		if got := ago(testNow, before(d)); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+	if got := ago(testNow, 0); got != "" {
+		t.Errorf("never: %q", got)
+	}
+}
+
+// TestEveryHelpShowsAnExample walks all commands, the hidden ones too.
+func TestEveryHelpShowsAnExample(t *testing.T) {
+	var root commands
+	parser, err := newParser(&root, process{stdout: os.Stdout, stderr: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	var walk func(node *kong.Node, path []string)
+	walk = func(node *kong.Node, path []string) {
+		for _, child := range node.Children {
+			walk(child, append(path[:len(path):len(path)], child.Name))
+		}
+		n++
+		stdout, stderr, code := plimsollAt(t.Context(), "127.0.0.1:1", append(path, "--help")...)
+		command := strings.Join(append([]string{"plimsoll"}, path...), " ")
+		if code != 0 || stderr != "" || !strings.HasPrefix(stdout, "Usage: "+command+" ") {
+			t.Errorf("%s --help: exit code %d, %s%s", command, code, stdout, stderr)
+		}
+		if !strings.Contains(stdout, "Example") || !strings.Contains(stdout, "\n    plimsoll ") {
+			t.Errorf("%s --help shows no example:\n%s", command, stdout)
+		}
+	}
+	walk(parser.Model.Node, nil)
+	if n < 25 {
+		t.Errorf("only %d commands were looked at", n)
+	}
+}
+
+// trigger calls do when something has been written that holds on.
+type trigger struct {
+	on string
+	do func()
+}
+
+func (w *trigger) Write(data []byte) (int, error) {
+	if strings.Contains(string(data), w.on) {
+		w.do()
+	}
+	return len(data), nil
+}
+
+// TestAnInterruptKillsWhatRunStarted: the job is killed, its end is waited for, and the exit code is that of an interrupt.
+func TestAnInterruptKillsWhatRunStarted(t *testing.T) {
+	address, g := serve(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	out := &trigger{on: "second line", do: interrupt}
+	var notes bytes.Buffer
+	code := execute(ctx, process{
+		args:   []string{"--server", address, "run", "--id", "nap", "--", "sleep", "60"},
+		stdin:  strings.NewReader(""),
+		stdout: out, stderr: &notes, now: func() time.Time { return testNow },
+	})
+	if code != exitInterrupted || !strings.Contains(notes.String(), "interrupted; killing nap") {
+		t.Errorf("exit code %d, %s", code, notes.String())
+	}
+	job, err := g.job("nap")
+	if err != nil || !job.Status.Killed || job.Status.State != plimsoll.JobFailed {
+		t.Errorf("%+v, %v", job, err)
+	}
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+)
+
+// output writes until the first error and keeps that. It may be shared by goroutines; what is written with one call stays together.
+type output struct {
+	w  io.Writer
+	mu struct {
+		sync.Mutex
+		err error
+	}
+}
+
+// failure returns the error that ended the output, nil if none did.
+func (o *output) failure() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.err
+}
+
+func (o *output) printf(format string, args ...any) { o.write(fmt.Appendf(nil, format, args...)) }
+
+func (o *output) write(data []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mu.err != nil {
+		return
+	}
+	if _, err := o.w.Write(data); err != nil {
+		o.mu.err = fmt.Errorf("write the output: %w", err)
+	}
+}
+
+// formatFlag is embedded in commands that print a result.
+type formatFlag struct {
+	Output string `short:"o" help:"How to print: ${enum}." enum:"table,json,yaml" default:"table" placeholder:"FORMAT"`
+}
+
+// print writes v as JSON or YAML, or calls table.
+func (f formatFlag) print(a *app, v any, table func(o *output)) error {
+	switch f.Output {
+	case "json":
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(v); err != nil {
+			return fmt.Errorf("print as JSON: %w", err)
+		}
+		a.out.write(b.Bytes())
+	case "yaml":
+		data, err := config.FormatYAML(v)
+		if err != nil {
+			return err
+		}
+		a.out.write(data)
+	default:
+		table(a.out)
+	}
+	return nil
+}
+
+// fields prints names and values below each other, aligned; what is empty is left out.
+func fields(o *output, pairs ...[2]string) {
+	width := 0
+	for _, p := range pairs {
+		if p[1] != "" {
+			width = max(width, len(p[0]))
+		}
+	}
+	for _, p := range pairs {
+		if p[1] != "" {
+			o.printf("%-*s  %s\n", width+1, p[0]+":", oneLine(p[1]))
+		}
+	}
+}
+
+// columns prints rows below a header, aligned.
+func columns(o *output, header []string, rows [][]string) {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	line := func(cells []string) {
+		for i, c := range cells {
+			if c = oneLine(c); c == "" {
+				c = "-"
+			}
+			if i > 0 {
+				c = "\t" + c
+			}
+			_, _ = io.WriteString(w, c) // into memory
+		}
+		_, _ = io.WriteString(w, "\n")
+	}
+	line(header)
+	for _, r := range rows {
+		line(r)
+	}
+	_ = w.Flush() // into memory
+	for text := range strings.Lines(b.String()) {
+		o.printf("%s\n", strings.TrimRight(text, " \n"))
+	}
+}
+
+// oneLine keeps text that somebody else wrote from breaking a table or steering the terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// ago prints how long ago an instant was, in Unix nanoseconds; empty for zero.
+func ago(now time.Time, instant int64) string {
+	if instant == 0 {
+		return ""
+	}
+	d := now.Sub(time.Unix(0, instant))
+	if d < time.Second {
+		return "just now"
+	}
+	return span(d) + " ago"
+}
+
+// span prints a duration in its largest unit, and below ten minutes also in the one below.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 10*time.Second:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + "s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < 10*time.Minute:
+		if s := d % time.Minute / time.Second; s > 0 {
+			return fmt.Sprintf("%dm%ds", d/time.Minute, s)
+		}
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// stamp is an instant for scripts; nil, which is printed as null, if it has not happened.
+func stamp(nanos int64) *string {
+	if nanos == 0 {
+		return nil
+	}
+	s := time.Unix(0, nanos).UTC().Format(time.RFC3339Nano)
+	return &s
+}
+
+// plural is "1 task", "2 tasks".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

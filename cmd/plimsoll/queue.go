@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+type queueCmd struct {
+	List queueListCmd `cmd:"" help:"List queues with what they use."`
+}
+
+// Help is the detail of the help text.
+func (queueCmd) Help() string { return example("plimsoll queue list") }
+
+type queueListCmd struct {
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (queueListCmd) Help() string {
+	return example("plimsoll queue list", "plimsoll queue list -o json")
+}
+
+// Run lists queues.
+func (cmd *queueListCmd) Run(ctx context.Context, a *app) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	queues, err := c.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	views := make([]queueView, len(queues))
+	for i := range queues {
+		views[i] = viewQueue(&queues[i])
+	}
+	return cmd.print(a, views, func(o *output) {
+		rows := make([][]string, len(queues))
+		for i := range queues {
+			q := &queues[i]
+			kind := "parent"
+			if q.Leaf {
+				kind = "leaf"
+			}
+			if q.Draining {
+				kind += ", draining"
+			}
+			rows[i] = []string{
+				q.Path, kind, count(q.Jobs), count(q.Running), count(q.Waiting), listed(q.Allocated), listed(q.Guaranteed), listed(q.Max),
+			}
+		}
+		columns(o, []string{"QUEUE", "KIND", "JOBS", "RUNNING", "WAITING", "ALLOCATED", "GUARANTEED", "MAX"}, rows)
+	})
+}
+
+// listed prints amounts for a table; an empty cell says "none" well enough.
+func listed(r plimsoll.Resources) string {
+	text := ""
+	for _, name := range r.Names() {
+		if text != "" {
+			text += ", "
+		}
+		text += name + " " + people(name, r[name])
+	}
+	return text
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+)
+
+// runGroup is the name of the only group of a job that run submits.
+const runGroup = "main"
+
+type runCmd struct {
+	ID         string            `help:"Id of the job; the program's name and a random suffix without it." placeholder:"ID"`
+	Queue      string            `short:"q" help:"Queue of the job." default:"${queue}" placeholder:"PATH"`
+	Owner      string            `help:"Owner of the job; you without it." placeholder:"NAME"`
+	CPU        string            `name:"cpu" help:"CPU that the task asks for, such as 500m or 2." placeholder:"AMOUNT"`
+	Memory     string            `help:"Memory that the task asks for, such as 64Mi." placeholder:"AMOUNT"`
+	Resource   map[string]string `help:"More resources that the task asks for." placeholder:"NAME=AMOUNT"`
+	Env        map[string]string `short:"e" mapsep:"none" help:"Environment variables." placeholder:"NAME=VALUE"`
+	WorkDir    string            `name:"workdir" help:"Working directory; a new one without it." placeholder:"DIR"`
+	User       string            `short:"u" help:"User to run as." placeholder:"USER"`
+	MaxRuntime time.Duration     `help:"Stop it after so long." placeholder:"DURATION"`
+	Command    []string          `arg:"" passthrough:"" help:"The program and its arguments, after --."`
+}
+
+// Help is the detail of the help text.
+func (runCmd) Help() string {
+	return example("plimsoll run -- echo hello", "plimsoll run --cpu 500m --memory 64Mi -e NAME=world -- sh -c 'echo hello $NAME'") +
+		"\n\nCtrl-C kills the job."
+}
+
+// Run submits the job, follows it and exits as its task does.
+func (cmd *runCmd) Run(ctx context.Context, a *app) error {
+	spec, err := cmd.spec()
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	// An interrupt kills the job; what it writes until it has ended is still printed.
+	within, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	job, err := c.SubmitJob(within, spec)
+	if err != nil {
+		return err
+	}
+	id := job.Status.ID
+	stop := context.AfterFunc(ctx, func() {
+		a.notes.printf("plimsoll: interrupted; killing %s\n", id)
+		if _, err := c.KillJob(within, id, "interrupted by the user"); err != nil {
+			a.notes.printf("plimsoll: kill %s: %s\n", id, a.explainError(err))
+			giveUp()
+		}
+	})
+	defer stop()
+	l := logs{a: a, c: c, options: client.LogOptions{Follow: true}}
+	status, err := l.followJob(within, id)
+	if ctx.Err() != nil {
+		return exitError(exitInterrupted)
+	}
+	if err != nil {
+		return err
+	}
+	return a.exitAs(within, c, &status)
+}
+
+// exitAs exits as the only task of a job did, and says why if that was not by its own exit code.
+func (a *app) exitAs(ctx context.Context, c *client.Client, status *plimsoll.JobStatus) error {
+	task, err := c.Task(ctx, plimsoll.TaskID(status.ID, runGroup, 0))
+	if err != nil {
+		return err
+	}
+	if task.Result == plimsoll.ResultSucceeded {
+		return nil
+	}
+	if task.Result != plimsoll.ResultFailed || task.ExitCode < 1 {
+		a.notes.printf("plimsoll: %s: %s\n", task.ID, oneLine(reason(&task, status)))
+	}
+	if task.ExitCode < 1 || task.ExitCode > 255 {
+		return exitError(exitFailed)
+	}
+	return exitError(task.ExitCode)
+}
+
+// reason is how a task ended, in words.
+func reason(task *plimsoll.Task, status *plimsoll.JobStatus) string {
+	text := task.Result.String()
+	for _, more := range []string{task.Message, status.Reason} {
+		switch {
+		case text == "":
+			text = more
+		case more != "" && more != text:
+			return text + ": " + more
+		}
+	}
+	if text == "" {
+		return "the job is " + status.State.String()
+	}
+	return text
+}
+
+func (cmd *runCmd) spec() (plimsoll.JobSpec, error) {
+	command := cmd.Command
+	if len(command) > 0 && command[0] == "--" {
+		command = command[1:]
+	}
+	if len(command) == 0 {
+		return plimsoll.JobSpec{}, plimsoll.Invalid("command", "is missing; write for example plimsoll run -- echo hello")
+	}
+	resources := plimsoll.Resources{}
+	for _, r := range []struct{ flag, name, text string }{{"cpu", plimsoll.CPU, cmd.CPU}, {"memory", plimsoll.Memory, cmd.Memory}} {
+		if err := addAmount(resources, "--"+r.flag, r.name, r.text); err != nil {
+			return plimsoll.JobSpec{}, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(cmd.Resource)) {
+		if err := addAmount(resources, "--resource "+name, name, cmd.Resource[name]); err != nil {
+			return plimsoll.JobSpec{}, err
+		}
+	}
+	spec := plimsoll.JobSpec{
+		ID: cmd.ID, Owner: cmd.Owner, Queue: cmd.Queue,
+		Groups: []plimsoll.GroupSpec{{
+			Name: runGroup, Count: 1, Command: command, Env: cmd.Env, WorkDir: cmd.WorkDir, User: cmd.User,
+			Resources: resources, MaxRuntime: cmd.MaxRuntime,
+		}},
+	}
+	if spec.ID == "" {
+		spec.ID = jobIDFor(command[0])
+	}
+	if spec.Owner == "" {
+		spec.Owner = owner()
+	}
+	return spec, spec.Validate()
+}
+
+func addAmount(r plimsoll.Resources, flag, name, text string) error {
+	if text == "" {
+		return nil
+	}
+	n, err := plimsoll.ParseQuantity(name, text)
+	if err != nil {
+		return plimsoll.Invalid(flag, "%s", err)
+	}
+	r[name] = n
+	return nil
+}
+
+// runDefaults are the values that the tags of runCmd refer to.
+func runDefaults() map[string]string { return map[string]string{"queue": config.DefaultQueue} }

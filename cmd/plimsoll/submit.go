@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+)
+
+type submitCmd struct {
+	File   string `arg:"" help:"Job file in YAML or JSON; - reads it from stdin." placeholder:"FILE"`
+	ID     string `help:"Id of the job, instead of the one in the file." placeholder:"ID"`
+	Unique bool   `help:"Add a short random suffix to the id, so that the same file can be submitted again."`
+	Wait   bool   `short:"w" help:"Show the progress until the job has ended; exit 1 unless it completed."`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (submitCmd) Help() string {
+	return example("plimsoll submit examples/wordcount.yaml", "plimsoll submit examples/wordcount.yaml --unique --wait",
+		"plimsoll submit examples/wordcount.yaml -o json | jq -r .id")
+}
+
+// Run submits the job.
+func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
+	name, data, err := a.readFile(cmd.File)
+	if err != nil {
+		return err
+	}
+	spec, err := config.ParseJob(name, data)
+	if err != nil {
+		return err
+	}
+	if spec.Owner == "" {
+		spec.Owner = owner()
+	}
+	if cmd.ID != "" {
+		spec.ID = cmd.ID
+	}
+	if cmd.Unique {
+		spec.ID += "-" + suffix()
+	}
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	job, err := c.SubmitJob(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if !cmd.Wait {
+		return cmd.print(a, viewJob(&job.Status), func(o *output) {
+			o.printf("%s submitted to %s: %s\n", job.Status.ID, job.Status.Queue, plural(int(wanted(&job.Status)), "task"))
+		})
+	}
+	return a.waitAndPrint(ctx, c, job.Status.ID, cmd.formatFlag)
+}
+
+// suffix is six random letters and digits.
+func suffix() string { return strings.ToLower(rand.Text()[:6]) }
+
+// jobIDFor makes an id for a job that runs a program.
+func jobIDFor(program string) string {
+	program = program[strings.LastIndexByte(program, '/')+1:]
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, program)
+	id := strings.Trim(clean[:min(len(clean), 40)], "-_") + "-" + suffix()
+	if plimsoll.ValidateID("job", id) != nil {
+		return "run-" + suffix()
+	}
+	return id
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+)
+
+type taskCmd struct {
+	List taskListCmd `cmd:"" help:"List tasks."`
+}
+
+// Help is the detail of the help text.
+func (taskCmd) Help() string { return example("plimsoll task list --job wordcount") }
+
+type taskListCmd struct {
+	Job   string   `short:"j" help:"Only tasks of this job." placeholder:"ID"`
+	Node  string   `short:"n" help:"Only tasks on this node." placeholder:"ID"`
+	State []string `help:"Only tasks in these states, such as Pending." placeholder:"STATE"`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (taskListCmd) Help() string {
+	return example("plimsoll task list --job wordcount --state Running", "plimsoll task list --node n1 -o json")
+}
+
+// Run lists tasks.
+func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
+	filter := client.TaskFilter{Job: cmd.Job, Node: cmd.Node}
+	for _, name := range cmd.State {
+		s, err := parseState("state", name, plimsoll.ParseTaskState, plimsoll.TaskFinished)
+		if err != nil {
+			return err
+		}
+		filter.States = append(filter.States, s)
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var job plimsoll.JobStatus // without one the reasons of waiting tasks are left out
+	if cmd.Job != "" {
+		j, err := c.Job(ctx, cmd.Job)
+		if err != nil {
+			return err
+		}
+		job = j.Status
+	}
+	tasks, err := allTasks(ctx, c, filter)
+	if err != nil {
+		return err
+	}
+	views := viewTasks(tasks, &job)
+	return cmd.print(a, views, func(o *output) { printTasks(a, o, tasks, views) })
+}
+
+// printTasks prints a table. Invariant: views[i] shows tasks[i].
+func printTasks(a *app, o *output, tasks []plimsoll.Task, views []taskView) {
+	rows := make([][]string, len(tasks))
+	for i := range tasks {
+		t, v := &tasks[i], &views[i]
+		exit, reason := "", v.Reason
+		if v.ExitCode != nil {
+			exit = fmt.Sprint(*v.ExitCode)
+		}
+		if t.Message != "" && t.Message != reason {
+			if reason != "" {
+				reason += ": "
+			}
+			reason += t.Message
+		}
+		rows[i] = []string{v.ID, v.State, v.Node, exit, count(v.Attempt), ago(a.now(), t.Started), took(a.now(), t), reason}
+	}
+	columns(o, []string{"ID", "STATE", "NODE", "EXIT", "ATTEMPT", "STARTED", "TOOK", "REASON"}, rows)
+}
+
+// took is how long the current attempt has run.
+func took(now time.Time, t *plimsoll.Task) string {
+	switch {
+	case t.Started == 0:
+		return ""
+	case t.Finished > 0:
+		return span(time.Duration(t.Finished - t.Started))
+	}
+	return span(now.Sub(time.Unix(0, t.Started)))
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// version is set by the linker (-X main.version=…); without it the Go tool's own record of the build is used.
+var version string
+
+type versionCmd struct {
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (versionCmd) Help() string { return example("plimsoll version -o json") }
+
+type versionView struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`
+	Modified bool   `json:"modified"` // built with changes that are in no commit
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// buildVersion is what the Go tool knows of this binary.
+func buildVersion() versionView {
+	v := versionView{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	switch {
+	case version != "":
+		v.Version = version
+	case ok && info.Main.Version != "":
+		v.Version = info.Main.Version
+	}
+	if !ok {
+		return v
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+// Run prints the version.
+func (cmd *versionCmd) Run(a *app) error {
+	v := buildVersion()
+	return cmd.print(a, v, func(o *output) { o.printf("plimsoll %s (%s, %s)\n", v.Version, v.Go, v.Platform) })
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+)
+
+// The views are what -o json and -o yaml print. Scripts rely on them: fields are added, never renamed. Amounts are in milli-cores
+// and bytes, instants in RFC 3339; what has not happened is null.
+
+type countsView struct {
+	Pending   int32 `json:"pending"`
+	Bound     int32 `json:"bound"`
+	Starting  int32 `json:"starting"`
+	Running   int32 `json:"running"`
+	Stopping  int32 `json:"stopping"`
+	Succeeded int32 `json:"succeeded"`
+	Failed    int32 `json:"failed"`
+}
+
+func viewCounts(c plimsoll.TaskCounts) countsView { return countsView(c) }
+
+type groupView struct {
+	Name       string     `json:"name"`
+	Count      int32      `json:"count"`
+	Counts     countsView `json:"counts"`
+	WaitCode   string     `json:"waitCode,omitempty"`
+	WaitReason string     `json:"waitReason,omitempty"`
+}
+
+// jobView is a job. Tasks holds counts in a list and the tasks themselves for a single job; Counts is there in both.
+type jobView struct {
+	ID        string            `json:"id"`
+	State     string            `json:"state"`
+	Queue     string            `json:"queue"`
+	Owner     string            `json:"owner"`
+	Reason    string            `json:"reason"`
+	Killed    bool              `json:"killed"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Submitted *string           `json:"submitted"`
+	Started   *string           `json:"started"`
+	Finished  *string           `json:"finished"`
+	Counts    countsView        `json:"counts"`
+	Groups    []groupView       `json:"groups"`
+	Revision  uint64            `json:"revision"`
+	Tasks     any               `json:"tasks"`
+}
+
+func totals(s *plimsoll.JobStatus) plimsoll.TaskCounts {
+	var sum plimsoll.TaskCounts
+	for i := range s.Groups {
+		sum = sum.Plus(s.Groups[i].Counts)
+	}
+	return sum
+}
+
+// wanted is how many tasks the job has.
+func wanted(s *plimsoll.JobStatus) int32 {
+	n := int32(0)
+	for i := range s.Groups {
+		n += s.Groups[i].Count
+	}
+	return n
+}
+
+func viewJob(s *plimsoll.JobStatus) jobView {
+	v := jobView{
+		ID: s.ID, State: s.State.String(), Queue: s.Queue, Owner: s.Owner, Reason: s.Reason, Killed: s.Killed,
+		Submitted: stamp(s.Submitted), Started: stamp(s.Started), Finished: stamp(s.Finished),
+		Counts: viewCounts(totals(s)), Groups: make([]groupView, len(s.Groups)), Revision: s.Revision,
+	}
+	v.Tasks = v.Counts
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		v.Groups[i] = groupView{
+			Name: g.Name, Count: g.Count, Counts: viewCounts(g.Counts), WaitCode: g.WaitCode.String(), WaitReason: g.WaitReason,
+		}
+	}
+	return v
+}
+
+type taskView struct {
+	ID       string  `json:"id"`
+	Job      string  `json:"job"`
+	Group    string  `json:"group"`
+	Index    int32   `json:"index"`
+	State    string  `json:"state"`
+	Node     string  `json:"node"`
+	ExitCode *int32  `json:"exitCode"` // null before an attempt has ended
+	Reason   string  `json:"reason"`   // why it waits, or in a word or two how it ended
+	Message  string  `json:"message"`
+	Attempt  int32   `json:"attempt"`
+	Failures int32   `json:"failures"`
+	Created  *string `json:"created"`
+	Bound    *string `json:"bound"`
+	Started  *string `json:"started"`
+	Finished *string `json:"finished"`
+}
+
+// viewTask shows a task; waits says why the tasks of its group wait, if it is known.
+func viewTask(t *plimsoll.Task, waits string) taskView {
+	v := taskView{
+		ID: t.ID, Job: t.Job, Group: t.Group, Index: t.Index, State: t.State.String(), Node: t.Node, Reason: t.Result.String(),
+		Message: t.Message, Attempt: t.Attempt, Failures: t.Failures,
+		Created: stamp(t.Created), Bound: stamp(t.Bound), Started: stamp(t.Started), Finished: stamp(t.Finished),
+	}
+	if t.Result != plimsoll.ResultNone {
+		v.ExitCode = &t.ExitCode
+	}
+	if t.State == plimsoll.TaskPending && waits != "" {
+		v.Reason = waits
+	}
+	return v
+}
+
+// viewTasks shows tasks of one job with the reasons why its groups wait.
+func viewTasks(tasks []plimsoll.Task, status *plimsoll.JobStatus) []taskView {
+	waits := map[string]string{}
+	for i := range status.Groups {
+		waits[status.Groups[i].Name] = status.Groups[i].WaitReason
+	}
+	views := make([]taskView, len(tasks))
+	for i := range tasks {
+		views[i] = viewTask(&tasks[i], waits[tasks[i].Group])
+	}
+	return views
+}
+
+type nodeView struct {
+	ID          string             `json:"id"`
+	Ready       bool               `json:"ready"`
+	Mode        string             `json:"mode"`
+	Tasks       int32              `json:"tasks"`
+	Capacity    plimsoll.Resources `json:"capacity"`
+	Allocated   plimsoll.Resources `json:"allocated"`
+	Attributes  map[string]string  `json:"attributes"`
+	Address     string             `json:"address"`
+	Incarnation uint64             `json:"incarnation"`
+	Registered  *string            `json:"registered"`
+	Revision    uint64             `json:"revision"`
+}
+
+func viewNode(n *client.NodeInfo) nodeView {
+	return nodeView{
+		ID: n.Node.ID, Ready: n.Node.Ready, Mode: n.Node.Mode.String(), Tasks: n.Status.Tasks, Capacity: amounts(n.Node.Capacity),
+		Allocated: amounts(n.Status.Allocated), Attributes: n.Node.Attributes, Address: n.Node.Address,
+		Incarnation: n.Node.Incarnation, Registered: stamp(n.Node.Registered), Revision: n.Node.Revision,
+	}
+}
+
+type queueView struct {
+	Path       string             `json:"path"`
+	Leaf       bool               `json:"leaf"`
+	Draining   bool               `json:"draining"`
+	Jobs       int32              `json:"jobs"`
+	Running    int32              `json:"running"`
+	Waiting    int32              `json:"waiting"`
+	Guaranteed plimsoll.Resources `json:"guaranteed"`
+	Max        plimsoll.Resources `json:"max"`
+	Allocated  plimsoll.Resources `json:"allocated"`
+	Pending    plimsoll.Resources `json:"pending"`
+}
+
+func viewQueue(q *plimsoll.QueueStatus) queueView {
+	return queueView{
+		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Jobs, Running: q.Running, Waiting: q.Waiting,
+		Guaranteed: amounts(q.Guaranteed), Max: amounts(q.Max), Allocated: amounts(q.Allocated), Pending: amounts(q.Pending),
+	}
+}
+
+// amounts is never null in JSON.
+func amounts(r plimsoll.Resources) plimsoll.Resources {
+	if r == nil {
+		return plimsoll.Resources{}
+	}
+	return r
+}
+
+type eventView struct {
+	ID        uint64             `json:"id"`
+	Type      string             `json:"type"`
+	Change    string             `json:"change"`
+	Detail    string             `json:"detail"`
+	Time      *string            `json:"time"`
+	Object    string             `json:"object"`
+	Reference string             `json:"reference"`
+	Resources plimsoll.Resources `json:"resources"`
+	Message   string             `json:"message"`
+}
+
+func viewEvent(r *client.EventRecord) eventView {
+	e := &r.Event
+	return eventView{
+		ID: r.ID, Type: e.Type.String(), Change: e.Change.String(), Detail: e.Detail.String(), Time: stamp(e.Time),
+		Object: e.Object, Reference: e.Reference, Resources: amounts(e.Resources), Message: e.Message,
+	}
+}

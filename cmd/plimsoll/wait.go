@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+)
+
+// progress shows how far a job is: on a terminal in one line that is rewritten, elsewhere in a line for each change that matters.
+type progress struct {
+	a    *app
+	last string // on a terminal: the line that stands there
+	key  string // elsewhere: what the last line was about
+}
+
+func (p *progress) show(s *plimsoll.JobStatus) {
+	line := progressLine(s)
+	if p.a.live {
+		if r := []rune(line); len(r) > 99 {
+			line = string(r[:98]) + "…"
+		}
+		if line != p.last {
+			p.a.notes.printf("\r\x1b[K%s", line)
+		}
+		p.last = line
+		return
+	}
+	c := totals(s)
+	key := fmt.Sprint(s.State, 10*(c.Succeeded+c.Failed)/max(wanted(s), 1), waitReason(s))
+	if key != p.key {
+		p.a.notes.printf("%s\n", line)
+	}
+	p.key = key
+}
+
+// end takes the line away: what follows says more.
+func (p *progress) end() {
+	if p.last != "" {
+		p.a.notes.printf("\r\x1b[K")
+	}
+	p.last = ""
+}
+
+func progressLine(s *plimsoll.JobStatus) string {
+	c := totals(s)
+	line := fmt.Sprintf("%s: %s, %d of %d done", s.ID, s.State, c.Succeeded+c.Failed, wanted(s))
+	for _, part := range []struct {
+		n    int32
+		word string
+	}{{c.Failed, "failed"}, {c.Running, "running"}, {c.Bound + c.Starting, "starting"}, {c.Stopping, "stopping"}, {c.Pending, "waiting"}} {
+		if part.n > 0 {
+			line += fmt.Sprintf(", %d %s", part.n, part.word)
+		}
+	}
+	if why := waitReason(s); why != "" {
+		line += " (" + oneLine(why) + ")"
+	}
+	return line
+}
+
+// waitReason is why the first group that waits does so, if it waits for more than its turn.
+func waitReason(s *plimsoll.JobStatus) string {
+	for i := range s.Groups {
+		if g := &s.Groups[i]; g.Counts.Pending > 0 && g.WaitCode > plimsoll.WaitTurn {
+			return g.WaitReason
+		}
+	}
+	return ""
+}
+
+// wait follows a job until it has ended.
+func (a *app) wait(ctx context.Context, c *client.Client, id string) (plimsoll.JobStatus, error) {
+	p := progress{a: a}
+	defer p.end()
+	var last plimsoll.JobStatus
+	for status, err := range c.WatchJob(ctx, id) {
+		if err != nil {
+			return last, err
+		}
+		last = status
+		p.show(&status)
+	}
+	return last, nil
+}
+
+// waitAndPrint follows a job, prints what became of it, and fails unless it completed.
+func (a *app) waitAndPrint(ctx context.Context, c *client.Client, id string, format formatFlag) error {
+	status, err := a.wait(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	if err := format.print(a, viewJob(&status), func(o *output) { o.printf("%s\n", verdict(&status)) }); err != nil {
+		return err
+	}
+	if status.State != plimsoll.JobCompleted {
+		return exitError(exitFailed)
+	}
+	return nil
+}
+
+// verdict is what became of a job, in a sentence.
+func verdict(s *plimsoll.JobStatus) string {
+	parts := []string{fmt.Sprintf("%s: %s", s.ID, s.State)}
+	if s.Finished > s.Submitted {
+		parts[0] += " in " + span(time.Duration(s.Finished-s.Submitted))
+	}
+	c := totals(s)
+	if c.Succeeded > 0 || c.Failed == 0 {
+		parts = append(parts, plural(int(c.Succeeded), "task")+" succeeded")
+	}
+	if c.Failed > 0 {
+		parts = append(parts, plural(int(c.Failed), "task")+" failed")
+	}
+	text := strings.Join(parts, ", ")
+	if s.Reason != "" {
+		text += ": " + oneLine(s.Reason)
+	}
+	return text
+}
