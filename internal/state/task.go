@@ -253,7 +253,7 @@ func endDetail(result plimsoll.TaskResult) plimsoll.ChangeDetail {
 
 func (s *State) retry(ref Ref, result plimsoll.TaskResult) (delay int64, again bool) {
 	switch {
-	case ref.unwanted() || result == plimsoll.ResultSucceeded || result == plimsoll.ResultKilled:
+	case ref.unwanted() || result == plimsoll.ResultSucceeded:
 		return 0, false
 	case result == plimsoll.ResultLost:
 		return lostRetryDelay, true

@@ -1,0 +1,345 @@
+package engine_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+)
+
+// The files in testdata tell what happens, in these commands. Each makes turns until nothing is left to do and prints what came
+// of it: replies, and events as "TYPE CHANGE DETAIL object reference {resources} message".
+//
+//	node n1 cpu=4 memory=8Gi            # register a node, or register it again
+//	silent n1                           # its gateway no longer hears it
+//	gateway-lost gw                     # the gateway is gone
+//	mode n1 draining                    # active, cordoned or draining
+//	remove n1
+//	submit a queue=root.batch count=3 cpu=1 memory=1Gi retry=delayed:2
+//	kill a
+//	scale a count=5
+//	report n1 a.work.0 running          # or: finished result=failed exit=3, attempt=2
+//	queues                              # lines of the body: path max:cpu=4 guaranteed:cpu=2 maxjobs:1
+//	advance 30s                         # let time go by
+//	explain a.work.0
+//	reload                              # forget everything and load the records again
+//	show jobs|tasks|nodes|queues
+//
+// Rewrite the expected output with -rewrite, and read the difference before you commit it.
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		w := newScenario(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			w.t = t
+			w.printed.Reset()
+			w.run(d)
+			return w.printed.String()
+		})
+	})
+}
+
+type scenario struct {
+	t       *testing.T
+	engine  *engine.Engine
+	records *records
+	now     int64
+	nextID  uint64
+	out     engine.Batch
+	regs    map[string]uint64
+	printed strings.Builder
+}
+
+var scenarioConfig = state.Config{MaxEnded: 3, KeepEnded: int64(time.Hour)}
+
+func newScenario(t *testing.T) *scenario {
+	w := &scenario{t: t, now: int64(1_000_000 * time.Second), records: newRecords(), regs: map[string]uint64{}}
+	w.load()
+	w.turn(nil)
+	w.printed.Reset()
+	return w
+}
+
+func (w *scenario) load() {
+	s, err := w.records.load(scenarioConfig, w.now)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.engine = engine.New(engine.Config{Seed: 1}, s, 0, w.now)
+}
+
+func (w *scenario) turn(do any) {
+	var commands []engine.Command
+	if do != nil {
+		w.nextID++
+		commands = []engine.Command{{ID: w.nextID, Do: do}}
+	}
+	for more := true; more; {
+		var taken int
+		taken, _, more = w.engine.Turn(w.now, commands, &w.out)
+		commands = commands[taken:]
+		if err := w.engine.State().Check(); err != nil {
+			w.t.Fatal(err)
+		}
+		w.records.commit(&w.out.Changes)
+		w.print()
+	}
+}
+
+func (w *scenario) print() {
+	for i := range w.out.Replies {
+		r := &w.out.Replies[i]
+		switch {
+		case r.Err != nil:
+			fmt.Fprintf(&w.printed, "refused (%s): %v\n", plimsoll.CodeOf(r.Err), r.Err)
+		case r.Explanation != nil:
+			w.printExplanation(r.Explanation)
+		}
+	}
+	for i := range w.out.Changes.Events {
+		e := &w.out.Changes.Events[i]
+		line := fmt.Sprintf("%s %s %s %s", e.Type, e.Change, e.Detail, e.Object)
+		if e.Reference != "" {
+			line += " " + e.Reference
+		}
+		if len(e.Resources) > 0 {
+			line += " {" + e.Resources.String() + "}"
+		}
+		if e.Message != "" {
+			line += " " + strconv.Quote(e.Message)
+		}
+		w.printed.WriteString(line + "\n")
+	}
+}
+
+func (w *scenario) printExplanation(x *engine.Explanation) {
+	fmt.Fprintf(&w.printed, "%s: %s: %s\n", x.Task.ID, x.Code, x.Summary)
+	for _, step := range x.Steps {
+		if step.Dropped > 0 {
+			fmt.Fprintf(&w.printed, "  %s: %d remain, %d dropped %v\n", step.Stage, step.Remaining, step.Dropped, step.Reasons)
+		}
+	}
+}
+
+func (w *scenario) run(d *datadriven.TestData) {
+	var args []string
+	options := map[string]string{}
+	for _, a := range d.CmdArgs {
+		if len(a.Vals) == 0 {
+			args = append(args, a.Key)
+		} else {
+			options[a.Key] = strings.Join(a.Vals, ",")
+		}
+	}
+	switch d.Cmd {
+	case "node":
+		w.node(args[0], options)
+	case "silent":
+		w.turn(&engine.NodeSilent{ID: args[0], Registration: w.engine.State().Node(args[0]).Registration})
+	case "gateway-lost":
+		w.turn(&engine.GatewayLost{Gateway: args[0]})
+	case "mode":
+		w.turn(&engine.SetNodeMode{ID: args[0], Mode: plimsoll.ParseNodeMode(args[1])})
+	case "remove":
+		w.turn(&engine.RemoveNode{ID: args[0]})
+	case "submit":
+		w.submit(args[0], options)
+	case "kill":
+		w.turn(&engine.KillJob{ID: args[0], Reason: options["reason"]})
+	case "scale":
+		w.turn(&engine.ScaleJob{ID: args[0], Group: options["group"], Count: int32(w.number(options["count"]))})
+	case "report":
+		w.report(args, options)
+	case "queues":
+		w.turn(&engine.SetQueueConfig{Config: w.tree(d.Input)})
+	case "advance":
+		by, err := time.ParseDuration(args[0])
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.now += int64(by)
+		w.turn(nil)
+	case "explain":
+		job, group, index := w.taskName(args[0])
+		w.turn(&engine.Explain{Job: job, Group: group, Index: index})
+	case "reload":
+		w.load()
+		w.turn(nil)
+	case "show":
+		w.show(args[0])
+	default:
+		w.t.Fatalf("unknown command %q", d.Cmd)
+	}
+}
+
+func (w *scenario) number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func (w *scenario) resources(options map[string]string) plimsoll.Resources {
+	r := plimsoll.Resources{}
+	for _, pair := range plimsoll.SortedPairs(options) {
+		name := strings.ReplaceAll(pair[0], "gpu", "nvidia.com/gpu")
+		if name != "cpu" && name != "memory" && name != "disk" && name != "nvidia.com/gpu" {
+			continue
+		}
+		v, err := plimsoll.ParseQuantity(name, pair[1])
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		r[name] = v
+	}
+	return r
+}
+
+func (w *scenario) node(id string, options map[string]string) {
+	incarnation := uint64(1)
+	if n := w.engine.State().Node(id); n != nil {
+		incarnation = n.Incarnation
+	}
+	if text := options["incarnation"]; text != "" {
+		incarnation = uint64(w.number(text))
+	}
+	w.turn(&engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: w.resources(options)}})
+}
+
+func (w *scenario) submit(id string, options map[string]string) {
+	spec := &plimsoll.JobSpec{ID: id, Owner: "alice", Queue: "root.default", Token: options["token"]}
+	if q := options["queue"]; q != "" {
+		spec.Queue = q
+	}
+	g := plimsoll.GroupSpec{Name: "work", Count: 1, Command: []string{"true"}, Resources: w.resources(options)}
+	if text := options["count"]; text != "" {
+		g.Count = int32(w.number(text))
+	}
+	if kind, limit, ok := strings.Cut(options["retry"], ":"); ok {
+		g.Retry.Kind, _ = plimsoll.ParseRetryKind(kind)
+		g.Retry.Limit = int32(w.number(limit))
+	}
+	spec.Groups = []plimsoll.GroupSpec{g}
+	w.turn(&engine.SubmitJob{Spec: spec})
+}
+
+func (w *scenario) taskName(id string) (job, group string, index int32) {
+	parts := strings.Split(id, ".")
+	return parts[0], parts[1], int32(w.number(parts[2]))
+}
+
+func (w *scenario) report(args []string, options map[string]string) {
+	job, group, index := w.taskName(args[1])
+	r := engine.Report{Job: job, Group: group, Index: index}
+	r.State = plimsoll.ParseTaskState(strings.ToUpper(args[2][:1]) + args[2][1:])
+	r.Attempt, r.Result, r.At = 1, plimsoll.ResultSucceeded, w.now
+	if ref, ok := w.engine.State().FindTask(job, group, index); ok {
+		r.Attempt = ref.Task().Attempt
+	}
+	if text := options["attempt"]; text != "" {
+		r.Attempt = int32(w.number(text))
+	}
+	if text := options["exit"]; text != "" {
+		r.ExitCode = int32(w.number(text))
+	}
+	for result := plimsoll.ResultSucceeded; result <= plimsoll.ResultUnknownExit; result++ {
+		if strings.ReplaceAll(result.String(), " ", "-") == options["result"] {
+			r.Result = result
+		}
+	}
+	incarnation := uint64(1)
+	if n := w.engine.State().Node(args[0]); n != nil {
+		incarnation = n.Incarnation
+	}
+	if text := options["incarnation"]; text != "" {
+		incarnation = uint64(w.number(text))
+	}
+	w.turn(&engine.ReportTasks{Node: args[0], Incarnation: incarnation, Reports: []engine.Report{r}})
+}
+
+// tree reads lines of "path max:cpu=4,memory=1Gi guaranteed:cpu=2 maxjobs:1"; a queue above one that is named need not be.
+func (w *scenario) tree(input string) plimsoll.QueueConfig {
+	root := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
+	for line := range strings.Lines(input) {
+		fields := strings.Fields(line)
+		at := &root
+		for _, name := range strings.Split(fields[0], ".")[1:] {
+			at = childQueue(at, name)
+		}
+		for _, field := range fields[1:] {
+			key, value, _ := strings.Cut(field, ":")
+			options := map[string]string{}
+			for pair := range strings.SplitSeq(value, ",") {
+				name, amount, _ := strings.Cut(pair, "=")
+				options[name] = amount
+			}
+			switch key {
+			case "max":
+				at.Max = w.resources(options)
+			case "guaranteed":
+				at.Guaranteed = w.resources(options)
+			case "maxjobs":
+				at.MaxJobs = int32(w.number(value))
+			}
+		}
+	}
+	return root
+}
+
+func childQueue(q *plimsoll.QueueConfig, name string) *plimsoll.QueueConfig {
+	for i := range q.Queues {
+		if q.Queues[i].Name == name {
+			return &q.Queues[i]
+		}
+	}
+	q.Queues = append(q.Queues, plimsoll.QueueConfig{Name: name})
+	return &q.Queues[len(q.Queues)-1]
+}
+
+func (w *scenario) show(what string) {
+	var c state.Changes
+	s := w.engine.State()
+	s.All(&c)
+	switch what {
+	case "jobs":
+		for i := range c.JobStatuses {
+			st := &c.JobStatuses[i]
+			fmt.Fprintf(&w.printed, "%s %s in %s", st.ID, st.State, st.Queue)
+			if st.Reason != "" {
+				fmt.Fprintf(&w.printed, " (%s)", st.Reason)
+			}
+			for _, g := range st.Groups {
+				fmt.Fprintf(&w.printed, " %s of %d: %s", g.Name, g.Count, strings.Trim(fmt.Sprintf("%+v", g.Counts), "{}"))
+				if g.WaitCode != plimsoll.WaitNone {
+					fmt.Fprintf(&w.printed, " waits (%s): %s", g.WaitCode, g.WaitReason)
+				}
+			}
+			w.printed.WriteString("\n")
+		}
+	case "tasks":
+		for i := range c.Tasks {
+			t := &c.Tasks[i]
+			fmt.Fprintf(&w.printed, "%s %s attempt=%d failures=%d node=%s result=%q exit=%d\n", plimsoll.TaskID(t.Job, t.Group, t.Index), t.State,
+				t.Attempt, t.Failures, t.Node, t.Result, t.ExitCode)
+		}
+	case "nodes":
+		for i := range c.Nodes {
+			n := &c.Nodes[i]
+			fmt.Fprintf(&w.printed, "%s %s ready=%t %s of %s in %d tasks\n", n.ID, n.Mode, n.Ready, c.NodeStatuses[i].Allocated, n.Capacity, c.NodeStatuses[i].Tasks)
+		}
+	case "queues":
+		for _, q := range c.QueueStatuses {
+			fmt.Fprintf(&w.printed, "%s leaf=%t draining=%t jobs=%d running=%d waiting=%d allocated %s, pending %s\n", q.Path, q.Leaf, q.Draining, q.Jobs,
+				q.Running, q.Waiting, q.Allocated, q.Pending)
+		}
+	default:
+		w.t.Fatalf("show what? %q", what)
+	}
+}
