@@ -102,24 +102,35 @@ type field struct {
 
 var errFieldNumber = errors.New("a field has a number that is not possible")
 
-// nextField reads the first field of data and returns what follows it.
+// nextField reads the first field of data and returns what follows it. Most tags, and many numbers, are one byte: those take the
+// short way.
 func nextField(data []byte) (f field, rest []byte, err error) {
-	number, kind, n := protowire.ConsumeTag(data)
-	if n < 0 {
-		return field{}, nil, protowire.ParseError(n)
+	if len(data) > 1 && data[0] >= 1<<3 && data[0] < 0x80 {
+		f.tag = uint64(data[0])
+		data = data[1:]
+	} else {
+		number, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return field{}, nil, protowire.ParseError(n)
+		}
+		if number > protowire.MaxValidNumber {
+			return field{}, nil, errFieldNumber
+		}
+		f.tag = uint64(number)<<3 | uint64(kind)
+		data = data[n:]
 	}
-	if number > protowire.MaxValidNumber {
-		return field{}, nil, errFieldNumber
-	}
-	f.tag = uint64(number)<<3 | uint64(kind)
-	data = data[n:]
-	switch kind {
-	case protowire.VarintType:
-		f.v, n = protowire.ConsumeVarint(data)
-	case protowire.BytesType:
+	n := 0
+	switch f.tag & 7 {
+	case varintType:
+		if len(data) > 0 && data[0] < 0x80 {
+			f.v, n = uint64(data[0]), 1
+		} else {
+			f.v, n = protowire.ConsumeVarint(data)
+		}
+	case bytesType:
 		f.b, n = protowire.ConsumeBytes(data)
 	default:
-		n = protowire.ConsumeFieldValue(number, kind, data)
+		n = protowire.ConsumeFieldValue(protowire.Number(f.tag>>3), protowire.Type(f.tag&7), data)
 	}
 	if n < 0 {
 		return field{}, nil, protowire.ParseError(n)
