@@ -4,7 +4,7 @@
 // leader and gateway; Source and NewHandler, the leader's end of the replication streams; Follower, the gateway's end, with
 // Barrier (a snapshot that holds everything that was committed when the call began), Do (a command to the leader) and Watch.
 //
-// It owns, at the leader: a bounded log of encoded batches, and three goroutines a stream while the stream lives. At the
+// It owns, at the leader: a bounded log of encoded batches, and up to three goroutines a stream beside its handler's. At the
 // gateway: two goroutines while Follower.Run runs. It does not decode records, decide anything about jobs, write to disk, or
 // answer reads from the leader's tables.
 //

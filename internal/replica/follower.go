@@ -151,10 +151,11 @@ type clientStream = connect.BidiStreamForClient[pb.ReplicateRequest, pb.Replicat
 
 // follow opens one stream and follows it to its end. lived reports whether the copy became live.
 func (f *Follower) follow(ctx context.Context) (lived bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancelCause := context.WithCancelCause(ctx)
+	cancel := func() { cancelCause(nil) }
 	defer cancel()
 	// A leader that accepts the connection and then says nothing is as good as none.
-	silence := time.AfterFunc(helloTimeout, cancel)
+	silence := time.AfterFunc(helloTimeout, func() { cancelCause(errSilent) })
 	defer silence.Stop()
 	stream := f.client.Replicate(ctx)
 	if err := stream.Send(f.mirror.open(f.config.Gateway)); err != nil && !errors.Is(err, io.EOF) {
@@ -178,8 +179,13 @@ func (f *Follower) follow(ctx context.Context) (lived bool, err error) {
 	err = group.Wait()
 	f.disconnect()
 	_ = stream.CloseResponse() // the stream has ended, and Receive has said why
+	if errors.Is(context.Cause(ctx), errSilent) {
+		err = errSilent
+	}
 	return lived, err
 }
+
+var errSilent = plimsoll.Errorf(plimsoll.CodeUnavailable, "the leader accepted the connection but did not answer within %s", helloTimeout)
 
 // send sends syncs and commands until the stream ends. Why it ended is for the receiver to find.
 func (f *Follower) send(ctx context.Context, stream *clientStream) {

@@ -78,7 +78,7 @@ type stream struct {
 	prove chan struct{} // capacity 1: a proof of leadership is due
 }
 
-// Replicate serves one stream: it is the sender; a second goroutine receives, and a third proves leadership if that is needed.
+// Replicate serves one stream: one goroutine receives, one sends, and a third proves leadership if that is needed.
 func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 	control, ok := ctx.Value(controllerKey{}).(*http.ResponseController)
 	if !ok {
