@@ -1,0 +1,300 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Bounds on killing: how long one try lasts, and how long until the next while the main process has not ended.
+const (
+	killTime  = 10 * time.Second
+	killAgain = 5 * time.Second
+)
+
+// outcome is how a main process ended.
+type outcome struct {
+	status   syscall.WaitStatus
+	known    bool // false: it was not our child, so its status is not known
+	oomKills int64
+}
+
+// classify says what an end means.
+func classify(o outcome, stop *stopRequest, limits attemptLimits) exitRecord {
+	r := exitRecord{ExitCode: -1, OOMKills: o.oomKills}
+	if o.known {
+		r.ExitCode = int32(o.status.ExitStatus())
+		if o.status.Signaled() {
+			r.Signal = int(o.status.Signal())
+			r.ExitCode = int32(128 + r.Signal)
+		}
+	}
+	// A shell reports a child that was killed by signal 9 as 137.
+	killed := r.ExitCode == 128+int32(syscall.SIGKILL)
+	switch {
+	case stop != nil:
+		r.Result, r.Message = stop.result, stop.message
+	case !o.known:
+		r.Result, r.Message = plimsoll.ResultUnknownExit, "the supervisor was restarted while it ran, so its exit code is not known"
+	case r.ExitCode == 0:
+		r.Result = plimsoll.ResultSucceeded
+	case o.oomKills > 0 && killed:
+		r.Result = plimsoll.ResultOutOfMemory
+		r.Message = "it went over its memory limit of " + plimsoll.FormatQuantity(plimsoll.Memory, limits.Memory)
+	default:
+		r.Result, r.Message = plimsoll.ResultFailed, describe(o.status)
+	}
+	if o.oomKills > 0 && r.Result != plimsoll.ResultOutOfMemory {
+		r.Message = strings.TrimPrefix(fmt.Sprintf("%s; %d of its processes were killed for lack of memory", r.Message, o.oomKills), "; ")
+	}
+	return r
+}
+
+// describe says in words how a process ended.
+func describe(ws syscall.WaitStatus) string {
+	if ws.Signaled() {
+		return fmt.Sprintf("signal %d (%v)", int(ws.Signal()), ws.Signal())
+	}
+	return fmt.Sprintf("exit code %d", ws.ExitStatus())
+}
+
+// exited is called once when the main process of an attempt has ended.
+func (s *Supervisor) exited(a *attempt, ws syscall.WaitStatus, known bool) {
+	at := s.now()
+	s.mu.Lock()
+	a.ending = true
+	for _, t := range a.timers {
+		t.Stop()
+	}
+	s.mu.Unlock()
+	s.spawn(func(ctx context.Context) { s.settle(ctx, a, outcome{status: ws, known: known}, at) })
+}
+
+// settle records the end, kills the rest, and publishes it. The record is written first: if the supervisor dies meanwhile, the next one
+// kills the rest.
+func (s *Supervisor) settle(ctx context.Context, a *attempt, o outcome, at int64) {
+	log := s.log.With("task", a.key.task, "attempt", a.key.attempt)
+	if a.group != nil {
+		n, err := a.group.OOMKills()
+		if err != nil {
+			log.Warn("out-of-memory kills cannot be counted", "error", err)
+		}
+		o.oomKills = n
+	}
+	s.mu.Lock()
+	r := classify(o, a.stop, a.limits)
+	r.Started, r.PID = a.status.Started, a.status.PID
+	s.mu.Unlock()
+	r.Finished = at
+	if err := writeExit(a.dir, r); err != nil {
+		log.Error("the end of an attempt could not be recorded", "error", err)
+		r.Message = strings.TrimPrefix(r.Message+"; its end could not be recorded: "+err.Error(), "; ")
+	}
+	if err := s.killRest(ctx, a); err != nil {
+		log.Error("processes of an ended attempt cannot be killed", "error", err)
+		r.Message = strings.TrimPrefix(r.Message+"; processes are left that cannot be killed", "; ")
+	}
+	if _, err := trimLogs(a.dir, a.limits.LogLimit); err != nil {
+		log.Warn("logs could not be cut to their limit", "error", err)
+	}
+	s.release(ctx, a)
+	s.publishEnd(a, r)
+}
+
+// killRest kills what is left after the main process.
+func (s *Supervisor) killRest(ctx context.Context, a *attempt) error {
+	sid := a.status.PID // set before the process ran, and not changed
+	if a.group == nil && sid != 0 {
+		// The pid was reaped. While a member of its session lives, no new process can get that pid; so if one has it, the session is another's.
+		_, taken, err := readProcess(sid)
+		if err != nil {
+			return err
+		}
+		if taken {
+			sid = 0
+		}
+	}
+	return s.killTree(ctx, a, sid)
+}
+
+// killTree kills all processes of the attempt, with SIGKILL, and returns when none is left.
+func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
+	// The kill must end even if the supervisor was asked to: it is short, and half a kill is worse.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+	defer cancel()
+	if a.group != nil {
+		return a.group.Kill(ctx)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for wait := time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return fmt.Errorf("kill the processes of %v: %w", a.key, ctx.Err())
+		}
+		// First all are halted, so that they cannot fork away from the second look.
+		halted, err := signalAll(a.marks(), sid, syscall.SIGSTOP)
+		if err != nil {
+			return err
+		}
+		if len(halted) == 0 {
+			return nil
+		}
+		if _, err := signalAll(a.marks(), sid, syscall.SIGKILL); err != nil {
+			return err
+		}
+		timer.Reset(wait)
+	}
+}
+
+func signalAll(marks []string, sid int, sig syscall.Signal) ([]int, error) {
+	pids, err := processesOf(marks, sid)
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return nil, fmt.Errorf("send %v to process %d: %w", sig, pid, err)
+		}
+	}
+	return pids, nil
+}
+
+// release gives back what an attempt holds of the machine, but for its directory.
+func (s *Supervisor) release(ctx context.Context, a *attempt) {
+	log := s.log.With("task", a.key.task, "attempt", a.key.attempt)
+	if a.group != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+		defer cancel()
+		if err := a.group.Remove(ctx); err != nil {
+			log.Warn("a control group could not be removed", "error", err)
+		}
+	}
+	if a.lock != nil {
+		if err := a.lock.Close(); err != nil {
+			log.Warn("a lock could not be given back", "error", err)
+		}
+	}
+}
+
+func (s *Supervisor) publishEnd(a *attempt, r exitRecord) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.apply(&a.status)
+	a.timers = nil
+	s.changed(a)
+}
+
+// stopAttempt begins to stop an attempt: SIGTERM to its process group, and after grace SIGKILL to everything in its control group. grace zero is the spec's
+// own. The first stop decides the result; a later one can only bring SIGKILL forward. An attempt that has ended is left alone.
+func (s *Supervisor) stopAttempt(key attemptKey, grace time.Duration, why stopRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.attempts[key]
+	if a == nil {
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no %v on this node", key)
+	}
+	s.beginStop(a, grace, why)
+	return nil
+}
+
+// beginStop needs mu. Signals are sent under it, so that an end after a signal is told apart from one before.
+func (s *Supervisor) beginStop(a *attempt, grace time.Duration, why stopRequest) {
+	if a.ending || a.status.Ended() {
+		return
+	}
+	starting := a.status.State == plimsoll.TaskStarting // the start goes on with it when the process is there
+	if a.stop == nil && !starting {
+		sent, err := s.terminate(a)
+		if err != nil {
+			s.log.Warn("an attempt could not be asked to end; it will be killed", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+		} else if !sent {
+			return // it has ended by itself, and its end is on the way
+		}
+		a.status.State = plimsoll.TaskStopping
+		s.changed(a)
+	}
+	if a.stop == nil {
+		a.stop = &why
+	}
+	if grace <= 0 {
+		grace = a.limits.KillGrace
+	}
+	if at := time.Now().Add(grace); a.killAt.IsZero() || at.Before(a.killAt) {
+		a.killAt = at
+		if !starting {
+			s.armKill(a)
+		}
+	}
+}
+
+// armKill needs mu.
+func (s *Supervisor) armKill(a *attempt) {
+	a.timers = append(a.timers, time.AfterFunc(time.Until(a.killAt), func() {
+		s.spawn(func(ctx context.Context) { s.killUntilEnded(ctx, a) })
+	}))
+}
+
+// terminate asks the attempt's process group to end; what is stopped is woken up to hear it. sent is false if it has ended.
+func (s *Supervisor) terminate(a *attempt) (sent bool, err error) {
+	if a.adopted != nil {
+		return a.adopted.signal(syscall.SIGTERM, syscall.SIGCONT)
+	}
+	return s.reaper.signal(a.status.PID, syscall.SIGTERM, syscall.SIGCONT)
+}
+
+// killUntilEnded kills all of the attempt. If the main process does not go, because it sleeps in the kernel, it tries again later.
+func (s *Supervisor) killUntilEnded(ctx context.Context, a *attempt) {
+	s.mu.Lock()
+	over := a.ending
+	s.mu.Unlock()
+	if over {
+		return // the rest is being killed there
+	}
+	if err := s.killTree(ctx, a, a.status.PID); err != nil {
+		s.log.Error("an attempt cannot be killed; trying again", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !a.ending {
+		a.killAt = time.Now().Add(killAgain)
+		s.armKill(a)
+	}
+}
+
+// expire ends an attempt that has run for its maxRuntime.
+func (s *Supervisor) expire(a *attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginStop(a, 0, stopRequest{
+		result: plimsoll.ResultTimedOut, message: fmt.Sprintf("it ran longer than its maxRuntime of %v", a.limits.MaxRuntime),
+	})
+}
+
+// armRuntime needs mu.
+func (s *Supervisor) armRuntime(a *attempt) {
+	if a.limits.MaxRuntime <= 0 {
+		return
+	}
+	left := time.Duration(a.status.Started+int64(a.limits.MaxRuntime)-s.now()) * time.Nanosecond
+	a.timers = append(a.timers, time.AfterFunc(max(left, 0), func() { s.expire(a) }))
+}
+
+// stoppable says which results a stop may ask for.
+var stoppable = []plimsoll.TaskResult{
+	plimsoll.ResultKilled, plimsoll.ResultEvicted, plimsoll.ResultPreempted, plimsoll.ResultLost, plimsoll.ResultFailed, plimsoll.ResultTimedOut,
+}
+
+func validStop(r plimsoll.TaskResult) error {
+	if !slices.Contains(stoppable, r) {
+		return plimsoll.Invalid("result", "an attempt cannot be stopped with the result %q; killed, evicted or preempted are possible", r)
+	}
+	return nil
+}

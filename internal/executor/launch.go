@@ -1,0 +1,190 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// launchers is how many attempts can be started at once: enough that their disk syncs share journal commits. Each holds a thread, because only the thread
+// that forked a process traces it.
+const launchers = 4
+
+// launch is a process to be started.
+type launch struct {
+	command *command
+	files   []*os.File // stdin, stdout, stderr
+	cgroup  *os.File   // v2 control group to be born in; may be nil
+	// record is called while the process stands before its first instruction, and makes it known for good.
+	record func(pid int) error
+	// exited is called once when it has ended, if the launch succeeded.
+	exited func(syscall.WaitStatus)
+}
+
+// launcher starts processes on threads of its own.
+type launcher struct {
+	reaper *reaper
+	work   chan func() // run on a launcher thread
+	done   chan struct{}
+	traced bool // Set before the first launch: whether ptrace is permitted.
+}
+
+// run serves launches on one thread until ctx ends. The thread dies with it: nothing else may ever run there.
+func (l *launcher) run(ctx context.Context) error {
+	runtime.LockOSThread()
+	for {
+		select {
+		case f := <-l.work:
+			f()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// do starts one process, on a launcher thread, and returns when it runs or cannot run.
+func (l *launcher) do(start *launch) error {
+	result := make(chan error, 1)
+	f := func() {
+		if l.traced {
+			result <- l.startTraced(start)
+		} else {
+			result <- l.startGated(start)
+		}
+	}
+	select {
+	case l.work <- f:
+		return <-result
+	case <-l.done:
+		return errStopping()
+	}
+}
+
+func (l *launcher) fork(start *launch, path string, argv []string, files []*os.File, traced bool) (int, error) {
+	attr := &syscall.ProcAttr{
+		Dir: start.command.dir, Env: start.command.env,
+		Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: traced, Credential: start.command.cred},
+	}
+	for _, f := range files {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	if start.cgroup != nil {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(start.cgroup.Fd())
+	}
+	pid, err := syscall.ForkExec(path, argv, attr)
+	if errors.Is(err, syscall.ENOSYS) && start.cgroup != nil {
+		attr.Sys.UseCgroupFD = false // a kernel or a sandbox without clone3: record puts it in its group
+		pid, err = syscall.ForkExec(path, argv, attr)
+	}
+	runtime.KeepAlive(files)
+	runtime.KeepAlive(start.cgroup)
+	return pid, err
+}
+
+// startTraced starts the program under ptrace, so that it stands still behind exec. Must run on a launcher thread.
+func (l *launcher) startTraced(start *launch) error {
+	seq := l.reaper.begin()
+	pid, err := l.fork(start, start.command.path, start.command.argv, start.files, true)
+	if err != nil {
+		l.reaper.end()
+		return start.command.explain(err)
+	}
+	c := l.reaper.claim(pid, seq)
+	l.reaper.end()
+	ws, err := l.reaper.next(c)
+	if err != nil {
+		return l.abandon(pid, c, err)
+	}
+	if !ws.Stopped() {
+		return fmt.Errorf("process %d ended before its first instruction (%v)", pid, describe(ws))
+	}
+	if err := syscall.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err != nil {
+		return l.abandon(pid, c, fmt.Errorf("tie the new process %d to this one: %w", pid, err))
+	}
+	if err := start.record(pid); err != nil {
+		return l.abandon(pid, c, err)
+	}
+	if err := syscall.PtraceDetach(pid); err != nil {
+		return l.abandon(pid, c, fmt.Errorf("let the new process %d run: %w", pid, err))
+	}
+	l.reaper.follow(c, start.exited)
+	return nil
+}
+
+// gate waits for a word, and becomes the program only if it came: if the supervisor dies first, the pipe ends.
+const gate = `read -r go <&3 && [ "$go" = go ] || exit 125; exec "$@" 3<&-`
+
+// startGated is the second way, where ptrace is not permitted.
+func (l *launcher) startGated(start *launch) (err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe: %w", err)
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	argv := append([]string{"/bin/sh", "-c", gate, "sh", start.command.path}, start.command.argv[1:]...)
+	seq := l.reaper.begin()
+	pid, err := l.fork(start, "/bin/sh", argv, append(start.files[:len(start.files):len(start.files)], r), false)
+	if closeErr := r.Close(); closeErr != nil && err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		l.reaper.end()
+		return start.command.explain(err)
+	}
+	c := l.reaper.claim(pid, seq)
+	l.reaper.end()
+	if err := start.record(pid); err != nil {
+		return l.abandon(pid, c, err)
+	}
+	if _, err := io.WriteString(w, "go\n"); err != nil {
+		return l.abandon(pid, c, fmt.Errorf("let the new process %d run: %w", pid, err))
+	}
+	l.reaper.follow(c, start.exited)
+	return nil
+}
+
+// abandon kills a process that has not run yet, and waits until it is gone.
+func (l *launcher) abandon(pid int, c *child, cause error) error {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return errors.Join(cause, fmt.Errorf("kill process %d: %w", pid, err))
+	}
+	for {
+		ws, err := l.reaper.next(c)
+		if err != nil {
+			return errors.Join(cause, err)
+		}
+		if ws.Exited() || ws.Signaled() {
+			return cause
+		}
+	}
+}
+
+// probe finds out whether ptrace is permitted, with a process that is killed before its first instruction.
+func (l *launcher) probe() (reason error) {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the own program: %w", err)
+	}
+	errProbe := errors.New("probe")
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	err = l.startTraced(&launch{
+		command: &command{path: self, argv: []string{self}, dir: "/"}, files: []*os.File{null, null, null},
+		record: func(int) error { return errProbe },
+	})
+	if closeErr := null.Close(); closeErr != nil {
+		return closeErr
+	}
+	if errors.Is(err, errProbe) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,291 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+)
+
+// errStopped is in the chain of errStopping.
+var errStopped = errors.New("the supervisor is stopping")
+
+func errStopping() error {
+	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "try again", Err: errStopped}
+}
+
+// startAttempt starts an attempt, unless it was started before, and returns what is known of it when its process runs or could not be
+// started.
+func (s *Supervisor) startAttempt(ctx context.Context, req *StartRequest) (Status, error) {
+	key := attemptKey{req.Task, req.Attempt}
+	if err := key.validate(); err != nil {
+		return Status{}, err
+	}
+	a, fresh := s.reserve(key)
+	if !fresh {
+		select {
+		case <-a.settled:
+			return s.statusOf(a), a.startErr
+		case <-ctx.Done():
+			return Status{}, fmt.Errorf("wait for the start of %v: %w", key, ctx.Err())
+		}
+	}
+	made, err := s.makeDir(a)
+	if err != nil {
+		s.unreserve(a, err)
+		return Status{}, err
+	}
+	if !made {
+		return s.startedBefore(ctx, a)
+	}
+	// The caller may go away, but a start that has begun comes to its end.
+	started := make(chan struct{})
+	if !s.spawn(func(ctx context.Context) {
+		defer close(started)
+		s.begin(ctx, a, req)
+	}) {
+		s.failStart(ctx, a, errStopping())
+		return s.statusOf(a), nil
+	}
+	<-started
+	return s.statusOf(a), nil
+}
+
+// reserve returns the attempt; fresh tells the caller that it has to start it.
+func (s *Supervisor) reserve(key attemptKey) (a *attempt, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.attempts[key]; a != nil {
+		return a, false
+	}
+	a = newAttempt(key, AttemptDir(s.cfg.Dir, key.task, key.attempt))
+	s.attempts[key] = a
+	s.changed(a)
+	return a, true
+}
+
+// unreserve gives up an attempt whose directory could not be used: it can be started again.
+func (s *Supervisor) unreserve(a *attempt, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.attempts, a.key)
+	a.startErr = cause
+	close(a.settled)
+}
+
+// makeDir makes the attempt's directory; made is false if it was there. It becomes durable with the record, before the program runs.
+func (s *Supervisor) makeDir(a *attempt) (made bool, err error) {
+	if err := os.MkdirAll(filepath.Dir(a.dir), 0o755); err != nil {
+		return false, fmt.Errorf("make the directory of task %s: %w", a.key.task, err)
+	}
+	err = os.Mkdir(a.dir, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("make the directory of %v: %w", a.key, err)
+	}
+	return true, nil
+}
+
+// startedBefore answers for a directory that was there: forgotten, or left by a supervisor before us.
+func (s *Supervisor) startedBefore(ctx context.Context, a *attempt) (Status, error) {
+	if err := s.adopt(ctx, a); err != nil {
+		s.unreserve(a, err)
+		return Status{}, err
+	}
+	close(a.settled)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := os.Stat(filepath.Join(a.dir, forgotten)); err == nil {
+		delete(s.attempts, a.key)
+	}
+	return a.status, nil
+}
+
+func (s *Supervisor) statusOf(a *attempt) Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return a.status
+}
+
+// begin starts the process in the attempt's new directory.
+func (s *Supervisor) begin(ctx context.Context, a *attempt, req *StartRequest) {
+	a.limits = limitsOf(&req.Spec)
+	if err := s.launchAttempt(a, req); err != nil {
+		s.failStart(ctx, a, err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(a.settled)
+	if a.status.Ended() {
+		return // it was quick
+	}
+	a.status.State = plimsoll.TaskRunning
+	s.changed(a)
+	if a.ending {
+		return
+	}
+	s.armRuntime(a)
+	if why := a.stop; why != nil {
+		a.stop = nil
+		grace := max(time.Until(a.killAt), 1)
+		a.killAt = time.Time{}
+		s.beginStop(a, grace, *why)
+	}
+}
+
+// failStart records that the program never ran.
+func (s *Supervisor) failStart(ctx context.Context, a *attempt, cause error) {
+	log := s.log.With("task", a.key.task, "attempt", a.key.attempt)
+	r := exitRecord{Result: plimsoll.ResultNeverStarted, ExitCode: -1, Message: cause.Error(), Finished: s.now()}
+	var reason *neverStarted
+	if errors.Is(cause, errStopped) {
+		r.Result = plimsoll.ResultLost // not the task's fault
+	} else if !errors.As(cause, &reason) {
+		log.Error("an attempt could not be started", "error", cause)
+	}
+	if err := writeExit(a.dir, r); err != nil {
+		log.Error("the end of an attempt could not be recorded", "error", err)
+	}
+	s.release(ctx, a)
+	s.publishEnd(a, r)
+	close(a.settled)
+}
+
+// launchAttempt does what comes before the program's first instruction, and lets it run.
+func (s *Supervisor) launchAttempt(a *attempt, req *StartRequest) (err error) {
+	lock, ok, err := lockPath(filepath.Join(a.dir, lockFile))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("another process holds the lock in %s", a.dir)
+	}
+	a.lock = lock
+	taskDir := TaskDir(s.cfg.Dir, a.key.task)
+	if err := os.MkdirAll(taskDir, 0o755); err != nil {
+		return fmt.Errorf("make the task's own directory: %w", err)
+	}
+	cmd, err := prepare(req, taskDir)
+	if err != nil {
+		return err
+	}
+	start := &launch{command: cmd}
+	if start.files, err = openStreams(a.dir); err != nil {
+		return err
+	}
+	defer func() {
+		for _, f := range start.files {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if err := own(cmd.cred, taskDir, start.files[1:]); err != nil {
+		return err
+	}
+	if err := s.joinGroup(a, req, start); err != nil {
+		return err
+	}
+	if start.cgroup != nil {
+		defer func() { err = errors.Join(err, start.cgroup.Close()) }()
+	}
+	start.record = func(pid int) error { return s.record(a, req.Job, pid) }
+	start.exited = func(ws syscall.WaitStatus) { s.exited(a, ws, true) }
+	return s.launcher.do(start)
+}
+
+// joinGroup makes the attempt's control group.
+func (s *Supervisor) joinGroup(a *attempt, req *StartRequest, start *launch) error {
+	if s.tree == nil || req.NoCgroup {
+		return nil
+	}
+	limits := cgroup.Limits{CPUMilli: req.Spec.Resources[plimsoll.CPU], MemoryBytes: req.Spec.Resources[plimsoll.Memory]}
+	g, err := s.tree.Create(CgroupName(a.key.task, a.key.attempt), limits)
+	if err != nil {
+		return err
+	}
+	a.group = g
+	start.cgroup, err = g.FD()
+	return err
+}
+
+// record makes the process known for good: its group first, so that whatever follows reaches it.
+func (s *Supervisor) record(a *attempt, job string, pid int) error {
+	r := attemptRecord{Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits}
+	if a.group != nil {
+		if err := a.group.Add(pid); err != nil {
+			return err
+		}
+		r.Cgroup = a.group.Name()
+	}
+	p, ok, err := readProcess(pid)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("process %d is gone before it could run", pid)
+	}
+	r.Start = p.start
+	if err := writeJSON(filepath.Join(a.dir, attemptFile), r); err != nil {
+		return err
+	}
+	// One journal commit holds them all; the later syncs find nothing to do.
+	task := filepath.Dir(a.dir)
+	for _, dir := range []string{a.dir, task, filepath.Dir(task)} {
+		if err := syncDir(dir); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.status.PID, a.status.Started = pid, r.Started
+	return nil
+}
+
+// openStreams opens what becomes the program's stdin, stdout and stderr.
+func openStreams(dir string) (files []*os.File, err error) {
+	open := func(path string, flag int) {
+		f, e := os.OpenFile(path, flag, 0o640)
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("open the program's files: %w", e))
+			return
+		}
+		files = append(files, f)
+	}
+	open(os.DevNull, os.O_RDONLY)
+	for _, stream := range streams {
+		open(filepath.Join(dir, stream), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL)
+	}
+	if err != nil {
+		for _, f := range files {
+			err = errors.Join(err, f.Close())
+		}
+		return nil, err
+	}
+	return files, nil
+}
+
+// own gives the task's directory and its output files to the user that it runs as.
+func own(cred *syscall.Credential, taskDir string, files []*os.File) error {
+	if cred == nil {
+		return nil
+	}
+	uid, gid := int(cred.Uid), int(cred.Gid)
+	if err := os.Chown(taskDir, uid, gid); err != nil {
+		return fmt.Errorf("give the task its directory: %w", err)
+	}
+	for _, f := range files {
+		if err := f.Chown(uid, gid); err != nil {
+			return fmt.Errorf("give the task its output: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+// maxSocketPath is what the kernel takes as the path of a unix socket.
+const maxSocketPath = 107
+
+// NoCgroups as CgroupRoot runs everything without control groups.
+const NoCgroups = "none"
+
+// Names in the agent's directory.
+const (
+	supervisorLock = "supervisor.lock"
+	supervisorFile = "supervisor.json"
+	supervisorLog  = "supervisor.log"
+	socketFile     = "supervisor.sock"
+)
+
+// ownGroup is the supervisor's own control group, beside those of the attempts.
+const ownGroup = "_supervisor"
+
+// SupervisorConfig says where a supervisor works.
+type SupervisorConfig struct {
+	Dir        string       // the agent's directory, absolute; needed
+	Socket     string       // path of the unix socket; empty: supervisor.sock in Dir
+	Node       string       // a word for the name of the node's control group; empty: none
+	CgroupRoot string       // where control groups are mounted; empty: /sys/fs/cgroup; NoCgroups: use none
+	NoTrace    bool         // start programs through a shell even if ptrace is permitted
+	Logger     *slog.Logger // nil: nothing is logged
+}
+
+// Validate fills in defaults and reports the first field that is wrong.
+func (c *SupervisorConfig) Validate() error {
+	if !filepath.IsAbs(c.Dir) {
+		return plimsoll.Invalid("dir", "%q is not an absolute path; give the agent's data directory", c.Dir)
+	}
+	if c.Socket == "" {
+		c.Socket = filepath.Join(c.Dir, socketFile)
+	}
+	if len(c.Socket) > maxSocketPath {
+		return plimsoll.Invalid("socket", "%q is longer than the %d characters that the kernel takes; choose a shorter path", c.Socket, maxSocketPath)
+	}
+	if c.CgroupRoot == "" {
+		c.CgroupRoot = cgroup.DefaultRoot
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Capabilities says what a supervisor can do on its machine. It is supervisor.json too, for the agent.
+type Capabilities struct {
+	PID     int    `json:"pid"`
+	Cgroups string `json:"cgroups,omitempty"` // which kind is used; empty: none, and tasks run without limits
+	Limits  string `json:"limits,omitempty"`  // what is not limited, and why, for people; empty: everything is
+	Trace   string `json:"trace,omitempty"`   // why programs are started through a shell; empty: they are not
+}
+
+// Supervisor is one node's supervisor. Make it with New and run it once. It takes over all children of its process and their
+// orphans, so it must have the process to itself.
+type Supervisor struct {
+	cfg      SupervisorConfig
+	log      *slog.Logger
+	reaper   *reaper
+	launcher *launcher
+	boot     string
+	tree     *cgroup.Subtree // nil: no control groups. Set before anything is started.
+	stopping chan struct{}   // closed when Run begins to end
+
+	mu       sync.Mutex
+	attempts map[attemptKey]*attempt
+	watchers map[*watcher]struct{}
+	work     *errgroup.Group // nil before Run and after it began to end
+	workCtx  func() context.Context
+	caps     Capabilities
+}
+
+// New makes a supervisor. It touches nothing.
+func New(cfg SupervisorConfig) (*Supervisor, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	stopping := make(chan struct{})
+	r := newReaper()
+	return &Supervisor{
+		cfg: cfg, log: cfg.Logger, reaper: r, stopping: stopping,
+		launcher: &launcher{reaper: r, work: make(chan func()), done: stopping, traced: !cfg.NoTrace},
+		attempts: map[attemptKey]*attempt{}, watchers: map[*watcher]struct{}{},
+	}, nil
+}
+
+// Capabilities returns what the supervisor can do; it is filled in when it answers on its socket.
+func (s *Supervisor) Capabilities() Capabilities {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.caps
+}
+
+func (s *Supervisor) now() int64 { return time.Now().UnixNano() }
+
+// Run supervises until ctx ends; tasks go on without it. If another supervisor runs for the directory the error is CodeAlreadyRunning.
+func (s *Supervisor) Run(ctx context.Context) (err error) {
+	if err := os.MkdirAll(s.cfg.Dir, 0o755); err != nil {
+		return fmt.Errorf("make the agent's directory: %w", err)
+	}
+	lock, ok, err := lockPath(filepath.Join(s.cfg.Dir, supervisorLock))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "another supervisor runs for %s; stop it first", s.cfg.Dir)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if s.boot, err = bootID(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the reaper of orphans: %w", err)
+	}
+	reapCtx, stopReaping := context.WithCancel(context.WithoutCancel(ctx))
+	reaping := make(chan error, 1)
+	go func() { reaping <- s.reaper.run(reapCtx) }()
+	err = s.supervise(ctx)
+	stopReaping() // last, because a launch that is under way waits for what it sees
+	return errors.Join(err, <-reaping)
+}
+
+func (s *Supervisor) supervise(ctx context.Context) error {
+	work, workCtx := errgroup.WithContext(ctx)
+	s.mu.Lock()
+	s.work, s.workCtx = work, func() context.Context { return workCtx }
+	s.mu.Unlock()
+	for range launchers {
+		work.Go(func() error { return s.launcher.run(workCtx) })
+	}
+	work.Go(func() error {
+		<-workCtx.Done() // this goroutine keeps the group alive as long as spawn may add to it
+		s.mu.Lock()
+		s.work = nil
+		s.mu.Unlock()
+		close(s.stopping)
+		return nil
+	})
+	work.Go(func() error { return s.trim(workCtx) })
+	work.Go(func() error {
+		if err := s.takeOver(workCtx); err != nil {
+			return err
+		}
+		l, err := transport.Listen("unix:" + s.cfg.Socket)
+		if err != nil {
+			return err
+		}
+		_, handler := plimsollv1connect.NewSupervisorServiceHandler(&service{s: s})
+		return transport.Serve(workCtx, l, handler)
+	})
+	err := work.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.attempts {
+		for _, t := range a.timers {
+			t.Stop()
+		}
+	}
+	return err
+}
+
+// takeOver finds out what this machine can do, says so once, and takes over what earlier supervisors have started.
+func (s *Supervisor) takeOver(ctx context.Context) error {
+	caps := Capabilities{PID: os.Getpid()}
+	if s.cfg.NoTrace {
+		caps.Trace = "asked for by the configuration"
+	} else if err := s.probeTrace(); err != nil {
+		caps.Trace = "ptrace is not permitted: " + err.Error()
+		s.launcher.traced = false
+	}
+	if err := s.openGroups(&caps); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.caps = caps
+	s.mu.Unlock()
+	if caps.Cgroups == "" {
+		s.log.Warn("tasks run without limits, and are killed by session and environment instead of by control group", "reason", caps.Limits)
+	} else {
+		s.log.Info("tasks run in control groups", "kind", caps.Cgroups, "group", s.tree.Path(), "unlimited", caps.Limits)
+	}
+	if caps.Trace != "" {
+		s.log.Warn("programs are started through a shell", "reason", caps.Trace)
+	}
+	if err := s.adoptAll(ctx); err != nil {
+		return err
+	}
+	return replaceJSON(s.cfg.Dir, supervisorFile, caps)
+}
+
+func (s *Supervisor) probeTrace() error {
+	result := make(chan error, 1)
+	select {
+	case s.launcher.work <- func() { result <- s.launcher.probe() }:
+		return <-result
+	case <-s.stopping:
+		return errStopping()
+	}
+}
+
+// openGroups makes the node's control groups, if it can, and moves the supervisor out of the agent's.
+func (s *Supervisor) openGroups(caps *Capabilities) error {
+	if s.cfg.CgroupRoot == NoCgroups {
+		caps.Limits = "control groups are turned off by the configuration"
+		return nil
+	}
+	h, err := cgroup.Detect(s.cfg.CgroupRoot)
+	if err == nil {
+		s.tree, err = h.Subtree(s.subtreePath())
+	}
+	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable {
+		caps.Limits = err.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	caps.Cgroups, caps.Limits = h.Version().String(), h.Missing()
+	own, err := s.tree.Create(ownGroup, cgroup.Limits{})
+	if err != nil {
+		return err
+	}
+	return own.Add(os.Getpid())
+}
+
+// subtreePath is plimsoll/<node>-<hash of the directory>: two agents of one machine do not meet.
+func (s *Supervisor) subtreePath() string {
+	sum := sha256.Sum256([]byte(s.cfg.Dir))
+	name := hex.EncodeToString(sum[:4])
+	if node := strings.Trim(strings.ReplaceAll(s.cfg.Node, "/", "-"), "."); node != "" {
+		name = node + "-" + name
+	}
+	return "plimsoll/" + name
+}
+
+// spawn runs f as a part of Run, with a context that ends when Run begins to end; false: it has begun to.
+func (s *Supervisor) spawn(f func(ctx context.Context)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.work == nil {
+		return false
+	}
+	ctx := s.workCtx()
+	s.work.Go(func() error {
+		f(ctx)
+		return nil
+	})
+	return true
+}
+
+// running returns the attempts whose processes run.
+func (s *Supervisor) running() []*attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*attempt
+	for _, a := range s.attempts {
+		if a.status.State == plimsoll.TaskRunning || a.status.State == plimsoll.TaskStopping {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// forget drops an attempt that has ended.
+func (s *Supervisor) forget(key attemptKey) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.attempts[key]
+	if a == nil {
+		return nil // forgotten before
+	}
+	if !a.status.Ended() {
+		return plimsoll.Errorf(plimsoll.CodeConflict, "%v has not ended; stop it first", key)
+	}
+	// Not synced: if the mark is lost, the attempt is only told of once more.
+	f, err := os.Create(filepath.Join(a.dir, forgotten))
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the directory is gone: so much the better
+		return fmt.Errorf("mark %v as forgotten: %w", key, err)
+	}
+	delete(s.attempts, key)
+	return nil
+}
