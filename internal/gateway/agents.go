@@ -7,6 +7,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -27,6 +28,11 @@ func (s agentService) RegisterNode(ctx context.Context, req *connect.Request[pb.
 	node := wire.NodeFromProto(req.Msg.GetNode())
 	if err := node.Validate(); err != nil {
 		return nil, err
+	}
+	if node.Address != "" {
+		if _, _, err := transport.Split(node.Address); err != nil {
+			return nil, err
+		}
 	}
 	connection, err := s.g.nodes.reserve(node.ID)
 	if err != nil {

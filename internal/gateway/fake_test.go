@@ -248,14 +248,13 @@ func serve(t testing.TB, cfg Config, r Replica) *served {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- g.Run(ctx) }()
-	s := clients(t, g, <-address)
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	return s
+	return clients(t, g, <-address)
 }
 
 func clients(t testing.TB, g *Gateway, address string) *served {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -25,7 +24,7 @@ type guard struct{ g *Gateway }
 func (gd guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
 		defer func() {
-			if err = gd.outcome(req.Spec().Procedure, recover(), err); err != nil {
+			if err = gd.outcome(ctx, req.Spec().Procedure, recover(), err); err != nil {
 				resp = nil
 			}
 		}()
@@ -36,7 +35,7 @@ func (gd guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 // WrapStreamingHandler implements connect.Interceptor.
 func (gd guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		defer func() { err = gd.outcome(conn.Spec().Procedure, recover(), err) }()
+		defer func() { err = gd.outcome(ctx, conn.Spec().Procedure, recover(), err) }()
 		return next(ctx, conn)
 	}
 }
@@ -47,7 +46,7 @@ func (gd guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 }
 
 // outcome is what a caller is told of an RPC that returned err or panicked.
-func (gd guard) outcome(procedure string, panicked any, err error) error {
+func (gd guard) outcome(ctx context.Context, procedure string, panicked any, err error) error {
 	if panicked == http.ErrAbortHandler { //nolint:errorlint // it is a panic's value: net/http compares it in the same way
 		panic(panicked)
 	}
@@ -58,17 +57,21 @@ func (gd guard) outcome(procedure string, panicked any, err error) error {
 		gd.g.metrics.count(procedure, "ok")
 		return nil
 	}
-	var spoken *connect.Error
-	if errors.As(err, &spoken) { // connect itself refused the message, or could not send
-		gd.g.metrics.count(procedure, plimsoll.CodeOf(wire.FromConnectError(err)).String())
+	if _, spoken := err.(*connect.Error); spoken { //nolint:errorlint // only what connect itself returns: it could not read, or not send
+		code := plimsoll.CodeOf(wire.FromConnectError(err))
+		if ctx.Err() != nil {
+			code = plimsoll.CodeCanceled
+		}
+		gd.g.metrics.count(procedure, code.String())
 		return err
 	}
-	code := plimsoll.CodeOf(err)
+	told := wire.ConnectError(err)
+	code := plimsoll.CodeOf(wire.FromConnectError(told))
 	if code == plimsoll.CodeInternal || code == plimsoll.CodeCorrupt {
 		gd.g.cfg.Listener.Fault(procedure, err)
 	}
 	gd.g.metrics.count(procedure, code.String())
-	return wire.ConnectError(err)
+	return told
 }
 
 // limit bounds how many of something are under way.

@@ -22,7 +22,7 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 		return err
 	}
 	defer s.g.metrics.watching("ReadLogs")()
-	snapshot, task, err := s.begunTask(ctx, req.Msg)
+	snapshot, task, err := s.begunTask(ctx, req.Msg, stream)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	}
 	client, err := s.g.agents.get(address)
 	if err != nil {
-		return err
+		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q serves no logs: its agent gave the address %q, which is none", task.GetNode(), address)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,8 +74,8 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 }
 
 // begunTask returns the task whose log is wanted, and a snapshot that holds it, once the wanted attempt has begun. Without follow
-// it does not wait.
-func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest) (*replica.Snapshot, *pb.Task, error) {
+// it does not wait; with it the stream is opened first, so that the caller knows that it is heard.
+func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest, stream *connect.ServerStream[pb.ReadLogsResponse]) (*replica.Snapshot, *pb.Task, error) {
 	id := req.GetTask()
 	job, _, _, _ := wire.SplitTaskID(id)
 	changed, cancel := s.g.replica.Watch(wire.KindJobStatus, job) // it counts tasks by state, so it changes with each of them
@@ -84,6 +84,7 @@ func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest) (*re
 	if err != nil {
 		return nil, nil, err
 	}
+	opened := false
 	for {
 		task, err := loadTask(snapshot, id)
 		if err != nil {
@@ -100,6 +101,12 @@ func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest) (*re
 			return nil, nil, plimsoll.Errorf(plimsoll.CodeNotFound, "task %s ended with attempt %d; there is no attempt %d", id, task.GetAttempt(), wanted)
 		case !req.GetFollow():
 			return nil, nil, plimsoll.Errorf(plimsoll.CodeConflict, "task %s has not been started yet, so it wrote nothing; follow it to wait, or ask to explain it", id)
+		}
+		if !opened {
+			opened = true
+			if err := stream.Send(nil); err != nil {
+				return nil, nil, err
+			}
 		}
 		select {
 		case <-ctx.Done():

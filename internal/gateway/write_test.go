@@ -160,6 +160,7 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 		{"register nothing", node(nil), "node", "is missing"},
 		{"register no id", node(&pb.Node{Incarnation: 1}), "node", "is empty"},
 		{"register no incarnation", node(&pb.Node{Id: "n1"}), "incarnation", "from 1"},
+		{"register an address that is none", node(&pb.Node{Id: "n1", Incarnation: 1, Address: "nowhere"}), "address", "127.0.0.1:9080"},
 		{"heartbeat of nobody", second(call(s.agents.Heartbeat, &pb.HeartbeatRequest{})), "node", "is empty"},
 		{"report of nobody", report(func(m *pb.ReportTasksRequest) { m.Node = "" }), "node", "is empty"},
 		{"report without an incarnation", report(func(m *pb.ReportTasksRequest) { m.Incarnation = 0 }), "incarnation", "from 1"},

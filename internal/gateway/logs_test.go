@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// agentLogs is an agent's LogService. It tells what it is asked, and follows until released.
+type agentLogs struct {
+	asked   chan *pb.ReadTaskLogRequest
+	release chan struct{}
+}
+
+func (a *agentLogs) ReadTaskLog(ctx context.Context, req *connect.Request[pb.ReadTaskLogRequest], stream *connect.ServerStream[pb.ReadTaskLogResponse]) error {
+	a.asked <- req.Msg
+	if req.Msg.GetAttempt() > 5 {
+		return wire.ConnectError(plimsoll.Errorf(plimsoll.CodeNotFound, "there is no log of attempt %d", req.Msg.GetAttempt()))
+	}
+	for _, text := range []string{"one\n", "two\n"} {
+		if err := stream.Send(&pb.ReadTaskLogResponse{Stream: "stdout", Data: []byte(text)}); err != nil {
+			return err
+		}
+	}
+	if req.Msg.GetFollow() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.release:
+		}
+		return stream.Send(&pb.ReadTaskLogResponse{Stream: "stderr", Data: []byte("end\n")})
+	}
+	return nil
+}
+
+// startAgent serves an agent's logs on a unix socket until the test ends.
+func startAgent(t *testing.T) (agent *agentLogs, address string) {
+	t.Helper()
+	agent = &agentLogs{asked: make(chan *pb.ReadTaskLogRequest, 10), release: make(chan struct{})}
+	address = "unix:" + filepath.Join(t.TempDir(), "agent.sock")
+	l, err := transport.Listen(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(plimsollv1connect.NewLogServiceHandler(agent))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- transport.Serve(ctx, l, mux) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return agent, address
+}
+
+func running(node string) wire.Mutation {
+	return putTask(plimsoll.Task{Job: "a", Group: "map", Index: 0, Attempt: 2, State: plimsoll.TaskRunning, Node: node})
+}
+
+func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
+	agent, address := startAgent(t)
+	f := cluster()
+	f.put(putNode(plimsoll.Node{ID: "n1", Address: address, Incarnation: 1}), running("n1"))
+	s := serve(t, Config{}, f)
+	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdout", TailBytes: 9})
+	text := ""
+	for stream.Receive() {
+		text += stream.Msg().GetStream() + ":" + string(stream.Msg().GetData())
+	}
+	if err := stream.Err(); err != nil || text != "stdout:one\nstdout:two\n" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	asked := <-agent.asked
+	if asked.GetTask() != "a.map.0" || asked.GetAttempt() != 2 || asked.GetStream() != "stdout" || asked.GetTailBytes() != 9 || asked.GetFollow() {
+		t.Errorf("the agent was asked %v", asked)
+	}
+	older := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: 1})
+	receive(t, older)
+	if asked := <-agent.asked; asked.GetAttempt() != 1 {
+		t.Errorf("for an older attempt the agent was asked %v", asked)
+	}
+}
+
+func TestFollowedLogsWaitForTheAttemptAndGoOnToItsEnd(t *testing.T) {
+	agent, address := startAgent(t)
+	f := cluster()
+	f.put(putNode(plimsoll.Node{ID: "n1", Address: address, Incarnation: 1}),
+		putTask(plimsoll.Task{Job: "a", Group: "map", Index: 1, State: plimsoll.TaskPending}))
+	s := serve(t, Config{}, f)
+	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }
+	text := make(chan string, 10)
+	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.1", Follow: true})
+	go func() {
+		defer close(text)
+		for stream.Receive() {
+			text <- string(stream.Msg().GetData())
+		}
+	}()
+	for state := plimsoll.TaskBound; state <= plimsoll.TaskRunning; state++ {
+		f.put(putTask(plimsoll.Task{Job: "a", Group: "map", Index: 1, Attempt: 1, State: state, Node: "n1"}),
+			putStatus(plimsoll.JobStatus{ID: "a", Revision: uint64(state) + 10}))
+	}
+	for _, want := range []string{"one\n", "two\n"} {
+		if got := <-text; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if asked := <-agent.asked; !asked.GetFollow() || asked.GetAttempt() != 1 {
+		t.Errorf("the agent was asked %v", asked)
+	}
+	close(agent.release)
+	if got := <-text; got != "end\n" {
+		t.Errorf("at the end: %q", got)
+	}
+	if _, more := <-text; more || stream.Err() != nil {
+		t.Errorf("it goes on, or ended with %v", stream.Err())
+	}
+}
+
+func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
+	_, address := startAgent(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil { // nobody answers there now
+		t.Fatal(err)
+	}
+	f := cluster()
+	task := func(index, attempt int32, state plimsoll.TaskState, node string) wire.Mutation {
+		return putTask(plimsoll.Task{Job: "a", Group: "map", Index: index, Attempt: attempt, State: state, Node: node})
+	}
+	f.put(
+		putNode(plimsoll.Node{ID: "n1", Address: address}), putNode(plimsoll.Node{ID: "silent"}),
+		putNode(plimsoll.Node{ID: "off", Address: l.Addr().String()}), putNode(plimsoll.Node{ID: "odd", Address: "nowhere"}),
+		task(0, 2, plimsoll.TaskRunning, "n1"), task(1, 0, plimsoll.TaskPending, ""), task(2, 1, plimsoll.TaskBound, "n1"),
+		task(3, 1, plimsoll.TaskFinished, "removed"), task(4, 1, plimsoll.TaskRunning, "silent"), task(5, 1, plimsoll.TaskRunning, "off"),
+		task(6, 0, plimsoll.TaskFinished, ""), task(7, 6, plimsoll.TaskFinished, "n1"), task(8, 1, plimsoll.TaskRunning, "odd"),
+	)
+	s := serve(t, Config{}, f)
+	tests := []struct {
+		name string
+		req  *pb.ReadLogsRequest
+		code plimsoll.Code
+		says string
+	}{
+		{"no task", &pb.ReadLogsRequest{Task: "a"}, plimsoll.CodeInvalid, "job, group and index"},
+		{"a negative attempt", &pb.ReadLogsRequest{Task: "a.map.0", Attempt: -1}, plimsoll.CodeInvalid, "counted from 1"},
+		{"a stream that is none", &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdin"}, plimsoll.CodeInvalid, "stdout or stderr"},
+		{"a negative tail", &pb.ReadLogsRequest{Task: "a.map.0", TailBytes: -1}, plimsoll.CodeInvalid, "tailBytes"},
+		{"an unknown task", &pb.ReadLogsRequest{Task: "a.map.99"}, plimsoll.CodeNotFound, "there is no task"},
+		{"a task that waits", &pb.ReadLogsRequest{Task: "a.map.1"}, plimsoll.CodeConflict, "has not been started yet"},
+		{"a task that is only bound", &pb.ReadLogsRequest{Task: "a.map.2"}, plimsoll.CodeConflict, "has not been started yet"},
+		{"an attempt to come", &pb.ReadLogsRequest{Task: "a.map.0", Attempt: 3}, plimsoll.CodeConflict, "has not been started yet"},
+		{"an attempt that will never be", &pb.ReadLogsRequest{Task: "a.map.3", Attempt: 2, Follow: true}, plimsoll.CodeNotFound, "no attempt 2"},
+		{"a task that never started", &pb.ReadLogsRequest{Task: "a.map.6", Follow: true}, plimsoll.CodeNotFound, "without being started"},
+		{"a node that was removed", &pb.ReadLogsRequest{Task: "a.map.3"}, plimsoll.CodeNotFound, `node "removed"`},
+		{"a node without an address", &pb.ReadLogsRequest{Task: "a.map.4"}, plimsoll.CodeConflict, "gave no address"},
+		{"an address that is none", &pb.ReadLogsRequest{Task: "a.map.8"}, plimsoll.CodeConflict, `"nowhere"`},
+		{"an agent that is off", &pb.ReadLogsRequest{Task: "a.map.5"}, plimsoll.CodeUnavailable, "the agent of node off at " + l.Addr().String()},
+		{"a log that the agent has not", &pb.ReadLogsRequest{Task: "a.map.7"}, plimsoll.CodeNotFound, "no log of attempt 6"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			err := ending(t, open(t, s.jobs.ReadLogs, test.req))
+			if plimsoll.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %s: %v; want %s and %q", plimsoll.CodeOf(err), err, test.code, test.says)
+			}
+		})
+	}
+}
+
+func TestConnectionsToAgentsAreBounded(t *testing.T) {
+	c := newAgentClients(2)
+	defer c.close()
+	for _, address := range []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1", "127.0.0.1:3"} {
+		if _, err := c.get(address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(c.mu.byAddress) != 2 || c.mu.byAddress["127.0.0.1:2"] != nil {
+		t.Errorf("kept are %v; the one not used for the longest time should have gone", c.mu.byAddress)
+	}
+}
