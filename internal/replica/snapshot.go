@@ -69,7 +69,11 @@ func (s *Snapshot) Scan(kind wire.Kind, prefix, after string) iter.Seq2[string, 
 func (s *Snapshot) NodeTasks(node string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		s.byNode.Ascend(taskOnNode{node: node}, func(t taskOnNode) bool {
-			return t.node == node && yield(t.key, t.value)
+			if t.node != node {
+				return false
+			}
+			r, _ := s.kinds[wire.KindTask].Get(t.key) // it is there: the index names only records
+			return yield(t.key, r.value)
 		})
 	}
 }

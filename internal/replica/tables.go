@@ -13,10 +13,9 @@ type record struct {
 	node  string // of a task: the node that it is bound to
 }
 
-// taskOnNode is an entry of the index of tasks by node.
+// taskOnNode is an entry of the index of tasks by node. It does not hold the record, so that it changes only with the binding.
 type taskOnNode struct {
 	node, key string
-	value     []byte
 }
 
 func taskOnNodeLess(a, b taskOnNode) bool {
@@ -113,19 +112,21 @@ func (t *Tables) put(m *wire.Mutation) (was string) {
 		t.bytes -= int64(len(m.Key) + len(old.value))
 	}
 	if m.Kind == wire.KindTask {
-		t.reindex(m, old.node, node)
+		t.reindex(m.Key, old.node, node)
 	}
 	return old.node
 }
 
-func (t *Tables) reindex(m *wire.Mutation, was, node string) {
-	if was != "" && was != node {
-		t.byNode.Delete(taskOnNode{node: was, key: m.Key})
-		t.frozenByNode = nil
+func (t *Tables) reindex(key, was, node string) {
+	if was == node {
+		return
+	}
+	t.frozenByNode = nil
+	if was != "" {
+		t.byNode.Delete(taskOnNode{was, key})
 	}
 	if node != "" {
-		t.byNode.Set(taskOnNode{node: node, key: m.Key, value: m.Value})
-		t.frozenByNode = nil
+		t.byNode.Set(taskOnNode{node, key})
 	}
 }
 

@@ -36,7 +36,7 @@ func fingerprint(s *Snapshot) string {
 		fmt.Fprintf(&b, "kind %d (%d): %s\n", kind, s.Len(kind), keysOf(s, kind, "", ""))
 	}
 	s.byNode.Scan(func(t taskOnNode) bool {
-		fmt.Fprintf(&b, "%s has %s=%s\n", t.node, t.key, t.value)
+		fmt.Fprintf(&b, "%s has %s\n", t.node, t.key)
 		return true
 	})
 	low, high, ok := s.Events().Range()
