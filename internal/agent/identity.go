@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+const identityFile = "node.json"
+
+// identity says who the agent is. A start of the agent raises the incarnation, so that what an earlier one sent late is refused.
+type identity struct {
+	Node        string `json:"node"`
+	Incarnation uint64 `json:"incarnation"`
+}
+
+// lockDir makes the directory and takes its lock, which the kernel gives back when the process ends.
+func lockDir(dir string) (unlock func() error, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the agent's directory %s: %w", dir, err)
+	}
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
+		return nil, &plimsoll.Error{
+			Code: plimsoll.CodeDenied, Op: "start the agent", Field: "dir",
+			Msg: dir + " is not writable; give the agent a directory that it may write to", Err: err,
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the lock of the agent's directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		closed := f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(plimsoll.Errorf(plimsoll.CodeAlreadyRunning,
+				"another agent uses the directory %s; stop it, or give this one another directory", dir), closed)
+		}
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), closed)
+	}
+	return f.Close, nil
+}
+
+// begin reads who the agent was, and makes a new incarnation durable before anybody hears of it. A new directory counts from
+// the wall clock and not from 1, so that two machines that were given the same id by mistake never have the same incarnation,
+// and a machine that was set up anew is not taken for an old one.
+func begin(dir, node string, now time.Time) (identity, error) {
+	path := filepath.Join(dir, identityFile)
+	var id identity
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		id.Incarnation = uint64(max(now.UnixMilli(), 0))
+	case err != nil:
+		return identity{}, fmt.Errorf("read who this node is: %w", err)
+	default:
+		if err := json.Unmarshal(data, &id); err != nil || id.Node == "" || id.Incarnation == 0 {
+			return identity{}, &plimsoll.Error{
+				Code: plimsoll.CodeCorrupt, Op: "read who this node is", Err: err,
+				Msg: path + " is damaged; remove it to let the node begin anew (tasks that run on it are then reported as lost)",
+			}
+		}
+	}
+	if node == "" {
+		if node = id.Node; node == "" {
+			if node, err = hostID(); err != nil {
+				return identity{}, err
+			}
+		}
+	}
+	if id.Node != "" && id.Node != node {
+		return identity{}, plimsoll.Invalid("node", "%s belongs to the node %q, not %q; use its own id, or another directory", dir, id.Node, node)
+	}
+	id.Node = node
+	id.Incarnation++
+	data, err = json.Marshal(id)
+	if err != nil {
+		return identity{}, fmt.Errorf("encode who this node is: %w", err)
+	}
+	if err := writeDurably(path, append(data, '\n')); err != nil {
+		return identity{}, fmt.Errorf("record a new incarnation of the node: %w", err)
+	}
+	return id, nil
+}
+
+// writeDurably replaces a file: after a crash there is the old one or the new one, whole.
+func writeDurably(path string, data []byte) error {
+	temp := path + ".new"
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
