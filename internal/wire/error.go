@@ -171,6 +171,10 @@ func fromRPC(err *connect.Error) *plimsoll.Error {
 		switch err.Code() {
 		case connect.CodeUnknown, connect.CodeInternal, connect.CodeUnavailable:
 			return unreachable(err)
+		case connect.CodeCanceled:
+			if !errors.Is(err, context.Canceled) { // connect calls a connection that the other side reset canceled
+				return unreachable(err)
+			}
 		}
 	}
 	return &plimsoll.Error{Code: codeOfRPC(err.Code()), Msg: err.Message(), Err: err.Unwrap()}

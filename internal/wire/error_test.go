@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -123,6 +124,7 @@ func TestFailuresOfTheTransport(t *testing.T) {
 	server.Close()
 	check("a server that is gone", call(t.Context()), plimsoll.CodeUnavailable)
 	check("a stream that broke", FromConnectError(io.ErrUnexpectedEOF), plimsoll.CodeUnavailable)
+	check("a connection that was reset", FromConnectError(connect.NewError(connect.CodeCanceled, syscall.ECONNRESET)), plimsoll.CodeUnavailable)
 	check("a canceled context", FromConnectError(context.Canceled), plimsoll.CodeCanceled)
 	check("a context that ran out", FromConnectError(context.DeadlineExceeded), plimsoll.CodeDeadline)
 }
