@@ -1,0 +1,269 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+// Agent keeps the tasks of one node as the coordinator wants them.
+type Agent struct {
+	cfg     Config
+	deps    Deps
+	machine machine
+	dial    func(address string) (gateway, error)
+}
+
+// retryDelay is how long an operation that the supervisor could not do waits before it is tried again.
+const retryDelay = time.Second
+
+// New makes an agent. It starts nothing and touches nothing.
+func New(cfg Config, deps Deps) (*Agent, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if deps.Executor == nil {
+		return nil, plimsoll.Invalid("executor", "is missing; an agent needs the node's supervisor")
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{cfg: cfg, deps: deps, machine: thisMachine(), dial: dialGateway}, nil
+}
+
+// Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it returns nil, or until it
+// cannot go on: the directory cannot be used (CodeAlreadyRunning if another agent does), or another agent has taken over the
+// node's id (CodeStale). Tasks run on in either case.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	unlock, err := lockDir(a.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	id, err := begin(a.cfg.Dir, a.cfg.Node, time.Now())
+	if err != nil {
+		return err
+	}
+	out, dropped, err := openOutbox(filepath.Join(a.cfg.Dir, "reports"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.close()) }()
+	if dropped > 0 {
+		a.deps.Log.Warn("the end of the reports that were kept on disk could not be read; it is made up for from the supervisor's records",
+			"bytes", dropped)
+	}
+	ledger, err := a.openLedger(id.Node, out)
+	if err != nil {
+		return err
+	}
+	listener, err := transport.Listen(a.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	node, err := a.describe(id, listener.Addr())
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	return a.work(ctx, node, ledger, out, listener)
+}
+
+func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
+	l := newLedger(node, a.cfg.Dir, out, a.deps.Log)
+	for _, dir := range []string{l.root, l.trash} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("make the directory for tasks: %w", err)
+		}
+	}
+	if err := emptyDir(l.trash); err != nil {
+		a.deps.Log.Warn("directories of old tasks could not be removed", "error", err)
+	}
+	dirs, err := scanDirs(l.root)
+	if err != nil {
+		return nil, err
+	}
+	l.restore(dirs, out.ends())
+	return l, nil
+}
+
+// describe says what the node is and has.
+func (a *Agent) describe(id identity, listening net.Addr) (plimsoll.Node, error) {
+	capacity, err := a.machine.capacity(a.cfg.Dir)
+	if err != nil {
+		return plimsoll.Node{}, err
+	}
+	maps.Copy(capacity, a.cfg.Capacity)
+	attributes, err := a.machine.attributes()
+	if err != nil {
+		return plimsoll.Node{}, err
+	}
+	maps.Copy(attributes, a.cfg.Attributes)
+	node := plimsoll.Node{
+		ID: id.Node, Incarnation: id.Incarnation, Capacity: capacity, Attributes: attributes, Mode: plimsoll.NodeActive,
+		Ready: true, Address: a.address(listening, attributes["hostname"]),
+	}
+	return node, node.Validate()
+}
+
+// describeCgroups adds what only the supervisor knows, and says once what tasks must do without.
+func (a *Agent) describeCgroups(node *plimsoll.Node) {
+	kind, missing := a.deps.Executor.Cgroups()
+	if kind == "" {
+		kind = CgroupNone
+	}
+	if missing != "" {
+		a.deps.Log.Warn("tasks run without some limits", "cgroup", kind, "why", missing)
+	}
+	if node.Attributes["cgroup"] == "" { // unless Config.Attributes says otherwise
+		node.Attributes["cgroup"] = kind
+	}
+}
+
+// address is where gateways find the log service.
+func (a *Agent) address(listening net.Addr, host string) string {
+	if a.cfg.Advertise != "" {
+		return a.cfg.Advertise
+	}
+	tcp, ok := listening.(*net.TCPAddr)
+	switch {
+	case !ok:
+		path, _ := strings.CutPrefix(a.cfg.Listen, "unix:")
+		if abs, err := filepath.Abs(strings.TrimPrefix(path, "//")); err == nil {
+			path = abs
+		}
+		return "unix:" + path
+	case tcp.IP.IsUnspecified():
+		return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+	}
+	return tcp.String()
+}
+
+// work runs everything until ctx ends or one part cannot go on.
+func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *outbox, listener net.Listener) error {
+	s := &speaker{
+		node: node, gateways: a.cfg.Gateways, dial: a.dial, every: a.cfg.HeartbeatInterval, timeout: a.cfg.CallTimeout, ledger: l,
+		out: out, log: a.deps.Log,
+	}
+	j := &janitor{ledger: l, count: a.cfg.KeepAttempts, bytes: a.cfg.KeepBytes}
+	held := make(chan struct{}) // closed when the supervisor has said what it holds for the first time
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return transport.Serve(ctx, listener, newLogHandler(l, a.deps.Log)) })
+	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
+	group.Go(func() error { a.act(ctx, l, out); return nil })
+	group.Go(func() error {
+		select {
+		case <-held: // a node that cannot run tasks is not offered
+			a.describeCgroups(&s.node)
+			return s.run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	group.Go(func() error {
+		ticker := time.NewTicker(janitorInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+				if err := j.sweep(ctx); err != nil {
+					a.deps.Log.Warn("directories of old tasks could not be removed", "error", err)
+				}
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// follow enters what the supervisor says into the ledger, and connects again when the connection is lost.
+func (a *Agent) follow(ctx context.Context, l *ledger, first func()) {
+	for failures := 1; ; failures++ {
+		l.beginAttempts()
+		err := a.deps.Executor.Watch(ctx, func(attempts []Attempt, synced bool) error {
+			l.attempts(attempts, synced)
+			if synced {
+				failures = 0
+				first()
+			}
+			return nil
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		wait := backoff(max(failures, 1), rand.Int64N)
+		a.deps.Log.Warn("no connection to the supervisor; tasks go on", "error", err, "retry in", wait.Round(time.Millisecond))
+		pause(ctx, wait)
+	}
+}
+
+// act does what the ledger says, several operations at a time, and writes reports to the disk.
+func (a *Agent) act(ctx context.Context, l *ledger, out *outbox) {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		}
+		for _, o := range l.settle(time.Now()) {
+			calls.Go(func() {
+				result, err := a.perform(ctx, l, &o)
+				if err != nil {
+					a.deps.Log.Warn("the supervisor could not do what was asked", "task", o.task, "error", err)
+					if o.kind == opStop || transient(err) {
+						pause(ctx, retryDelay)
+					}
+				}
+				l.done(&o, result, err, time.Now())
+			})
+		}
+		if err := out.flush(); err != nil {
+			a.deps.Log.Error("reports are not kept on disk", "error", err)
+		}
+	}
+}
+
+func (a *Agent) perform(ctx context.Context, l *ledger, o *op) (result Attempt, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.CallTimeout)
+	defer cancel()
+	switch o.kind {
+	case opStart:
+		result, err = a.deps.Executor.Start(ctx, o.start)
+	case opStop:
+		err = a.deps.Executor.Stop(ctx, o.stop)
+	case opForget:
+		if o.mark {
+			if err := writeMark(l.attemptDir(attemptKey{o.task, o.end.Attempt}), &o.end); err != nil {
+				a.deps.Log.Warn("the end of an attempt could not be noted in its directory", "task", o.task, "error", err)
+			}
+		}
+		err = a.deps.Executor.Forget(ctx, o.task, o.end.Attempt)
+		if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
+			err = nil
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		err = &plimsoll.Error{Code: plimsoll.CodeDeadline, Op: "call the supervisor", Err: err}
+	}
+	return result, err
+}

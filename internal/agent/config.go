@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+// Config says how an agent works. Every field but Dir and Gateways has a usable zero value.
+type Config struct {
+	Node     string   // id of the node; empty: the one in Dir, or else the host's name
+	Dir      string   // where the agent keeps what it knows; one agent a directory
+	Gateways []string // addresses of gateways; the next one is tried when one fails
+
+	Listen    string // address of the log service; empty: unix:DIR/agent.sock
+	Advertise string // address that gateways use for it; empty: Listen
+	Insecure  bool   // allow Listen to be reached from other machines without encryption
+
+	Capacity   plimsoll.Resources // amounts that replace the measured ones, and custom resources
+	Attributes map[string]string  // facts that are added to the measured ones, or replace them
+
+	HeartbeatInterval time.Duration // used until a gateway names another; 0: DefaultHeartbeatInterval
+	CallTimeout       time.Duration // for one call to a gateway or the supervisor; 0: DefaultCallTimeout
+
+	KeepAttempts int   // ended attempts whose directories are kept; 0: DefaultKeepAttempts
+	KeepBytes    int64 // bytes that these may use together; 0: DefaultKeepBytes
+}
+
+// Defaults for fields of Config that are zero.
+const (
+	DefaultHeartbeatInterval = 3 * time.Second
+	DefaultCallTimeout       = 15 * time.Second
+	DefaultKeepAttempts      = 1000
+	DefaultKeepBytes         = int64(2 << 30)
+)
+
+// Deps is what an agent works with.
+type Deps struct {
+	Executor Executor     // the node's supervisor
+	Log      *slog.Logger // nil: nothing is logged
+}
+
+// CgroupNone is the value of the node attribute cgroup when tasks run without limits.
+const CgroupNone = "none"
+
+// maxSocketPath is what the kernel takes as the path of a unix socket.
+const maxSocketPath = 107
+
+// Validate reports the first field that is wrong, with what to do about it.
+func (c *Config) Validate() error {
+	if c.Dir == "" {
+		return plimsoll.Invalid("dir", "is empty; name the directory that the agent keeps its state in")
+	}
+	if len(c.Gateways) == 0 {
+		return plimsoll.Invalid("gateways", "is empty; give the address of at least one gateway, such as 127.0.0.1:9080")
+	}
+	for i, address := range c.Gateways {
+		if _, _, err := transport.Split(address); err != nil {
+			return plimsoll.Invalid(fmt.Sprintf("gateways[%d]", i), "%s", err)
+		}
+	}
+	if c.Node != "" {
+		if err := plimsoll.ValidateID("node", c.Node); err != nil {
+			return err
+		}
+	}
+	if c.Listen != "" {
+		if _, _, err := transport.Split(c.Listen); err != nil {
+			return plimsoll.Invalid("listen", "%s", err)
+		}
+		if !c.Insecure && !transport.Loopback(c.Listen) {
+			return plimsoll.Invalid("listen", "%s can be reached from other machines, and the log service is not encrypted: use a loopback "+
+				"address, or allow it by setting insecure", c.Listen)
+		}
+	}
+	if err := c.Capacity.Validate("capacity"); err != nil {
+		return err
+	}
+	return c.validateBounds()
+}
+
+func (c *Config) validateBounds() error {
+	if c.HeartbeatInterval < 0 {
+		return plimsoll.Invalid("heartbeatInterval", "is negative; give a duration such as 3s")
+	}
+	if c.CallTimeout < 0 {
+		return plimsoll.Invalid("callTimeout", "is negative; give a duration such as 15s")
+	}
+	if c.KeepAttempts < 0 {
+		return plimsoll.Invalid("keepAttempts", "is negative; give zero or more")
+	}
+	if c.KeepBytes < 0 {
+		return plimsoll.Invalid("keepBytes", "is negative; give zero or more")
+	}
+	return nil
+}
+
+// withDefaults fills in what is zero. Dir becomes absolute, because other processes are told paths below it.
+func (c Config) withDefaults() (Config, error) {
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return c, fmt.Errorf("find the directory %s: %w", c.Dir, err)
+	}
+	c.Dir = dir
+	if c.Listen == "" {
+		c.Listen = "unix:" + filepath.Join(dir, "agent.sock")
+	}
+	if network, path, err := transport.Split(c.Listen); err == nil && network == "unix" && len(path) > maxSocketPath {
+		return c, plimsoll.Invalid("listen", "%q is longer than the %d characters that the kernel takes; choose a shorter path", path, maxSocketPath)
+	}
+	if c.HeartbeatInterval == 0 {
+		c.HeartbeatInterval = DefaultHeartbeatInterval
+	}
+	if c.CallTimeout == 0 {
+		c.CallTimeout = DefaultCallTimeout
+	}
+	if c.KeepAttempts == 0 {
+		c.KeepAttempts = DefaultKeepAttempts
+	}
+	if c.KeepBytes == 0 {
+		c.KeepBytes = DefaultKeepBytes
+	}
+	return c, nil
+}
+
+// hostID makes a node id of the host's name, without its domain.
+func hostID() (string, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find the host's name (give the node an id instead): %w", err)
+	}
+	name, _, _ = strings.Cut(name, ".")
+	if err := plimsoll.ValidateID("node", name); err != nil {
+		return "", errors.Join(plimsoll.Invalid("node", "the host's name cannot be used as an id; give the node one"), err)
+	}
+	return name, nil
+}

@@ -1,0 +1,242 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+const (
+	markFile = "reported.json" // in an attempt's directory: its end was acknowledged
+	workDir  = "work"          // in a task's directory: what its attempts share
+)
+
+// keptDir is the directory of an attempt, found at the start.
+type keptDir struct {
+	key attemptKey
+	end *plimsoll.TaskReport // its end, if that was acknowledged; else nil
+}
+
+// mark is the content of markFile.
+type mark struct {
+	Result   string `json:"result"`
+	ExitCode int32  `json:"exitCode"`
+	Message  string `json:"message,omitempty"`
+	At       int64  `json:"at"`
+}
+
+// scanDirs finds the directories of attempts. What does not look like one is left alone.
+func scanDirs(root string) ([]keptDir, error) {
+	tasks, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the tasks that are on this node: %w", err)
+	}
+	var dirs []keptDir
+	for _, t := range tasks {
+		if !t.IsDir() || validateTaskID(t.Name()) != nil {
+			continue
+		}
+		attempts, err := os.ReadDir(filepath.Join(root, t.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("list the attempts of a task: %w", err)
+		}
+		for _, a := range attempts {
+			n, err := strconv.ParseInt(a.Name(), 10, 32)
+			if err != nil || n < 1 || strconv.FormatInt(n, 10) != a.Name() {
+				continue
+			}
+			key := attemptKey{t.Name(), int32(n)}
+			dirs = append(dirs, keptDir{key, readMark(filepath.Join(root, t.Name(), a.Name()), key)})
+		}
+	}
+	return dirs, nil
+}
+
+// readMark returns the acknowledged end of an attempt. A mark that is missing or torn is none: the attempt is then judged anew.
+func readMark(dir string, key attemptKey) *plimsoll.TaskReport {
+	data, err := os.ReadFile(filepath.Join(dir, markFile))
+	if err != nil {
+		return nil
+	}
+	var m mark
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil
+	}
+	return &plimsoll.TaskReport{
+		Task: key.task, Attempt: key.attempt, State: plimsoll.TaskFinished, Result: parseResult(m.Result), ExitCode: m.ExitCode,
+		Message: m.Message, At: m.At,
+	}
+}
+
+func parseResult(s string) plimsoll.TaskResult {
+	for r := plimsoll.ResultSucceeded; r.String() != ""; r++ {
+		if r.String() == s {
+			return r
+		}
+	}
+	return plimsoll.ResultLost
+}
+
+// writeMark notes that an end was acknowledged. It need not be durable: without it the end is reported once more.
+func writeMark(dir string, end *plimsoll.TaskReport) error {
+	data, err := json.Marshal(mark{end.Result.String(), end.ExitCode, end.Message, end.At})
+	if err != nil {
+		return fmt.Errorf("encode the end of an attempt: %w", err)
+	}
+	err = os.WriteFile(filepath.Join(dir, markFile), append(data, '\n'), 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the directory was never made, or is gone already
+	}
+	return err
+}
+
+// candidate is a directory that may be removed.
+type candidate struct {
+	key attemptKey
+	at  int64 // when its attempt ended
+}
+
+// removable returns the directories of attempts that are over and acknowledged and that nobody may ask about again, the newest
+// first. The directory of an attempt that is still assigned is never among them: it is what keeps it from being started again.
+func (l *ledger) removable() []candidate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []candidate
+	for _, task := range sortedKeys(l.mu.entries) {
+		for _, e := range l.mu.entries[task] {
+			if l.isRemovable(task, e) {
+				list = append(list, candidate{attemptKey{task, e.attempt}, e.end.At})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		if a.at > b.at {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+func (l *ledger) isRemovable(task string, e *entry) bool {
+	if w, ok := l.mu.wanted[task]; !e.onDisk || !l.mu.synced || !l.mu.connected || ok && w.attempt == e.attempt {
+		return false
+	}
+	return e.phase == phaseEnded && e.acked || e.phase == phaseOrphan
+}
+
+// retire takes the directory of an attempt out of the way if it still may be removed, and with the last one of a task also the
+// task's own. It only renames; sweep removes.
+func (l *ledger) retire(key attemptKey) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.find(key)
+	if e == nil || !l.isRemovable(key.task, e) {
+		return nil
+	}
+	if err := l.discard(l.attemptDir(key)); err != nil {
+		return err
+	}
+	l.remove(key)
+	_, wanted := l.mu.wanted[key.task]
+	if wanted || len(l.mu.entries[key.task]) > 0 {
+		return nil
+	}
+	return l.discard(filepath.Join(l.root, key.task))
+}
+
+func (l *ledger) discard(path string) error {
+	l.mu.discarded++
+	err := os.Rename(path, filepath.Join(l.trash, strconv.FormatUint(l.mu.discarded, 10)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("put a directory away: %w", err)
+	}
+	return nil
+}
+
+// janitor bounds the directories that are kept. Sizes are measured once, when an attempt is over. The task's own working
+// directory is counted with its newest attempt.
+type janitor struct {
+	ledger *ledger
+	count  int
+	bytes  int64
+	sizes  map[attemptKey]int64
+}
+
+// janitorInterval is how often the directories are looked at.
+const janitorInterval = 10 * time.Second
+
+// sweep removes the oldest directories that are over the bounds, and what was put away.
+func (j *janitor) sweep(ctx context.Context) error {
+	sizes := make(map[attemptKey]int64, len(j.sizes))
+	counted := map[string]bool{}
+	total, kept := int64(0), 0
+	var failed error
+	for _, c := range j.ledger.removable() {
+		if ctx.Err() != nil {
+			return nil
+		}
+		size, ok := j.sizes[c.key]
+		if !ok {
+			size = diskUsage(ctx, j.ledger.attemptDir(c.key))
+			if !counted[c.key.task] {
+				size += diskUsage(ctx, filepath.Join(j.ledger.root, c.key.task, workDir))
+			}
+		}
+		counted[c.key.task] = true
+		kept++
+		total += size
+		if kept <= j.count && total <= j.bytes { // once over, all that are older go too
+			sizes[c.key] = size
+			continue
+		}
+		failed = errors.Join(failed, j.ledger.retire(c.key))
+	}
+	j.sizes = sizes
+	return errors.Join(failed, emptyDir(j.ledger.trash))
+}
+
+func emptyDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, e := range entries {
+		failed = errors.Join(failed, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return failed
+}
+
+// diskUsage is how many bytes the files below a directory take on the disk. What cannot be read counts nothing: tasks may have
+// put anything there, and may be changing it.
+func diskUsage(ctx context.Context, dir string) (total int64) {
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if info, err := d.Info(); err == nil {
+			total += allocated(info)
+		}
+		return nil
+	})
+	if err != nil {
+		return total // the agent is being stopped
+	}
+	return total
+}

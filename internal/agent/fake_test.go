@@ -1,0 +1,416 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// cluster stands for the coordinator and its gateways: it assigns tasks to one node and takes reports in.
+type cluster struct {
+	mu          sync.Mutex
+	changed     chan struct{} // closed and made anew at each change
+	tasks       map[string]*pb.Assignment
+	version     int
+	node        plimsoll.Node
+	registered  bool
+	registers   int
+	beats       int
+	incarnation uint64 // an older one is refused
+	watches     int
+	cut         int   // raised to end all streams
+	refuse      error // of all calls
+	noReports   error // of ReportTasks
+	requests    []*pb.ReportTasksRequest
+	reports     []plimsoll.TaskReport
+	every       time.Duration
+}
+
+func newCluster() *cluster {
+	return &cluster{changed: make(chan struct{}), tasks: map[string]*pb.Assignment{}, every: time.Second}
+}
+
+// change does something and tells everybody who waits.
+func (c *cluster) change(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+	c.version++
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// look reads something.
+func (c *cluster) look(read func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	read()
+}
+
+// until waits until something is so.
+func (c *cluster) until(ctx context.Context, so func() bool) bool {
+	for {
+		c.mu.Lock()
+		changed, ok := c.changed, so()
+		c.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
+}
+
+// assign binds an attempt of a task to node n1, or changes the state of one.
+func (c *cluster) assign(task string, attempt int32, state plimsoll.TaskState, command ...string) {
+	if len(command) == 0 {
+		command = []string{"true"}
+	}
+	job, group, index, _ := wire.SplitTaskID(task)
+	t := plimsoll.Task{ID: task, Job: job, Group: group, Index: index, Attempt: attempt, State: state, Node: "n1"}
+	spec := plimsoll.GroupSpec{Name: group, Count: 1, Command: command, KillGrace: 3 * time.Second}
+	c.change(func() {
+		c.tasks[task] = &pb.Assignment{Task: wire.TaskToProto(&t), Spec: wire.GroupSpecToProto(&spec)}
+	})
+}
+
+func (c *cluster) unassign(task string) { c.change(func() { delete(c.tasks, task) }) }
+
+// disconnect ends every stream; with an error, calls are refused too.
+func (c *cluster) disconnect(refuse error) { c.change(func() { c.cut++; c.refuse = refuse }) }
+
+func (c *cluster) check(incarnation uint64) error {
+	if incarnation < c.incarnation {
+		return plimsoll.Errorf(plimsoll.CodeStale, "incarnation %d is older than %d", incarnation, c.incarnation)
+	}
+	return c.refuse
+}
+
+// has reports whether a report of this state has come, and how often.
+func (c *cluster) has(task string, attempt int32, state plimsoll.TaskState) int {
+	n := 0
+	for _, r := range c.reports {
+		if r.Task == task && r.Attempt == attempt && r.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *cluster) end(task string, attempt int32) (plimsoll.TaskReport, bool) {
+	for _, r := range c.reports {
+		if r.Task == task && r.Attempt == attempt && r.State == plimsoll.TaskFinished {
+			return r, true
+		}
+	}
+	return plimsoll.TaskReport{}, false
+}
+
+func (c *cluster) register(_ context.Context, node *plimsoll.Node) (every time.Duration, err error) {
+	c.change(func() {
+		if err = c.check(node.Incarnation); err == nil {
+			c.node, c.registered, c.incarnation, every = *node, true, node.Incarnation, c.every
+			c.registers++
+		}
+	})
+	return every, err
+}
+
+func (c *cluster) heartbeat(_ context.Context, _ string, incarnation uint64) (registered bool, err error) {
+	c.change(func() { err, registered = c.check(incarnation), c.registered; c.beats++ })
+	return registered, err
+}
+
+func (c *cluster) report(ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport) error {
+	req := &pb.ReportTasksRequest{Node: node, Incarnation: incarnation, Sequence: sequence}
+	for i := range reports {
+		req.Reports = append(req.Reports, wire.TaskReportToProto(&reports[i]))
+	}
+	return c.take(req)
+}
+
+func (c *cluster) take(req *pb.ReportTasksRequest) (err error) {
+	c.change(func() {
+		if err = cmp.Or(c.check(req.Incarnation), c.noReports); err != nil {
+			return
+		}
+		c.requests = append(c.requests, req)
+		for _, r := range req.Reports {
+			if r.Message == "refuse" {
+				err = plimsoll.Invalid("reports", "this one cannot be")
+				return
+			}
+		}
+		for _, r := range req.Reports {
+			report := wire.TaskReportFromProto(r)
+			c.reports = append(c.reports, report)
+			a := c.tasks[report.Task]
+			if a == nil || a.Task.Attempt != report.Attempt {
+				continue
+			}
+			if report.State == plimsoll.TaskFinished {
+				delete(c.tasks, report.Task)
+			} else if a.Task.State < pb.TaskState(report.State) {
+				a.Task.State = pb.TaskState(report.State)
+			}
+		}
+	})
+	return err
+}
+
+// stream sends lists and changes to one watcher.
+func (c *cluster) stream(ctx context.Context, incarnation uint64, send func(*pb.WatchAssignmentsResponse) error) error {
+	sent := map[string]*pb.Assignment{}
+	var cut int
+	c.change(func() { c.watches++; cut = c.cut })
+	for first := true; ; first = false {
+		c.mu.Lock()
+		changed, err := c.changed, c.check(incarnation)
+		m := &pb.WatchAssignmentsResponse{SnapshotEnd: first}
+		for _, task := range sortedKeys(c.tasks) {
+			if a := c.tasks[task]; sent[task] != a {
+				m.Changed = append(m.Changed, &pb.Assignment{Task: wire.TaskToProto(taskOf(a)), Spec: a.Spec})
+				sent[task] = a
+			}
+		}
+		for _, task := range sortedKeys(sent) {
+			if c.tasks[task] == nil {
+				m.Removed = append(m.Removed, task)
+				delete(sent, task)
+			}
+		}
+		if c.cut != cut {
+			err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the network is away")
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if first || len(m.Changed)+len(m.Removed) > 0 {
+			if err := send(m); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func taskOf(a *pb.Assignment) *plimsoll.Task {
+	t := wire.TaskFromProto(a.Task)
+	return &t
+}
+
+// local is the cluster's gateway without a network.
+type local struct{ *cluster }
+
+func (l local) watch(ctx context.Context, _ string, incarnation uint64, each func(*assignments)) error {
+	return l.stream(ctx, incarnation, func(m *pb.WatchAssignmentsResponse) error {
+		each(assignmentsFromProto(m))
+		return nil
+	})
+}
+
+func (l local) close() {}
+
+// served is the cluster's gateway on a network.
+type served struct{ *cluster }
+
+func (s served) RegisterNode(ctx context.Context, req *connect.Request[pb.RegisterNodeRequest]) (*connect.Response[pb.RegisterNodeResponse], error) {
+	node := wire.NodeFromProto(req.Msg.Node)
+	every, err := s.register(ctx, &node)
+	return connect.NewResponse(&pb.RegisterNodeResponse{HeartbeatIntervalNanos: int64(every)}), wire.ConnectError(err)
+}
+
+func (s served) Heartbeat(ctx context.Context, req *connect.Request[pb.HeartbeatRequest]) (*connect.Response[pb.HeartbeatResponse], error) {
+	known, err := s.heartbeat(ctx, req.Msg.Node, req.Msg.Incarnation)
+	return connect.NewResponse(&pb.HeartbeatResponse{Registered: known}), wire.ConnectError(err)
+}
+
+func (s served) WatchAssignments(ctx context.Context, req *connect.Request[pb.WatchAssignmentsRequest], stream *connect.ServerStream[pb.WatchAssignmentsResponse]) error {
+	return wire.ConnectError(s.stream(ctx, req.Msg.Incarnation, stream.Send))
+}
+
+func (s served) ReportTasks(_ context.Context, req *connect.Request[pb.ReportTasksRequest]) (*connect.Response[pb.ReportTasksResponse], error) {
+	return connect.NewResponse(&pb.ReportTasksResponse{}), wire.ConnectError(s.take(req.Msg))
+}
+
+// supervisor is an Executor without processes. It lives longer than an agent.
+type supervisor struct {
+	dir      string // the agent's
+	mu       sync.Mutex
+	changed  chan struct{}
+	attempts map[attemptKey]*Attempt
+	log      []attemptKey // every change
+	starts   map[attemptKey]int
+	stops    []Stop
+	cut      int
+	failing  error // of Start and Stop
+}
+
+func newSupervisor(dir string) *supervisor {
+	return &supervisor{dir: dir, changed: make(chan struct{}), attempts: map[attemptKey]*Attempt{}, starts: map[attemptKey]int{}}
+}
+
+func (s *supervisor) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *supervisor) look(read func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	read()
+}
+
+func (s *supervisor) until(ctx context.Context, so func() bool) bool {
+	for {
+		s.mu.Lock()
+		changed, ok := s.changed, so()
+		s.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
+}
+
+func (s *supervisor) put(a Attempt) {
+	s.attempts[attemptKey{a.Task, a.Attempt}] = &a
+	s.log = append(s.log, attemptKey{a.Task, a.Attempt})
+}
+
+// finish ends an attempt.
+func (s *supervisor) finish(task string, attempt int32, result plimsoll.TaskResult, code int32) {
+	s.change(func() {
+		a := *s.attempts[attemptKey{task, attempt}]
+		a.State, a.Result, a.ExitCode, a.Finished = plimsoll.TaskFinished, result, code, time.Now().UnixNano()
+		s.put(a)
+	})
+}
+
+func (s *supervisor) Watch(ctx context.Context, each func([]Attempt, bool) error) error {
+	s.mu.Lock()
+	cut, at := s.cut, len(s.log)
+	var all []Attempt
+	for _, a := range s.attempts {
+		all = append(all, *a)
+	}
+	s.mu.Unlock()
+	if err := each(all, true); err != nil {
+		return err
+	}
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		var news []Attempt
+		for ; at < len(s.log); at++ {
+			if a := s.attempts[s.log[at]]; a != nil {
+				news = append(news, *a)
+			}
+		}
+		gone := s.cut != cut
+		s.mu.Unlock()
+		if gone {
+			return plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor is away")
+		}
+		if err := each(news, false); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func (s *supervisor) Start(_ context.Context, start Start) (result Attempt, err error) {
+	s.change(func() {
+		key := attemptKey{start.Task, start.Attempt}
+		if err = s.failing; err != nil {
+			return
+		}
+		if a := s.attempts[key]; a != nil {
+			result = *a
+			return
+		}
+		dir := filepath.Join(s.dir, "tasks", start.Task, strconv.Itoa(int(start.Attempt)))
+		if err = os.MkdirAll(filepath.Join(filepath.Dir(dir), workDir), 0o755); err != nil {
+			return
+		}
+		if err = os.Mkdir(dir, 0o755); os.IsExist(err) {
+			err = plimsoll.Errorf(plimsoll.CodeAlreadyExists, "%s is there", dir)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "stdout"), []byte("hello from "+start.Task+"\n"), 0o644)
+		}
+		if err != nil {
+			return
+		}
+		s.starts[key]++
+		result = Attempt{Task: start.Task, Attempt: start.Attempt, State: plimsoll.TaskRunning, Started: time.Now().UnixNano()}
+		s.put(result)
+	})
+	return result, err
+}
+
+func (s *supervisor) Stop(_ context.Context, stop Stop) (err error) {
+	s.change(func() {
+		if err = s.failing; err != nil {
+			return
+		}
+		s.stops = append(s.stops, stop)
+		a := s.attempts[attemptKey{stop.Task, stop.Attempt}]
+		if a == nil {
+			err = plimsoll.Errorf(plimsoll.CodeNotFound, "not held")
+		} else if a.State != plimsoll.TaskFinished {
+			ended := *a
+			ended.State, ended.Result, ended.Message, ended.ExitCode = plimsoll.TaskFinished, stop.Result, stop.Message, 143
+			ended.Finished = time.Now().UnixNano()
+			s.put(ended)
+		}
+	})
+	return err
+}
+
+func (s *supervisor) Cgroups() (kind, missing string) { return "", "this supervisor runs no processes" }
+
+func (s *supervisor) Forget(_ context.Context, task string, attempt int32) (err error) {
+	s.change(func() {
+		if key := (attemptKey{task, attempt}); s.attempts[key] == nil {
+			err = plimsoll.Errorf(plimsoll.CodeNotFound, "not held")
+		} else {
+			delete(s.attempts, key)
+		}
+	})
+	return err
+}
+
+func (s *supervisor) stopped(task string, attempt int32) bool {
+	return slices.ContainsFunc(s.stops, func(stop Stop) bool { return stop.Task == task && stop.Attempt == attempt })
+}

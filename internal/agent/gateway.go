@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// gateway is one gateway as the agent sees it. Errors are plimsoll.Errors; CodeStale means that another agent has taken over.
+type gateway interface {
+	// register makes the node known and returns how often it wants to hear of it; 0: not said.
+	register(ctx context.Context, node *plimsoll.Node) (every time.Duration, err error)
+	heartbeat(ctx context.Context, node string, incarnation uint64) (registered bool, err error)
+	// watch calls each with what is assigned, and with changes, until ctx ends or the connection is lost.
+	watch(ctx context.Context, node string, incarnation uint64, each func(*assignments)) error
+	report(ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport) error
+	close()
+}
+
+// assignments is one message of a watch.
+type assignments struct {
+	changed  []assignmentOf
+	removed  []string
+	complete bool // all that was assigned when the watch began has been sent
+}
+
+// connectGateway speaks to a gateway over the network.
+type connectGateway struct {
+	http *http.Client
+	rpc  plimsollv1connect.AgentServiceClient
+}
+
+func dialGateway(address string) (gateway, error) {
+	client, base, err := transport.Client(address)
+	if err != nil {
+		return nil, err
+	}
+	return &connectGateway{client, plimsollv1connect.NewAgentServiceClient(client, base, connect.WithGRPC())}, nil
+}
+
+func (g *connectGateway) close() { g.http.CloseIdleConnections() }
+
+func (g *connectGateway) register(ctx context.Context, node *plimsoll.Node) (time.Duration, error) {
+	res, err := g.rpc.RegisterNode(ctx, connect.NewRequest(&pb.RegisterNodeRequest{Node: wire.NodeToProto(node)}))
+	if err != nil {
+		return 0, wire.FromConnectError(err)
+	}
+	return time.Duration(res.Msg.HeartbeatIntervalNanos), nil
+}
+
+func (g *connectGateway) heartbeat(ctx context.Context, node string, incarnation uint64) (bool, error) {
+	res, err := g.rpc.Heartbeat(ctx, connect.NewRequest(&pb.HeartbeatRequest{Node: node, Incarnation: incarnation}))
+	if err != nil {
+		return false, wire.FromConnectError(err)
+	}
+	return res.Msg.Registered, nil
+}
+
+func (g *connectGateway) watch(ctx context.Context, node string, incarnation uint64, each func(*assignments)) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := g.rpc.WatchAssignments(ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: node, Incarnation: incarnation}))
+	if err != nil {
+		return wire.FromConnectError(err)
+	}
+	for stream.Receive() {
+		each(assignmentsFromProto(stream.Msg()))
+	}
+	cancel() // what the gateway still wants to say is of no interest
+	err, closed := stream.Err(), stream.Close()
+	if err == nil {
+		err = closed
+	}
+	if err == nil || ctx.Err() != nil && plimsoll.CodeOf(wire.FromConnectError(err)) == plimsoll.CodeCanceled {
+		return plimsoll.Errorf(plimsoll.CodeUnavailable, "the gateway ended the list of assignments")
+	}
+	return wire.FromConnectError(err)
+}
+
+func assignmentsFromProto(m *pb.WatchAssignmentsResponse) *assignments {
+	a := &assignments{removed: m.GetRemoved(), complete: m.GetSnapshotEnd()}
+	for _, c := range m.GetChanged() {
+		t := wire.TaskFromProto(c.GetTask())
+		a.changed = append(a.changed, assignmentOf{
+			task: t.ID, node: t.Node, assignment: assignment{
+				want: want{t.Attempt, t.State, t.Result, t.Message}, job: t.Job, spec: wire.GroupSpecFromProto(c.GetSpec()),
+			},
+		})
+	}
+	return a
+}
+
+func (g *connectGateway) report(ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport) error {
+	req := &pb.ReportTasksRequest{Node: node, Incarnation: incarnation, Sequence: sequence}
+	for i := range reports {
+		req.Reports = append(req.Reports, wire.TaskReportToProto(&reports[i]))
+	}
+	if _, err := g.rpc.ReportTasks(ctx, connect.NewRequest(req)); err != nil {
+		return wire.FromConnectError(err)
+	}
+	return nil
+}

@@ -1,0 +1,390 @@
+package agent
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// book is a ledger whose operations a test carries out by hand.
+type book struct {
+	*testing.T
+	*ledger
+}
+
+func newBook(t *testing.T) *book {
+	t.Helper()
+	dir := t.TempDir()
+	out, _ := mustOpenOutbox(t, filepath.Join(dir, "reports"))
+	b := &book{t, newLedger("n1", dir, out, slog.New(slog.DiscardHandler))}
+	for _, d := range []string{b.root, b.trash} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func task(id string, attempt int32, state plimsoll.TaskState) assignmentOf {
+	return assignmentOf{task: id, node: "n1", assignment: assignment{
+		want: want{attempt: attempt, state: state}, job: "j", spec: plimsoll.GroupSpec{Command: []string{"true"}},
+	}}
+}
+
+func live(id string, attempt int32, state plimsoll.TaskState) Attempt {
+	a := Attempt{Task: id, Attempt: attempt, State: state, Started: 10}
+	if state == plimsoll.TaskFinished {
+		a.Result, a.Finished = plimsoll.ResultSucceeded, 20
+	}
+	return a
+}
+
+// list tells all that is assigned, hold all that the supervisor holds.
+func (b *book) list(tasks ...assignmentOf) { b.beginList(); b.assign(tasks, nil, true) }
+func (b *book) hold(list ...Attempt)       { b.beginAttempts(); b.attempts(list, true) }
+
+// expect settles and checks what is to be done.
+func (b *book) expect(want ...string) []op {
+	b.Helper()
+	ops := b.settle(time.Unix(0, 100))
+	var got []string
+	for _, o := range ops {
+		switch o.kind {
+		case opStart:
+			got = append(got, "start "+o.task+" "+strconv.Itoa(int(o.start.Attempt)))
+		case opStop:
+			got = append(got, "stop "+o.task+" "+strconv.Itoa(int(o.stop.Attempt)))
+		case opForget:
+			got = append(got, "forget "+o.task+" "+strconv.Itoa(int(o.end.Attempt)))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.Fatalf("to do (-want +got):\n%s", diff)
+	}
+	return ops
+}
+
+// waiting checks which reports wait, as "task attempt state".
+func (b *book) waiting(want ...string) {
+	b.Helper()
+	var got []string
+	for _, r := range b.out.next(1000) {
+		s := r.Task + " " + strconv.Itoa(int(r.Attempt)) + " " + r.State.String()
+		if r.State == plimsoll.TaskFinished {
+			s += " " + r.Result.String()
+		}
+		got = append(got, s)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.Fatalf("reports that wait (-want +got):\n%s", diff)
+	}
+}
+
+func (b *book) ack() {
+	reports := b.out.next(1000)
+	b.out.ack(reports)
+	b.acknowledged(reports)
+}
+
+func (b *book) doneAll(ops []op, err error) {
+	for i := range ops {
+		b.done(&ops[i], Attempt{State: plimsoll.TaskRunning, Started: 10}, err, time.Unix(0, 100))
+	}
+}
+
+func TestNothingIsDecidedBeforeBothListsAreComplete(t *testing.T) {
+	b := newBook(t)
+	b.beginAttempts()
+	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskRunning)}, false)
+	b.beginList()
+	b.assign([]assignmentOf{task("j.g.1", 1, plimsoll.TaskBound)}, nil, false)
+	b.expect()
+	b.attempts(nil, true)
+	b.expect() // what runs is not assigned, as far as is known: it may be in the part of the list that has yet to come
+	b.assign([]assignmentOf{task("j.g.0", 1, plimsoll.TaskRunning)}, nil, true)
+	b.expect("start j.g.1 1")
+}
+
+func TestNothingIsStartedWhileDisconnected(t *testing.T) {
+	b := newBook(t)
+	b.hold()
+	b.list(task("j.g.0", 1, plimsoll.TaskBound))
+	b.disconnect()
+	b.expect()
+	b.list(task("j.g.0", 1, plimsoll.TaskBound))
+	b.expect("start j.g.0 1")
+}
+
+func TestAListReplacesWhatWasAssigned(t *testing.T) {
+	b := newBook(t)
+	b.hold(live("j.g.0", 1, plimsoll.TaskRunning), live("j.g.1", 1, plimsoll.TaskRunning))
+	b.list(task("j.g.0", 1, plimsoll.TaskRunning), task("j.g.1", 1, plimsoll.TaskRunning))
+	b.expect()
+	b.disconnect()
+	b.beginList()
+	b.assign([]assignmentOf{task("j.g.1", 1, plimsoll.TaskRunning)}, nil, false)
+	b.expect()
+	b.assign(nil, nil, true)
+	b.expect("stop j.g.0 1")
+}
+
+func TestStartsAreBounded(t *testing.T) {
+	b := newBook(t)
+	b.hold()
+	var tasks []assignmentOf
+	for i := range int32(maxOps + 3) {
+		tasks = append(tasks, task(plimsoll.TaskID("j", "g", i), 1, plimsoll.TaskBound))
+	}
+	b.list(tasks...)
+	first := b.settle(time.Unix(0, 1))
+	if len(first) != maxOps || len(b.settle(time.Unix(0, 1))) != 0 {
+		t.Fatalf("%d starts at once, want %d", len(first), maxOps)
+	}
+	b.assign([]assignmentOf{task(tasks[maxOps].task, 1, plimsoll.TaskStopping)}, nil, false) // no longer wanted when its turn comes
+	b.doneAll(first, nil)
+	if got := len(b.settle(time.Unix(0, 1))); got != 2 {
+		t.Errorf("%d starts followed, want 2", got)
+	}
+}
+
+func TestAStartWhoseFateIsNotKnown(t *testing.T) {
+	b := newBook(t)
+	b.hold()
+	b.list(task("j.g.0", 1, plimsoll.TaskBound))
+	ops := b.expect("start j.g.0 1")
+	b.beginAttempts() // the connection broke
+	b.doneAll(ops, plimsoll.Errorf(plimsoll.CodeUnavailable, "gone"))
+	b.expect()
+	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskRunning)}, true) // it had been started
+	b.expect()
+	b.waiting("j.g.0 1 Running")
+}
+
+func TestAStartIsRepeatedIfItWasNotHeard(t *testing.T) {
+	b := newBook(t)
+	b.hold()
+	b.list(task("j.g.0", 1, plimsoll.TaskBound))
+	ops := b.expect("start j.g.0 1")
+	b.doneAll(ops, plimsoll.Errorf(plimsoll.CodeUnavailable, "gone"))
+	b.expect("start j.g.0 1")
+}
+
+func TestAStartThatFailedAfterTheWatchToldOfIt(t *testing.T) {
+	b := newBook(t)
+	b.hold()
+	b.list(task("j.g.0", 1, plimsoll.TaskBound))
+	ops := b.expect("start j.g.0 1")
+	b.attempts([]Attempt{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false)
+	b.doneAll(ops, plimsoll.Errorf(plimsoll.CodeInternal, "no space left"))
+	b.expect()
+	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished never started")
+}
+
+// The answer of a start and the watch may overtake each other.
+func TestAStartAnsweredAfterItsEnd(t *testing.T) {
+	b := newBook(t)
+	b.hold()
+	b.list(task("j.g.0", 1, plimsoll.TaskBound))
+	ops := b.expect("start j.g.0 1")
+	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskFinished)}, false)
+	b.doneAll(ops, nil)
+	b.expect()
+	b.waiting("j.g.0 1 Running", "j.g.0 1 Finished succeeded")
+	b.ack()
+	b.expect("forget j.g.0 1")
+}
+
+func TestWhatTheSupervisorNoLongerHoldsIsLost(t *testing.T) {
+	b := newBook(t)
+	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
+	b.list(task("j.g.0", 1, plimsoll.TaskRunning))
+	b.expect()
+	b.hold() // another supervisor
+	b.expect()
+	b.waiting("j.g.0 1 Running", "j.g.0 1 Finished lost")
+	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskRunning)}, false) // after all: it must not live, for its end was told
+	b.expect("stop j.g.0 1")
+	b.ack()
+	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskFinished)}, false)
+	b.waiting()
+	b.expect("forget j.g.0 1")
+}
+
+func TestAStopIsRepeatedToAnotherSupervisor(t *testing.T) {
+	b := newBook(t)
+	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
+	b.list(task("j.g.0", 1, plimsoll.TaskStopping))
+	b.doneAll(b.expect("stop j.g.0 1"), nil)
+	b.expect()
+	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
+	b.expect("stop j.g.0 1")
+}
+
+// A coordinator that asks for what was acknowledged has not got it: it is told again.
+func TestWhatTheCoordinatorDoesNotKnowIsRepeated(t *testing.T) {
+	b := newBook(t)
+	b.hold(live("j.g.0", 1, plimsoll.TaskFinished), live("j.g.1", 1, plimsoll.TaskRunning))
+	b.list(task("j.g.0", 1, plimsoll.TaskRunning), task("j.g.1", 1, plimsoll.TaskRunning))
+	b.ack()
+	b.waiting()
+	b.list(task("j.g.0", 1, plimsoll.TaskBound), task("j.g.1", 1, plimsoll.TaskBound))
+	b.waiting("j.g.0 1 Finished succeeded", "j.g.1 1 Running")
+	b.ack()
+	b.list()
+	b.waiting()
+}
+
+func TestForgettingIsRepeated(t *testing.T) {
+	b := newBook(t)
+	b.hold(live("j.g.0", 1, plimsoll.TaskFinished))
+	b.list()
+	b.ack()
+	b.doneAll(b.expect("forget j.g.0 1"), plimsoll.Errorf(plimsoll.CodeUnavailable, "gone"))
+	b.doneAll(b.expect("forget j.g.0 1"), nil)
+	b.expect()
+	b.hold(live("j.g.0", 1, plimsoll.TaskFinished)) // a supervisor that still holds it
+	b.expect("forget j.g.0 1")
+}
+
+func TestAssignmentsThatCannotBeAreLeftOut(t *testing.T) {
+	b := newBook(t)
+	b.hold()
+	other := task("j.g.0", 1, plimsoll.TaskBound)
+	other.node = "n2"
+	empty := task("j.g.1", 1, plimsoll.TaskBound)
+	empty.spec.Command = nil
+	b.list(
+		other, empty, task("j.g.2", 0, plimsoll.TaskBound), task("../../up", 1, plimsoll.TaskBound), task("a/b.g.0", 1, plimsoll.TaskBound),
+		task("j.g/h.0", 1, plimsoll.TaskBound), task("..g.0", 1, plimsoll.TaskBound), task("j.g.00", 1, plimsoll.TaskBound),
+		task("j."+strings.Repeat("g", 64)+".0", 1, plimsoll.TaskBound), task("j.g.4", 1, plimsoll.TaskBound),
+	)
+	b.expect("start j.g.4 1")
+}
+
+// keep makes the directory of an attempt.
+func (b *book) keep(key attemptKey, bytes int) {
+	b.Helper()
+	write(b.T, filepath.Join(b.attemptDir(key), "stdout"), make([]byte, bytes))
+	write(b.T, filepath.Join(b.root, key.task, workDir, "out"), []byte("x"))
+}
+
+func (b *book) dirs() []string {
+	b.Helper()
+	found, err := filepath.Glob(filepath.Join(b.root, "*", "[0-9]*"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i, path := range found {
+		if found[i], err = filepath.Rel(b.root, path); err != nil {
+			b.Fatal(err)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func TestJanitor(t *testing.T) {
+	ended := func(id string, attempt int32, at int64) Attempt {
+		return Attempt{Task: id, Attempt: attempt, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1, Finished: at}
+	}
+	held := []Attempt{
+		ended("j.g.0", 1, 10), ended("j.g.1", 1, 20), ended("j.g.1", 2, 30), ended("j.g.2", 1, 40), live("j.g.3", 1, plimsoll.TaskRunning),
+		ended("j.g.4", 1, 5),
+	}
+	// j.g.3 runs and the end of j.g.4 is not known to the coordinator yet, so they are kept whatever the bounds.
+	assigned := []assignmentOf{task("j.g.3", 1, plimsoll.TaskRunning), task("j.g.4", 1, plimsoll.TaskRunning)}
+	always := []string{"j.g.3/1", "j.g.4/1"}
+	tests := []struct {
+		name  string
+		count int
+		bytes int64
+		keep  []string
+	}{
+		{"within bounds", 10, 1 << 30, []string{"j.g.0/1", "j.g.1/1", "j.g.1/2", "j.g.2/1"}},
+		{"the oldest over the count goes", 3, 1 << 30, []string{"j.g.1/1", "j.g.1/2", "j.g.2/1"}},
+		{"the newest over the count stays", 1, 1 << 30, []string{"j.g.2/1"}},
+		{"the oldest over the bytes go", 10, 120 << 10, []string{"j.g.1/2", "j.g.2/1"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBook(t)
+			for _, a := range held {
+				b.keep(attemptKey{a.Task, a.Attempt}, 40<<10)
+			}
+			b.hold(held...)
+			b.list(assigned...)
+			b.settle(time.Unix(0, 1))
+			b.ack()
+			j := &janitor{ledger: b.ledger, count: test.count, bytes: test.bytes}
+			for range 2 { // and the second time changes nothing
+				if err := j.sweep(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(slices.Sorted(slices.Values(append(slices.Clone(test.keep), always...))), b.dirs()); diff != "" {
+					t.Errorf("directories that are kept (-want +got):\n%s", diff)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(b.root, "j.g.0")); !slices.Contains(test.keep, "j.g.0/1") && err == nil {
+				t.Error("the last attempt of a task was removed, but not the task's own directory")
+			}
+			if left, err := os.ReadDir(b.trash); err != nil || len(left) != 0 {
+				t.Errorf("left in the trash: %v, error %v", left, err)
+			}
+		})
+	}
+}
+
+func TestTheJanitorWaitsForAcknowledgementAndConnection(t *testing.T) {
+	b := newBook(t)
+	b.keep(attemptKey{"j.g.0", 1}, 1)
+	b.hold(live("j.g.0", 1, plimsoll.TaskFinished))
+	b.list()
+	if got := b.removable(); len(got) != 0 {
+		t.Errorf("removable before it was acknowledged: %v", got)
+	}
+	b.ack()
+	b.disconnect()
+	if got := b.removable(); len(got) != 0 {
+		t.Errorf("removable while disconnected: %v", got)
+	}
+	b.list()
+	if got := b.removable(); len(got) != 1 {
+		t.Errorf("removable: %v, want one", got)
+	}
+}
+
+func TestMarksSurviveARestart(t *testing.T) {
+	b := newBook(t)
+	key, other := attemptKey{"j.g.0", 2}, attemptKey{"j.g.0", 1}
+	b.keep(key, 1)
+	b.keep(other, 1)
+	end := plimsoll.TaskReport{
+		Task: "j.g.0", Attempt: 2, State: plimsoll.TaskFinished, Result: plimsoll.ResultOutOfMemory, ExitCode: 137, Message: "m", At: 7,
+	}
+	if err := writeMark(b.attemptDir(key), &end); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(b.root, "not-a-task", "1", "x"), nil)
+	write(t, filepath.Join(b.attemptDir(other), markFile), []byte(`{"result":"torn`))
+	dirs, err := scanDirs(b.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]keptDir{{other, nil}, {key, &end}}, dirs, cmp.AllowUnexported(keptDir{}, attemptKey{})); diff != "" {
+		t.Errorf("found (-want +got):\n%s", diff)
+	}
+	b.restore(dirs, nil)
+	b.hold()
+	b.list(task("j.g.0", 2, plimsoll.TaskRunning)) // it was acknowledged, and the coordinator does not know
+	b.expect()
+	b.waiting("j.g.0 2 Finished out of memory")
+}

@@ -1,0 +1,197 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+const (
+	logChunk = 64 << 10
+	logPoll  = 100 * time.Millisecond // how soon a follower sees what was written
+)
+
+// logHandler serves what tasks have written.
+type logHandler struct {
+	ledger *ledger
+	log    *slog.Logger
+}
+
+func newLogHandler(l *ledger, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(plimsollv1connect.NewLogServiceHandler(&logHandler{l, log}, connect.WithReadMaxBytes(1<<20)))
+	return mux
+}
+
+// ReadTaskLog sends the files of an attempt, and what is appended to them until the attempt has ended if that is asked for.
+func (h *logHandler) ReadTaskLog(
+	ctx context.Context, req *connect.Request[pb.ReadTaskLogRequest], stream *connect.ServerStream[pb.ReadTaskLogResponse],
+) error {
+	m := req.Msg
+	names := []string{m.Stream}
+	switch m.Stream {
+	case "":
+		names = []string{executor.Stdout, executor.Stderr}
+	case executor.Stdout, executor.Stderr:
+	default:
+		return wire.ConnectError(plimsoll.Invalid("stream", "%q is not a stream; choose stdout or stderr, or leave it empty for both", m.Stream))
+	}
+	if err := validateTaskID(m.Task); err != nil {
+		return wire.ConnectError(err)
+	}
+	if m.Attempt < 0 {
+		return wire.ConnectError(plimsoll.Invalid("attempt", "is %d; attempts count from 1, and 0 is the newest", m.Attempt))
+	}
+	if m.TailBytes < 0 {
+		return wire.ConnectError(plimsoll.Invalid("tailBytes", "is negative; give the number of bytes, or 0 for all"))
+	}
+	t := &tail{ledger: h.ledger, task: m.Task, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes}
+	for _, name := range names {
+		t.streams = append(t.streams, tailed{name: name})
+	}
+	defer t.close()
+	err := t.run(ctx, func(name string, data []byte) error {
+		return stream.Send(&pb.ReadTaskLogResponse{Stream: name, Data: data})
+	})
+	if err != nil && ctx.Err() == nil && plimsoll.CodeOf(err) == plimsoll.CodeInternal {
+		h.log.Error("a log could not be sent", "task", m.Task, "error", err) // the caller is told only that
+	}
+	return wire.ConnectError(err)
+}
+
+// tail reads the streams of one attempt.
+type tail struct {
+	ledger  *ledger
+	task    string
+	attempt int32
+	follow  bool
+	last    int64 // only so many bytes of what is there at the beginning; 0: all
+	streams []tailed
+	buffer  [logChunk]byte
+}
+
+type tailed struct {
+	name string
+	file *os.File // nil: not there yet
+	end  int64    // not following: what was written later is not sent
+	at   int64
+}
+
+func (t *tail) run(ctx context.Context, send func(name string, data []byte) error) error {
+	ticker := time.NewTicker(logPoll)
+	defer ticker.Stop()
+	for {
+		// Whether more may come is asked before reading, so that what was written last is not missed.
+		key, known, begun, writing := t.ledger.status(t.task, t.attempt)
+		if !known {
+			return t.unknown()
+		}
+		if begun {
+			t.attempt = key.attempt // a follower stays with the attempt that it began with
+			for i := range t.streams {
+				if err := t.copy(&t.streams[i], t.ledger.attemptDir(key), send); err != nil {
+					return err
+				}
+			}
+		}
+		if !t.follow || !writing {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return plimsoll.Errorf(plimsoll.CodeCanceled, "the log is no longer followed")
+		case <-ticker.C:
+		}
+	}
+}
+
+func (t *tail) unknown() error {
+	if t.attempt == 0 {
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "this node has no logs of task %q; it never ran here, or its logs were removed to make room", t.task)
+	}
+	return plimsoll.Errorf(plimsoll.CodeNotFound, "this node has no logs of attempt %d of task %q; it never ran here, or its logs were removed "+
+		"to make room", t.attempt, t.task)
+}
+
+// copy sends what a stream has gained.
+func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) error) error {
+	if s.file == nil {
+		f, err := os.OpenFile(filepath.Join(dir, s.name), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("open a log: %w", err)
+		}
+		s.file = f
+		info, err := f.Stat()
+		if err != nil {
+			return fmt.Errorf("measure a log: %w", err)
+		}
+		s.end = info.Size()
+		if t.last > 0 {
+			s.at = max(s.end-t.last, 0)
+		}
+	}
+	for t.follow || s.at < s.end {
+		if err := s.skip(); err != nil {
+			return err
+		}
+		n, err := s.file.ReadAt(t.buffer[:], s.at)
+		if !t.follow {
+			n = int(min(int64(n), max(s.end-s.at, 0)))
+		}
+		if s.at += int64(n); n > 0 {
+			if err := send(s.name, t.buffer[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read a log: %w", err)
+		}
+	}
+	return nil
+}
+
+// skip goes on where the log still has bytes: the oldest are given up when it is over its limit.
+func (s *tailed) skip() error {
+	start, err := executor.LogStart(s.file)
+	if err != nil {
+		return err
+	}
+	info, err := s.file.Stat()
+	if err != nil {
+		return fmt.Errorf("measure a log: %w", err)
+	}
+	if s.at = max(s.at, start); info.Size() < s.at {
+		s.at = start // it was cut to nothing
+	}
+	return nil
+}
+
+func (t *tail) close() {
+	for _, s := range t.streams {
+		if s.file != nil {
+			_ = s.file.Close() // it was only read
+		}
+	}
+}

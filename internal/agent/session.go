@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+const (
+	firstBackoff   = 100 * time.Millisecond
+	longestBackoff = 5 * time.Second
+	reportBatch    = 500 // reports in one request
+	reportTries    = 4   // failures in a row before another gateway is tried
+)
+
+// backoff is how long to wait after the n-th failure in a row, n from 1: it doubles, and half of it is random, so that the
+// agents of a whole cluster do not come back at the same instant.
+func backoff(n int, random func(int64) int64) time.Duration {
+	d := firstBackoff
+	for i := 1; i < n && d < longestBackoff; i++ {
+		d *= 2
+	}
+	d = min(d, longestBackoff)
+	return d/2 + time.Duration(random(int64(d/2)+1))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// speaker keeps a session with one gateway at a time.
+type speaker struct {
+	node     plimsoll.Node
+	gateways []string
+	dial     func(address string) (gateway, error)
+	every    time.Duration // heartbeat interval unless the gateway names one
+	timeout  time.Duration // of a call
+	ledger   *ledger
+	out      *outbox
+	log      *slog.Logger
+	sequence uint64 // of the last report of this incarnation
+}
+
+// errTakenOver ends the agent.
+func errTakenOver(node string, err error) error {
+	return &plimsoll.Error{
+		Code: plimsoll.CodeStale, Op: "run the agent", Err: err,
+		Msg: fmt.Sprintf("another agent has registered as node %q since; this one ends and leaves its tasks alone "+
+			"(give each machine its own node id, or remove the node to let this one register again)", node),
+	}
+}
+
+// run goes from gateway to gateway until ctx ends or another agent has taken over.
+func (s *speaker) run(ctx context.Context) error {
+	failures := 0
+	for turn := 0; ; turn++ {
+		address := s.gateways[turn%len(s.gateways)]
+		listed, err := s.session(ctx, address)
+		s.ledger.disconnect()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if plimsoll.CodeOf(err) == plimsoll.CodeStale {
+			return errTakenOver(s.node.ID, err)
+		}
+		if listed {
+			failures = 0
+		}
+		failures++
+		wait := backoff(failures, rand.Int64N)
+		s.log.Warn("no session with a gateway; tasks go on", "gateway", address, "error", err, "retry in", wait.Round(time.Millisecond))
+		pause(ctx, wait)
+	}
+}
+
+// session registers with a gateway and speaks to it until something fails. listed says whether it got as far as a complete list
+// of assignments.
+func (s *speaker) session(ctx context.Context, address string) (listed bool, err error) {
+	g, err := s.dial(address)
+	if err != nil {
+		return false, err
+	}
+	defer g.close()
+	every, err := s.register(ctx, g)
+	if err != nil {
+		return false, err
+	}
+	s.log.Info("registered", "gateway", address, "incarnation", s.node.Incarnation, "capacity", s.node.Capacity.String())
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.heartbeats(ctx, g, every) })
+	group.Go(func() error { return s.reports(ctx, g) })
+	group.Go(func() error {
+		s.ledger.beginList()
+		err := g.watch(ctx, s.node.ID, s.node.Incarnation, func(a *assignments) {
+			s.ledger.assign(a.changed, a.removed, a.complete)
+			listed = listed || a.complete
+		})
+		if err == nil {
+			err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the gateway ended the list of assignments")
+		}
+		return err
+	})
+	err = group.Wait()
+	return listed, err
+}
+
+func (s *speaker) register(ctx context.Context, g gateway) (every time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	every, err = g.register(ctx, &s.node)
+	if every <= 0 {
+		every = s.every
+	}
+	if err != nil {
+		return every, fmt.Errorf("register the node: %w", err)
+	}
+	return every, nil
+}
+
+// heartbeats says at intervals that the node is alive. A gateway that has forgotten it is told again who it is.
+func (s *speaker) heartbeats(ctx context.Context, g gateway, every time.Duration) error {
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+		call, cancel := context.WithTimeout(ctx, s.timeout)
+		registered, err := g.heartbeat(call, s.node.ID, s.node.Incarnation)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("send a heartbeat: %w", err)
+		}
+		if !registered {
+			if every, err = s.register(ctx, g); err != nil {
+				return err
+			}
+		}
+		timer.Reset(every)
+	}
+}
+
+// reports sends what waits in the outbox, one request at a time, until it is empty, and again when something was added.
+func (s *speaker) reports(ctx context.Context, g gateway) error {
+	limit, failures := reportBatch, 0
+	for {
+		batch := s.out.next(limit)
+		if len(batch) == 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-s.out.changed:
+			}
+			continue
+		}
+		if err := s.out.flush(); err != nil {
+			// The coordinator will make durable what this disk cannot keep; the supervisor holds the ends until then.
+			s.log.Error("reports are not kept on disk", "error", err)
+		}
+		err := s.send(ctx, g, batch)
+		switch {
+		case err == nil:
+			limit, failures = reportBatch, 0
+		case ctx.Err() != nil || plimsoll.CodeOf(err) == plimsoll.CodeStale:
+			return err
+		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid && limit > 1:
+			limit = 1 // find the one that cannot be accepted
+			continue
+		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
+			s.log.Error("a report was refused for good and is dropped", "task", batch[0].Task, "attempt", batch[0].Attempt, "error", err)
+			limit = reportBatch
+		default:
+			if failures++; failures >= reportTries {
+				return fmt.Errorf("report tasks: %w", err)
+			}
+			pause(ctx, backoff(failures, rand.Int64N))
+			continue
+		}
+		s.out.ack(batch)
+		s.ledger.acknowledged(batch)
+	}
+}
+
+func (s *speaker) send(ctx context.Context, g gateway, batch []plimsoll.TaskReport) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	s.sequence++
+	err := g.report(ctx, s.node.ID, s.node.Incarnation, s.sequence, batch)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return plimsoll.Errorf(plimsoll.CodeDeadline, "the gateway did not acknowledge reports within %s", s.timeout)
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+	"sync"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
+)
+
+// Supervised is an Executor that speaks to the supervisor process of a directory, and starts it if none runs.
+type Supervised struct {
+	cfg executor.ClientConfig
+	mu  struct {
+		sync.Mutex
+		client *executor.Client // nil: not connected
+		caps   executor.Capabilities
+	}
+}
+
+var _ Executor = (*Supervised)(nil)
+
+// NewSupervised makes the Executor; it connects in Watch.
+func NewSupervised(cfg executor.ClientConfig) (*Supervised, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Supervised{cfg: cfg}, nil
+}
+
+// Watch connects, starting a supervisor if none runs, and follows what it holds.
+func (s *Supervised) Watch(ctx context.Context, each func(attempts []Attempt, synced bool) error) error {
+	client, err := executor.Connect(ctx, s.cfg)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	s.use(client)
+	defer s.use(nil)
+	return client.Watch(ctx, func(list []executor.Status, synced bool) error {
+		attempts := make([]Attempt, len(list))
+		for i := range list {
+			attempts[i] = attemptFrom(&list[i])
+		}
+		return each(attempts, synced)
+	})
+}
+
+func attemptFrom(s *executor.Status) Attempt {
+	return Attempt{
+		Task: s.Task, Attempt: s.Attempt, State: s.State, Result: s.Result, ExitCode: s.ExitCode, Message: s.Message,
+		Started: s.Started, Finished: s.Finished, PID: s.PID,
+	}
+}
+
+func (s *Supervised) use(client *executor.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.client = client
+	if client != nil {
+		s.mu.caps = client.Capabilities()
+	}
+}
+
+func (s *Supervised) client() (*executor.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.client == nil {
+		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "not connected to the supervisor of %s", s.cfg.Dir)
+	}
+	return s.mu.client, nil
+}
+
+// Cgroups says how tasks are confined.
+func (s *Supervised) Cgroups() (kind, missing string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.caps.Cgroups, s.mu.caps.Limits
+}
+
+// Start starts an attempt.
+func (s *Supervised) Start(ctx context.Context, start Start) (Attempt, error) {
+	client, err := s.client()
+	if err != nil {
+		return Attempt{}, err
+	}
+	kind, _ := s.Cgroups()
+	status, err := client.Start(ctx, executor.StartRequest{
+		Task: start.Task, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec, NoCgroup: kind == "",
+	})
+	return attemptFrom(&status), err
+}
+
+// Stop begins to stop an attempt.
+func (s *Supervised) Stop(ctx context.Context, stop Stop) error {
+	client, err := s.client()
+	if err != nil {
+		return err
+	}
+	return client.Stop(ctx, executor.StopRequest{
+		Task: stop.Task, Attempt: stop.Attempt, Grace: stop.Grace, Result: stop.Result, Message: stop.Message,
+	})
+}
+
+// Forget drops an attempt that has ended.
+func (s *Supervised) Forget(ctx context.Context, task string, attempt int32) error {
+	client, err := s.client()
+	if err != nil {
+		return err
+	}
+	return client.Forget(ctx, task, attempt)
+}
