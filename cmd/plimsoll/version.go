@@ -5,9 +5,6 @@ import (
 	"runtime/debug"
 )
 
-// version is set by the linker (-X main.version=…); without it the Go tool's own record of the build is used.
-var version string
-
 type versionCmd struct {
 	formatFlag
 }
@@ -23,7 +20,10 @@ type versionView struct {
 	Platform string `json:"platform"`
 }
 
-// buildVersion is what the Go tool knows of this binary.
+// version is set by make build: -ldflags "-X main.version=…". It is what git describe says.
+var version string
+
+// buildVersion is what make build and the Go tool know of this binary.
 func buildVersion() versionView {
 	v := versionView{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
