@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 
 	"connectrpc.com/connect"
@@ -88,21 +89,19 @@ type assignments struct {
 	size    int                          // bytes in it, about
 }
 
-// seenTask is a task record of the node as the stream has seen it last.
+// seenTask is a task record of the node as the stream has seen it last. Records are immutable: while it stays the same one, comparing
+// its bytes costs nothing.
 type seenTask struct {
-	// first is where the record's bytes begin. Records are immutable and this keeps them alive, so the same place means the same
-	// record, which need not be decoded again.
-	first    *byte
-	revision uint64
+	data     []byte
 	assigned bool   // it was sent and holds room on the node
 	round    uint64 // in which it was there last
 	id       string
 }
 
-// jobSpec is a decoded job specification; first says of which bytes.
+// jobSpec is a decoded job specification, with the bytes that it was decoded from.
 type jobSpec struct {
-	first *byte
-	spec  *pb.JobSpec
+	data []byte
+	spec *pb.JobSpec
 }
 
 // sendChanges sends the difference between what was sent and a snapshot, with the marker behind it if that is asked for.
@@ -136,14 +135,13 @@ func (a *assignments) sendChanges(snapshot *replica.Snapshot, mark bool) error {
 
 // look compares one record of the node with what was sent.
 func (a *assignments) look(snapshot *replica.Snapshot, key string, data []byte) error {
-	first := firstByte(data)
 	seen := a.seen[key]
 	if seen == nil {
 		seen = &seenTask{}
 		a.seen[key] = seen
 	}
 	seen.round = a.round
-	if first != nil && seen.first == first {
+	if seen.data != nil && bytes.Equal(seen.data, data) {
 		return nil
 	}
 	task := &pb.Task{}
@@ -152,19 +150,15 @@ func (a *assignments) look(snapshot *replica.Snapshot, key string, data []byte) 
 		return nil
 	}
 	if !plimsoll.TaskState(task.GetState()).OnNode() || task.GetNode() != a.node {
-		seen.first = first
+		seen.data = data
 		return a.remove(seen)
-	}
-	if seen.assigned && seen.revision == task.GetRevision() {
-		seen.first = first // the same record, sent again by a leader
-		return nil
 	}
 	assignment, err := a.assign(snapshot, task)
 	if err != nil {
 		a.skip(err) // it is looked at again at the next signal
 		return nil
 	}
-	*seen = seenTask{first: first, revision: task.GetRevision(), assigned: true, round: a.round, id: taskID(task)}
+	*seen = seenTask{data: data, assigned: true, round: a.round, id: taskID(task)}
 	a.message.Changed = append(a.message.Changed, assignment)
 	return a.added(proto.Size(assignment))
 }
@@ -189,8 +183,7 @@ func (a *assignments) specOf(snapshot *replica.Snapshot, job string) (*pb.JobSpe
 	if !ok {
 		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "a task of job %s is on node %s, and there is no such job", job, a.node)
 	}
-	first := firstByte(data)
-	if cached, has := a.specs[job]; has && cached.first == first {
+	if cached, has := a.specs[job]; has && bytes.Equal(cached.data, data) {
 		return cached.spec, nil
 	}
 	spec := &pb.JobSpec{}
@@ -200,15 +193,8 @@ func (a *assignments) specOf(snapshot *replica.Snapshot, job string) (*pb.JobSpe
 	if len(a.specs) >= maxSpecsCached || a.specs == nil {
 		a.specs = map[string]jobSpec{} // it is only a cache: what is still needed comes back
 	}
-	a.specs[job] = jobSpec{first, spec}
+	a.specs[job] = jobSpec{data, spec}
 	return spec, nil
-}
-
-func firstByte(data []byte) *byte {
-	if len(data) == 0 {
-		return nil
-	}
-	return &data[0]
 }
 
 // remove tells that a task is not assigned any more, if it was.

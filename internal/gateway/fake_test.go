@@ -30,6 +30,7 @@ type fake struct {
 	events   uint64
 	down     error         // what Barrier and Do return instead of an answer
 	hang     bool          // Barrier and Do wait for their context
+	entered  chan struct{} // gets a token when a Barrier begins to wait; may be nil
 	commands []*pb.Command // all that were sent
 	answer   func(*pb.Command) *pb.Reply
 	watches  map[watchKey][]chan struct{}
@@ -116,6 +117,10 @@ func (f *fake) state() (latest *replica.Snapshot, down error, hang bool) { //nol
 func (f *fake) Barrier(ctx context.Context) (*replica.Snapshot, error) {
 	latest, down, hang := f.state()
 	if hang {
+		select {
+		case f.entered <- struct{}{}:
+		default: // nobody wants to know
+		}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}

@@ -193,24 +193,14 @@ func TestATooLargeRequestIsRefused(t *testing.T) {
 
 func TestOnlySoManyRequestsAndStreamsAtOnce(t *testing.T) {
 	f := cluster()
+	f.hang, f.entered = true, make(chan struct{}, 1)
 	s := serve(t, Config{MaxRequests: 1, MaxStreams: 1}, f)
-	f.set(func(f *fake) { f.hang = true })
 	ctx, cancel := context.WithCancel(context.Background())
 	waiting := make(chan error, 1)
 	go func() { waiting <- second(callIn(ctx, s.jobs.ListJobs, &pb.ListJobsRequest{})) }()
-	refusedBy := func(attempt func() error) error {
-		for {
-			if err := attempt(); plimsoll.CodeOf(err) == plimsoll.CodeExhausted {
-				return err
-			}
-			if ctx.Err() != nil {
-				return nil
-			}
-		}
-	}
-	// The request may not have come yet: a heartbeat, which needs no leader, is tried until it is refused.
-	err := refusedBy(func() error { return second(call(s.agents.Heartbeat, &pb.HeartbeatRequest{Node: "n1"})) })
-	if err == nil || !strings.Contains(err.Error(), "1 requests under way") {
+	<-f.entered
+	_, err := call(s.agents.Heartbeat, &pb.HeartbeatRequest{Node: "n1"})
+	if plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), "1 requests under way") {
 		t.Errorf("the second request: %v", err)
 	}
 	if status, body := s.do(t, http.MethodGet, "/ws/v1/events/batch", "", nil); status != http.StatusTooManyRequests {

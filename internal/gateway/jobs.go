@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -202,20 +203,24 @@ func (s jobService) WatchJob(ctx context.Context, req *connect.Request[pb.WatchJ
 	if err != nil {
 		return err
 	}
-	var sent uint64 // revision of what was sent last; a job's first is above 0
+	var sent []byte // the record that was sent last
 	for {
-		status, err := loadStatus(snapshot, id)
-		if err != nil {
-			return err
+		data, ok := snapshot.Get(wire.KindJobStatus, id)
+		if !ok {
+			return noJob(id)
 		}
-		if sent == 0 || status.GetRevision() != sent {
-			sent = status.GetRevision()
+		if sent == nil || !bytes.Equal(data, sent) {
+			sent = data
+			status := &pb.JobStatus{}
+			if err := decode(wire.KindJobStatus, id, data, status); err != nil {
+				return err
+			}
 			if err := stream.Send(&pb.WatchJobResponse{Status: status}); err != nil {
 				return err
 			}
-		}
-		if plimsoll.JobState(status.GetState()).Ended() {
-			return nil
+			if plimsoll.JobState(status.GetState()).Ended() {
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -39,10 +39,12 @@ func load[T any, M message[T]](s *replica.Snapshot, kind wire.Kind, key string) 
 func loadStatus(s *replica.Snapshot, id string) (*pb.JobStatus, error) {
 	status, err := load[pb.JobStatus](s, wire.KindJobStatus, id)
 	if err == nil && status == nil {
-		err = plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", id)
+		err = noJob(id)
 	}
 	return status, err
 }
+
+func noJob(id string) error { return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", id) }
 
 func loadNode(s *replica.Snapshot, id string) (*pb.Node, error) {
 	node, err := load[pb.Node](s, wire.KindNode, id)
