@@ -17,7 +17,10 @@ const (
 	firstBackoff   = 100 * time.Millisecond
 	longestBackoff = 5 * time.Second
 	reportBatch    = 500 // reports in one request
-	reportTries    = 4   // failures in a row before another gateway is tried
+	// reportLinger lets what follows at once go with the first: that a task starts, runs, and often has ended. Each request costs the
+	// coordinator a commit.
+	reportLinger = 5 * time.Millisecond
+	reportTries  = 4 // failures in a row before another gateway is tried
 )
 
 // backoff is how long to wait after the n-th failure in a row, n from 1: it doubles, and half of it is random, so that the
@@ -165,6 +168,7 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 				return ctx.Err()
 			case <-s.out.changed:
 			}
+			pause(ctx, reportLinger)
 			continue
 		}
 		if err := s.out.flush(); err != nil {
