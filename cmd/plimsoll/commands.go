@@ -20,6 +20,8 @@ type commands struct {
 	Explain explainCmd `cmd:"" help:"Say why a task waits, or why it is where it is."`
 	Config  configCmd  `cmd:"" help:"Check files, and read and replace the configuration of the queues."`
 	Version versionCmd `cmd:"" help:"Print the version."`
+
+	roleCommands `embed:""`
 }
 
 // Help is printed below the summary of "plimsoll --help".

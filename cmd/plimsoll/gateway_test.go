@@ -24,8 +24,8 @@ var testNow = time.Date(2025, 3, 4, 12, 0, 0, 0, time.UTC)
 
 func before(d time.Duration) int64 { return testNow.Add(-d).UnixNano() }
 
-// gateway is a gateway with a few objects in memory. A job that is submitted runs at once, when somebody watches it.
-type gateway struct {
+// fakeGateway is a gateway with a few objects in memory. A job that is submitted runs at once, when somebody watches it.
+type fakeGateway struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	mu struct {
 		sync.Mutex
@@ -38,7 +38,7 @@ type gateway struct {
 }
 
 // serve starts a gateway and returns its address.
-func serve(t *testing.T) (address string, g *gateway) {
+func serve(t *testing.T) (address string, g *fakeGateway) {
 	t.Helper()
 	g = newGateway()
 	address = "unix:" + filepath.Join(t.TempDir(), "s")
@@ -63,8 +63,8 @@ func serve(t *testing.T) (address string, g *gateway) {
 	return address, g
 }
 
-func newGateway() *gateway {
-	g := &gateway{killed: make(chan string, 10)}
+func newGateway() *fakeGateway {
+	g := &fakeGateway{killed: make(chan string, 10)}
 	g.mu.config = plimsoll.DefaultQueues()
 	spec := func(id string, count int32) plimsoll.JobSpec {
 		return plimsoll.JobSpec{
@@ -133,7 +133,7 @@ func noSuch(what, id string) error {
 }
 
 // job returns the job with an id. The caller holds the lock.
-func (g *gateway) job(id string) (*plimsoll.Job, error) {
+func (g *fakeGateway) job(id string) (*plimsoll.Job, error) {
 	i := slices.IndexFunc(g.mu.jobs, func(j plimsoll.Job) bool { return j.Spec.ID == id })
 	if i < 0 {
 		return nil, noSuch("job", id)
@@ -142,7 +142,7 @@ func (g *gateway) job(id string) (*plimsoll.Job, error) {
 }
 
 // SubmitJob accepts a valid job with a new id.
-func (g *gateway) SubmitJob(_ context.Context, req *connect.Request[pb.SubmitJobRequest]) (*connect.Response[pb.SubmitJobResponse], error) {
+func (g *fakeGateway) SubmitJob(_ context.Context, req *connect.Request[pb.SubmitJobRequest]) (*connect.Response[pb.SubmitJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	spec := wire.JobSpecFromProto(req.Msg.GetSpec())
@@ -172,7 +172,7 @@ func (g *gateway) SubmitJob(_ context.Context, req *connect.Request[pb.SubmitJob
 }
 
 // GetJob reads a job.
-func (g *gateway) GetJob(_ context.Context, req *connect.Request[pb.GetJobRequest]) (*connect.Response[pb.GetJobResponse], error) {
+func (g *fakeGateway) GetJob(_ context.Context, req *connect.Request[pb.GetJobRequest]) (*connect.Response[pb.GetJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	job, err := g.job(req.Msg.GetId())
@@ -183,7 +183,7 @@ func (g *gateway) GetJob(_ context.Context, req *connect.Request[pb.GetJobReques
 }
 
 // ListJobs lists the jobs in the states that are asked for.
-func (g *gateway) ListJobs(_ context.Context, req *connect.Request[pb.ListJobsRequest]) (*connect.Response[pb.ListJobsResponse], error) {
+func (g *fakeGateway) ListJobs(_ context.Context, req *connect.Request[pb.ListJobsRequest]) (*connect.Response[pb.ListJobsResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	res := &pb.ListJobsResponse{}
@@ -197,7 +197,7 @@ func (g *gateway) ListJobs(_ context.Context, req *connect.Request[pb.ListJobsRe
 }
 
 // advance lets a job take its next step and returns what it is then.
-func (g *gateway) advance(id string) (plimsoll.JobStatus, error) {
+func (g *fakeGateway) advance(id string) (plimsoll.JobStatus, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	job, err := g.job(id)
@@ -246,7 +246,7 @@ func exitCodeOf(command []string) int32 {
 }
 
 // WatchJob sends a step of the job at a time.
-func (g *gateway) WatchJob(
+func (g *fakeGateway) WatchJob(
 	ctx context.Context, req *connect.Request[pb.WatchJobRequest], s *connect.ServerStream[pb.WatchJobResponse],
 ) error {
 	for {
@@ -271,7 +271,7 @@ func (g *gateway) WatchJob(
 }
 
 // sleeps is true for a running job whose command is sleep: it ends by being killed.
-func (g *gateway) sleeps(id string) bool {
+func (g *fakeGateway) sleeps(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	job, err := g.job(id)
@@ -279,7 +279,7 @@ func (g *gateway) sleeps(id string) bool {
 }
 
 // KillJob lets a job fail, and wakes its watch.
-func (g *gateway) KillJob(_ context.Context, req *connect.Request[pb.KillJobRequest]) (*connect.Response[pb.KillJobResponse], error) {
+func (g *fakeGateway) KillJob(_ context.Context, req *connect.Request[pb.KillJobRequest]) (*connect.Response[pb.KillJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	job, err := g.job(req.Msg.GetId())
@@ -292,7 +292,7 @@ func (g *gateway) KillJob(_ context.Context, req *connect.Request[pb.KillJobRequ
 }
 
 // ScaleJob changes the count and nothing else.
-func (g *gateway) ScaleJob(_ context.Context, req *connect.Request[pb.ScaleJobRequest]) (*connect.Response[pb.ScaleJobResponse], error) {
+func (g *fakeGateway) ScaleJob(_ context.Context, req *connect.Request[pb.ScaleJobRequest]) (*connect.Response[pb.ScaleJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	job, err := g.job(req.Msg.GetId())
@@ -304,7 +304,7 @@ func (g *gateway) ScaleJob(_ context.Context, req *connect.Request[pb.ScaleJobRe
 }
 
 // GetTask reads a task.
-func (g *gateway) GetTask(_ context.Context, req *connect.Request[pb.GetTaskRequest]) (*connect.Response[pb.GetTaskResponse], error) {
+func (g *fakeGateway) GetTask(_ context.Context, req *connect.Request[pb.GetTaskRequest]) (*connect.Response[pb.GetTaskResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.mu.tasks {
@@ -316,7 +316,7 @@ func (g *gateway) GetTask(_ context.Context, req *connect.Request[pb.GetTaskRequ
 }
 
 // ListTasks lists the tasks of a job, a node, in some states.
-func (g *gateway) ListTasks(_ context.Context, req *connect.Request[pb.ListTasksRequest]) (*connect.Response[pb.ListTasksResponse], error) {
+func (g *fakeGateway) ListTasks(_ context.Context, req *connect.Request[pb.ListTasksRequest]) (*connect.Response[pb.ListTasksResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	res := &pb.ListTasksResponse{}
@@ -332,7 +332,7 @@ func (g *gateway) ListTasks(_ context.Context, req *connect.Request[pb.ListTasks
 }
 
 // ExplainTask has one explanation for every task.
-func (g *gateway) ExplainTask(
+func (g *fakeGateway) ExplainTask(
 	_ context.Context, req *connect.Request[pb.ExplainTaskRequest],
 ) (*connect.Response[pb.ExplainTaskResponse], error) {
 	g.mu.Lock()
@@ -356,7 +356,7 @@ func (g *gateway) ExplainTask(
 }
 
 // ReadLogs answers with the id of the task on stdout, and on stderr with what is no line.
-func (g *gateway) ReadLogs(
+func (g *fakeGateway) ReadLogs(
 	_ context.Context, req *connect.Request[pb.ReadLogsRequest], s *connect.ServerStream[pb.ReadLogsResponse],
 ) error {
 	for _, m := range []*pb.ReadLogsResponse{
@@ -375,7 +375,7 @@ func (g *gateway) ReadLogs(
 }
 
 // ListNodes lists the nodes; the first has something allocated.
-func (g *gateway) ListNodes(context.Context, *connect.Request[pb.ListNodesRequest]) (*connect.Response[pb.ListNodesResponse], error) {
+func (g *fakeGateway) ListNodes(context.Context, *connect.Request[pb.ListNodesRequest]) (*connect.Response[pb.ListNodesResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	res := &pb.ListNodesResponse{}
@@ -390,7 +390,7 @@ func (g *gateway) ListNodes(context.Context, *connect.Request[pb.ListNodesReques
 }
 
 // SetNodeMode changes the mode.
-func (g *gateway) SetNodeMode(
+func (g *fakeGateway) SetNodeMode(
 	_ context.Context, req *connect.Request[pb.SetNodeModeRequest],
 ) (*connect.Response[pb.SetNodeModeResponse], error) {
 	g.mu.Lock()
@@ -405,7 +405,7 @@ func (g *gateway) SetNodeMode(
 }
 
 // RemoveNode forgets a node.
-func (g *gateway) RemoveNode(
+func (g *fakeGateway) RemoveNode(
 	_ context.Context, req *connect.Request[pb.RemoveNodeRequest],
 ) (*connect.Response[pb.RemoveNodeResponse], error) {
 	g.mu.Lock()
@@ -419,7 +419,7 @@ func (g *gateway) RemoveNode(
 }
 
 // ListQueues has three queues that never change.
-func (g *gateway) ListQueues(context.Context, *connect.Request[pb.ListQueuesRequest]) (*connect.Response[pb.ListQueuesResponse], error) {
+func (g *fakeGateway) ListQueues(context.Context, *connect.Request[pb.ListQueuesRequest]) (*connect.Response[pb.ListQueuesResponse], error) {
 	return connect.NewResponse(&pb.ListQueuesResponse{Queues: []*pb.QueueStatus{
 		wire.QueueStatusToProto(&plimsoll.QueueStatus{Path: "root", Allocated: plimsoll.Resources{"cpu": 1500}, Jobs: 1, Running: 1, Waiting: 1}),
 		wire.QueueStatusToProto(&plimsoll.QueueStatus{
@@ -431,7 +431,7 @@ func (g *gateway) ListQueues(context.Context, *connect.Request[pb.ListQueuesRequ
 }
 
 // GetQueueConfig reads what SetQueueConfig wrote.
-func (g *gateway) GetQueueConfig(
+func (g *fakeGateway) GetQueueConfig(
 	context.Context, *connect.Request[pb.GetQueueConfigRequest],
 ) (*connect.Response[pb.GetQueueConfigResponse], error) {
 	g.mu.Lock()
@@ -440,7 +440,7 @@ func (g *gateway) GetQueueConfig(
 }
 
 // SetQueueConfig replaces the configuration.
-func (g *gateway) SetQueueConfig(
+func (g *fakeGateway) SetQueueConfig(
 	_ context.Context, req *connect.Request[pb.SetQueueConfigRequest],
 ) (*connect.Response[pb.SetQueueConfigResponse], error) {
 	g.mu.Lock()
@@ -450,7 +450,7 @@ func (g *gateway) SetQueueConfig(
 }
 
 // ListEvents has five events and gives two a page.
-func (g *gateway) ListEvents(
+func (g *fakeGateway) ListEvents(
 	_ context.Context, req *connect.Request[pb.ListEventsRequest],
 ) (*connect.Response[pb.ListEventsResponse], error) {
 	events := []plimsoll.Event{

@@ -96,6 +96,7 @@ func newParser(root *commands, p process) (*kong.Kong, error) {
 	return kong.New(
 		root, kong.Name("plimsoll"), kong.Description(description), kong.Writers(p.stdout, p.stderr),
 		kong.Vars(runDefaults()), kong.Exit(func(code int) { panic(leave(code)) }),
+		kong.Configuration(loadFlags),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
 }

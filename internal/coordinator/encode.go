@@ -37,8 +37,9 @@ func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 		for i := range c.Events {
 			e.events.Append(&c.Events[i])
 		}
-		out.Events = wire.EventChunk{FirstID: e.nextEvent, Count: uint64(len(c.Events)), Data: e.events.Finish(nil)}
-		e.nextEvent += out.Events.Count
+		count := uint64(e.events.Len())
+		out.Events = wire.EventChunk{FirstID: e.nextEvent, Count: count, Data: e.events.Finish(nil)}
+		e.nextEvent += count
 	}
 	return out
 }

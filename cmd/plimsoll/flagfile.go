@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+)
+
+// flagFile gives flags the values of the file that --config names. A flag on the command line or in the environment goes first.
+type flagFile map[string]any
+
+// loadFlags is a kong.ConfigurationLoader.
+func loadFlags(r io.Reader) (kong.Resolver, error) {
+	data, err := io.ReadAll(io.LimitReader(r, config.MaxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read it: %w", err)
+	}
+	values, err := config.ParseFlags(data)
+	return flagFile(values), err
+}
+
+// Validate refuses names that no role has as a flag.
+func (f flagFile) Validate(app *kong.Application) error {
+	known := map[string]bool{}
+	for _, command := range app.Leaves(false) {
+		for _, flag := range command.Flags {
+			known[flag.Name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if !known[name] {
+			return fmt.Errorf("%q in the configuration file is not the name of a flag", name)
+		}
+	}
+	return nil
+}
+
+// Resolve returns the value of a flag, or nil.
+func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	return f[flag.Name], nil
+}

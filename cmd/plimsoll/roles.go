@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/agent"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
+	"github.com/plimsoll-dev/plimsoll/internal/dev"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/internal/gateway"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+// roleCommands are the processes of a cluster.
+type roleCommands struct {
+	Dev         devCmd         `cmd:"" help:"Run every role in one process on an embedded store."`
+	Coordinator coordinatorCmd `cmd:"" help:"Run the coordinator, which owns the active state."`
+	Gateway     gatewayCmd     `cmd:"" help:"Run a gateway, which serves users and agents."`
+	Agent       agentCmd       `cmd:"" help:"Run the agent of this machine, which makes it a node."`
+	Supervisor  supervisorCmd  `cmd:"" hidden:"" help:"Run the supervisor of this machine's tasks. The agent starts it."`
+}
+
+// roleFlags are those of every role. Each flag can also stand in the file, by its name, or in the environment.
+type roleFlags struct {
+	Config   kong.ConfigFlag `help:"YAML file with flags of this command, by their names." placeholder:"FILE"`
+	LogLevel slog.Level      `help:"What is logged to stderr: debug, info, warn or error." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
+}
+
+func (f *roleFlags) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: f.LogLevel}))
+}
+
+// readQueues reads a queue file, if one is named.
+func readQueues(a *app, path string) (*plimsoll.QueueConfig, error) {
+	if path == "" {
+		return nil, nil
+	}
+	name, data, err := a.readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := config.ParseQueues(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// parseCapacity reads amounts such as nvidia.com/gpu=2.
+func parseCapacity(amounts map[string]string) (plimsoll.Resources, error) {
+	r := plimsoll.Resources{}
+	for _, pair := range plimsoll.SortedPairs(amounts) {
+		v, err := plimsoll.ParseQuantity(pair[0], pair[1])
+		if err != nil {
+			return nil, plimsoll.Invalid("capacity."+pair[0], "%s", err)
+		}
+		r[pair[0]] = v
+	}
+	return r, r.Validate("capacity")
+}
+
+// supervisorCommand starts the supervisor of a directory, which is to be added.
+func supervisorCommand() ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, to start the supervisor: %w", err)
+	}
+	return []string{self, "supervisor", "--dir"}, nil
+}
+
+type devCmd struct {
+	roleFlags
+	Data     string            `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA" placeholder:"DIR"`
+	Listen   string            `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
+	Insecure bool              `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+	Node     string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE"`
+	Capacity map[string]string `help:"Amounts that replace the measured ones, such as cpu=2;nvidia.com/gpu=1." placeholder:"NAME=AMOUNT"`
+	Queues   string            `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+}
+
+// Help is the detail of the help text.
+func (devCmd) Help() string {
+	return example("plimsoll dev", "plimsoll dev --data /var/lib/plimsoll --listen 127.0.0.1:9080", "plimsoll dev --queues examples/queues.yaml")
+}
+
+// Run runs until it is told to stop. Tasks that run then go on, and are taken up again at the next start.
+func (cmd *devCmd) Run(ctx context.Context, a *app) error {
+	began := a.now()
+	queues, err := readQueues(a, cmd.Queues)
+	if err != nil {
+		return err
+	}
+	capacity, err := parseCapacity(cmd.Capacity)
+	if err != nil {
+		return err
+	}
+	supervisor, err := supervisorCommand()
+	if err != nil {
+		return err
+	}
+	d, err := dev.New(dev.Config{
+		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Node: cmd.Node, Capacity: capacity, Queues: queues,
+		Supervisor: supervisor, Logger: cmd.logger(),
+	})
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.Run(ctx) })
+	g.Go(func() error {
+		if d.Ready(ctx) == nil {
+			a.notes.printf("plimsoll is ready at %s after %s, with its data in %s\n", d.URL(), a.now().Sub(began).Round(time.Millisecond), cmd.Data)
+		}
+		return nil // what went wrong, Run says
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	a.notes.printf("stopped; tasks that run go on, and are taken up again by: plimsoll dev --data %s\n", cmd.Data)
+	return nil
+}
+
+type coordinatorCmd struct {
+	roleFlags
+	Data     string `help:"Directory of the active state." default:"plimsoll-data/store" env:"PLIMSOLL_DATA" placeholder:"DIR"`
+	Listen   string `help:"Address for gateways: host:port or unix:/path." default:"127.0.0.1:9081" env:"PLIMSOLL_LISTEN"`
+	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+	Queues   string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+}
+
+// Help is the detail of the help text.
+func (coordinatorCmd) Help() string {
+	return example("plimsoll coordinator --data /var/lib/plimsoll/store --listen 127.0.0.1:9081")
+}
+
+// Run leads until it is told to stop.
+func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
+	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
+		return err
+	}
+	queues, err := readQueues(a, cmd.Queues)
+	if err != nil {
+		return err
+	}
+	cfg := coordinator.Config{Listen: cmd.Listen, Logger: cmd.logger()}
+	if queues != nil {
+		cfg.Queues, cfg.ReplaceQueues = *queues, true
+	}
+	st, err := pebble.Open(pebble.Config{Dir: cmd.Data, Logger: cfg.Logger})
+	if err != nil {
+		return err
+	}
+	c, err := coordinator.New(cfg, st)
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
+}
+
+func checkListen(address string, insecure bool) error {
+	if _, _, err := transport.Split(address); err != nil {
+		return err
+	}
+	if !insecure && !transport.Loopback(address) {
+		return plimsoll.Invalid("listen", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or add --insecure", address)
+	}
+	return nil
+}
+
+type gatewayCmd struct {
+	roleFlags
+	ID       string `help:"Name of this gateway, its own among all; default: host name and process id." env:"PLIMSOLL_GATEWAY"`
+	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
+	Leader   string `help:"Address of the coordinator." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
+	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+}
+
+// Help is the detail of the help text.
+func (gatewayCmd) Help() string {
+	return example("plimsoll gateway --leader 127.0.0.1:9081 --listen 127.0.0.1:9080")
+}
+
+// Run serves until it is told to stop.
+func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
+	log := cmd.logger()
+	if cmd.ID == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("find the host's name: %w; give one with --id", err)
+		}
+		cmd.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: cmd.ID, Leader: cmd.Leader, Events: replica.FollowerEvents{
+		Live: func(epoch, revision uint64, resumed bool) {
+			log.Info("following the leader", "epoch", epoch, "revision", revision, "resumed", resumed)
+		},
+		Disconnected: func(err error, pause time.Duration) { log.Warn("no leader", "error", err, "again in", pause) },
+	}})
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(gateway.Config{ID: cmd.ID, Listen: cmd.Listen, Insecure: cmd.Insecure, Listener: gateway.Listener{
+		Serving: func(address string) { log.Info("serving", "address", address) },
+		Fault:   func(rpc string, err error) { log.Error("fault", "rpc", rpc, "error", err) },
+	}}, follower)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return follower.Run(ctx) })
+	group.Go(func() error { return g.Run(ctx) })
+	return group.Wait()
+}
+
+type agentCmd struct {
+	roleFlags
+	Data       string            `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA" placeholder:"DIR"`
+	Gateways   []string          `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
+	Listen     string            `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN"`
+	Advertise  string            `help:"Address at which gateways reach the log service; default: --listen."`
+	Insecure   bool              `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+	Node       string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE"`
+	Capacity   map[string]string `help:"Amounts that replace the measured ones, such as cpu=2;nvidia.com/gpu=1." placeholder:"NAME=AMOUNT"`
+	Attributes map[string]string `help:"Facts that are added to the measured ones, such as rack=r7." placeholder:"NAME=VALUE"`
+}
+
+// Help is the detail of the help text.
+func (agentCmd) Help() string {
+	return example("plimsoll agent --data /var/lib/plimsoll/agent --gateways 127.0.0.1:9080 --capacity nvidia.com/gpu=1")
+}
+
+// Run runs until it is told to stop. Tasks go on, and are taken up again at the next start.
+func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
+	capacity, err := parseCapacity(cmd.Capacity)
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(cmd.Data)
+	if err != nil {
+		return fmt.Errorf("find the directory: %w", err)
+	}
+	command, err := supervisorCommand()
+	if err != nil {
+		return err
+	}
+	supervised, err := agent.NewSupervised(executor.ClientConfig{Dir: dir, Command: append(command, dir)})
+	if err != nil {
+		return err
+	}
+	ag, err := agent.New(agent.Config{
+		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Insecure: cmd.Insecure,
+		Capacity: capacity, Attributes: cmd.Attributes,
+	}, agent.Deps{Executor: supervised, Log: cmd.logger()})
+	if err != nil {
+		return err
+	}
+	return ag.Run(ctx)
+}
+
+type supervisorCmd struct {
+	Dir        string     `help:"The agent's directory." required:"" placeholder:"DIR"`
+	Socket     string     `help:"Path of the socket; default: supervisor.sock in the directory." placeholder:"PATH"`
+	Node       string     `help:"A word for the name of the node's control group."`
+	CgroupRoot string     `help:"Where control groups are mounted, or none." env:"PLIMSOLL_CGROUP_ROOT"`
+	LogLevel   slog.Level `help:"What is logged to stderr." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
+}
+
+// Help is the detail of the help text.
+func (supervisorCmd) Help() string {
+	return example("plimsoll supervisor --dir /var/lib/plimsoll/agent")
+}
+
+// Run supervises until it is told to stop. Tasks go on.
+func (cmd *supervisorCmd) Run(ctx context.Context, _ *app) error {
+	s, err := executor.New(executor.SupervisorConfig{
+		Dir: cmd.Dir, Socket: cmd.Socket, Node: cmd.Node, CgroupRoot: cmd.CgroupRoot,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cmd.LogLevel})),
+	})
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}

@@ -1,0 +1,184 @@
+// Package dev assembles every role in one process: a coordinator on an embedded store, a gateway and an agent. They speak to each
+// other over sockets, by the same protocols as on many machines: there is no short cut from a read to the coordinator.
+//
+// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, and DIR/agent (the node's tasks and its
+// supervisor, a process of its own that outlives this one). Everything else is owned by the roles. The process may be killed at
+// any instant: what was acknowledged is there at the next start, and running tasks are taken up again.
+//
+// Its callers are the commands `plimsoll dev`, tests and benchmarks. It is ready in a fraction of a second.
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/agent"
+	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/internal/gateway"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+// Config sets up the process.
+type Config struct {
+	Data       string                // data directory; made if it is not there; required
+	Listen     string                // address of the gateway; default 127.0.0.1:9080
+	Insecure   bool                  // allow Listen to be reached from other machines
+	NoAgent    bool                  // do not make this machine a node
+	Supervisor []string              // how to start the node's supervisor for its directory, which is added as the last word
+	Node       string                // id of this machine as a node; the host's name
+	Capacity   plimsoll.Resources    // amounts that replace the measured ones
+	Queues     *plimsoll.QueueConfig // replaces the tree of queues; nil: keep what is stored, or the default
+	Store      pebble.Config         // Dir and Logger are set here
+	Logger     *slog.Logger          // nil: nothing is logged
+
+	Coordinator coordinator.Config // Listen, Queues and Logger are set here
+	Gateway     gateway.Config     // Listen and Insecure are set here
+}
+
+// Dev is the process.
+type Dev struct {
+	cfg      Config
+	listener net.Listener
+	parts    []func(context.Context) error
+	follower *replica.Follower
+}
+
+// New opens the address and the data directory and makes the roles. It starts none of them. An address or a directory in use is a
+// CodeAlreadyRunning error.
+func New(cfg Config) (*Dev, error) {
+	if cfg.Data == "" {
+		return nil, plimsoll.Invalid("data", "is empty; name a directory to keep the state in")
+	}
+	data, err := filepath.Abs(cfg.Data)
+	if err != nil {
+		return nil, fmt.Errorf("find the data directory: %w", err)
+	}
+	cfg.Data = data
+	if cfg.Listen == "" {
+		cfg.Listen = "127.0.0.1:9080"
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Dev{cfg: cfg}
+	if err := d.make(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// maxSocketPath is the longest path of a unix socket that the kernel takes.
+const maxSocketPath = 107
+
+func (d *Dev) make() error {
+	cfg := &d.cfg
+	cfg.Gateway.Listen, cfg.Gateway.Insecure = cfg.Listen, cfg.Insecure
+	if cfg.Gateway.ID == "" {
+		cfg.Gateway.ID = "dev"
+	}
+	if err := cfg.Gateway.Validate(); err != nil {
+		return err
+	}
+	if n := len(filepath.Join(cfg.Data, "agent", "supervisor.sock")); n > maxSocketPath {
+		return plimsoll.Invalid("data", "%s is too long a path for the sockets in it; choose one that is %d characters shorter", cfg.Data, n-maxSocketPath)
+	}
+	listener, err := transport.Listen(cfg.Listen)
+	if err != nil {
+		return err
+	}
+	d.listener = listener
+	if err := d.makeRoles(); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	return nil
+}
+
+func (d *Dev) makeRoles() error {
+	cfg := &d.cfg
+	if err := os.MkdirAll(cfg.Data, 0o755); err != nil {
+		return plimsoll.Invalid("data", "%s cannot be made: %v; choose a directory that you may write to", cfg.Data, err)
+	}
+	cfg.Store.Dir, cfg.Store.Logger = filepath.Join(cfg.Data, "store"), cfg.Logger
+	st, err := pebble.Open(cfg.Store)
+	if err != nil {
+		return err
+	}
+	socket := "unix:" + filepath.Join(cfg.Data, "coordinator.sock")
+	cfg.Coordinator.Listen, cfg.Coordinator.Logger = socket, cfg.Logger
+	if cfg.Queues != nil {
+		cfg.Coordinator.Queues, cfg.Coordinator.ReplaceQueues = *cfg.Queues, true
+	}
+	c, err := coordinator.New(cfg.Coordinator, st)
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	err = d.makeReaders(socket)
+	if err == nil && !cfg.NoAgent {
+		err = d.makeAgent()
+	}
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	d.parts = append(d.parts, c.Run)
+	return nil
+}
+
+func (d *Dev) makeReaders(leader string) error {
+	follower, err := replica.NewFollower(replica.FollowerConfig{
+		Gateway: d.cfg.Gateway.ID, Leader: leader, EventCapacity: d.cfg.Coordinator.EventCapacity,
+	})
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(d.cfg.Gateway, follower)
+	if err != nil {
+		return err
+	}
+	d.follower = follower
+	d.parts = append(d.parts, follower.Run, func(ctx context.Context) error { return g.Serve(ctx, d.listener) })
+	return nil
+}
+
+// URL is where the gateway answers.
+func (d *Dev) URL() string { return "http://" + d.listener.Addr().String() }
+
+// Ready returns when reads and writes are answered, or ctx ends.
+func (d *Dev) Ready(ctx context.Context) error { return d.follower.Ready(ctx) }
+
+// Run runs all roles until ctx ends or one of them fails.
+func (d *Dev) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range d.parts {
+		group.Go(func() error { return run(ctx) })
+	}
+	return group.Wait()
+}
+
+func (d *Dev) makeAgent() error {
+	cfg := &d.cfg
+	dir := filepath.Join(cfg.Data, "agent")
+	supervised, err := agent.NewSupervised(executor.ClientConfig{Dir: dir, Command: append(slices.Clone(cfg.Supervisor), dir)})
+	if err != nil {
+		return err
+	}
+	a, err := agent.New(agent.Config{
+		Node: cfg.Node, Dir: dir, Gateways: []string{d.URL()}, Capacity: cfg.Capacity,
+	}, agent.Deps{Executor: supervised, Log: cfg.Logger})
+	if err != nil {
+		return err
+	}
+	d.parts = append(d.parts, a.Run)
+	return nil
+}
