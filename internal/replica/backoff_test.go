@@ -11,6 +11,7 @@ import (
 
 type refusing struct{}
 
+// RoundTrip fails as a port does that nobody listens on.
 func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("connection refused")
 }
@@ -56,6 +57,7 @@ func TestBackoffDoublesAndIsJittered(t *testing.T) {
 
 type silent struct{}
 
+// RoundTrip takes the request and never answers.
 func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()

@@ -314,6 +314,32 @@ func TestSlowFollowerSlowsNobodyDown(t *testing.T) {
 	}
 }
 
+// A Send that hangs on a gateway that reads nothing does not keep the leader from ending its streams.
+func TestBlockedSendIsCutOff(t *testing.T) {
+	leader := startLeader(t, "unix", "", SourceConfig{})
+	ctx := testContext(t)
+	block, blocked := make(chan struct{}), make(chan struct{}, 10)
+	f, stop := startFollower(t, FollowerConfig{Leader: leader.address, Gateway: "slow", Events: FollowerEvents{
+		Live: func(uint64, uint64, bool) {
+			blocked <- struct{}{}
+			<-block
+		},
+	}})
+	await(ctx, t, blocked)
+	for range 60 { // 15 MiB: more than the windows of HTTP/2 take
+		leader.publish(put("a", strings.Repeat("x", 256<<10)))
+	}
+	leader.source.Close(nil)
+	if got := await(ctx, t, leader.lost); got != "slow" {
+		t.Errorf("lost %q", got)
+	}
+	close(block)
+	stop()
+	if f.Connected() {
+		t.Error("the follower has not noticed")
+	}
+}
+
 func TestManyReadersShareOneSync(t *testing.T) {
 	proofs, goOn := make(chan struct{}, 100), make(chan struct{})
 	leader := startLeader(t, "unix", "", SourceConfig{Confirm: func(ctx context.Context) error {

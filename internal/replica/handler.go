@@ -22,6 +22,8 @@ const (
 	maxRequestBytes = 64 << 20
 	// helloTimeout bounds how long an opened stream may stay silent.
 	helloTimeout = 10 * time.Second
+	// sendGrace is how long a Send of a session that has ended may still take.
+	sendGrace = time.Second
 )
 
 // Exec gives a gateway's command to the engine. It must not block long: the stream's later commands wait behind it. respond is
@@ -148,12 +150,12 @@ func (st *stream) end(err error) {
 	st.settle()
 }
 
-// settle wakes the sender after a step of the session. A sender that is blocked in a Send of a session that has ended loses the
-// stream at once; another one still tells the gateway why. The caller holds Source.mu.
+// settle wakes the sender after a step of the session. One that is in a Send of a session that has ended gets a moment to come out
+// of it and tell the gateway why; if it is blocked it loses the stream then. The caller holds Source.mu.
 func (st *stream) settle() {
 	if st.session.phase == phaseEnded && st.sending && st.control != nil {
 		// The only error is that deadlines are not supported, and one was set when the stream was opened.
-		_ = st.control.SetWriteDeadline(time.Unix(1, 0))
+		_ = st.control.SetWriteDeadline(time.Now().Add(sendGrace))
 	}
 	notify(st.wake)
 }
