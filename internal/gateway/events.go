@@ -66,6 +66,7 @@ func isOrBelow(id, object string) bool {
 // eventSource gives package rest a strict read of the events.
 type eventSource struct{ g *Gateway }
 
+// Events implements rest.Source.
 func (s eventSource) Events(ctx context.Context) (string, rest.Events, error) {
 	snapshot, err := s.g.read(ctx)
 	if err != nil {

@@ -108,14 +108,14 @@ func (f *fake) set(change func(*fake)) {
 	change(f)
 }
 
-func (f *fake) state() (latest *replica.Snapshot, down error, hang bool) { //nolint:revive // down is a state here
+func (f *fake) state() (latest *replica.Snapshot, hang bool, down error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.latest, f.down, f.hang
+	return f.latest, f.hang, f.down
 }
 
 func (f *fake) Barrier(ctx context.Context) (*replica.Snapshot, error) {
-	latest, down, hang := f.state()
+	latest, hang, down := f.state()
 	if hang {
 		select {
 		case f.entered <- struct{}{}:
@@ -133,12 +133,12 @@ func (f *fake) Latest() *replica.Snapshot {
 }
 
 func (f *fake) Connected() bool {
-	_, down, _ := f.state()
+	_, _, down := f.state()
 	return down == nil
 }
 
 func (f *fake) Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
-	_, down, hang := f.state()
+	_, hang, down := f.state()
 	if hang {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -283,7 +283,7 @@ func clients(t testing.TB, g *Gateway, address string) *served {
 	}
 }
 
-// ask calls the gateway's handler as a unary RPC without a network, for tests of many inputs.
+// direct calls a handler without a network: unary RPCs only.
 type direct struct{ handler http.Handler }
 
 func (d direct) Do(r *http.Request) (*http.Response, error) {

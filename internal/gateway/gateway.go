@@ -94,9 +94,9 @@ func (g *Gateway) routes() http.Handler {
 		connect.WithCompressMinBytes(1400),
 	}
 	requests := newLimit(g.cfg.MaxRequests, "requests")
-	streams := newLimit(g.cfg.MaxStreams, "watches and logs")
+	lasting := newLimit(g.cfg.MaxStreams, "watches and logs")
 	mux := http.NewServeMux()
-	rpc := func(path string, h http.Handler) { mux.Handle(path, g.bounded(requests, streams, h)) }
+	rpc := func(path string, h http.Handler) { mux.Handle(path, g.bounded(requests, lasting, h)) }
 	rpc(plimsollv1connect.NewJobServiceHandler(jobService{g}, options...))
 	rpc(plimsollv1connect.NewNodeServiceHandler(nodeService{g}, options...))
 	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g}, options...))

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -47,8 +48,8 @@ func (gd guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 
 // outcome is what a caller is told of an RPC that returned err or panicked.
 func (gd guard) outcome(ctx context.Context, procedure string, panicked any, err error) error {
-	if panicked == http.ErrAbortHandler { //nolint:errorlint // it is a panic's value: net/http compares it in the same way
-		panic(panicked)
+	if e, ok := panicked.(error); ok && errors.Is(e, http.ErrAbortHandler) {
+		panic(panicked) // it is for net/http
 	}
 	if panicked != nil {
 		err = fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
@@ -94,20 +95,23 @@ func (l *limit) enter() error {
 
 func (l *limit) leave() { l.now.Add(-1) }
 
-// streaming are the procedures that last as long as their caller wants.
-var streaming = map[string]bool{
-	plimsollv1connect.JobServiceWatchJobProcedure:           true,
-	plimsollv1connect.JobServiceReadLogsProcedure:           true,
-	plimsollv1connect.AgentServiceWatchAssignmentsProcedure: true,
+// streams reports whether a procedure lasts as long as its caller wants.
+func streams(procedure string) bool {
+	switch procedure {
+	case plimsollv1connect.JobServiceWatchJobProcedure, plimsollv1connect.JobServiceReadLogsProcedure,
+		plimsollv1connect.AgentServiceWatchAssignmentsProcedure:
+		return true
+	}
+	return false
 }
 
 // bounded refuses an RPC for which there is no room before its body is read, and bounds the time in which the body must come.
-func (g *Gateway) bounded(requests, streams *limit, next http.Handler) http.Handler {
+func (g *Gateway) bounded(requests, lasting *limit, next http.Handler) http.Handler {
 	refuser := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		room := requests
-		if streaming[r.URL.Path] {
-			room = streams
+		if streams(r.URL.Path) {
+			room = lasting
 		} else {
 			g.boundBody(w)
 		}
