@@ -241,6 +241,23 @@ func TestProcessBornInItsGroup(t *testing.T) {
 	})
 }
 
+func TestLeave(t *testing.T) {
+	eachReal(t, func(t *testing.T, s *Subtree) {
+		g := create(t, s, Limits{})
+		cmd := shell(t, g, "exec sleep 1000")
+		if err := s.Hierarchy().Leave(cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		if got := pids(t, g); len(got) != 0 {
+			t.Errorf("processes are %v; want none", got)
+		}
+		if err := errors.Join(g.Remove(timeLimit(t)), cmd.Process.Kill()); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // it was killed
+	})
+}
+
 func TestOutOfMemoryIsCounted(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		if missing := s.h.Missing(); missing != "" {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -250,6 +251,19 @@ func (m *mount) enable(dir string) error {
 	}
 	return nil
 }
+
+// Leave puts a process back in the root group of every hierarchy, so that the groups it was in can be removed.
+func (h *Hierarchy) Leave(pid int) error {
+	for i := range h.mounts {
+		if err := write(filepath.Join(h.mounts[i].path, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("put process %d back in %s: %w", pid, h.mounts[i].path, err)
+		}
+	}
+	return nil
+}
+
+// Hierarchy returns what the subtree is in.
+func (s *Subtree) Hierarchy() *Hierarchy { return s.h }
 
 // Path returns the path below the root of each hierarchy.
 func (s *Subtree) Path() string { return s.path }

@@ -100,7 +100,7 @@ func (c *Client) ensure(ctx context.Context) error {
 	var started []*os.Process
 	defer func() {
 		for _, p := range started {
-			_ = p.Release() // it is on its own now; what has ended was reaped below
+			_ = p.Release() // it is on its own now, or has ended; there is nothing to give back that can fail
 		}
 	}()
 	tick := time.NewTicker(connectEvery)
@@ -127,12 +127,31 @@ func (c *Client) ensure(ctx context.Context) error {
 			return c.startFailed(fmt.Sprintf("did not answer in %v", c.cfg.StartTimeout))
 		}
 		if err := c.ping(ctx); err == nil {
-			return nil
+			return c.endLosers(started, ended)
 		}
 		if !ended {
 			ended = reaped(started[len(started)-1].Pid)
 		}
 	}
+}
+
+// endLosers ends the supervisor that was started last, if it is another that answers: it has not got the lock, so it has done nothing.
+func (c *Client) endLosers(started []*os.Process, ended bool) error {
+	var winner Capabilities
+	if _, err := readJSON(filepath.Join(c.cfg.Dir, supervisorFile), &winner); err != nil || ended || len(started) == 0 {
+		return err
+	}
+	last := started[len(started)-1]
+	if last.Pid == winner.PID {
+		return nil
+	}
+	if err := last.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end a supervisor that came too late: %w", err)
+	}
+	if _, err := last.Wait(); err != nil && !errors.Is(err, syscall.ECHILD) {
+		return fmt.Errorf("end a supervisor that came too late: %w", err)
+	}
+	return nil
 }
 
 func (c *Client) startFailed(what string) error {

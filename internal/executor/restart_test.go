@@ -2,12 +2,17 @@ package executor
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -67,6 +72,17 @@ func TestSupervisorIsAskedToEndAndTasksRunOn(t *testing.T) {
 	if again := n.waitFor(s.Task, 1, func(s *Status) bool { return s.State == plimsoll.TaskRunning }); again.PID != s.PID {
 		t.Errorf("found again as %+v; it was %+v", again, s)
 	}
+}
+
+func TestSupervisorWithoutTasksLeavesNoControlGroups(t *testing.T) {
+	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
+		n.run(request("job.g.0", "exit 0"))
+		n.endSupervisor(syscall.SIGTERM)
+		own := filepath.Join(n.mode.cgroups, "freezer", n.subtree().Path(), ownGroup) // asking for the subtree makes it again
+		if _, err := os.Stat(own); !errors.Is(err, os.ErrNotExist) {
+			n.Errorf("the supervisor's control group is left: %v", err)
+		}
+	})
 }
 
 func TestDirectoriesOfAttemptsThatNeverRan(t *testing.T) {
@@ -221,4 +237,64 @@ func TestSupervisorLeavesTheAgentsGroupsAndSession(t *testing.T) {
 	if pids, err := g.Pids(); err != nil || len(pids) != 1 || pids[0] != pid {
 		t.Errorf("its control group holds %v, %v; want %d", pids, err, pid)
 	}
+}
+
+// The supervisor is killed at any instant while attempts start. Each has run at most once, and what is called lost does not run.
+func TestSupervisorIsKilledWhileItStarts(t *testing.T) {
+	eachMode(t, []mode{inGroups, bare, gated}, func(t *testing.T, n *node) {
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
+		var tasks []string
+		for round := range 5 {
+			var group errgroup.Group
+			for i := range 12 {
+				task := fmt.Sprintf("job.r%d.%d", round, i)
+				tasks = append(tasks, task)
+				group.Go(func() error {
+					// It may fail: the supervisor goes away meanwhile.
+					_, err := n.Start(n.limit(), request(task, "echo $$ >> runs; exec sleep 1000"))
+					return ignoreUnavailable(err)
+				})
+			}
+			<-time.After(time.Duration(random.IntN(30_000)) * time.Microsecond) // the instant is what is random here
+			n.endSupervisor(syscall.SIGKILL)
+			if err := group.Wait(); err != nil {
+				t.Error(err)
+			}
+			n.connect()
+		}
+		ran := 0
+		for _, task := range tasks {
+			// Starting again answers what became of the first start, or is the first.
+			n.start(request(task, "echo $$ >> runs; exec sleep 1000"))
+			s := n.waitFor(task, 1, func(s *Status) bool { return s.State != plimsoll.TaskStarting })
+			data, err := os.ReadFile(filepath.Join(TaskDir(n.dir, task), "runs"))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			runs := strings.Fields(string(data))
+			if len(runs) > 1 {
+				t.Errorf("%s ran as %v", task, runs)
+			}
+			for _, run := range runs {
+				pid, err := strconv.Atoi(run)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ran++
+				if s.Ended() && n.running(pid) {
+					t.Errorf("%s is %q, but process %d runs", task, s.Result, pid)
+				}
+			}
+		}
+		t.Logf("%d of %d tasks had written that they ran", ran, len(tasks))
+	})
+}
+
+func ignoreUnavailable(err error) error {
+	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable {
+		return nil
+	}
+	return err
 }

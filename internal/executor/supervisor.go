@@ -42,7 +42,7 @@ const ownGroup = "_supervisor"
 
 // SupervisorConfig says where a supervisor works.
 type SupervisorConfig struct {
-	Dir        string       // the agent's directory, absolute; needed
+	Dir        string       // the agent's directory, absolute; must be there
 	Socket     string       // path of the unix socket; empty: supervisor.sock in Dir
 	Node       string       // a word for the name of the node's control group; empty: none
 	CgroupRoot string       // where control groups are mounted; empty: /sys/fs/cgroup; NoCgroups: use none
@@ -122,9 +122,7 @@ func (s *Supervisor) now() int64 { return time.Now().UnixNano() }
 
 // Run supervises until ctx ends; tasks go on without it. If another supervisor runs for the directory the error is CodeAlreadyRunning.
 func (s *Supervisor) Run(ctx context.Context) (err error) {
-	if err := os.MkdirAll(s.cfg.Dir, 0o755); err != nil {
-		return fmt.Errorf("make the agent's directory: %w", err)
-	}
+	// The directory is not made here: a supervisor that comes late must not bring back one that was removed.
 	lock, ok, err := lockPath(filepath.Join(s.cfg.Dir, supervisorLock))
 	if err != nil {
 		return err
@@ -176,14 +174,40 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 		return transport.Serve(workCtx, l, handler)
 	})
 	err := work.Wait()
+	if s.quiesce() && s.tree != nil {
+		if err := s.closeGroups(); err != nil {
+			s.log.Warn("the node's control groups could not be removed", "error", err)
+		}
+	}
+	return err
+}
+
+// quiesce stops all timers, and reports whether every attempt has ended.
+func (s *Supervisor) quiesce() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	allEnded := true
 	for _, a := range s.attempts {
 		for _, t := range a.timers {
 			t.Stop()
 		}
+		allEnded = allEnded && a.status.Ended()
 	}
-	return err
+	return allEnded
+}
+
+// closeGroups removes the node's control groups, so that nothing is left of an agent that has come to its end.
+func (s *Supervisor) closeGroups() error {
+	if err := s.tree.Hierarchy().Leave(os.Getpid()); err != nil {
+		return err
+	}
+	own, err := s.tree.Open(ownGroup)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return errors.Join(own.Remove(ctx), s.tree.Remove())
 }
 
 // takeOver finds out what this machine can do, says so once, and takes over what earlier supervisors have started.
