@@ -13,13 +13,40 @@ package store
 import (
 	"context"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // Limits bound one batch. The engine closes a turn when it reaches one of them. Zero means no bound.
 type Limits struct {
-	Ops   int
-	Bytes int
+	Ops   int // mutations that are stored
+	Bytes int // of their keys and values, and of the packed events
+}
+
+// Measure returns what of a batch counts against Limits.
+func Measure(batch *wire.Batch) (ops, bytes int) {
+	bytes = len(batch.Events.Data)
+	for i := range batch.Mutations {
+		m := &batch.Mutations[i]
+		if m.Ephemeral {
+			continue
+		}
+		ops++
+		bytes += len(m.Key) + len(m.Value)
+	}
+	return ops, bytes
+}
+
+// Check returns a CodeInvalid error if the batch is beyond the limits.
+func (l Limits) Check(batch *wire.Batch) error {
+	ops, bytes := Measure(batch)
+	if l.Ops > 0 && ops > l.Ops {
+		return plimsoll.Invalid("batch", "revision %d has %d operations, the store takes %d in one batch; split it", batch.Revision, ops, l.Ops)
+	}
+	if l.Bytes > 0 && bytes > l.Bytes {
+		return plimsoll.Invalid("batch", "revision %d has %d bytes, the store takes %d in one batch; split it", batch.Revision, bytes, l.Bytes)
+	}
+	return nil
 }
 
 // Pending is a batch on its way to the disk.
@@ -40,12 +67,14 @@ type Store interface {
 	Load(ctx context.Context, record func(kind wire.Kind, key string, value []byte) error,
 		events func(revision uint64, chunk wire.EventChunk) error) (revision uint64, time int64, err error)
 	// Commit begins to write a batch: mutations that are not ephemeral, its events, and its revision and time. It fails with
-	// CodeStale if the caller no longer leads. The batch must not be changed until Wait has returned.
+	// CodeStale if the caller does not lead with the batch's epoch, and with CodeInvalid if the batch is beyond the limits or its
+	// revision is not after the last; nothing of it is stored then, and the store goes on. After any other failure, of Commit or
+	// of a Wait, nothing more is accepted. The batch must not be changed until Wait has returned.
 	Commit(batch *wire.Batch) (Pending, error)
 	// Confirm returns nil if the caller leads at an instant after the call began.
 	Confirm(ctx context.Context) error
 	// TrimEvents removes the chunks of events of revisions below keep.
 	TrimEvents(keep uint64) error
-	// Close waits for what is under way and gives leadership and files back.
+	// Close waits for what is under way and gives leadership and files back. After the first call it does nothing.
 	Close() error
 }

@@ -1,0 +1,345 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/store/storetest"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// promises is what a run was told, and so what must hold after a crash.
+type promises struct {
+	acked     atomic.Uint64 // the last revision whose Wait returned nil
+	committed atomic.Uint64 // the last revision that was handed to Commit
+	epoch     atomic.Uint64 // the last epoch that Lead returned
+	keep      atomic.Uint64 // the highest revision that TrimEvents was called with
+
+	mu       sync.Mutex
+	contents map[uint64]storetest.Content // by revision, with nothing trimmed
+}
+
+func newPromises() *promises {
+	return &promises{contents: map[uint64]storetest.Content{0: {}}}
+}
+
+// run opens a store and works with it until it fails or all batches are through. Up to four batches are under way.
+func (p *promises) run(cfg Config, rng *rand.Rand, batches uint64) (err error) {
+	s, err := Open(cfg)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	var model storetest.Model
+	var under []store.Pending
+	wait := func(left int) error {
+		for len(under) > left {
+			if err := under[0].Wait(); err != nil {
+				return fmt.Errorf("wait: %w", err)
+			}
+			under = under[1:]
+			p.acked.Add(1)
+		}
+		return nil
+	}
+	for r := uint64(1); r <= batches; r++ {
+		if r%40 == 1 {
+			epoch, err := s.Lead(context.Background())
+			if err != nil {
+				return fmt.Errorf("lead: %w", err)
+			}
+			p.epoch.Store(epoch)
+		}
+		b := storetest.RandomBatch(rng, p.epoch.Load(), r, 400)
+		model.Apply(b)
+		p.mu.Lock()
+		p.contents[r] = model.Content()
+		p.mu.Unlock()
+		p.committed.Store(r)
+		pending, err := s.Commit(b)
+		if err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+		under = append(under, pending)
+		if err := wait(rng.IntN(4)); err != nil {
+			return err
+		}
+		if rng.IntN(10) == 0 {
+			keep := rng.Uint64N(r + 1)
+			p.keep.Store(max(p.keep.Load(), keep))
+			if err := s.TrimEvents(keep); err != nil {
+				return fmt.Errorf("trim: %w", err)
+			}
+		}
+	}
+	return wait(0)
+}
+
+// crash is a file system as a crash left it, with what had been promised by then.
+type crash struct {
+	fs               *vfs.MemFS
+	acked, committed uint64
+	epoch, keep      uint64
+	what             string
+}
+
+// crashNow copies the file system at this instant. Of what was not synced, the given share survives.
+func (p *promises) crashNow(fs *vfs.MemFS, rng *rand.Rand, percent int, what string) crash {
+	c := crash{acked: p.acked.Load(), epoch: p.epoch.Load(), what: fmt.Sprintf("%s, %d%% of the rest survives", what, percent)}
+	c.fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+	c.committed, c.keep = p.committed.Load(), p.keep.Load()
+	return c
+}
+
+// check opens what a crash left: all that was acknowledged is there, and what is there is whole batches up to one of them.
+func (p *promises) check(c crash) error {
+	s, err := Open(small(c.fs, "store"))
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	got, err := storetest.Read(s)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	if got.Revision < c.acked || got.Revision > c.committed {
+		return fmt.Errorf("revision %d is there, %d was acknowledged and %d the last committed", got.Revision, c.acked, c.committed)
+	}
+	p.mu.Lock()
+	want := p.contents[got.Revision]
+	p.mu.Unlock()
+	// A trimming may be lost, and some of the chunks be back; none may be gone that was to stay.
+	gone := len(want.Chunks) - len(got.Chunks)
+	if gone < 0 || gone > 0 && want.Chunks[gone-1].Revision >= c.keep {
+		return fmt.Errorf("%d chunks are there, of %d, trimmed below %d", len(got.Chunks), len(want.Chunks), c.keep)
+	}
+	if want.Chunks = want.Chunks[gone:]; len(want.Chunks) == 0 {
+		want.Chunks = nil
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("revision %d holds something else (-want +got):\n%s", got.Revision, diff)
+	}
+	epoch, err := s.Lead(context.Background())
+	if err != nil {
+		return fmt.Errorf("lead: %w", err)
+	}
+	if epoch <= c.epoch {
+		return fmt.Errorf("epoch %d was given out again after %d", epoch, c.epoch)
+	}
+	return commitOne(s, epoch, got.Revision+1)
+}
+
+func randomSeed(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 3))
+}
+
+// The machine dies before any write to the disk, from the making of the store to its close.
+func TestCrashAtEveryPoint(t *testing.T) {
+	rng := randomSeed(t)
+	mem := vfs.NewCrashableMem()
+	p := newPromises()
+	var mu sync.Mutex // Pebble writes from several goroutines
+	var crashes []crash
+	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			mu.Lock()
+			defer mu.Unlock()
+			percent := []int{0, 50, 100}[rng.IntN(3)]
+			crashes = append(crashes, p.crashNow(mem, rng, percent, fmt.Sprintf("before operation %d on %s", op.Kind, op.Path)))
+		}
+		return nil
+	}))
+	if err := p.run(small(fs, "store"), rand.New(rand.NewPCG(rng.Uint64(), 4)), 120); err != nil {
+		t.Fatal(err)
+	}
+	crashes = append(crashes, p.crashNow(mem, rng, 0, "after the close"))
+	for i, c := range crashes {
+		if err := p.check(c); err != nil {
+			t.Fatalf("crash %d of %d, %s: %v", i, len(crashes), c.what, err)
+		}
+	}
+	t.Logf("%d crashes", len(crashes))
+	if len(crashes) < 200 {
+		t.Errorf("only %d crashes were tried", len(crashes))
+	}
+}
+
+// The machine dies again while the store is opened after a crash.
+func TestCrashDuringRecovery(t *testing.T) {
+	rng := randomSeed(t)
+	mem := vfs.NewCrashableMem()
+	p := newPromises()
+	var first []crash
+	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSyncData && len(first) < 300 { // the log's syncs, one after the other
+			first = append(first, p.crashNow(mem, rng, 100*rng.IntN(2), "before a sync"))
+		}
+		return nil
+	}))
+	cfg := small(fs, "store")
+	cfg.MemTableBytes = DefaultMemTableBytes
+	if err := p.run(cfg, rand.New(rand.NewPCG(rng.Uint64(), 4)), 60); err != nil {
+		t.Fatal(err)
+	}
+	if len(first) == 0 {
+		t.Fatal("no crash was tried")
+	}
+	second := 0
+	for range 8 {
+		c := first[rng.IntN(len(first))]
+		var mu sync.Mutex
+		var again []crash
+		recovering := errorfs.Wrap(c.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+				mu.Lock()
+				defer mu.Unlock()
+				d := c
+				d.fs = c.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
+				again = append(again, d)
+			}
+			return nil
+		}))
+		s, err := Open(small(recovering, "store"))
+		if err != nil {
+			t.Fatalf("%s: open: %v", c.what, err)
+		}
+		mustClose(t, s)
+		for i, d := range again {
+			if err := p.check(d); err != nil {
+				t.Fatalf("%s, and again at point %d of the recovery: %v", c.what, i, err)
+			}
+		}
+		second += len(again)
+	}
+	t.Logf("%d crashes during recovery", second)
+}
+
+// The disk fails at some write, once or for good. Whoever waits is told, the store takes nothing more, and what was acknowledged before is
+// there when the disk is well again, also if the machine dies on the spot.
+func TestDiskErrors(t *testing.T) {
+	rng := randomSeed(t)
+	const batches = 60
+	total := countWrites(t, batches)
+	failed := 0
+	for range 80 {
+		at, once := rng.Int64N(total), rng.IntN(2) == 0
+		seed := rng.Uint64()
+		mem := vfs.NewCrashableMem()
+		var n atomic.Int64
+		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
+				return nil
+			}
+			if i := n.Add(1) - 1; i == at || i > at && !once {
+				return errorfs.ErrInjected
+			}
+			return nil
+		}))
+		what := fmt.Sprintf("write %d of %d fails, once=%v, workload %d", at, total, once, seed)
+		p := newPromises()
+		if err := p.run(small(fs, "store"), rand.New(rand.NewPCG(seed, 4)), batches); err != nil {
+			failed++
+		}
+		for _, percent := range []int{0, 100} {
+			if err := p.check(p.crashNow(mem, rng, percent, what)); err != nil {
+				t.Fatalf("%s, %d%% of what was not synced survives: %v", what, percent, err)
+			}
+		}
+	}
+	t.Logf("%d of 80 runs failed", failed)
+	if failed < 40 {
+		t.Errorf("only %d of 80 runs noticed the failing disk", failed)
+	}
+}
+
+// countWrites returns how many writes a run without errors makes.
+func countWrites(t *testing.T, batches uint64) int64 {
+	t.Helper()
+	var n atomic.Int64
+	fs := errorfs.Wrap(vfs.NewCrashableMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			n.Add(1)
+		}
+		return nil
+	}))
+	if err := newPromises().run(small(fs, "store"), rand.New(rand.NewPCG(1, 4)), batches); err != nil {
+		t.Fatal(err)
+	}
+	return n.Load()
+}
+
+// After the first failed sync nothing is taken any more, even if the disk is well again.
+func TestFirstFailureIsTheLast(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // a failed store closes in good order too
+	var failing errorfs.Toggle
+	failing.Injector = errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync {
+			return errorfs.ErrInjected
+		}
+		return nil
+	})
+	mem := vfs.NewCrashableMem()
+	s := mustOpen(t, small(errorfs.Wrap(mem, &failing), "store"))
+	epoch := lead(t, s)
+	mustCommit(t, s, epoch, 1)
+	failing.On()
+	err := commitOne(s, epoch, 2)
+	wantError(t, err, plimsoll.CodeUnavailable, "store", "failed", "disk", "injected error")
+	failing.Off()
+	_, err = s.Commit(&wire.Batch{Epoch: epoch, Revision: 3})
+	wantError(t, err, plimsoll.CodeUnavailable, "takes no more")
+	wantError(t, s.Confirm(context.Background()), plimsoll.CodeUnavailable)
+	wantError(t, s.TrimEvents(1), plimsoll.CodeUnavailable)
+	_, err = s.Lead(context.Background())
+	wantError(t, err, plimsoll.CodeUnavailable)
+	if err := s.Close(); err == nil {
+		t.Error("close after a failure: no error")
+	}
+	s = mustOpen(t, small(mem.CrashClone(vfs.CrashCloneCfg{}), "store"))
+	defer mustClose(t, s)
+	if got := read(t, s); got.Revision != 1 {
+		t.Errorf("revision %d is there, want 1, which was acknowledged", got.Revision)
+	}
+}
+
+// Reading fails while the store is opened or loaded: an error, never a panic, and nothing is lost.
+func TestReadErrors(t *testing.T) {
+	rng := randomSeed(t)
+	mem := vfs.NewMem()
+	want := fill(t, mem, 100, rng.Uint64())
+	failed := 0
+	for range 100 {
+		at := rng.Int64N(60)
+		var n atomic.Int64
+		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsRead && op.Kind != errorfs.OpGetDiskUsage && n.Add(1)-1 == at {
+				return errorfs.ErrInjected
+			}
+			return nil
+		}))
+		if got, err := openAndRead(small(fs, "store")); err != nil {
+			failed++
+		} else if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("read %d failed, and the store holds something else (-want +got):\n%s", at, diff)
+		}
+	}
+	if got, err := openAndRead(small(mem, "store")); err != nil || !cmp.Equal(want, got) {
+		t.Fatalf("after %d failures the store does not come back: %v", failed, err)
+	}
+	t.Logf("%d of 100 runs failed", failed)
+}

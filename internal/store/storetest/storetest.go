@@ -1,0 +1,196 @@
+// Package storetest is the conformance suite of store.Store: what the coordinator relies on, as tests that every implementation
+// passes.
+//
+// An implementation's test calls Run with a function that makes a fresh Harness. The suite starts nothing of its own, keeps
+// nothing, and ends in seconds. It cannot cut the power: that a batch survives a crash is for the implementation's own tests.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// Openers says how many may have one store open at a time. It must be declared.
+type Openers int
+
+// How many may have one store open at a time.
+const (
+	OpenersUndeclared Openers = iota
+	OneOpener                 // a second Open is refused with CodeAlreadyRunning
+	ManyOpeners               // any number; Lead decides whose batches are taken
+)
+
+// Harness is one store under test. It begins empty.
+type Harness struct {
+	// Open opens the store, each time the same one.
+	Open func() (store.Store, error)
+	// Openers is declared by each implementation, so that no case about two of them is left out by mistake.
+	Openers Openers
+}
+
+type testCase struct {
+	name string
+	run  func(t *testing.T, h Harness)
+}
+
+// Run runs the suite. It fails if it ran no case, as with a -run pattern that matches none.
+func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
+	t.Helper()
+	ran := 0
+	for _, group := range [][]testCase{contentCases, orderCases, leaderCases} {
+		for _, c := range group {
+			t.Run(c.name, func(t *testing.T) {
+				ran++
+				h := newHarness(t)
+				if h.Openers != OneOpener && h.Openers != ManyOpeners {
+					t.Fatal("the harness does not declare Openers")
+				}
+				c.run(t, h)
+			})
+		}
+	}
+	if ran == 0 {
+		t.Fatal("the conformance suite ran no case")
+	}
+}
+
+// Record is one stored record.
+type Record struct {
+	Kind  wire.Kind
+	Key   string
+	Value string
+}
+
+// Chunk is one stored chunk of events.
+type Chunk struct {
+	Revision, FirstID, Count uint64
+	Data                     string
+}
+
+// Content is all that a store holds.
+type Content struct {
+	Records  []Record
+	Chunks   []Chunk
+	Revision uint64
+	Time     int64
+}
+
+// Read loads a store.
+func Read(s store.Store) (Content, error) {
+	var c Content
+	var err error
+	c.Revision, c.Time, err = s.Load(context.Background(),
+		func(kind wire.Kind, key string, value []byte) error {
+			c.Records = append(c.Records, Record{kind, key, string(value)})
+			return nil
+		},
+		func(revision uint64, chunk wire.EventChunk) error {
+			c.Chunks = append(c.Chunks, Chunk{revision, chunk.FirstID, chunk.Count, string(chunk.Data)})
+			return nil
+		})
+	return c, err
+}
+
+func open(t *testing.T, h Harness) store.Store {
+	t.Helper()
+	s, err := h.Open()
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// openAndLead opens the store for a test that leads all along.
+func openAndLead(t *testing.T, h Harness) (store.Store, uint64) {
+	t.Helper()
+	s := open(t, h)
+	return s, lead(t, s)
+}
+
+func lead(t *testing.T, s store.Store) uint64 {
+	t.Helper()
+	epoch, err := s.Lead(context.Background())
+	if err != nil {
+		t.Fatalf("lead: %v", err)
+	}
+	return epoch
+}
+
+func reopen(t *testing.T, h Harness, s store.Store) store.Store {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	return open(t, h)
+}
+
+// commit commits one batch and waits until it is durable.
+func commit(t *testing.T, s store.Store, b *wire.Batch) {
+	t.Helper()
+	p, err := s.Commit(b)
+	if err != nil {
+		t.Fatalf("commit revision %d: %v", b.Revision, err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Fatalf("wait for revision %d: %v", b.Revision, err)
+	}
+}
+
+// refused commits a batch that must fail with a code, at once or at Wait.
+func refused(t *testing.T, s store.Store, b *wire.Batch, code plimsoll.Code) {
+	t.Helper()
+	p, err := s.Commit(b)
+	if err == nil {
+		err = p.Wait()
+	}
+	var e *plimsoll.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("commit of revision %d: got %v, want an error of code %v", b.Revision, err, code)
+	}
+}
+
+func holds(t *testing.T, s store.Store, want Content) {
+	t.Helper()
+	got, err := Read(s)
+	if err != nil {
+		t.Fatalf("load: %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("the store holds something else (-want +got):\n%s", diff)
+	}
+}
+
+func put(kind wire.Kind, key, value string) wire.Mutation {
+	return wire.Mutation{Kind: kind, Key: key, Value: []byte(value)}
+}
+
+func del(kind wire.Kind, key string) wire.Mutation { return wire.Mutation{Kind: kind, Key: key} }
+
+// batch makes a batch whose time follows from its revision.
+func batch(epoch, revision uint64, mutations ...wire.Mutation) *wire.Batch {
+	return &wire.Batch{Epoch: epoch, Revision: revision, Time: timeOf(revision), Mutations: mutations}
+}
+
+func timeOf(revision uint64) int64 { return int64(revision) * 1_000_000_007 }
+
+func withEvents(b *wire.Batch, firstID, count uint64) *wire.Batch {
+	b.Events = wire.EventChunk{FirstID: firstID, Count: count, Data: fmt.Appendf(nil, "events of %d", b.Revision)}
+	return b
+}
+
+func chunkOf(b *wire.Batch) Chunk {
+	return Chunk{b.Revision, b.Events.FirstID, b.Events.Count, string(b.Events.Data)}
+}
