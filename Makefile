@@ -52,7 +52,7 @@ generate: ## write gen/ anew from proto/
 	@$(BUF) generate
 
 .PHONY: bench
-bench: ## measure, and print the figures beside the targets
+bench: build ## measure, and print the figures beside the targets
 	@scripts/bench
 
 .PHONY: soak
