@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 
@@ -94,7 +95,8 @@ func TestReaperKeepsEarlyEventsForTheLaunch(t *testing.T) {
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	for field, cfg := range map[string]SupervisorConfig{"dir": {Dir: "relative"}, "socket": {Dir: "/x", Socket: "/" + string(make([]byte, 200))}} {
 		_, err := New(cfg)
-		if e, ok := err.(*plimsoll.Error); !ok || e.Field != field || e.Code != plimsoll.CodeInvalid {
+		var e *plimsoll.Error
+		if !errors.As(err, &e) || e.Field != field || e.Code != plimsoll.CodeInvalid {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
