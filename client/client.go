@@ -64,7 +64,7 @@ func New(config Config) (*Client, error) {
 	if config.RetryBudget == 0 {
 		config.RetryBudget = defaultRetryBudget
 	}
-	httpClient, base, err := transport.Client(config.Server)
+	httpClient, base, err := transport.CallClient(config.Server)
 	if err != nil {
 		return nil, err
 	}

@@ -178,6 +178,8 @@ func (c *Coordinator) lead(ctx context.Context) error {
 	g.Go(func() error { return c.beginCommits(epoch, l, made, begun) })
 	g.Go(func() error { return c.finishCommits(source, begun, fresh) })
 	g.Go(func() error { return transport.Serve(ctx, listener, mux) })
+	stop := context.AfterFunc(ctx, func() { source.Close(nil) }) // gateways are told at once
+	defer stop()
 	close(c.ready)
 	return g.Wait() //nolint:wrapcheck // each loop says what it was doing
 }
