@@ -74,7 +74,10 @@ func TestListsAreReadInPages(t *testing.T) {
 	if n != 25 || g.mu.pages != 3 {
 		t.Errorf("%d jobs in %d pages, want 25 in 3", n, g.mu.pages)
 	}
-	for range c.Jobs(t.Context(), client.JobFilter{}) {
+	for _, err := range c.Jobs(t.Context(), client.JobFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		break
 	}
 	if g.mu.pages != 4 {

@@ -167,8 +167,8 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 		args: []string{"--server", address, "submit", "testdata/job.yaml", "--wait"}, stdin: strings.NewReader(""),
 		stdout: &out, stderr: &notes, live: true, now: func() time.Time { return testNow },
 	})
-	const clear = "\r\x1b[K"
-	want := clear + "hello: Running, 0 of 2 done, 2 running" + clear + "hello: Completed, 2 of 2 done" + clear
+	const wipe = "\r\x1b[K"
+	want := wipe + "hello: Running, 0 of 2 done, 2 running" + wipe + "hello: Completed, 2 of 2 done" + wipe
 	if code != 0 || notes.String() != want || out.String() != "hello: Completed in 3s, 2 tasks succeeded\n" {
 		t.Errorf("exit code %d, %q, %q", code, notes.String(), out.String())
 	}

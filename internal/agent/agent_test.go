@@ -28,7 +28,7 @@ const patience = 20 * time.Second
 // world is an agent's surroundings: gateways on a real network, and a supervisor.
 type world struct {
 	*testing.T
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // it ends with the test that the world stands for
 	dir      string
 	cluster  *cluster
 	super    *supervisor

@@ -59,7 +59,8 @@ func TestReconcile(t *testing.T) {
 		{"what was reported as ended must not live", wanted(1, plimsoll.TaskRunning), []have{{attempt: 1, phase: phaseLive, void: true}}, "stop 1 killed"},
 		{
 			"each attempt is looked at", wanted(3, plimsoll.TaskBound),
-			[]have{{attempt: 1, phase: phaseLive}, {attempt: 2, phase: phaseLive}}, "stop 1 killed, stop 2 killed",
+			[]have{{attempt: 1, phase: phaseLive}, {attempt: 2, phase: phaseLive}},
+			"stop 1 killed, stop 2 killed",
 		},
 	}
 	for _, test := range tests {

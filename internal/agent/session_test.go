@@ -57,7 +57,9 @@ func inBubble(t *testing.T, do func(t *testing.T, b *bubble)) {
 		do(t, b)
 		if b.stop != nil {
 			b.stop()
-			<-b.ended
+			if err := <-b.ended; err != nil {
+				t.Errorf("the session ended: %v", err)
+			}
 		}
 	})
 }

@@ -59,8 +59,11 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"barrierTimeout", c.BarrierTimeout}, {"writeTimeout", c.WriteTimeout}, {"bodyTimeout", c.BodyTimeout},
-		{"heartbeatInterval", c.HeartbeatInterval}, {"nodeTimeout", c.NodeTimeout},
+		{"barrierTimeout", c.BarrierTimeout},
+		{"writeTimeout", c.WriteTimeout},
+		{"bodyTimeout", c.BodyTimeout},
+		{"heartbeatInterval", c.HeartbeatInterval},
+		{"nodeTimeout", c.NodeTimeout},
 	} {
 		if d.value < 0 {
 			return plimsoll.Invalid("gateway."+d.name, "is negative; give a duration such as 3s")
@@ -73,8 +76,13 @@ func (c Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"pageSize", c.PageSize}, {"maxRequestBytes", c.MaxRequestBytes}, {"maxRequests", c.MaxRequests}, {"maxStreams", c.MaxStreams},
-		{"maxExplains", c.MaxExplains}, {"maxNodes", c.MaxNodes}, {"maxAgents", c.MaxAgents},
+		{"pageSize", c.PageSize},
+		{"maxRequestBytes", c.MaxRequestBytes},
+		{"maxRequests", c.MaxRequests},
+		{"maxStreams", c.MaxStreams},
+		{"maxExplains", c.MaxExplains},
+		{"maxNodes", c.MaxNodes},
+		{"maxAgents", c.MaxAgents},
 	} {
 		if n.value < 0 {
 			return plimsoll.Invalid("gateway."+n.name, "is negative; give 1 or more, or 0 for the default")

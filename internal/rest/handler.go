@@ -90,12 +90,12 @@ func (h *Handler) batch(ctx context.Context, rawQuery string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	low, high, any := events.Range()
+	low, high, some := events.Range()
 	if !q.hasStart {
 		q.start = low
 	}
 	body := appendHead(nil, instance, low, high)
-	if !any || q.start < low || q.start > high {
+	if !some || q.start < low || q.start > high {
 		return appendTail(body, 0), nil
 	}
 	records := 0

@@ -177,10 +177,9 @@ func wave(seed, n int) []plimsoll.Event {
 // Event storage: "The slice has a configurable, limited set of entries." Memory is given back as the ring goes on.
 func TestRingDropsWhatIsHidden(t *testing.T) {
 	r := New(1000)
-	held := 0
 	for i := range 3000 {
 		r.Append(uint64(i*100), 100, pack(wave(i, 100)))
-		held = cap(r.open.data)
+		held := cap(r.open.data)
 		for _, s := range r.closed {
 			held += cap(s.data)
 		}

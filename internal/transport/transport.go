@@ -116,7 +116,9 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	if err := server.Shutdown(grace); err != nil {
 		_ = server.Close() // what did not end in time is cut off; there is nobody to tell
 	}
-	<-ended
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	}
 	return nil
 }
 

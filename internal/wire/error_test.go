@@ -166,7 +166,7 @@ func TestWhatIsTold(t *testing.T) {
 	if ConnectError(nil) != nil || FromConnectError(nil) != nil || ErrorFromProto(nil) != nil {
 		t.Error("no error became one")
 	}
-	if err := FromConnectError(inner); err != error(inner) {
+	if err := FromConnectError(inner); !errors.Is(err, inner) {
 		t.Errorf("an error of ours became %v", err)
 	}
 	if got := ErrorFromProto(&pb.Error{Code: "of a newer version", Message: "m"}); plimsoll.CodeOf(got) != plimsoll.CodeInternal {

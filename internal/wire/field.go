@@ -119,7 +119,7 @@ func nextField(data []byte) (f field, rest []byte, err error) {
 		f.tag = uint64(number)<<3 | uint64(kind)
 		data = data[n:]
 	}
-	n := 0
+	var n int
 	switch f.tag & 7 {
 	case varintType:
 		if len(data) > 0 && data[0] < 0x80 {

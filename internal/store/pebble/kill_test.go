@@ -44,7 +44,7 @@ func TestKilledProcess(t *testing.T) {
 		}
 		mustClose(t, s)
 	}
-	acked = commitUntilKilled(t, dir, 50)
+	commitUntilKilled(t, dir, 50)
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(logs) == 0 {
 		t.Fatalf("no logs in %s: %v", dir, err)
