@@ -37,10 +37,12 @@ test: ## all that CI runs: lint, generated code, short fuzzing, every test with 
 
 .PHONY: lint
 lint: ## formatting, vet, golangci-lint, buf lint
-	@$(GOLANGCI) fmt --diff
-	@go vet ./...
-	@$(GOLANGCI) run ./...
-	@$(BUF) lint
+	@status=0; \
+	$(GOLANGCI) fmt --diff || status=1; \
+	go vet ./... || status=1; \
+	$(GOLANGCI) run ./... || status=1; \
+	$(BUF) lint || status=1; \
+	exit $$status
 
 .PHONY: fmt
 fmt: ## format the Go and proto files
