@@ -1,8 +1,9 @@
 // Package transport carries HTTP/1.1 and HTTP/2 without TLS between Plimsoll's processes, over TCP and over unix sockets.
 //
 // An address is host:port, http://host:port or unix:/path/of/socket. Listen opens one, Serve answers on it until its context
-// ends, and Client makes an http.Client that speaks HTTP/2 to it. The package keeps no state; each Serve owns one goroutine for
-// its shutdown. Junk on a port costs one connection for at most ten seconds and 64 KiB of headers.
+// ends, and Client makes an http.Client that speaks HTTP/2 to it. The package keeps no state; each Serve owns the goroutines of its
+// server, and they have ended when it returns. Junk on a port costs a connection and 64 KiB of headers: one that does not say what it
+// wants is cut off after ten seconds, and one that wants nothing more after two minutes.
 package transport
 
 import (
@@ -12,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -23,9 +25,9 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
-	shutdownGrace     = 2 * time.Second
 	dialTimeout       = 5 * time.Second
 	maxIdleConns      = 64
+	maxSocketPath     = 107 // the kernel's bound, in bytes
 )
 
 // Split takes an address apart into a network ("tcp" or "unix") and what follows.
@@ -37,7 +39,11 @@ func Split(address string) (network, rest string, err error) {
 		return "unix", path, nil
 	}
 	rest = strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
-	if _, _, err := net.SplitHostPort(rest); err != nil {
+	_, port, err := net.SplitHostPort(rest)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
 		return "", "", plimsoll.Invalid("address", "%q is not an address; write for example 127.0.0.1:9080 or unix:/run/plimsoll.sock", address)
 	}
 	return "tcp", rest, nil
@@ -49,25 +55,22 @@ func Loopback(address string) bool {
 	if err != nil || network == "unix" {
 		return err == nil
 	}
-	host, _, _ := net.SplitHostPort(rest)
+	host, _, err := net.SplitHostPort(rest)
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// Listen opens an address. A unix socket that nobody answers is replaced; one that is answered, and a port in use, is a
-// CodeAlreadyRunning error that says what to do.
+// Listen opens an address. A unix socket that nobody answers is replaced, and the new one is for this user alone; a socket that
+// is answered, and a port in use, is a CodeAlreadyRunning error that says what to do. Two processes that open the same
+// stale socket at the same instant are kept apart by the lock of what they serve, which each takes before.
 func Listen(address string) (net.Listener, error) {
 	network, rest, err := Split(address)
 	if err != nil {
 		return nil, err
 	}
 	if network == "unix" {
-		if c, err := net.DialTimeout("unix", rest, time.Second); err == nil {
-			_ = c.Close() // it was opened only to see whether somebody answers
-			return nil, plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "another process answers on %s; stop it first", rest)
-		}
-		if err := os.Remove(rest); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("remove the socket left at %s: %w", rest, err)
+		if err := clearSocket(rest); err != nil {
+			return nil, err
 		}
 	}
 	l, err := net.Listen(network, rest)
@@ -85,39 +88,32 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve answers requests on l until ctx ends, then gives requests under way a moment to finish, cuts the rest off and returns
-// nil. It always closes l.
-func Serve(ctx context.Context, l net.Listener, handler http.Handler) error {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	base, cutOff := context.WithCancel(context.WithoutCancel(ctx))
-	defer cutOff()
-	server := &http.Server{
-		Handler:           handler,
-		Protocols:         protocols,
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		BaseContext:       func(net.Listener) context.Context { return base },
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 4096, SendPingTimeout: 15 * time.Second},
+// clearSocket removes the socket that a process which is gone left at path, and nothing else.
+func clearSocket(path string) error {
+	if len(path) > maxSocketPath {
+		return plimsoll.Invalid("address", "%s is too long a path for a socket; choose one that is %d characters shorter", path, len(path)-maxSocketPath)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
-	case <-ctx.Done():
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for a socket left at %s: %w", path, err)
+	case info.Mode().Type() != os.ModeSocket:
+		return plimsoll.Invalid("address", "%s is there and is not a socket; choose another path, or move it away", path)
 	}
-	stop := time.AfterFunc(shutdownGrace/4, cutOff) // streams end by their context
-	defer stop.Stop()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		_ = server.Close() // what did not end in time is cut off; there is nobody to tell
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		err = c.Close() // it was opened only to see whether somebody answers
 	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	switch {
+	case err == nil, errors.Is(err, syscall.EAGAIN): // whose queue of connections is full is alive
+		return plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "another process answers on %s; stop it first", path)
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("find out whether somebody answers on %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the socket left at %s: %w", path, err)
 	}
 	return nil
 }

@@ -1,0 +1,127 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How Serve ends. A stream lasts until its context ends, and nothing tells it from a request that is nearly done; so all get a
+// short while before their context ends, and what does not heed even that is cut off.
+const (
+	requestGrace = 250 * time.Millisecond // until the contexts of requests and streams under way end
+	cutOffGrace  = time.Second            // from then on until their connections are closed
+	handlerGrace = time.Second            // from then on until Serve leaves a handler behind
+	shutdownPoll = 20 * time.Millisecond
+)
+
+// server is an http.Server that knows what is under way.
+type server struct {
+	http     http.Server
+	handlers atomic.Int64 // calls of the handler under way
+	cutOff   context.CancelFunc
+
+	mu struct {
+		sync.Mutex
+		active map[net.Conn]struct{} // connections with a request or stream under way
+	}
+}
+
+func newServer(ctx context.Context, handler http.Handler) *server {
+	s := &server{}
+	s.mu.active = map[net.Conn]struct{}{}
+	base, cutOff := context.WithCancel(context.WithoutCancel(ctx))
+	s.cutOff = cutOff
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s.http = http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.handlers.Add(1)
+			defer s.handlers.Add(-1)
+			handler.ServeHTTP(w, r)
+		}),
+		Protocols:         protocols,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnState:         s.track,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 4096, SendPingTimeout: 15 * time.Second},
+	}
+	return s
+}
+
+// Serve answers requests on l until ctx ends. Then it takes no more, closes the connections that are idle, gives requests under
+// way a quarter of a second before their contexts end, which ends streams, cuts off what is left a second later, and returns nil. It
+// always closes l.
+func Serve(ctx context.Context, l net.Listener, handler http.Handler) error {
+	s := newServer(ctx, handler)
+	defer s.cutOff()
+	ended := make(chan error, 1)
+	go func() { ended <- s.http.Serve(l) }()
+	var err, closeErr error
+	select {
+	case err = <-ended:
+		closeErr = s.shutdown(ctx)
+	case <-ctx.Done():
+		closeErr = s.shutdown(ctx)
+		err = <-ended
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	if err = errors.Join(err, closeErr); err != nil {
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// track keeps the set of active connections. HTTP/2 tells it more than net/http itself knows, which takes such a connection for
+// active until it is closed.
+func (s *server) track(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateActive:
+		s.mu.active[c] = struct{}{}
+	case http.StateIdle, http.StateHijacked, http.StateClosed:
+		delete(s.mu.active, c)
+	case http.StateNew: // it has not asked for anything yet
+	}
+}
+
+func (s *server) quiet() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.active) == 0
+}
+
+// shutdown ends what is under way. Left to itself, http.Server.Shutdown would look only twice a second, and wait seconds for a
+// connection that never said a word.
+func (s *server) shutdown(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	cut := time.AfterFunc(requestGrace, s.cutOff)
+	defer cut.Stop()
+	var err error
+	for limit, done := time.Now().Add(requestGrace+cutOffGrace), false; !done; {
+		done = s.quiet() || time.Now().After(limit) // then once more, so that the last answers leave their buffers
+		look, cancel := context.WithTimeout(ctx, shutdownPoll)
+		err = s.http.Shutdown(look)
+		cancel()
+		if done = done || err == nil; errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+	}
+	s.cutOff()
+	_ = s.http.Close() // what did not end in time is cut off; there is nobody to tell
+	for limit := time.Now().Add(handlerGrace); s.handlers.Load() > 0 && time.Now().Before(limit); {
+		<-time.After(time.Millisecond)
+	}
+	return err
+}
