@@ -138,8 +138,10 @@ func (c *cluster) submitAll(tb testing.TB, round, jobs, tasks int) {
 		tb.Fatal(err)
 	}
 	want := int32((round + 1) * jobs * tasks)
+	bounded, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	for {
-		queues, err := c.client.Queues(context.Background())
+		queues, err := c.client.Queues(bounded)
 		if err != nil {
 			tb.Fatal(err)
 		}
