@@ -47,6 +47,9 @@ func (n *Names) Len() int { return len(n.names) }
 // Name returns the name of an index.
 func (n *Names) Name(i int) string { return n.names[i] }
 
+// Index returns the index of a name, or -1 if it is not known.
+func (n *Names) Index(name string) int { return slices.Index(n.names, name) }
+
 // Check reports whether all names of r are known or can still be taken in.
 func (n *Names) Check(field string, r plimsoll.Resources) error {
 	fresh := 0

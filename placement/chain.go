@@ -19,6 +19,19 @@ type Server struct {
 	Used     Amounts // Invariant: 0 <= Used, and Used <= Capacity unless the capacity shrank
 }
 
+// Eligible reports whether the server is heard and open for tasks.
+func (s *Server) Eligible() bool { return s.Ready && s.Mode == plimsoll.NodeActive }
+
+// Holds reports whether what is used is within the capacity.
+func (s *Server) Holds() bool {
+	for i := range s.Used {
+		if s.Used[i] > s.Capacity[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // Request is what is to be placed. Make it with NewRequest, and keep it for tasks that are alike.
 type Request struct {
 	Amounts Amounts
@@ -48,8 +61,8 @@ type Stage struct {
 // Chain is a list of filters and a score. It is immutable and can be shared.
 type Chain struct {
 	Stages []Stage
-	Score  func(*Request, *Server) int64
-	Batch  int
+	Score  func(*Request, *Server) int64 // the highest wins; nil: all are equal
+	Batch  int                           // servers that are looked at before a choice is made; 0: DefaultBatch
 }
 
 // Default returns the chain that the scheduler uses, in RFD 60's order.
@@ -160,15 +173,23 @@ func (d *Draw) at(i int) int32 {
 // Place returns the slot of the server that the chain chooses, or -1 if every server was looked at and none passed.
 func (c *Chain) Place(r *Request, fleet []Server, d *Draw) int {
 	d.resize(len(fleet))
-	for start := 0; start < len(fleet); start += c.Batch {
+	batch := c.Batch
+	if batch <= 0 {
+		batch = DefaultBatch
+	}
+	for start := 0; start < len(fleet); start += batch {
 		best, bestScore := -1, int64(0)
-		for i := start; i < min(start+c.Batch, len(fleet)); i++ {
+		for i := start; i < min(start+batch, len(fleet)); i++ {
 			slot := d.at(i)
 			s := &fleet[slot]
 			if !s.Present || !c.Keeps(r, s) {
 				continue
 			}
-			if score := c.Score(r, s); best < 0 || score > bestScore {
+			score := int64(0)
+			if c.Score != nil {
+				score = c.Score(r, s)
+			}
+			if best < 0 || score > bestScore {
 				best, bestScore = int(slot), score
 			}
 		}

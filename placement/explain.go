@@ -45,6 +45,9 @@ func (c *Chain) Explain(r *Request, fleet []Server, names *Names) Explanation {
 		if r.FitsEmpty(&fleet[i]) {
 			x.FitEmpty++
 		}
+		if fleet[i].Eligible() {
+			x.Eligible++
+		}
 	}
 	x.Servers = len(remaining)
 	for _, stage := range c.Stages {
@@ -62,9 +65,6 @@ func (c *Chain) Explain(r *Request, fleet []Server, names *Names) Explanation {
 		step.Remaining = len(kept)
 		slices.SortStableFunc(step.Reasons, func(a, b Reason) int { return b.Servers - a.Servers })
 		x.Steps = append(x.Steps, step)
-		if stage.Name == "schedulable" {
-			x.Eligible = len(kept)
-		}
 	}
 	x.Fit = len(remaining)
 	return x

@@ -139,19 +139,20 @@ type Batch struct {
 func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wake int64, more bool) {
 	e.time = max(e.time, now)
 	out.Replies = out.Replies[:0]
-	s, half := e.state, e.limits.Half()
+	s := e.state
 	s.Begin(e.time, e.revision+1)
-	s.Forget(half)
-	s.Due(half)
-	e.continueReports(half, out)
-	s.Continue(half)
-	for taken < len(commands) && !s.Over(half) {
+	// Each has a part of the budget that nothing before it can take away, so that large work does not hold up what is urgent.
+	s.Forget(e.limits.Part(2))
+	s.Due(e.limits.Part(3))
+	e.continueReports(e.limits.Part(4), out)
+	for taken < len(commands) && !s.Over(e.limits.Part(5)) {
 		e.apply(&commands[taken], out)
 		taken++
 	}
-	s.Continue(half)
+	s.Continue(e.limits.Part(6))
 	e.answerWaiters(out)
-	_, behind := e.scheduler.Cycle(s, e.limits)
+	_, behind := e.scheduler.Cycle(s, e.limits.Part(7))
+	s.Tell(e.limits)
 	s.Take(&out.Changes)
 	out.Time, out.Revision = e.time, 0
 	if !out.Changes.Empty() {
@@ -192,7 +193,7 @@ func (e *Engine) apply(c *Command, out *Batch) {
 		return
 	case *ReportTasks:
 		e.reporting = append(e.reporting, reporting{id: c.ID, cmd: do})
-		e.continueReports(e.limits.Half(), out)
+		e.continueReports(e.limits.Part(5), out)
 		return
 	case *Explain:
 		r.Explanation, r.Err = e.explain(do)

@@ -22,7 +22,7 @@ import (
 //	gateway-lost gw                     # the gateway is gone
 //	mode n1 draining                    # active, cordoned or draining
 //	remove n1
-//	submit a queue=root.batch count=3 cpu=1 memory=1Gi retry=delayed:2
+//	submit a queue=root.batch count=3 cpu=1 memory=1Gi retry=delayed:2 delay=5s
 //	kill a
 //	scale a count=5
 //	report n1 a.work.0 running          # or: finished result=failed exit=3, attempt=2
@@ -87,7 +87,9 @@ func (w *scenario) turn(do any) {
 		if err := w.engine.State().Check(); err != nil {
 			w.t.Fatal(err)
 		}
-		w.records.commit(&w.out.Changes)
+		if err := w.records.commit(&w.out.Changes); err != nil {
+			w.t.Fatal(err)
+		}
 		w.print()
 	}
 }
@@ -225,6 +227,13 @@ func (w *scenario) submit(id string, options map[string]string) {
 	if kind, limit, ok := strings.Cut(options["retry"], ":"); ok {
 		g.Retry.Kind, _ = plimsoll.ParseRetryKind(kind)
 		g.Retry.Limit = int32(w.number(limit))
+	}
+	if text := options["delay"]; text != "" {
+		delay, err := time.ParseDuration(text)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		g.Retry.InitialDelay = delay
 	}
 	spec.Groups = []plimsoll.GroupSpec{g}
 	w.turn(&engine.SubmitJob{Spec: spec})

@@ -72,17 +72,17 @@ func share(s *state.State, q *state.Queue) fraction {
 	return best
 }
 
-// Blocked reports whether a quota forbids one more task of the request in the leaf, and says which: "root.batch is at its max:
-// memory 64Gi of 64Gi".
-func Blocked(s *state.State, leaf *state.Queue, r *placement.Request) (reason string, blocked bool) {
+// Blocked returns the queue, the leaf or one above, whose quota forbids one more task of the request in the leaf, and says why:
+// "root.batch is at its max: memory 64Gi of 64Gi". It returns nil if there is room.
+func Blocked(s *state.State, leaf *state.Queue, r *placement.Request) (by *state.Queue, reason string) {
 	for q := leaf; q != nil; q = q.Parent {
 		for i := range s.Names.Len() {
 			if q.MaxSet&(1<<i) != 0 && r.Amounts[i] > 0 && r.Amounts[i] > q.Max[i]-q.Allocated[i] {
-				return quotaReason(s, q, r), true
+				return q, quotaReason(s, q, r)
 			}
 		}
 	}
-	return "", false
+	return nil, ""
 }
 
 func quotaReason(s *state.State, q *state.Queue, r *placement.Request) string {

@@ -43,15 +43,15 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 		if s.Over(budget) || looks > MaxServerLooks {
 			return bound, true
 		}
-		if reason, blocked := queue.Blocked(s, h.Queue, h.Request); blocked {
-			s.Block(h, plimsoll.WaitQueueMax, reason)
+		if by, reason := queue.Blocked(s, h.Queue, h.Request); by != nil {
+			s.Block(h, plimsoll.WaitQueueMax, by, reason)
 			continue
 		}
 		slot := c.chain.Place(h.Request, s.Servers, c.draw)
 		if slot < 0 {
 			looks += len(s.Servers)
 			code, reason := c.why(s, h.Request)
-			s.Block(h, code, reason)
+			s.Block(h, code, nil, reason)
 			continue
 		}
 		s.Bind(h.Group().Next(), slot)
@@ -84,7 +84,7 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref) Explanation {
 	r := g.Shape.Request
 	x := c.chain.Explain(r, s.Servers, s.Names)
 	e := Explanation{Steps: x.Steps}
-	reason, full := queue.Blocked(s, g.Job.Queue, r)
+	by, reason := queue.Blocked(s, g.Job.Queue, r)
 	switch {
 	case t.State.OnNode():
 		e.Summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
@@ -93,11 +93,15 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref) Explanation {
 		if t.Node != "" {
 			e.Summary += " on node " + t.Node
 		}
-	case g.WaitCode == plimsoll.WaitQueueMax && !full && g.Job.Parked():
-		e.Code, e.Summary = g.WaitCode, g.WaitReason
+	case ref.Unwanted():
+		e.Summary = "is about to be stopped"
+	case g.Job.State == plimsoll.JobNew:
+		e.Code, e.Summary = plimsoll.WaitTurn, "its job is still being taken in"
+	case g.Job.Parked():
+		e.Code, e.Summary = plimsoll.WaitQueueMax, state.ParkedReason(g.Job.Queue)
 	case t.Waits():
 		e.Code, e.Summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
-	case full:
+	case by != nil:
 		e.Code, e.Summary = plimsoll.WaitQueueMax, reason
 	case x.Fit > 0:
 		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", g.Job.Queue.Path, x.Fit, x.Servers)

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+
 	"github.com/plimsoll-dev/plimsoll"
 )
 
@@ -63,7 +65,7 @@ type dirtyLists struct {
 	deletedNodes  []string
 	deletedQueues []string
 	events        []plimsoll.Event
-	bytes         int // estimated, of the specifications and statuses
+	bytes         int // estimated, of all that is stored
 }
 
 // Budget bounds what a turn may change. Zero means no bound.
@@ -72,48 +74,36 @@ type Budget struct {
 	Bytes int // estimated
 }
 
-// Half returns half of the budget.
-func (b Budget) Half() Budget { return Budget{(b.Ops + 1) / 2, (b.Bytes + 1) / 2} }
+// Part returns n eighths of the budget.
+func (b Budget) Part(n int) Budget { return Budget{(b.Ops*n + 7) / 8, (b.Bytes*n + 7) / 8} }
 
-// Estimated sizes of records, in bytes.
-const (
-	taskBytes   = 192
-	eventBytes  = 96
-	statusBytes = 256 // and as much for each group
-	nodeBytes   = 2048
-	opReserve   = 8 // operations that one more step may need
-)
+// opReserve is how many operations one more step may need.
+const opReserve = 8
 
-// Over reports whether the turn has no room left for one more step.
+// Over reports whether the turn has no room left for one more step. There is always room for the first.
 func (s *State) Over(b Budget) bool {
 	d := &s.dirty
 	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes)
-	if b.Ops > 0 && ops+opReserve > b.Ops {
+	if b.Ops > 0 && ops > 0 && ops+opReserve > b.Ops {
 		return true
 	}
-	bytes := d.bytes + len(d.events)*eventBytes + (len(d.tasks)+len(d.deletedTasks))*taskBytes + len(d.nodes)*nodeBytes
-	return b.Bytes > 0 && bytes > b.Bytes
+	return b.Bytes > 0 && d.bytes > b.Bytes
 }
 
 // Begin opens a turn: what changes now happens at this time and becomes this revision.
 func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revision }
 
-// Due acts on timers that have passed.
-func (s *State) Due(budget Budget) {
-	for len(s.timers) > 0 && s.timers[0].at <= s.at && !s.Over(budget) {
-		t := s.timers.pop()
-		if t.node != nil {
-			s.nodeDue(t.node)
-		} else if int(t.ref.Index) < len(t.ref.Group.Tasks) {
-			s.retryDue(t.ref)
-		}
-	}
-}
-
 // Forget deletes records of jobs that ended long ago, as far as the budget goes. It must come first in a turn.
 func (s *State) Forget(budget Budget) {
-	s.expire()
 	s.forgetting = work(s.forgetting, budget, s.forgetTasks)
+	for len(s.forgetting) == 0 && s.mustExpire() && !s.Over(budget) {
+		j := s.ended.pop()
+		s.setJobState(j, plimsoll.JobExpired)
+		j.forgetting = true
+		if !s.forgetTasks(j, budget) {
+			s.forgetting = append(s.forgetting, j)
+		}
+	}
 }
 
 // Continue goes on with work that is done in parts, as far as the budget goes.
@@ -125,7 +115,7 @@ func (s *State) Continue(budget Budget) {
 
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
-	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgetting) > 0
+	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgetting)+len(s.telling) > 0 || s.mustExpire() || s.isDue()
 }
 
 func work[T any](list []T, budget Budget, step func(T, Budget) bool) []T {
@@ -141,6 +131,7 @@ func (s *State) markTask(r Ref) {
 	if t := r.Task(); !t.dirty {
 		t.dirty = true
 		s.dirty.tasks = append(s.dirty.tasks, r)
+		s.dirty.bytes += taskBytes(r)
 	}
 }
 
@@ -149,7 +140,7 @@ func (s *State) markStatus(j *Job, persist bool) {
 	if !j.dirty {
 		j.dirty = true
 		s.dirty.jobs = append(s.dirty.jobs, j)
-		s.dirty.bytes += statusBytes * (1 + len(j.Groups))
+		s.dirty.bytes += statusBytes(j)
 	}
 }
 
@@ -165,6 +156,7 @@ func (s *State) markNode(n *Node) {
 	if !n.dirty {
 		n.dirty = true
 		s.dirty.nodes = append(s.dirty.nodes, n)
+		s.dirty.bytes += nodeBytes(&n.Node)
 	}
 }
 
@@ -227,12 +219,40 @@ func (s *State) Take(c *Changes) {
 		config := s.QueueConfig()
 		c.QueueConfig = &config
 	}
-	c.DeletedJobs = append(c.DeletedJobs, d.deletedJobs...)
-	c.DeletedTasks = append(c.DeletedTasks, d.deletedTasks...)
-	c.DeletedNodes = append(c.DeletedNodes, d.deletedNodes...)
-	c.DeletedQueues = append(c.DeletedQueues, d.deletedQueues...)
+	s.takeDeleted(c)
 	c.Events = append(c.Events, d.events...)
 	d.reset()
+}
+
+// takeDeleted hands out what was deleted and has not come back in the same turn: an object is put or deleted, never both.
+func (s *State) takeDeleted(c *Changes) {
+	d := &s.dirty
+	for _, id := range d.deletedJobs {
+		if s.jobs[id] == nil {
+			c.DeletedJobs = append(c.DeletedJobs, id)
+		}
+	}
+	for _, name := range d.deletedTasks {
+		if _, again := s.FindTask(name.Job, name.Group, name.Index); !again {
+			c.DeletedTasks = append(c.DeletedTasks, name)
+		}
+	}
+	for _, id := range once(d.deletedNodes) {
+		if s.nodes[id] == nil {
+			c.DeletedNodes = append(c.DeletedNodes, id)
+		}
+	}
+	for _, path := range once(d.deletedQueues) {
+		if s.queues[path] == nil {
+			c.DeletedQueues = append(c.DeletedQueues, path)
+		}
+	}
+}
+
+// once sorts names and drops those that stand twice: something may go, come back and go again in one turn.
+func once(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // forget drops what is dirty without handing it out.
@@ -299,6 +319,7 @@ func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
 func (s *State) emit(e plimsoll.Event) {
 	e.Time = s.at
 	s.dirty.events = append(s.dirty.events, e)
+	s.dirty.bytes += eventBytes + len(e.Object) + len(e.Reference) + len(e.Message)
 }
 
 func (s *State) emitApp(j *Job, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
@@ -308,12 +329,16 @@ func (s *State) emitApp(j *Job, change plimsoll.ChangeType, detail plimsoll.Chan
 }
 
 func (s *State) emitNode(n *Node, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
+	if detail != plimsoll.NodeAlloc { // the resources of a task are counted with its job's status
+		s.dirty.bytes += len(r) * resourceBytes
+	}
 	s.emit(plimsoll.Event{
 		Type: plimsoll.EventNode, Change: change, Detail: detail, Object: n.ID, Reference: ref, Resources: r, Message: message,
 	})
 }
 
 func (s *State) emitQueue(q *Queue, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
+	s.dirty.bytes += len(r) * resourceBytes
 	s.emit(plimsoll.Event{
 		Type: plimsoll.EventQueue, Change: change, Detail: detail, Object: q.Path, Reference: ref, Resources: r, Message: message,
 	})

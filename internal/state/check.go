@@ -31,25 +31,54 @@ func (s *State) Check() error {
 			return fmt.Errorf("node %s: holds %d tasks, but %d are on it", server.ID, len(s.slots[slot].tasks), held[slot])
 		}
 		for i := range used[slot] {
-			if server.Present && used[slot][i] > server.Capacity[i] {
+			if server.Present && used[slot][i] > server.Capacity[i] && !s.slots[slot].shrunk {
 				return fmt.Errorf("node %s: %d of %s used, over its capacity of %d", server.ID, used[slot][i], s.Names.Name(i), server.Capacity[i])
 			}
 		}
 	}
+	if err := s.checkSums(); err != nil {
+		return err
+	}
 	return s.checkQueues(sums)
+}
+
+func (s *State) checkSums() error {
+	var asked placement.Amounts
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		if j := s.jobs[id]; !j.State.Ended() && !j.forgetting {
+			addAsked(&asked, j, 1)
+		}
+	}
+	var total placement.Amounts
+	eligible := 0
+	for slot := range s.Servers {
+		server := &s.Servers[slot]
+		total.Add(&server.Capacity)
+		if server.Eligible() {
+			eligible++
+		}
+		if n := s.slots[slot]; n != nil && (n.Ready != server.Ready || n.Mode != server.Mode) {
+			return fmt.Errorf("node %s: ready %t and %s, but its server is %t and %s", n.ID, n.Ready, n.Mode, server.Ready, server.Mode)
+		}
+	}
+	if asked != s.asked || total != s.total || eligible != s.eligible {
+		return fmt.Errorf("asked %v, total %v, eligible %d, but there are %v, %v, %d", s.asked, s.total, s.eligible, asked, total, eligible)
+	}
+	return nil
 }
 
 func (s *State) checkQueues(sums map[*Queue]*Queue) error {
 	var err error
 	s.Root.Walk(func(q *Queue) {
 		sum := sums[q]
-		open := int32(0)
+		open, heaped := int32(0), int32(0)
 		q.Walk(func(below *Queue) {
 			for _, h := range below.shapes {
 				if h.open() {
 					open++
 				}
 			}
+			heaped += int32(len(below.open))
 		})
 		switch {
 		case err != nil:
@@ -58,10 +87,8 @@ func (s *State) checkQueues(sums map[*Queue]*Queue) error {
 		case q.Running != sum.Running || q.Waiting != sum.Waiting || q.Jobs != sum.Jobs || q.Admitted != sum.Admitted:
 			err = fmt.Errorf("queue %s: running %d waiting %d jobs %d admitted %d, but there are %d, %d, %d, %d", q.Path, q.Running,
 				q.Waiting, q.Jobs, q.Admitted, sum.Running, sum.Waiting, sum.Jobs, sum.Admitted)
-		case q.Open != open:
-			err = fmt.Errorf("queue %s: %d open shapes, but there are %d", q.Path, q.Open, open)
-		case q.MaxJobs > 0 && q.Admitted > q.MaxJobs && q.Freed == 0:
-			err = fmt.Errorf("queue %s: %d jobs admitted, over its maximum of %d", q.Path, q.Admitted, q.MaxJobs)
+		case q.Open != open || heaped != open:
+			err = fmt.Errorf("queue %s: %d open shapes, %d in order, but there are %d", q.Path, q.Open, heaped, open)
 		}
 	})
 	return err

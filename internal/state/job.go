@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // Submit takes in a job. It is acknowledged when Growing says that all its tasks are created; a job for which that has not
@@ -14,6 +15,9 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 		return nil, err
 	}
 	if old := s.jobs[spec.ID]; old != nil {
+		if old.forgetting { // also one whose submit was never acknowledged: the new one must not be taken for it
+			return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "an earlier job %q is being forgotten; try again", spec.ID)
+		}
 		if spec.Token != "" && spec.Token == old.Spec.Token {
 			return old, nil
 		}
@@ -30,14 +34,16 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	if size := SpecBytes(spec); size > s.cfg.MaxSpecBytes {
 		return nil, plimsoll.Invalid("groups", "the specification is %d bytes long; at most %d are possible", size, s.cfg.MaxSpecBytes)
 	}
-	for i := range spec.Groups {
-		if err := s.Names.Check(fmt.Sprintf("groups[%d].resources", i), spec.Groups[i].Resources); err != nil {
-			return nil, err
-		}
+	if err := s.checkNames(spec); err != nil {
+		return nil, err
+	}
+	if err := s.checkAsked(nil, spec); err != nil {
+		return nil, err
 	}
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
-	j := s.addJob(spec, q, s.lastSubmitted)
+	j := s.addJob(spec, q, s.lastSubmitted, s.shapeOf)
 	j.State = plimsoll.JobNew
+	addAsked(&s.asked, j, 1)
 	s.markSpec(j)
 	s.markStatus(j, true)
 	s.addJobs(q, 1)
@@ -83,40 +89,73 @@ func (q *Queue) Walk(visit func(*Queue)) {
 	}
 }
 
-// SpecBytes estimates the encoded size of a specification, not too low.
-func SpecBytes(spec *plimsoll.JobSpec) int {
-	size := 128 + len(spec.ID) + len(spec.Owner) + len(spec.Queue) + len(spec.Token)
-	for _, r := range plimsoll.SortedPairs(spec.Labels) {
-		size += len(r[0]) + len(r[1]) + 8
+// checkNames reports whether all names of resources are known or can be taken in together.
+func (s *State) checkNames(spec *plimsoll.JobSpec) error {
+	all := plimsoll.Resources{}
+	for i := range spec.Groups {
+		for _, name := range spec.Groups[i].Resources.Names() {
+			all[name] = 0
+		}
+		if err := s.Names.Check(fmt.Sprintf("groups[%d].resources", i), all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostAsked is the most of one resource that all jobs may ask for together, so that no sum overflows.
+const mostAsked = int64(1) << 62
+
+// checkAsked reports whether what all jobs ask for together can still be counted if a specification is taken in, for that of old
+// unless it is nil.
+func (s *State) checkAsked(old *Job, spec *plimsoll.JobSpec) error {
+	asked := s.asked
+	if old != nil {
+		addAsked(&asked, old, -1)
 	}
 	for i := range spec.Groups {
 		g := &spec.Groups[i]
-		size += 128 + len(g.Name) + len(g.WorkDir) + len(g.User) + len(g.UserGroup)
-		for _, arg := range g.Command {
-			size += len(arg) + 4
-		}
-		for _, r := range plimsoll.SortedPairs(g.Env) {
-			size += len(r[0]) + len(r[1]) + 8
-		}
 		for _, name := range g.Resources.Names() {
-			size += len(name) + 16
+			k := s.Names.Index(name)
+			if k < 0 {
+				continue // nobody else asks for it, and one job cannot ask for too much
+			}
+			amount := int64(g.Count) * g.Resources[name] // at most plimsoll.MaxJobAmount
+			if asked[k] > mostAsked-amount {
+				return plimsoll.Errorf(plimsoll.CodeExhausted, "groups[%d].resources.%s: all jobs together would ask for more than can be counted, %s; ask for less",
+					i, name, plimsoll.FormatQuantity(name, mostAsked))
+			}
+			asked[k] += amount
 		}
 	}
-	return size
+	return nil
 }
 
-func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64) *Job {
+// addAsked adds what a job asks for to a sum, or with sign -1 subtracts it.
+func addAsked(sum *placement.Amounts, j *Job, sign int64) {
+	for i := range j.Groups {
+		amounts, n := &j.Groups[i].Shape.Request.Amounts, sign*int64(j.Groups[i].Spec.Count)
+		for k := range amounts {
+			sum[k] += n * amounts[k]
+		}
+	}
+}
+
+func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64, shape func(*Queue, *plimsoll.GroupSpec) *Shape) *Job {
 	j := &Job{Spec: spec, Queue: q, Submitted: submitted, Groups: make([]Group, len(spec.Groups))}
 	for i := range spec.Groups {
 		g := &j.Groups[i]
 		g.Job, g.Index, g.Spec = j, i, &spec.Groups[i]
-		g.Shape = s.shapeOf(q, g.Spec)
+		g.Shape = shape(q, g.Spec)
 	}
 	s.jobs[spec.ID] = j
 	return j
 }
 
 func (s *State) grow(j *Job) {
+	for i := range j.Groups {
+		j.Groups[i].made = 0
+	}
 	if !j.growing {
 		j.growing = true
 		s.growing = append(s.growing, j)
@@ -126,15 +165,20 @@ func (s *State) grow(j *Job) {
 // Growing reports whether tasks of the job are still to be created.
 func (j *Job) Growing() bool { return j.growing }
 
-// createTasks creates tasks of a growing job as far as the budget goes and reports whether it is done.
+// createTasks creates the tasks that a growing job lacks, and brings back those that a former scaling took away, as far as the
+// budget goes, and reports whether it is done.
 func (s *State) createTasks(j *Job, budget Budget) bool {
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		for len(g.Tasks) < int(g.Spec.Count) && !j.Killed {
+		for ; g.made < g.Spec.Count && !j.Killed; g.made++ {
 			if s.Over(budget) {
 				return false
 			}
-			s.createTask(g)
+			if int(g.made) == len(g.Tasks) {
+				s.createTask(g)
+			} else {
+				s.revive(Ref{g, g.made})
+			}
 		}
 	}
 	j.growing = false
@@ -177,15 +221,16 @@ func (s *State) Kill(id, reason string) error {
 	if reason == "" {
 		reason = "killed"
 	}
-	j.Killed, j.Reason = true, cut(reason)
+	j.Killed, j.Reason = true, s.text(cut(reason))
 	s.setJobState(j, plimsoll.JobFailing)
+	s.unqueue(j)
 	s.stop(j)
 	return nil
 }
 
 func (s *State) liveJob(id string) (*Job, error) {
 	j := s.jobs[id]
-	if j == nil {
+	if j == nil || j.forgetting && j.State == plimsoll.JobNew {
 		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", id)
 	}
 	if j.State.Ended() {
@@ -194,7 +239,25 @@ func (s *State) liveJob(id string) (*Job, error) {
 	return j, nil
 }
 
+// unqueue takes the unwanted tasks that wait out of the queue at once: stopping them may take several turns, and none may be
+// placed meanwhile.
+func (s *State) unqueue(j *Job) {
+	for i := range j.Groups {
+		g := &j.Groups[i]
+		first := int(g.Spec.Count)
+		if j.Killed {
+			first = 0
+		}
+		for index := first; index < len(g.Tasks); index++ {
+			s.dequeue(g, &g.Tasks[index])
+		}
+	}
+}
+
 func (s *State) stop(j *Job) {
+	for i := range j.Groups {
+		j.Groups[i].stopped = 0
+	}
 	if !j.stopping {
 		j.stopping = true
 		s.stopping = append(s.stopping, j)
@@ -228,54 +291,65 @@ func (s *State) Scale(id, group string, count int32) error {
 	if j.growing && j.State == plimsoll.JobNew {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "job %q is still being submitted; try again", id)
 	}
+	if err := s.checkAsked(j, &spec); err != nil {
+		return err
+	}
 	s.setSpec(j, &spec)
 	s.markSpec(j)
 	s.markStatus(j, true)
-	s.revive(g)
+	s.unqueue(j)
 	s.grow(j)
 	s.stop(j)
 	return nil
 }
 
 func (s *State) setSpec(j *Job, spec *plimsoll.JobSpec) {
+	addAsked(&s.asked, j, -1)
 	j.Spec = spec
 	for i := range j.Groups {
 		j.Groups[i].Spec = &spec.Groups[i]
 	}
+	addAsked(&s.asked, j, 1)
 	s.recount(j)
 }
 
-// revive makes tasks pending again that a former scaling has ended and that the group wants back.
-func (s *State) revive(g *Group) {
-	for index := range min(g.Spec.Count, int32(len(g.Tasks))) {
-		t := &g.Tasks[index]
-		if t.State == plimsoll.TaskFinished && t.Result == plimsoll.ResultKilled {
-			s.setTaskState(Ref{g, index}, plimsoll.TaskPending)
-			t.NotBefore = 0
-			s.addPending(g.Job.Queue, &g.Shape.Request.Amounts, 1)
-			s.emitApp(g.Job, plimsoll.ChangeAdd, plimsoll.AppRequest, t.ID, g.Spec.Resources, "")
-			s.enqueue(g, index)
-		}
+// revive makes a task pending again that a former scaling has taken away and that the group wants back. Only an unwanted task ends
+// without success and not by its own fault: any other is tried again at once.
+func (s *State) revive(r Ref) {
+	g, t := r.Group, r.Task()
+	switch {
+	case t.State == plimsoll.TaskFinished && t.Result != plimsoll.ResultSucceeded && !t.Result.Charged():
+		s.setTaskState(r, plimsoll.TaskPending)
+		t.NotBefore = 0
+		s.addPending(g.Job.Queue, &g.Shape.Request.Amounts, 1)
+		s.emitApp(g.Job, plimsoll.ChangeAdd, plimsoll.AppRequest, t.ID, g.Spec.Resources, "")
+		s.enqueue(g, r.Index)
+	case t.State == plimsoll.TaskPending && !t.queued && t.NotBefore <= s.at: // it was to be stopped, but has not been
+		s.enqueue(g, r.Index)
 	}
 }
 
-// unwanted reports whether the task is to be stopped.
-func (r Ref) unwanted() bool { return r.Group.Job.Killed || r.Index >= r.Group.Spec.Count }
+// Unwanted reports whether the task is to be stopped: its job was killed, or the group was scaled down.
+func (r Ref) Unwanted() bool { return r.Group.Job.Killed || r.Index >= r.Group.Spec.Count }
 
 // stopTasks stops the unwanted tasks of a job as far as the budget goes and reports whether it is done.
 func (s *State) stopTasks(j *Job, budget Budget) bool {
+	message := j.Reason
+	if !j.Killed {
+		message = "the group was scaled down"
+	}
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		for index := range g.Tasks {
-			ref := Ref{g, int32(index)}
+		for ; int(g.stopped) < len(g.Tasks); g.stopped++ {
+			ref := Ref{g, g.stopped}
 			t := ref.Task()
-			if !ref.unwanted() || t.State == plimsoll.TaskFinished || t.State == plimsoll.TaskStopping {
+			if !ref.Unwanted() || t.State == plimsoll.TaskFinished || t.State == plimsoll.TaskStopping {
 				continue
 			}
 			if s.Over(budget) {
 				return false
 			}
-			s.stopTask(ref, plimsoll.ResultKilled, j.Reason)
+			s.stopTask(ref, plimsoll.ResultKilled, message)
 		}
 	}
 	j.stopping = false
@@ -317,28 +391,17 @@ func (s *State) finishIfDone(j *Job) {
 		s.setJobState(j, plimsoll.JobCompleted)
 	}
 	s.emitQueue(j.Queue, plimsoll.ChangeRemove, plimsoll.QueueApp, j.Spec.ID, nil, "")
+	addAsked(&s.asked, j, -1)
 	s.addJobs(j.Queue, -1)
 	s.release(j)
 	s.ended.push(j)
 	s.dropIfEmpty(j.Queue)
 }
 
-// expire begins to forget jobs that ended long ago, or are too many.
-func (s *State) expire() {
-	for s.ended.len() > 0 {
-		j := *s.ended.front()
-		if s.ended.len() <= s.cfg.MaxEnded && s.at < j.Finished+s.cfg.KeepEnded {
-			return
-		}
-		s.ended.pop()
-		s.forget(j)
-	}
-}
-
-func (s *State) forget(j *Job) {
-	s.setJobState(j, plimsoll.JobExpired)
-	j.forgetting = true
-	s.forgetting = append(s.forgetting, j)
+// mustExpire reports whether the job that ended first is to be forgotten.
+func (s *State) mustExpire() bool {
+	n := s.ended.len()
+	return n > s.cfg.MaxEnded || n > 0 && s.at >= later((*s.ended.front()).Finished, s.cfg.KeepEnded)
 }
 
 // forgetTasks deletes the records of a job as far as the budget goes and reports whether it is done.
@@ -350,11 +413,13 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 				return false
 			}
 			s.dirty.deletedTasks = append(s.dirty.deletedTasks, TaskName{j.Spec.ID, g.Spec.Name, int32(n - 1)})
+			s.dirty.bytes += taskBytes(Ref{g, int32(n - 1)})
 			g.Tasks = g.Tasks[:n-1]
 		}
 	}
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
 	delete(s.jobs, j.Spec.ID)
+	s.dropIfEmpty(j.Queue) // it may hold nothing but this job, if that was abandoned
 	return true
 }

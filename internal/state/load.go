@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -44,28 +45,23 @@ func (l *Loader) Node(n plimsoll.Node) { l.nodes = append(l.nodes, n) }
 // End builds the state as it is at the given time. Records that do not belong together are a CodeCorrupt error. A store that
 // was never used gives the state with the given queues, their events included.
 func (l *Loader) End(at int64) (*State, error) {
-	if err := l.queues.Validate(); err != nil {
+	if err := l.checkQueues(); err != nil {
 		return nil, err
 	}
 	s := New(l.cfg, l.queues)
 	s.at = at
-	if !l.found && len(l.specs)+len(l.nodes) == 0 {
+	if !l.found && len(l.specs)+len(l.statuses)+len(l.tasks)+len(l.nodes) == 0 {
 		s.EmitTree()
 		return s, nil
 	}
-	for _, n := range l.nodes {
-		s.loadNode(n)
-	}
-	slices.SortFunc(l.statuses, func(a, b plimsoll.JobStatus) int {
-		return cmp.Or(cmp.Compare(a.Submitted, b.Submitted), strings.Compare(a.ID, b.ID))
-	})
-	for i := range l.statuses {
-		if err := s.loadJob(l.specs[l.statuses[i].ID], &l.statuses[i]); err != nil {
+	slices.SortFunc(l.nodes, func(a, b plimsoll.Node) int { return strings.Compare(a.ID, b.ID) })
+	for i := range l.nodes {
+		if err := s.loadNode(&l.nodes[i]); err != nil {
 			return nil, err
 		}
 	}
-	if len(l.specs) != len(l.statuses) {
-		return nil, plimsoll.Errorf(plimsoll.CodeCorrupt, "the store holds %d job specifications but %d job statuses", len(l.specs), len(l.statuses))
+	if err := l.loadJobs(s); err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(l.tasks, func(a, b plimsoll.Task) int {
 		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.Group, b.Group), cmp.Compare(a.Index, b.Index))
@@ -80,74 +76,166 @@ func (l *Loader) End(at int64) (*State, error) {
 	return s, nil
 }
 
-func (s *State) loadNode(node plimsoll.Node) {
-	n := s.addNode(node)
-	n.dirty, n.dirtyStatus = false, false
+// checkQueues checks the configured queues as SetQueueConfig does. Those that drain keep the limits that they had, which need not
+// fit the others any more.
+func (l *Loader) checkQueues() error {
+	wanted := withoutDraining(&l.queues)
+	err := wanted.Validate()
+	if err == nil {
+		err = checkTreeNames(placement.NewNames(), &l.queues, l.queues.Name, plimsoll.Resources{})
+	}
+	if err == nil {
+		err = checkStoredQueue(&l.queues, l.queues.Name, 1)
+	}
+	if err != nil && l.found {
+		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the stored configuration of the queues cannot be used: %v", err)
+	}
+	return err
+}
+
+func checkStoredQueue(c *plimsoll.QueueConfig, path string, depth int) error {
+	if depth > plimsoll.MaxQueueDepth {
+		return plimsoll.Invalid(path, "is deeper than %d levels", plimsoll.MaxQueueDepth)
+	}
+	for _, r := range []plimsoll.Resources{c.Guaranteed, c.Max} {
+		if err := r.Validate(path + ".resources"); err != nil {
+			return err
+		}
+	}
+	names := map[string]bool{}
+	for i := range c.Queues {
+		name := c.Queues[i].Name
+		if names[name] || name == "" || strings.Contains(name, ".") {
+			return plimsoll.Invalid(path+".queues", "%q stands twice or is no name", name)
+		}
+		names[name] = true
+		if err := checkStoredQueue(&c.Queues[i], path+"."+name, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func corrupt(format string, args ...any) error {
+	return plimsoll.Errorf(plimsoll.CodeCorrupt, "the store holds "+format, args...)
+}
+
+func (s *State) loadNode(node *plimsoll.Node) error {
+	if s.nodes[node.ID] != nil || node.ID == "" {
+		return corrupt("node %q twice, or without an id", node.ID)
+	}
+	if node.Mode < plimsoll.NodeActive || node.Mode > plimsoll.NodeDraining {
+		return corrupt("node %s in an unknown mode (%d)", node.ID, node.Mode)
+	}
+	err := node.Capacity.Validate("capacity")
+	if err == nil {
+		err = s.Names.Check("capacity", node.Capacity)
+	}
+	if err != nil {
+		return corrupt("node %s, which cannot be used: %v", node.ID, err)
+	}
+	n := s.addNode(*node)
 	if n.Ready {
 		s.suspect(n)
 	} else {
-		n.lostAt = s.at + s.cfg.LostAfter
-		s.timers.push(timer{at: n.lostAt, node: n})
+		s.losing(n)
 	}
 	if n.Mode == plimsoll.NodeDraining {
 		s.empty(n)
 	}
+	return nil
+}
+
+func (l *Loader) loadJobs(s *State) error {
+	slices.SortFunc(l.statuses, func(a, b plimsoll.JobStatus) int {
+		return cmp.Or(cmp.Compare(a.Submitted, b.Submitted), strings.Compare(a.ID, b.ID))
+	})
+	for i := range l.statuses {
+		st := &l.statuses[i]
+		if s.jobs[st.ID] != nil {
+			return corrupt("the status of job %q twice", st.ID)
+		}
+		if err := s.loadJob(l.specs[st.ID], st); err != nil {
+			return err
+		}
+	}
+	if len(l.specs) != len(l.statuses) {
+		for _, id := range slices.Sorted(maps.Keys(l.specs)) {
+			if s.jobs[id] == nil {
+				return corrupt("the specification of job %q but not its status", id)
+			}
+		}
+	}
+	return nil
 }
 
 func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if spec == nil {
-		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the store holds the status of job %q but not its specification", st.ID)
+		return corrupt("the status of job %q but not its specification", st.ID)
 	}
-	for i := range spec.Groups {
-		if err := s.Names.Check("resources", spec.Groups[i].Resources); err != nil {
-			return plimsoll.Errorf(plimsoll.CodeCorrupt, "job %q: %v", st.ID, err)
+	if st.State < plimsoll.JobNew || st.State > plimsoll.JobExpired {
+		return corrupt("job %q in an unknown state (%d)", st.ID, st.State)
+	}
+	if err := s.checkStoredSpec(spec); err != nil {
+		return corrupt("the specification of job %q, which cannot be used: %v", st.ID, err)
+	}
+	q, shape := s.queues[st.Queue], s.shapeOf
+	if st.State.Ended() || st.State == plimsoll.JobNew { // it never waits again, and its queue may be gone
+		shape = s.looseShape
+		if q == nil {
+			q = &Queue{Path: st.Queue, Leaf: true}
 		}
 	}
-	q := s.queues[st.Queue]
-	if q == nil || !q.Leaf {
-		q = s.lostQueue(st.Queue, st.State.Ended())
+	if q == nil || !q.Leaf && !st.State.Ended() && st.State != plimsoll.JobNew {
+		return corrupt("job %q in queue %q, which is not a leaf of the stored configuration", st.ID, st.Queue)
 	}
-	j := s.addJob(spec, q, st.Submitted)
+	j := s.addJob(spec, q, st.Submitted, shape)
 	j.State, j.Reason, j.Killed, j.Started, j.Finished, j.revision = st.State, st.Reason, st.Killed, st.Started, st.Finished, st.Revision
 	s.lastSubmitted = max(s.lastSubmitted, st.Submitted)
 	return nil
 }
 
-// lostQueue stands for a queue that is out of the configuration: one that drains, or for an ended job just its name.
-func (s *State) lostQueue(path string, ended bool) *Queue {
-	if ended {
-		return &Queue{Path: path, Leaf: true, byShape: map[placement.Amounts]*Shape{}}
+// checkStoredSpec checks what the tables rely on. It is less than what a submit checks: those rules may have changed since.
+func (s *State) checkStoredSpec(spec *plimsoll.JobSpec) error {
+	if err := s.checkNames(spec); err != nil {
+		return err
 	}
-	at := s.Root
-	for _, name := range strings.Split(path, ".")[1:] {
-		next := at.child(name)
-		if next == nil {
-			next = s.addQueue(at, &plimsoll.QueueConfig{Name: name, Parent: true, Draining: true})
+	names := map[string]bool{}
+	for i := range spec.Groups {
+		g := &spec.Groups[i]
+		field := fmt.Sprintf("groups[%d]", i)
+		if err := g.Resources.Validate(field + ".resources"); err != nil {
+			return err
 		}
-		at = next
+		if names[g.Name] || g.Count < 0 || g.Count > plimsoll.MaxTasksPerJob {
+			return plimsoll.Invalid(field, "the name %q stands twice, or the count %d is impossible", g.Name, g.Count)
+		}
+		names[g.Name] = true
 	}
-	at.Leaf = true
-	at.byShape = map[placement.Amounts]*Shape{}
-	return at
+	return nil
 }
 
 func (s *State) loadTask(t *plimsoll.Task) error {
+	id := taskID(t.Job, t.Group, t.Index)
 	j := s.jobs[t.Job]
 	var g *Group
 	if j != nil {
 		g = j.group(t.Group)
 	}
-	if g == nil {
-		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the store holds task %s but not its job or group", plimsoll.TaskID(t.Job, t.Group, t.Index))
-	}
-	if int(t.Index) != len(g.Tasks) && !j.State.Ended() && j.State != plimsoll.JobNew {
-		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the store misses task %s", plimsoll.TaskID(t.Job, t.Group, int32(len(g.Tasks))))
-	}
-	for int(t.Index) > len(g.Tasks) { // the job is being forgotten: the lower ones go last, so this cannot be seen; be safe
-		g.Tasks = append(g.Tasks, Task{State: plimsoll.TaskFinished, Result: plimsoll.ResultLost, slot: -1})
+	switch {
+	case g == nil:
+		return corrupt("task %s but not its job or group", id)
+	case int(t.Index) < len(g.Tasks):
+		return corrupt("task %s twice, or with an impossible index", id)
+	case int(t.Index) > len(g.Tasks):
+		return corrupt("task %s but not the one before it, %s", id, taskID(t.Job, t.Group, int32(len(g.Tasks))))
+	case t.State < plimsoll.TaskPending || t.State > plimsoll.TaskFinished:
+		return corrupt("task %s in an unknown state (%d)", id, t.State)
+	case j.State.Ended() && t.State != plimsoll.TaskFinished, j.State == plimsoll.JobNew && t.State != plimsoll.TaskPending:
+		return corrupt("task %s, which is %s, of a job that is %s", id, t.State, j.State)
 	}
 	g.Tasks = append(g.Tasks, Task{
-		ID: taskID(t.Job, t.Group, t.Index), State: t.State, Result: t.Result, Attempt: t.Attempt, Failures: t.Failures,
+		ID: id, State: t.State, Result: t.Result, Attempt: t.Attempt, Failures: t.Failures,
 		ExitCode: t.ExitCode, slot: -1, Node: t.Node, Message: t.Message, Created: t.Created, Bound: t.Bound, Started: t.Started,
 		Finished: t.Finished, NotBefore: t.NotBefore, revision: t.Revision,
 	})
@@ -156,11 +244,12 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 	}
 	n := s.nodes[t.Node]
 	if n == nil {
-		return plimsoll.Errorf(plimsoll.CodeCorrupt, "task %s is on node %q, which is not in the store", taskID(t.Job, t.Group, t.Index), t.Node)
+		return corrupt("task %s on node %q, but not the node", id, t.Node)
 	}
 	ref := Ref{g, t.Index}
 	ref.Task().slot = n.Slot
 	s.occupy(ref, n, &g.Shape.Request.Amounts)
+	n.shrunk = !s.Servers[n.Slot].Holds()
 	return nil
 }
 
@@ -171,19 +260,14 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 		j := s.jobs[statuses[i].ID]
 		s.recount(j)
 		switch {
-		case j.State == plimsoll.JobExpired:
+		case j.State == plimsoll.JobExpired, j.State == plimsoll.JobNew: // the latter's submit was never acknowledged
 			j.forgetting = true
 			s.forgetting = append(s.forgetting, j)
-		case j.State == plimsoll.JobNew:
-			s.addJobs(j.Queue, 1)
-			s.abandon(j)
 		case j.State.Ended():
 			s.ended.push(j)
-			for g := range j.Groups {
-				s.dropShape(j.Groups[g].Shape)
-			}
 		default:
 			s.addJobs(j.Queue, 1)
+			addAsked(&s.asked, j, 1)
 			live = append(live, j)
 		}
 	}
@@ -191,23 +275,16 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 	for _, j := range live {
 		s.resumeJob(j)
 	}
-	for _, j := range live { // those that run had been admitted before
+	for _, j := range live { // those that have begun were let in before, whatever the maximum is now
 		if j.Started != 0 || j.State != plimsoll.JobAccepted {
-			s.admit(j)
+			s.letIn(j)
 		}
 	}
 	for _, j := range live {
-		if !j.admitted && !j.parked {
+		if !j.admitted {
 			s.admit(j)
 		}
 	}
-}
-
-// abandon drops a job whose submit was never acknowledged.
-func (s *State) abandon(j *Job) {
-	s.addJobs(j.Queue, -1)
-	j.forgetting = true
-	s.forgetting = append(s.forgetting, j)
 }
 
 func (s *State) resumeJob(j *Job) {
@@ -220,11 +297,16 @@ func (s *State) resumeJob(j *Job) {
 				continue
 			}
 			s.addPending(j.Queue, &g.Shape.Request.Amounts, 1)
-			if t.NotBefore > s.at {
-				s.timers.push(timer{at: t.NotBefore, ref: ref})
-			} else {
+			switch {
+			case ref.Unwanted():
+			case t.NotBefore > s.at:
+				s.wakeAt(timer{at: t.NotBefore, ref: ref})
+			default:
 				s.enqueue(g, ref.Index)
 			}
+		}
+		if g.ready == 0 {
+			s.clearWait(g)
 		}
 	}
 	s.grow(j) // also ends the job if a crash came between its last task's end and its own

@@ -18,14 +18,17 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 		return 0, err
 	}
 	n := s.nodes[node.ID]
+	if err := s.checkTotal(n, node); err != nil {
+		return 0, err
+	}
 	if n == nil {
 		if len(s.nodes) >= s.cfg.MaxNodes {
 			return 0, plimsoll.Errorf(plimsoll.CodeExhausted, "%d nodes are known, as many as are possible", len(s.nodes))
 		}
-		n = s.addNode(*node)
-		n.Mode, n.Ready, n.Registered = plimsoll.NodeActive, true, s.at
-		s.Servers[n.Slot].Mode = n.Mode
-		s.setReady(n, true)
+		first := *node
+		first.Mode, first.Ready, first.Registered = plimsoll.NodeActive, true, s.at
+		n = s.addNode(first)
+		s.freed.add(n.Slot)
 		s.emitNode(n, plimsoll.ChangeAdd, plimsoll.DetailNone, "", n.Capacity, "Node added to the scheduler")
 		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: true")
 		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeSchedulable, "", nil, "schedulable: true")
@@ -41,6 +44,21 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 	return n.Registration, nil
 }
 
+// checkTotal reports whether the capacity of all nodes can still be counted.
+func (s *State) checkTotal(old *Node, node *plimsoll.Node) error {
+	total := s.total
+	if old != nil {
+		total.Sub(&s.Servers[old.Slot].Capacity)
+	}
+	for _, name := range node.Capacity.Names() {
+		if i := s.Names.Index(name); i >= 0 && total[i] > mostAsked-node.Capacity[name] {
+			return plimsoll.Errorf(plimsoll.CodeExhausted, "capacity.%s: all nodes together would have more than can be counted, %s",
+				name, plimsoll.FormatQuantity(name, mostAsked))
+		}
+	}
+	return nil
+}
+
 func (s *State) addNode(node plimsoll.Node) *Node {
 	n := &Node{Node: node}
 	if k := len(s.vacant); k > 0 {
@@ -54,6 +72,7 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 	s.slots[n.Slot] = n
 	s.Servers[n.Slot] = placement.Server{ID: n.ID, Present: true, Ready: node.Ready, Mode: node.Mode, Capacity: capacity}
 	s.total.Add(&capacity)
+	s.countEligible(&s.Servers[n.Slot], 1)
 	s.nodes[n.ID] = n
 	s.markNode(n)
 	s.markNodeStatus(n)
@@ -61,12 +80,33 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 	return n
 }
 
+func (s *State) countEligible(server *placement.Server, n int) {
+	if server.Eligible() {
+		s.eligible += n
+	}
+}
+
+// book makes the server that the placement sees as the node is.
+func (s *State) book(n *Node) {
+	server := &s.Servers[n.Slot]
+	s.countEligible(server, -1)
+	server.Ready, server.Mode = n.Ready, n.Mode
+	s.countEligible(server, 1)
+}
+
 func (s *State) update(n *Node, node *plimsoll.Node) {
 	capacity, _ := s.Names.Amounts(node.Capacity)
 	if server := &s.Servers[n.Slot]; server.Capacity != capacity {
 		s.total.Sub(&server.Capacity)
 		s.total.Add(&capacity)
+		for i := range capacity {
+			if capacity[i] < server.Capacity[i] {
+				s.lessened++
+				break
+			}
+		}
 		server.Capacity = capacity
+		n.shrunk = !server.Holds()
 		n.Capacity = node.Capacity
 		s.freed.add(n.Slot)
 		s.markNode(n)
@@ -86,7 +126,7 @@ func (s *State) update(n *Node, node *plimsoll.Node) {
 
 func (s *State) setReady(n *Node, ready bool) {
 	n.Ready = ready
-	s.Servers[n.Slot].Ready = ready
+	s.book(n)
 	n.deadline, n.lostAt = 0, 0
 	s.markNode(n)
 	if ready {
@@ -94,8 +134,12 @@ func (s *State) setReady(n *Node, ready bool) {
 		s.freed.add(n.Slot)
 		return
 	}
-	n.lostAt = s.at + s.cfg.LostAfter
-	s.timers.push(timer{at: n.lostAt, node: n})
+	s.losing(n)
+}
+
+func (s *State) losing(n *Node) {
+	n.lostAt = later(s.at, s.cfg.LostAfter)
+	s.wakeAt(timer{at: n.lostAt, node: n})
 }
 
 // Silent says that a gateway no longer hears a node. It counts only for the registration that the gateway saw.
@@ -120,9 +164,12 @@ func (s *State) GatewayLost(gateway string) {
 	}
 }
 
+// suspect gives a node a while to register again. A gateway that is lost again and again does not prolong it.
 func (s *State) suspect(n *Node) {
-	n.deadline = s.at + s.cfg.NodeGrace
-	s.timers.push(timer{at: n.deadline, node: n})
+	if n.deadline == 0 {
+		n.deadline = later(s.at, s.cfg.NodeGrace)
+		s.wakeAt(timer{at: n.deadline, node: n})
+	}
 }
 
 // nodeDue acts on the deadlines of a node that have passed.
@@ -184,7 +231,7 @@ func (s *State) SetNodeMode(id string, mode plimsoll.NodeMode) error {
 	}
 	wasActive := n.Mode == plimsoll.NodeActive
 	n.Mode = mode
-	s.Servers[n.Slot].Mode = mode
+	s.book(n)
 	s.markNode(n)
 	if active := mode == plimsoll.NodeActive; active != wasActive {
 		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeSchedulable, "", nil, fmt.Sprintf("schedulable: %t", active))
@@ -211,12 +258,15 @@ func (s *State) RemoveNode(id string) error {
 	}
 	server := &s.Servers[n.Slot]
 	s.total.Sub(&server.Capacity)
+	s.countEligible(server, -1)
+	s.lessened++
 	*server = placement.Server{}
 	s.slots[n.Slot] = nil
 	s.vacant = append(s.vacant, n.Slot)
 	delete(s.nodes, id)
 	n.deleted = true
 	s.dirty.deletedNodes = append(s.dirty.deletedNodes, id)
+	s.dirty.bytes += len(id)
 	s.markQueue(s.Root)
 	s.emitNode(n, plimsoll.ChangeRemove, plimsoll.NodeDecomission, "", n.Capacity, "")
 	s.emitQueue(s.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")

@@ -32,12 +32,12 @@ type Queue struct {
 	Open  int32  // shapes below it that have something to place and are not blocked
 	Freed uint64 // raised when it shrinks or its limits change
 
-	shapes  []*Shape // of a leaf, in the order of their making
+	shapes  []*Shape // of a leaf, in any order that follows from what happened
 	byShape map[placement.Amounts]*Shape
+	open    shapeHeap // the open ones
 	parked  fifo[*Job]
-	head    *Shape // cached choice of Head; nil: not known
-	isShape bool   // it stands in State.shaped
-	isPark  bool   // it stands in State.parkedIn
+	isShape bool // it stands in State.shaped
+	isPark  bool // it stands in State.parkedIn
 	dirty   bool
 	config  bool // it stands in the configuration
 }
@@ -51,8 +51,19 @@ type Shape struct {
 
 	groups fifo[*Group] // groups without ready tasks are stale
 	ready  int32        // tasks that may be placed
-	freed  uint64       // blocked by a queue: the sum of Freed over its path that was seen
-	nodes  uint64       // blocked for want of a node: the end of the free log that was seen
+	place  int          // in Queue.shapes
+	rank   int          // in Queue.open, while it is open
+	front  *Group       // while it is open. Invariant: no group with ready tasks stands before it
+
+	freed    uint64 // blocked by a queue: the sum of Freed over its path that was seen
+	nodes    uint64 // blocked for want of a node: the end of the free log that was seen
+	lessened uint64 // the same: State.lessened that was seen
+
+	told   plimsoll.WaitCode // the cause that its groups were told
+	toldBy *Queue            // and the queue that it was about
+	toldIn uint64            // and under which configuration
+	untold bool              // some groups were not
+	isTell bool              // it stands in State.telling
 }
 
 func (h *Shape) open() bool { return h.ready > 0 && h.Blocked == plimsoll.WaitNone }
@@ -110,15 +121,42 @@ func (s *State) configOf(q *Queue) plimsoll.QueueConfig {
 // SetQueueConfig replaces the configured tree. A queue that is no longer there takes no new jobs and goes when it is empty.
 // A leaf with jobs cannot become a parent.
 func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
-	if err := c.Validate(); err != nil {
+	wanted := withoutDraining(c)
+	if err := wanted.Validate(); err != nil {
 		return err
 	}
-	wanted := withoutDraining(c)
 	if err := s.checkTree(s.Root, &wanted); err != nil {
 		return err
 	}
+	if err := checkTreeNames(s.Names, &wanted, wanted.Name, plimsoll.Resources{}); err != nil {
+		return err
+	}
+	if size := configTreeBytes(&wanted); size > s.cfg.MaxSpecBytes {
+		return plimsoll.Invalid("queues", "the configuration is %d bytes long; at most %d are possible", size, s.cfg.MaxSpecBytes)
+	}
 	s.applyTree(s.Root, &wanted)
-	s.dirty.queueConfig = true
+	s.configured++
+	s.markQueueConfig()
+	s.unpark()
+	s.tellParked()
+	return nil
+}
+
+// checkTreeNames reports whether all names of resources in a tree, and those in all, are known or can be taken in together.
+func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string, all plimsoll.Resources) error {
+	for _, r := range []plimsoll.Resources{c.Guaranteed, c.Max} {
+		for _, name := range r.Names() {
+			all[name] = 0
+		}
+	}
+	if err := names.Check(path+".resources", all); err != nil {
+		return err
+	}
+	for i := range c.Queues {
+		if err := checkTreeNames(names, &c.Queues[i], path+"."+c.Queues[i].Name, all); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -134,11 +172,6 @@ func withoutDraining(c *plimsoll.QueueConfig) plimsoll.QueueConfig {
 }
 
 func (s *State) checkTree(q *Queue, c *plimsoll.QueueConfig) error {
-	for _, r := range []plimsoll.Resources{c.Guaranteed, c.Max} {
-		if err := s.Names.Check(q.Path+".resources", r); err != nil {
-			return err
-		}
-	}
 	becomesParent := len(c.Queues) > 0 || c.Parent
 	if q.Leaf && becomesParent && q.Jobs > 0 {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "%s holds %d jobs and cannot become a parent of queues; wait until they have ended", q.Path, q.Jobs)
@@ -211,7 +244,7 @@ func (s *State) setType(q *Queue, leaf bool) {
 		return
 	}
 	q.Leaf = leaf
-	q.byShape, q.shapes, q.head = nil, nil, nil
+	q.byShape, q.shapes = nil, nil
 	text := "leaf queue: false"
 	if leaf {
 		q.byShape = map[placement.Amounts]*Shape{}
@@ -223,7 +256,7 @@ func (s *State) setType(q *Queue, leaf bool) {
 // EmitTree emits the events of the queues that are there at the very first start.
 func (s *State) EmitTree() {
 	s.emitAdded(s.Root)
-	s.dirty.queueConfig = true
+	s.markQueueConfig()
 }
 
 func (s *State) emitAdded(q *Queue) {
@@ -244,12 +277,12 @@ func (s *State) drainQueue(q *Queue) {
 
 // dropIfEmpty removes a queue that is out of the configuration once nothing is left in it, and then its parents alike.
 func (s *State) dropIfEmpty(q *Queue) {
-	for q != nil && !q.config && q.Jobs == 0 && len(q.Children) == 0 {
+	for q.Parent != nil && s.queues[q.Path] == q && !q.config && q.Jobs == 0 && len(q.Children) == 0 {
 		parent := q.Parent
 		parent.Children = slices.DeleteFunc(parent.Children, func(c *Queue) bool { return c == q })
 		delete(s.queues, q.Path)
 		s.dirty.deletedQueues = append(s.dirty.deletedQueues, q.Path)
-		s.dirty.queueConfig = true
+		s.markQueueConfig()
 		s.emitQueue(q, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
 		q = parent
 	}

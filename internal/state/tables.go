@@ -55,6 +55,10 @@ type State struct {
 	vacant []int32
 
 	total         placement.Amounts // capacity of all nodes
+	asked         placement.Amounts // what the jobs that have not ended ask for; no sum in a queue is larger
+	eligible      int               // nodes that are ready and active
+	configured    uint64            // raised when the queues are configured
+	lessened      uint64            // raised when a node goes or its capacity shrinks
 	lastSubmitted int64
 	registrations uint64
 	revision      uint64 // of the turn under way
@@ -67,9 +71,11 @@ type State struct {
 	emptying   []*Node // tasks are to be stopped or given up: draining, or lost
 	forgetting []*Job  // records are to be deleted
 	ended      fifo[*Job]
+	telling    []*Shape // groups in it are to be told what blocks it
 	shaped     []*Queue // leaves with a blocked shape
 	parkedIn   []*Queue // leaves with parked jobs
 	timers     timerHeap
+	tidyTimers int // number of timers at which those that are stale are dropped
 
 	dirty dirtyLists
 }
@@ -128,6 +134,8 @@ type Group struct {
 	pending fifo[int32] // tasks that may be placed; stale entries have queued == false
 	ready   int32       // tasks in pending with queued == true
 	listed  bool        // it stands in its shape's list
+	made    int32       // growing: tasks below it are there and wanted
+	stopped int32       // stopping: tasks below it are wanted, or are being stopped
 }
 
 // Task is a task's row.
@@ -169,6 +177,7 @@ type Node struct {
 	deadline    int64 // ready, but its gateway or leader was lost: not ready from then; 0: none
 	lostAt      int64 // not ready: its tasks are given up from then; 0: none
 	lost        bool  // its tasks are being given up
+	shrunk      bool  // its capacity became less than what is used
 	emptying    bool
 	dirty       bool
 	dirtyStatus bool
@@ -196,10 +205,10 @@ func (s *State) NodeAt(slot int) *Node { return s.slots[slot] }
 // Total returns the capacity of all nodes.
 func (s *State) Total() *placement.Amounts { return &s.total }
 
-// FindTask returns a task by job, group and index; ok is false if there is none.
+// FindTask returns a task by job, group and index; ok is false if there is none, or its job is being forgotten.
 func (s *State) FindTask(job, group string, index int32) (ref Ref, ok bool) {
 	j := s.jobs[job]
-	if j == nil {
+	if j == nil || j.forgetting {
 		return Ref{}, false
 	}
 	g := j.group(group)
@@ -222,6 +231,7 @@ func (j *Job) group(name string) *Group {
 type fifo[T any] struct {
 	items []T
 	head  int
+	gone  int // items of which leave has been told since it last tidied up
 }
 
 func (f *fifo[T]) len() int  { return len(f.items) - f.head }
@@ -255,6 +265,15 @@ func (f *fifo[T]) insert(v T, before func(a, b T) bool) {
 		return 1
 	})
 	f.items = slices.Insert(f.items, f.head+i, v)
+}
+
+// leave says that an item in the middle does not count any more. When there are many of those, all that keep refuses are dropped.
+func (f *fifo[T]) leave(keep func(T) bool) {
+	if f.gone++; f.gone <= 64 || f.gone <= f.len()/2 {
+		return
+	}
+	f.items = slices.DeleteFunc(slices.Delete(f.items, 0, f.head), func(v T) bool { return !keep(v) })
+	f.head, f.gone = 0, 0
 }
 
 // freeLogSize is how many frees are remembered one by one; a shape that slept longer looks at all nodes.

@@ -94,7 +94,7 @@ func (s *State) Bind(r Ref, slot int) {
 	g, t := r.Group, r.Task()
 	j, n, amounts := g.Job, s.slots[slot], &g.Shape.Request.Amounts
 	t.Attempt++
-	t.Node, t.slot = n.ID, int32(slot)
+	t.Node, t.slot = s.text(n.ID), int32(slot)
 	t.Bound, t.Started, t.Finished, t.NotBefore = s.at, 0, 0, 0
 	t.Result, t.ExitCode, t.Message = plimsoll.ResultNone, 0, ""
 	s.setTaskState(r, plimsoll.TaskBound)
@@ -127,6 +127,7 @@ func (s *State) vacate(r Ref) {
 	t.slot = -1
 	server := &s.Servers[n.Slot]
 	server.Used.Sub(amounts)
+	n.shrunk = n.shrunk && !server.Holds()
 	s.freed.add(n.Slot)
 	s.markNodeStatus(n)
 	s.addAllocated(r.Group.Job.Queue, amounts, -1)
@@ -138,7 +139,7 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 	if t.State == plimsoll.TaskPending {
 		s.dequeue(r.Group, t)
 		s.addPending(r.Group.Job.Queue, &r.Group.Shape.Request.Amounts, -1)
-		t.Result, t.Message, t.Finished = result, message, s.at
+		t.Result, t.Message, t.Finished = result, s.text(message), s.at
 		s.setTaskState(r, plimsoll.TaskFinished)
 		s.emitApp(r.Group.Job, plimsoll.ChangeRemove, plimsoll.RequestCancel, t.ID, r.Group.Spec.Resources, message)
 		if r.Group.Counts.Pending == 0 {
@@ -146,7 +147,7 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 		}
 		return
 	}
-	t.Result, t.Message = result, message
+	t.Result, t.Message = result, s.text(message)
 	s.setTaskState(r, plimsoll.TaskStopping)
 }
 
@@ -208,7 +209,7 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	s.vacate(ref)
 	t.Result, t.ExitCode, t.Finished = result, exitCode, at
 	if message != "" || result == plimsoll.ResultSucceeded {
-		t.Message = message
+		t.Message = s.text(message)
 	}
 	s.emitApp(j, plimsoll.ChangeRemove, endDetail(result), t.ID, g.Spec.Resources, result.String())
 	s.emitNode(n, plimsoll.ChangeRemove, plimsoll.NodeAlloc, t.ID, g.Spec.Resources, "")
@@ -221,8 +222,8 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	}
 	s.setTaskState(ref, plimsoll.TaskFinished)
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.AppRequest, t.ID, g.Spec.Resources, "")
-	if result != plimsoll.ResultSucceeded && j.Reason == "" && !ref.unwanted() {
-		j.Reason = cut(firstFailure(t))
+	if result != plimsoll.ResultSucceeded && j.Reason == "" && !ref.Unwanted() {
+		j.Reason = s.text(cut(firstFailure(t)))
 		s.markStatus(j, true)
 	}
 	s.finishIfDone(j)
@@ -253,7 +254,7 @@ func endDetail(result plimsoll.TaskResult) plimsoll.ChangeDetail {
 
 func (s *State) retry(ref Ref, result plimsoll.TaskResult) (delay int64, again bool) {
 	switch {
-	case ref.unwanted() || result == plimsoll.ResultSucceeded:
+	case ref.Unwanted() || result == plimsoll.ResultSucceeded:
 		return 0, false
 	case result == plimsoll.ResultLost:
 		return lostRetryDelay, true
@@ -275,8 +276,8 @@ func (s *State) again(ref Ref, delay int64) {
 		s.enqueue(g, ref.Index)
 		return
 	}
-	t.NotBefore = s.at + delay
-	s.timers.push(timer{at: t.NotBefore, ref: ref})
+	t.NotBefore = later(s.at, delay)
+	s.wakeAt(timer{at: t.NotBefore, ref: ref})
 	if g.ready == 0 {
 		s.clearWait(g)
 	}
@@ -285,68 +286,7 @@ func (s *State) again(ref Ref, delay int64) {
 // retryDue makes a task that waited for its next attempt one that may be placed.
 func (s *State) retryDue(ref Ref) {
 	t := ref.Task()
-	if t.State == plimsoll.TaskPending && !t.queued && t.NotBefore != 0 && t.NotBefore <= s.at {
+	if t.State == plimsoll.TaskPending && !t.queued && t.NotBefore != 0 && t.NotBefore <= s.at && !ref.Unwanted() {
 		s.enqueue(ref.Group, ref.Index)
 	}
-}
-
-// timer wakes the engine for a retry or for a node.
-type timer struct {
-	at   int64
-	ref  Ref
-	node *Node
-}
-
-// timerHeap is a binary heap by time. A timer whose cause is gone does nothing when it fires.
-type timerHeap []timer
-
-func (h *timerHeap) push(t timer) {
-	*h = append(*h, t)
-	a := *h
-	for i := len(a) - 1; i > 0; {
-		up := (i - 1) / 2
-		if a[up].at <= a[i].at {
-			return
-		}
-		a[up], a[i] = a[i], a[up]
-		i = up
-	}
-}
-
-func (h *timerHeap) pop() timer {
-	a := *h
-	top, n := a[0], len(a)-1
-	a[0] = a[n]
-	a[n] = timer{}
-	a = a[:n]
-	for i := 0; ; {
-		down := 2*i + 1
-		if down >= n {
-			break
-		}
-		if down+1 < n && a[down+1].at < a[down].at {
-			down++
-		}
-		if a[i].at <= a[down].at {
-			break
-		}
-		a[i], a[down] = a[down], a[i]
-		i = down
-	}
-	*h = a
-	return top
-}
-
-// Wake returns when the state next wants to be woken, or 0 for never.
-func (s *State) Wake() int64 {
-	wake := int64(0)
-	if len(s.timers) > 0 {
-		wake = s.timers[0].at
-	}
-	if s.ended.len() > 0 {
-		if due := (*s.ended.front()).Finished + s.cfg.KeepEnded; wake == 0 || due < wake {
-			wake = due
-		}
-	}
-	return wake
 }

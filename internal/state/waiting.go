@@ -1,8 +1,8 @@
 package state
 
 import (
+	"container/heap"
 	"fmt"
-	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -16,12 +16,23 @@ func before(a, b *Group) bool {
 	return a.Index < b.Index
 }
 
-// shapeOf returns the leaf's shape for what the group asks for, and counts the group as its user.
+func newShape(names *placement.Names, q *Queue, spec *plimsoll.GroupSpec) *Shape {
+	amounts, _ := names.Amounts(spec.Resources)
+	return &Shape{Queue: q, Request: placement.NewRequest(amounts)}
+}
+
+// looseShape returns a shape for a group that never waits again.
+func (s *State) looseShape(q *Queue, spec *plimsoll.GroupSpec) *Shape {
+	return newShape(s.Names, q, spec)
+}
+
+// shapeOf returns the leaf's shape for what the group asks for.
 func (s *State) shapeOf(q *Queue, spec *plimsoll.GroupSpec) *Shape {
 	amounts, _ := s.Names.Amounts(spec.Resources)
 	h := q.byShape[amounts]
 	if h == nil {
-		h = &Shape{Queue: q, Request: placement.NewRequest(amounts)}
+		h = newShape(s.Names, q, spec)
+		h.place = len(q.shapes)
 		q.byShape[amounts] = h
 		q.shapes = append(q.shapes, h)
 	}
@@ -35,25 +46,64 @@ func (s *State) dropShape(h *Shape) {
 		return
 	}
 	delete(q.byShape, h.Request.Amounts)
-	q.shapes = slices.DeleteFunc(q.shapes, func(o *Shape) bool { return o == h })
-	q.head = nil
+	last := len(q.shapes) - 1
+	q.shapes[h.place] = q.shapes[last]
+	q.shapes[h.place].place = h.place
+	q.shapes[last] = nil
+	q.shapes = q.shapes[:last]
 }
 
-// changeShape changes a shape and keeps the counts of open shapes up the tree.
+// changeShape changes a shape, and keeps the open shapes of its leaf and their counts up the tree.
 func changeShape(h *Shape, change func()) {
 	was := h.open()
 	change()
 	is := h.open()
-	if was != is {
-		n := int32(1)
-		if was {
-			n = -1
-		}
-		for q := h.Queue; q != nil; q = q.Parent {
-			q.Open += n
-		}
+	if was == is {
+		return
 	}
-	h.Queue.head = nil
+	n := int32(1)
+	if is {
+		h.front = *h.groups.front()
+		heap.Push(&h.Queue.open, h)
+	} else {
+		n = -1
+		heap.Remove(&h.Queue.open, h.rank)
+		h.front = nil
+	}
+	for q := h.Queue; q != nil; q = q.Parent {
+		q.Open += n
+	}
+}
+
+// shapeHeap is a heap (container/heap) of open shapes, the one with the first front on top.
+type shapeHeap []*Shape
+
+// Len is part of container/heap.
+func (a shapeHeap) Len() int { return len(a) }
+
+// Less is part of container/heap.
+func (a shapeHeap) Less(i, j int) bool { return before(a[i].front, a[j].front) }
+
+// Swap is part of container/heap.
+func (a shapeHeap) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].rank, a[j].rank = i, j
+}
+
+// Push is part of container/heap.
+func (a *shapeHeap) Push(h any) {
+	shape := h.(*Shape) //nolint:forcetypeassert,revive // container/heap hands over what it was given
+	shape.rank = len(*a)
+	*a = append(*a, shape)
+}
+
+// Pop is part of container/heap.
+func (a *shapeHeap) Pop() any {
+	last := len(*a) - 1
+	h := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	return h
 }
 
 // enqueue makes a pending task one that may be placed.
@@ -62,8 +112,11 @@ func (s *State) enqueue(g *Group, index int32) {
 	t.queued = true
 	g.pending.push(index)
 	g.ready++
-	if g.Job.admitted {
+	switch {
+	case g.Job.admitted:
 		s.list(g, 1)
+	case g.Job.parked:
+		s.setWait(g, plimsoll.WaitQueueMax, ParkedReason(g.Job.Queue))
 	}
 }
 
@@ -77,18 +130,23 @@ func (s *State) list(g *Group, n int32) {
 		h = s.shapeOf(h.Queue, g.Spec)
 		g.Shape, g.listed = h, false
 	}
-	changeShape(h, func() {
-		h.ready += n
-		if !g.listed {
-			g.listed = true
-			h.groups.insert(g, before)
-		}
-	})
+	if !g.listed {
+		g.listed = true
+		h.groups.insert(g, before)
+	}
+	changeShape(h, func() { h.ready += n })
+	if h.open() && before(g, h.front) {
+		h.front = g
+		heap.Fix(&h.Queue.open, h.rank)
+	}
 	if h.Blocked != plimsoll.WaitNone {
 		s.setWait(g, h.Blocked, h.Reason)
-	} else if g.WaitCode == plimsoll.WaitNone || g.WaitCode == plimsoll.WaitRetry {
+		return
+	}
+	if g.WaitCode != plimsoll.WaitTurn {
 		s.setWait(g, plimsoll.WaitTurn, "waits for its turn in "+h.Queue.Path)
 	}
+	h.untold = true
 }
 
 // dequeue takes a task out of those that may be placed. Its entry in g.pending becomes stale.
@@ -98,9 +156,12 @@ func (s *State) dequeue(g *Group, t *Task) {
 	}
 	t.queued = false
 	g.ready--
-	if g.Job.admitted {
-		changeShape(g.Shape, func() { g.Shape.ready-- })
-		if h := g.Shape; h.ready == 0 && h.Blocked != plimsoll.WaitNone {
+	if g.pending.len() > 2*int(g.ready)+64 {
+		g.tidy()
+	}
+	if h := g.Shape; g.Job.admitted {
+		changeShape(h, func() { h.ready-- })
+		if h.ready == 0 {
 			h.Blocked, h.Reason = plimsoll.WaitNone, ""
 		}
 	}
@@ -109,8 +170,23 @@ func (s *State) dequeue(g *Group, t *Task) {
 	}
 }
 
+// tidy drops the stale entries of pending, and all but the first of a task that stands in it twice.
+func (g *Group) tidy() {
+	kept := g.pending.items[:0]
+	for _, index := range g.pending.items[g.pending.head:] {
+		if t := &g.Tasks[index]; t.queued {
+			t.queued = false
+			kept = append(kept, index)
+		}
+	}
+	for _, index := range kept {
+		g.Tasks[index].queued = true
+	}
+	g.pending.items, g.pending.head = kept, 0
+}
+
 func (s *State) clearWait(g *Group) {
-	if g.Counts.Pending == 0 {
+	if g.Counts.Pending == 0 || g.Job.Killed {
 		s.setWait(g, plimsoll.WaitNone, "")
 	} else {
 		s.setWait(g, plimsoll.WaitRetry, "tasks that failed wait for their next attempt")
@@ -118,32 +194,25 @@ func (s *State) clearWait(g *Group) {
 }
 
 func (s *State) setWait(g *Group, code plimsoll.WaitCode, reason string) {
-	if g.WaitCode == code && code != plimsoll.WaitNoNode {
-		return
-	}
 	if g.WaitCode == code && g.WaitReason == reason {
 		return
 	}
-	g.WaitCode, g.WaitReason = code, reason
+	g.WaitCode, g.WaitReason = code, s.text(reason)
 	s.markStatus(g.Job, false)
 }
 
 // Head returns the open shape of a leaf whose first group was submitted first, or nil.
 func (q *Queue) Head() *Shape {
-	if q.head != nil {
-		return q.head
-	}
-	var best *Shape
-	for _, h := range q.shapes {
-		if !h.open() {
-			continue
+	for len(q.open) > 0 {
+		h := q.open[0]
+		g := h.Group()
+		if g == h.front {
+			return h
 		}
-		if best == nil || before(h.Group(), best.Group()) {
-			best = h
-		}
+		h.front = g
+		heap.Fix(&q.open, 0)
 	}
-	q.head = best
-	return best
+	return nil
 }
 
 // Group returns the first group of an open shape.
@@ -169,17 +238,46 @@ func (g *Group) Next() Ref {
 	}
 }
 
-// Block says that a shape cannot be placed now, and why. It is left alone until Reopen finds a cause to try it again.
-func (s *State) Block(h *Shape, code plimsoll.WaitCode, reason string) {
+// Block says that a shape cannot be placed now, and why; by is the queue that forbids it, if one does. It is left alone until
+// Reopen finds a cause to try it again.
+func (s *State) Block(h *Shape, code plimsoll.WaitCode, by *Queue, reason string) {
 	g := h.Group()
 	changeShape(h, func() { h.Blocked, h.Reason = code, reason })
 	h.freed = pathFreed(h.Queue)
-	h.nodes = s.freed.end()
+	h.nodes, h.lessened = s.freed.end(), s.lessened
 	if !h.Queue.isShape {
 		h.Queue.isShape = true
 		s.shaped = append(s.shaped, h.Queue)
 	}
 	s.setWait(g, code, reason)
+	if code != h.told || by != h.toldBy || s.configured != h.toldIn {
+		h.told, h.toldBy, h.toldIn, h.untold = code, by, s.configured, true
+	}
+	if h.untold && !h.isTell {
+		h.isTell = true
+		s.telling = append(s.telling, h)
+	}
+}
+
+// Tell gives the groups of blocked shapes the reason of their shape, as far as the budget goes. That is done when the cause is another
+// one than they were told, not when only the use of it is, so that many groups can wait at no cost.
+func (s *State) Tell(budget Budget) { s.telling = work(s.telling, budget, s.tellGroups) }
+
+func (s *State) tellGroups(h *Shape, budget Budget) bool {
+	if h.Blocked != plimsoll.WaitNone {
+		for _, g := range h.groups.items[h.groups.head:] {
+			if g.ready == 0 || !g.Job.admitted || g.WaitCode == h.Blocked && g.WaitReason == h.Reason {
+				continue
+			}
+			if s.Over(budget) {
+				return false
+			}
+			s.setWait(g, h.Blocked, h.Reason)
+		}
+		h.untold = false
+	}
+	h.isTell = false
+	return true
 }
 
 func pathFreed(q *Queue) uint64 {
@@ -211,8 +309,13 @@ func (s *State) Reopen(chain *placement.Chain) {
 }
 
 func (s *State) hasCause(h *Shape, chain *placement.Chain) bool {
-	if h.Blocked == plimsoll.WaitQueueMax {
+	switch {
+	case h.Blocked == plimsoll.WaitQueueMax:
 		return pathFreed(h.Queue) != h.freed
+	case (h.Blocked == plimsoll.WaitNoNodes) != (s.eligible == 0):
+		return true // the reason is another one now
+	case h.Blocked == plimsoll.WaitNoNode && h.lessened != s.lessened:
+		return true // it may be too large now
 	}
 	slots, ok := s.freed.since(h.nodes)
 	h.nodes = s.freed.end()
@@ -220,7 +323,11 @@ func (s *State) hasCause(h *Shape, chain *placement.Chain) bool {
 		return true
 	}
 	for _, slot := range slots {
-		if int(slot) < len(s.Servers) && s.Servers[slot].Present && chain.Keeps(h.Request, &s.Servers[slot]) {
+		server := &s.Servers[slot]
+		if !server.Present {
+			continue
+		}
+		if chain.Keeps(h.Request, server) || h.Blocked == plimsoll.WaitTooLarge && h.Request.FitsEmpty(server) {
 			return true
 		}
 	}
@@ -229,10 +336,14 @@ func (s *State) hasCause(h *Shape, chain *placement.Chain) bool {
 
 // admit lets a job's tasks be placed if its queues have not reached their number of jobs, and parks it otherwise.
 func (s *State) admit(j *Job) {
-	if full := fullQueue(j.Queue); full != nil {
-		s.park(j, full)
-		return
+	if fullQueue(j.Queue) != nil {
+		s.park(j)
+	} else {
+		s.letIn(j)
 	}
+}
+
+func (s *State) letIn(j *Job) {
 	j.admitted, j.parked = true, false
 	for q := j.Queue; q != nil; q = q.Parent {
 		q.Admitted++
@@ -251,15 +362,21 @@ func fullQueue(q *Queue) *Queue {
 	return nil
 }
 
-func (s *State) park(j *Job, full *Queue) {
-	reason := fmt.Sprintf("%s runs its maximum of %d jobs", full.Path, full.MaxJobs)
+// ParkedReason says why the jobs that are parked in a leaf wait.
+func ParkedReason(leaf *Queue) string {
+	full := fullQueue(leaf)
+	if full == nil {
+		return "waits to be let into " + leaf.Path
+	}
+	return fmt.Sprintf("%s runs as many jobs as it may: %d of %d", full.Path, full.Admitted, full.MaxJobs)
+}
+
+func (s *State) park(j *Job) {
+	reason := ParkedReason(j.Queue)
 	for i := range j.Groups {
 		if j.Groups[i].ready > 0 {
 			s.setWait(&j.Groups[i], plimsoll.WaitQueueMax, reason)
 		}
-	}
-	if j.parked {
-		return
 	}
 	j.parked = true
 	q := j.Queue
@@ -270,7 +387,21 @@ func (s *State) park(j *Job, full *Queue) {
 	}
 }
 
-// unpark admits parked jobs, each leaf in the order of submission, for as long as there is room.
+// tellParked gives parked jobs the reason that holds under new limits.
+func (s *State) tellParked() {
+	for _, q := range s.parkedIn {
+		reason := ParkedReason(q)
+		for _, j := range q.parked.items[q.parked.head:] {
+			for i := range j.Groups {
+				if g := &j.Groups[i]; j.parked && g.ready > 0 {
+					s.setWait(g, plimsoll.WaitQueueMax, reason)
+				}
+			}
+		}
+	}
+}
+
+// unpark lets parked jobs in, each leaf in the order of submission, for as long as there is room.
 func (s *State) unpark() {
 	kept := s.parkedIn[:0]
 	for _, q := range s.parkedIn {
@@ -281,7 +412,7 @@ func (s *State) unpark() {
 			}
 			q.parked.pop()
 			if j.parked {
-				s.admit(j)
+				s.letIn(j)
 			}
 		}
 		if q.isPark = q.parked.len() > 0; q.isPark {
@@ -292,9 +423,12 @@ func (s *State) unpark() {
 	s.parkedIn = kept
 }
 
-// release takes an ended job out of the counts of its queues.
+// release takes an ended job out of the counts and lists of its queues.
 func (s *State) release(j *Job) {
-	j.parked = false
+	if j.parked {
+		j.parked = false
+		j.Queue.parked.leave(func(o *Job) bool { return o.parked })
+	}
 	if j.admitted {
 		j.admitted = false
 		for q := j.Queue; q != nil; q = q.Parent {
@@ -302,7 +436,11 @@ func (s *State) release(j *Job) {
 		}
 	}
 	for i := range j.Groups {
-		s.dropShape(j.Groups[i].Shape)
+		g := &j.Groups[i]
+		if g.listed {
+			g.Shape.groups.leave(func(o *Group) bool { return o.Job.admitted })
+		}
+		s.dropShape(g.Shape)
 	}
 	s.unpark()
 }

@@ -1,0 +1,116 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+)
+
+// records is a store of records in memory: what a crash leaves behind.
+type records struct {
+	specs    map[string]*plimsoll.JobSpec
+	statuses map[string]plimsoll.JobStatus
+	tasks    map[state.TaskName]plimsoll.Task
+	nodes    map[string]plimsoll.Node
+	queues   *plimsoll.QueueConfig
+}
+
+func newRecords() *records {
+	return &records{map[string]*plimsoll.JobSpec{}, map[string]plimsoll.JobStatus{}, map[state.TaskName]plimsoll.Task{}, map[string]plimsoll.Node{}, nil}
+}
+
+// commit stores a turn: puts first, then deletes, as the coordinator writes them. An object that is put and deleted in one batch
+// would be lost, so that is an error.
+func (r *records) commit(c *state.Changes) error {
+	put := map[any]bool{}
+	for _, spec := range c.JobSpecs {
+		r.specs[spec.ID] = spec
+		put["job "+spec.ID] = true
+	}
+	for i := range c.JobStatuses {
+		put["job "+c.JobStatuses[i].ID] = true
+		if !c.JobStatuses[i].Ephemeral {
+			r.statuses[c.JobStatuses[i].ID] = c.JobStatuses[i].JobStatus
+		}
+	}
+	for _, t := range c.Tasks {
+		name := state.TaskName{Job: t.Job, Group: t.Group, Index: t.Index}
+		r.tasks[name], put[name] = t, true
+	}
+	for _, n := range c.Nodes {
+		r.nodes[n.ID], put["node "+n.ID] = n, true
+	}
+	for i := range c.QueueStatuses {
+		put["queue "+c.QueueStatuses[i].Path] = true
+	}
+	if c.QueueConfig != nil {
+		r.queues = c.QueueConfig
+	}
+	return r.drop(c, put)
+}
+
+func (r *records) drop(c *state.Changes, put map[any]bool) error {
+	var both error
+	check := func(key any) {
+		if put[key] {
+			both = fmt.Errorf("%v is put and deleted, or deleted twice, in one batch", key)
+		}
+		put[key] = true
+	}
+	for _, id := range c.DeletedJobs {
+		delete(r.specs, id)
+		delete(r.statuses, id)
+		check("job " + id)
+	}
+	for _, name := range c.DeletedTasks {
+		delete(r.tasks, name)
+		check(name)
+	}
+	for _, id := range c.DeletedNodes {
+		delete(r.nodes, id)
+		check("node " + id)
+	}
+	for _, path := range c.DeletedQueues {
+		check("queue " + path)
+	}
+	return both
+}
+
+// load gives the records to a Loader in the order of the maps, which is any.
+func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
+	l := state.NewLoader(cfg, plimsoll.DefaultQueues())
+	if r.queues != nil {
+		l.QueueConfig(*r.queues)
+	}
+	for _, spec := range r.specs {
+		l.JobSpec(*spec)
+	}
+	for _, st := range r.statuses {
+		l.JobStatus(st)
+	}
+	for _, t := range r.tasks {
+		l.Task(t)
+	}
+	for _, n := range r.nodes {
+		l.Node(n)
+	}
+	return l.End(at)
+}
+
+func dump(s *state.State) (string, error) {
+	var b bytes.Buffer
+	err := s.Dump(&b)
+	return b.String(), err
+}
+
+func firstDifference(a, b string) string {
+	as, bs := bytes.Split([]byte(a), []byte("\n")), bytes.Split([]byte(b), []byte("\n"))
+	for i := range min(len(as), len(bs)) {
+		if !bytes.Equal(as[i], bs[i]) {
+			return fmt.Sprintf("one:   %s\nother: %s", as[i], bs[i])
+		}
+	}
+	return fmt.Sprintf("%d lines and %d", len(as), len(bs))
+}

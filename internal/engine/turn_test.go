@@ -1,0 +1,447 @@
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+)
+
+// bench is an engine with limits over records in memory, turned by hand.
+type bench struct {
+	t       *testing.T
+	engine  *engine.Engine
+	cfg     state.Config
+	limits  state.Budget
+	records *records
+	now     int64
+	nextID  uint64
+	queue   []engine.Command
+	out     engine.Batch
+	replies map[uint64]error // of all turns
+	silent  bool             // no Check after each turn: it costs O(everything)
+}
+
+func newBench(t *testing.T, cfg state.Config, limits state.Budget) *bench {
+	b := &bench{t: t, cfg: cfg, limits: limits, records: newRecords(), now: 1e15, replies: map[uint64]error{}}
+	b.crash()
+	return b
+}
+
+// crash forgets everything but the records.
+func (b *bench) crash() {
+	b.t.Helper()
+	s, err := b.records.load(b.cfg, b.now)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.engine, b.queue = engine.New(engine.Config{Seed: 1, Limits: b.limits}, s, 0, b.now), nil
+}
+
+// send gives commands, for the next turn, and returns the id of the last.
+func (b *bench) send(do ...any) uint64 {
+	for _, d := range do {
+		b.nextID++
+		b.queue = append(b.queue, engine.Command{ID: b.nextID, Do: d})
+	}
+	return b.nextID
+}
+
+func (b *bench) turn() (more bool) {
+	b.t.Helper()
+	taken, _, more := b.engine.Turn(b.now, b.queue, &b.out)
+	b.queue = b.queue[taken:]
+	if !b.silent {
+		if err := b.engine.State().Check(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if err := b.records.commit(&b.out.Changes); err != nil {
+		b.t.Fatal(err)
+	}
+	c := &b.out.Changes
+	ops := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
+	if b.limits.Ops > 0 && ops > b.limits.Ops {
+		b.t.Fatalf("a turn has %d operations; the store takes %d", ops, b.limits.Ops)
+	}
+	for i := range b.out.Replies {
+		b.replies[b.out.Replies[i].ID] = b.out.Replies[i].Err
+	}
+	return more
+}
+
+// settle makes turns until nothing is left to do and returns how many that took.
+func (b *bench) settle() int {
+	b.t.Helper()
+	for n := 1; ; n++ {
+		if !b.turn() {
+			return n
+		}
+		if n > 1_000_000 {
+			b.t.Fatal("there is no end of turns")
+		}
+	}
+}
+
+// reply returns the answer to a command; none is a failure.
+func (b *bench) reply(id uint64) error {
+	b.t.Helper()
+	err, ok := b.replies[id]
+	if !ok {
+		b.t.Fatalf("command %d has no reply", id)
+	}
+	return err
+}
+
+func (b *bench) wantCode(id uint64, want plimsoll.Code) {
+	b.t.Helper()
+	if err := b.reply(id); err == nil || plimsoll.CodeOf(err) != want {
+		b.t.Fatalf("the reply is %v, want %s", err, want)
+	}
+}
+
+// same holds the records against the live state.
+func (b *bench) same() {
+	b.t.Helper()
+	reloaded, err := b.records.load(b.cfg, b.now)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	live, err := dump(b.engine.State())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	again, err := dump(reloaded)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if live != again {
+		b.t.Fatalf("the reloaded state differs:\n%s", firstDifference(live, again))
+	}
+}
+
+func job(id string, count int32, cpu int64) *engine.SubmitJob {
+	return &engine.SubmitJob{Spec: &plimsoll.JobSpec{
+		ID: id, Queue: "root.default", Token: "t",
+		Groups: []plimsoll.GroupSpec{{Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}}},
+	}}
+}
+
+func machine(id string, cpu int64) *engine.RegisterNode {
+	return &engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{ID: id, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": cpu}}}
+}
+
+func finished(node, job string, index int32) *engine.ReportTasks {
+	return &engine.ReportTasks{Node: node, Incarnation: 1, Reports: []engine.Report{{
+		Job: job, Group: "g", Index: index, TaskReport: plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultSucceeded},
+	}}}
+}
+
+// What goes and comes back in one turn is put and not deleted: the store would do both, and the deletes last.
+func TestGoneAndBackInOneTurn(t *testing.T) {
+	t.Run("node", func(t *testing.T) {
+		b := newBench(t, state.Config{}, state.Budget{})
+		b.send(machine("n", 4000))
+		b.settle()
+		b.send(&engine.NodeSilent{ID: "n", Registration: b.engine.State().Node("n").Registration}, &engine.RemoveNode{ID: "n"}, machine("n", 2000))
+		b.settle()
+		b.same()
+	})
+	t.Run("queue", func(t *testing.T) {
+		b := newBench(t, state.Config{}, state.Budget{})
+		without := plimsoll.DefaultQueues()
+		without.Queues = without.Queues[:1]
+		b.send(&engine.SetQueueConfig{Config: without}, &engine.SetQueueConfig{Config: plimsoll.DefaultQueues()}, &engine.SetQueueConfig{Config: without},
+			&engine.SetQueueConfig{Config: plimsoll.DefaultQueues()})
+		b.turn()
+		if len(b.out.Changes.DeletedQueues) != 0 {
+			t.Fatalf("deleted %v, which are there", b.out.Changes.DeletedQueues)
+		}
+		b.same()
+	})
+	t.Run("job", func(t *testing.T) {
+		b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{})
+		b.send(machine("n", 4000), job("j", 3, 1000))
+		b.settle()
+		b.send(finished("n", "j", 0), finished("n", "j", 1), finished("n", "j", 2))
+		b.settle()
+		b.now += 2e9 // it is time to forget it
+		id := b.send(job("j", 2, 1000))
+		b.settle()
+		if err := b.reply(id); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(b.engine.State().Job("j").Groups[0].Tasks); n != 2 {
+			t.Fatalf("%d tasks, want 2", n)
+		}
+		b.same()
+	})
+}
+
+// Large work is done in parts, whatever it is, and each part is within the limits of the store.
+func TestLargeWorkStaysWithinTinyLimits(t *testing.T) {
+	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{Ops: 40, Bytes: 1 << 20})
+	const tasks = 500
+	b.send(machine("n", 1000*tasks), job("j", tasks, 1000))
+	b.settle()
+	steps := []struct {
+		name string
+		do   any
+		want plimsoll.TaskCounts
+	}{
+		{"scale down what runs", &engine.ScaleJob{ID: "j", Count: 1}, plimsoll.TaskCounts{Bound: 1, Stopping: tasks - 1}},
+		{"lose the node", &engine.SetNodeMode{ID: "n", Mode: plimsoll.NodeDraining}, plimsoll.TaskCounts{Stopping: tasks}},
+		{"scale up again", &engine.ScaleJob{ID: "j", Count: tasks}, plimsoll.TaskCounts{Stopping: tasks}},
+		{"report all at once", all(tasks), plimsoll.TaskCounts{Pending: tasks}},
+		{"scale down what waits", &engine.ScaleJob{ID: "j", Count: 1}, plimsoll.TaskCounts{Pending: 1}},
+		{"bring them back", &engine.ScaleJob{ID: "j", Count: tasks}, plimsoll.TaskCounts{Pending: tasks}},
+		{"kill", &engine.KillJob{ID: "j"}, plimsoll.TaskCounts{Failed: tasks}},
+	}
+	for _, step := range steps {
+		id := b.send(step.do)
+		b.settle()
+		if err := b.reply(id); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if got := b.engine.State().Job("j").Groups[0].Counts; got != step.want {
+			t.Fatalf("%s: %+v, want %+v", step.name, got, step.want)
+		}
+		b.same()
+	}
+	b.now += 2e9
+	b.settle()
+	if b.engine.State().Job("j") != nil || len(b.records.tasks) != 0 {
+		t.Fatalf("the job is not forgotten; %d tasks are stored", len(b.records.tasks))
+	}
+}
+
+func all(tasks int32) *engine.ReportTasks {
+	r := &engine.ReportTasks{Node: "n", Incarnation: 1}
+	for i := range tasks {
+		r.Reports = append(r.Reports, engine.Report{Job: "j", Group: "g", Index: i, TaskReport: plimsoll.TaskReport{
+			Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultEvicted,
+		}})
+	}
+	return r
+}
+
+// Many jobs whose time is over at the same moment are forgotten in parts too.
+func TestManyJobsExpireWithinTinyLimits(t *testing.T) {
+	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{Ops: 40})
+	for i := range 200 {
+		b.send(job(fmt.Sprintf("j%d", i), 0, 1))
+	}
+	b.settle()
+	b.now += 2e9
+	if n := b.settle(); n < 10 {
+		t.Fatalf("200 jobs were forgotten in %d turns", n)
+	}
+	if len(b.records.specs)+len(b.records.statuses) != 0 {
+		t.Fatal("records are left")
+	}
+}
+
+// While large work goes on, other commands are taken; a job can be killed while it is submitted.
+func TestLargeWorkDoesNotHoldUpCommands(t *testing.T) {
+	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{Ops: 40})
+	b.send(job("old", 300, 1000))
+	b.settle()
+	b.send(&engine.KillJob{ID: "old"})
+	b.settle()
+	b.now += 2e9
+	large := b.send(job("large", 1000, 1000))
+	node := b.send(machine("n", 4000)) // comes while "old" is being forgotten and "large" created
+	for range 10 {
+		b.turn()
+	}
+	if err := b.reply(node); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := b.replies[large]; ok {
+		t.Fatal("the large job was created in ten turns: the test tests nothing")
+	}
+	kill := b.send(&engine.KillJob{ID: "large"})
+	b.settle()
+	if err := b.reply(kill); err != nil {
+		t.Fatal(err)
+	}
+	if j := b.engine.State().Job("large"); j.State != plimsoll.JobFailed || len(j.Groups[0].Tasks) == 1000 {
+		t.Fatalf("the job is %s with %d tasks", j.State, len(j.Groups[0].Tasks))
+	}
+	b.same()
+}
+
+// A submit that a crash interrupted is dropped. Until it is, nothing may take it for a job, least of all its own repetition.
+func TestInterruptedSubmitIsDropped(t *testing.T) {
+	b := newBench(t, state.Config{}, state.Budget{Ops: 40})
+	b.send(machine("n", 4000), job("j", 500, 1000))
+	for range 10 {
+		b.turn()
+	}
+	b.crash()
+	b.turn()
+	kill := b.send(&engine.KillJob{ID: "j"})
+	scale := b.send(&engine.ScaleJob{ID: "j", Count: 1})
+	explain := b.send(&engine.Explain{Job: "j", Group: "g", Index: 0})
+	again := b.send(job("j", 2, 1000))
+	gone := b.send(&engine.SetQueueConfig{Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "batch"}}}})
+	b.turn()
+	b.wantCode(kill, plimsoll.CodeNotFound)
+	b.wantCode(scale, plimsoll.CodeNotFound)
+	b.wantCode(explain, plimsoll.CodeNotFound)
+	b.wantCode(again, plimsoll.CodeUnavailable)
+	b.settle()
+	if err := b.reply(gone); err != nil {
+		t.Fatal(err)
+	}
+	if b.engine.State().Job("j") != nil || b.engine.State().Queue("root.default") != nil {
+		t.Fatal("the job or its queue is still there")
+	}
+	b.same()
+}
+
+// A queue that drains and holds nothing but an interrupted submit goes with it.
+func TestDrainingQueueGoesWithInterruptedSubmit(t *testing.T) {
+	b := newBench(t, state.Config{}, state.Budget{Ops: 40})
+	b.send(job("j", 500, 1000))
+	b.turn()
+	b.send(&engine.SetQueueConfig{Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "batch"}}}})
+	b.turn()
+	b.crash()
+	b.settle()
+	if b.engine.State().Queue("root.default") != nil {
+		t.Fatal("root.default drains for ever")
+	}
+	b.same()
+}
+
+// Once a kill or a scaling down is acknowledged, none of the tasks that it concerns is placed, however long it takes to stop them.
+func TestUnwantedTasksAreNotPlaced(t *testing.T) {
+	for _, do := range []any{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
+		b := newBench(t, state.Config{}, state.Budget{Ops: 40})
+		b.send(job("j", 300, 1000))
+		b.settle()
+		id := b.send(do, machine("n", 1_000_000)) // there is room for all from now on
+		b.settle()
+		if err := b.reply(id); err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.engine.State().Job("j").Groups[0].Tasks {
+			if task := &b.engine.State().Job("j").Groups[0].Tasks[i]; task.Attempt != 0 {
+				t.Fatalf("%T: %s was placed", do, task.ID)
+			}
+		}
+	}
+}
+
+// A gateway that is lost again and again does not keep a silent node alive.
+func TestLostGatewayDoesNotProlongGrace(t *testing.T) {
+	b := newBench(t, state.Config{NodeGrace: 15e9}, state.Budget{})
+	b.send(machine("n", 4000))
+	b.settle()
+	for range 4 {
+		b.send(&engine.GatewayLost{Gateway: "gw"})
+		b.settle()
+		b.now += 5e9
+	}
+	b.settle()
+	if b.engine.State().Node("n").Ready {
+		t.Fatal("the node is ready, 20 s after it was last heard")
+	}
+}
+
+// A job that has begun goes on after a reload, even if its queue may run fewer jobs by now.
+func TestLoweredMaxJobsAndReload(t *testing.T) {
+	tree := func(most int32) *engine.SetQueueConfig {
+		return &engine.SetQueueConfig{Config: plimsoll.QueueConfig{
+			Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "default", MaxJobs: most}},
+		}}
+	}
+	b := newBench(t, state.Config{}, state.Budget{})
+	b.send(tree(2), machine("n", 4000), job("a", 1, 1000), job("b", 1, 1000))
+	b.settle()
+	b.send(tree(1), job("c", 1, 1000))
+	b.settle()
+	b.crash()
+	b.settle()
+	s := b.engine.State()
+	if s.Job("a").Parked() || s.Job("b").Parked() || !s.Job("c").Parked() {
+		t.Fatalf("parked: a %t, b %t, c %t; want only c", s.Job("a").Parked(), s.Job("b").Parked(), s.Job("c").Parked())
+	}
+}
+
+// Names of resources are few, and those of one command count together: refused, not a crash.
+func TestTooManyResourceNames(t *testing.T) {
+	many := job("many", 1, 1000)
+	tree := plimsoll.DefaultQueues()
+	for i := range plimsoll.MaxResourceNames {
+		name := fmt.Sprintf("example.com/r%d", i)
+		g := many.Spec.Groups[0]
+		g.Name, g.Resources = fmt.Sprintf("g%d", i), plimsoll.Resources{name: 1}
+		many.Spec.Groups = append(many.Spec.Groups, g)
+		tree.Queues = append(tree.Queues, plimsoll.QueueConfig{Name: fmt.Sprintf("q%d", i), Max: plimsoll.Resources{name: 1}})
+	}
+	b := newBench(t, state.Config{}, state.Budget{})
+	submit := b.send(many)
+	set := b.send(&engine.SetQueueConfig{Config: tree})
+	b.settle()
+	b.wantCode(submit, plimsoll.CodeInvalid)
+	b.wantCode(set, plimsoll.CodeInvalid)
+	if _, err := state.NewLoader(state.Config{}, tree).End(1); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+		t.Fatalf("a first start with these queues: %v", err)
+	}
+}
+
+// Sums of what jobs ask for and nodes have never overflow: what would make them is refused.
+func TestSumsDoNotOverflow(t *testing.T) {
+	b := newBench(t, state.Config{}, state.Budget{})
+	var last uint64
+	for i := range 5 { // four are as much as can be counted
+		last = b.send(job(fmt.Sprintf("j%d", i), 128, plimsoll.MaxAmount))
+	}
+	b.settle()
+	b.wantCode(last, plimsoll.CodeExhausted)
+	if pending := b.engine.State().Root.Pending[0]; pending != 4*128*plimsoll.MaxAmount {
+		t.Fatalf("pending is %d", pending)
+	}
+	scale := b.send(&engine.ScaleJob{ID: "j0", Count: 1}, job("j5", 100, plimsoll.MaxAmount), &engine.ScaleJob{ID: "j0", Count: 100})
+	b.settle()
+	b.wantCode(scale, plimsoll.CodeExhausted)
+	for i := range 513 {
+		last = b.send(machine(fmt.Sprintf("n%d", i), plimsoll.MaxAmount))
+	}
+	b.settle()
+	b.wantCode(last, plimsoll.CodeExhausted)
+}
+
+// A job of very many tasks is submitted, killed and forgotten within the limits of the store that comes with Plimsoll.
+func TestVeryLargeJob(t *testing.T) {
+	tasks := int32(50_000)
+	if os.Getenv("PLIMSOLL_SOAK") != "" {
+		tasks = plimsoll.MaxTasksPerJob
+	}
+	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{Ops: 5_000, Bytes: 1 << 20})
+	b.silent = true
+	b.send(machine("n", 10_000), job("j", tasks, 1))
+	b.settle()
+	if c := b.engine.State().Job("j").Groups[0].Counts; c.Bound != 10_000 || c.Pending != tasks-10_000 {
+		t.Fatalf("counts %+v", c)
+	}
+	b.send(&engine.ScaleJob{ID: "j", Count: 1})
+	b.settle()
+	b.send(&engine.ScaleJob{ID: "j", Count: tasks})
+	b.settle()
+	b.same()
+	b.crash()
+	b.send(&engine.KillJob{ID: "j"})
+	b.settle()
+	if c := b.engine.State().Job("j").Groups[0].Counts; c.Stopping != 10_000 || c.Failed != tasks-10_000 {
+		t.Fatalf("counts %+v", c)
+	}
+	if err := b.engine.State().Check(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,362 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// world is an engine with a fleet of agents that do as they are told, more or less.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand
+	engine  *engine.Engine
+	cfg     state.Config
+	limits  state.Budget
+	records *records
+	now     int64
+	jobs    []string // ids, used again and again
+	nextID  uint64
+	queue   []engine.Command
+	out     engine.Batch
+	submits map[uint64]string // not yet answered
+	acked   map[string]bool   // submits that were acknowledged, until the job is forgotten
+	acks    int
+	used    map[string]placement.Amounts // of each queue after the turn before
+	let     map[string]int32             // jobs that each queue has let in, the same
+	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
+}
+
+func newWorld(t *testing.T, seed uint64, limits state.Budget) *world {
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
+		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9},
+		acked: map[string]bool{},
+	}
+	for i := range 24 {
+		w.jobs = append(w.jobs, "j"+strconv.Itoa(i))
+	}
+	w.restart(seed)
+	return w
+}
+
+// restart is a crash: commands that were not answered are gone, and the records are loaded again.
+func (w *world) restart(seed uint64) {
+	s, err := w.records.load(w.cfg, w.now)
+	if err != nil {
+		w.t.Fatalf("reload: %v", err)
+	}
+	for _, id := range w.jobs {
+		if w.acked[id] && s.Job(id) == nil {
+			w.t.Fatalf("job %s was acknowledged and is gone", id)
+		}
+	}
+	w.engine = engine.New(engine.Config{Seed: seed, Limits: w.limits}, s, 0, w.now)
+	w.queue, w.submits = nil, map[uint64]string{}
+	w.used, w.let = map[string]placement.Amounts{}, map[string]int32{}
+	w.remember()
+}
+
+func (w *world) send(do any) uint64 {
+	w.nextID++
+	w.queue = append(w.queue, engine.Command{ID: w.nextID, Do: do})
+	return w.nextID
+}
+
+func (w *world) turn() (more bool) {
+	taken, wake, more := w.engine.Turn(w.now, w.queue, &w.out)
+	w.queue = w.queue[taken:]
+	s := w.engine.State()
+	if !more && wake != 0 && wake <= w.now {
+		w.t.Fatalf("the engine is done but wants to be woken at %d, and now is %d", wake, w.now)
+	}
+	if err := s.Check(); err != nil {
+		w.t.Fatalf("after a turn: %v", err)
+	}
+	w.checkLimits()
+	w.checkQuotas()
+	if !more {
+		w.checkWaiting()
+	}
+	if err := w.records.commit(&w.out.Changes); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.log != nil {
+		fmt.Fprintf(w.log, "%d %+v %+v\n", w.out.Revision, w.out.Changes.Tasks, w.out.Changes.Events)
+	}
+	for _, id := range w.out.Changes.DeletedJobs {
+		delete(w.acked, id)
+	}
+	for _, r := range w.out.Replies {
+		if id := w.submits[r.ID]; id != "" && r.Err == nil {
+			w.acked[id] = true
+			w.acks++
+			delete(w.submits, r.ID)
+		}
+	}
+	return more
+}
+
+// checkLimits counts what the store counts.
+func (w *world) checkLimits() {
+	c := &w.out.Changes
+	ops := len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
+	for i := range c.JobStatuses {
+		if !c.JobStatuses[i].Ephemeral {
+			ops++
+		}
+	}
+	if c.QueueConfig != nil {
+		ops++
+	}
+	if w.limits.Ops > 0 && ops > w.limits.Ops {
+		w.t.Fatalf("a turn has %d operations; the store takes %d", ops, w.limits.Ops)
+	}
+}
+
+// checkQuotas: what is over a maximum, because that was lowered, must not grow.
+func (w *world) checkQuotas() {
+	s := w.engine.State()
+	s.Root.Walk(func(q *state.Queue) {
+		used := w.used[q.Path]
+		for i := range q.Max {
+			if q.MaxSet&(1<<i) != 0 && q.Allocated[i] > q.Max[i] && q.Allocated[i] > used[i] {
+				w.t.Fatalf("queue %s uses %d of %s, over its maximum of %d, and used %d before", q.Path, q.Allocated[i], s.Names.Name(i), q.Max[i], used[i])
+			}
+		}
+		if q.MaxJobs > 0 && q.Admitted > q.MaxJobs && q.Admitted > w.let[q.Path] {
+			w.t.Fatalf("queue %s has let in %d jobs, over its maximum of %d, and %d before", q.Path, q.Admitted, q.MaxJobs, w.let[q.Path])
+		}
+	})
+	w.remember()
+}
+
+func (w *world) remember() {
+	w.engine.State().Root.Walk(func(q *state.Queue) { w.used[q.Path], w.let[q.Path] = q.Allocated, q.Admitted })
+}
+
+// checkWaiting looks at everything that waits, by brute force: nothing that could be placed is left alone, and each reason is true.
+func (w *world) checkWaiting() {
+	s, chain := w.engine.State(), placement.Default()
+	for _, id := range w.jobs {
+		j := s.Job(id)
+		if j == nil || j.State.Ended() || j.State == plimsoll.JobNew {
+			continue
+		}
+		for i := range j.Groups {
+			g := &j.Groups[i]
+			ready := 0
+			for index := range g.Tasks {
+				t := &g.Tasks[index]
+				if t.State != plimsoll.TaskPending {
+					continue
+				}
+				if (state.Ref{Group: g, Index: int32(index)}).Unwanted() {
+					w.t.Fatalf("task %s is unwanted, nothing is left to do, and it still waits", t.ID)
+				}
+				if !t.Waits() {
+					ready++
+				} else if t.NotBefore <= w.now {
+					w.t.Fatalf("task %s was to be tried again at %d, and now is %d", t.ID, t.NotBefore, w.now)
+				}
+			}
+			if why := w.untrue(s, chain, g, ready); why != "" {
+				w.t.Fatalf("job %s group %s, %d tasks ready, waits for %s %q, but %s", id, g.Spec.Name, ready, g.WaitCode, g.WaitReason, why)
+			}
+		}
+	}
+}
+
+// untrue says what is wrong with the reason for which a group waits; empty if nothing is.
+func (w *world) untrue(s *state.State, chain *placement.Chain, g *state.Group, ready int) string {
+	eligible, empty, fit := 0, 0, 0
+	for i := range s.Servers {
+		server := &s.Servers[i]
+		if !server.Present {
+			continue
+		}
+		if server.Eligible() {
+			eligible++
+		}
+		if g.Shape.Request.FitsEmpty(server) {
+			empty++
+		}
+		if chain.Keeps(g.Shape.Request, server) {
+			fit++
+		}
+	}
+	by, _ := queue.Blocked(s, g.Job.Queue, g.Shape.Request)
+	parked := g.Job.Parked()
+	switch code := g.WaitCode; {
+	case g.Counts.Pending == 0 && code != plimsoll.WaitNone:
+		return "nothing is pending"
+	case ready == 0 && g.Counts.Pending > 0 && code != plimsoll.WaitRetry:
+		return "all that is pending waits for its next attempt"
+	case ready == 0:
+		return ""
+	case fit > 0 && by == nil && !parked:
+		return "a node has room and no queue is at its maximum"
+	case code == plimsoll.WaitQueueMax && by == nil && !parked:
+		return "no queue is at its maximum"
+	case parked && code != plimsoll.WaitQueueMax:
+		return "its job is parked"
+	case code == plimsoll.WaitNoNodes && eligible > 0:
+		return "a node may take tasks"
+	case code == plimsoll.WaitTooLarge && (empty > 0 || eligible == 0):
+		return "a node would have room if it were empty, or none may take tasks"
+	case code == plimsoll.WaitNoNode && (empty == 0 || eligible == 0):
+		return "no node would have room, or none may take tasks"
+	case code == plimsoll.WaitNone, code == plimsoll.WaitTurn, code == plimsoll.WaitRetry:
+		return "that is no reason"
+	}
+	return ""
+}
+
+func (w *world) step() {
+	w.now += w.rng.Int64N(3e9)
+	for more := true; more; more = w.rng.IntN(4) == 0 { // sometimes several commands arrive between two turns
+		w.command()
+	}
+	w.turn()
+}
+
+func (w *world) command() {
+	switch w.rng.IntN(20) {
+	case 0, 1, 2, 3:
+		w.submit()
+	case 4:
+		w.send(&engine.KillJob{ID: w.pick(w.jobs), Reason: "test"})
+	case 5:
+		w.send(&engine.ScaleJob{ID: w.pick(w.jobs), Group: "g", Count: w.count()})
+	case 6, 7:
+		w.register()
+	case 8:
+		w.send(&engine.SetNodeMode{ID: w.node(), Mode: plimsoll.NodeMode(1 + w.rng.IntN(3))})
+	case 9:
+		id := w.node()
+		if n := w.engine.State().Node(id); n != nil {
+			w.send(&engine.NodeSilent{ID: id, Registration: n.Registration})
+		}
+	case 10:
+		w.send(&engine.RemoveNode{ID: w.node()})
+	case 11:
+		if w.rng.IntN(4) == 0 {
+			w.send(&engine.GatewayLost{Gateway: "gw"})
+		}
+	case 12:
+		if w.rng.IntN(3) == 0 {
+			w.send(&engine.SetQueueConfig{Config: w.tree()})
+		}
+	default:
+		w.report()
+	}
+}
+
+func (w *world) pick(from []string) string { return from[w.rng.IntN(len(from))] }
+func (w *world) node() string              { return "n" + strconv.Itoa(w.rng.IntN(6)) }
+
+// count is mostly small, and now and then more than a turn can hold if limits are tiny.
+func (w *world) count() int32 {
+	if w.rng.IntN(12) == 0 {
+		return w.rng.Int32N(70)
+	}
+	return w.rng.Int32N(8)
+}
+
+func (w *world) submit() {
+	id := w.pick(w.jobs)
+	spec := &plimsoll.JobSpec{
+		ID: id, Owner: "alice", Queue: w.pick([]string{"root.default", "root.batch", "root.small", "root.team.x", "root.nope"}),
+		Groups: []plimsoll.GroupSpec{
+			{
+				Name: "g", Count: w.count(), Command: []string{"true"},
+				Resources: plimsoll.Resources{"cpu": int64(100 * (1 + w.rng.IntN(12))), "memory": int64(w.rng.IntN(4)) << 28},
+				Retry:     plimsoll.RetryPolicy{Kind: plimsoll.RetryKind(w.rng.IntN(4)), Limit: w.rng.Int32N(3)},
+			},
+			{Name: "h", Count: w.rng.Int32N(3), Command: []string{"true"}, Resources: plimsoll.Resources{"nvidia.com/gpu": 1}},
+		},
+	}
+	if w.rng.IntN(2) == 0 {
+		spec.Token = "token"
+	}
+	if w.rng.IntN(20) == 0 {
+		spec.Groups[0].Resources["cpu"] = 4500 // only the largest nodes have it
+	}
+	w.submits[w.send(&engine.SubmitJob{Spec: spec})] = id
+}
+
+func (w *world) register() {
+	id, incarnation := w.node(), uint64(1)
+	if n := w.engine.State().Node(id); n != nil {
+		incarnation = n.Incarnation + uint64(w.rng.IntN(2))
+	}
+	capacity := plimsoll.Resources{"cpu": 4000, "memory": 1 << 31, "disk": 1 << 40, "nvidia.com/gpu": 1}
+	if w.rng.IntN(6) == 0 { // some machines change
+		capacity["cpu"] = int64(1000 * w.rng.IntN(6))
+	}
+	w.send(&engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: capacity}})
+}
+
+// report says something about the tasks of a random node, mostly what is true.
+func (w *world) report() {
+	s := w.engine.State()
+	var on []plimsoll.Task
+	for _, id := range w.jobs {
+		j := s.Job(id)
+		if j == nil {
+			continue
+		}
+		for g := range j.Groups {
+			for i := range j.Groups[g].Tasks {
+				if ref := (state.Ref{Group: &j.Groups[g], Index: int32(i)}); ref.Task().State.OnNode() {
+					on = append(on, s.TaskRecord(ref))
+				}
+			}
+		}
+	}
+	if len(on) == 0 {
+		return
+	}
+	node := on[w.rng.IntN(len(on))].Node
+	cmd := &engine.ReportTasks{Node: node, Incarnation: s.Node(node).Incarnation}
+	for _, t := range on {
+		if t.Node != node || w.rng.IntN(3) == 0 {
+			continue
+		}
+		r := engine.Report{Job: t.Job, Group: t.Group, Index: t.Index}
+		r.Attempt, r.At = t.Attempt-int32(w.rng.IntN(8)/7), w.now
+		r.State = plimsoll.TaskState(w.rng.IntN(3)) + plimsoll.TaskStarting
+		if r.State == plimsoll.TaskStopping || t.State == plimsoll.TaskRunning {
+			r.State = plimsoll.TaskFinished
+		}
+		if r.State == plimsoll.TaskFinished {
+			r.Result = plimsoll.TaskResult(1 + w.rng.IntN(10))
+		}
+		cmd.Reports = append(cmd.Reports, r)
+	}
+	w.send(cmd)
+}
+
+func (w *world) tree() plimsoll.QueueConfig {
+	c := plimsoll.DefaultQueues()
+	c.Queues[0].Max = plimsoll.Resources{"cpu": int64(1000 * (1 + w.rng.IntN(8)))}
+	c.Queues[1].Guaranteed = plimsoll.Resources{"memory": 1 << 30}
+	if w.rng.IntN(2) == 0 {
+		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "small", MaxJobs: 1 + w.rng.Int32N(3), Max: plimsoll.Resources{"nvidia.com/gpu": 1}})
+	}
+	if w.rng.IntN(2) == 0 {
+		limit := int64(1000 * (1 + w.rng.IntN(8)))
+		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "team", Max: plimsoll.Resources{"cpu": limit}, MaxJobs: w.rng.Int32N(4), Queues: []plimsoll.QueueConfig{
+			{Name: "x", Max: plimsoll.Resources{"cpu": limit, "memory": 1 << 31}, MaxJobs: w.rng.Int32N(3)},
+		}})
+	}
+	return c
+}

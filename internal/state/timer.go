@@ -1,0 +1,117 @@
+package state
+
+import (
+	"math"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// later returns the time that is a delay after another, at most the latest there is.
+func later(at, delay int64) int64 {
+	if at > math.MaxInt64-delay {
+		return math.MaxInt64
+	}
+	return at + delay
+}
+
+// timer wakes the engine for a retry or for a node.
+type timer struct {
+	at   int64
+	ref  Ref
+	node *Node
+}
+
+// timerHeap is a binary heap by time. A timer whose cause is gone does nothing when it fires.
+type timerHeap []timer
+
+func (h *timerHeap) push(t timer) {
+	*h = append(*h, t)
+	a := *h
+	for i := len(a) - 1; i > 0; {
+		up := (i - 1) / 2
+		if a[up].at <= a[i].at {
+			return
+		}
+		a[up], a[i] = a[i], a[up]
+		i = up
+	}
+}
+
+func (h *timerHeap) pop() timer {
+	a := *h
+	top, n := a[0], len(a)-1
+	a[0] = a[n]
+	a[n] = timer{}
+	a = a[:n]
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= n {
+			break
+		}
+		if down+1 < n && a[down+1].at < a[down].at {
+			down++
+		}
+		if a[i].at <= a[down].at {
+			break
+		}
+		a[i], a[down] = a[down], a[i]
+		i = down
+	}
+	*h = a
+	return top
+}
+
+// live reports whether the cause of a timer still is there.
+func (t *timer) live() bool {
+	if n := t.node; n != nil {
+		return !n.deleted && (n.deadline == t.at || n.lostAt == t.at)
+	}
+	if int(t.ref.Index) >= len(t.ref.Group.Tasks) || t.ref.Group.Job.Killed {
+		return false
+	}
+	task := t.ref.Task()
+	return task.State == plimsoll.TaskPending && !task.queued && task.NotBefore == t.at
+}
+
+// wakeAt sets a timer. When their number has doubled, those that are stale are dropped, so that a long delay of a killed job does
+// not keep the job.
+func (s *State) wakeAt(t timer) {
+	if len(s.timers) >= max(s.tidyTimers, 64) {
+		var live timerHeap
+		for i := range s.timers {
+			if s.timers[i].live() {
+				live.push(s.timers[i])
+			}
+		}
+		s.timers, s.tidyTimers = live, 2*len(live)
+	}
+	s.timers.push(t)
+}
+
+func (s *State) isDue() bool { return len(s.timers) > 0 && s.timers[0].at <= s.at }
+
+// Due acts on timers that have passed.
+func (s *State) Due(budget Budget) {
+	for s.isDue() && !s.Over(budget) {
+		t := s.timers.pop()
+		if t.node != nil {
+			s.nodeDue(t.node)
+		} else if int(t.ref.Index) < len(t.ref.Group.Tasks) {
+			s.retryDue(t.ref)
+		}
+	}
+}
+
+// Wake returns when the state next wants to be woken, or 0 for never.
+func (s *State) Wake() int64 {
+	wake := int64(0)
+	if len(s.timers) > 0 {
+		wake = s.timers[0].at
+	}
+	if s.ended.len() > 0 {
+		if due := later((*s.ended.front()).Finished, s.cfg.KeepEnded); wake == 0 || due < wake {
+			wake = due
+		}
+	}
+	return wake
+}
