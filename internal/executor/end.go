@@ -51,7 +51,11 @@ func classify(o outcome, stop *stopRequest, limits attemptLimits) exitRecord {
 		r.Result, r.Message = plimsoll.ResultFailed, describe(o.status)
 	}
 	if o.oomKills > 0 && r.Result != plimsoll.ResultOutOfMemory {
-		r.Message = strings.TrimPrefix(fmt.Sprintf("%s; %d of its processes were killed for lack of memory", r.Message, o.oomKills), "; ")
+		killed := "one of its processes was"
+		if o.oomKills > 1 {
+			killed = fmt.Sprintf("%d of its processes were", o.oomKills)
+		}
+		r.Message = strings.TrimPrefix(r.Message+"; "+killed+" killed for lack of memory", "; ")
 	}
 	return r
 }

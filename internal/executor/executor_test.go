@@ -104,7 +104,7 @@ func TestOverItsMemoryLimit(t *testing.T) {
 		}
 		req := request("job.g.2", hog+"; exit 0")
 		req.Spec.Resources = plimsoll.Resources{plimsoll.Memory: 16 << 20}
-		n.wantEnd(n.run(req), plimsoll.ResultSucceeded, 0, "1 of its processes were killed for lack of memory")
+		n.wantEnd(n.run(req), plimsoll.ResultSucceeded, 0, "one of its processes was killed for lack of memory")
 	})
 }
 
