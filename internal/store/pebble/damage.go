@@ -73,6 +73,7 @@ func (p place) explainWrite(file string, err error) error {
 // explainKnown words the errors that mean the same whenever they come up, and returns nil for others.
 func (p place) explainKnown(err error) error {
 	var failed *plimsoll.Error
+	var path *iofs.PathError
 	switch {
 	case errors.Is(err, iofs.ErrPermission) || errors.Is(err, syscall.EROFS):
 		return &plimsoll.Error{Code: plimsoll.CodeDenied, Op: opOpen, Err: err, Msg: fmt.Sprintf(
@@ -82,6 +83,9 @@ func (p place) explainKnown(err error) error {
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		return &plimsoll.Error{Code: plimsoll.CodeExhausted, Op: opOpen, Err: err, Msg: fmt.Sprintf(
 			"there is no space left for the store in %s; free some and start again, nothing is lost", p.dir)}
+	case errors.As(err, &path) && path.Op == "mkdir": // for example below /proc, where the kernel says that there is no such file
+		return &plimsoll.Error{Code: plimsoll.CodeDenied, Op: opOpen, Err: err, Msg: fmt.Sprintf(
+			"the directory %s cannot be made; choose another directory", p.dir)}
 	case errors.As(err, &failed):
 		return err
 	}

@@ -145,7 +145,7 @@ func (p place) lock() (io.Closer, error) {
 	if errors.Is(err, syscall.EAGAIN) {
 		who = lockHolder(path)
 	}
-	return nil, &plimsoll.Error{Code: plimsoll.CodeAlreadyRunning, Op: opOpen, Err: err, Msg: fmt.Sprintf(
+	return nil, &plimsoll.Error{Code: plimsoll.CodeAlreadyRunning, Op: opOpen, Msg: fmt.Sprintf(
 		"the directory %s is in use by %s; stop it, or choose another directory", p.dir, who)}
 }
 
