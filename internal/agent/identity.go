@@ -24,7 +24,10 @@ type identity struct {
 // lockDir makes the directory and takes its lock, which the kernel gives back when the process ends.
 func lockDir(dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make the agent's directory %s: %w", dir, err)
+		return nil, &plimsoll.Error{
+			Code: plimsoll.CodeDenied, Op: "start the agent", Field: "dir",
+			Msg: dir + " cannot be made; choose another directory", Err: err,
+		}
 	}
 	path := filepath.Join(dir, "lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
