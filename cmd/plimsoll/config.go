@@ -41,6 +41,14 @@ func (a *app) parseFile(path string) (file, error) {
 	return file{queues: &root}, err
 }
 
+// otherKind replaces what is wrong in a file by a word that it is a file of another kind, if it is.
+func otherKind(problems error, name string, data []byte, other config.FileKind, message string) error {
+	if kind, err := config.Detect(name, data); err != nil || kind != other {
+		return problems
+	}
+	return plimsoll.Invalid(name, "%s", message)
+}
+
 type configCheckCmd struct {
 	Files []string `arg:"" name:"file" help:"Job files or queue files; what it is is seen by its keys."`
 }
@@ -136,7 +144,7 @@ func (cmd *configApplyCmd) Run(ctx context.Context, a *app) error {
 	}
 	root, err := config.ParseQueues(name, data)
 	if err != nil {
-		return err
+		return otherKind(err, name, data, config.JobFileKind, "is a job file, not a queue file; use plimsoll submit")
 	}
 	c, err := a.client()
 	if err != nil {

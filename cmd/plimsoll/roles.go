@@ -98,6 +98,9 @@ func (devCmd) Help() string {
 // Run runs until it is told to stop. Tasks that run then go on, and are taken up again at the next start.
 func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	began := a.now()
+	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
+		return err
+	}
 	queues, err := readQueues(a, cmd.Queues)
 	if err != nil {
 		return err
@@ -158,6 +161,9 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
 	}
+	if err := checkFree(cmd.Listen); err != nil {
+		return err // before a directory is made
+	}
 	st, err := pebble.Open(pebble.Config{Dir: cmd.Data, Logger: cfg.Logger})
 	if err != nil {
 		return err
@@ -171,10 +177,22 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 
 func checkListen(address string, insecure bool) error {
 	if _, _, err := transport.Split(address); err != nil {
-		return err
+		return plimsoll.Invalid("listen", "%q is not an address; write for example 127.0.0.1:9080 or unix:/run/plimsoll.sock", address)
 	}
 	if !insecure && !transport.Loopback(address) {
 		return plimsoll.Invalid("listen", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or add --insecure", address)
+	}
+	return nil
+}
+
+// checkFree reports an address that is in use.
+func checkFree(address string) error {
+	l, err := transport.Listen(address)
+	if err != nil {
+		return err
+	}
+	if err := l.Close(); err != nil {
+		return fmt.Errorf("try to listen on %s: %w", address, err)
 	}
 	return nil
 }
@@ -194,6 +212,9 @@ func (gatewayCmd) Help() string {
 
 // Run serves until it is told to stop.
 func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
+	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
+		return err
+	}
 	log := cmd.logger()
 	if cmd.ID == "" {
 		host, err := os.Hostname()
@@ -218,9 +239,13 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 	if err != nil {
 		return err
 	}
+	listener, err := transport.Listen(cmd.Listen)
+	if err != nil {
+		return err // before the leader hears of this gateway
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return follower.Run(ctx) })
-	group.Go(func() error { return g.Run(ctx) })
+	group.Go(func() error { return g.Serve(ctx, listener) })
 	return group.Wait()
 }
 

@@ -31,7 +31,7 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	}
 	spec, err := config.ParseJob(name, data)
 	if err != nil {
-		return err
+		return otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a job file; use plimsoll config apply")
 	}
 	if spec.Owner == "" {
 		spec.Owner = owner()

@@ -86,7 +86,7 @@ type taskView struct {
 	Index    int32   `json:"index"`
 	State    string  `json:"state"`
 	Node     string  `json:"node"`
-	ExitCode *int32  `json:"exitCode"` // null before an attempt has ended
+	ExitCode *int32  `json:"exitCode"` // null before an attempt has ended, and if it has none or it is not known
 	Reason   string  `json:"reason"`   // why it waits, or in a word or two how it ended
 	Message  string  `json:"message"`
 	Attempt  int32   `json:"attempt"`
@@ -104,7 +104,7 @@ func viewTask(t *plimsoll.Task, waits string) taskView {
 		Message: t.Message, Attempt: t.Attempt, Failures: t.Failures,
 		Created: stamp(t.Created), Bound: stamp(t.Bound), Started: stamp(t.Started), Finished: stamp(t.Finished),
 	}
-	if t.Result != plimsoll.ResultNone {
+	if t.Result != plimsoll.ResultNone && t.Attempt > 0 && t.ExitCode >= 0 {
 		v.ExitCode = &t.ExitCode
 	}
 	if t.State == plimsoll.TaskPending && waits != "" {
