@@ -46,6 +46,7 @@ func TestScripts(t *testing.T) {
 			examples, err := filepath.Abs("../../examples")
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("PLIMSOLL_RETRY_FOR", "0s")
+			env.Setenv("GORACE", raceOptions)
 			return err
 		},
 	})

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestDevScripts runs the scripts of testdata/script/dev, each against a dev of its own, as PLIMSOLL_SERVER names it. Beside the commands of
+// testscript they have: until REGEXP PROGRAM ARGS..., which runs a program again until it succeeds and its stdout matches.
+func TestDevScripts(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/script/dev/*.txtar")
+	if err != nil || len(scripts) < 7 {
+		t.Fatalf("%v, %v", scripts, err)
+	}
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.dev("--log-level", "warn")
+			testscript.Run(t, testscript.Params{
+				Files: []string{script}, UpdateScripts: *update, RequireExplicitExec: true, Deadline: time.Now().Add(patience),
+				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"until": until},
+				Setup: func(env *testscript.Env) error {
+					env.Setenv("EXAMPLES", examples)
+					env.Setenv("PLIMSOLL_SERVER", s.address)
+					env.Setenv("GORACE", raceOptions)
+					return nil
+				},
+			})
+		})
+	}
+}
+
+// until is the scripts' way to wait.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until regexp program args...")
+	}
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ts.Exec(args[1], args[2:]...)
+		stdout := ts.ReadFile("stdout")
+		if err == nil && re.MatchString(stdout) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			ts.Fatalf("%v does not print %s: %v\n%s", args[1:], args[0], err, stdout)
+		}
+	}
+}
