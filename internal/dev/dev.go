@@ -152,7 +152,12 @@ func (d *Dev) makeReaders(leader string) error {
 }
 
 // URL is where the gateway answers.
-func (d *Dev) URL() string { return "http://" + d.listener.Addr().String() }
+func (d *Dev) URL() string {
+	if address := d.listener.Addr(); address.Network() == "tcp" {
+		return "http://" + address.String()
+	}
+	return d.cfg.Listen // unix:/path, which knows its own scheme
+}
 
 // Ready returns when reads and writes are answered, or ctx ends.
 func (d *Dev) Ready(ctx context.Context) error { return d.follower.Ready(ctx) }
@@ -179,6 +184,11 @@ func (d *Dev) makeAgent() error {
 	if err != nil {
 		return err
 	}
-	d.parts = append(d.parts, a.Run)
+	d.parts = append(d.parts, func(ctx context.Context) error {
+		if d.follower.Ready(ctx) != nil {
+			return nil // told to stop: a gateway that is not ready would only make the agent complain
+		}
+		return a.Run(ctx)
+	})
 	return nil
 }
