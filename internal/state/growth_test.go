@@ -1,0 +1,211 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// pond is a state without nodes, so that all waits.
+type pond struct {
+	t  *testing.T
+	s  *State
+	at int64
+}
+
+func newPond(t *testing.T, c plimsoll.QueueConfig) *pond {
+	s := New(Config{MaxEnded: 1}, c)
+	return &pond{t, s, 1e15}
+}
+
+func (p *pond) turn(do func()) {
+	p.t.Helper()
+	p.at++
+	p.s.Begin(p.at, 1)
+	p.s.Forget(Budget{})
+	p.s.Due(Budget{})
+	do()
+	p.s.Continue(Budget{})
+	var c Changes
+	p.s.Take(&c)
+	if err := p.s.Check(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *pond) submit(id string, count int32, cpu int64, retry plimsoll.RetryPolicy) {
+	p.t.Helper()
+	p.turn(func() {
+		_, err := p.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.default", Groups: []plimsoll.GroupSpec{
+			{Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}, Retry: retry},
+		}})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	})
+}
+
+func (p *pond) kill(id string) {
+	p.t.Helper()
+	p.turn(func() {
+		if err := p.s.Kill(id, ""); err != nil {
+			p.t.Fatal(err)
+		}
+	})
+}
+
+// What has ended leaves nothing behind in the lists of what waits, though what stands before it waits for ever.
+func TestEndedJobsLeaveNothingBehind(t *testing.T) {
+	tree := plimsoll.DefaultQueues()
+	for _, parked := range []bool{false, true} {
+		if parked {
+			tree.Queues[0].MaxJobs = 1
+		}
+		p := newPond(t, tree)
+		p.submit("first", 1, 100, plimsoll.RetryPolicy{})
+		for i := range 2000 {
+			id := fmt.Sprintf("j%d", i)
+			p.submit(id, 1, 100, plimsoll.RetryPolicy{})
+			p.kill(id)
+			p.submit("own"+id, 1, int64(1000+i), plimsoll.RetryPolicy{}) // a shape of its own
+			p.kill("own" + id)
+		}
+		q := p.s.Queue("root.default")
+		if n := q.byShape[p.s.Job("first").Groups[0].Shape.Request.Amounts].groups.len(); n > 200 {
+			t.Errorf("parked %t: %d groups stand in the shape, one waits", parked, n)
+		}
+		if n := q.parked.len(); n > 200 {
+			t.Errorf("parked %t: %d jobs stand among the parked, none is", parked, n)
+		}
+		if len(q.shapes) > 3 || len(q.byShape) > 3 || len(p.s.jobs) > 3 {
+			t.Errorf("parked %t: %d shapes, %d by request, %d jobs are left", parked, len(q.shapes), len(q.byShape), len(p.s.jobs))
+		}
+	}
+}
+
+// Scaling up and down again and again does not make the list of waiting tasks longer, nor their order other.
+func TestScalingLeavesNothingBehind(t *testing.T) {
+	p := newPond(t, plimsoll.DefaultQueues())
+	p.submit("j", 100, 100, plimsoll.RetryPolicy{})
+	g := &p.s.Job("j").Groups[0]
+	for i := range 500 {
+		for _, count := range []int32{int32(1 + i%99), 100} {
+			p.turn(func() {
+				if err := p.s.Scale("j", "g", count); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+	if n := g.pending.len(); n > 400 {
+		t.Errorf("%d entries, 100 tasks wait", n)
+	}
+	seen := map[int32]bool{}
+	for g.ready > 0 {
+		ref := g.Next()
+		if seen[ref.Index] {
+			t.Fatalf("task %d stands twice", ref.Index)
+		}
+		seen[ref.Index] = true
+		p.s.dequeue(g, ref.Task())
+	}
+	if len(seen) != 100 {
+		t.Fatalf("%d tasks were next, want 100", len(seen))
+	}
+}
+
+// The timer of a killed job's long delay does not keep the job.
+func TestStaleTimersAreDropped(t *testing.T) {
+	p := newPond(t, plimsoll.DefaultQueues())
+	p.turn(func() {
+		node := plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1000}}
+		if _, err := p.s.Register(&node, "gw"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for i := range 1000 {
+		id := fmt.Sprintf("j%d", i)
+		p.submit(id, 1, 100, plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed, Limit: 1, InitialDelay: math.MaxInt64 - time.Duration(i)})
+		p.turn(func() {
+			ref := p.s.Queue("root.default").Head().Group().Next()
+			p.s.Bind(ref, 0)
+			p.s.Report(p.s.Node("n"), id, "g", 0, &plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed})
+		})
+		p.kill(id)
+	}
+	if n := len(p.s.timers); n > 200 {
+		t.Fatalf("%d timers, none has a cause", n)
+	}
+}
+
+// The heap of timers gives them back in the order of their times.
+func TestTimersFireInOrder(t *testing.T) {
+	var h timerHeap
+	for i := range int64(1000) {
+		h.push(timer{at: i * 7919 % 1000})
+	}
+	for i := range int64(1000) {
+		if got := h.pop().at; got != i {
+			t.Fatalf("timer %d fires as number %d", got, i)
+		}
+	}
+}
+
+// More frees than are remembered: whoever slept that long is told to look at everything.
+func TestFreeLogForgets(t *testing.T) {
+	var l freeLog
+	number := l.end()
+	for i := range int32(freeLogSize) {
+		l.add(i)
+	}
+	if slots, ok := l.since(number); !ok || len(slots) != freeLogSize || slots[1] != 1 {
+		t.Fatalf("%d slots, %t", len(slots), ok)
+	}
+	for i := range int32(freeLogSize) {
+		l.add(i)
+	}
+	if _, ok := l.since(number); ok {
+		t.Fatal("entries are forgotten, but nobody is told")
+	}
+	if slots, ok := l.since(l.end()); !ok || len(slots) != 0 {
+		t.Fatal("nothing happened since now")
+	}
+}
+
+// Retried tasks keep the place of their job: inside a leaf the job that was submitted first is first, over all shapes.
+func TestLeafIsFirstInFirstOutOverShapes(t *testing.T) {
+	p := newPond(t, plimsoll.DefaultQueues())
+	p.turn(func() {
+		node := plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 100_000}}
+		if _, err := p.s.Register(&node, "gw"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	now := plimsoll.RetryPolicy{Kind: plimsoll.RetryImmediate, Limit: 5}
+	p.submit("a", 2, 100, now)
+	p.submit("b", 2, 200, now) // another shape
+	p.submit("c", 1, 100, now) // the shape of a
+	var order []string
+	take := func() Ref {
+		ref := p.s.Queue("root.default").Head().Group().Next()
+		order = append(order, ref.Task().ID)
+		p.s.Bind(ref, 0)
+		return ref
+	}
+	p.turn(func() { take(); take(); take() })
+	p.turn(func() { // a.g.0 fails and is next again, before what is left of b and c
+		p.s.Report(p.s.Node("n"), "a", "g", 0, &plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed})
+		take()
+		take()
+		take()
+	})
+	if got, want := fmt.Sprint(order), "[a.g.0 a.g.1 b.g.0 a.g.0 b.g.1 c.g.0]"; got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	if p.s.Queue("root.default").Head() != nil {
+		t.Fatal("something is left")
+	}
+}
