@@ -7,8 +7,8 @@ loaded up to its line and never past it.`
 
 // commands is the tree of commands. Flags of the root may stand anywhere on the command line.
 type commands struct {
-	Server   string        `help:"Address of a gateway: URL, host:port or unix:/path." env:"PLIMSOLL_SERVER" default:"http://127.0.0.1:9080" placeholder:"URL"`
-	RetryFor time.Duration `help:"How long to try again while the server is away." env:"PLIMSOLL_RETRY_FOR" default:"2s" placeholder:"DURATION"`
+	Server   string        `help:"Address of a gateway: URL, host:port or unix:/path." env:"PLIMSOLL_SERVER" default:"http://127.0.0.1:9080"`
+	RetryFor time.Duration `help:"How long to try again while the server is away." env:"PLIMSOLL_RETRY_FOR" default:"2s"`
 
 	Submit  submitCmd  `cmd:"" help:"Submit the job of a job file."`
 	Run     runCmd     `cmd:"" help:"Run one command as a job, follow its output and exit with its exit code."`

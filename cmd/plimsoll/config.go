@@ -94,7 +94,7 @@ func countQueues(q *plimsoll.QueueConfig) int {
 
 type configPrintCmd struct {
 	File   string `arg:"" optional:"" help:"Job file or queue file; without it the queues of the server are printed."`
-	Output string `short:"o" help:"How to print: ${enum}." enum:"yaml,json" default:"yaml" placeholder:"FORMAT"`
+	Output string `short:"o" help:"How to print: ${enum}." enum:"yaml,json" default:"yaml"`
 }
 
 // Help is the detail of the help text.

@@ -278,10 +278,13 @@ func (o *ordeal) lines() (begun, ended map[attemptID]attemptLine) {
 // checkAttempts: no attempt ran twice, none began before the end or the loss of the one before, and those that ran when dev was killed went on.
 func (o *ordeal) checkAttempts(tasks map[string]plimsoll.Task) {
 	begun, ended := o.lines()
-	outlived := 0
+	outlived, lost := 0, 0
 	for id, b := range begun {
 		task, exit, recorded := tasks[id.task], o.exits[id], o.exits[id].Word != ""
 		e, complete := ended[id]
+		if exit.Word == "lost" {
+			lost++
+		}
 		switch {
 		case task.Attempt < id.n:
 			o.t.Errorf("%v began, and the coordinator knows only of %d attempts", id, task.Attempt)
@@ -303,7 +306,8 @@ func (o *ordeal) checkAttempts(tasks map[string]plimsoll.Task) {
 		}
 	}
 	o.checkReasons(tasks, begun)
-	o.t.Logf("%d jobs, %d tasks, %d attempts; %d of these outlived dev, %d kills", o.jobs, len(tasks), len(begun), outlived, len(o.kills))
+	o.t.Logf("%d jobs, %d tasks, %d attempts; %d of these outlived dev and %d were lost, %d kills",
+		o.jobs, len(tasks), len(begun), outlived, lost, len(o.kills))
 	if outlived == 0 {
 		o.t.Error("no task ran while dev was killed: this run proves nothing about that")
 	}

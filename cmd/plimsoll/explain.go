@@ -89,7 +89,7 @@ func explainable(ctx context.Context, c *client.Client, id string) (string, erro
 
 func printExplanation(o *output, x *client.Explanation) {
 	o.printf("%s is %s\n%s\n", x.Task.ID, x.Task.State, oneLine(x.Summary))
-	if len(x.Steps) == 0 {
+	if len(x.Steps) == 0 || x.Task.State == plimsoll.TaskFinished { // where it could be placed no longer matters
 		return
 	}
 	o.printf("\n")

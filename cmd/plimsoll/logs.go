@@ -17,7 +17,7 @@ const followedTasks = 100
 type jobLogsCmd struct {
 	ID      string `arg:"" help:"Id of a job or of a task."`
 	Follow  bool   `short:"f" help:"Go on with what is written until the job has ended."`
-	Stream  string `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both" placeholder:"NAME"`
+	Stream  string `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
 	Tail    int64  `help:"Only the last so many bytes of each task." placeholder:"BYTES"`
 	Attempt int32  `help:"Which attempt of a task; the last one without it." placeholder:"N"`
 }

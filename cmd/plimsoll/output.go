@@ -45,7 +45,7 @@ func (o *output) write(data []byte) {
 
 // formatFlag is embedded in commands that print a result.
 type formatFlag struct {
-	Output string `short:"o" help:"How to print: ${enum}." enum:"table,json,yaml" default:"table" placeholder:"FORMAT"`
+	Output string `short:"o" help:"How to print: ${enum}." enum:"table,json,yaml" default:"table"`
 }
 
 // print writes v as JSON or YAML, or calls table.

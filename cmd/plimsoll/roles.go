@@ -82,10 +82,10 @@ func supervisorCommand() ([]string, error) {
 
 type devCmd struct {
 	roleFlags
-	Data     string            `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA" placeholder:"DIR"`
+	Data     string            `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
 	Listen   string            `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Insecure bool              `help:"Allow an address that other machines can reach, although nothing is encrypted."`
-	Node     string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE"`
+	Node     string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
 	Capacity map[string]string `help:"Amounts that replace the measured ones, such as cpu=2;nvidia.com/gpu=1." placeholder:"NAME=AMOUNT"`
 	Queues   string            `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
 }
@@ -137,7 +137,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 
 type coordinatorCmd struct {
 	roleFlags
-	Data     string `help:"Directory of the active state." default:"plimsoll-data/store" env:"PLIMSOLL_DATA" placeholder:"DIR"`
+	Data     string `help:"Directory of the active state." default:"plimsoll-data/store" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address for gateways: host:port or unix:/path." default:"127.0.0.1:9081" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	Queues   string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
@@ -199,7 +199,7 @@ func checkFree(address string) error {
 
 type gatewayCmd struct {
 	roleFlags
-	ID       string `help:"Name of this gateway, its own among all; default: host name and process id." env:"PLIMSOLL_GATEWAY"`
+	ID       string `help:"Name of this gateway, its own among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Leader   string `help:"Address of the coordinator." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -251,12 +251,12 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 
 type agentCmd struct {
 	roleFlags
-	Data       string            `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA" placeholder:"DIR"`
+	Data       string            `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
 	Gateways   []string          `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
 	Listen     string            `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN"`
 	Advertise  string            `help:"Address at which gateways reach the log service; default: --listen."`
 	Insecure   bool              `help:"Allow an address that other machines can reach, although nothing is encrypted."`
-	Node       string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE"`
+	Node       string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
 	Capacity   map[string]string `help:"Amounts that replace the measured ones, such as cpu=2;nvidia.com/gpu=1." placeholder:"NAME=AMOUNT"`
 	Attributes map[string]string `help:"Facts that are added to the measured ones, such as rack=r7." placeholder:"NAME=VALUE"`
 }

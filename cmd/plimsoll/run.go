@@ -16,7 +16,7 @@ const runGroup = "main"
 
 type runCmd struct {
 	ID         string            `help:"Id of the job; the program's name and a random suffix without it." placeholder:"ID"`
-	Queue      string            `short:"q" help:"Queue of the job." default:"${queue}" placeholder:"PATH"`
+	Queue      string            `short:"q" help:"Queue of the job." default:"${queue}"`
 	Owner      string            `help:"Owner of the job; you without it." placeholder:"NAME"`
 	CPU        string            `name:"cpu" help:"CPU that the task asks for, such as 500m or 2." placeholder:"AMOUNT"`
 	Memory     string            `help:"Memory that the task asks for, such as 64Mi." placeholder:"AMOUNT"`
@@ -80,7 +80,7 @@ func (a *app) exitAs(ctx context.Context, c *client.Client, status *plimsoll.Job
 	if task.Result == plimsoll.ResultSucceeded {
 		return nil
 	}
-	if task.Result != plimsoll.ResultFailed || task.ExitCode < 1 {
+	if task.Result != plimsoll.ResultFailed || task.ExitCode < 1 || task.ExitCode > 128 { // above it is a signal
 		a.notes.printf("plimsoll: %s: %s\n", task.ID, oneLine(reason(&task, status)))
 	}
 	if task.ExitCode < 1 || task.ExitCode > 255 {

@@ -117,6 +117,9 @@ func lookPath(name, path, dir string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
+	if strings.Contains(name, " ") {
+		return "", cannotStart("there is no command %q in PATH; it is one word, because no shell takes it apart: write sh -c before it", name)
+	}
 	return "", cannotStart("the command %q was not found in PATH %s", name, path)
 }
 

@@ -51,6 +51,7 @@ func TestWhatCannotStart(t *testing.T) {
 		message string
 	}{
 		{func(g *plimsoll.GroupSpec) { g.Command = []string{"no-such-command"} }, `the command "no-such-command" was not found in PATH`},
+		{func(g *plimsoll.GroupSpec) { g.Command = []string{"echo hi; exit"} }, `no shell takes it apart: write sh -c before it`},
 		{func(g *plimsoll.GroupSpec) { g.Command = []string{"/no/such"} }, "the command /no/such was not found"},
 		{func(g *plimsoll.GroupSpec) { g.Command = []string{"/"} }, "is a directory"},
 		{func(g *plimsoll.GroupSpec) { g.Command = []string{plain} }, "is not executable; chmod +x"},
