@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -113,10 +115,8 @@ func pour(t *testing.T, place string, data []byte) {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // as above
 	}
-	if _, err := io.Copy(io.Discard, conn); err != nil {
-		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
-			t.Errorf("%s keeps a connection that sent junk", place)
-		}
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s keeps a connection that sent junk", place)
 	}
 }
 
