@@ -33,6 +33,7 @@ type Changes struct {
 	DeletedNodes  []string
 	DeletedQueues []string
 	Events        []plimsoll.Event
+	Bytes         int // estimated size of what is stored of it, not too low
 }
 
 // Empty reports whether nothing changed.
@@ -221,6 +222,7 @@ func (s *State) Take(c *Changes) {
 	}
 	s.takeDeleted(c)
 	c.Events = append(c.Events, d.events...)
+	c.Bytes = d.bytes
 	d.reset()
 }
 

@@ -1,0 +1,125 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
+)
+
+// long makes a name of the given length that ends in i.
+func long(length, i int) string {
+	end := fmt.Sprintf("-%d", i)
+	return strings.Repeat("x", length-len(end)) + end
+}
+
+// A batch is never larger than the state has estimated, so the limits of the store hold: everything that can be long is as long as
+// it may be.
+func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
+	parent := plimsoll.QueueConfig{Name: long(64, 1), Parent: true}
+	for i := range 20 {
+		parent.Queues = append(parent.Queues, plimsoll.QueueConfig{Name: long(64, i), Max: resources(plimsoll.MaxAmount)})
+	}
+	leaf := "root." + parent.Name + "." + parent.Queues[0].Name
+	s := state.New(state.Config{KeepEnded: 1e9, LostAfter: 1e9}, plimsoll.DefaultQueues())
+	e, enc, now, id := engine.New(engine.Config{Seed: 1}, s, 0, 1e18), encoder{epoch: 1}, int64(1e18), uint64(0)
+	turn := func(name string, do ...any) {
+		t.Helper()
+		var commands []engine.Command
+		for _, d := range do {
+			id++
+			commands = append(commands, engine.Command{ID: id, Do: d})
+		}
+		for more := true; more; {
+			var out engine.Batch
+			var taken int
+			taken, _, more = e.Turn(now, commands, &out)
+			commands = commands[taken:]
+			for _, r := range out.Replies {
+				if r.Err != nil {
+					t.Fatalf("%s: %v", name, r.Err)
+				}
+			}
+			if _, bytes := store.Measure(enc.encode(&out)); bytes > out.Changes.Bytes {
+				t.Errorf("%s: a batch of %d bytes was estimated at %d", name, bytes, out.Changes.Bytes)
+			} else if bytes > 0 {
+				t.Logf("%s: %d bytes, estimated at %d", name, bytes, out.Changes.Bytes)
+			}
+		}
+	}
+	turn("queues", &engine.SetQueueConfig{Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{parent}}})
+	waiting := []any{}
+	for i := range 5 {
+		waiting = append(waiting, longJob(i, leaf))
+	}
+	turn("jobs that wait", waiting...)
+	turn("small jobs", spec("a", leaf, 1, nil), spec("b", leaf, 3, plimsoll.Resources{"cpu": 1}))
+	var nodes []any
+	for i := range 3 {
+		nodes = append(nodes, longNode(i))
+	}
+	turn("nodes", nodes...)
+	for i := range 5 {
+		job := s.Job(long(128, i))
+		for g := range job.Groups {
+			for index := range job.Groups[g].Tasks {
+				task := &job.Groups[g].Tasks[index]
+				r := engine.Report{Job: job.Spec.ID, Group: job.Groups[g].Spec.Name, Index: int32(index)}
+				r.Attempt, r.State, r.Result, r.ExitCode, r.Message = task.Attempt, plimsoll.TaskFinished, plimsoll.ResultFailed, -1, strings.Repeat("m", 2000)
+				turn("report", &engine.ReportTasks{Node: task.Node, Incarnation: 1 << 60, Reports: []engine.Report{r}})
+			}
+		}
+	}
+	turn("kill", &engine.KillJob{ID: long(128, 0), Reason: strings.Repeat("r", 2000)})
+	for i := range 3 {
+		turn("silence", &engine.NodeSilent{ID: long(128, i), Registration: s.Node(long(128, i)).Registration})
+	}
+	now += 2e9
+	turn("losses")
+	for i := range 3 {
+		turn("remove", &engine.RemoveNode{ID: long(128, i)})
+	}
+	for i := range 5 {
+		if i > 0 {
+			turn("kill", &engine.KillJob{ID: long(128, i)})
+		}
+	}
+	now += 2e9
+	turn("forget")
+}
+
+func resources(amount int64) plimsoll.Resources {
+	r := plimsoll.Resources{}
+	for i := range plimsoll.MaxResourceNames - 3 {
+		r[long(63, i)] = amount
+	}
+	return r
+}
+
+func longJob(i int, queue string) *engine.SubmitJob {
+	job := &plimsoll.JobSpec{ID: long(128, i), Owner: long(128, i), Queue: queue, Token: long(128, i), Labels: map[string]string{}}
+	for k := range plimsoll.MaxLabels {
+		job.Labels[long(128, k)] = long(1024, k)
+	}
+	for k := range 20 {
+		job.Groups = append(job.Groups, plimsoll.GroupSpec{
+			Name: long(63, k), Count: 3, Command: []string{long(200, 1), "x", ""}, WorkDir: long(4096, 1), User: long(4096, 1), UserGroup: long(4096, 1),
+			Env: map[string]string{long(200, 1): long(300, 1), "A": "b"}, Resources: resources(int64(i*20 + k)),
+			Retry:      plimsoll.RetryPolicy{Kind: plimsoll.RetryBackoff, Limit: 1, InitialDelay: 1 << 60, MaxDelay: 1 << 60},
+			MaxRuntime: 1 << 60, KillGrace: 1 << 60, LogLimit: 1 << 60,
+		})
+	}
+	return &engine.SubmitJob{Spec: job}
+}
+
+func longNode(i int) *engine.RegisterNode {
+	n := plimsoll.Node{ID: long(128, i), Address: long(256, i), Incarnation: 1 << 60, Capacity: resources(plimsoll.MaxAmount), Attributes: map[string]string{}}
+	for k := range 256 {
+		n.Attributes[long(128, k)] = long(1024, k)
+	}
+	return &engine.RegisterNode{Node: n, Gateway: "gw"}
+}
