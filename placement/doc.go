@@ -12,5 +12,5 @@
 // Cost: a placement on a fleet with room looks at fifty servers, however large the fleet; one on a full fleet looks at all. It
 // allocates nothing per server. A server costs about 400 bytes.
 //
-// The scheduler is its caller inside Plimsoll; a Go program can use it on a fleet of its own.
+// DESIGN.md says what was rejected. The scheduler is its caller inside Plimsoll; a Go program can use it on a fleet of its own.
 package placement

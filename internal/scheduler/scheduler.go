@@ -3,7 +3,7 @@
 //
 // It owns the placement chain and the order of drawing, and no other state; it starts nothing and reads no clock. Its caller is
 // the engine. A placement costs O(depth of the queue tree + one batch of servers); a failed one costs O(servers), once until a
-// node frees room.
+// node frees room. DESIGN.md says why it is so.
 package scheduler
 
 import (

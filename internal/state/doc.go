@@ -6,11 +6,11 @@
 // and queues are kept up to date and never stored; Load and EndLoad rebuild them from the stored records and emit no event.
 //
 // What may wait is kept so that waiting costs nothing: the pending tasks of a leaf are grouped by what they ask for (Shape),
-// each shape in the order of submission. A shape that found no room is blocked with a reason until a node has freed room or a
-// queue has shrunk; then only those nodes are looked at.
+// each shape in the order of submission. A shape that found no room is blocked with a reason until a node has freed room, a
+// queue has shrunk or got other limits, or the reason is another one; only nodes that changed are looked at. DESIGN.md says more.
 //
 // Large work is done in parts, so that a turn stays within the limits of the store: Continue creates the tasks of large jobs,
-// stops those of killed jobs and drained nodes, gives up those of lost nodes and forgets old jobs, as much as fits.
+// stops those of killed jobs and drained nodes and gives up those of lost nodes, Forget deletes old jobs, as much as fits.
 //
 // Costs: a task transition is O(depth of the queue tree); reading is O(1) by id; Continue is linear in what it does. A task
 // costs about 200 bytes, a node 700 and its tasks, a queue 600.
