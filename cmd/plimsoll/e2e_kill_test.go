@@ -86,6 +86,7 @@ func TestKillDev(t *testing.T) {
 	o.log = o.path("log")
 	o.mu.acknowledged = map[string]plimsoll.JobSpec{}
 	submitter := o.client()
+	o.outlive(submitter)
 	for range rounds {
 		d := start(t, o.devArgs("--log-level", "warn")...)
 		for range 2 + o.draw.IntN(4) {
@@ -113,6 +114,38 @@ func TestKillDev(t *testing.T) {
 	}
 }
 
+// outlive kills dev while a task runs for sure, and lets the task end before dev is back.
+func (o *ordeal) outlive(c *client.Client) {
+	d := start(o.t, o.devArgs("--log-level", "warn")...)
+	job := o.nextJob()
+	gate, task := o.path("gate"), plimsoll.TaskID(job.ID, "main", 0)
+	job.Groups[0].Count, job.Groups[0].Retry = 1, plimsoll.RetryPolicy{}
+	job.Groups[0].Command[2] = o.script(fmt.Sprintf("until [ -e %s ]; do sleep 0.02; done", gate), 0)
+	o.submit(o.t.Context(), c, job)
+	o.wrote("begin " + task)
+	o.killDev(d)
+	o.write("gate", "")
+	o.wrote("end " + task)
+}
+
+// wrote waits until an attempt has written a line.
+func (o *ordeal) wrote(line string) {
+	eventually(o.t, "wait for "+line, func() error {
+		data, err := os.ReadFile(o.log)
+		if err == nil && !strings.Contains(string(data), line+" ") {
+			err = errors.New("not written")
+		}
+		return err
+	})
+}
+
+// script is the command of a task: it writes a line, works, writes another, and fails as often as it is told.
+func (o *ordeal) script(work string, failures int) string {
+	return fmt.Sprintf(`
+line() { echo "$1 $PLIMSOLL_TASK_ID $PLIMSOLL_ATTEMPT $$ $(date +%%s%%N)" >> %s; }
+line begin; %s; line end; [ $PLIMSOLL_ATTEMPT -gt %d ]`, o.log, work, failures)
+}
+
 // nextJob draws a job: one task, several, or several that fail at first and are tried again.
 func (o *ordeal) nextJob() plimsoll.JobSpec {
 	o.jobs++
@@ -125,9 +158,7 @@ func (o *ordeal) nextJob() plimsoll.JobSpec {
 			retry = plimsoll.RetryPolicy{Kind: plimsoll.RetryBackoff, Limit: 4, InitialDelay: 50 * time.Millisecond}
 		}
 	}
-	script := fmt.Sprintf(`
-line() { echo "$1 $PLIMSOLL_TASK_ID $PLIMSOLL_ATTEMPT $$ $(date +%%s%%N)" >> %s; }
-line begin; sleep %.2f; line end; [ $PLIMSOLL_ATTEMPT -gt %d ]`, o.log, 0.8*o.draw.Float64()*o.draw.Float64(), failures)
+	script := o.script(fmt.Sprintf("sleep %.2f", 0.8*o.draw.Float64()*o.draw.Float64()), failures)
 	return plimsoll.JobSpec{
 		ID: fmt.Sprintf("job-%d", o.jobs), Owner: "test", Queue: []string{"root.default", "root.batch"}[o.draw.IntN(2)],
 		Token: fmt.Sprintf("token-%d", o.jobs),
@@ -161,11 +192,15 @@ func (o *ordeal) strike(d *daemon) {
 		o.killSupervisor()
 		o.pass()
 	}
-	d.kill()
-	o.kills = append(o.kills, killing{at: time.Now().UnixNano()})
+	o.killDev(d)
 	if how == 1 {
 		o.killSupervisor()
 	}
+}
+
+func (o *ordeal) killDev(d *daemon) {
+	d.kill()
+	o.kills = append(o.kills, killing{at: time.Now().UnixNano()})
 }
 
 func (o *ordeal) killSupervisor() {
@@ -173,7 +208,7 @@ func (o *ordeal) killSupervisor() {
 	if pid == 0 {
 		return
 	}
-	// The record holds from before to after: what ended in between may or may not have been seen.
+	// Noted before it happens: what ended before is known, and what began a little later may still be hit.
 	o.kills = append(o.kills, killing{time.Now().UnixNano(), true})
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		o.t.Error(err)
@@ -204,29 +239,41 @@ func (o *ordeal) collectExits() {
 	}
 }
 
-// settled waits until every job has ended, and returns all.
+// settled waits until every job has ended, as long as one after the other does, and returns all.
 func (o *ordeal) settled() (jobs map[string]plimsoll.JobStatus, tasks map[string]plimsoll.Task) {
 	o.t.Helper()
 	c := o.client()
-	eventually(o.t, "wait for the end of all jobs", func() error {
-		jobs, tasks = map[string]plimsoll.JobStatus{}, map[string]plimsoll.Task{}
-		for s, err := range c.Jobs(o.t.Context(), client.JobFilter{}) {
-			if err != nil {
-				return err
+	for last := -1; ; {
+		ended, open := 0, plimsoll.JobStatus{}
+		eventually(o.t, "wait for the end of a job", func() error {
+			jobs, ended = map[string]plimsoll.JobStatus{}, 0
+			for s, err := range c.Jobs(o.t.Context(), client.JobFilter{}) {
+				if err != nil {
+					return err
+				}
+				if jobs[s.ID] = s; s.State.Ended() {
+					ended++
+				} else {
+					open = s
+				}
 			}
-			if !s.State.Ended() {
-				return fmt.Errorf("%+v", s)
+			if ended == last {
+				return fmt.Errorf("%d of %d have ended, and not %+v", ended, len(jobs), open)
 			}
-			jobs[s.ID] = s
+			return nil
+		})
+		if ended == len(jobs) {
+			break
 		}
-		for task, err := range c.Tasks(o.t.Context(), client.TaskFilter{}) {
-			if err != nil {
-				return err
-			}
-			tasks[task.ID] = task
+		last = ended
+	}
+	tasks = map[string]plimsoll.Task{}
+	for task, err := range c.Tasks(o.t.Context(), client.TaskFilter{}) {
+		if err != nil {
+			o.t.Fatal(err)
 		}
-		return nil
-	})
+		tasks[task.ID] = task
+	}
 	return jobs, tasks
 }
 
@@ -316,7 +363,7 @@ func (o *ordeal) checkAttempts(tasks map[string]plimsoll.Task) {
 // checkExit: an attempt whose supervisor lived has its true exit code. It returns 1 if dev was killed meanwhile.
 func (o *ordeal) checkExit(id attemptID, b attemptLine, exit exitFile) (outlived int) {
 	for _, k := range o.kills {
-		if k.at < b.at-int64(time.Second) || k.at > exit.Finished+int64(time.Second) {
+		if k.at < b.at-int64(time.Second) || k.at > exit.Finished {
 			continue
 		}
 		if k.supervisor {

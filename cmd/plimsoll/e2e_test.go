@@ -370,6 +370,9 @@ func (s *site) left() (pids []int) {
 
 // clean ends what is left and removes the directory.
 func (s *site) clean() {
+	if said, err := os.ReadFile(filepath.Join(s.data(), "agent", "supervisor.log")); err == nil && s.t.Failed() {
+		s.t.Logf("what the supervisor said at the end:\n%s", said[max(0, len(said)-8<<10):])
+	}
 	eventually(s.t, "end all processes of "+s.dir, func() error {
 		pids := s.left()
 		for _, pid := range pids {
