@@ -445,3 +445,69 @@ func TestVeryLargeJob(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// More nodes free room in one turn than are remembered one by one: what waits for the first of them is woken all the same.
+func TestMoreFreesThanAreRemembered(t *testing.T) {
+	const many = 9000
+	b := newBench(t, state.Config{}, state.Budget{})
+	b.silent = true
+	b.send(machine("small", 500), job("one", 1, 500))
+	b.settle()
+	b.send(machine("n", many), job("j", many, 1))
+	b.settle()
+	b.send(&engine.SetNodeMode{ID: "n", Mode: plimsoll.NodeCordoned}, job("waits", 1, 400))
+	b.settle()
+	ends := all(many)
+	for i := range ends.Reports {
+		ends.Reports[i].Result = plimsoll.ResultSucceeded
+	}
+	b.send(finished("small", "one", 0), ends)
+	b.settle()
+	if c := b.engine.State().Job("waits").Groups[0].Counts; c.Bound != 1 {
+		t.Fatalf("it waits on: %+v", c)
+	}
+}
+
+// A crash while the tasks of a killed job are being stopped does not give them another chance, nor those that were scaled away.
+func TestUnwantedTasksAreNotPlacedAfterACrash(t *testing.T) {
+	for _, do := range []any{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
+		b := newBench(t, state.Config{}, state.Budget{Ops: 40})
+		b.send(job("j", 300, 1000))
+		b.settle()
+		b.send(do)
+		b.turn()
+		b.crash()
+		b.send(machine("n", 1_000_000))
+		b.settle()
+		for i := range b.engine.State().Job("j").Groups[0].Tasks {
+			if task := &b.engine.State().Job("j").Groups[0].Tasks[i]; task.Attempt != 0 {
+				t.Fatalf("%T: %s was placed", do, task.ID)
+			}
+		}
+	}
+}
+
+// Tidying up among the timers keeps those that have a cause: every task is tried again when its time has come.
+func TestManyRetriesAllHappen(t *testing.T) {
+	const tasks = 1000
+	b := newBench(t, state.Config{}, state.Budget{})
+	do := job("j", tasks, 1)
+	do.Spec.Groups[0].Retry = plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed, Limit: 1}
+	b.send(do, machine("n", tasks))
+	b.settle()
+	for i := range int32(tasks) {
+		b.send(&engine.ReportTasks{Node: "n", Incarnation: 1, Reports: []engine.Report{{Job: "j", Group: "g", Index: i, TaskReport: plimsoll.TaskReport{
+			Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed,
+		}}}})
+		if i%10 == 0 {
+			b.turn()
+			b.now += 1e6
+		}
+	}
+	b.settle()
+	b.now += 2e9
+	b.settle()
+	if c := b.engine.State().Job("j").Groups[0].Counts; c.Bound != tasks {
+		t.Fatalf("counts %+v", c)
+	}
+}

@@ -87,32 +87,60 @@ func TestSmallestShareGoesFirst(t *testing.T) {
 		{"equal shares: by name", plimsoll.QueueConfig{}, plimsoll.QueueConfig{}, res{"cpu": 7}, res{"cpu": 7}, 3, 3, "a"},
 		{"less of the cluster", plimsoll.QueueConfig{}, plimsoll.QueueConfig{}, res{"cpu": 10}, res{"cpu": 10}, 2, 1, "b"},
 		{
-			"used over guaranteed", plimsoll.QueueConfig{Guaranteed: res{"cpu": 100}}, plimsoll.QueueConfig{Guaranteed: res{"cpu": 10}},
-			res{"cpu": 10}, res{"cpu": 2}, 4, 4, "a", // 40 % and 80 %
+			"used over guaranteed",
+			plimsoll.QueueConfig{Guaranteed: res{"cpu": 100}},
+			plimsoll.QueueConfig{Guaranteed: res{"cpu": 10}},
+			res{"cpu": 10},
+			res{"cpu": 2},
+			4, 4, "a", // 40 % and 80 %
 		},
 		{
-			"guaranteed counts, not the maximum", plimsoll.QueueConfig{Guaranteed: res{"cpu": 100}, Max: res{"cpu": 100}},
-			plimsoll.QueueConfig{Guaranteed: res{"cpu": 10}, Max: res{"cpu": 1000}}, res{"cpu": 10}, res{"cpu": 2}, 4, 4, "a",
+			"guaranteed counts, not the maximum",
+			plimsoll.QueueConfig{Guaranteed: res{"cpu": 100}, Max: res{"cpu": 100}},
+			plimsoll.QueueConfig{Guaranteed: res{"cpu": 10}, Max: res{"cpu": 1000}},
+			res{"cpu": 10},
+			res{"cpu": 2},
+			4, 4, "a",
 		},
 		{
-			"used over the maximum where nothing is guaranteed", plimsoll.QueueConfig{Max: res{"cpu": 20}}, plimsoll.QueueConfig{Max: res{"cpu": 200}},
-			res{"cpu": 10}, res{"cpu": 10}, 1, 4, "b", // 50 % and 20 %
+			"used over the maximum where nothing is guaranteed",
+			plimsoll.QueueConfig{Max: res{"cpu": 20}},
+			plimsoll.QueueConfig{Max: res{"cpu": 200}},
+			res{"cpu": 10},
+			res{"cpu": 10},
+			1, 4, "b", // 50 % and 20 %
 		},
 		{
-			"the largest share of its resources", plimsoll.QueueConfig{Max: res{"cpu": 100, "memory": 100}}, plimsoll.QueueConfig{Max: res{"cpu": 100, "memory": 100}},
-			res{"cpu": 1, "memory": 30}, res{"cpu": 20, "memory": 20}, 2, 2, "b", // 60 % of memory, 40 % of both
+			"the largest share of its resources",
+			plimsoll.QueueConfig{Max: res{"cpu": 100, "memory": 100}},
+			plimsoll.QueueConfig{Max: res{"cpu": 100, "memory": 100}},
+			res{"cpu": 1, "memory": 30},
+			res{"cpu": 20, "memory": 20},
+			2, 2, "b", // 60 % of memory, 40 % of both
 		},
 		{
-			"guaranteed nothing counts as all of it", plimsoll.QueueConfig{Guaranteed: res{"cpu": 0}}, plimsoll.QueueConfig{Guaranteed: res{"cpu": 10}},
-			res{"cpu": 1}, res{"cpu": 1}, 1, 9, "b", // 100 % and 90 %
+			"guaranteed nothing counts as all of it",
+			plimsoll.QueueConfig{Guaranteed: res{"cpu": 0}},
+			plimsoll.QueueConfig{Guaranteed: res{"cpu": 10}},
+			res{"cpu": 1},
+			res{"cpu": 1},
+			1, 9, "b", // 100 % and 90 %
 		},
 		{
-			"huge amounts that differ by one", plimsoll.QueueConfig{Guaranteed: res{"memory": huge}}, plimsoll.QueueConfig{Guaranteed: res{"memory": huge}},
-			res{"memory": huge / 2}, res{"memory": huge/2 - 1}, 1, 1, "b",
+			"huge amounts that differ by one",
+			plimsoll.QueueConfig{Guaranteed: res{"memory": huge}},
+			plimsoll.QueueConfig{Guaranteed: res{"memory": huge}},
+			res{"memory": huge / 2},
+			res{"memory": huge/2 - 1},
+			1, 1, "b",
 		},
 		{
-			"huge amounts over huge guarantees that differ by one", plimsoll.QueueConfig{Guaranteed: res{"memory": huge - 1}},
-			plimsoll.QueueConfig{Guaranteed: res{"memory": huge}}, res{"memory": huge / 2}, res{"memory": huge / 2}, 1, 1, "b",
+			"huge amounts over huge guarantees that differ by one",
+			plimsoll.QueueConfig{Guaranteed: res{"memory": huge - 1}},
+			plimsoll.QueueConfig{Guaranteed: res{"memory": huge}},
+			res{"memory": huge / 2},
+			res{"memory": huge / 2},
+			1, 1, "b",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
