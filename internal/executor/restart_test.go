@@ -74,6 +74,30 @@ func TestSupervisorIsAskedToEndAndTasksRunOn(t *testing.T) {
 	}
 }
 
+// Retire ends the supervisor only if nothing runs.
+func TestRetire(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, inGroups)
+	s := n.start(request("job.g.0", "sleep 1000"))
+	pid := n.supervisorPID()
+	if running, err := n.Retire(n.limit()); running != 1 || err != nil {
+		t.Errorf("with a task: %d run, %v", running, err)
+	}
+	if !n.running(pid) || !n.running(s.PID) {
+		t.Error("the supervisor or its task is gone")
+	}
+	if err := n.Stop(n.limit(), StopRequest{Task: s.Task, Attempt: 1, Grace: time.Millisecond, Result: plimsoll.ResultKilled}); err != nil {
+		t.Fatal(err)
+	}
+	n.waitFor(s.Task, 1, (*Status).Ended)
+	if running, err := n.Retire(n.limit()); running != 0 || err != nil {
+		t.Errorf("without: %d run, %v", running, err)
+	}
+	if n.running(pid) {
+		t.Error("the supervisor is still there")
+	}
+}
+
 func TestSupervisorWithoutTasksLeavesNoControlGroups(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
 		n.run(request("job.g.0", "exit 0"))

@@ -1,0 +1,52 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// errSeen ends a watch that has seen everything.
+var errSeen = errors.New("seen")
+
+// Retire ends the supervisor if it holds no attempt that runs, and returns how many do. It is for somebody who stops for good and
+// knows that nobody else starts attempts in the directory. It returns when the supervisor is gone or ctx ends.
+func (c *Client) Retire(ctx context.Context) (running int, err error) {
+	err = c.Watch(ctx, func(attempts []Status, snapshotEnd bool) error {
+		for i := range attempts {
+			if !attempts[i].Ended() {
+				running++
+			}
+		}
+		if snapshotEnd {
+			return errSeen
+		}
+		return nil
+	})
+	if !errors.Is(err, errSeen) {
+		return 0, err
+	}
+	if running > 0 {
+		return running, nil
+	}
+	if err := syscall.Kill(c.caps.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return 0, fmt.Errorf("end the supervisor: %w", err)
+	}
+	tick := time.NewTicker(connectEvery)
+	defer tick.Stop()
+	for {
+		held, err := lockHeld(filepath.Join(c.cfg.Dir, supervisorLock))
+		if err != nil || !held {
+			return 0, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("wait for the supervisor to end: %w", ctx.Err())
+		case <-tick.C:
+			c.reapLast()
+		}
+	}
+}
