@@ -3,6 +3,8 @@ package gateway
 import (
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -30,6 +32,8 @@ type Config struct {
 
 	// Clock tells how much time went by since some fixed instant, suspension of the machine included; default CLOCK_BOOTTIME.
 	Clock func() time.Duration
+	// Registry gets the gateway's metrics, and all that is in it is shown at /metrics; default: one with nothing else in it.
+	Registry *prometheus.Registry
 	// Listener is told what happens. Its functions may be nil; they must not block.
 	Listener Listener
 }
@@ -107,6 +111,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxAgents, 256)
 	if c.Clock == nil {
 		c.Clock = boottime
+	}
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
 	}
 	if c.Listener.Serving == nil {
 		c.Listener.Serving = func(string) {}

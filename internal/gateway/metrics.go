@@ -19,7 +19,7 @@ type metrics struct {
 
 func newMetrics(g *Gateway) *metrics {
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: g.cfg.Registry,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_gateway_requests_total", Help: "Requests answered, by RPC and by the code of the answer.",
 		}, []string{"rpc", "code"}),
