@@ -7,43 +7,45 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// decodeCommand turns a gateway's command into one of the engine's.
-func decodeCommand(gateway string, cmd *pb.Command) (any, error) {
+// decodeCommand turns a gateway's command into one of the engine's, and names it.
+func decodeCommand(gateway string, cmd *pb.Command) (name string, do any, err error) {
 	switch kind := cmd.GetKind().(type) {
 	case *pb.Command_SubmitJob:
 		spec := wire.JobSpecFromProto(kind.SubmitJob.GetSpec())
-		return &engine.SubmitJob{Spec: &spec}, nil
+		return "submit_job", &engine.SubmitJob{Spec: &spec}, nil
 	case *pb.Command_KillJob:
-		return &engine.KillJob{ID: kind.KillJob.GetId(), Reason: kind.KillJob.GetReason()}, nil
+		return "kill_job", &engine.KillJob{ID: kind.KillJob.GetId(), Reason: kind.KillJob.GetReason()}, nil
 	case *pb.Command_ScaleJob:
-		return &engine.ScaleJob{ID: kind.ScaleJob.GetId(), Group: kind.ScaleJob.GetGroup(), Count: kind.ScaleJob.GetCount()}, nil
+		m := kind.ScaleJob
+		return "scale_job", &engine.ScaleJob{ID: m.GetId(), Group: m.GetGroup(), Count: m.GetCount()}, nil
 	case *pb.Command_SetNodeMode:
-		return &engine.SetNodeMode{ID: kind.SetNodeMode.GetId(), Mode: plimsoll.NodeMode(kind.SetNodeMode.GetMode())}, nil
+		return "set_node_mode", &engine.SetNodeMode{ID: kind.SetNodeMode.GetId(), Mode: plimsoll.NodeMode(kind.SetNodeMode.GetMode())}, nil
 	case *pb.Command_RemoveNode:
-		return &engine.RemoveNode{ID: kind.RemoveNode.GetId()}, nil
+		return "remove_node", &engine.RemoveNode{ID: kind.RemoveNode.GetId()}, nil
 	case *pb.Command_SetQueueConfig:
-		return &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(kind.SetQueueConfig.GetConfig())}, nil
+		return "set_queue_config", &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(kind.SetQueueConfig.GetConfig())}, nil
 	case *pb.Command_RegisterNode:
-		return &engine.RegisterNode{Node: wire.NodeFromProto(kind.RegisterNode.GetNode()), Gateway: gateway}, nil
+		return "register_node", &engine.RegisterNode{Node: wire.NodeFromProto(kind.RegisterNode.GetNode()), Gateway: gateway}, nil
 	case *pb.Command_NodeLiveness:
-		return &engine.NodeSilent{ID: kind.NodeLiveness.GetNode(), Registration: kind.NodeLiveness.GetRegistration()}, nil
+		return "node_liveness", &engine.NodeSilent{ID: kind.NodeLiveness.GetNode(), Registration: kind.NodeLiveness.GetRegistration()}, nil
 	case *pb.Command_ReportTasks:
-		return decodeReports(kind.ReportTasks)
+		do, err := decodeReports(kind.ReportTasks)
+		return "report_tasks", do, err
 	case *pb.Command_ExplainTask:
 		job, group, index, ok := wire.SplitTaskID(kind.ExplainTask.GetId())
 		if !ok {
-			return nil, badTaskID("id", kind.ExplainTask.GetId())
+			return "explain_task", nil, badTaskID("id", kind.ExplainTask.GetId())
 		}
-		return &engine.Explain{Job: job, Group: group, Index: index}, nil
+		return "explain_task", &engine.Explain{Job: job, Group: group, Index: index}, nil
 	}
-	return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know this command; it is older than the gateway")
+	return "unknown", nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know this command; it is older than the gateway")
 }
 
 func badTaskID(field, id string) error {
 	return plimsoll.Invalid(field, "%q is not a task id; write for example wordcount.map.3", id)
 }
 
-func decodeReports(m *pb.ReportTasksRequest) (any, error) {
+func decodeReports(m *pb.ReportTasksRequest) (*engine.ReportTasks, error) {
 	cmd := &engine.ReportTasks{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Reports: make([]engine.Report, len(m.GetReports()))}
 	for i, report := range m.GetReports() {
 		job, group, index, ok := wire.SplitTaskID(report.GetTask())

@@ -1,9 +1,10 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
+	"time"
 
-	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -13,63 +14,69 @@ type commit struct {
 	turn    *turn
 	batch   *wire.Batch
 	pending store.Pending
+	began   time.Time
 }
 
-// beginCommits encodes turns and begins to write them. The channel to finishCommits has room for every turn there is.
-func (c *Coordinator) beginCommits(epoch uint64, l *loaded, made <-chan *turn, begun chan<- *commit) error {
-	defer close(begun)
-	enc := encoder{epoch: epoch, nextEvent: l.next}
-	for t := range made {
-		next := &commit{turn: t}
-		if t.batch.Revision != 0 {
-			next.batch = enc.encode(&t.batch)
+// beginCommits encodes turns and begins to write them, until there are no more. There is room in begun for every turn there is.
+func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
+	enc := encoder{epoch: t.epoch, nextEvent: t.next}
+	for m := range made {
+		next := &commit{turn: m}
+		if m.batch.Revision != 0 {
+			next.batch, next.began = enc.encode(&m.batch), time.Now()
 			var err error
-			if next.pending, err = c.store.Commit(next.batch); err != nil {
+			if next.pending, err = t.store.Commit(next.batch); err != nil {
 				return fmt.Errorf("commit revision %d: %w", next.batch.Revision, err)
-			}
-			if err := c.trimEvents(&l.events, next.batch); err != nil {
-				return err
 			}
 		}
 		begun <- next
+		if next.batch != nil {
+			if err := t.trimEvents(next.batch); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// finishCommits waits for the disk, then publishes and replies, in the order of the turns.
-func (c *Coordinator) finishCommits(source *replica.Source, begun <-chan *commit, fresh chan<- *turn) error {
+// finishCommits waits for the disk, then publishes and replies, in the order of the turns. At the first failure it lets the
+// leadership go, and from then on only waits.
+func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose context.CancelFunc) error {
 	var failed error
 	for next := range begun {
-		if next.batch != nil {
+		if next.pending != nil {
 			if err := next.pending.Wait(); err != nil && failed == nil {
 				failed = fmt.Errorf("commit revision %d: %w", next.batch.Revision, err)
+				lose()
 			}
-			if failed != nil {
-				continue // nothing after a failed commit may be seen
-			}
-			source.Publish(next.batch)
 		}
 		if failed != nil {
-			continue
+			continue // nothing after a failed commit may be seen, and no reply to an empty turn either
 		}
-		for i, respond := range next.turn.respond {
-			if respond != nil {
-				respond(encodeReply(&next.turn.batch.Replies[i], next.turn.revision))
+		if next.batch != nil {
+			t.source.Publish(next.batch)
+		}
+		t.metrics.finished(next)
+		for i, asked := range next.turn.asked {
+			if reply := &next.turn.batch.Replies[i]; asked.respond != nil {
+				t.metrics.answered(asked.name, reply.Err)
+				asked.respond(encodeReply(reply, next.turn.revision))
 			}
 		}
+		t.metrics.depth.Dec()
 		fresh <- next.turn
 	}
 	return failed
 }
 
 // trimEvents lets the store forget events that are older than the ring keeps.
-func (c *Coordinator) trimEvents(events *eventLog, b *wire.Batch) error {
+func (t *term) trimEvents(b *wire.Batch) error {
 	if b.Events.Count == 0 {
 		return nil
 	}
-	events.add(b.Revision, b.Events.Count)
-	if keep, ok := events.trim(uint64(c.cfg.EventCapacity)); ok {
-		if err := c.store.TrimEvents(keep); err != nil {
+	t.events.add(b.Revision, b.Events.Count)
+	if keep, ok := t.events.trim(uint64(t.cfg.EventCapacity)); ok {
+		if err := t.store.TrimEvents(keep); err != nil {
 			return fmt.Errorf("trim the stored events: %w", err)
 		}
 	}

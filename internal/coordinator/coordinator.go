@@ -7,9 +7,10 @@
 //
 // Guarantees: a batch is durable before anything of it is visible; every reply, refusals and empty turns included, waits for its
 // own turn and all before it; a commit that fails ends the process's leadership, and Run returns the error. The inbox is bounded:
-// when it is full, a command is refused with CodeExhausted.
+// when it is full, a command is refused with CodeExhausted, at once, as is one that cannot be read.
 //
-// It does not serve users: gateways do. Costs: see package engine for a turn; encoding is linear in what a turn changed.
+// It does not serve users: gateways do; beside them only /healthz and /metrics are answered. Costs: see package engine for a turn;
+// encoding is linear in what a turn changed. An idle coordinator makes no turns.
 package coordinator
 
 import (
@@ -17,12 +18,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -45,12 +45,16 @@ type Config struct {
 	Seed          uint64       // of the order in which nodes are drawn; 0: random
 	Now           func() int64 // Unix nanoseconds; the wall clock
 	Logger        *slog.Logger // nothing is logged without one
+	// Metrics gets the coordinator's metrics too. They are always served on Listen, at /metrics.
+	Metrics prometheus.Registerer
 }
 
 const (
 	defaultInbox = 65_536
 	pipeline     = 4 // turns between the engine and the disk (architecture, "The way of the data", step 2)
 	maxTurn      = 4096
+	specShare    = 16      // a specification may take one part in so many of a batch
+	maxSpecBytes = 1 << 20 // whatever the store takes
 )
 
 func (c Config) withDefaults() Config {
@@ -83,36 +87,29 @@ func (c *Config) Validate() error {
 	if _, _, err := transport.Split(c.Listen); err != nil {
 		return err
 	}
-	if c.EventCapacity < 0 || c.MaxInbox < 0 {
-		return plimsoll.Invalid("eventCapacity", "is negative; give zero for the default, or more")
+	if c.EventCapacity < 0 {
+		return plimsoll.Invalid("eventCapacity", "is negative; give 0 for the default, or more")
 	}
-	return c.Queues.Validate()
+	if c.MaxInbox < 0 {
+		return plimsoll.Invalid("maxInbox", "is negative; give 0 for the default, or more")
+	}
+	queues := c.withDefaults().Queues
+	return queues.Validate()
 }
 
 // Coordinator is the writer.
 type Coordinator struct {
-	cfg   Config
-	store store.Store
-	wake  chan struct{} // capacity 1: something is in the inbox
-	ready chan struct{} // closed when it serves
+	cfg     Config
+	store   store.Store
+	metrics *metrics
+	wake    chan struct{} // capacity 1: something is in the inbox
+	ready   chan struct{} // closed when it serves
 
 	mu struct {
 		sync.Mutex
-		inbox []request
+		inbox   []request
+		streams map[string]int // by gateway: those that are open
 	}
-}
-
-// request is a command and where its reply goes.
-type request struct {
-	do      any
-	respond func(*pb.Reply) // nil: nobody waits
-}
-
-// turn is one turn on its way through the pipeline.
-type turn struct {
-	batch    engine.Batch
-	respond  []func(*pb.Reply) // as the batch's replies
-	revision uint64            // of the last batch when the turn ended
 }
 
 // New returns a coordinator over a store. It closes the store when Run ends.
@@ -121,7 +118,21 @@ func New(cfg Config, st store.Store) (*Coordinator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Coordinator{cfg: cfg, store: st, wake: make(chan struct{}, 1), ready: make(chan struct{})}, nil
+	if bytes := st.Limits().Bytes; bytes > 0 {
+		if cfg.State.MaxSpecBytes == 0 {
+			cfg.State.MaxSpecBytes = maxSpecBytes
+		}
+		cfg.State.MaxSpecBytes = min(cfg.State.MaxSpecBytes, bytes/specShare)
+	}
+	c := &Coordinator{cfg: cfg, store: st, wake: make(chan struct{}, 1), ready: make(chan struct{})}
+	c.mu.streams = map[string]int{}
+	c.metrics = newMetrics(c)
+	if cfg.Metrics != nil {
+		if err := cfg.Metrics.Register(c.metrics); err != nil {
+			return nil, fmt.Errorf("register the coordinator's metrics: %w", err)
+		}
+	}
+	return c, nil
 }
 
 // Ready returns a channel that is closed when the coordinator serves gateways.
@@ -130,167 +141,56 @@ func (c *Coordinator) Ready() <-chan struct{} { return c.ready }
 // Run leads until ctx ends or the leadership is lost. It returns nil if ctx ended.
 func (c *Coordinator) Run(ctx context.Context) error {
 	err := c.lead(ctx)
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = nil
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // it was told to stop before it led
 	}
-	if closeErr := c.store.Close(); err == nil && closeErr != nil {
-		err = fmt.Errorf("close the store: %w", closeErr)
+	if closeErr := c.store.Close(); closeErr != nil {
+		err = errors.Join(err, fmt.Errorf("close the store: %w", closeErr))
 	}
 	return err
 }
 
 func (c *Coordinator) lead(ctx context.Context) error {
-	epoch, err := c.store.Lead(ctx)
-	if err != nil {
-		return fmt.Errorf("become the leader: %w", err)
-	}
-	l, err := c.load(ctx, c.store, epoch)
+	t, err := c.begin(ctx)
 	if err != nil {
 		return err
-	}
-	source, err := replica.NewSource(replica.SourceConfig{
-		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: c.store.Confirm,
-	}, l.tables)
-	if err != nil {
-		return fmt.Errorf("make the replication source: %w", err)
 	}
 	listener, err := transport.Listen(c.cfg.Listen)
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle(replica.NewHandler(source, c.exec, replica.OnGatewayLost(func(gateway string) {
-		c.push(request{do: &engine.GatewayLost{Gateway: gateway}})
-	})))
-	if c.cfg.ReplaceQueues {
-		c.push(request{do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.logRefusal})
-	}
-	c.cfg.Logger.Info("leading", "epoch", epoch, "revision", l.revision, "listen", c.cfg.Listen)
+	c.cfg.Logger.Info("leading", "epoch", t.epoch, "revision", t.revision, "listen", c.cfg.Listen)
+	close(c.ready)
+	return t.run(ctx, func(ctx context.Context) error { return transport.Serve(ctx, listener, t.routes()) })
+}
 
-	g, ctx := errgroup.WithContext(ctx)
-	fresh, made, begun := make(chan *turn, pipeline), make(chan *turn, pipeline), make(chan *commit, pipeline)
-	for range pipeline {
-		fresh <- new(turn)
+// begin becomes the leader and loads what the store holds.
+func (c *Coordinator) begin(ctx context.Context) (*term, error) {
+	epoch, err := c.store.Lead(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("become the leader: %w", err)
+	}
+	l, err := c.load(ctx, c.store, epoch)
+	if err != nil {
+		return nil, err
+	}
+	source, err := replica.NewSource(replica.SourceConfig{
+		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: c.store.Confirm,
+		Events: replica.SourceEvents{Connected: c.gatewayConnected, Disconnected: c.gatewayDisconnected},
+	}, l.tables)
+	if err != nil {
+		return nil, fmt.Errorf("make the replication source: %w", err)
+	}
+	if c.cfg.ReplaceQueues {
+		c.push(request{name: "set_queue_config", do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.logRefusal})
 	}
 	limits := c.store.Limits()
 	e := engine.New(engine.Config{Seed: c.cfg.Seed, Limits: state.Budget{Ops: limits.Ops, Bytes: limits.Bytes / 2}}, l.state, l.revision, l.time)
-	g.Go(func() error { return c.makeTurns(ctx, e, fresh, made) })
-	g.Go(func() error { return c.beginCommits(epoch, l, made, begun) })
-	g.Go(func() error { return c.finishCommits(source, begun, fresh) })
-	g.Go(func() error { return transport.Serve(ctx, listener, mux) })
-	stop := context.AfterFunc(ctx, func() { source.Close(nil) }) // gateways are told at once
-	defer stop()
-	close(c.ready)
-	return g.Wait() //nolint:wrapcheck // each loop says what it was doing
+	return &term{Coordinator: c, loaded: l, epoch: epoch, engine: e, source: source}, nil
 }
 
 func (c *Coordinator) logRefusal(r *pb.Reply) {
 	if e := r.GetError(); e != nil {
 		c.cfg.Logger.Error("the queue file was refused and the tree stays as it was", "field", e.GetField(), "error", e.GetMessage())
 	}
-}
-
-// exec takes a command from a gateway (replica.Exec).
-func (c *Coordinator) exec(_ context.Context, gateway string, cmd *pb.Command, respond func(*pb.Reply)) {
-	do, err := decodeCommand(gateway, cmd)
-	if err == nil && !c.push(request{do, respond}) {
-		err = plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", c.cfg.MaxInbox)
-	}
-	if err != nil {
-		respond(encodeReply(&engine.Reply{Err: err}, 0))
-	}
-}
-
-// push puts a request in the inbox; false says that it is full. What nobody waits for is never refused: there are few of those.
-func (c *Coordinator) push(r request) bool {
-	c.mu.Lock()
-	full := len(c.mu.inbox) >= c.cfg.MaxInbox && r.respond != nil
-	if !full {
-		c.mu.inbox = append(c.mu.inbox, r)
-	}
-	c.mu.Unlock()
-	if !full {
-		select {
-		case c.wake <- struct{}{}:
-		default: // it is awake already
-		}
-	}
-	return !full
-}
-
-// drain moves the inbox behind requests, up to one turn's worth.
-func (c *Coordinator) drain(requests []request) []request {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := min(len(c.mu.inbox), max(0, maxTurn-len(requests)))
-	requests = append(requests, c.mu.inbox[:n]...)
-	rest := copy(c.mu.inbox, c.mu.inbox[n:])
-	clear(c.mu.inbox[rest:])
-	c.mu.inbox = c.mu.inbox[:rest]
-	if rest > 0 {
-		select {
-		case c.wake <- struct{}{}:
-		default: // it is awake already
-		}
-	}
-	return requests
-}
-
-// makeTurns is the writer loop.
-func (c *Coordinator) makeTurns(ctx context.Context, e *engine.Engine, fresh <-chan *turn, made chan<- *turn) error {
-	defer close(made)
-	var commands []engine.Command
-	waiting := map[uint64]func(*pb.Reply){} // by command id: those who have not been answered
-	var requests []request
-	nextID, revision := uint64(0), uint64(0)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		var t *turn
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case t = <-fresh:
-		}
-		requests = c.drain(requests[:0])
-		for _, r := range requests {
-			nextID++
-			waiting[nextID] = r.respond
-			commands = append(commands, engine.Command{ID: nextID, Do: r.do})
-		}
-		taken, wake, more := e.Turn(c.cfg.Now(), commands, &t.batch)
-		commands = append(commands[:0], commands[taken:]...)
-		if t.batch.Revision != 0 {
-			revision = t.batch.Revision
-		}
-		t.revision = revision
-		t.respond = t.respond[:0]
-		for i := range t.batch.Replies {
-			id := t.batch.Replies[i].ID
-			t.respond = append(t.respond, waiting[id])
-			delete(waiting, id)
-		}
-		made <- t // it has room for every turn there is
-		if !more {
-			if err := c.sleep(ctx, timer, wake); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// sleep returns when there is something in the inbox, or the engine wants to be woken.
-func (c *Coordinator) sleep(ctx context.Context, timer *time.Timer, wake int64) error {
-	var due <-chan time.Time
-	if wake != 0 {
-		timer.Reset(time.Duration(max(0, wake-c.cfg.Now())))
-		due = timer.C
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.wake:
-	case <-due:
-	}
-	return nil
 }

@@ -1,0 +1,369 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// idle is a coordinator that is not run.
+func idle(t *testing.T, cfg Config) *Coordinator {
+	t.Helper()
+	cfg.Listen = "127.0.0.1:0"
+	st := openStore(t, vfs.NewMem(), store.Limits{})
+	c, err := New(cfg, st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func code(r *pb.Reply) plimsoll.Code { return plimsoll.CodeOf(wire.ErrorFromProto(r.GetError())) }
+
+// Everything is answered once, refusals too, in the order in which it was sent and each at a revision no older than the one
+// before. Only a submit may be answered after what came behind it, when its tasks are there.
+func TestRepliesComeInOrder(t *testing.T) {
+	const internal = plimsoll.CodeInternal // of no error
+	asked := []struct {
+		cmd  *pb.Command
+		code plimsoll.Code
+	}{
+		{register("n", 1), internal},
+		{submit(job("a", 2)), plimsoll.CodeAlreadyExists},
+		{kill("nope"), plimsoll.CodeNotFound},
+		{submit(&plimsoll.JobSpec{ID: "q", Owner: "alice", Queue: "root.nope", Groups: job("q", 1).Groups}), plimsoll.CodeInvalid},
+		{scale("a", -1), plimsoll.CodeInvalid},
+		{scale("a", 3), internal},
+		{explain("a.work.1"), internal},
+		{explain("a.work.7"), plimsoll.CodeNotFound},
+		{kill("a"), internal},
+		{register("n", 0), plimsoll.CodeInvalid},
+		{&pb.Command{Kind: &pb.Command_RemoveNode{RemoveNode: &pb.RemoveNodeRequest{Id: "n"}}}, plimsoll.CodeConflict},
+		{&pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "x", Incarnation: 1}}}, plimsoll.CodeNotFound},
+		{submit(job("b", 1)), internal},
+	}
+	for _, limits := range []store.Limits{{}, tiny} {
+		l := lead(t, Config{}, openStore(t, vfs.NewMem(), limits))
+		l.must(submit(job("a", 2)))
+		const rounds = 20
+		type answer struct {
+			number int
+			reply  *pb.Reply
+		}
+		answers := make(chan answer, rounds*len(asked))
+		for round := range rounds {
+			for i := range asked {
+				l.term.exec(context.Background(), "gw", asked[i].cmd, func(r *pb.Reply) { answers <- answer{round*len(asked) + i, r} })
+			}
+		}
+		seen, last, revision := map[int]bool{}, -1, uint64(0)
+		for range rounds * len(asked) {
+			got := <-answers
+			what := asked[got.number%len(asked)]
+			if failed, code := got.reply.GetError() != nil, code(got.reply); got.number < len(asked) && (failed != (what.code != internal) || code != what.code) {
+				t.Errorf("command %d (%T) was answered with %v", got.number, what.cmd.GetKind(), got.reply.GetError())
+			}
+			if seen[got.number] || got.reply.GetRevision() < revision {
+				t.Errorf("command %d was answered twice (%v), or of revision %d after %d", got.number, seen[got.number], got.reply.GetRevision(), revision)
+			}
+			seen[got.number], revision = true, got.reply.GetRevision()
+			if what.cmd.GetSubmitJob() == nil {
+				if got.number < last {
+					t.Errorf("command %d was answered after %d", got.number, last)
+				}
+				last = got.number
+			}
+		}
+		l.stop()
+	}
+}
+
+// Explain tells why a task waits.
+func TestExplain(t *testing.T) {
+	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
+	defer l.stop()
+	l.must(register("n", 1))
+	large := job("large", 1)
+	large.Groups[0].Resources["cpu"] = 64_000
+	l.must(submit(large))
+	x := l.must(explain("large.work.0")).GetExplainTask()
+	if x.GetTask().GetJob() != "large" || !strings.Contains(x.GetSummary(), "cpu") || len(x.GetSteps()) == 0 {
+		t.Errorf("the explanation is %v", x)
+	}
+}
+
+// A full inbox refuses at once, and goes on when there is room again. What a lost gateway brings about is not refused.
+func TestFullInboxRefuses(t *testing.T) {
+	c := idle(t, Config{MaxInbox: 3})
+	var replies []*pb.Reply
+	respond := func(r *pb.Reply) { replies = append(replies, r) }
+	for range 3 {
+		c.exec(context.Background(), "gw", kill("x"), respond)
+	}
+	if len(replies) != 0 {
+		t.Fatalf("there is room, but the answer was %v", replies)
+	}
+	c.exec(context.Background(), "gw", kill("x"), respond)
+	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted || !strings.Contains(replies[0].GetError().GetMessage(), "try again") {
+		t.Fatalf("the answer was %v", replies)
+	}
+	c.gatewayConnected("gw", false)
+	if got := c.drain(nil, 2); len(got) != 2 || c.waiting() != 2 {
+		t.Errorf("%d were taken and %d left", len(got), c.waiting())
+	}
+	c.exec(context.Background(), "gw", kill("x"), respond)
+	if len(replies) != 1 {
+		t.Errorf("there is room again, but the answer was %v", replies[1])
+	}
+}
+
+// What cannot be read is refused, with what to do.
+func TestUnreadableCommands(t *testing.T) {
+	c := idle(t, Config{})
+	for _, test := range []struct {
+		cmd  *pb.Command
+		code plimsoll.Code
+		text string
+	}{
+		{nil, plimsoll.CodeUnimplemented, "older than the gateway"},
+		{&pb.Command{}, plimsoll.CodeUnimplemented, "older than the gateway"},
+		{explain("a"), plimsoll.CodeInvalid, "wordcount.map.3"},
+		{explain("a.b.c"), plimsoll.CodeInvalid, "wordcount.map.3"},
+		{
+			&pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Reports: []*pb.TaskReport{{Task: "a"}}}}},
+			plimsoll.CodeInvalid, "wordcount.map.3",
+		},
+	} {
+		var reply *pb.Reply
+		c.exec(context.Background(), "gw", test.cmd, func(r *pb.Reply) { reply = r })
+		if code(reply) != test.code || !strings.Contains(reply.GetError().GetMessage(), test.text) {
+			t.Errorf("%v: answered %v", test.cmd, reply)
+		}
+	}
+	if c.waiting() != 0 {
+		t.Error("one came to the engine")
+	}
+}
+
+// A command with nothing in it is refused or does nothing; it does no harm.
+func TestEmptyCommands(t *testing.T) {
+	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
+	defer l.stop()
+	for _, cmd := range []*pb.Command{
+		{Kind: &pb.Command_SubmitJob{}},
+		{Kind: &pb.Command_KillJob{}},
+		{Kind: &pb.Command_ScaleJob{}},
+		{Kind: &pb.Command_SetNodeMode{}},
+		{Kind: &pb.Command_RemoveNode{}},
+		{Kind: &pb.Command_SetQueueConfig{}},
+		{Kind: &pb.Command_RegisterNode{}},
+		{Kind: &pb.Command_NodeLiveness{}},
+		{Kind: &pb.Command_ReportTasks{}},
+		{Kind: &pb.Command_ExplainTask{}},
+	} {
+		answered := make(chan *pb.Reply, 1)
+		l.term.exec(context.Background(), "gw", cmd, func(r *pb.Reply) { answered <- r })
+		_, harmless := cmd.GetKind().(*pb.Command_NodeLiveness) // that an unknown node is silent is no news
+		if reply := <-answered; reply.GetError() == nil && !harmless {
+			t.Errorf("%T with nothing in it was accepted", cmd.GetKind())
+		}
+	}
+	l.must(submit(job("a", 1)))
+}
+
+// A gateway that connects again has every node register again, whether its earlier stream has ended by then or not; a stream that
+// ends late takes nothing from a newer one.
+func TestNodesBelongToTheNewestStream(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		what string // c: a stream begins, d: one ends, *: what the engine must hear of by then
+	}{
+		{"once", "c*d*"},
+		{"again", "c*d*c*d*"},
+		{"overlapping", "c*c*dd*"},
+		{"overlapping twice", "c*c*dc*dd*"},
+	} {
+		c := idle(t, Config{})
+		for i, step := range test.what {
+			switch step {
+			case 'c':
+				c.gatewayConnected("gw", true)
+			case 'd':
+				c.gatewayDisconnected("gw", nil)
+			}
+			lost := len(c.drain(nil, 10)) > 0
+			if want := strings.HasPrefix(test.what[i+1:], "*"); step != '*' && lost != want {
+				t.Errorf("%s: after %s the engine heard of a loss: %v", test.name, test.what[:i+1], lost)
+			}
+		}
+	}
+}
+
+func tree(names ...string) plimsoll.QueueConfig {
+	root := plimsoll.QueueConfig{Name: "root"}
+	for _, name := range names {
+		at := &root
+		for part := range strings.SplitSeq(name, ".") {
+			i := slices.IndexFunc(at.Queues, func(q plimsoll.QueueConfig) bool { return q.Name == part })
+			if i < 0 {
+				i = len(at.Queues)
+				at.Queues = append(at.Queues, plimsoll.QueueConfig{Name: part})
+			}
+			at = &at.Queues[i]
+		}
+	}
+	return root
+}
+
+// leaves are the queues that take jobs.
+func leaves(t *testing.T, l *leader) []string {
+	t.Helper()
+	var names []string
+	for path, data := range l.Latest().Scan(wire.KindQueueStatus, "", "") {
+		q, err := wire.DecodeQueueStatus(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.Leaf {
+			names = append(names, path)
+		}
+	}
+	return names
+}
+
+// A queue file replaces the tree, also of a store that has one. One that is refused is logged, and the tree stays.
+func TestQueueFile(t *testing.T) {
+	fs := vfs.NewMem()
+	run := func(queues *plimsoll.QueueConfig, submits string, want ...string) (logged string) {
+		t.Helper()
+		var log bytes.Buffer
+		cfg := Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		if queues != nil {
+			cfg.Queues, cfg.ReplaceQueues = *queues, true
+		}
+		l := lead(t, cfg, openStore(t, fs, store.Limits{}))
+		l.settle()
+		if submits != "" {
+			spec := job("in-"+submits, 1)
+			spec.Queue = submits
+			l.must(submit(spec))
+		}
+		if got := leaves(t, l); !slices.Equal(got, want) {
+			t.Errorf("the leaves are %v, want %v", got, want)
+		}
+		l.stop()
+		return log.String()
+	}
+	a, b, refused := tree("a", "b"), tree("b", "c.d"), tree("b.sub", "c.d")
+	run(nil, "", "root.batch", "root.default")
+	run(&a, "root.b", "root.a", "root.b")
+	run(nil, "", "root.a", "root.b") // it was stored
+	if log := run(&b, "", "root.b", "root.c.d"); strings.Contains(log, "refused") {
+		t.Errorf("it was refused: %s", log)
+	}
+	log := run(&refused, "", "root.b", "root.c.d")
+	if !strings.Contains(log, "refused") || !strings.Contains(log, "root.b") {
+		t.Errorf("that a queue with jobs cannot become a parent was not logged: %s", log)
+	}
+	run(nil, "", "root.b", "root.c.d")
+}
+
+// Metrics and health are served beside the replication.
+func TestMetricsAndHealth(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	l := lead(t, Config{Metrics: registry}, openStore(t, vfs.NewMem(), store.Limits{}))
+	defer l.stop()
+	l.must(register("n", 1))
+	l.must(submit(job("a", 7)))
+	l.settle()
+	if _, err := l.Do(context.Background(), kill("nope")); err == nil {
+		t.Error("a job that is not there was killed")
+	}
+	client, url, err := transport.CallClient(l.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	metrics := get(t, client, url+"/metrics")
+	for _, line := range []string{
+		`plimsoll_coordinator_commands_total{code="ok",command="submit_job"} 1`,
+		`plimsoll_coordinator_commands_total{code="ok",command="register_node"} 1`,
+		`plimsoll_coordinator_commands_total{code="not_found",command="kill_job"} 1`,
+		`plimsoll_coordinator_placements_total 7`,
+		`plimsoll_coordinator_turns_total`,
+		`plimsoll_coordinator_events_total`,
+		`plimsoll_coordinator_commit_seconds_count`,
+		`plimsoll_coordinator_inbox_length 0`,
+		`plimsoll_coordinator_pipeline_depth`,
+		`go_goroutines`,
+	} {
+		if !strings.Contains(metrics, line) {
+			t.Errorf("/metrics has no %s", line)
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil || len(families) != 7 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 7", len(families), err)
+	}
+	health := get(t, client, url+"/healthz")
+	if want := fmt.Sprintf(`"epoch":%d`, l.term.epoch); !strings.Contains(health, `"status":"ok"`) || !strings.Contains(health, want) {
+		t.Errorf("/healthz says %s", health)
+	}
+	if _, err := New(Config{Listen: "127.0.0.1:0", Metrics: registry}, l.term.store); err == nil {
+		t.Error("two coordinators share a registry")
+	}
+}
+
+func get(t *testing.T, client *http.Client, url string) string {
+	t.Helper()
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(response.Body)
+	if closeErr := response.Body.Close(); err != nil || closeErr != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("%s: %s, %v, %v", url, response.Status, err, closeErr)
+	}
+	return string(data)
+}
+
+func TestConfigIsValidated(t *testing.T) {
+	st := openStore(t, vfs.NewMem(), store.Limits{})
+	for field, cfg := range map[string]Config{
+		"address":       {},
+		"eventCapacity": {Listen: "127.0.0.1:0", EventCapacity: -1},
+		"maxInbox":      {Listen: "127.0.0.1:0", MaxInbox: -1},
+		"queues":        {Listen: "127.0.0.1:0", Queues: plimsoll.QueueConfig{Name: "not root"}},
+	} {
+		_, err := New(cfg, st)
+		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := (&Config{Listen: "127.0.0.1:0"}).Validate(); err != nil {
+		t.Errorf("the zero value is refused: %v", err)
+	}
+}

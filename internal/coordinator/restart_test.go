@@ -1,0 +1,379 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// A directory has one leader at a time, and what the first one does is not disturbed by a second.
+func TestSecondLeaderIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	st, err := pebble.Open(pebble.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := lead(t, Config{}, st)
+	defer l.stop()
+	l.must(submit(job("a", 1)))
+	if _, err := pebble.Open(pebble.Config{Dir: dir}); plimsoll.CodeOf(err) != plimsoll.CodeAlreadyRunning {
+		t.Errorf("a second leader opened the directory: %v", err)
+	}
+	l.must(submit(job("b", 1)))
+}
+
+// events returns what the ring holds, which begins at id low.
+func events(t *testing.T, s *replica.Snapshot) (low uint64, all []string) {
+	t.Helper()
+	low, _, _ = s.Events().Range()
+	next := low
+	if err := s.Events().Batch(low, 1<<40, func(id uint64, ev *plimsoll.Event) bool {
+		if id != next {
+			t.Errorf("event %d comes after %d", id, next-1)
+		}
+		next++
+		all = append(all, fmt.Sprintf("%+v", *ev))
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return low, all
+}
+
+// Each leader has a higher epoch and a name of its own, and gives the events that it finds ids from 0 on, in their order.
+func TestEachLeaderIsNew(t *testing.T) {
+	fs := vfs.NewMem()
+	var epoch, revision uint64
+	var instance string
+	var before []string
+	for i := range 4 {
+		l := lead(t, Config{}, openStore(t, fs, store.Limits{}))
+		now := l.Latest()
+		if now.Epoch() <= epoch || now.InstanceUUID() == instance || now.Revision() < revision {
+			t.Errorf("leader %d: epoch %d after %d, instance %s after %s, revision %d after %d",
+				i, now.Epoch(), epoch, now.InstanceUUID(), instance, now.Revision(), revision)
+		}
+		l.settle()
+		low, all := events(t, l.Latest())
+		if low != 0 || len(all) < len(before) || !slices.Equal(all[:len(before)], before) {
+			t.Errorf("leader %d has %d events from %d on; there were %d", i, len(all), low, len(before))
+		}
+		l.must(submit(job(fmt.Sprintf("j%d", i), 3)))
+		l.settle()
+		epoch, instance, revision = l.Latest().Epoch(), l.Latest().InstanceUUID(), l.Latest().Revision()
+		_, before = events(t, l.Latest())
+		l.stop()
+	}
+}
+
+// The store keeps as many events as the ring, and a quarter more.
+func TestStoredEventsAreTrimmed(t *testing.T) {
+	const capacity = 200
+	fs := vfs.NewMem()
+	st := &spy{Store: openStore(t, fs, store.Limits{})}
+	l := lead(t, Config{EventCapacity: capacity}, st)
+	for i := range 400 {
+		l.must(submit(job(fmt.Sprintf("j%d", i), i%5)))
+	}
+	_, newest := events(t, l.Latest())
+	l.stop()
+	most := slices.Max(st.mu.events)
+	var stored, total uint64
+	for _, n := range st.mu.events {
+		total += n
+	}
+	again := openStore(t, fs, store.Limits{})
+	_, _, err := again.Load(context.Background(), func(wire.Kind, string, []byte) error { return nil },
+		func(_ uint64, chunk wire.EventChunk) error {
+			stored += chunk.Count
+			return nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored < capacity || stored > capacity+capacity/4+most {
+		t.Errorf("%d events are stored of %d; %d to %d are right", stored, total, capacity, capacity+capacity/4+most)
+	}
+	l = lead(t, Config{EventCapacity: capacity}, again)
+	defer l.stop()
+	if _, found := events(t, l.Latest()); !slices.Equal(found, newest) {
+		t.Errorf("the next leader has %d events, which are not the newest %d", len(found), len(newest))
+	}
+}
+
+func TestEventLogTrim(t *testing.T) {
+	for _, test := range []struct {
+		counts []uint64
+		keep   uint64 // 0: nothing to do
+		left   uint64
+	}{
+		{nil, 0, 0},
+		{[]uint64{100}, 0, 100},
+		{[]uint64{60, 60}, 0, 120},
+		{[]uint64{60, 65}, 0, 125}, // without the first there would be too few
+		{[]uint64{25, 100}, 2, 100},
+		{[]uint64{1000}, 0, 1000},
+		{[]uint64{1000, 99}, 0, 1099},
+		{[]uint64{1000, 100}, 2, 100},
+		{[]uint64{10, 10, 10, 50, 50}, 4, 100},
+	} {
+		var l eventLog
+		for i, n := range test.counts {
+			l.add(uint64(i+1), n)
+		}
+		keep, ok := l.trim(100)
+		if !ok {
+			keep = 0
+		}
+		if keep != test.keep || l.total != test.left {
+			t.Errorf("%v: keep from %d, %d left; want %d, %d", test.counts, keep, l.total, test.keep, test.left)
+		}
+	}
+}
+
+// The wall clock goes back, while a leader works and between two: the times of batches never do.
+func TestTimeNeverGoesBack(t *testing.T) {
+	fs := vfs.NewMem()
+	var last int64
+	for round := range 3 {
+		rng := rand.New(rand.NewPCG(seeded(t), uint64(round)))
+		var mu sync.Mutex
+		clock := func() int64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return 1e18 - int64(round)*3600e9 + rng.Int64N(600e9)
+		}
+		st := &spy{Store: openStore(t, fs, store.Limits{})}
+		l := lead(t, Config{Now: clock}, st)
+		for i := range 50 {
+			l.must(submit(job(fmt.Sprintf("j%d-%d", round, i), 1)))
+		}
+		l.stop()
+		for i, at := range st.mu.times {
+			if at < last {
+				t.Fatalf("round %d: batch %d is of %d, which is before %d", round, i, at, last)
+			}
+			last = at
+		}
+	}
+}
+
+// load is a random load on a leader: submitters, users and agents, each in a goroutine of its own.
+type load struct {
+	l       *leader
+	clock   *clock
+	sent    atomic.Int64
+	refused atomic.Int64
+}
+
+// clock is what the leader takes for the time. It goes on with each look until it is stopped.
+type clock struct{ now, step atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.now.Store(1e18)
+	c.step.Store(int64(20 * time.Millisecond))
+	return c
+}
+
+func (c *clock) read() int64 { return c.now.Add(c.step.Load()) }
+
+func (d *load) do(cmd *pb.Command) {
+	reply, err := d.l.Do(context.Background(), cmd)
+	d.sent.Add(1)
+	if err != nil {
+		d.refused.Add(1)
+		if reply == nil {
+			d.l.t.Errorf("%T: %v", cmd.GetKind(), err)
+		}
+	}
+}
+
+func (d *load) run(seed uint64, workers, steps int) {
+	var group sync.WaitGroup
+	for w := range workers {
+		rng := rand.New(rand.NewPCG(seed, uint64(w)))
+		group.Go(func() {
+			for i := range steps {
+				d.step(rng, fmt.Sprintf("j%d-%d", w, i))
+			}
+		})
+	}
+	group.Wait()
+}
+
+func (d *load) step(rng *rand.Rand, fresh string) {
+	node := fmt.Sprintf("n%d", rng.IntN(6))
+	switch rng.IntN(16) {
+	case 0, 1, 2:
+		spec := job(fresh, rng.IntN(30))
+		spec.Queue = []string{"root.default", "root.batch", "root.small", "root.nope"}[rng.IntN(4)]
+		spec.Groups[0].Resources = plimsoll.Resources{"cpu": int64(100 * (1 + rng.IntN(15))), "memory": int64(rng.IntN(4)) << 28}
+		spec.Groups[0].Retry = plimsoll.RetryPolicy{Kind: plimsoll.RetryKind(rng.IntN(4)), Limit: rng.Int32N(3)}
+		d.do(submit(spec))
+	case 3, 4:
+		d.do(kill(d.someJob(rng)))
+	case 5:
+		d.do(scale(d.someJob(rng), rng.Int32N(40)))
+	case 6:
+		d.do(register(node, uint64(1+rng.IntN(2))))
+	case 7:
+		d.do(&pb.Command{Kind: &pb.Command_SetNodeMode{SetNodeMode: &pb.SetNodeModeRequest{Id: node, Mode: pb.NodeMode(1 + rng.IntN(3))}}})
+	case 8:
+		d.do(&pb.Command{Kind: &pb.Command_RemoveNode{RemoveNode: &pb.RemoveNodeRequest{Id: node}}})
+	case 9:
+		if rng.IntN(5) == 0 {
+			queues := plimsoll.DefaultQueues()
+			queues.Queues[0].Max = plimsoll.Resources{"cpu": int64(1000 * (1 + rng.IntN(8)))}
+			if rng.IntN(2) == 0 {
+				queues.Queues = append(queues.Queues, plimsoll.QueueConfig{Name: "small", MaxJobs: 2})
+			}
+			m := wire.QueueConfigToProto(&queues)
+			d.do(&pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: &pb.SetQueueConfigRequest{Config: m}}})
+		}
+	case 10:
+		d.do(explain(d.someJob(rng) + ".work.0"))
+	default:
+		d.report(rng, node)
+	}
+}
+
+// someJob is one of the jobs that the gateway's copy shows.
+func (d *load) someJob(rng *rand.Rand) string {
+	from := fmt.Sprintf("j%d-%d", rng.IntN(8), rng.IntN(2000))
+	for id := range d.l.Latest().Scan(wire.KindJobSpec, "", from) {
+		return id
+	}
+	return from
+}
+
+// report says something about the tasks of a node, most of it true.
+func (d *load) report(rng *rand.Rand, id string) {
+	now := d.l.Latest()
+	data, ok := now.Get(wire.KindNode, id)
+	if !ok {
+		d.do(register(id, 1))
+		return
+	}
+	node, err := wire.DecodeNode(data)
+	if err != nil {
+		d.l.t.Error(err)
+		return
+	}
+	cmd := &pb.ReportTasksRequest{Node: id, Incarnation: node.Incarnation}
+	for _, data := range now.NodeTasks(id) {
+		task, err := wire.DecodeTask(data)
+		if err != nil {
+			d.l.t.Error(err)
+			return
+		}
+		if rng.IntN(3) == 0 {
+			continue
+		}
+		r := &pb.TaskReport{Task: plimsoll.TaskID(task.Job, task.Group, task.Index), Attempt: task.Attempt - rng.Int32N(8)/7, At: d.clock.now.Load()}
+		r.State = pb.TaskState(plimsoll.TaskStarting) + pb.TaskState(rng.IntN(2))
+		if task.State == plimsoll.TaskRunning || rng.IntN(4) == 0 {
+			r.State, r.Result, r.Message = pb.TaskState(plimsoll.TaskFinished), pb.TaskResult(1+rng.IntN(10)), "it is over"
+		}
+		cmd.Reports = append(cmd.Reports, r)
+	}
+	d.do(&pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: cmd}})
+}
+
+func dump(t *testing.T, s *state.State) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := s.Dump(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// sameRecords compares all records of some kinds, byte for byte.
+func sameRecords(t *testing.T, what string, a, b *replica.Snapshot, kinds ...wire.Kind) {
+	t.Helper()
+	for _, kind := range kinds {
+		left, right := map[string]string{}, map[string]string{}
+		for key, value := range a.Scan(kind, "", "") {
+			left[key] = string(value)
+		}
+		for key, value := range b.Scan(kind, "", "") {
+			right[key] = string(value)
+			if left[key] != string(value) {
+				t.Errorf("%s: record %q of kind %d is\n%x, not\n%x", what, key, kind, value, left[key])
+				return
+			}
+		}
+		if len(left) != len(right) {
+			t.Errorf("%s: %d records of kind %d, not %d", what, len(right), kind, len(left))
+		}
+	}
+}
+
+// After a random load the working state, the copy of the gateway that was there all the time, the copy of one that comes now, and
+// what the next leader reads from the store are the same. The store takes no batch beyond its limits, so they were kept.
+func TestStateEqualsReload(t *testing.T) {
+	for name, limits := range map[string]store.Limits{"default limits": {}, "tiny limits": tiny} {
+		t.Run(name, func(t *testing.T) {
+			seed := seeded(t)
+			fs, clock := vfs.NewMem(), newClock()
+			st := &spy{Store: openStore(t, fs, limits)}
+			cfg := Config{Now: clock.read, Seed: 1, State: state.Config{MaxEnded: 200, KeepEnded: 3600e9, LostAfter: 20e9, NodeGrace: 5e9}}
+			l := lead(t, cfg, st)
+			d := &load{l: l, clock: clock}
+			d.run(seed, 8, 900)
+			clock.step.Store(0)
+			l.settle()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			other := l.follow(ctx, "other")
+			live, err := l.Barrier(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fresh, err := other.Barrier(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			l.stop()
+			all := []wire.Kind{
+				wire.KindJobSpec, wire.KindJobStatus, wire.KindTask, wire.KindNode, wire.KindNodeStatus, wire.KindQueueConfig, wire.KindQueueStatus,
+			}
+			sameRecords(t, "a new gateway", live, fresh, all...)
+			again := reload(t, fs, cfg)
+			sameRecords(t, "the next leader", live, again.source.Snapshot(), wire.KindJobSpec, wire.KindTask, wire.KindNode, wire.KindQueueConfig)
+			if a, b := dump(t, l.term.engine.State()), dump(t, again.engine.State()); !bytes.Equal(a, b) {
+				t.Errorf("the reloaded state differs:\n%s", firstDifference(a, b))
+			}
+			t.Logf("%d commands, %d refused, %d batches; %d jobs and %d tasks are left", d.sent.Load(), d.refused.Load(), st.mu.commits,
+				live.Len(wire.KindJobSpec), live.Len(wire.KindTask))
+		})
+	}
+}
+
+func firstDifference(a, b []byte) string {
+	as, bs := bytes.Split(a, []byte("\n")), bytes.Split(b, []byte("\n"))
+	for i := range min(len(as), len(bs)) {
+		if !bytes.Equal(as[i], bs[i]) {
+			return fmt.Sprintf("live:     %s\nreloaded: %s", as[i], bs[i])
+		}
+	}
+	return fmt.Sprintf("%d lines live, %d reloaded", len(as), len(bs))
+}
