@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -43,8 +44,8 @@ type Config struct {
 	Store      pebble.Config         // Dir and Logger are set here
 	Logger     *slog.Logger          // nil: nothing is logged
 
-	Coordinator coordinator.Config // Listen, Queues and Logger are set here
-	Gateway     gateway.Config     // Listen and Insecure are set here
+	Coordinator coordinator.Config // Listen, Queues, Logger and Metrics are set here
+	Gateway     gateway.Config     // Listen, Insecure and Registry are set here
 }
 
 // Dev is the process.
@@ -88,7 +89,19 @@ func (d *Dev) make() error {
 	if cfg.Gateway.ID == "" {
 		cfg.Gateway.ID = "dev"
 	}
+	if cfg.Gateway.Listener.Fault == nil {
+		cfg.Gateway.Listener.Fault = func(rpc string, err error) { cfg.Logger.Error("fault", "rpc", rpc, "error", err) }
+	}
+	registry := prometheus.NewRegistry()
+	cfg.Gateway.Registry, cfg.Coordinator.Metrics = registry, registry
+	cfg.Coordinator.Listen, cfg.Coordinator.Logger = "unix:"+filepath.Join(cfg.Data, "coordinator.sock"), cfg.Logger
+	if cfg.Queues != nil {
+		cfg.Coordinator.Queues, cfg.Coordinator.ReplaceQueues = *cfg.Queues, true
+	}
 	if err := cfg.Gateway.Validate(); err != nil {
+		return err
+	}
+	if err := cfg.Coordinator.Validate(); err != nil {
 		return err
 	}
 	if n := len(filepath.Join(cfg.Data, "agent", "supervisor.sock")); n > maxSocketPath {
@@ -115,16 +128,11 @@ func (d *Dev) makeRoles() error {
 	if err != nil {
 		return err
 	}
-	socket := "unix:" + filepath.Join(cfg.Data, "coordinator.sock")
-	cfg.Coordinator.Listen, cfg.Coordinator.Logger = socket, cfg.Logger
-	if cfg.Queues != nil {
-		cfg.Coordinator.Queues, cfg.Coordinator.ReplaceQueues = *cfg.Queues, true
-	}
 	c, err := coordinator.New(cfg.Coordinator, st)
 	if err != nil {
 		return errors.Join(err, st.Close())
 	}
-	err = d.makeReaders(socket)
+	err = d.makeReaders()
 	if err == nil && !cfg.NoAgent {
 		err = d.makeAgent()
 	}
@@ -135,9 +143,9 @@ func (d *Dev) makeRoles() error {
 	return nil
 }
 
-func (d *Dev) makeReaders(leader string) error {
+func (d *Dev) makeReaders() error {
 	follower, err := replica.NewFollower(replica.FollowerConfig{
-		Gateway: d.cfg.Gateway.ID, Leader: leader, EventCapacity: d.cfg.Coordinator.EventCapacity,
+		Gateway: d.cfg.Gateway.ID, Leader: d.cfg.Coordinator.Listen, EventCapacity: d.cfg.Coordinator.EventCapacity,
 	})
 	if err != nil {
 		return err
@@ -162,13 +170,20 @@ func (d *Dev) URL() string {
 // Ready returns when reads and writes are answered, or ctx ends.
 func (d *Dev) Ready(ctx context.Context) error { return d.follower.Ready(ctx) }
 
-// Run runs all roles until ctx ends or one of them fails.
+// Run runs all roles until ctx ends or one of them fails, and closes what New opened.
 func (d *Dev) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range d.parts {
-		group.Go(func() error { return run(ctx) })
+	errs := make([]error, len(d.parts)) // the group would keep only the first
+	for i, run := range d.parts {
+		group.Go(func() error {
+			errs[i] = run(ctx)
+			return errs[i]
+		})
 	}
-	return group.Wait()
+	if group.Wait() == nil {
+		return nil
+	}
+	return errors.Join(errs...)
 }
 
 func (d *Dev) makeAgent() error {
