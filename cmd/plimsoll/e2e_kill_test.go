@@ -266,6 +266,7 @@ func (o *ordeal) settled() (jobs map[string]plimsoll.JobStatus, tasks map[string
 			break
 		}
 		last = ended
+		o.collectExits()
 	}
 	tasks = map[string]plimsoll.Task{}
 	for task, err := range c.Tasks(o.t.Context(), client.TaskFilter{}) {

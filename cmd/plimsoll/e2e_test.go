@@ -101,7 +101,7 @@ func start(t testing.TB, args ...string) *daemon {
 	}()
 	t.Cleanup(func() {
 		d.kill()
-		said := d.stderr()
+		said := regexp.MustCompile(readyLine+".*\n").ReplaceAllString(d.stderr(), "")
 		if t.Failed() && said != "" || strings.Contains(said, "DATA RACE") || strings.Contains(said, "panic:") {
 			t.Errorf("what %v said at the end:\n%s", args, said[max(0, len(said)-8<<10):])
 		}
