@@ -13,7 +13,7 @@ type nodeCmd struct {
 	Drain    nodeDrainCmd    `cmd:"" help:"Take nodes out of use: no new tasks, and those that run are placed elsewhere."`
 	Cordon   nodeCordonCmd   `cmd:"" help:"Give nodes no new tasks; those that run go on."`
 	Uncordon nodeUncordonCmd `cmd:"" help:"Let nodes take tasks again, after cordon or drain."`
-	Remove   nodeRemoveCmd   `cmd:"" help:"Forget nodes. What still runs on them is placed elsewhere."`
+	Remove   nodeRemoveCmd   `cmd:"" help:"Forget nodes whose machines are gone. One that is alive or holds tasks is refused."`
 }
 
 // Help is the detail of the help text.
