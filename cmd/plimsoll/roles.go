@@ -131,7 +131,25 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	a.notes.printf("stopped; tasks that run go on, and are taken up again by: plimsoll dev --data %s\n", cmd.Data)
+	return cmd.retire(ctx, a, d)
+}
+
+// retireTimeout bounds how long an idle supervisor may take to end.
+const retireTimeout = 5 * time.Second
+
+// retire leaves no process behind if no task runs, and says so otherwise. ctx has ended.
+func (cmd *devCmd) retire(ctx context.Context, a *app, d *dev.Dev) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retireTimeout)
+	defer cancel()
+	running, err := d.Retire(ctx)
+	if err != nil {
+		return err
+	}
+	if running == 0 {
+		a.notes.printf("stopped; no task runs\n")
+		return nil
+	}
+	a.notes.printf("stopped; tasks still run (%d), and are taken up again by: plimsoll dev --data %s\n", running, cmd.Data)
 	return nil
 }
 

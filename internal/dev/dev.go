@@ -186,9 +186,27 @@ func (d *Dev) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Retire ends the supervisor of this machine's tasks if none of them runs, after Run has returned, and returns how many do.
+func (d *Dev) Retire(ctx context.Context) (running int, err error) {
+	if d.cfg.NoAgent {
+		return 0, nil
+	}
+	c, err := executor.Connect(ctx, executor.ClientConfig{Dir: d.agentDir()})
+	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable {
+		return 0, nil // there is none
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reach the supervisor: %w", err)
+	}
+	defer c.Close()
+	return c.Retire(ctx)
+}
+
+func (d *Dev) agentDir() string { return filepath.Join(d.cfg.Data, "agent") }
+
 func (d *Dev) makeAgent() error {
 	cfg := &d.cfg
-	dir := filepath.Join(cfg.Data, "agent")
+	dir := d.agentDir()
 	supervised, err := agent.NewSupervised(executor.ClientConfig{Dir: dir, Command: append(slices.Clone(cfg.Supervisor), dir)})
 	if err != nil {
 		return err
