@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -95,6 +97,47 @@ func TestRepliesComeInOrder(t *testing.T) {
 			}
 		}
 		l.stop()
+	}
+}
+
+// A specification that would fill a batch of the store's is refused; what can be stored is taken, and the leader goes on.
+func TestSpecificationsFitTheStore(t *testing.T) {
+	l := lead(t, Config{}, openStore(t, vfs.NewMem(), tiny))
+	defer l.stop()
+	for size, want := range map[int]bool{tiny.Bytes / specShare / 2: true, tiny.Bytes / specShare: false, tiny.Bytes: false, 2 * tiny.Bytes: false} {
+		spec := job(fmt.Sprintf("j%d", size), 1)
+		spec.Groups[0].Env = map[string]string{"BIG": strings.Repeat("x", size)}
+		_, err := l.Do(context.Background(), submit(spec))
+		if (err == nil) != want || err != nil && plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+			t.Errorf("a specification of %d bytes: %v", size, err)
+		}
+	}
+	l.must(submit(job("small", 1)))
+}
+
+// Who follows a leader that stops is told so.
+func TestGatewaysAreToldOfTheEnd(t *testing.T) {
+	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
+	lost := make(chan error, 100)
+	f, err := replica.NewFollower(replica.FollowerConfig{Gateway: "other", Leader: l.address, Events: replica.FollowerEvents{
+		Disconnected: func(err error, _ time.Duration) { lost <- err },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	if err := f.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.stop()
+	if err := <-lost; !strings.Contains(err.Error(), "no longer the leader") {
+		t.Errorf("the gateway was told %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

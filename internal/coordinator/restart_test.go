@@ -112,8 +112,12 @@ func TestStoredEventsAreTrimmed(t *testing.T) {
 	}
 	l = lead(t, Config{EventCapacity: capacity}, again)
 	defer l.stop()
-	if _, found := events(t, l.Latest()); !slices.Equal(found, newest) {
+	low, found := events(t, l.Latest())
+	if !slices.Equal(found, newest) {
 		t.Errorf("the next leader has %d events, which are not the newest %d", len(found), len(newest))
+	}
+	if low+capacity != stored {
+		t.Errorf("the ids end at %d, but there are %d events and the first has id 0", low+capacity, stored)
 	}
 }
 
@@ -357,6 +361,8 @@ func TestStateEqualsReload(t *testing.T) {
 				wire.KindJobSpec, wire.KindJobStatus, wire.KindTask, wire.KindNode, wire.KindNodeStatus, wire.KindQueueConfig, wire.KindQueueStatus,
 			}
 			sameRecords(t, "a new gateway", live, fresh, all...)
+			checkNodeTasks(t, live)
+			checkNodeTasks(t, fresh)
 			again := reload(t, fs, cfg)
 			sameRecords(t, "the next leader", live, again.source.Snapshot(), wire.KindJobSpec, wire.KindTask, wire.KindNode, wire.KindQueueConfig)
 			if a, b := dump(t, l.term.engine.State()), dump(t, again.engine.State()); !bytes.Equal(a, b) {
@@ -365,6 +371,33 @@ func TestStateEqualsReload(t *testing.T) {
 			t.Logf("%d commands, %d refused, %d batches; %d jobs and %d tasks are left", d.sent.Load(), d.refused.Load(), st.mu.commits,
 				live.Len(wire.KindJobSpec), live.Len(wire.KindTask))
 		})
+	}
+}
+
+// checkNodeTasks holds the index of tasks by node against the tasks.
+func checkNodeTasks(t *testing.T, s *replica.Snapshot) {
+	t.Helper()
+	on := map[string][]string{} // tasks by node
+	for key, data := range s.Scan(wire.KindTask, "", "") {
+		task, err := wire.DecodeTask(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if task.State.OnNode() {
+			on[task.Node] = append(on[task.Node], key)
+		}
+	}
+	if len(on) == 0 {
+		t.Error("no task is on a node, so this shows nothing")
+	}
+	for node := range s.Scan(wire.KindNode, "", "") {
+		var keys []string
+		for key := range s.NodeTasks(node) {
+			keys = append(keys, key)
+		}
+		if !slices.Equal(keys, on[node]) {
+			t.Errorf("node %s has %d tasks, but %d are on it", node, len(keys), len(on[node]))
+		}
 	}
 }
 
