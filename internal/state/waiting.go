@@ -92,7 +92,7 @@ func (a shapeHeap) Swap(i, j int) {
 
 // Push is part of container/heap.
 func (a *shapeHeap) Push(h any) {
-	shape := h.(*Shape) //nolint:forcetypeassert,revive // container/heap hands over what it was given
+	shape := h.(*Shape) // container/heap hands over what it was given
 	shape.rank = len(*a)
 	*a = append(*a, shape)
 }
