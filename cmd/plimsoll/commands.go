@@ -2,8 +2,8 @@ package main
 
 import "time"
 
-const description = `Plimsoll submits jobs to fair queues, places their tasks on a fleet of machines, runs them, and keeps every machine
-loaded up to its line and never past it.`
+const description = `Plimsoll takes jobs into queues, places their tasks on a fleet of machines, runs each as a process in a cgroup, and says
+at any time what runs where, what waits, and why.`
 
 // commands is the tree of commands. Flags of the root may stand anywhere on the command line.
 type commands struct {

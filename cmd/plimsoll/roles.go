@@ -86,7 +86,7 @@ type devCmd struct {
 	Listen   string            `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Insecure bool              `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	Node     string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
-	Capacity map[string]string `help:"Amounts that replace the measured ones, such as cpu=2;nvidia.com/gpu=1." placeholder:"NAME=AMOUNT"`
+	Capacity map[string]string `help:"Amounts that replace the measured ones, such as cpu=2; repeat it for more." placeholder:"NAME=AMOUNT"`
 	Queues   string            `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
 }
 
@@ -271,11 +271,11 @@ type agentCmd struct {
 	roleFlags
 	Data       string            `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
 	Gateways   []string          `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
-	Listen     string            `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN"`
-	Advertise  string            `help:"Address at which gateways reach the log service; default: --listen."`
+	Listen     string            `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
+	Advertise  string            `help:"Address at which gateways reach the log service; default: --listen." placeholder:"ADDRESS"`
 	Insecure   bool              `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	Node       string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
-	Capacity   map[string]string `help:"Amounts that replace the measured ones, such as cpu=2;nvidia.com/gpu=1." placeholder:"NAME=AMOUNT"`
+	Capacity   map[string]string `help:"Amounts that replace the measured ones, such as cpu=2; repeat it for more." placeholder:"NAME=AMOUNT"`
 	Attributes map[string]string `help:"Facts that are added to the measured ones, such as rack=r7." placeholder:"NAME=VALUE"`
 }
 
