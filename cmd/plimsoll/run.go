@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -71,17 +72,19 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	return a.exitAs(within, c, &status)
 }
 
-// exitAs exits as the only task of a job did, and says why if that was not by its own exit code.
+// exitAs exits as the only task of a job did, and says what its own exit code does not.
 func (a *app) exitAs(ctx context.Context, c *client.Client, status *plimsoll.JobStatus) error {
 	task, err := c.Task(ctx, plimsoll.TaskID(status.ID, runGroup, 0))
 	if err != nil {
 		return err
 	}
+	byItself := task.Result == plimsoll.ResultFailed && task.ExitCode >= 1 && task.ExitCode <= 128 || // above it is a signal
+		task.Result == plimsoll.ResultSucceeded
+	if !byItself || task.Message != "" && task.Message != fmt.Sprintf("exit code %d", task.ExitCode) {
+		a.notes.printf("plimsoll: %s: %s\n", task.ID, oneLine(reason(&task, status)))
+	}
 	if task.Result == plimsoll.ResultSucceeded {
 		return nil
-	}
-	if task.Result != plimsoll.ResultFailed || task.ExitCode < 1 || task.ExitCode > 128 { // above it is a signal
-		a.notes.printf("plimsoll: %s: %s\n", task.ID, oneLine(reason(&task, status)))
 	}
 	if task.ExitCode < 1 || task.ExitCode > 255 {
 		return exitError(exitFailed)

@@ -67,15 +67,27 @@ func printTasks(a *app, o *output, tasks []plimsoll.Task, views []taskView) {
 		if v.ExitCode != nil {
 			exit = fmt.Sprint(*v.ExitCode)
 		}
-		if t.Message != "" && t.Message != reason {
-			if reason != "" {
-				reason += ": "
-			}
-			reason += t.Message
+		switch ended := howItEnded(t); {
+		case t.State == plimsoll.TaskPending && ended != "" && reason != t.Result.String(): // why it waits, and what went before
+			reason += fmt.Sprintf(" (attempt %d %s)", t.Attempt, ended)
+		case ended != "":
+			reason = ended
 		}
 		rows[i] = []string{v.ID, v.State, v.Node, exit, count(v.Attempt), ago(a.now(), t.Started), took(a.now(), t), reason}
 	}
 	columns(o, []string{"ID", "STATE", "NODE", "EXIT", "ATTEMPT", "STARTED", "TOOK", "REASON"}, rows)
+}
+
+// howItEnded is what became of the last attempt that has ended, in words.
+func howItEnded(t *plimsoll.Task) string {
+	result := t.Result.String()
+	if t.Message == "" || t.Message == result {
+		return result
+	}
+	if result == "" {
+		return t.Message
+	}
+	return result + ": " + t.Message
 }
 
 // took is how long the current attempt has run.

@@ -116,8 +116,16 @@ func verdict(s *plimsoll.JobStatus) string {
 		parts = append(parts, plural(int(c.Failed), "task")+" failed")
 	}
 	text := strings.Join(parts, ", ")
-	if s.Reason != "" {
-		text += ": " + oneLine(s.Reason)
+	if why := jobReason(s); why != "" {
+		text += ": " + oneLine(why)
 	}
 	return text
+}
+
+// jobReason is why a job did not succeed. What somebody gave as the reason of a kill does not say that it was one.
+func jobReason(s *plimsoll.JobStatus) string {
+	if killed := plimsoll.ResultKilled.String(); s.Killed && s.Reason != "" && s.Reason != killed {
+		return killed + ": " + s.Reason
+	}
+	return s.Reason
 }
