@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
 type eventsCmd struct {
 	Object string  `help:"Only events about this job (its tasks included), task, node or queue." placeholder:"ID"`
 	Start  *uint64 `help:"Id of the first event to print." placeholder:"ID"`
-	Count  uint64  `short:"n" help:"How many to print at most; 0 prints all. Without --object or --start they are the latest." default:"100"`
+	Count  uint64  `short:"n" help:"How many to print at most, the latest unless --start is given; 0 prints all." default:"100"`
 	Follow bool    `short:"f" help:"Go on with the events that come."`
 	formatFlag
 }
@@ -31,8 +30,8 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	filter := client.EventFilter{Object: cmd.Object, Start: cmd.Start}
-	if cmd.Start == nil && cmd.Object == "" && cmd.Count > 0 {
-		if filter.Start, err = latest(ctx, c, cmd.Count); err != nil {
+	if cmd.Start == nil && cmd.Count > 0 {
+		if filter.Start, err = latest(ctx, c, cmd.Object, cmd.Count); err != nil {
 			return err
 		}
 	}
@@ -56,8 +55,16 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// latest is where the last count events begin.
-func latest(ctx context.Context, c *client.Client, count uint64) (*uint64, error) {
+// latest is where the last count events begin, of all or of one object; nil if there are no more than that. What an object's are
+// is known only when all that are held have been looked at.
+func latest(ctx context.Context, c *client.Client, object string, count uint64) (*uint64, error) {
+	if object != "" {
+		all, err := (&eventsCmd{}).read(ctx, c, client.EventFilter{Object: object})
+		if err != nil || uint64(len(all)) <= count {
+			return nil, err
+		}
+		return &all[uint64(len(all))-count].ID, nil
+	}
 	page, err := c.Events(ctx, client.EventFilter{Count: 1})
 	if err != nil || page.Highest < count {
 		return nil, err
@@ -88,7 +95,7 @@ func (cmd *eventsCmd) read(ctx context.Context, c *client.Client, filter client.
 
 func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filter client.EventFilter) error {
 	for r, err := range c.FollowEvents(ctx, filter, 0) {
-		if plimsoll.CodeOf(err) == plimsoll.CodeCanceled && err != nil {
+		if canceled(err) && ctx.Err() != nil {
 			return nil // an interrupt is how one stops to follow
 		}
 		if err != nil {

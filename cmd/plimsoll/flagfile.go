@@ -40,7 +40,15 @@ func (f flagFile) Validate(app *kong.Application) error {
 	return nil
 }
 
-// Resolve returns the value of a flag, or nil.
+// Resolve returns the value of a flag, or nil. In a mapping such as capacity an amount may be written as a number.
 func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	return f[flag.Name], nil
+	m, ok := f[flag.Name].(map[string]any)
+	if !ok {
+		return f[flag.Name], nil
+	}
+	texts := map[string]any{}
+	for name, value := range m {
+		texts[name] = fmt.Sprint(value)
+	}
+	return texts, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -141,7 +142,7 @@ const shownTasks = 50
 
 func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views []taskView) {
 	s := &job.Status
-	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"reason", s.Reason}, [2]string{"queue", s.Queue},
+	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
 		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)}, [2]string{"started", ago(a.now(), s.Started)},
 		[2]string{"finished", ago(a.now(), s.Finished)})
 	o.printf("\n")
@@ -184,14 +185,30 @@ func (cmd *jobKillCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range cmd.IDs {
+	return each(cmd.IDs, func(id string) error {
 		s, err := c.KillJob(ctx, id, cmd.Reason)
 		if err != nil {
 			return fmt.Errorf("kill %s: %w", id, err)
 		}
 		a.out.printf("%s: %s\n", id, s.State)
+		return nil
+	})
+}
+
+// each does something with every id, also when it fails with one; it gives up when the server is away or the user wants no more.
+func each(ids []string, do func(id string) error) error {
+	var failed []error
+	for _, id := range ids {
+		err := do(id)
+		if err == nil {
+			continue
+		}
+		failed = append(failed, err)
+		if canceled(err) || plimsoll.CodeOf(err) == plimsoll.CodeUnavailable {
+			break
+		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 type jobWaitCmd struct {

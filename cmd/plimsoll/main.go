@@ -89,7 +89,14 @@ func execute(ctx context.Context, p process) (code int) {
 	if err == nil {
 		err = a.out.failure()
 	}
+	if canceled(err) && ctx.Err() == nil { // nobody here interrupted it
+		err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the call, as one does that is being stopped; jobs go on: try again")
+	}
 	return report(a, err)
+}
+
+func canceled(err error) bool {
+	return err != nil && (plimsoll.CodeOf(err) == plimsoll.CodeCanceled || errors.Is(err, context.Canceled))
 }
 
 func newParser(root *commands, p process) (*kong.Kong, error) {
@@ -123,7 +130,7 @@ func report(a *app, err error) int {
 	if errors.As(err, &code) {
 		return int(code)
 	}
-	if plimsoll.CodeOf(err) == plimsoll.CodeCanceled || errors.Is(err, context.Canceled) {
+	if canceled(err) {
 		return exitInterrupted // who interrupts it knows why it ended
 	}
 	for line := range strings.Lines(a.explainError(err)) {

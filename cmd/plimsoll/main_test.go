@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,6 +78,7 @@ func TestGolden(t *testing.T) {
 		"job-get-nothing":    "job get nothing",
 		"job-kill":           "job kill waiting --reason enough",
 		"job-kill-nothing":   "job kill nothing",
+		"job-kill-several":   "job kill nothing waiting --reason enough",
 		"job-scale":          "job scale waiting 5",
 		"job-wait":           "job wait wordcount",
 		"job-wait-failed":    "job wait flaky",
@@ -98,6 +102,7 @@ func TestGolden(t *testing.T) {
 		"events":             "events",
 		"events-last":        "events -n 2",
 		"events-object":      "events --object wordcount",
+		"events-object-last": "events --object wordcount -n 2",
 		"events-json":        "events --start 4 -o json",
 		"explain":            "explain waiting.map.1",
 		"explain-job":        "explain waiting",
@@ -199,6 +204,41 @@ func TestEventsAreFollowedUntilTheInterrupt(t *testing.T) {
 	})
 	if code != 0 || notes.String() != "" {
 		t.Errorf("exit code %d, %s", code, notes.String())
+	}
+}
+
+// TestWhatTheServerEndsIsNotAnInterrupt: nobody may take the end of a server for a wish of their own.
+func TestWhatTheServerEndsIsNotAnInterrupt(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(499)
+		_, _ = w.Write([]byte(`{"code":"canceled","message":"the caller went away"}`)) // a failure shows in what the command says
+	}))
+	defer server.Close()
+	_, stderr, code := plimsollAt(t.Context(), server.URL, "job", "get", "wordcount")
+	if want := "plimsoll: the server ended the call, as one does that is being stopped; jobs go on: try again\n"; code != 1 || stderr != want {
+		t.Errorf("exit code %d, stderr %q; want 1, %q", code, stderr, want)
+	}
+}
+
+// TestAmountsInAFileOfFlagsMayBeNumbers: capacity is a mapping of texts for the command line, and of amounts for people.
+func TestAmountsInAFileOfFlagsMayBeNumbers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "flags.yaml")
+	if err := os.WriteFile(path, []byte("capacity: {cpu: 2, memory: 1Gi, nvidia.com/gpu: 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var root commands
+	parser, err := newParser(&root, process{stdout: io.Discard, stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse([]string{"dev", "--config", path}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]string{"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}, root.Dev.Capacity); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
 	}
 }
 

@@ -125,14 +125,14 @@ func (a *app) setNodeMode(ctx context.Context, ids []string, mode plimsoll.NodeM
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
+	return each(ids, func(id string) error {
 		n, err := c.SetNodeMode(ctx, id, mode)
 		if err != nil {
-			return fmt.Errorf("node %s: %w", id, err)
+			return err
 		}
 		a.out.printf("%s: %s\n", id, nodeState(&n))
-	}
-	return nil
+		return nil
+	})
 }
 
 type nodeRemoveCmd struct {
@@ -150,11 +150,11 @@ func (cmd *nodeRemoveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range cmd.IDs {
+	return each(cmd.IDs, func(id string) error {
 		if err := c.RemoveNode(ctx, id); err != nil {
-			return fmt.Errorf("node %s: %w", id, err)
+			return err
 		}
 		a.out.printf("%s: removed\n", id)
-	}
-	return nil
+		return nil
+	})
 }
