@@ -31,7 +31,7 @@ test: ## all that CI runs: lint, generated code, short fuzzing, every test with 
 	@scripts/step lint $(MAKE) --no-print-directory lint
 	@scripts/step 'generated code' scripts/generated
 	@scripts/step build $(MAKE) --no-print-directory build
-	@scripts/step fuzz scripts/fuzz 3s
+	@scripts/step fuzz scripts/fuzz 5000x
 	@echo "== tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED"
 	@scripts/test -race -timeout=12m
 
@@ -58,13 +58,13 @@ bench: build ## measure, and print the figures beside the targets
 	@scripts/bench
 
 .PHONY: soak
-soak: ## the randomized tests with their full counts, then a minute of fuzzing for each target
+soak: ## the randomized tests with their full counts, then 300,000 inputs of fuzzing for each target
 	@PLIMSOLL_SOAK=1 scripts/test -count=1 -timeout=4h
-	@scripts/fuzz 60s
+	@scripts/fuzz 300000x
 
 .PHONY: fuzz
-fuzz: ## ten seconds of fuzzing for each target; FUZZTIME=5m for more
-	@scripts/fuzz $(or $(FUZZTIME),10s)
+fuzz: ## 50,000 inputs of fuzzing for each target; FUZZTIME=5m for more
+	@scripts/fuzz $(or $(FUZZTIME),50000x)
 
 .PHONY: deadcode
 deadcode: ## list functions that nothing calls
