@@ -93,9 +93,10 @@ func TestRetire(t *testing.T) {
 	if running, err := n.Retire(n.limit()); running != 0 || err != nil {
 		t.Errorf("without: %d run, %v", running, err)
 	}
-	if n.running(pid) {
-		t.Error("the supervisor is still there")
-	}
+	n.eventually("the end of the supervisor", func() bool {
+		reaped(pid)
+		return !n.running(pid)
+	})
 }
 
 func TestSupervisorWithoutTasksLeavesNoControlGroups(t *testing.T) {

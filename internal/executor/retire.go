@@ -13,7 +13,8 @@ import (
 var errSeen = errors.New("seen")
 
 // Retire ends the supervisor if it holds no attempt that runs, and returns how many do. It is for somebody who stops for good and
-// knows that nobody else starts attempts in the directory. It returns when the supervisor is gone or ctx ends.
+// knows that nobody else starts attempts in the directory. It returns when the supervisor has given up its
+// directory, or ctx ends.
 func (c *Client) Retire(ctx context.Context) (running int, err error) {
 	err = c.Watch(ctx, func(attempts []Status, snapshotEnd bool) error {
 		for i := range attempts {
