@@ -18,6 +18,7 @@ type Config struct {
 	BarrierTimeout time.Duration // longest wait of a read for the leader; default 3s
 	WriteTimeout   time.Duration // longest wait of a write for the leader; default 30s
 	BodyTimeout    time.Duration // longest time in which a whole request must have come; default 60s
+	AnswerTimeout  time.Duration // longest time from a request's first byte to its answer's last, streams not counted; default 3m
 
 	HeartbeatInterval time.Duration // what agents are told; default 2s
 	NodeTimeout       time.Duration // a node that is silent for so long is reported; default 10s
@@ -66,6 +67,7 @@ func (c Config) Validate() error {
 		{"barrierTimeout", c.BarrierTimeout},
 		{"writeTimeout", c.WriteTimeout},
 		{"bodyTimeout", c.BodyTimeout},
+		{"answerTimeout", c.AnswerTimeout},
 		{"heartbeatInterval", c.HeartbeatInterval},
 		{"nodeTimeout", c.NodeTimeout},
 	} {
@@ -100,6 +102,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.BarrierTimeout, 3*time.Second)
 	setDefault(&c.WriteTimeout, 30*time.Second)
 	setDefault(&c.BodyTimeout, 60*time.Second)
+	setDefault(&c.AnswerTimeout, 3*time.Minute)
 	setDefault(&c.HeartbeatInterval, 2*time.Second)
 	setDefault(&c.NodeTimeout, 10*time.Second)
 	setDefault(&c.PageSize, 10_000)

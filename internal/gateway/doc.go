@@ -18,7 +18,8 @@
 //     while the gateway itself stood still, nobody counts as silent.
 //   - Every table is bounded. When one is full the newcomer is refused with CodeExhausted and nobody else notices; only the
 //     connections to agents make room by closing the one that was not used for the longest time.
-//   - Whatever comes in is answered or refused: a panic costs one request.
+//   - Whatever comes in is answered or refused: a panic costs one request. A caller that does not send its request, or does not
+//     read its answer, gives its place back; only a stream may last.
 //
 // Cost: a single read is O(log records) beyond its barrier; lists are linear in the records looked at, of which one answer
 // holds at most Config.PageSize. A change of a node's tasks costs its watcher a walk over the node's tasks, and decodes only

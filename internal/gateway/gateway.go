@@ -113,7 +113,7 @@ func (g *Gateway) routes() http.Handler {
 		rest.WriteError(w, http.StatusNotFound,
 			"there is nothing at this path; there are /healthz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
 	})
-	return mux
+	return g.timed(mux)
 }
 
 // read returns a snapshot that holds everything that was committed when read was called.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -105,15 +106,46 @@ func streams(procedure string) bool {
 	return false
 }
 
-// bounded refuses an RPC for which there is no room before its body is read, and bounds the time in which the body must come.
+// timed bounds the time in which a request must have come, and, unless it is a stream, that in which its answer must have been
+// taken: a caller that sends or reads nothing gives its place back. Deadlines outlive a request on its connection, so each sets its
+// own.
+func (g *Gateway) timed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control, now := http.NewResponseController(w), time.Now()
+		taken := now.Add(g.cfg.AnswerTimeout)
+		if streams(r.URL.Path) {
+			taken = time.Time{}
+		}
+		// The only error is that the writer knows no deadlines; that is one of a test, without a network.
+		_ = errors.Join(control.SetReadDeadline(now.Add(g.cfg.BodyTimeout)), control.SetWriteDeadline(taken))
+		r.Body = timedBody{r.Body, control}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// timedBody lifts the deadline for reading when the whole body has come: what the connection says afterwards is only that the
+// caller went away, and a stream waits for that as long as it lasts.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (b timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // a reader returns just this
+		_ = b.control.SetReadDeadline(time.Time{}) // as in timed
+	}
+	return n, err
+}
+
+// bounded refuses an RPC for which there is no room, before its body is read.
 func (g *Gateway) bounded(requests, lasting *limit, next http.Handler) http.Handler {
 	refuser := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		room := requests
 		if streams(r.URL.Path) {
 			room = lasting
-		} else {
-			g.boundBody(w)
 		}
 		if err := room.enter(); err != nil {
 			g.metrics.refused()
@@ -132,7 +164,6 @@ func (g *Gateway) bounded(requests, lasting *limit, next http.Handler) http.Hand
 // boundedREST is bounded for plain HTTP.
 func (g *Gateway) boundedREST(requests *limit, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g.boundBody(w)
 		if err := requests.enter(); err != nil {
 			g.metrics.refused()
 			w.Header().Set("Retry-After", "1")
@@ -144,12 +175,6 @@ func (g *Gateway) boundedREST(requests *limit, next http.Handler) http.Handler {
 		next.ServeHTTP(counted, r)
 		g.metrics.count("/ws/v1", strconv.Itoa(counted.status))
 	})
-}
-
-// boundBody lets reading from the caller fail when the time is over.
-func (g *Gateway) boundBody(w http.ResponseWriter) {
-	// The only error is that the writer knows no deadlines; that is one of a test, without a network.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.cfg.BodyTimeout))
 }
 
 // statusWriter notes the status that was sent.

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+// pipes is a network inside a bubble. Its connections hold nothing: what one end does not read the other cannot write.
+type pipes struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	p.accepted <- server
+	return client, nil
+}
+
+// inBubble runs a test against a gateway that is served over pipes, with the time of the bubble.
+func inBubble(t *testing.T, cfg Config, f *fake, test func(t *testing.T, network *pipes, client *http.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		network := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		handler := newGateway(t, cfg, f).Handler()
+		go func() { ended <- transport.Serve(ctx, network, handler) }()
+		client := &http.Client{Transport: &http.Transport{DialContext: network.dial}}
+		test(t, network, client)
+		client.CloseIdleConnections()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// begin opens a connection, writes the beginning of a request and no more.
+func begin(t *testing.T, network *pipes, lines ...string) net.Conn {
+	t.Helper()
+	c, err := network.dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte(strings.Join(lines, "\r\n"))); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return c
+}
+
+func status(t *testing.T, client *http.Client, path string) int {
+	t.Helper()
+	resp, err := client.Get("http://gateway" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode
+}
+
+func TestACallerThatNeverReadsGivesItsPlaceBack(t *testing.T) {
+	f := cluster()
+	for range 100 {
+		f.emit(plimsoll.Event{Type: plimsoll.EventRequest, Object: "wordcount.map.0", Message: strings.Repeat("x", 100)})
+	}
+	const path = "/ws/v1/events/batch"
+	for _, stuck := range []string{path, "/metrics"} {
+		inBubble(t, Config{MaxRequests: 1}, f, func(t *testing.T, network *pipes, client *http.Client) {
+			c := begin(t, network, "GET "+stuck+" HTTP/1.1", "Host: gateway", "", "")
+			if stuck == path {
+				if got := status(t, client, path); got != http.StatusTooManyRequests {
+					t.Errorf("while the answer is not taken: %d", got)
+				}
+			}
+			time.Sleep(3*time.Minute + time.Second) // of the bubble: nobody waits
+			if got := status(t, client, path); got != http.StatusOK {
+				t.Errorf("after the time for the answer: %d", got)
+			}
+			if n, err := c.Read(make([]byte, 1)); err == nil {
+				t.Errorf("%s: the connection is still open: read %d", stuck, n)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestACallerThatNeverSendsItsBodyGivesItsPlaceBack(t *testing.T) {
+	watch := plimsollv1connect.JobServiceWatchJobProcedure
+	inBubble(t, Config{MaxStreams: 1}, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
+		c := begin(t, network, "POST "+watch+" HTTP/1.1", "Host: gateway", "Content-Type: application/connect+proto", "Content-Length: 100", "", "")
+		jobs := plimsollv1connect.NewJobServiceClient(client, "http://gateway")
+		if err := ending(t, open(t, jobs.WatchJob, &pb.WatchJobRequest{Id: "a"})); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
+			t.Errorf("while the body is awaited: %v", err)
+		}
+		go func() { // what the gateway answers must be taken off the pipe
+			_, _ = bufio.NewReader(c).WriteTo(discard{})
+		}()
+		time.Sleep(61 * time.Second) // of the bubble: nobody waits
+		receive(t, open(t, jobs.WatchJob, &pb.WatchJobRequest{Id: "a"}))
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+func TestAStreamLastsLongerThanAnyRequestMay(t *testing.T) {
+	f := cluster()
+	inBubble(t, Config{}, f, func(t *testing.T, _ *pipes, client *http.Client) {
+		if got := status(t, client, "/healthz"); got != http.StatusOK { // leaves its deadlines on the connection
+			t.Fatal(got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		jobs := plimsollv1connect.NewJobServiceClient(client, "http://gateway")
+		stream, err := jobs.WatchJob(ctx, connect.NewRequest(&pb.WatchJobRequest{Id: "a"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		receive(t, stream)
+		time.Sleep(time.Hour) // of the bubble: nobody waits
+		f.put(putStatus(plimsoll.JobStatus{ID: "a", Owner: "bob"}))
+		if got := receive(t, stream).GetStatus().GetOwner(); got != "bob" {
+			t.Errorf("after an hour: %q", got)
+		}
+		cancel()
+		_ = stream.Close() // it was given up
+	})
+}
