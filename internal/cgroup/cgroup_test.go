@@ -347,6 +347,27 @@ func TestV2FilesOnAFakeTree(t *testing.T) {
 	}
 }
 
+// The kernel shows a process of an outer pid namespace as 0, and a signal to 0 would reach our own process group.
+func TestKillSparesItsOwnProcessGroup(t *testing.T) {
+	h, err := Detect(fakeV2(t, "cpu memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := h.Subtree("plimsoll/n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := create(t, s, Limits{})
+	if err := g.Add(0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // it is tried once all the same
+	if err := g.Kill(ctx); err == nil || !strings.Contains(err.Error(), "another pid namespace") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestUnusableControlGroupsAreExplained(t *testing.T) {
 	empty := t.TempDir()
 	for name, c := range map[string]struct{ root, want string }{

@@ -48,6 +48,10 @@ func (g *Group) killOnce() error {
 	pids, listErr := g.Pids()
 	err = errors.Join(err, listErr)
 	for _, pid := range pids {
+		if pid <= 0 { // so the kernel names a process outside of our pid namespace; and to us signal 0 is a group's: our own
+			err = errors.Join(err, fmt.Errorf("%s holds a process of another pid namespace, which cannot be killed from here", g.name))
+			continue
+		}
 		if e := syscall.Kill(pid, syscall.SIGKILL); e != nil && !errors.Is(e, syscall.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("kill process %d: %w", pid, e))
 		}
