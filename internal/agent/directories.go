@@ -218,9 +218,29 @@ func emptyDir(dir string) error {
 	}
 	var failed error
 	for _, e := range entries {
-		failed = errors.Join(failed, os.RemoveAll(filepath.Join(dir, e.Name())))
+		failed = errors.Join(failed, removeAll(filepath.Join(dir, e.Name())))
 	}
 	return failed
+}
+
+// removeAll removes what a task has left. Tasks make directories that nobody may write, such as Go's module cache; without root's
+// rights these must be made writable first.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	var failed error
+	walked := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() { // before it is read; links are not followed
+			failed = errors.Join(failed, os.Chmod(path, 0o700))
+		}
+		return nil
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		return errors.Join(err, failed, walked)
+	}
+	return nil
 }
 
 // diskUsage is how many bytes the files below a directory take on the disk. What cannot be read counts nothing: tasks may have
