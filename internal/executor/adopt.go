@@ -49,7 +49,13 @@ func (s *Supervisor) adoptAll(ctx context.Context) error {
 		return fmt.Errorf("look for attempts: %w", err)
 	}
 	for _, task := range tasks {
+		if !task.IsDir() {
+			continue // nothing of ours
+		}
 		entries, err := os.ReadDir(filepath.Join(root, task.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the agent has just put it away, because all in it is over
+		}
 		if err != nil {
 			return fmt.Errorf("look for attempts: %w", err)
 		}
@@ -88,8 +94,14 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 		return s.adoptLost(ctx, a, attemptRecord{}, "how it ended cannot be read: "+err.Error())
 	}
 	if done {
+		// The record was written before the rest was killed. What is left in its control group goes with the sweep; without one, here.
+		if s.tree == nil {
+			if err := s.killTree(ctx, a, 0); err != nil {
+				s.log.Error("processes of an ended attempt cannot be killed", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+			}
+		}
 		s.publishEnd(a, exit)
-		return nil // what may be left in its control group goes with the sweep
+		return nil
 	}
 	var r attemptRecord
 	begun, err := readJSON(filepath.Join(a.dir, attemptFile), &r)

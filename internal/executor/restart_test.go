@@ -167,6 +167,41 @@ func TestUnrecordedProcessIsKilled(t *testing.T) {
 	})
 }
 
+// The supervisor can die between the record of an end and the kill of what is left.
+func TestRestOfAnEndedAttemptIsKilled(t *testing.T) {
+	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
+		s := n.start(request("job.g.0", "echo $$ >> pids; exec sleep 1000"))
+		n.pids(s.Task, "pids", 1)
+		n.endSupervisor(syscall.SIGKILL)
+		if err := writeExit(s.Dir, exitRecord{Result: plimsoll.ResultSucceeded, Started: s.Started, Finished: s.Started, PID: s.PID}); err != nil {
+			n.Fatal(err)
+		}
+		n.connect()
+		n.wantEnd(n.waitFor(s.Task, 1, (*Status).Ended), plimsoll.ResultSucceeded, 0, "")
+		n.eventually("the end of the process", func() bool { return !n.running(s.PID) })
+	})
+}
+
+// A signal to the process 0 would reach the caller's own process group.
+func TestRetireNeedsToKnowTheSupervisor(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, bare)
+	path := filepath.Join(n.dir, supervisorFile)
+	saved, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Retire(n.limit()); plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
+		t.Errorf("got %v", err)
+	}
+	if err := os.WriteFile(path, saved, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestOneSupervisorADirectory(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, bare)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
 )
 
 // errSeen ends a watch that has seen everything.
@@ -33,7 +35,15 @@ func (c *Client) Retire(ctx context.Context) (running int, err error) {
 	if running > 0 {
 		return running, nil
 	}
-	if err := syscall.Kill(c.caps.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+	// Asked anew: since Connect another supervisor may have taken the place of that one.
+	var now Capabilities
+	if _, err := readJSON(filepath.Join(c.cfg.Dir, supervisorFile), &now); err != nil {
+		return 0, err
+	}
+	if now.PID <= 1 { // a signal to 0 or less would reach a group, or everybody
+		return 0, plimsoll.Errorf(plimsoll.CodeCorrupt, "%s does not say which process the supervisor is; end it by hand", filepath.Join(c.cfg.Dir, supervisorFile))
+	}
+	if err := syscall.Kill(now.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return 0, fmt.Errorf("end the supervisor: %w", err)
 	}
 	tick := time.NewTicker(connectEvery)
