@@ -77,7 +77,10 @@ func (s *Supervisor) exited(a *attempt, ws syscall.WaitStatus, known bool) {
 		t.Stop()
 	}
 	s.mu.Unlock()
-	s.spawn(func(ctx context.Context) { s.settle(ctx, a, outcome{status: ws, known: known}, at) })
+	o := outcome{status: ws, known: known}
+	if !s.spawn(func(ctx context.Context) { s.settle(ctx, a, o, at) }) {
+		s.settle(context.Background(), a, o, at) // Run is ending, and waits for whoever reaps: nobody else will ever know the exit code
+	}
 }
 
 // settle records the end, kills the rest, and publishes it. The record is written first: if the supervisor dies meanwhile, the next one
@@ -143,32 +146,36 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 		case <-ctx.Done():
 			return fmt.Errorf("kill the processes of %v: %w", a.key, ctx.Err())
 		}
-		// First all are halted, so that they cannot fork away from the second look.
-		halted, err := signalAll(a.marks(), sid, syscall.SIGSTOP)
+		// First all are halted, so that they cannot fork away from the second look. One that may not be signaled (a set-uid
+		// program, to a supervisor without root's rights) must not save the others, so it is an error only when all were tried.
+		halted, err := processesOf(a.marks(), sid)
 		if err != nil {
 			return err
 		}
 		if len(halted) == 0 {
 			return nil
 		}
-		if _, err := signalAll(a.marks(), sid, syscall.SIGKILL); err != nil {
+		denied := signalAll(halted, syscall.SIGSTOP)
+		pids, err := processesOf(a.marks(), sid)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(denied, signalAll(pids, syscall.SIGKILL)); err != nil {
 			return err
 		}
 		timer.Reset(wait)
 	}
 }
 
-func signalAll(marks []string, sid int, sig syscall.Signal) ([]int, error) {
-	pids, err := processesOf(marks, sid)
-	if err != nil {
-		return nil, err
-	}
+// signalAll sends a signal to each of the processes, whatever becomes of the others.
+func signalAll(pids []int, sig syscall.Signal) error {
+	var errs []error
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return nil, fmt.Errorf("send %v to process %d: %w", sig, pid, err)
+			errs = append(errs, fmt.Errorf("send %v to process %d: %w", sig, pid, err))
 		}
 	}
-	return pids, nil
+	return errors.Join(errs...)
 }
 
 // release gives back what an attempt holds of the machine, but for its directory.
@@ -257,12 +264,12 @@ func (s *Supervisor) terminate(a *attempt) (sent bool, err error) {
 // killUntilEnded kills all of the attempt. If the main process does not go, because it sleeps in the kernel, it tries again later.
 func (s *Supervisor) killUntilEnded(ctx context.Context, a *attempt) {
 	s.mu.Lock()
-	over := a.ending
+	over, sid := a.ending, a.status.PID
 	s.mu.Unlock()
 	if over {
 		return // the rest is being killed there
 	}
-	if err := s.killTree(ctx, a, a.status.PID); err != nil {
+	if err := s.killTree(ctx, a, sid); err != nil {
 		s.log.Error("an attempt cannot be killed; trying again", "task", a.key.task, "attempt", a.key.attempt, "error", err)
 	}
 	s.mu.Lock()

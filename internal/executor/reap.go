@@ -55,7 +55,7 @@ func (r *reaper) run(ctx context.Context) error {
 		select {
 		case <-signals:
 		case <-ctx.Done():
-			return nil
+			return r.drain() // who is not seen now has ended for nobody
 		}
 	}
 }

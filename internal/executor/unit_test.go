@@ -1,9 +1,18 @@
 package executor
 
 import (
+	"context"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -103,5 +112,105 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	cfg := SupervisorConfig{Dir: "/x"}
 	if err := cfg.Validate(); err != nil || cfg.Socket != "/x/supervisor.sock" || cfg.CgroupRoot == "" || cfg.Logger == nil {
 		t.Errorf("defaults are %+v, %v", cfg, err)
+	}
+}
+
+// While the supervisor ends it still reaps, and nobody can ask for those exit codes again.
+func TestEndWhileTheSupervisorStopsIsRecorded(t *testing.T) {
+	dir := t.TempDir()
+	s, err := New(SupervisorConfig{Dir: dir}) // as Run leaves it when it has begun to end
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := attemptKey{"job.g.0", 1}
+	a, _ := s.reserve(key)
+	if err := os.MkdirAll(a.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.exited(a, syscall.WaitStatus(5<<8), true)
+	var exit exitRecord
+	if ok, err := readJSON(filepath.Join(a.dir, exitFile), &exit); err != nil || !ok || exit.ExitCode != 5 || exit.Result != plimsoll.ResultFailed {
+		t.Errorf("recorded is %+v, %v, %v", exit, ok, err)
+	}
+	if status := s.statusOf(a); !status.Ended() || status.ExitCode != 5 {
+		t.Errorf("the status is %+v", status)
+	}
+}
+
+func TestStrayFilesAmongTheTasksAreLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	s, err := New(SupervisorConfig{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, tasksDir, "job.g.0"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, tasksDir, "README"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.adoptAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// withoutKill runs f without root's right to signal everybody, on a thread that is thrown away.
+func withoutKill(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var caps [2]unix.CapUserData
+		err := unix.Capget(&header, &caps[0])
+		if err == nil {
+			caps[0].Effective &^= 1 << unix.CAP_KILL
+			err = unix.Capset(&header, &caps[0])
+		}
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Skipf("capabilities cannot be given up: %v", err)
+	}
+}
+
+// A set-uid program that a supervisor without root's rights may not signal must not save the rest of its task.
+func TestWhatMayNotBeSignaledDoesNotSaveTheRest(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a process as somebody else")
+	}
+	s, err := New(SupervisorConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := s.reserve(attemptKey{"job.g.0", 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	start := func(cred *syscall.Credential) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, "/bin/sleep", "1000")
+		cmd.Env, cmd.Dir, cmd.SysProcAttr = a.marks(), "/", &syscall.SysProcAttr{Credential: cred}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	foreign := start(&syscall.Credential{Uid: 65534, Gid: 65534}) // has the lower pid, and so is found first
+	ours := start(nil)
+	withoutKill(t, func() {
+		if err := s.killTree(ctx, a, 0); err == nil || !strings.Contains(err.Error(), "not permitted") {
+			t.Errorf("got %v", err)
+		}
+	})
+	if err := ours.Wait(); ctx.Err() != nil {
+		t.Errorf("the process that may be killed was not: %v", err)
+	}
+	if err := foreign.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := foreign.Wait(); err == nil {
+		t.Error("the process ended by itself")
 	}
 }
