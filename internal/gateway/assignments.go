@@ -13,11 +13,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// Bounds on one message of WatchAssignments, and on the specifications that one stream remembers.
+// Bounds on one message of WatchAssignments.
 const (
 	maxAssignments     = 256
 	maxAssignmentBytes = 1 << 20
-	maxSpecsCached     = 64
 )
 
 // WatchAssignments sends what a node has to run, then a marker, then what changes. It ends with CodeStale when the node is
@@ -37,9 +36,10 @@ func (s agentService) WatchAssignments(ctx context.Context, req *connect.Request
 		return err
 	}
 	a := assignments{
-		node: node,
-		send: stream.Send,
-		skip: func(err error) { s.g.cfg.Listener.Fault("WatchAssignments", err) },
+		node:  node,
+		send:  stream.Send,
+		specs: &s.g.specs,
+		skip:  func(err error) { s.g.cfg.Listener.Fault("WatchAssignments", err) },
 	}
 	for first := true; ; first = false {
 		if err := checkIncarnation(snapshot, node, incarnation); err != nil {
@@ -77,13 +77,13 @@ func checkIncarnation(snapshot *replica.Snapshot, id string, incarnation uint64)
 
 // assignments knows what one stream has been sent, and sends the difference to a snapshot.
 type assignments struct {
-	node string
-	send func(*pb.WatchAssignmentsResponse) error
-	skip func(error) // told of a task that cannot be sent
+	node  string
+	send  func(*pb.WatchAssignmentsResponse) error
+	skip  func(error) // told of a task that cannot be sent
+	specs *specCache
 
 	round uint64
 	seen  map[string]*seenTask // by record key
-	specs map[string]jobSpec   // by job
 
 	message *pb.WatchAssignmentsResponse // not sent yet
 	size    int                          // bytes in it, about
@@ -96,12 +96,6 @@ type seenTask struct {
 	assigned bool   // it was sent and holds room on the node
 	round    uint64 // in which it was there last
 	id       string
-}
-
-// jobSpec is a decoded job specification, with the bytes that it was decoded from.
-type jobSpec struct {
-	data []byte
-	spec *pb.JobSpec
 }
 
 // sendChanges sends the difference between what was sent and a snapshot, with the marker behind it if that is asked for.
@@ -177,24 +171,13 @@ func (a *assignments) assign(snapshot *replica.Snapshot, task *pb.Task) (*pb.Ass
 	return nil, plimsoll.Errorf(plimsoll.CodeInternal, "task %s is on node %s, and its job has no such group", taskID(task), a.node)
 }
 
-// specOf decodes a job's specification, or finds it decoded.
+// specOf returns a job's specification.
 func (a *assignments) specOf(snapshot *replica.Snapshot, job string) (*pb.JobSpec, error) {
 	data, ok := snapshot.Get(wire.KindJobSpec, job)
 	if !ok {
 		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "a task of job %s is on node %s, and there is no such job", job, a.node)
 	}
-	if cached, has := a.specs[job]; has && bytes.Equal(cached.data, data) {
-		return cached.spec, nil
-	}
-	spec := &pb.JobSpec{}
-	if err := decode(wire.KindJobSpec, job, data, spec); err != nil {
-		return nil, err
-	}
-	if len(a.specs) >= maxSpecsCached || a.specs == nil {
-		a.specs = map[string]jobSpec{} // it is only a cache: what is still needed comes back
-	}
-	a.specs[job] = jobSpec{data, spec}
-	return spec, nil
+	return a.specs.get(job, data)
 }
 
 // remove tells that a task is not assigned any more, if it was.

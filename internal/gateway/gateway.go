@@ -42,6 +42,7 @@ type Gateway struct {
 	metrics  *metrics
 	nodes    *liveness
 	agents   *agentClients
+	specs    specCache
 	explains chan struct{} // a slot for each explanation under way
 	handler  http.Handler
 }

@@ -173,7 +173,8 @@ type differ struct {
 func newDiffer() *differ {
 	d := &differ{}
 	d.assignments = assignments{
-		node: "n1",
+		node:  "n1",
+		specs: &specCache{},
 		send: func(m *pb.WatchAssignmentsResponse) error {
 			d.messages = append(d.messages, m)
 			return nil
@@ -282,40 +283,30 @@ func TestABrokenRecordKeepsNobodyBack(t *testing.T) {
 	}
 }
 
-func TestTheCacheOfSpecificationsIsBounded(t *testing.T) {
-	f := newFake()
-	var batch []wire.Mutation
-	for i := range 3 * maxSpecsCached {
-		id := fmt.Sprintf("job%d", i)
-		batch = append(batch, putSpec(specNamed(id)),
-			putTask(plimsoll.Task{Job: id, Group: "map", Attempt: 1, State: plimsoll.TaskBound, Node: "n1", Revision: 1}))
+// Streams share what is decoded, and however many jobs there are, and however large, only so much is kept.
+func TestTheCacheOfSpecificationsIsSharedAndBounded(t *testing.T) {
+	f := cluster()
+	one, other := newDiffer(), newDiffer()
+	other.specs = one.specs
+	if a, b := one.step(t, f, true), other.step(t, f, true); a[0].GetChanged()[0].GetSpec() != b[0].GetChanged()[0].GetSpec() {
+		t.Error("two streams have decoded the same specification")
 	}
-	f.put(batch...)
-	d := newDiffer()
-	if got := d.step(t, f, true); len(got[0].GetChanged()) != 3*maxSpecsCached || len(d.specs) > maxSpecsCached {
-		t.Errorf("%d went, %d specifications are kept", len(got[0].GetChanged()), len(d.specs))
-	}
-}
-
-func BenchmarkAssignmentsOneOfHundredChanged(b *testing.B) {
-	f := newFake()
-	batch := []wire.Mutation{putSpec(specNamed("a"))}
-	for i := range int32(100) {
-		batch = append(batch, assignedTask(i, plimsoll.TaskRunning, 1))
-	}
-	f.put(batch...)
-	d := newDiffer()
-	if err := d.sendChanges(f.Latest(), true); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		f.put(assignedTask(7, plimsoll.TaskRunning, f.revision+1))
-		d.messages = nil
-		b.StartTimer()
-		if err := d.sendChanges(f.Latest(), false); err != nil || len(d.messages) != 1 {
-			b.Fatal(err, len(d.messages))
+	large := specNamed("large")
+	large.Groups[0].Env = map[string]string{"LARGE": strings.Repeat("x", 100<<10)}
+	data, small := wire.AppendJobSpec(nil, &large), wire.AppendJobSpec(nil, new(specNamed("small")))
+	cache := &specCache{}
+	for i := range 1000 {
+		for _, version := range [][]byte{small, data} {
+			if _, err := cache.get(fmt.Sprint("job", i), version); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept := 0
+		for _, spec := range cache.mu.byJob {
+			kept += len(spec.data) + specOverhead
+		}
+		if kept == 0 || kept > maxSpecBytesKept || kept != cache.mu.size {
+			t.Fatalf("after %d jobs %d bytes are kept, counted as %d", i+1, kept, cache.mu.size)
 		}
 	}
 }
