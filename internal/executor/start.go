@@ -183,23 +183,30 @@ func (s *Supervisor) launchAttempt(a *attempt, req *StartRequest) (err error) {
 	if start.files, err = openStreams(a.dir); err != nil {
 		return err
 	}
-	defer func() {
-		for _, f := range start.files {
-			err = errors.Join(err, f.Close())
-		}
-	}()
+	defer s.closeStarted(a, start)
 	if err := own(cmd.cred, taskDir, start.files[1:]); err != nil {
 		return err
 	}
 	if err := s.joinGroup(a, req, start); err != nil {
 		return err
 	}
-	if start.cgroup != nil {
-		defer func() { err = errors.Join(err, start.cgroup.Close()) }()
-	}
 	start.record = func(pid int) error { return s.record(a, req.Job, pid) }
 	start.exited = func(ws syscall.WaitStatus) { s.exited(a, ws, true) }
 	return s.launcher.do(start)
+}
+
+// closeStarted closes our side of what the program was given. By then it may run and have written, and on a network file system close tells of
+// failed writes of others too, so an error here is not one of the start.
+func (s *Supervisor) closeStarted(a *attempt, start *launch) {
+	files := start.files
+	if start.cgroup != nil {
+		files = append(files[:len(files):len(files)], start.cgroup)
+	}
+	for _, f := range files {
+		if err := f.Close(); err != nil {
+			s.log.Warn("a file of an attempt could not be closed", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+		}
+	}
 }
 
 // joinGroup makes the attempt's control group.

@@ -323,13 +323,13 @@ func (s *Supervisor) forget(key attemptKey) error {
 	if !a.status.Ended() {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "%v has not ended; stop it first", key)
 	}
-	// Not synced: if the mark is lost, the attempt is only told of once more.
+	// Not synced, and no error if there is no room for it: without the mark the next supervisor only tells of the attempt once more.
 	f, err := os.Create(filepath.Join(a.dir, forgotten))
 	if err == nil {
 		err = f.Close()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the directory is gone: so much the better
-		return fmt.Errorf("mark %v as forgotten: %w", key, err)
+		s.log.Warn("an attempt could not be marked as forgotten", "task", key.task, "attempt", key.attempt, "error", err)
 	}
 	delete(s.attempts, key)
 	return nil

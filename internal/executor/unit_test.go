@@ -154,6 +154,22 @@ func TestStrayFilesAmongTheTasksAreLeftAlone(t *testing.T) {
 	}
 }
 
+// On a full disk there is no room for the mark. The agent does not ask again, so the attempt must not stay in memory.
+func TestForgetNeedsNoRoomOnTheDisk(t *testing.T) {
+	s, err := New(SupervisorConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := s.reserve(attemptKey{"job.g.0", 1})
+	if err := os.MkdirAll(filepath.Join(a.dir, forgotten), 0o755); err != nil { // in the way of the mark
+		t.Fatal(err)
+	}
+	s.publishEnd(a, exitRecord{Result: plimsoll.ResultSucceeded})
+	if err := s.forget(a.key); err != nil || len(s.attempts) != 0 {
+		t.Errorf("%d attempts are held, %v", len(s.attempts), err)
+	}
+}
+
 // withoutKill runs f without root's right to signal everybody, on a thread that is thrown away.
 func withoutKill(t *testing.T, f func()) {
 	t.Helper()
