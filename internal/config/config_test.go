@@ -268,3 +268,17 @@ func TestManyProblemsAreCutOff(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A file may hold some 100,000 unknown fields, and each gets a suggestion.
+func TestASuggestionIsCheap(t *testing.T) {
+	const fields = 500
+	file := []byte("job: a\ngroups:\n" + strings.Repeat("- max_runtme: 1\n", fields))
+	allocations := testing.AllocsPerRun(3, func() {
+		if _, err := config.ParseJob("job.yaml", file); err == nil {
+			t.Error("unknown fields were taken")
+		}
+	})
+	if each := allocations / fields; each > 110 {
+		t.Errorf("a field makes %.0f allocations", each)
+	}
+}

@@ -224,12 +224,17 @@ var synonyms = map[string]string{
 	"group": "userGroup", "gracePeriod": "killGrace", "minimum": "guaranteed", "min": "guaranteed", "maxjobs": "maxapplications",
 }
 
+// separators stand in names of other styles: max_runtime, max-runtime.
+var separators = strings.NewReplacer("_", "", "-", "")
+
+func fold(s string) string { return separators.Replace(strings.ToLower(s)) }
+
 // suggest names the field that was probably meant, or else all that are possible.
 func suggest(name string, known []field) string {
-	fold := func(s string) string { return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s)) }
 	best, distance := "", 1<<30
+	folded := fold(shorten(name))
 	for _, f := range known {
-		if d := levenshtein.Distance(fold(shorten(name)), fold(f.name), nil); d < distance {
+		if d := levenshtein.Distance(folded, fold(f.name), nil); d < distance {
 			best, distance = f.name, d
 		}
 	}
