@@ -53,17 +53,19 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	id := job.Status.ID
+	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(killed)
 		a.notes.printf("plimsoll: interrupted; killing %s\n", id)
 		if _, err := c.KillJob(within, id, "interrupted by the user"); err != nil {
 			a.notes.printf("plimsoll: kill %s: %s\n", id, a.explainError(err))
 			giveUp()
 		}
 	})
-	defer stop()
 	l := logs{a: a, c: c, options: client.LogOptions{Follow: true}}
 	status, err := l.followJob(within, id)
-	if ctx.Err() != nil {
+	if !stop() {
+		<-killed
 		return exitError(exitInterrupted)
 	}
 	if err != nil {
