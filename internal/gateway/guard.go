@@ -133,7 +133,7 @@ type timedBody struct {
 // Read implements io.Reader.
 func (b timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // a reader returns just this
+	if err == io.EOF { // a reader returns just this
 		_ = b.control.SetReadDeadline(time.Time{}) // as in timed
 	}
 	return n, err
