@@ -39,20 +39,16 @@ func (jobListCmd) Help() string {
 
 // Run lists jobs.
 func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
-	filter := client.JobFilter{Queue: cmd.Queue, Owner: cmd.Owner}
-	for _, name := range cmd.State {
-		s, err := parseState("state", name, plimsoll.ParseJobState, plimsoll.JobExpired)
-		if err != nil {
-			return err
-		}
-		filter.States = append(filter.States, s)
+	states, err := parseStates(cmd.State, plimsoll.JobExpired)
+	if err != nil {
+		return err
 	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
 	jobs := []plimsoll.JobStatus{}
-	for s, err := range c.Jobs(ctx, filter) {
+	for s, err := range c.Jobs(ctx, client.JobFilter{Queue: cmd.Queue, Owner: cmd.Owner, States: states}) {
 		if err != nil {
 			return err
 		}
@@ -81,16 +77,28 @@ type state interface {
 	fmt.Stringer
 }
 
-// parseState reads the name of a state however it is capitalized.
-func parseState[S state](flag, name string, parse func(string) S, last S) (S, error) {
+// parseStates reads the names of states, however they are capitalized, of a kind whose last is given.
+func parseStates[S state](names []string, last S) ([]S, error) {
+	var states []S
+	for _, name := range names {
+		s := S(1)
+		for s <= last && !strings.EqualFold(s.String(), name) {
+			s++
+		}
+		if s > last {
+			return nil, plimsoll.Invalid("--state", "%q is not a state; possible are %s", name, stateNames(last))
+		}
+		states = append(states, s)
+	}
+	return states, nil
+}
+
+func stateNames[S state](last S) string {
 	var names []string
 	for s := S(1); s <= last; s++ {
-		if strings.EqualFold(s.String(), name) {
-			return parse(s.String()), nil
-		}
 		names = append(names, s.String())
 	}
-	return 0, plimsoll.Invalid("--"+flag, "%q is not a state; possible are %s", name, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 func count(n int32) string { return fmt.Sprint(n) }

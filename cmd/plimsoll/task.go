@@ -30,13 +30,9 @@ func (taskListCmd) Help() string {
 
 // Run lists tasks.
 func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
-	filter := client.TaskFilter{Job: cmd.Job, Node: cmd.Node}
-	for _, name := range cmd.State {
-		s, err := parseState("state", name, plimsoll.ParseTaskState, plimsoll.TaskFinished)
-		if err != nil {
-			return err
-		}
-		filter.States = append(filter.States, s)
+	states, err := parseStates(cmd.State, plimsoll.TaskFinished)
+	if err != nil {
+		return err
 	}
 	c, err := a.client()
 	if err != nil {
@@ -50,7 +46,7 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 		}
 		job = j.Status
 	}
-	tasks, err := allTasks(ctx, c, filter)
+	tasks, err := allTasks(ctx, c, client.TaskFilter{Job: cmd.Job, Node: cmd.Node, States: states})
 	if err != nil {
 		return err
 	}

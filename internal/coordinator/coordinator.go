@@ -103,7 +103,6 @@ type Coordinator struct {
 	store   store.Store
 	metrics *metrics
 	wake    chan struct{} // capacity 1: something is in the inbox
-	ready   chan struct{} // closed when it serves
 
 	mu struct {
 		sync.Mutex
@@ -124,7 +123,7 @@ func New(cfg Config, st store.Store) (*Coordinator, error) {
 		}
 		cfg.State.MaxSpecBytes = min(cfg.State.MaxSpecBytes, bytes/specShare)
 	}
-	c := &Coordinator{cfg: cfg, store: st, wake: make(chan struct{}, 1), ready: make(chan struct{})}
+	c := &Coordinator{cfg: cfg, store: st, wake: make(chan struct{}, 1)}
 	c.mu.streams = map[string]int{}
 	c.metrics = newMetrics(c)
 	if cfg.Metrics != nil {
@@ -134,9 +133,6 @@ func New(cfg Config, st store.Store) (*Coordinator, error) {
 	}
 	return c, nil
 }
-
-// Ready returns a channel that is closed when the coordinator serves gateways.
-func (c *Coordinator) Ready() <-chan struct{} { return c.ready }
 
 // Run leads until ctx ends or the leadership is lost. It returns nil if ctx ended.
 func (c *Coordinator) Run(ctx context.Context) error {
@@ -160,7 +156,6 @@ func (c *Coordinator) lead(ctx context.Context) error {
 		return err
 	}
 	c.cfg.Logger.Info("leading", "epoch", t.epoch, "revision", t.revision, "listen", c.cfg.Listen)
-	close(c.ready)
 	return t.run(ctx, func(ctx context.Context) error { return transport.Serve(ctx, listener, t.routes()) })
 }
 

@@ -109,9 +109,6 @@ type knownResources struct {
 // Len returns how many events the chunk has so far.
 func (e *Encoder) Len() int { return int(e.count) }
 
-// Size returns how many bytes the chunk has so far, but for its header of at most 21.
-func (e *Encoder) Size() int { return len(e.body) }
-
 // Append adds an event. One that is nil or says nothing at all is left out (event design, "Event storage").
 func (e *Encoder) Append(ev *plimsoll.Event) {
 	if ev == nil || isBlank(ev) {

@@ -184,9 +184,6 @@ type Node struct {
 	deleted     bool
 }
 
-// Tasks returns how many tasks the node holds.
-func (n *Node) Tasks() int { return len(n.tasks) }
-
 // SetEpoch makes the numbers of registrations differ from those of every leader before.
 func (s *State) SetEpoch(epoch uint64) { s.registrations = epoch << 32 }
 
@@ -198,9 +195,6 @@ func (s *State) Node(id string) *Node { return s.nodes[id] }
 
 // Queue returns a queue by its path, or nil.
 func (s *State) Queue(path string) *Queue { return s.queues[path] }
-
-// NodeAt returns the node in a slot.
-func (s *State) NodeAt(slot int) *Node { return s.slots[slot] }
 
 // Total returns the capacity of all nodes.
 func (s *State) Total() *placement.Amounts { return &s.total }
