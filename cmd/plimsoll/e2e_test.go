@@ -373,18 +373,7 @@ func (s *site) clean() {
 	if said, err := os.ReadFile(filepath.Join(s.data(), "agent", "supervisor.log")); err == nil && s.t.Failed() {
 		s.t.Logf("what the supervisor said at the end:\n%s", said[max(0, len(said)-8<<10):])
 	}
-	eventually(s.t, "end all processes of "+s.dir, func() error {
-		pids := s.left()
-		for _, pid := range pids {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return err
-			}
-		}
-		if len(pids) > 0 {
-			return fmt.Errorf("%v are left", pids)
-		}
-		return nil
-	})
+	eventually(s.t, "end all processes of "+s.dir, s.killLeft)
 	for _, agent := range []string{filepath.Join(s.data(), "agent"), s.path("agent")} {
 		sum := sha256.Sum256([]byte(agent))
 		trees, err := filepath.Glob("/sys/fs/cgroup/*/plimsoll/*" + hex.EncodeToString(sum[:4]))
@@ -396,9 +385,23 @@ func (s *site) clean() {
 			eventually(s.t, "remove "+tree, func() error { return removeGroups(tree) })
 		}
 	}
-	if err := os.RemoveAll(s.dir); err != nil {
-		s.t.Error(err)
+	eventually(s.t, "remove "+s.dir, func() error { // one look at /proc may miss a process that was just being started
+		return errors.Join(s.killLeft(), os.RemoveAll(s.dir))
+	})
+}
+
+// killLeft kills what is left, and returns an error if there was something.
+func (s *site) killLeft() error {
+	pids := s.left()
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
 	}
+	if len(pids) > 0 {
+		return fmt.Errorf("%v are left", pids)
+	}
+	return nil
 }
 
 // removeGroups removes a control group with those below it.
