@@ -78,6 +78,9 @@ type GroupSpec struct {
 	MaxRuntime time.Duration // longest run of one attempt; 0: no limit
 	KillGrace  time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillGrace
 	LogLimit   int64         // bytes kept of each of stdout and stderr; 0: DefaultLogLimit
+
+	Constraints Constraints
+	Preferences Preferences
 }
 
 // Defaults for fields of a group that are zero.

@@ -34,6 +34,7 @@ type Node struct {
 	Ready       bool // its agent is heard
 	Registered  int64
 	Revision    uint64
+	Facts       NodeFacts
 }
 
 // NodeStatus is what is derived of a node; it is replicated but not stored.

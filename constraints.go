@@ -1,0 +1,105 @@
+package plimsoll
+
+import "slices"
+
+// Trait is the value of a trait: a flag, or one or several words. A word is the same as a list of that one word.
+type Trait struct {
+	Flag  bool
+	Words []string // nil: the trait is a flag
+}
+
+// Matches reports whether a node's value of a trait is what is asked for: the same flag, or at least one word in common. A flag
+// never matches a word. (RFD 60's hard-filter-traits.)
+func (t Trait) Matches(node Trait) bool {
+	if t.Words == nil || node.Words == nil {
+		return t.Words == nil && node.Words == nil && t.Flag == node.Flag
+	}
+	return slices.ContainsFunc(t.Words, func(w string) bool { return slices.Contains(node.Words, w) })
+}
+
+// PlatformRange bounds the platform of a node. Both map a release, such as 7.0, to a stamp such as 20260114T101500Z; the empty
+// release stands for every one. Stamps are compared as text. (RFD 60's hard-filter-platform-versions.)
+type PlatformRange struct {
+	Min, Max map[string]string
+}
+
+// Selector names tasks: one task by its id, all tasks of a job, or those of jobs with a label. Exactly one field is set.
+type Selector struct {
+	Task  string
+	Job   string
+	Label string // key=value
+}
+
+// Spread asks that the tasks of a group are even over the values of a node attribute such as rack or zone; "node" is the node
+// itself. As a constraint, no value may hold more than MaxSkew tasks above the one that holds fewest.
+type Spread struct {
+	By      string
+	MaxSkew int32 // a constraint: from 1; a preference: not used
+}
+
+// ReservoirUse says how a group uses reservoir nodes, which are kept back for when nothing else is left.
+type ReservoirUse uint8
+
+// The uses of reservoir nodes.
+const (
+	ReservoirLast  ReservoirUse = iota // when nothing else is left
+	ReservoirNever                     // not at all
+	ReservoirOnly                      // no other nodes
+)
+
+var reservoirNames = [...]string{"last", "never", "only"}
+
+// String returns the word of the job file.
+func (u ReservoirUse) String() string { return nameOf(reservoirNames[:], int(u)) }
+
+// Strategy says which nodes score highest; RFD 60's server spread.
+type Strategy uint8
+
+// The strategies.
+const (
+	StrategyDefault     Strategy = iota // as the chain is configured: packed
+	StrategyPack                        // the node with the least free memory that still has room (min-ram)
+	StrategySpread                      // the node with the most free memory (max-ram)
+	StrategyFewestOwner                 // the node with the fewest tasks of the owner (min-owner)
+	StrategyRandom                      // any
+)
+
+var strategyNames = [...]string{"default", "pack", "spread", "fewest-of-owner", "random"}
+
+// String returns the word of the job file.
+func (s Strategy) String() string { return nameOf(strategyNames[:], int(s)) }
+
+// Constraints say which nodes may take the tasks of a group. Its zero value allows every node without traits.
+type Constraints struct {
+	Traits      map[string]Trait   // the node has exactly these traits, each with a value that matches
+	Networks    [][]string         // of each entry, one network that is up on the node
+	Platform    PlatformRange      // which platforms the node may run
+	VolumesFrom []string           // ids of tasks; the node that holds them all
+	Near, Far   []Selector         // the node holds, or does not hold, such tasks
+	Spread      []Spread           // how even the group's tasks must be
+	Nodes       []string           // ids of nodes, with * and ? as in a shell; empty: any
+	Reservoir   ReservoirUse       // whether reservoir nodes may be used
+	Class       map[string]float64 // over-provisioning by resource name; the node's must be the same
+	Where       string             // an expression over the node, such as node.labels.zone == "a"
+}
+
+// Preferences order the nodes that may take the tasks of a group. They never keep a task from being placed.
+type Preferences struct {
+	Near, Far []Selector
+	Spread    []Spread
+	Strategy  Strategy
+}
+
+// NodeFacts are what placement needs to know of a node beside its capacity. The zero value is an ordinary node.
+type NodeFacts struct {
+	Traits        map[string]Trait
+	Networks      map[string]bool    // by name; whether it is up
+	Release       string             // such as 7.0
+	Platform      string             // stamp of the platform image, YYYYMMDDTHHMMSSZ
+	Headnode      bool               // runs the control plane and takes no tasks
+	Reservoir     bool               // used when nothing else is left
+	Reserve       map[string]float64 // by resource name: the part of the capacity that is kept back, from 0 to below 1
+	Overprovision map[string]float64 // by resource name: how often an amount may be promised, above 0; none is 1
+	LastBoot      int64              // Unix seconds; 0: not known
+	NextReboot    int64              // Unix seconds; 0: none is planned
+}
