@@ -52,6 +52,12 @@ var reservoirNames = [...]string{"last", "never", "only"}
 // String returns the word of the job file.
 func (u ReservoirUse) String() string { return nameOf(reservoirNames[:], int(u)) }
 
+// ParseReservoirUse reads a word of the job file; ok is false for an unknown one.
+func ParseReservoirUse(s string) (use ReservoirUse, ok bool) {
+	i := slices.Index(reservoirNames[:], s)
+	return ReservoirUse(max(i, 0)), i >= 0
+}
+
 // Strategy says which nodes score highest; RFD 60's server spread.
 type Strategy uint8
 
@@ -69,6 +75,12 @@ var strategyNames = [...]string{"default", "pack", "spread", "fewest-of-owner", 
 // String returns the word of the job file.
 func (s Strategy) String() string { return nameOf(strategyNames[:], int(s)) }
 
+// ParseStrategy reads a word of the job file; ok is false for an unknown one.
+func ParseStrategy(s string) (strategy Strategy, ok bool) {
+	i := slices.Index(strategyNames[:], s)
+	return Strategy(max(i, 0)), i >= 0
+}
+
 // Constraints say which nodes may take the tasks of a group. Its zero value allows every node without traits.
 type Constraints struct {
 	Traits      map[string]Trait   // the node has exactly these traits, each with a value that matches
@@ -83,11 +95,23 @@ type Constraints struct {
 	Where       string             // an expression over the node, such as node.labels.zone == "a"
 }
 
+// IsZero reports whether nothing is constrained.
+func (c *Constraints) IsZero() bool {
+	return len(c.Traits) == 0 && len(c.Networks) == 0 && len(c.Platform.Min) == 0 && len(c.Platform.Max) == 0 && len(c.VolumesFrom) == 0 &&
+		len(c.Near) == 0 && len(c.Far) == 0 && len(c.Spread) == 0 && len(c.Nodes) == 0 && c.Reservoir == 0 && len(c.Class) == 0 &&
+		c.Where == ""
+}
+
 // Preferences order the nodes that may take the tasks of a group. They never keep a task from being placed.
 type Preferences struct {
 	Near, Far []Selector
 	Spread    []Spread
 	Strategy  Strategy
+}
+
+// IsZero reports whether nothing is preferred.
+func (p *Preferences) IsZero() bool {
+	return len(p.Near) == 0 && len(p.Far) == 0 && len(p.Spread) == 0 && p.Strategy == 0
 }
 
 // NodeFacts are what placement needs to know of a node beside its capacity. The zero value is an ordinary node.
@@ -102,4 +126,10 @@ type NodeFacts struct {
 	Overprovision map[string]float64 // by resource name: how often an amount may be promised, above 0; none is 1
 	LastBoot      int64              // Unix seconds; 0: not known
 	NextReboot    int64              // Unix seconds; 0: none is planned
+}
+
+// IsZero reports whether it is the facts of an ordinary node.
+func (f *NodeFacts) IsZero() bool {
+	return len(f.Traits) == 0 && len(f.Networks) == 0 && f.Release == "" && f.Platform == "" && !f.Headnode && !f.Reservoir &&
+		len(f.Reserve) == 0 && len(f.Overprovision) == 0 && f.LastBoot == 0 && f.NextReboot == 0
 }

@@ -320,7 +320,10 @@ func (g *GroupSpec) validate(field string) error {
 	if g.LogLimit < 0 {
 		return Invalid(field+".logLimit", "is negative; give an amount of bytes such as 64Mi")
 	}
-	return nil
+	if err := g.Constraints.validate(field + ".constraints"); err != nil {
+		return err
+	}
+	return g.Preferences.validate(field + ".preferences")
 }
 
 func (g *GroupSpec) validateText(field string) error {

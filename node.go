@@ -66,5 +66,5 @@ func (n *Node) Validate() error {
 			return Invalid("attributes", "%q: a key has 1 to 128 characters and a value at most 1024", key)
 		}
 	}
-	return nil
+	return n.Facts.Validate("facts")
 }

@@ -141,6 +141,9 @@ func drawGroupSpec(t *rapid.T) plimsoll.GroupSpec {
 		MaxRuntime: time.Duration(drawInt64(t, "max runtime")),
 		KillGrace:  time.Duration(drawInt64(t, "kill grace")),
 		LogLimit:   drawInt64(t, "log limit"),
+
+		Constraints: drawConstraints(t),
+		Preferences: drawPreferences(t),
 	}
 }
 
@@ -166,6 +169,7 @@ func drawNode(t *rapid.T) plimsoll.Node {
 		Ready:       rapid.Bool().Draw(t, "ready"),
 		Registered:  drawInt64(t, "registered"),
 		Revision:    drawUint64(t, "revision"),
+		Facts:       drawNodeFacts(t),
 	}
 }
 

@@ -83,6 +83,27 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
+// FuzzPlacement: what is read of a job's constraints and of a node's facts is written and read again as it was.
+func FuzzPlacement(f *testing.F) {
+	job, node := sampleConstrained(), sampleNode()
+	f.Add(AppendJobSpec(nil, &job))
+	f.Add(AppendNode(nil, &node))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if job, err := DecodeJobSpec(data); err == nil {
+			again, err := DecodeJobSpec(AppendJobSpec(nil, &job))
+			if err != nil || !reflect.DeepEqual(job, again) {
+				t.Fatalf("%+v became %+v, %v", job, again, err)
+			}
+		}
+		if node, err := DecodeNode(data); err == nil {
+			again, err := DecodeNode(AppendNode(nil, &node))
+			if err != nil || !reflect.DeepEqual(node, again) {
+				t.Fatalf("%+v became %+v, %v", node, again, err)
+			}
+		}
+	})
+}
+
 // FuzzDecode gives arbitrary bytes to the decoders that go through the generated code.
 func FuzzDecode(f *testing.F) {
 	f.Add(AppendNode(nil, &plimsoll.Node{ID: "n", Mode: plimsoll.NodeActive, Capacity: plimsoll.Resources{"cpu": 1}}))

@@ -60,9 +60,9 @@ func GroupSpecToProto(g *plimsoll.GroupSpec) *pb.GroupSpec {
 		MaxRuntimeNanos: int64(g.MaxRuntime),
 		KillGraceNanos:  int64(g.KillGrace),
 		LogLimit:        g.LogLimit,
-	}
-	for _, arg := range g.Command {
-		m.Command = append(m.Command, text(arg))
+		Command:         textsToProto(g.Command),
+		Constraints:     ConstraintsToProto(&g.Constraints),
+		Preferences:     PreferencesToProto(&g.Preferences),
 	}
 	if r := &g.Retry; *r != (plimsoll.RetryPolicy{}) {
 		m.Retry = &pb.RetryPolicy{
@@ -76,9 +76,10 @@ func GroupSpecToProto(g *plimsoll.GroupSpec) *pb.GroupSpec {
 // GroupSpecFromProto converts the specification of a group.
 func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 	r := m.GetRetry()
-	g := plimsoll.GroupSpec{
+	return plimsoll.GroupSpec{
 		Name:      m.GetName(),
 		Count:     m.GetCount(),
+		Command:   textsFromProto(m.GetCommand()),
 		Env:       textMapFromProto(m.GetEnv()),
 		WorkDir:   m.GetWorkDir(),
 		User:      m.GetUser(),
@@ -90,14 +91,12 @@ func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 			InitialDelay: time.Duration(r.GetInitialDelayNanos()),
 			MaxDelay:     time.Duration(r.GetMaxDelayNanos()),
 		},
-		MaxRuntime: time.Duration(m.GetMaxRuntimeNanos()),
-		KillGrace:  time.Duration(m.GetKillGraceNanos()),
-		LogLimit:   m.GetLogLimit(),
+		MaxRuntime:  time.Duration(m.GetMaxRuntimeNanos()),
+		KillGrace:   time.Duration(m.GetKillGraceNanos()),
+		LogLimit:    m.GetLogLimit(),
+		Constraints: ConstraintsFromProto(m.GetConstraints()),
+		Preferences: PreferencesFromProto(m.GetPreferences()),
 	}
-	if len(m.GetCommand()) > 0 {
-		g.Command = slices.Clone(m.GetCommand())
-	}
-	return g
 }
 
 // JobSpecToProto converts a job's specification.
@@ -143,6 +142,9 @@ func DecodeJobSpec(data []byte) (plimsoll.JobSpec, error) {
 	}
 	for _, g := range m.GetGroups() {
 		if err := checkEnum("retry kind", g.GetRetry().GetKind(), pb.RetryKind(plimsoll.RetryBackoff)); err != nil {
+			return plimsoll.JobSpec{}, corrupt("job", err)
+		}
+		if err := checkPlacement(g); err != nil {
 			return plimsoll.JobSpec{}, corrupt("job", err)
 		}
 	}

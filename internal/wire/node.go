@@ -17,6 +17,7 @@ func NodeToProto(n *plimsoll.Node) *pb.Node {
 		Ready:       n.Ready,
 		Registered:  n.Registered,
 		Revision:    n.Revision,
+		Facts:       NodeFactsToProto(&n.Facts),
 	}
 }
 
@@ -32,6 +33,7 @@ func NodeFromProto(m *pb.Node) plimsoll.Node {
 		Ready:       m.GetReady(),
 		Registered:  m.GetRegistered(),
 		Revision:    m.GetRevision(),
+		Facts:       NodeFactsFromProto(m.GetFacts()),
 	}
 }
 
@@ -46,6 +48,11 @@ func DecodeNode(data []byte) (plimsoll.Node, error) {
 	}
 	if err := checkEnum("mode", m.GetMode(), pb.NodeMode(plimsoll.NodeDraining)); err != nil {
 		return plimsoll.Node{}, corrupt("node", err)
+	}
+	for _, ratios := range []map[string]float64{m.GetFacts().GetReserve(), m.GetFacts().GetOverprovision()} {
+		if err := checkRatios(ratios); err != nil {
+			return plimsoll.Node{}, corrupt("node", err)
+		}
 	}
 	return NodeFromProto(&m), nil
 }

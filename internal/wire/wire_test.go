@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"math"
 	"reflect"
 	"testing"
 
@@ -176,6 +177,16 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a broken group", decodes(DecodeJobStatus), []byte{10<<3 | 2, 1, 0xff}},
 		{"broken counts", decodes(DecodeJobStatus), []byte{10<<3 | 2, 3, 3<<3 | 2, 1, 0xff}},
 		{"an unknown retry kind", decodes(DecodeJobSpec), marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{Retry: &pb.RetryPolicy{Kind: 9}}}})},
+		{"an unknown use of reservoir nodes", decodes(DecodeJobSpec), marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{
+			Constraints: &pb.Constraints{Reservoir: 3},
+		}}})},
+		{"an unknown strategy", decodes(DecodeJobSpec), marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{
+			Preferences: &pb.Preferences{Strategy: -1},
+		}}})},
+		{"a class that is no number", decodes(DecodeJobSpec), marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{
+			Constraints: &pb.Constraints{Class: map[string]float64{"cpu": math.NaN()}},
+		}}})},
+		{"an endless reserve", decodes(DecodeNode), marshal(t, &pb.Node{Facts: &pb.NodeFacts{Reserve: map[string]float64{"cpu": math.Inf(1)}}})},
 		{"an unknown node mode", decodes(DecodeNode), marshal(t, &pb.Node{Mode: 4})},
 		{"a broken queue", decodes(DecodeQueueConfig), []byte{0xff}},
 		{"a mutation of no kind", decodes(DecodeBatch), marshal(t, &pb.Batch{Mutations: []*pb.Mutation{{Key: "a"}}})},
@@ -241,6 +252,8 @@ func TestEnumerationsAgree(t *testing.T) {
 		{"job state", int(plimsoll.JobExpired), pb.JobState_name},
 		{"retry kind", int(plimsoll.RetryBackoff), pb.RetryKind_name},
 		{"wait code", int(plimsoll.WaitRetry), pb.WaitCode_name},
+		{"use of reservoir nodes", int(plimsoll.ReservoirOnly), pb.ReservoirUse_name},
+		{"strategy", int(plimsoll.StrategyRandom), pb.Strategy_name},
 		{"task state", int(plimsoll.TaskFinished), pb.TaskState_name},
 		{"task result", int(plimsoll.ResultUnknownExit), pb.TaskResult_name},
 		{"node mode", int(plimsoll.NodeDraining), pb.NodeMode_name},

@@ -398,6 +398,112 @@ func (NodeMode) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{5}
 }
 
+// Unspecified is when nothing else is left.
+type ReservoirUse int32
+
+const (
+	ReservoirUse_RESERVOIR_USE_UNSPECIFIED ReservoirUse = 0
+	ReservoirUse_RESERVOIR_USE_NEVER       ReservoirUse = 1
+	ReservoirUse_RESERVOIR_USE_ONLY        ReservoirUse = 2
+)
+
+// Enum value maps for ReservoirUse.
+var (
+	ReservoirUse_name = map[int32]string{
+		0: "RESERVOIR_USE_UNSPECIFIED",
+		1: "RESERVOIR_USE_NEVER",
+		2: "RESERVOIR_USE_ONLY",
+	}
+	ReservoirUse_value = map[string]int32{
+		"RESERVOIR_USE_UNSPECIFIED": 0,
+		"RESERVOIR_USE_NEVER":       1,
+		"RESERVOIR_USE_ONLY":        2,
+	}
+)
+
+func (x ReservoirUse) Enum() *ReservoirUse {
+	p := new(ReservoirUse)
+	*p = x
+	return p
+}
+
+func (x ReservoirUse) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReservoirUse) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_objects_proto_enumTypes[6].Descriptor()
+}
+
+func (ReservoirUse) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_objects_proto_enumTypes[6]
+}
+
+func (x ReservoirUse) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReservoirUse.Descriptor instead.
+func (ReservoirUse) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{6}
+}
+
+// Unspecified is the default of the chain.
+type Strategy int32
+
+const (
+	Strategy_STRATEGY_UNSPECIFIED  Strategy = 0
+	Strategy_STRATEGY_PACK         Strategy = 1
+	Strategy_STRATEGY_SPREAD       Strategy = 2
+	Strategy_STRATEGY_FEWEST_OWNER Strategy = 3
+	Strategy_STRATEGY_RANDOM       Strategy = 4
+)
+
+// Enum value maps for Strategy.
+var (
+	Strategy_name = map[int32]string{
+		0: "STRATEGY_UNSPECIFIED",
+		1: "STRATEGY_PACK",
+		2: "STRATEGY_SPREAD",
+		3: "STRATEGY_FEWEST_OWNER",
+		4: "STRATEGY_RANDOM",
+	}
+	Strategy_value = map[string]int32{
+		"STRATEGY_UNSPECIFIED":  0,
+		"STRATEGY_PACK":         1,
+		"STRATEGY_SPREAD":       2,
+		"STRATEGY_FEWEST_OWNER": 3,
+		"STRATEGY_RANDOM":       4,
+	}
+)
+
+func (x Strategy) Enum() *Strategy {
+	p := new(Strategy)
+	*p = x
+	return p
+}
+
+func (x Strategy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Strategy) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_objects_proto_enumTypes[7].Descriptor()
+}
+
+func (Strategy) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_objects_proto_enumTypes[7]
+}
+
+func (x Strategy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Strategy.Descriptor instead.
+func (Strategy) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{7}
+}
+
 // Resource amounts by name: cpu in milli-cores, memory and disk in bytes, others as counts.
 type Resources struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -511,6 +617,473 @@ func (x *RetryPolicy) GetMaxDelayNanos() int64 {
 	return 0
 }
 
+// A flag, or words if is_words is set; there may be none of these.
+type Trait struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Flag          bool                   `protobuf:"varint,1,opt,name=flag,proto3" json:"flag,omitempty"`
+	Words         []string               `protobuf:"bytes,2,rep,name=words,proto3" json:"words,omitempty"`
+	IsWords       bool                   `protobuf:"varint,3,opt,name=is_words,json=isWords,proto3" json:"is_words,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trait) Reset() {
+	*x = Trait{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trait) ProtoMessage() {}
+
+func (x *Trait) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trait.ProtoReflect.Descriptor instead.
+func (*Trait) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Trait) GetFlag() bool {
+	if x != nil {
+		return x.Flag
+	}
+	return false
+}
+
+func (x *Trait) GetWords() []string {
+	if x != nil {
+		return x.Words
+	}
+	return nil
+}
+
+func (x *Trait) GetIsWords() bool {
+	if x != nil {
+		return x.IsWords
+	}
+	return false
+}
+
+// Both map a release to the stamp of a platform; the empty release stands for every one.
+type PlatformRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Min           map[string]string      `protobuf:"bytes,1,rep,name=min,proto3" json:"min,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Max           map[string]string      `protobuf:"bytes,2,rep,name=max,proto3" json:"max,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlatformRange) Reset() {
+	*x = PlatformRange{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlatformRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlatformRange) ProtoMessage() {}
+
+func (x *PlatformRange) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlatformRange.ProtoReflect.Descriptor instead.
+func (*PlatformRange) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PlatformRange) GetMin() map[string]string {
+	if x != nil {
+		return x.Min
+	}
+	return nil
+}
+
+func (x *PlatformRange) GetMax() map[string]string {
+	if x != nil {
+		return x.Max
+	}
+	return nil
+}
+
+// Exactly one field is set. A label is key=value.
+type Selector struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Label         string                 `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Selector) Reset() {
+	*x = Selector{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Selector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Selector) ProtoMessage() {}
+
+func (x *Selector) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Selector.ProtoReflect.Descriptor instead.
+func (*Selector) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Selector) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *Selector) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Selector) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+// max_skew is 0 in a preference.
+type Spread struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	MaxSkew       int32                  `protobuf:"varint,2,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Spread) Reset() {
+	*x = Spread{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Spread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Spread) ProtoMessage() {}
+
+func (x *Spread) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Spread.ProtoReflect.Descriptor instead.
+func (*Spread) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Spread) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Spread) GetMaxSkew() int32 {
+	if x != nil {
+		return x.MaxSkew
+	}
+	return 0
+}
+
+// Networks of which one is enough.
+type NetworkChoice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkChoice) Reset() {
+	*x = NetworkChoice{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkChoice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkChoice) ProtoMessage() {}
+
+func (x *NetworkChoice) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkChoice.ProtoReflect.Descriptor instead.
+func (*NetworkChoice) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *NetworkChoice) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// Which nodes may take the tasks of a group.
+type Constraints struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Traits        map[string]*Trait      `protobuf:"bytes,1,rep,name=traits,proto3" json:"traits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Networks      []*NetworkChoice       `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty"`
+	Platform      *PlatformRange         `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
+	VolumesFrom   []string               `protobuf:"bytes,4,rep,name=volumes_from,json=volumesFrom,proto3" json:"volumes_from,omitempty"`
+	Near          []*Selector            `protobuf:"bytes,5,rep,name=near,proto3" json:"near,omitempty"`
+	Far           []*Selector            `protobuf:"bytes,6,rep,name=far,proto3" json:"far,omitempty"`
+	Spread        []*Spread              `protobuf:"bytes,7,rep,name=spread,proto3" json:"spread,omitempty"`
+	Nodes         []string               `protobuf:"bytes,8,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Reservoir     ReservoirUse           `protobuf:"varint,9,opt,name=reservoir,proto3,enum=plimsoll.v1.ReservoirUse" json:"reservoir,omitempty"`
+	Class         map[string]float64     `protobuf:"bytes,10,rep,name=class,proto3" json:"class,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	Where         string                 `protobuf:"bytes,11,opt,name=where,proto3" json:"where,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Constraints) Reset() {
+	*x = Constraints{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Constraints) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Constraints) ProtoMessage() {}
+
+func (x *Constraints) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Constraints.ProtoReflect.Descriptor instead.
+func (*Constraints) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Constraints) GetTraits() map[string]*Trait {
+	if x != nil {
+		return x.Traits
+	}
+	return nil
+}
+
+func (x *Constraints) GetNetworks() []*NetworkChoice {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
+func (x *Constraints) GetPlatform() *PlatformRange {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+func (x *Constraints) GetVolumesFrom() []string {
+	if x != nil {
+		return x.VolumesFrom
+	}
+	return nil
+}
+
+func (x *Constraints) GetNear() []*Selector {
+	if x != nil {
+		return x.Near
+	}
+	return nil
+}
+
+func (x *Constraints) GetFar() []*Selector {
+	if x != nil {
+		return x.Far
+	}
+	return nil
+}
+
+func (x *Constraints) GetSpread() []*Spread {
+	if x != nil {
+		return x.Spread
+	}
+	return nil
+}
+
+func (x *Constraints) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Constraints) GetReservoir() ReservoirUse {
+	if x != nil {
+		return x.Reservoir
+	}
+	return ReservoirUse_RESERVOIR_USE_UNSPECIFIED
+}
+
+func (x *Constraints) GetClass() map[string]float64 {
+	if x != nil {
+		return x.Class
+	}
+	return nil
+}
+
+func (x *Constraints) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+// Which of these nodes are better.
+type Preferences struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Near          []*Selector            `protobuf:"bytes,1,rep,name=near,proto3" json:"near,omitempty"`
+	Far           []*Selector            `protobuf:"bytes,2,rep,name=far,proto3" json:"far,omitempty"`
+	Spread        []*Spread              `protobuf:"bytes,3,rep,name=spread,proto3" json:"spread,omitempty"`
+	Strategy      Strategy               `protobuf:"varint,4,opt,name=strategy,proto3,enum=plimsoll.v1.Strategy" json:"strategy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preferences) Reset() {
+	*x = Preferences{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preferences) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preferences) ProtoMessage() {}
+
+func (x *Preferences) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preferences.ProtoReflect.Descriptor instead.
+func (*Preferences) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Preferences) GetNear() []*Selector {
+	if x != nil {
+		return x.Near
+	}
+	return nil
+}
+
+func (x *Preferences) GetFar() []*Selector {
+	if x != nil {
+		return x.Far
+	}
+	return nil
+}
+
+func (x *Preferences) GetSpread() []*Spread {
+	if x != nil {
+		return x.Spread
+	}
+	return nil
+}
+
+func (x *Preferences) GetStrategy() Strategy {
+	if x != nil {
+		return x.Strategy
+	}
+	return Strategy_STRATEGY_UNSPECIFIED
+}
+
 type GroupSpec struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -525,13 +1098,15 @@ type GroupSpec struct {
 	MaxRuntimeNanos int64                  `protobuf:"varint,10,opt,name=max_runtime_nanos,json=maxRuntimeNanos,proto3" json:"max_runtime_nanos,omitempty"`
 	KillGraceNanos  int64                  `protobuf:"varint,11,opt,name=kill_grace_nanos,json=killGraceNanos,proto3" json:"kill_grace_nanos,omitempty"`
 	LogLimit        int64                  `protobuf:"varint,12,opt,name=log_limit,json=logLimit,proto3" json:"log_limit,omitempty"`
+	Constraints     *Constraints           `protobuf:"bytes,13,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	Preferences     *Preferences           `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GroupSpec) Reset() {
 	*x = GroupSpec{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[2]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +1118,7 @@ func (x *GroupSpec) String() string {
 func (*GroupSpec) ProtoMessage() {}
 
 func (x *GroupSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[2]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +1131,7 @@ func (x *GroupSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSpec.ProtoReflect.Descriptor instead.
 func (*GroupSpec) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{2}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GroupSpec) GetName() string {
@@ -643,6 +1218,20 @@ func (x *GroupSpec) GetLogLimit() int64 {
 	return 0
 }
 
+func (x *GroupSpec) GetConstraints() *Constraints {
+	if x != nil {
+		return x.Constraints
+	}
+	return nil
+}
+
+func (x *GroupSpec) GetPreferences() *Preferences {
+	if x != nil {
+		return x.Preferences
+	}
+	return nil
+}
+
 type JobSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -657,7 +1246,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[3]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +1258,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[3]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +1271,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{3}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobSpec) GetId() string {
@@ -742,7 +1331,7 @@ type TaskCounts struct {
 
 func (x *TaskCounts) Reset() {
 	*x = TaskCounts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +1343,7 @@ func (x *TaskCounts) String() string {
 func (*TaskCounts) ProtoMessage() {}
 
 func (x *TaskCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +1356,7 @@ func (x *TaskCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCounts.ProtoReflect.Descriptor instead.
 func (*TaskCounts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{4}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TaskCounts) GetPending() int32 {
@@ -832,7 +1421,7 @@ type GroupStatus struct {
 
 func (x *GroupStatus) Reset() {
 	*x = GroupStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +1433,7 @@ func (x *GroupStatus) String() string {
 func (*GroupStatus) ProtoMessage() {}
 
 func (x *GroupStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +1446,7 @@ func (x *GroupStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStatus.ProtoReflect.Descriptor instead.
 func (*GroupStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{5}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GroupStatus) GetName() string {
@@ -915,7 +1504,7 @@ type JobStatus struct {
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1516,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1529,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{6}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobStatus) GetId() string {
@@ -1030,7 +1619,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1631,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1644,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{7}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -1096,7 +1685,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1697,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1710,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{8}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Task) GetJob() string {
@@ -1236,6 +1825,124 @@ func (x *Task) GetRevision() uint64 {
 	return 0
 }
 
+// What placement needs to know of a node beside its capacity. Instants are Unix seconds, zero if they are not known.
+type NodeFacts struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Traits map[string]*Trait      `protobuf:"bytes,1,rep,name=traits,proto3" json:"traits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// By name; whether it is up.
+	Networks      map[string]bool    `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Release       string             `protobuf:"bytes,3,opt,name=release,proto3" json:"release,omitempty"`
+	Platform      string             `protobuf:"bytes,4,opt,name=platform,proto3" json:"platform,omitempty"`
+	Headnode      bool               `protobuf:"varint,5,opt,name=headnode,proto3" json:"headnode,omitempty"`
+	Reservoir     bool               `protobuf:"varint,6,opt,name=reservoir,proto3" json:"reservoir,omitempty"`
+	Reserve       map[string]float64 `protobuf:"bytes,7,rep,name=reserve,proto3" json:"reserve,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	Overprovision map[string]float64 `protobuf:"bytes,8,rep,name=overprovision,proto3" json:"overprovision,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	LastBoot      int64              `protobuf:"varint,9,opt,name=last_boot,json=lastBoot,proto3" json:"last_boot,omitempty"`
+	NextReboot    int64              `protobuf:"varint,10,opt,name=next_reboot,json=nextReboot,proto3" json:"next_reboot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeFacts) Reset() {
+	*x = NodeFacts{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeFacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeFacts) ProtoMessage() {}
+
+func (x *NodeFacts) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
+func (*NodeFacts) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *NodeFacts) GetTraits() map[string]*Trait {
+	if x != nil {
+		return x.Traits
+	}
+	return nil
+}
+
+func (x *NodeFacts) GetNetworks() map[string]bool {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
+func (x *NodeFacts) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *NodeFacts) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *NodeFacts) GetHeadnode() bool {
+	if x != nil {
+		return x.Headnode
+	}
+	return false
+}
+
+func (x *NodeFacts) GetReservoir() bool {
+	if x != nil {
+		return x.Reservoir
+	}
+	return false
+}
+
+func (x *NodeFacts) GetReserve() map[string]float64 {
+	if x != nil {
+		return x.Reserve
+	}
+	return nil
+}
+
+func (x *NodeFacts) GetOverprovision() map[string]float64 {
+	if x != nil {
+		return x.Overprovision
+	}
+	return nil
+}
+
+func (x *NodeFacts) GetLastBoot() int64 {
+	if x != nil {
+		return x.LastBoot
+	}
+	return 0
+}
+
+func (x *NodeFacts) GetNextReboot() int64 {
+	if x != nil {
+		return x.NextReboot
+	}
+	return 0
+}
+
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1247,13 +1954,14 @@ type Node struct {
 	Ready         bool                   `protobuf:"varint,7,opt,name=ready,proto3" json:"ready,omitempty"`
 	Registered    int64                  `protobuf:"varint,8,opt,name=registered,proto3" json:"registered,omitempty"`
 	Revision      uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
+	Facts         *NodeFacts             `protobuf:"bytes,10,opt,name=facts,proto3" json:"facts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1973,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1986,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{9}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Node) GetId() string {
@@ -1344,6 +2052,13 @@ func (x *Node) GetRevision() uint64 {
 	return 0
 }
 
+func (x *Node) GetFacts() *NodeFacts {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
 type NodeStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1355,7 +2070,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +2082,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +2095,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -1420,7 +2135,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +2147,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +2160,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -1515,7 +2230,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +2242,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +2255,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -1630,7 +2345,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +2357,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +2370,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Event) GetType() int32 {
@@ -1727,7 +2442,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +2454,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2467,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Error) GetCode() string {
@@ -1797,7 +2512,54 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.plimsoll.v1.RetryKindR\x04kind\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12.\n" +
 	"\x13initial_delay_nanos\x18\x03 \x01(\x03R\x11initialDelayNanos\x12&\n" +
-	"\x0fmax_delay_nanos\x18\x04 \x01(\x03R\rmaxDelayNanos\"\xe1\x03\n" +
+	"\x0fmax_delay_nanos\x18\x04 \x01(\x03R\rmaxDelayNanos\"L\n" +
+	"\x05Trait\x12\x12\n" +
+	"\x04flag\x18\x01 \x01(\bR\x04flag\x12\x14\n" +
+	"\x05words\x18\x02 \x03(\tR\x05words\x12\x19\n" +
+	"\bis_words\x18\x03 \x01(\bR\aisWords\"\xed\x01\n" +
+	"\rPlatformRange\x125\n" +
+	"\x03min\x18\x01 \x03(\v2#.plimsoll.v1.PlatformRange.MinEntryR\x03min\x125\n" +
+	"\x03max\x18\x02 \x03(\v2#.plimsoll.v1.PlatformRange.MaxEntryR\x03max\x1a6\n" +
+	"\bMinEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
+	"\bMaxEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
+	"\bSelector\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05label\x18\x03 \x01(\tR\x05label\"3\n" +
+	"\x06Spread\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x19\n" +
+	"\bmax_skew\x18\x02 \x01(\x05R\amaxSkew\"%\n" +
+	"\rNetworkChoice\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"\x88\x05\n" +
+	"\vConstraints\x12<\n" +
+	"\x06traits\x18\x01 \x03(\v2$.plimsoll.v1.Constraints.TraitsEntryR\x06traits\x126\n" +
+	"\bnetworks\x18\x02 \x03(\v2\x1a.plimsoll.v1.NetworkChoiceR\bnetworks\x126\n" +
+	"\bplatform\x18\x03 \x01(\v2\x1a.plimsoll.v1.PlatformRangeR\bplatform\x12!\n" +
+	"\fvolumes_from\x18\x04 \x03(\tR\vvolumesFrom\x12)\n" +
+	"\x04near\x18\x05 \x03(\v2\x15.plimsoll.v1.SelectorR\x04near\x12'\n" +
+	"\x03far\x18\x06 \x03(\v2\x15.plimsoll.v1.SelectorR\x03far\x12+\n" +
+	"\x06spread\x18\a \x03(\v2\x13.plimsoll.v1.SpreadR\x06spread\x12\x14\n" +
+	"\x05nodes\x18\b \x03(\tR\x05nodes\x127\n" +
+	"\treservoir\x18\t \x01(\x0e2\x19.plimsoll.v1.ReservoirUseR\treservoir\x129\n" +
+	"\x05class\x18\n" +
+	" \x03(\v2#.plimsoll.v1.Constraints.ClassEntryR\x05class\x12\x14\n" +
+	"\x05where\x18\v \x01(\tR\x05where\x1aM\n" +
+	"\vTraitsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
+	"\x05value\x18\x02 \x01(\v2\x12.plimsoll.v1.TraitR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"ClassEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xc1\x01\n" +
+	"\vPreferences\x12)\n" +
+	"\x04near\x18\x01 \x03(\v2\x15.plimsoll.v1.SelectorR\x04near\x12'\n" +
+	"\x03far\x18\x02 \x03(\v2\x15.plimsoll.v1.SelectorR\x03far\x12+\n" +
+	"\x06spread\x18\x03 \x03(\v2\x13.plimsoll.v1.SpreadR\x06spread\x121\n" +
+	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\xd9\x04\n" +
 	"\tGroupSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -1812,7 +2574,9 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x11max_runtime_nanos\x18\n" +
 	" \x01(\x03R\x0fmaxRuntimeNanos\x12(\n" +
 	"\x10kill_grace_nanos\x18\v \x01(\x03R\x0ekillGraceNanos\x12\x1b\n" +
-	"\tlog_limit\x18\f \x01(\x03R\blogLimit\x1a6\n" +
+	"\tlog_limit\x18\f \x01(\x03R\blogLimit\x12:\n" +
+	"\vconstraints\x18\r \x01(\v2\x18.plimsoll.v1.ConstraintsR\vconstraints\x12:\n" +
+	"\vpreferences\x18\x0e \x01(\v2\x18.plimsoll.v1.PreferencesR\vpreferences\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x80\x02\n" +
@@ -1876,7 +2640,32 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\bfinished\x18\x0e \x01(\x03R\bfinished\x12\x1d\n" +
 	"\n" +
 	"not_before\x18\x0f \x01(\x03R\tnotBefore\x12\x1a\n" +
-	"\brevision\x18\x10 \x01(\x04R\brevision\"\x85\x03\n" +
+	"\brevision\x18\x10 \x01(\x04R\brevision\"\xd1\x05\n" +
+	"\tNodeFacts\x12:\n" +
+	"\x06traits\x18\x01 \x03(\v2\".plimsoll.v1.NodeFacts.TraitsEntryR\x06traits\x12@\n" +
+	"\bnetworks\x18\x02 \x03(\v2$.plimsoll.v1.NodeFacts.NetworksEntryR\bnetworks\x12\x18\n" +
+	"\arelease\x18\x03 \x01(\tR\arelease\x12\x1a\n" +
+	"\bplatform\x18\x04 \x01(\tR\bplatform\x12\x1a\n" +
+	"\bheadnode\x18\x05 \x01(\bR\bheadnode\x12\x1c\n" +
+	"\treservoir\x18\x06 \x01(\bR\treservoir\x12=\n" +
+	"\areserve\x18\a \x03(\v2#.plimsoll.v1.NodeFacts.ReserveEntryR\areserve\x12O\n" +
+	"\roverprovision\x18\b \x03(\v2).plimsoll.v1.NodeFacts.OverprovisionEntryR\roverprovision\x12\x1b\n" +
+	"\tlast_boot\x18\t \x01(\x03R\blastBoot\x12\x1f\n" +
+	"\vnext_reboot\x18\n" +
+	" \x01(\x03R\n" +
+	"nextReboot\x1aM\n" +
+	"\vTraitsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
+	"\x05value\x18\x02 \x01(\v2\x12.plimsoll.v1.TraitR\x05value:\x028\x01\x1a;\n" +
+	"\rNetworksEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\x1a:\n" +
+	"\fReserveEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a@\n" +
+	"\x12OverprovisionEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xb3\x03\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x122\n" +
@@ -1890,7 +2679,9 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\n" +
 	"registered\x18\b \x01(\x03R\n" +
 	"registered\x12\x1a\n" +
-	"\brevision\x18\t \x01(\x04R\brevision\x1a=\n" +
+	"\brevision\x18\t \x01(\x04R\brevision\x12,\n" +
+	"\x05facts\x18\n" +
+	" \x01(\v2\x16.plimsoll.v1.NodeFactsR\x05facts\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
@@ -1990,7 +2781,17 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x15NODE_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_MODE_ACTIVE\x10\x01\x12\x16\n" +
 	"\x12NODE_MODE_CORDONED\x10\x02\x12\x16\n" +
-	"\x12NODE_MODE_DRAINING\x10\x03B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
+	"\x12NODE_MODE_DRAINING\x10\x03*^\n" +
+	"\fReservoirUse\x12\x1d\n" +
+	"\x19RESERVOIR_USE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13RESERVOIR_USE_NEVER\x10\x01\x12\x16\n" +
+	"\x12RESERVOIR_USE_ONLY\x10\x02*|\n" +
+	"\bStrategy\x12\x18\n" +
+	"\x14STRATEGY_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rSTRATEGY_PACK\x10\x01\x12\x13\n" +
+	"\x0fSTRATEGY_SPREAD\x10\x02\x12\x19\n" +
+	"\x15STRATEGY_FEWEST_OWNER\x10\x03\x12\x13\n" +
+	"\x0fSTRATEGY_RANDOM\x10\x04B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
 var (
 	file_plimsoll_v1_objects_proto_rawDescOnce sync.Once
@@ -2004,68 +2805,109 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_objects_proto_rawDescData
 }
 
-var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
-	(JobState)(0),       // 0: plimsoll.v1.JobState
-	(RetryKind)(0),      // 1: plimsoll.v1.RetryKind
-	(WaitCode)(0),       // 2: plimsoll.v1.WaitCode
-	(TaskState)(0),      // 3: plimsoll.v1.TaskState
-	(TaskResult)(0),     // 4: plimsoll.v1.TaskResult
-	(NodeMode)(0),       // 5: plimsoll.v1.NodeMode
-	(*Resources)(nil),   // 6: plimsoll.v1.Resources
-	(*RetryPolicy)(nil), // 7: plimsoll.v1.RetryPolicy
-	(*GroupSpec)(nil),   // 8: plimsoll.v1.GroupSpec
-	(*JobSpec)(nil),     // 9: plimsoll.v1.JobSpec
-	(*TaskCounts)(nil),  // 10: plimsoll.v1.TaskCounts
-	(*GroupStatus)(nil), // 11: plimsoll.v1.GroupStatus
-	(*JobStatus)(nil),   // 12: plimsoll.v1.JobStatus
-	(*Job)(nil),         // 13: plimsoll.v1.Job
-	(*Task)(nil),        // 14: plimsoll.v1.Task
-	(*Node)(nil),        // 15: plimsoll.v1.Node
-	(*NodeStatus)(nil),  // 16: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil), // 17: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil), // 18: plimsoll.v1.QueueStatus
-	(*Event)(nil),       // 19: plimsoll.v1.Event
-	(*Error)(nil),       // 20: plimsoll.v1.Error
-	nil,                 // 21: plimsoll.v1.Resources.AmountsEntry
-	nil,                 // 22: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                 // 23: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                 // 24: plimsoll.v1.Node.AttributesEntry
+	(JobState)(0),         // 0: plimsoll.v1.JobState
+	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
+	(WaitCode)(0),         // 2: plimsoll.v1.WaitCode
+	(TaskState)(0),        // 3: plimsoll.v1.TaskState
+	(TaskResult)(0),       // 4: plimsoll.v1.TaskResult
+	(NodeMode)(0),         // 5: plimsoll.v1.NodeMode
+	(ReservoirUse)(0),     // 6: plimsoll.v1.ReservoirUse
+	(Strategy)(0),         // 7: plimsoll.v1.Strategy
+	(*Resources)(nil),     // 8: plimsoll.v1.Resources
+	(*RetryPolicy)(nil),   // 9: plimsoll.v1.RetryPolicy
+	(*Trait)(nil),         // 10: plimsoll.v1.Trait
+	(*PlatformRange)(nil), // 11: plimsoll.v1.PlatformRange
+	(*Selector)(nil),      // 12: plimsoll.v1.Selector
+	(*Spread)(nil),        // 13: plimsoll.v1.Spread
+	(*NetworkChoice)(nil), // 14: plimsoll.v1.NetworkChoice
+	(*Constraints)(nil),   // 15: plimsoll.v1.Constraints
+	(*Preferences)(nil),   // 16: plimsoll.v1.Preferences
+	(*GroupSpec)(nil),     // 17: plimsoll.v1.GroupSpec
+	(*JobSpec)(nil),       // 18: plimsoll.v1.JobSpec
+	(*TaskCounts)(nil),    // 19: plimsoll.v1.TaskCounts
+	(*GroupStatus)(nil),   // 20: plimsoll.v1.GroupStatus
+	(*JobStatus)(nil),     // 21: plimsoll.v1.JobStatus
+	(*Job)(nil),           // 22: plimsoll.v1.Job
+	(*Task)(nil),          // 23: plimsoll.v1.Task
+	(*NodeFacts)(nil),     // 24: plimsoll.v1.NodeFacts
+	(*Node)(nil),          // 25: plimsoll.v1.Node
+	(*NodeStatus)(nil),    // 26: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 27: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 28: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 29: plimsoll.v1.Event
+	(*Error)(nil),         // 30: plimsoll.v1.Error
+	nil,                   // 31: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 32: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 33: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 34: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 35: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 36: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 37: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 38: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 39: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 40: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 41: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 42: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	21, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	31, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	22, // 2: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
-	6,  // 3: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
-	7,  // 4: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
-	23, // 5: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
-	8,  // 6: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
-	10, // 7: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
-	2,  // 8: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
-	0,  // 9: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
-	11, // 10: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
-	9,  // 11: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
-	12, // 12: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
-	3,  // 13: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
-	4,  // 14: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
-	6,  // 15: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	24, // 16: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
-	5,  // 17: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
-	6,  // 18: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	6,  // 19: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	6,  // 20: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	17, // 21: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	6,  // 22: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	6,  // 23: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	6,  // 24: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	6,  // 25: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	6,  // 26: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	32, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	33, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	34, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	14, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
+	11, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
+	12, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
+	12, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
+	13, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
+	6,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
+	35, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	12, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
+	12, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
+	13, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
+	7,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
+	36, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	8,  // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
+	9,  // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
+	15, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
+	16, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
+	37, // 21: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	17, // 22: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
+	19, // 23: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
+	2,  // 24: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
+	0,  // 25: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
+	20, // 26: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
+	18, // 27: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
+	21, // 28: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
+	3,  // 29: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
+	4,  // 30: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
+	38, // 31: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	39, // 32: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	40, // 33: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	41, // 34: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	8,  // 35: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
+	42, // 36: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	5,  // 37: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
+	24, // 38: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
+	8,  // 39: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	8,  // 40: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	8,  // 41: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	27, // 42: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	8,  // 43: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	8,  // 44: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	8,  // 45: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	8,  // 46: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	8,  // 47: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	10, // 48: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	10, // 49: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -2078,8 +2920,8 @@ func file_plimsoll_v1_objects_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   19,
+			NumEnums:      8,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
