@@ -222,6 +222,9 @@ var synonyms = map[string]string{
 	"vars": "env", "limits": "resources", "requests": "resources", "retries": "retry", "restart": "retry", "timeout": "maxRuntime",
 	"deadline": "maxRuntime", "kind": "policy", "attempts": "limit", "cwd": "workDir", "dir": "workDir", "directory": "workDir",
 	"group": "userGroup", "gracePeriod": "killGrace", "minimum": "guaranteed", "min": "guaranteed", "maxjobs": "maxapplications",
+	"affinity": "near", "antiAffinity": "far", "topologySpread": "spread", "topologySpreadConstraints": "spread", "topologyKey": "by",
+	"attribute": "by", "key": "by", "nodeNames": "nodes", "hosts": "nodes", "nodeName": "nodes", "expression": "where", "filter": "where",
+	"overprovision": "class", "placement": "constraints", "nodeSelector": "constraints", "tags": "traits", "nics": "networks",
 }
 
 // separators stand in names of other styles: max_runtime, max-runtime.

@@ -14,6 +14,7 @@ import (
 // FuzzParseJob: any bytes give a valid job or an *Error, and a job that is printed is read back as it was.
 func FuzzParseJob(f *testing.F) {
 	f.Add([]byte(wordcount))
+	f.Add([]byte(constrained))
 	for _, c := range readCases(f, "testdata/job_errors.txtar") {
 		f.Add([]byte(c.text))
 	}
@@ -85,6 +86,7 @@ func FuzzJobText(f *testing.F) {
 		if s != "" {
 			spec.Groups[0].Env = map[string]string{s: s}
 		}
+		withPlacement(&spec, s)
 		if spec.Validate() != nil || !utf8.ValidString(s) {
 			t.Skip("no possible job")
 		}
@@ -100,6 +102,23 @@ func FuzzJobText(f *testing.F) {
 			t.Fatalf("-want +got:\n%s\n%s", d, text)
 		}
 	})
+}
+
+// withPlacement puts a text in each free text of the constraints that takes it.
+func withPlacement(spec *plimsoll.JobSpec, s string) {
+	c := &spec.Groups[0].Constraints
+	for _, with := range []plimsoll.Constraints{
+		{Traits: map[string]plimsoll.Trait{s: {Words: []string{s}}, "list": {Words: []string{s, s}}}},
+		{Networks: [][]string{{s}, {s, s}}},
+		{Near: []plimsoll.Selector{{Label: "key=" + s}}},
+		{Spread: []plimsoll.Spread{{By: s, MaxSkew: 1}}},
+		{Where: s},
+	} {
+		if *c = with; spec.Validate() == nil {
+			return
+		}
+	}
+	*c = plimsoll.Constraints{}
 }
 
 func isConfigError(t *testing.T, err error) {

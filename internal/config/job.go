@@ -56,6 +56,8 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 		field{"userGroup", d.text(&g.UserGroup)},
 		field{"workDir", d.text(&g.WorkDir)},
 		field{"logLimit", d.quantity(plimsoll.Memory, &g.LogLimit)},
+		field{"constraints", d.constraints(&g.Constraints)},
+		field{"preferences", d.preferences(&g.Preferences)},
 	)
 	return g
 }
@@ -153,6 +155,9 @@ type groupFile struct {
 	UserGroup  string            `json:"userGroup,omitempty"`
 	WorkDir    string            `json:"workDir,omitempty"`
 	LogLimit   quantity          `json:"logLimit,omitempty"`
+
+	Constraints *constraintsFile `json:"constraints,omitempty"`
+	Preferences *preferencesFile `json:"preferences,omitempty"`
 }
 
 type retryFile struct {
@@ -176,6 +181,7 @@ func JobFile(spec *plimsoll.JobSpec) any {
 			Name: g.Name, Count: g.Count, Command: g.Command, Env: g.Env, Resources: amountsOf(g.Resources, false),
 			MaxRuntime: FormatDuration(g.MaxRuntime), KillGrace: FormatDuration(g.KillGrace),
 			User: g.User, UserGroup: g.UserGroup, WorkDir: g.WorkDir,
+			Constraints: constraintsOf(&g.Constraints), Preferences: preferencesOf(&g.Preferences),
 		}
 		if g.LogLimit != 0 {
 			f.Groups[i].LogLimit = quantity(plimsoll.FormatQuantity(plimsoll.Memory, g.LogLimit))
