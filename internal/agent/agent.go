@@ -116,9 +116,13 @@ func (a *Agent) describe(id identity, listening net.Addr) (plimsoll.Node, error)
 		return plimsoll.Node{}, err
 	}
 	maps.Copy(attributes, a.cfg.Attributes)
+	facts, err := a.machine.facts(&a.cfg)
+	if err != nil {
+		return plimsoll.Node{}, err
+	}
 	node := plimsoll.Node{
 		ID: id.Node, Incarnation: id.Incarnation, Capacity: capacity, Attributes: attributes, Mode: plimsoll.NodeActive,
-		Ready: true, Address: a.address(listening, attributes["hostname"]),
+		Ready: true, Address: a.address(listening, attributes["hostname"]), Facts: facts,
 	}
 	return node, node.Validate()
 }
@@ -160,7 +164,7 @@ func (a *Agent) address(listening net.Addr, host string) string {
 func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *outbox, listener net.Listener) error {
 	s := &speaker{
 		node: node, gateways: a.cfg.Gateways, dial: a.dial, every: a.cfg.HeartbeatInterval, timeout: a.cfg.CallTimeout, ledger: l,
-		out: out, log: a.deps.Log,
+		out: out, log: a.deps.Log, networks: func() (map[string]bool, error) { return a.machine.networks(&a.cfg) },
 	}
 	j := &janitor{ledger: l, count: a.cfg.KeepAttempts, bytes: a.cfg.KeepBytes}
 	held := make(chan struct{}) // closed when the supervisor has said what it holds for the first time

@@ -79,7 +79,10 @@ func (w *world) serve(c *cluster) (address string) {
 }
 
 func (w *world) config() Config {
-	return Config{Node: "n1", Dir: w.dir, Gateways: []string{w.address}, Attributes: map[string]string{"rack": "r7"}}
+	return Config{
+		Node: "n1", Dir: w.dir, Gateways: []string{w.address}, Attributes: map[string]string{"rack": "r7"},
+		Facts: plimsoll.NodeFacts{Traits: map[string]plimsoll.Trait{"ssd": {Flag: true}}}, Networks: map[string]string{"back": "none0"},
+	}
 }
 
 // run runs an agent until stop is called, which returns what Run returned.
@@ -154,6 +157,9 @@ func TestATaskFromBindingToItsEnd(t *testing.T) {
 	}
 	if node.Attributes["cgroup"] != CgroupNone || node.Attributes["rack"] != "r7" {
 		t.Errorf("attributes %v", node.Attributes)
+	}
+	if up, known := node.Facts.Networks["back"]; up || !known || !node.Facts.Traits["ssd"].Flag || node.Facts.LastBoot <= 0 {
+		t.Errorf("facts %+v", node.Facts)
 	}
 	if n := strings.Count(w.log.String(), "without some limits"); n != 1 {
 		t.Errorf("that there are no cgroups was said %d times, want once:\n%s", n, w.log)
@@ -367,6 +373,11 @@ func TestNewRefuses(t *testing.T) {
 		{"listen", func(c *Config) { c.Listen = "0.0.0.0:9081" }},
 		{"listen", func(c *Config) { c.Dir = strings.Repeat("long/", 30) }},
 		{"capacity.cpu", func(c *Config) { c.Capacity = plimsoll.Resources{plimsoll.CPU: -1} }},
+		{"traits.gpu", func(c *Config) { c.Facts.Traits = map[string]plimsoll.Trait{"gpu": {Words: []string{}}} }},
+		{"networks", func(c *Config) { c.Networks = map[string]string{"": "eth0"} }},
+		{"reserve.memory", func(c *Config) { c.Facts.Reserve = map[string]float64{"memory": 1} }},
+		{"overprovision.cpu", func(c *Config) { c.Facts.Overprovision = map[string]float64{"cpu": -4} }},
+		{"platform", func(c *Config) { c.Facts.Platform = "new" }},
 		{"heartbeatInterval", func(c *Config) { c.HeartbeatInterval = -1 }},
 		{"callTimeout", func(c *Config) { c.CallTimeout = -1 }},
 		{"keepAttempts", func(c *Config) { c.KeepAttempts = -1 }},

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +27,9 @@ type Config struct {
 
 	Capacity   plimsoll.Resources // amounts that replace the measured ones, and custom resources
 	Attributes map[string]string  // facts that are added to the measured ones, or replace them
+
+	Facts    plimsoll.NodeFacts // what placement needs to know; LastBoot and Networks are added to what is measured
+	Networks map[string]string  // names of networks and the interfaces that they are up with; empty: the interface has that name
 
 	HeartbeatInterval time.Duration // used until a gateway names another; 0: DefaultHeartbeatInterval
 	CallTimeout       time.Duration // for one call to a gateway or the supervisor; 0: DefaultCallTimeout
@@ -83,7 +88,28 @@ func (c *Config) Validate() error {
 	if err := c.Capacity.Validate("capacity"); err != nil {
 		return err
 	}
+	if err := c.validateFacts(); err != nil {
+		return err
+	}
 	return c.validateBounds()
+}
+
+// validateFacts also checks the networks that are named, and that a trait with words has some: no task could ask for it.
+func (c *Config) validateFacts() error {
+	facts := c.Facts
+	facts.Networks = maps.Clone(facts.Networks)
+	if facts.Networks == nil {
+		facts.Networks = make(map[string]bool, len(c.Networks))
+	}
+	for name := range c.Networks {
+		facts.Networks[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(facts.Traits)) {
+		if t := facts.Traits[name]; t.Words != nil && len(t.Words) == 0 {
+			return plimsoll.Invalid("traits."+name, "holds no word; give at least one, or true or false for a flag")
+		}
+	}
+	return facts.Validate("")
 }
 
 func (c *Config) validateBounds() error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -53,7 +54,8 @@ type speaker struct {
 	ledger   *ledger
 	out      *outbox
 	log      *slog.Logger
-	sequence uint64 // of the last report of this incarnation
+	sequence uint64                          // of the last report of this incarnation
+	networks func() (map[string]bool, error) // which are up now; nil: they do not change
 }
 
 // errTakenOver ends the agent.
@@ -132,7 +134,23 @@ func (s *speaker) register(ctx context.Context, g gateway) (every time.Duration,
 	return every, nil
 }
 
-// heartbeats says at intervals that the node is alive. A gateway that has forgotten it is told again who it is.
+// remeasure reports whether a network has come up or gone down since the node was described, and takes that in.
+func (s *speaker) remeasure() bool {
+	if s.networks == nil {
+		return false
+	}
+	now, err := s.networks()
+	if err != nil {
+		s.log.Warn("the networks of this machine cannot be read; what was known of them stays", "error", err)
+		return false
+	}
+	changed := !maps.Equal(now, s.node.Facts.Networks)
+	s.node.Facts.Networks = now
+	return changed
+}
+
+// heartbeats says at intervals that the node is alive. A gateway that has forgotten it, or that is to hear of a network that came up or
+// went down, is told again who it is.
 func (s *speaker) heartbeats(ctx context.Context, g gateway, every time.Duration) error {
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -148,7 +166,7 @@ func (s *speaker) heartbeats(ctx context.Context, g gateway, every time.Duration
 		if err != nil {
 			return fmt.Errorf("send a heartbeat: %w", err)
 		}
-		if !registered {
+		if s.remeasure() || !registered {
 			if every, err = s.register(ctx, g); err != nil {
 				return err
 			}

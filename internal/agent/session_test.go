@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -108,6 +109,33 @@ func TestAGatewayThatForgotTheNodeIsToldAgain(t *testing.T) {
 		after(5 * time.Second)
 		if c.registers != 2 || !c.registered || c.watches != 1 {
 			t.Errorf("%d registrations over %d streams, want 2 over 1", c.registers, c.watches)
+		}
+	})
+}
+
+// A network that comes up or goes down is told with the next heartbeat, once.
+func TestANetworkThatGoesDownIsTold(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		c := newCluster()
+		b.gateways["a"] = local{c}
+		var fails error
+		up := true
+		b.speaker.networks = func() (map[string]bool, error) { return map[string]bool{"back": up}, fails }
+		b.speaker.node.Facts.Networks = map[string]bool{"back": true}
+		b.run()
+		after(10 * time.Second)
+		if c.registers != 1 {
+			t.Errorf("%d registrations while nothing changed, want 1", c.registers)
+		}
+		c.look(func() { up = false })
+		after(10 * time.Second)
+		if c.registers != 2 || c.node.Facts.Networks["back"] {
+			t.Errorf("%d registrations, the last with %v; want 2, with back down", c.registers, c.node.Facts.Networks)
+		}
+		c.look(func() { up, fails = true, errors.New("no such directory") })
+		after(10 * time.Second)
+		if c.registers != 2 || c.watches != 1 {
+			t.Errorf("%d registrations over %d streams while the networks cannot be read, want 2 over 1", c.registers, c.watches)
 		}
 	})
 }
