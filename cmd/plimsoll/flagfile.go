@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -40,7 +41,8 @@ func (f flagFile) Validate(app *kong.Application) error {
 	return nil
 }
 
-// Resolve returns the value of a flag, or nil. In a mapping such as capacity an amount may be written as a number.
+// Resolve returns the value of a flag, or nil. In a mapping such as capacity an amount may be written as a number, words as a list, and
+// nothing where the name says all.
 func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	m, ok := f[flag.Name].(map[string]any)
 	if !ok {
@@ -48,7 +50,21 @@ func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, 
 	}
 	texts := map[string]any{}
 	for name, value := range m {
-		texts[name] = fmt.Sprint(value)
+		texts[name] = flagText(value)
 	}
 	return texts, nil
+}
+
+func flagText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case []any:
+		words := make([]string, len(v))
+		for i := range v {
+			words[i] = flagText(v[i])
+		}
+		return strings.Join(words, ",")
+	}
+	return fmt.Sprint(value)
 }

@@ -122,6 +122,12 @@ func newGateway() *fakeGateway {
 		{
 			ID: "n1", Address: "10.0.0.1:9081", Capacity: capacity, Attributes: map[string]string{"os": "linux"}, Incarnation: 1,
 			Mode: plimsoll.NodeActive, Ready: true, Registered: before(3 * time.Hour), Revision: 2,
+			Facts: plimsoll.NodeFacts{
+				Traits:   map[string]plimsoll.Trait{"ssd": {Flag: true}, "hdd": {}, "gpu": {Words: []string{"a100", "h100"}}, "tier": {Words: []string{"gold"}}},
+				Networks: map[string]bool{"eth0": true, "storage": false}, Release: "7.0", Platform: "20260114T101500Z", Reservoir: true,
+				Reserve: map[string]float64{"memory": 0.15, "cpu": 0.07}, Overprovision: map[string]float64{"cpu": 4, "memory": 1.5},
+				LastBoot: before(240*time.Hour) / int64(time.Second), NextReboot: 4102444800,
+			},
 		},
 		{ID: "n2", Capacity: capacity, Incarnation: 4, Mode: plimsoll.NodeDraining, Registered: before(72 * time.Hour), Revision: 3},
 	}

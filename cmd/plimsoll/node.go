@@ -3,6 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -10,6 +15,7 @@ import (
 
 type nodeCmd struct {
 	List     nodeListCmd     `cmd:"" help:"List nodes with what is allocated on them."`
+	Show     nodeShowCmd     `cmd:"" help:"Show a node with all that placement knows of it."`
 	Drain    nodeDrainCmd    `cmd:"" help:"Take nodes out of use: no new tasks, and those that run are placed elsewhere."`
 	Cordon   nodeCordonCmd   `cmd:"" help:"Give nodes no new tasks; those that run go on."`
 	Uncordon nodeUncordonCmd `cmd:"" help:"Let nodes take tasks again, after cordon or drain."`
@@ -17,7 +23,9 @@ type nodeCmd struct {
 }
 
 // Help is the detail of the help text.
-func (nodeCmd) Help() string { return example("plimsoll node list", "plimsoll node drain n1") }
+func (nodeCmd) Help() string {
+	return example("plimsoll node list", "plimsoll node show n1", "plimsoll node drain n1")
+}
 
 type nodeListCmd struct {
 	formatFlag
@@ -46,11 +54,115 @@ func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 			n := &nodes[i].Node
 			rows[i] = []string{
 				n.ID, nodeState(n), count(nodes[i].Status.Tasks), used(&nodes[i], plimsoll.CPU), used(&nodes[i], plimsoll.Memory),
-				n.Address, ago(a.now(), n.Registered),
+				shares(n.Facts.Reserve), ratios(n.Facts.Overprovision), n.Address, ago(a.now(), n.Registered),
 			}
 		}
-		columns(o, []string{"ID", "STATE", "TASKS", "CPU", "MEMORY", "ADDRESS", "REGISTERED"}, rows)
+		columns(o, []string{"ID", "STATE", "TASKS", "CPU", "MEMORY", "RESERVE", "OVERPROVISION", "ADDRESS", "REGISTERED"}, rows)
 	})
+}
+
+type nodeShowCmd struct {
+	formatFlag
+	ID string `arg:"" help:"Id of the node."`
+}
+
+// Help is the detail of the help text.
+func (nodeShowCmd) Help() string {
+	return example("plimsoll node show n1", "plimsoll node show n1 -o json")
+}
+
+// Run shows a node.
+func (cmd *nodeShowCmd) Run(ctx context.Context, a *app) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(nodes, func(n client.NodeInfo) bool { return n.Node.ID == cmd.ID })
+	if i < 0 {
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", cmd.ID)
+	}
+	return cmd.print(a, viewNode(&nodes[i]), func(o *output) { showNode(o, a.now(), &nodes[i]) })
+}
+
+func showNode(o *output, now time.Time, info *client.NodeInfo) {
+	n := &info.Node
+	f := &n.Facts
+	pairs := [][2]string{{"id", n.ID}, {"state", nodeState(n)}, {"tasks", count(info.Status.Tasks)}}
+	for _, name := range n.Capacity.Names() {
+		pairs = append(pairs, [2]string{name, used(info, name)})
+	}
+	var role []string
+	if f.Headnode {
+		role = append(role, "headnode, takes no tasks")
+	}
+	if f.Reservoir {
+		role = append(role, "reservoir, for when nothing else is left")
+	}
+	pairs = append(
+		pairs,
+		[2]string{"reserve", shares(f.Reserve)}, [2]string{"overprovision", ratios(f.Overprovision)}, [2]string{"role", strings.Join(role, "; ")},
+		[2]string{"traits", traitsText(f.Traits)}, [2]string{"networks", networksText(f.Networks)},
+		[2]string{"release", f.Release}, [2]string{"platform", f.Platform},
+		[2]string{"attributes", attributesText(n.Attributes)},
+		[2]string{"address", n.Address}, [2]string{"registered", ago(now, n.Registered)},
+		[2]string{"last boot", secondsText(f.LastBoot)}, [2]string{"next reboot", secondsText(f.NextReboot)},
+	)
+	fields(o, pairs...)
+}
+
+// shares prints parts of a capacity: "cpu 5%, memory 15%".
+func shares(parts map[string]float64) string {
+	return inOrder(parts, func(name string, p float64) string { return name + " " + strconv.FormatFloat(p*100, 'g', 4, 64) + "%" })
+}
+
+// ratios prints how often amounts may be promised: "cpu x4".
+func ratios(of map[string]float64) string {
+	return inOrder(of, func(name string, r float64) string { return name + " x" + strconv.FormatFloat(r, 'g', 4, 64) })
+}
+
+func traitsText(traits map[string]plimsoll.Trait) string {
+	return inOrder(traits, func(name string, t plimsoll.Trait) string {
+		switch {
+		case t.Words != nil:
+			return name + "=" + strings.Join(t.Words, "|")
+		case !t.Flag:
+			return name + "=false"
+		}
+		return name
+	})
+}
+
+func networksText(networks map[string]bool) string {
+	return inOrder(networks, func(name string, up bool) string {
+		if !up {
+			return name + " (down)"
+		}
+		return name
+	})
+}
+
+func attributesText(attributes map[string]string) string {
+	return inOrder(attributes, func(name, value string) string { return name + "=" + value })
+}
+
+// inOrder prints the entries of m in the order of their names.
+func inOrder[V any](m map[string]V, entry func(name string, v V) string) string {
+	texts := make([]string, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		texts = append(texts, entry(name, m[name]))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func secondsText(seconds int64) string {
+	if s := stampSeconds(seconds); s != nil {
+		return *s
+	}
+	return ""
 }
 
 func nodeState(n *plimsoll.Node) string {

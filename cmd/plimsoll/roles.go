@@ -82,17 +82,17 @@ func supervisorCommand() ([]string, error) {
 
 type devCmd struct {
 	roleFlags
-	Data     string            `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
-	Listen   string            `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
-	Insecure bool              `help:"Allow an address that other machines can reach, although nothing is encrypted."`
-	Node     string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
-	Capacity map[string]string `help:"Amounts that replace the measured ones, such as cpu=2; repeat it for more." placeholder:"NAME=AMOUNT"`
-	Queues   string            `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+	Data     string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
+	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
+	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+	Queues   string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+	nodeFlags
 }
 
 // Help is the detail of the help text.
 func (devCmd) Help() string {
-	return example("plimsoll dev", "plimsoll dev --data /var/lib/plimsoll --listen 127.0.0.1:9080", "plimsoll dev --queues examples/queues.yaml")
+	return example("plimsoll dev", "plimsoll dev --data /var/lib/plimsoll --listen 127.0.0.1:9080", "plimsoll dev --queues examples/queues.yaml",
+		"plimsoll dev --trait ssd --trait gpu=a100,h100 --reserve memory=15% --attributes rack=r7")
 }
 
 // Run runs until it is told to stop. Tasks that run then go on, and are taken up again at the next start.
@@ -105,7 +105,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	capacity, err := parseCapacity(cmd.Capacity)
+	node, err := cmd.parse()
 	if err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	d, err := dev.New(dev.Config{
-		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Node: cmd.Node, Capacity: capacity, Queues: queues,
-		Supervisor: supervisor, Logger: cmd.logger(),
+		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Node: cmd.Node, Capacity: node.capacity, Queues: queues,
+		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: cmd.logger(),
 	})
 	if err != nil {
 		return err
@@ -269,24 +269,23 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 
 type agentCmd struct {
 	roleFlags
-	Data       string            `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
-	Gateways   []string          `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
-	Listen     string            `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
-	Advertise  string            `help:"Address at which gateways reach the log service; default: --listen." placeholder:"ADDRESS"`
-	Insecure   bool              `help:"Allow an address that other machines can reach, although nothing is encrypted."`
-	Node       string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
-	Capacity   map[string]string `help:"Amounts that replace the measured ones, such as cpu=2; repeat it for more." placeholder:"NAME=AMOUNT"`
-	Attributes map[string]string `help:"Facts that are added to the measured ones, such as rack=r7." placeholder:"NAME=VALUE"`
+	Data      string   `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
+	Gateways  []string `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
+	Listen    string   `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
+	Advertise string   `help:"Address at which gateways reach the log service; default: --listen." placeholder:"ADDRESS"`
+	Insecure  bool     `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+	nodeFlags
 }
 
 // Help is the detail of the help text.
 func (agentCmd) Help() string {
-	return example("plimsoll agent --data /var/lib/plimsoll/agent --gateways 127.0.0.1:9080 --capacity nvidia.com/gpu=1")
+	return example("plimsoll agent --data /var/lib/plimsoll/agent --gateways 127.0.0.1:9080 --capacity nvidia.com/gpu=1",
+		"plimsoll agent --node n7 --attributes rack=r7 --trait ssd --network storage=eth1 --reserve memory=15% --overprovision cpu=4")
 }
 
 // Run runs until it is told to stop. Tasks go on, and are taken up again at the next start.
 func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
-	capacity, err := parseCapacity(cmd.Capacity)
+	node, err := cmd.parse()
 	if err != nil {
 		return err
 	}
@@ -304,7 +303,7 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 	}
 	ag, err := agent.New(agent.Config{
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Insecure: cmd.Insecure,
-		Capacity: capacity, Attributes: cmd.Attributes,
+		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
 	}, agent.Deps{Executor: supervised, Log: cmd.logger()})
 	if err != nil {
 		return err

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"time"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
 // The views are what -o json and -o yaml print. Scripts rely on them: fields are added, never renamed. Amounts are in milli-cores
@@ -138,6 +141,46 @@ type nodeView struct {
 	Incarnation uint64             `json:"incarnation"`
 	Registered  *string            `json:"registered"`
 	Revision    uint64             `json:"revision"`
+	factsView
+}
+
+// factsView is what placement needs to know of a node. A trait is true, false, a word or a list of words, as in a job file.
+type factsView struct {
+	Traits        map[string]any     `json:"traits"`
+	Networks      map[string]bool    `json:"networks"`
+	Release       string             `json:"release"`
+	Platform      string             `json:"platform"`
+	Headnode      bool               `json:"headnode"`
+	Reservoir     bool               `json:"reservoir"`
+	Reserve       map[string]float64 `json:"reserve"`
+	Overprovision map[string]float64 `json:"overprovision"`
+	LastBoot      *string            `json:"lastBoot"`
+	NextReboot    *string            `json:"nextReboot"`
+}
+
+func viewFacts(f *plimsoll.NodeFacts) factsView {
+	return factsView{
+		Traits: entries(config.TraitsFile(f.Traits)), Networks: entries(f.Networks), Release: f.Release, Platform: f.Platform,
+		Headnode: f.Headnode, Reservoir: f.Reservoir, Reserve: entries(f.Reserve), Overprovision: entries(f.Overprovision),
+		LastBoot: stampSeconds(f.LastBoot), NextReboot: stampSeconds(f.NextReboot),
+	}
+}
+
+// entries is never null in JSON.
+func entries[V any](m map[string]V) map[string]V {
+	if m == nil {
+		return map[string]V{}
+	}
+	return m
+}
+
+// stampSeconds is stamp for Unix seconds, which may be too many to be nanoseconds.
+func stampSeconds(seconds int64) *string {
+	if seconds == 0 {
+		return nil
+	}
+	s := time.Unix(seconds, 0).UTC().Format(time.RFC3339)
+	return &s
 }
 
 func viewNode(n *client.NodeInfo) nodeView {
@@ -145,6 +188,7 @@ func viewNode(n *client.NodeInfo) nodeView {
 		ID: n.Node.ID, Ready: n.Node.Ready, Mode: n.Node.Mode.String(), Tasks: n.Status.Tasks, Capacity: amounts(n.Node.Capacity),
 		Allocated: amounts(n.Status.Allocated), Attributes: n.Node.Attributes, Address: n.Node.Address,
 		Incarnation: n.Node.Incarnation, Registered: stamp(n.Node.Registered), Revision: n.Node.Revision,
+		factsView: viewFacts(&n.Node.Facts),
 	}
 }
 

@@ -40,6 +40,9 @@ type Config struct {
 	Supervisor []string              // how to start the node's supervisor for its directory, which is added as the last word
 	Node       string                // id of this machine as a node; the host's name
 	Capacity   plimsoll.Resources    // amounts that replace the measured ones
+	Attributes map[string]string     // facts that are added to the measured ones
+	Facts      plimsoll.NodeFacts    // what placement needs to know of this machine
+	Networks   map[string]string     // names of networks and their interfaces
 	Queues     *plimsoll.QueueConfig // replaces the tree of queues; nil: keep what is stored, or the default
 	Store      pebble.Config         // Dir and Logger are set here
 	Logger     *slog.Logger          // nil: nothing is logged
@@ -213,6 +216,7 @@ func (d *Dev) makeAgent() error {
 	}
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{d.URL()}, Capacity: cfg.Capacity,
+		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks,
 	}, agent.Deps{Executor: supervised, Log: cfg.Logger})
 	if err != nil {
 		return err

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// nodeFlags are those of the commands that make this machine a node.
+type nodeFlags struct {
+	Node       string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
+	Capacity   map[string]string `help:"Amounts that replace the measured ones, such as cpu=2; repeat it for more." placeholder:"NAME=AMOUNT"`
+	Attributes map[string]string `help:"Facts that are added to the measured ones, such as rack=r7. Groups can spread over them." placeholder:"NAME=VALUE"`
+
+	Trait         pairFlags         `help:"What sets this machine apart: ssd (a flag), ssd=false, or words, gpu=a100,h100. Only groups that ask for all its traits come here. Repeat it for more." placeholder:"NAME[=WORD,…]"`
+	Network       pairFlags         `help:"A network, and the interface that it is up with, such as storage=eth1; without one the interface of that name. Interfaces that are up are networks anyway." placeholder:"NAME[=INTERFACE]"`
+	Reserve       map[string]string `help:"The part of the capacity that no task gets, such as memory=0.15 or memory=15%." placeholder:"NAME=PART"`
+	Overprovision map[string]string `help:"How often an amount may be promised, such as cpu=4. A group that names a class goes only where it is the same." placeholder:"NAME=RATIO"`
+	Release       string            `help:"Release of the platform that this machine runs, such as 7.0." placeholder:"RELEASE"`
+	Platform      string            `help:"Stamp of the platform that this machine runs, such as 20260114T101500Z." placeholder:"STAMP"`
+	Headnode      bool              `help:"This machine runs the control plane and takes no tasks."`
+	Reservoir     bool              `help:"Keep this machine back: it takes tasks when nothing else is left."`
+	NextReboot    string            `help:"When this machine will be restarted, such as 2026-12-24T03:00:00Z. Machines that stay up longer are preferred." placeholder:"INSTANT"`
+}
+
+// pairFlags is a flag that may be repeated: a name, or a name and a value.
+type pairFlags map[string]string
+
+// Decode takes in one use of the flag, or all of them as they stand in the file of --config.
+func (p *pairFlags) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("NAME[=VALUE]")
+	if err != nil {
+		return err
+	}
+	if *p == nil {
+		*p = pairFlags{}
+	}
+	switch v := token.Value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			(*p)[name] = fmt.Sprint(v[name])
+		}
+		return nil
+	case []any:
+		for _, item := range v {
+			if err := p.add(fmt.Sprint(item)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return p.add(fmt.Sprint(token.Value))
+}
+
+func (p *pairFlags) add(pair string) error {
+	name, value, given := strings.Cut(pair, "=")
+	if _, twice := (*p)[name]; twice {
+		return fmt.Errorf("%q is given twice; give it once", name)
+	}
+	if name == "" || given && value == "" {
+		return fmt.Errorf("%q lacks a name or a value; write NAME or NAME=VALUE", pair)
+	}
+	(*p)[name] = value
+	return nil
+}
+
+// nodeSettings are what nodeFlags say.
+type nodeSettings struct {
+	capacity plimsoll.Resources
+	facts    plimsoll.NodeFacts
+}
+
+func (f *nodeFlags) parse() (s nodeSettings, err error) {
+	if s.capacity, err = parseCapacity(f.Capacity); err != nil {
+		return s, err
+	}
+	s.facts = plimsoll.NodeFacts{Release: f.Release, Platform: f.Platform, Headnode: f.Headnode, Reservoir: f.Reservoir}
+	if s.facts.Traits, err = parseTraits(f.Trait); err != nil {
+		return s, err
+	}
+	if s.facts.Reserve, err = parseRatios("reserve", f.Reserve, "0.15 or 15%"); err != nil {
+		return s, err
+	}
+	if s.facts.Overprovision, err = parseRatios("overprovision", f.Overprovision, "4"); err != nil {
+		return s, err
+	}
+	if f.NextReboot != "" {
+		at, err := time.Parse(time.RFC3339, f.NextReboot)
+		if err != nil {
+			return s, plimsoll.Invalid("next-reboot", "%q is not an instant; write for example 2026-12-24T03:00:00Z", f.NextReboot)
+		}
+		s.facts.NextReboot = at.Unix()
+	}
+	return s, s.facts.Validate("")
+}
+
+// parseTraits reads a flag where there is no value, or true or false, and words otherwise.
+func parseTraits(pairs map[string]string) (map[string]plimsoll.Trait, error) {
+	traits := make(map[string]plimsoll.Trait, len(pairs))
+	for _, pair := range plimsoll.SortedPairs(pairs) {
+		name, value := pair[0], pair[1]
+		if value == "" || value == "true" || value == "false" {
+			traits[name] = plimsoll.Trait{Flag: value != "false"}
+			continue
+		}
+		words := strings.Split(value, ",")
+		if slices.Contains(words, "") {
+			return nil, plimsoll.Invalid("trait."+name, "%q holds an empty word; write words with commas between them, such as a100,h100", value)
+		}
+		traits[name] = plimsoll.Trait{Words: words}
+	}
+	return traits, nil
+}
+
+// parseRatios reads numbers; one may be written in percent.
+func parseRatios(flag string, pairs map[string]string, such string) (map[string]float64, error) {
+	ratios := make(map[string]float64, len(pairs))
+	for _, pair := range plimsoll.SortedPairs(pairs) {
+		digits, percent := strings.CutSuffix(pair[1], "%")
+		v, err := strconv.ParseFloat(digits, 64)
+		if err != nil {
+			return nil, plimsoll.Invalid(flag+"."+pair[0], "%q is not a number; write for example %s", pair[1], such)
+		}
+		if percent {
+			v /= 100
+		}
+		ratios[pair[0]] = v
+	}
+	return ratios, nil
+}
