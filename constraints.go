@@ -1,6 +1,9 @@
 package plimsoll
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Trait is the value of a trait: a flag, or one or several words. A word is the same as a list of that one word.
 type Trait struct {
@@ -132,4 +135,14 @@ type NodeFacts struct {
 func (f *NodeFacts) IsZero() bool {
 	return len(f.Traits) == 0 && len(f.Networks) == 0 && f.Release == "" && f.Platform == "" && !f.Headnode && !f.Reservoir &&
 		len(f.Reserve) == 0 && len(f.Overprovision) == 0 && f.LastBoot == 0 && f.NextReboot == 0
+}
+
+// Equal reports whether two nodes are the same to placement. A map that is empty is like one that is missing.
+func (f *NodeFacts) Equal(o *NodeFacts) bool {
+	sameTrait := func(a, b Trait) bool {
+		return a.Flag == b.Flag && (a.Words == nil) == (b.Words == nil) && slices.Equal(a.Words, b.Words)
+	}
+	return maps.EqualFunc(f.Traits, o.Traits, sameTrait) && maps.Equal(f.Networks, o.Networks) && f.Release == o.Release &&
+		f.Platform == o.Platform && f.Headnode == o.Headnode && f.Reservoir == o.Reservoir && maps.Equal(f.Reserve, o.Reserve) &&
+		maps.Equal(f.Overprovision, o.Overprovision) && f.LastBoot == o.LastBoot && f.NextReboot == o.NextReboot
 }

@@ -201,6 +201,41 @@ func TestTraitMatches(t *testing.T) {
 	}
 }
 
+// Facts are equal until one of them changes.
+func TestFactsEqual(t *testing.T) {
+	full := func() facts {
+		return facts{
+			Traits: map[string]trait{"ssd": {Flag: true}, "gpu": {Words: []string{"a", "b"}}, "odd": {}}, Networks: map[string]bool{"eth0": true},
+			Reserve: map[string]float64{"memory": 0.15}, Overprovision: map[string]float64{"cpu": 4},
+		}
+	}
+	a, b := full(), full()
+	if !a.Equal(&b) || !(&facts{}).Equal(&facts{Networks: map[string]bool{}}) {
+		t.Error("the same facts are not equal")
+	}
+	for name, change := range map[string]func(*facts){
+		"a flag":               func(f *facts) { f.Traits["ssd"] = trait{} },
+		"a word":               func(f *facts) { f.Traits["gpu"] = trait{Words: []string{"a"}} },
+		"a flag becomes words": func(f *facts) { f.Traits["odd"] = trait{Words: []string{}} },
+		"no traits":            func(f *facts) { f.Traits = nil },
+		"a network":            func(f *facts) { f.Networks["eth0"] = false },
+		"the release":          func(f *facts) { f.Release = "7.0" },
+		"the platform":         func(f *facts) { f.Platform = "20260114T101500Z" },
+		"headnode":             func(f *facts) { f.Headnode = true },
+		"reservoir":            func(f *facts) { f.Reservoir = true },
+		"the reserve":          func(f *facts) { f.Reserve["memory"] = 0.2 },
+		"the ratio":            func(f *facts) { f.Overprovision = map[string]float64{"memory": 4} },
+		"the last boot":        func(f *facts) { f.LastBoot = 1 },
+		"the next reboot":      func(f *facts) { f.NextReboot = 1 },
+	} {
+		changed := full()
+		change(&changed)
+		if a.Equal(&changed) {
+			t.Errorf("%s has changed, and the facts are equal", name)
+		}
+	}
+}
+
 func constrained(c constraints, p preferences) plimsoll.JobSpec {
 	return plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: []plimsoll.GroupSpec{
 		{Name: "g", Count: 1, Command: []string{"true"}, Constraints: c, Preferences: p},
