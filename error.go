@@ -93,6 +93,20 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Msg: fmt.Sprintf(format, args...)}
 }
 
+// Within puts a field in front of the field that an Error is about. Any other error stays as it is.
+func Within(field string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	inner := *e
+	if inner.Field != "" {
+		field += "." + inner.Field
+	}
+	inner.Field = field
+	return &inner
+}
+
 // Invalid makes a CodeInvalid error about a field.
 func Invalid(field, format string, args ...any) *Error {
 	return &Error{Code: CodeInvalid, Field: field, Msg: fmt.Sprintf(format, args...)}

@@ -199,16 +199,17 @@ type WaitCode uint8
 
 // The wait codes.
 const (
-	WaitNone     WaitCode = iota
-	WaitTurn              // it has not been looked at yet
-	WaitQueueMax          // its queue, or one above, is at its maximum
-	WaitNoNode            // no node fits now
-	WaitNoNodes           // there is no node at all that may take tasks
-	WaitTooLarge          // no node would fit even if it were empty
-	WaitRetry             // its failed tasks wait for their next attempt
+	WaitNone        WaitCode = iota
+	WaitTurn                 // it has not been looked at yet
+	WaitQueueMax             // its queue, or one above, is at its maximum
+	WaitNoNode               // no node fits now
+	WaitNoNodes              // there is no node at all that may take tasks
+	WaitTooLarge             // no node would fit even if it were empty
+	WaitRetry                // its failed tasks wait for their next attempt
+	WaitNotEligible          // no node is for it, full or empty: its constraints leave none
 )
 
-var waitCodeNames = [...]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry"}
+var waitCodeNames = [...]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible"}
 
 // String returns the code's word, such as "queue_max"; empty for WaitNone.
 func (c WaitCode) String() string { return nameOf(waitCodeNames[:], int(c)) }

@@ -1,201 +1,274 @@
 package placement
 
 import (
-	"math/rand/v2"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// DefaultBatch is how many servers are looked at before a choice is made (RFD 60, phase 3).
-const DefaultBatch = 50
+// Reads says what a stage needs to have been found out before it.
+type Reads uint8
 
-// Server is a machine of the fleet as the chain sees it.
-type Server struct {
-	ID       string
-	Present  bool // the slot holds a server
-	Ready    bool // its agent is heard
-	Mode     plimsoll.NodeMode
-	Capacity Amounts
-	Used     Amounts // Invariant: 0 <= Used, and Used <= Capacity unless the capacity shrank
-}
+// What stages read.
+const (
+	ReadsRecord    Reads = 0         // only the server's own record
+	ReadsInstances Reads = 1 << iota // what runs on the server
+	ReadsFree                        // what is left on the server
+)
 
-// Eligible reports whether the server is heard and open for tasks.
-func (s *Server) Eligible() bool { return s.Ready && s.Mode == plimsoll.NodeActive }
-
-// Holds reports whether what is used is within the capacity.
-func (s *Server) Holds() bool {
-	for i := range s.Used {
-		if s.Used[i] > s.Capacity[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// Request is what is to be placed. Make it with NewRequest, and keep it for tasks that are alike.
-type Request struct {
-	Amounts Amounts
-	custom  []int // indexes of custom resources that are asked for
-}
-
-// NewRequest returns a request for the amounts.
-func NewRequest(amounts Amounts) *Request {
-	r := &Request{Amounts: amounts}
-	for i := firstCustom; i < len(amounts); i++ {
-		if amounts[i] > 0 {
-			r.custom = append(r.custom, i)
-		}
-	}
-	return r
-}
-
-// Stage is one filter of the chain.
+// Stage is a named part of a chain: a filter that looks at one server at a time (Keep), one that compares the servers of a batch
+// (Batch), or a score (Batch with Scores set). Stages are stateless values.
 type Stage struct {
-	Name string
-	// Keep reports whether the server stays.
-	Keep func(*Request, *Server) bool
+	Name    string
+	Aliases []string // other names, such as those of RFD 60
+	Reads   Reads
+	Gives   Reads // what the stages after it may read
+	Closes  bool  // Keep says whether the server takes instances at all now, whatever the request
+	ByClass bool  // Keep looks at the record without the id only, so that it is asked once for servers that are alike
+	Scores  bool  // Batch adds to scores and drops nothing
+
+	// Applies reports whether the stage does anything for a request; nil: always.
+	Applies func(*Prepared) bool
+	// Keep reports whether a server stays.
+	Keep func(*View) bool
+	// Batch returns those of a batch that stay, in the order in which they go on. It may reorder and cut the slice.
+	Batch func(*Batch, []int32) []int32
 	// Why says in a few words why a server was dropped, the same words for servers that were dropped alike.
-	Why func(*Request, *Server, *Names) string
+	Why func(*View) string
 }
 
-// Chain is a list of filters and a score. It is immutable and can be shared.
+// Chain is a checked expression of stages with its settings. It is immutable, and can be shared.
 type Chain struct {
-	Stages []Stage
-	Score  func(*Request, *Server) int64 // the highest wins; nil: all are equal
-	Batch  int                           // servers that are looked at before a choice is made; 0: DefaultBatch
+	Settings Settings
+	Text     Expression
+
+	root   *node
+	stages []Stage // as they stand in the chain, alternatives too
+	prefix int     // so many of the first items of the root are filters that look at records only
+	rules  map[string]*Rule
 }
 
-// Default returns the chain that the scheduler uses, in RFD 60's order.
+type node struct {
+	op    string // "", "pipe" or "or"
+	stage int
+	items []*node
+}
+
+// NewChain checks an expression against the stages that there are and returns the chain. definitions are expressions that can be named in
+// others; the settings are those of its stages.
+func NewChain(e Expression, stages []Stage, definitions map[string]Expression, settings Settings) (*Chain, error) {
+	if err := settings.validate(); err != nil {
+		return nil, err
+	}
+	c := &Chain{Settings: settings, Text: e, rules: map[string]*Rule{}}
+	for _, owner := range sortedKeys(settings.OwnerRules) {
+		rule, err := CompileRule(settings.OwnerRules[owner])
+		if err != nil {
+			return nil, plimsoll.Invalid("owner-rules."+owner, "%s", err)
+		}
+		c.rules[owner] = rule
+	}
+	b := builder{chain: c, definitions: definitions, stages: map[string]Stage{}}
+	for _, s := range stages {
+		for _, name := range append([]string{s.Name}, s.Aliases...) {
+			b.stages[name] = s
+		}
+	}
+	root, _, err := b.build(e, "chain", ReadsRecord)
+	if err != nil {
+		return nil, err
+	}
+	c.root = root
+	for c.root.op == "pipe" && c.prefix < len(root.items) {
+		n := root.items[c.prefix]
+		if s := &c.stages[n.stage]; n.op != "" || s.Keep == nil || s.Reads != ReadsRecord {
+			break
+		}
+		c.prefix++
+	}
+	return c, nil
+}
+
+type builder struct {
+	chain       *Chain
+	stages      map[string]Stage
+	definitions map[string]Expression
+	open        []string // definitions that are being built
+	scored      string   // the first score so far
+}
+
+// build checks an expression and returns what the stages after it may read.
+func (b *builder) build(e Expression, field string, have Reads) (*node, Reads, error) {
+	if e.Name != "" {
+		if d, ok := b.definitions[e.Name]; ok {
+			return b.define(e.Name, d, field, have)
+		}
+		return b.stage(e.Name, field, have)
+	}
+	if e.Op != "pipe" && e.Op != "or" {
+		return nil, 0, plimsoll.Invalid(field, `begins with %q; a list begins with "pipe" or "or"`, e.Op)
+	}
+	least := map[string]int{"pipe": 1, "or": 2}[e.Op]
+	if len(e.List) < least {
+		return nil, 0, plimsoll.Invalid(field, "has a %s of %d; it needs at least %d", e.Op, len(e.List), least)
+	}
+	n, given := &node{op: e.Op}, have
+	for i, item := range e.List {
+		sub, gives, err := b.build(item, fmt.Sprintf("%s[%d]", field, i+1), have)
+		if err != nil {
+			return nil, 0, err
+		}
+		n.items = append(n.items, sub)
+		if e.Op == "pipe" {
+			have, given = gives, gives
+		} else if i == 0 {
+			given = gives
+		} else {
+			given &= gives // only what every alternative gives
+		}
+	}
+	return n, given, nil
+}
+
+func (b *builder) define(name string, d Expression, field string, have Reads) (*node, Reads, error) {
+	if slices.Contains(b.open, name) {
+		return nil, 0, plimsoll.Invalid(field, "%q is defined by itself: %s", name, strings.Join(append(b.open, name), " → "))
+	}
+	b.open = append(b.open, name)
+	n, gives, err := b.build(d, name, have)
+	b.open = b.open[:len(b.open)-1]
+	return n, gives, err
+}
+
+func (b *builder) stage(name, field string, have Reads) (*node, Reads, error) {
+	s, ok := b.stages[name]
+	if !ok {
+		return nil, 0, plimsoll.Invalid(field, "%q is not the name of a stage; there are %s", name, strings.Join(sortedKeys(b.stages), ", "))
+	}
+	if missing := s.Reads &^ have; missing&ReadsInstances != 0 {
+		return nil, 0, plimsoll.Invalid(field, "%q reads what runs on a server; put it after load-instances", name)
+	} else if missing != 0 {
+		return nil, 0, plimsoll.Invalid(field, "%q reads what is left on a server; put it after calculate-unreserved", name)
+	}
+	if s.Scores && b.scored == "" {
+		b.scored = name
+	} else if !s.Scores && b.scored != "" {
+		return nil, 0, plimsoll.Invalid(field, "%q filters, and stands behind the score %q; put scores last", name, b.scored)
+	}
+	if len(b.chain.stages) == maxStages {
+		return nil, 0, plimsoll.Invalid(field, "the chain has more than %d stages", maxStages)
+	}
+	b.chain.stages = append(b.chain.stages, s)
+	return &node{stage: len(b.chain.stages) - 1}, have | s.Gives, nil
+}
+
+// Stages returns the names of the stages in their order, alternatives too.
+func (c *Chain) Stages() []string {
+	names := make([]string, len(c.stages))
+	for i, s := range c.stages {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// rulesFor returns the owner rules that decide for an owner: its own, or everybody else's.
+func (c *Chain) rulesFor(owner string) (rules []*ruleCache, own bool) {
+	if r := c.rules[owner]; r != nil {
+		return []*ruleCache{{Rule: r}}, true
+	}
+	for _, name := range sortedKeys(c.rules) {
+		rules = append(rules, &ruleCache{Rule: c.rules[name]})
+	}
+	return rules, false
+}
+
+// Weights say how much each score counts. A negative one turns the order round, 0 leaves the score out.
+type Weights struct {
+	UnreservedMemory float64 // least free memory first
+	UnreservedDisk   float64 // least free disk first
+	UnreservedCustom float64 // least free of the custom resources that are asked for first; else those that have none to waste
+	OwnerInstances   float64 // fewest instances of the owner first
+	CurrentPlatform  float64 // newest platform first
+	NextReboot       float64 // no reboot, or the latest, first
+	Random           float64
+	Near             float64 // most instances of Preferences.Near first, and fewest of Far
+	Spread           float64 // fewest instances of the group in the value of Preferences.Spread first
+}
+
+// Settings are what stages of a chain are told. Start from DefaultSettings.
+type Settings struct {
+	Batch        int               // servers that are looked at before a choice is made
+	All          bool              // look at every server before a choice is made
+	Capness      bool              // keep instances with and without an amount of cpu on different servers
+	Headnodes    bool              // allow head nodes
+	NoRoom       bool              // do not compare what is asked for with what is left
+	MaxInstances int               // most instances on a server; 0: no bound
+	LargeServers bool              // keep the servers with the most free memory for large instances
+	OwnerSpread  bool              // prefer servers without instances of the owner
+	SickFor      int64             // seconds for which a server with two failures stays out; 0: RFD 60's day
+	Strategy     plimsoll.Strategy // unless the request says one
+	OwnerRules   map[string]string // by owner: an expression over the servers that are only for it
+	Weights      Weights
+}
+
+// The defaults of RFD 60 and its service.
+const (
+	DefaultBatch   = 50
+	DefaultSickFor = 24 * 60 * 60
+)
+
+// DefaultSettings returns RFD 60's settings, except that capness and the bound on instances are off: DESIGN.md says why.
+func DefaultSettings() Settings {
+	return Settings{
+		Batch: DefaultBatch, LargeServers: true, OwnerSpread: true, SickFor: DefaultSickFor,
+		Weights: Weights{UnreservedMemory: 2, UnreservedDisk: 1, UnreservedCustom: 4, CurrentPlatform: 1, NextReboot: 0.5, Random: 0.5, Near: 8, Spread: 8},
+	}
+}
+
+func (s *Settings) validate() error {
+	if s.Batch < 0 || s.MaxInstances < 0 || s.SickFor < 0 {
+		return plimsoll.Invalid("settings", "batch, max-instances and sick-for cannot be negative")
+	}
+	w := &s.Weights
+	for _, v := range []float64{
+		w.UnreservedMemory, w.UnreservedDisk, w.UnreservedCustom, w.OwnerInstances, w.CurrentPlatform, w.NextReboot, w.Random, w.Near, w.Spread,
+	} {
+		if math.IsNaN(v) || math.Abs(v) > 1e6 {
+			return plimsoll.Invalid("weights", "%v is not a weight; give a number from -1,000,000 to 1,000,000", v)
+		}
+	}
+	return nil
+}
+
+// DefaultExpression is RFD 60's chain, with the stages for what it lacks: names, where, custom resources and spread.
+func DefaultExpression() Expression {
+	e := Expression{Op: "pipe"}
+	for _, name := range []string{
+		"setup", "running", "invalid-servers", "volumes-from", "reserved", "networks", "platform-versions", "traits", "headnode",
+		"overprovision-ratios", "names", "reservoir-use", "where",
+		"load-instances", "calculate-tickets", "capness", "instance-count", "sick-servers", "calculate-unreserved",
+		"min-memory", "min-cpu", "min-disk", "min-custom", "locality", "spread", "owners-servers",
+	} {
+		e.List = append(e.List, Named(name))
+	}
+	e.List = append(e.List, Or(Named("reservoir"), Named("identity")), Or(Named("large-servers"), Named("identity")), Named("soft-locality"))
+	for _, name := range []string{
+		"score-unreserved-memory", "score-unreserved-disk", "score-owner-instances", "score-current-platform", "score-next-reboot",
+		"score-unreserved-custom", "score-near", "score-spread", "score-random",
+	} {
+		e.List = append(e.List, Named(name))
+	}
+	return e
+}
+
+// Default returns the chain of DefaultExpression with DefaultSettings.
 func Default() *Chain {
-	return &Chain{
-		Batch: DefaultBatch,
-		Score: packed,
-		Stages: []Stage{
-			{"running", func(_ *Request, s *Server) bool { return s.Ready }, func(*Request, *Server, *Names) string { return "not heard from" }},
-			{
-				"schedulable",
-				func(_ *Request, s *Server) bool { return s.Mode == plimsoll.NodeActive },
-				func(_ *Request, s *Server, _ *Names) string { return s.Mode.String() },
-			},
-			minStage("min-cpu", IndexCPU),
-			minStage("min-memory", IndexMemory),
-			minStage("min-disk", IndexDisk),
-			{"min-custom", func(r *Request, s *Server) bool { return r.lackingCustom(s) < 0 }, func(r *Request, s *Server, n *Names) string {
-				return "not enough " + n.Name(r.lackingCustom(s))
-			}},
-		},
+	c, err := NewChain(DefaultExpression(), Stages(), nil, DefaultSettings())
+	if err != nil {
+		panic(err) // the default chain is a constant
 	}
-}
-
-func minStage(name string, i int) Stage {
-	return Stage{
-		Name: name,
-		Keep: func(r *Request, s *Server) bool { return r.Amounts[i] == 0 || r.Amounts[i] <= s.Capacity[i]-s.Used[i] },
-		Why:  func(_ *Request, _ *Server, n *Names) string { return "not enough " + n.Name(i) },
-	}
-}
-
-func (r *Request) lackingCustom(s *Server) int {
-	for _, i := range r.custom {
-		if r.Amounts[i] > s.Capacity[i]-s.Used[i] {
-			return i
-		}
-	}
-	return -1
-}
-
-// FitsEmpty reports whether the server would have room if nothing ran on it.
-func (r *Request) FitsEmpty(s *Server) bool {
-	for i, amount := range r.Amounts {
-		if amount > s.Capacity[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// packed prefers the fuller server, as the original does by default (score-unreserved-ram: the least free memory wins).
-func packed(_ *Request, s *Server) int64 {
-	score := int64(0)
-	for _, i := range [...]int{IndexMemory, IndexCPU} {
-		if free, whole := s.Capacity[i]-s.Used[i], s.Capacity[i]; whole > 0 {
-			score -= int64(float64(free) / float64(whole) * (1 << 20))
-		}
-	}
-	return score
-}
-
-// Keeps reports whether the server passes every filter.
-func (c *Chain) Keeps(r *Request, s *Server) bool {
-	for i := range c.Stages {
-		if !c.Stages[i].Keep(r, s) {
-			return false
-		}
-	}
-	return true
-}
-
-// Draw is an order in which the servers of a fleet are drawn: a lazy Fisher–Yates shuffle, so that drawing fifty of 100,000
-// costs fifty steps. It keeps its slice between placements.
-type Draw struct {
-	order []int32
-	rng   *rand.PCG
-}
-
-// NewDraw returns a Draw that takes its randomness from rng.
-func NewDraw(rng *rand.PCG) *Draw { return &Draw{rng: rng} }
-
-// resize makes the draw hold the slots 0 to n-1, in any order.
-func (d *Draw) resize(n int) {
-	if len(d.order) > n {
-		kept := d.order[:0]
-		for _, slot := range d.order {
-			if int(slot) < n {
-				kept = append(kept, slot)
-			}
-		}
-		d.order = kept
-	}
-	for len(d.order) < n {
-		d.order = append(d.order, int32(len(d.order)))
-	}
-}
-
-// at draws the i-th slot.
-func (d *Draw) at(i int) int32 {
-	rest := uint64(len(d.order) - i)
-	hi := d.rng.Uint64() >> 32
-	j := i + int(hi*rest>>32)
-	d.order[i], d.order[j] = d.order[j], d.order[i]
-	return d.order[i]
-}
-
-// Place returns the slot of the server that the chain chooses, or -1 if every server was looked at and none passed.
-func (c *Chain) Place(r *Request, fleet []Server, d *Draw) int {
-	d.resize(len(fleet))
-	batch := c.Batch
-	if batch <= 0 {
-		batch = DefaultBatch
-	}
-	for start := 0; start < len(fleet); start += batch {
-		best, bestScore := -1, int64(0)
-		for i := start; i < min(start+batch, len(fleet)); i++ {
-			slot := d.at(i)
-			s := &fleet[slot]
-			if !s.Present || !c.Keeps(r, s) {
-				continue
-			}
-			score := int64(0)
-			if c.Score != nil {
-				score = c.Score(r, s)
-			}
-			if best < 0 || score > bestScore {
-				best, bestScore = int(slot), score
-			}
-		}
-		if best >= 0 {
-			return best
-		}
-	}
-	return -1
+	return c
 }

@@ -9,11 +9,30 @@ import (
 // examples is how many servers are named for each reason.
 const examples = 10
 
+// StepKind says what kind of thing a stage decides by.
+type StepKind uint8
+
+// The kinds.
+const (
+	Closed      StepKind = iota // it takes nothing at all now
+	NotEligible                 // it is not for this request, full or empty
+	NoRoom                      // what runs on it: it could take the request at another time
+	NotBest                     // others are preferred; it could take the request
+)
+
+var stepKindNames = [...]string{"closed", "not eligible", "no room", "not best"}
+
+// String returns the kind in words.
+func (k StepKind) String() string { return stepKindNames[k] }
+
 // Step says what one stage did to the servers that reached it.
 type Step struct {
 	Stage     string
+	Kind      StepKind
+	Received  int
 	Remaining int
 	Dropped   int
+	Refused   int      // explain only: of all servers, how many this filter alone refuses
 	Reasons   []Reason // most frequent first
 }
 
@@ -21,66 +40,232 @@ type Step struct {
 type Reason struct {
 	Text     string
 	Servers  int
-	Examples []string // ids of at most ten of them, in the fleet's order
-}
-
-// Explanation tells of one request and every server of a fleet.
-type Explanation struct {
-	Servers  int // in the fleet
-	Eligible int // ready and open for tasks
-	FitEmpty int // would have room if nothing ran on them
-	Fit      int // have room now
-	Steps    []Step
-}
-
-// Explain runs the chain on every server and says what each stage dropped and why. It changes nothing.
-func (c *Chain) Explain(r *Request, fleet []Server, names *Names) Explanation {
-	var x Explanation
-	remaining := make([]int, 0, len(fleet))
-	for i := range fleet {
-		if !fleet[i].Present {
-			continue
-		}
-		remaining = append(remaining, i)
-		if r.FitsEmpty(&fleet[i]) {
-			x.FitEmpty++
-		}
-		if fleet[i].Eligible() {
-			x.Eligible++
-		}
-	}
-	x.Servers = len(remaining)
-	for _, stage := range c.Stages {
-		step := Step{Stage: stage.Name}
-		kept := remaining[:0]
-		for _, i := range remaining {
-			if stage.Keep(r, &fleet[i]) {
-				kept = append(kept, i)
-				continue
-			}
-			step.Dropped++
-			step.drop(stage.Why(r, &fleet[i], names), fleet[i].ID)
-		}
-		remaining = kept
-		step.Remaining = len(kept)
-		slices.SortStableFunc(step.Reasons, func(a, b Reason) int { return b.Servers - a.Servers })
-		x.Steps = append(x.Steps, step)
-	}
-	x.Fit = len(remaining)
-	return x
+	Examples []string // ids of at most ten of them, in the order in which they were looked at
 }
 
 func (s *Step) drop(text, id string) {
 	i := slices.IndexFunc(s.Reasons, func(r Reason) bool { return r.Text == text })
 	if i < 0 {
 		i = len(s.Reasons)
-		s.Reasons = append(s.Reasons, Reason{Text: text})
+		if i == maxReasons {
+			i, text = maxReasons-1, "other reasons"
+			s.Reasons[i].Text = text
+		} else {
+			s.Reasons = append(s.Reasons, Reason{Text: text})
+		}
 	}
 	r := &s.Reasons[i]
 	r.Servers++
 	if len(r.Examples) < examples {
 		r.Examples = append(r.Examples, id)
 	}
+}
+
+// maxReasons bounds the reasons of one step; the rest is told as one.
+const maxReasons = 100
+
+// recorder notes what the stages do, added up over all batches.
+type recorder struct {
+	steps  []Step // by stage of the chain
+	ran    []bool
+	total  int
+	given  []int32
+	kept   []bool           // by place in the batch
+	reason map[int32]string // by slot, if wanted: the last reason
+}
+
+func newRecorder(c *Chain) *recorder {
+	r := &recorder{steps: make([]Step, len(c.stages)), ran: make([]bool, len(c.stages))}
+	for i := range c.stages {
+		r.steps[i].Stage, r.steps[i].Kind = c.stages[i].Name, c.stages[i].kind()
+	}
+	return r
+}
+
+func (s *Stage) kind() StepKind {
+	switch {
+	case s.Closes:
+		return Closed
+	case s.Batch != nil && s.Reads != ReadsRecord && s.Gives == 0, s.Name == "reservoir":
+		return NotBest
+	case s.Reads != ReadsRecord || s.Gives != 0:
+		return NoRoom
+	}
+	return NotEligible
+}
+
+func (r *recorder) begin(b *Batch) { r.total += len(b.slots) }
+
+func (r *recorder) before(set []int32) { r.given = append(r.given[:0], set...) }
+
+func (r *recorder) after(b *Batch, stage int, set []int32) {
+	step := &r.steps[stage]
+	r.ran[stage] = true
+	step.Received += len(r.given)
+	step.Remaining += len(set)
+	if len(set) == len(r.given) {
+		return
+	}
+	r.kept = append(r.kept[:0], make([]bool, len(b.slots))...)
+	for _, i := range set {
+		r.kept[i] = true
+	}
+	for _, i := range r.given {
+		if r.kept[i] {
+			continue
+		}
+		step.Dropped++
+		v := b.At(i)
+		text := b.chain.stages[stage].reason(v)
+		step.drop(text, v.ID())
+		if r.reason != nil {
+			r.reason[v.slot] = step.Stage + ": " + text
+		}
+	}
+}
+
+func (s *Stage) reason(v *View) string {
+	if s.Why == nil {
+		return "refused by " + s.Name
+	}
+	return s.Why(v)
+}
+
+// list returns the steps of the stages that ran.
+func (r *recorder) list() []Step {
+	var out []Step
+	for i := range r.steps {
+		if r.ran[i] {
+			slices.SortStableFunc(r.steps[i].Reasons, func(a, b Reason) int { return b.Servers - a.Servers })
+			out = append(out, r.steps[i])
+		}
+	}
+	return out
+}
+
+// PlaceRecorded is Place that also says what each stage did, added up over all batches. It draws and chooses as Place does.
+func (pl *Placer) PlaceRecorded(p *Prepared, now int64) (Choice, []Step) {
+	r := newRecorder(p.chain)
+	pl.batch.record = r
+	defer func() { pl.batch.record = nil }()
+	c := pl.Place(p, now)
+	return c, r.list()
+}
+
+// Explanation tells of one request and every server of a fleet.
+type Explanation struct {
+	Servers  int // in the fleet
+	Open     int // take instances now
+	Eligible int // are for this request, open or not, full or empty
+	FitEmpty int // of the eligible, would have room if nothing ran on them
+	Fit      int // could take the request now
+	Steps    []Step
+}
+
+// Explain runs the chain over every server at once and says what each stage dropped and why, and how many servers each filter
+// refuses, whatever the others say. It draws nothing and changes nothing.
+func (pl *Placer) Explain(p *Prepared, now int64) Explanation {
+	x := Explanation{Servers: pl.fleet.servers}
+	b := pl.begin(p, now)
+	r := newRecorder(p.chain)
+	b.record = r
+	defer func() { b.record = nil }()
+	b.reset(0)
+	for slot := range pl.fleet.rows {
+		if pl.fleet.rows[slot].flags&present != 0 {
+			b.add(int32(slot))
+		}
+	}
+	pl.refusals(b, r, &x)
+	r.begin(b)
+	b.run(0)
+	b.done()
+	x.Steps = r.list()
+	return x
+}
+
+// refusals asks every filter about every server.
+func (pl *Placer) refusals(b *Batch, r *recorder, x *Explanation) {
+	for i := range b.slots {
+		v := b.At(int32(i))
+		eligible, fits := true, true
+		for stage := range b.chain.stages {
+			s := &b.chain.stages[stage]
+			if s.Keep == nil || b.p.skips[stage] || s.kind() == NotBest || s.Keep(v) {
+				continue
+			}
+			r.steps[stage].Refused++
+			fits = false
+			eligible = eligible && s.kind() != NotEligible
+		}
+		if v.class.open {
+			x.Open++
+		}
+		if fits {
+			x.Fit++
+		}
+		if eligible {
+			x.Eligible++
+			if b.p.fitsEmpty(v) {
+				x.FitEmpty++
+			}
+		}
+	}
+}
+
+// Suits reports whether a server is for the request, open or not, full or empty, and whether it would have room if nothing ran on
+// it.
+func (pl *Placer) Suits(p *Prepared, slot int32, now int64) (eligible, fitsEmpty bool) {
+	if pl.fleet.rows[slot].flags&present == 0 {
+		return false, false
+	}
+	b := pl.begin(p, now)
+	b.reset(0)
+	b.add(slot)
+	v := b.At(0)
+	for stage := range b.chain.stages {
+		if s := &b.chain.stages[stage]; s.Keep != nil && s.kind() == NotEligible && !p.skips[stage] && !s.Keep(v) {
+			return false, false
+		}
+	}
+	return true, p.fitsEmpty(v)
+}
+
+// fitsEmpty reports whether the server would have room if nothing ran on it.
+func (p *Prepared) fitsEmpty(v *View) bool {
+	for i := range p.fleet.Names.Len() {
+		if p.amounts[i] > 0 && v.class.free(i, 0) < p.needs[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Verdict is what one filter says about one server.
+type Verdict struct {
+	Stage string
+	Kind  StepKind
+	Why   string // empty: it keeps the server
+}
+
+// ExplainServer asks every filter about one server, whatever the others say.
+func (pl *Placer) ExplainServer(p *Prepared, slot int32, now int64) []Verdict {
+	b := pl.begin(p, now)
+	b.reset(0)
+	b.add(slot)
+	var out []Verdict
+	for i := range p.chain.stages {
+		s := &p.chain.stages[i]
+		if s.Keep == nil || p.skips[i] {
+			continue
+		}
+		v := Verdict{Stage: s.Name, Kind: s.kind()}
+		if view := b.At(0); !s.Keep(view) {
+			v.Why = s.reason(view)
+		}
+		out = append(out, v)
+	}
+	return out
 }
 
 // Summary says in one line why servers were left out: "2 of 3 nodes: not enough cpu; 1 of 3 nodes: draining".
@@ -90,6 +275,9 @@ func (x *Explanation) Summary() string {
 	}
 	var parts []string
 	for _, step := range x.Steps {
+		if step.Kind == NotBest {
+			continue
+		}
 		for _, reason := range step.Reasons {
 			parts = append(parts, fmt.Sprintf("%d of %d nodes: %s", reason.Servers, x.Servers, reason.Text))
 		}

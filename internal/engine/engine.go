@@ -48,7 +48,7 @@ type reporting struct {
 
 // New returns an engine over a loaded state. revision and time are those of the last batch that was committed.
 func New(cfg Config, s *state.State, revision uint64, time int64) *Engine {
-	return &Engine{state: s, scheduler: scheduler.New(cfg.Seed), limits: cfg.Limits, revision: revision, time: time}
+	return &Engine{state: s, scheduler: scheduler.New(s, cfg.Seed), limits: cfg.Limits, revision: revision, time: time}
 }
 
 // State returns the working state, for tests and for questions between turns.

@@ -152,7 +152,8 @@ func (w *world) remember() {
 
 // checkWaiting looks at everything that waits, by brute force: nothing that could be placed is left alone, and each reason is true.
 func (w *world) checkWaiting() {
-	s, chain := w.engine.State(), placement.Default()
+	s := w.engine.State()
+	placer := placement.NewPlacer(s.Fleet, rand.NewPCG(1, 1)) // it draws nothing
 	for _, id := range w.jobs {
 		j := s.Job(id)
 		if j == nil || j.State.Ended() || j.State == plimsoll.JobNew {
@@ -175,7 +176,7 @@ func (w *world) checkWaiting() {
 					w.t.Fatalf("task %s was to be tried again at %d, and now is %d", t.ID, t.NotBefore, w.now)
 				}
 			}
-			if why := w.untrue(s, chain, g, ready); why != "" {
+			if why := w.untrue(s, placer, g, ready); why != "" {
 				w.t.Fatalf("job %s group %s, %d tasks ready, waits for %s %q, but %s", id, g.Spec.Name, ready, g.WaitCode, g.WaitReason, why)
 			}
 		}
@@ -183,24 +184,26 @@ func (w *world) checkWaiting() {
 }
 
 // untrue says what is wrong with the reason for which a group waits; empty if nothing is.
-func (w *world) untrue(s *state.State, chain *placement.Chain, g *state.Group, ready int) string {
-	eligible, empty, fit := 0, 0, 0
-	for i := range s.Servers {
-		server := &s.Servers[i]
-		if !server.Present {
-			continue
+func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group, ready int) string {
+	p, release := s.Prepared(g)
+	defer release()
+	open, eligible, empty, fit := 0, 0, 0, 0
+	for slot := range int32(s.Fleet.Len()) {
+		if s.Fleet.Open(slot) {
+			open++
 		}
-		if server.Eligible() {
+		suits, fitsEmpty := placer.Suits(p, slot, s.Seconds())
+		if suits {
 			eligible++
 		}
-		if g.Shape.Request.FitsEmpty(server) {
+		if fitsEmpty {
 			empty++
 		}
-		if chain.Keeps(g.Shape.Request, server) {
+		if placer.Keeps(p, slot, s.Seconds()) {
 			fit++
 		}
 	}
-	by, _ := queue.Blocked(s, g.Job.Queue, g.Shape.Request)
+	by, _ := queue.Blocked(s, g.Job.Queue, g.Amounts())
 	parked := g.Job.Parked()
 	switch code := g.WaitCode; {
 	case g.Counts.Pending == 0 && code != plimsoll.WaitNone:
@@ -215,11 +218,13 @@ func (w *world) untrue(s *state.State, chain *placement.Chain, g *state.Group, r
 		return "no queue is at its maximum"
 	case parked && code != plimsoll.WaitQueueMax:
 		return "its job is parked"
-	case code == plimsoll.WaitNoNodes && eligible > 0:
+	case code == plimsoll.WaitNoNodes && open > 0:
 		return "a node may take tasks"
-	case code == plimsoll.WaitTooLarge && (empty > 0 || eligible == 0):
+	case code == plimsoll.WaitNotEligible && (eligible > 0 || open == 0):
+		return "a node is for it, or none may take tasks"
+	case code == plimsoll.WaitTooLarge && (empty > 0 || eligible == 0 || open == 0):
 		return "a node would have room if it were empty, or none may take tasks"
-	case code == plimsoll.WaitNoNode && (empty == 0 || eligible == 0):
+	case code == plimsoll.WaitNoNode && (empty == 0 || eligible == 0 || open == 0):
 		return "no node would have room, or none may take tasks"
 	case code == plimsoll.WaitNone, code == plimsoll.WaitTurn, code == plimsoll.WaitRetry:
 		return "that is no reason"

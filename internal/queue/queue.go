@@ -72,12 +72,12 @@ func share(s *state.State, q *state.Queue) fraction {
 	return best
 }
 
-// Blocked returns the queue, the leaf or one above, whose quota forbids one more task of the request in the leaf, and says why:
+// Blocked returns the queue, the leaf or one above, whose quota forbids one more task of such amounts in the leaf, and says why:
 // "root.batch is at its max: memory 64Gi of 64Gi". It returns nil if there is room.
-func Blocked(s *state.State, leaf *state.Queue, r *placement.Request) (by *state.Queue, reason string) {
+func Blocked(s *state.State, leaf *state.Queue, r *placement.Amounts) (by *state.Queue, reason string) {
 	for q := leaf; q != nil; q = q.Parent {
 		for i := range s.Names.Len() {
-			if q.MaxSet&(1<<i) != 0 && r.Amounts[i] > 0 && r.Amounts[i] > q.Max[i]-q.Allocated[i] {
+			if q.MaxSet&(1<<i) != 0 && r[i] > 0 && r[i] > q.Max[i]-q.Allocated[i] {
 				return q, quotaReason(s, q, r)
 			}
 		}
@@ -85,16 +85,16 @@ func Blocked(s *state.State, leaf *state.Queue, r *placement.Request) (by *state
 	return nil, ""
 }
 
-func quotaReason(s *state.State, q *state.Queue, r *placement.Request) string {
+func quotaReason(s *state.State, q *state.Queue, r *placement.Amounts) string {
 	var full, large []string
 	for i := range s.Names.Len() {
-		if q.MaxSet&(1<<i) == 0 || r.Amounts[i] <= q.Max[i]-q.Allocated[i] || r.Amounts[i] == 0 {
+		if q.MaxSet&(1<<i) == 0 || r[i] <= q.Max[i]-q.Allocated[i] || r[i] == 0 {
 			continue
 		}
 		name := s.Names.Name(i)
 		limit := plimsoll.FormatQuantity(name, q.Max[i])
-		if r.Amounts[i] > q.Max[i] {
-			large = append(large, fmt.Sprintf("%s %s of %s", name, plimsoll.FormatQuantity(name, r.Amounts[i]), limit))
+		if r[i] > q.Max[i] {
+			large = append(large, fmt.Sprintf("%s %s of %s", name, plimsoll.FormatQuantity(name, r[i]), limit))
 		} else {
 			full = append(full, fmt.Sprintf("%s %s of %s", name, plimsoll.FormatQuantity(name, q.Allocated[i]), limit))
 		}

@@ -202,7 +202,7 @@ func TestBlockedNamesTheQueue(t *testing.T) {
 	} {
 		id := fmt.Sprintf("j%d", i)
 		c.submit(id, "root.team."+test.leaf, 1, test.task)
-		by, reason := queue.Blocked(c.s, leaf(test.leaf), c.s.Job(id).Groups[0].Shape.Request)
+		by, reason := queue.Blocked(c.s, leaf(test.leaf), c.s.Job(id).Groups[0].Amounts())
 		if by != nil != (test.by != "") || by != nil && by.Path != test.by || reason != test.want {
 			t.Errorf("%s in %s: %q, want %q", test.task, test.leaf, reason, test.want)
 		}
@@ -212,7 +212,7 @@ func TestBlockedNamesTheQueue(t *testing.T) {
 		{"x", "j0", "root.team.x is at its max: cpu 3 of 3"},
 		{"y", "j0", "root.team is at its max: cpu 3 of 4"},
 	} {
-		if _, reason := queue.Blocked(c.s, leaf(test.leaf), c.s.Job(test.job).Groups[0].Shape.Request); reason != test.want {
+		if _, reason := queue.Blocked(c.s, leaf(test.leaf), c.s.Job(test.job).Groups[0].Amounts()); reason != test.want {
 			t.Errorf("%s: %q, want %q", test.leaf, reason, test.want)
 		}
 	}
@@ -225,7 +225,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 		config := tree(subtree(t, "root", 1, &leaves)...)
 		c := &cluster{t: t, s: state.New(state.Config{}, config)}
 		c.node("n", plimsoll.Resources{"cpu": 1 << 40, "memory": 1 << 40})
-		sched := scheduler.New(rapid.Uint64().Draw(t, "seed"))
+		sched := scheduler.New(c.s, rapid.Uint64().Draw(t, "seed"))
 		for i := range rapid.IntRange(1, 12).Draw(t, "jobs") {
 			c.submit(fmt.Sprintf("j%d", i), rapid.SampledFrom(leaves).Draw(t, "leaf"), rapid.Int32Range(1, 6).Draw(t, "count"), amounts(t, "asked", 9))
 			c.turn(func() error {
@@ -245,7 +245,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 			if j == nil || j.Groups[0].Counts.Pending == 0 {
 				continue
 			}
-			if by, _ := queue.Blocked(c.s, j.Queue, j.Groups[0].Shape.Request); by == nil {
+			if by, _ := queue.Blocked(c.s, j.Queue, j.Groups[0].Amounts()); by == nil {
 				t.Fatalf("%s waits (%s), but no queue is in its way and there is room", j.Spec.ID, j.Groups[0].WaitReason)
 			}
 		}

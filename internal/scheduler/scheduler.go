@@ -21,19 +21,18 @@ const MaxServerLooks = 2_000_000
 
 // Scheduler places tasks.
 type Scheduler struct {
-	chain *placement.Chain
-	draw  *placement.Draw
+	placer *placement.Placer
 }
 
-// New returns a Scheduler that draws servers in an order that follows from the seed.
-func New(seed uint64) *Scheduler {
-	return &Scheduler{chain: placement.Default(), draw: placement.NewDraw(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))}
+// New returns a Scheduler for the nodes of a state, which it draws in an order that follows from the seed.
+func New(s *state.State, seed uint64) *Scheduler {
+	return &Scheduler{placer: placement.NewPlacer(s.Fleet, rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))}
 }
 
 // Cycle binds what can be bound within the budget and returns how many tasks that were. more says that it stopped before it
 // was done.
 func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more bool) {
-	s.Reopen(c.chain)
+	s.Reopen(c.placer)
 	looks := 0
 	for {
 		h := queue.Next(s)
@@ -43,30 +42,32 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 		if s.Over(budget) || looks > MaxServerLooks {
 			return bound, true
 		}
-		if by, reason := queue.Blocked(s, h.Queue, h.Request); by != nil {
+		if by, reason := queue.Blocked(s, h.Queue, h.Prepared.Amounts()); by != nil {
 			s.Block(h, plimsoll.WaitQueueMax, by, reason)
 			continue
 		}
-		slot := c.chain.Place(h.Request, s.Servers, c.draw)
-		if slot < 0 {
-			looks += len(s.Servers)
-			code, reason := c.why(s, h.Request)
+		choice := c.placer.Place(h.Prepared, s.Seconds())
+		if choice.Slot < 0 {
+			looks += s.Fleet.Len()
+			code, reason := c.why(s, h.Prepared)
 			s.Block(h, code, nil, reason)
 			continue
 		}
-		s.Bind(h.Group().Next(), slot)
+		s.Bind(h.Group().Next(), choice.Slot)
 		bound++
 	}
 }
 
 // why says why no node takes the request.
-func (c *Scheduler) why(s *state.State, r *placement.Request) (plimsoll.WaitCode, string) {
-	x := c.chain.Explain(r, s.Servers, s.Names)
+func (c *Scheduler) why(s *state.State, p *placement.Prepared) (plimsoll.WaitCode, string) {
+	x := c.placer.Explain(p, s.Seconds())
 	switch {
-	case x.Eligible == 0:
+	case x.Open == 0:
 		return plimsoll.WaitNoNodes, x.Summary()
+	case x.Eligible == 0:
+		return plimsoll.WaitNotEligible, "no node is for it, full or empty: " + x.Summary()
 	case x.FitEmpty == 0:
-		return plimsoll.WaitTooLarge, fmt.Sprintf("too large for every node: it asks for %s; %s", s.Names.Resources(&r.Amounts), x.Summary())
+		return plimsoll.WaitTooLarge, fmt.Sprintf("too large for every node: it asks for %s; %s", s.Names.Resources(p.Amounts()), x.Summary())
 	}
 	return plimsoll.WaitNoNode, x.Summary()
 }
@@ -81,10 +82,11 @@ type Explanation struct {
 // Explain says why a task waits now, looking at every node. It changes nothing.
 func (c *Scheduler) Explain(s *state.State, ref state.Ref) Explanation {
 	g, t := ref.Group, ref.Task()
-	r := g.Shape.Request
-	x := c.chain.Explain(r, s.Servers, s.Names)
+	p, release := s.Prepared(g)
+	defer release()
+	x := c.placer.Explain(p, s.Seconds())
 	e := Explanation{Steps: x.Steps}
-	by, reason := queue.Blocked(s, g.Job.Queue, r)
+	by, reason := queue.Blocked(s, g.Job.Queue, g.Amounts())
 	switch {
 	case t.State.OnNode():
 		e.Summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
@@ -106,7 +108,7 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref) Explanation {
 	case x.Fit > 0:
 		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", g.Job.Queue.Path, x.Fit, x.Servers)
 	default:
-		e.Code, e.Summary = c.why(s, r)
+		e.Code, e.Summary = c.why(s, p)
 	}
 	return e
 }

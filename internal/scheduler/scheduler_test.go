@@ -18,7 +18,8 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T, queues plimsoll.QueueConfig) *cluster {
-	return &cluster{t: t, s: state.New(state.Config{}, queues), sched: scheduler.New(1)}
+	s := state.New(state.Config{}, queues)
+	return &cluster{t: t, s: s, sched: scheduler.New(s, 1)}
 }
 
 // turn does something, runs a cycle, and returns the ids of the tasks that were bound, in their order.

@@ -13,8 +13,8 @@ import (
 // Check recomputes every total from the tasks and reports the first that is wrong. It is for tests and for debugging: it costs
 // O(everything).
 func (s *State) Check() error {
-	used := make([]placement.Amounts, len(s.Servers))
-	held := make([]int, len(s.Servers))
+	used := make([]placement.Amounts, len(s.slots))
+	held := make([]int, len(s.slots))
 	sums := map[*Queue]*Queue{}
 	s.Root.Walk(func(q *Queue) { sums[q] = &Queue{} })
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
@@ -22,18 +22,18 @@ func (s *State) Check() error {
 			return err
 		}
 	}
-	for slot := range s.Servers {
-		server := &s.Servers[slot]
-		if server.Used != used[slot] {
-			return fmt.Errorf("node %s: used %v, but its tasks add up to %v", server.ID, server.Used, used[slot])
+	for slot, n := range s.slots {
+		if n == nil {
+			continue
 		}
-		if server.Present && held[slot] != len(s.slots[slot].tasks) {
-			return fmt.Errorf("node %s: holds %d tasks, but %d are on it", server.ID, len(s.slots[slot].tasks), held[slot])
+		if *s.Fleet.Used(n.Slot) != used[slot] {
+			return fmt.Errorf("node %s: used %v, but its tasks add up to %v", n.ID, *s.Fleet.Used(n.Slot), used[slot])
 		}
-		for i := range used[slot] {
-			if server.Present && used[slot][i] > server.Capacity[i] && !s.slots[slot].shrunk {
-				return fmt.Errorf("node %s: %d of %s used, over its capacity of %d", server.ID, used[slot][i], s.Names.Name(i), server.Capacity[i])
-			}
+		if held[slot] != len(n.tasks) || held[slot] != s.Fleet.Count(n.Slot) {
+			return fmt.Errorf("node %s: holds %d tasks and its server %d, but %d are on it", n.ID, len(n.tasks), s.Fleet.Count(n.Slot), held[slot])
+		}
+		if !n.shrunk && !s.Fleet.Holds(n.Slot) {
+			return fmt.Errorf("node %s: %v used, over its capacity of %v", n.ID, used[slot], *s.Fleet.Capacity(n.Slot))
 		}
 	}
 	if err := s.checkSums(); err != nil {
@@ -51,14 +51,16 @@ func (s *State) checkSums() error {
 	}
 	var total placement.Amounts
 	eligible := 0
-	for slot := range s.Servers {
-		server := &s.Servers[slot]
-		total.Add(&server.Capacity)
-		if server.Eligible() {
+	for _, n := range s.slots {
+		if n == nil {
+			continue
+		}
+		total.Add(s.Fleet.Capacity(n.Slot))
+		if s.Fleet.Open(n.Slot) {
 			eligible++
 		}
-		if n := s.slots[slot]; n != nil && (n.Ready != server.Ready || n.Mode != server.Mode) {
-			return fmt.Errorf("node %s: ready %t and %s, but its server is %t and %s", n.ID, n.Ready, n.Mode, server.Ready, server.Mode)
+		if open := n.Ready && n.Mode == plimsoll.NodeActive; open != s.Fleet.Open(n.Slot) {
+			return fmt.Errorf("node %s: ready %t and %s, but its server is open %t", n.ID, n.Ready, n.Mode, s.Fleet.Open(n.Slot))
 		}
 	}
 	if asked != s.asked || total != s.total || eligible != s.eligible {
@@ -133,7 +135,7 @@ func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, sums map[
 }
 
 func checkTask(s *State, ref Ref, used []placement.Amounts, held []int, sums map[*Queue]*Queue) error {
-	t, amounts := ref.Task(), &ref.Group.Shape.Request.Amounts
+	t, amounts := ref.Task(), ref.Group.Amounts()
 	switch {
 	case t.State.OnNode():
 		n := s.nodes[t.Node]

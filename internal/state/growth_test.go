@@ -74,7 +74,7 @@ func TestEndedJobsLeaveNothingBehind(t *testing.T) {
 			p.kill("own" + id)
 		}
 		q := p.s.Queue("root.default")
-		if n := q.byShape[p.s.Job("first").Groups[0].Shape.Request.Amounts].groups.len(); n > 200 {
+		if n := p.s.Job("first").Groups[0].Shape.groups.len(); n > 200 {
 			t.Errorf("parked %t: %d groups stand in the shape, one waits", parked, n)
 		}
 		if n := q.parked.len(); n > 200 {

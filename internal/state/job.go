@@ -40,6 +40,9 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	if err := s.checkAsked(nil, spec); err != nil {
 		return nil, err
 	}
+	if err := s.checkPlacement(spec); err != nil {
+		return nil, err
+	}
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
 	j := s.addJob(spec, q, s.lastSubmitted, s.shapeOf)
 	j.State = plimsoll.JobNew
@@ -134,19 +137,20 @@ func (s *State) checkAsked(old *Job, spec *plimsoll.JobSpec) error {
 // addAsked adds what a job asks for to a sum, or with sign -1 subtracts it.
 func addAsked(sum *placement.Amounts, j *Job, sign int64) {
 	for i := range j.Groups {
-		amounts, n := &j.Groups[i].Shape.Request.Amounts, sign*int64(j.Groups[i].Spec.Count)
+		amounts, n := j.Groups[i].Amounts(), sign*int64(j.Groups[i].Spec.Count)
 		for k := range amounts {
 			sum[k] += n * amounts[k]
 		}
 	}
 }
 
-func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64, shape func(*Queue, *plimsoll.GroupSpec) *Shape) *Job {
+func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64, shape func(*Queue, *Group) *Shape) *Job {
 	j := &Job{Spec: spec, Queue: q, Submitted: submitted, Groups: make([]Group, len(spec.Groups))}
 	for i := range spec.Groups {
 		g := &j.Groups[i]
 		g.Job, g.Index, g.Spec = j, i, &spec.Groups[i]
-		g.Shape = shape(q, g.Spec)
+		g.kind = s.Fleet.Kind(instance(spec, g.Spec))
+		g.Shape = shape(q, g)
 	}
 	s.jobs[spec.ID] = j
 	return j
@@ -202,7 +206,7 @@ func (s *State) createTask(g *Group) {
 	})
 	g.Counts.Pending++
 	g.Job.unfinished++
-	s.addPending(g.Job.Queue, &g.Shape.Request.Amounts, 1)
+	s.addPending(g.Job.Queue, g.Amounts(), 1)
 	ref := Ref{g, index}
 	s.markTask(ref)
 	s.markStatus(g.Job, false)
@@ -321,7 +325,7 @@ func (s *State) revive(r Ref) {
 	case t.State == plimsoll.TaskFinished && t.Result != plimsoll.ResultSucceeded && !t.Result.Charged():
 		s.setTaskState(r, plimsoll.TaskPending)
 		t.NotBefore = 0
-		s.addPending(g.Job.Queue, &g.Shape.Request.Amounts, 1)
+		s.addPending(g.Job.Queue, g.Amounts(), 1)
 		s.emitApp(g.Job, plimsoll.ChangeAdd, plimsoll.AppRequest, t.ID, g.Spec.Resources, "")
 		s.enqueue(g, r.Index)
 	case t.State == plimsoll.TaskPending && !t.queued && t.NotBefore <= s.at: // it was to be stopped, but has not been
@@ -416,6 +420,9 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 			s.dirty.bytes += taskBytes(Ref{g, int32(n - 1)})
 			g.Tasks = g.Tasks[:n-1]
 		}
+	}
+	for i := range j.Groups {
+		s.Fleet.Forget(j.Groups[i].kind)
 	}
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")

@@ -212,7 +212,7 @@ func (s *State) checkStoredSpec(spec *plimsoll.JobSpec) error {
 		}
 		names[g.Name] = true
 	}
-	return nil
+	return s.checkPlacement(spec)
 }
 
 func (s *State) loadTask(t *plimsoll.Task) error {
@@ -248,8 +248,8 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 	}
 	ref := Ref{g, t.Index}
 	ref.Task().slot = n.Slot
-	s.occupy(ref, n, &g.Shape.Request.Amounts)
-	n.shrunk = !s.Servers[n.Slot].Holds()
+	s.occupy(ref, n, g.Amounts())
+	n.shrunk = !s.Fleet.Holds(n.Slot)
 	return nil
 }
 
@@ -296,7 +296,7 @@ func (s *State) resumeJob(j *Job) {
 			if t.State != plimsoll.TaskPending {
 				continue
 			}
-			s.addPending(j.Queue, &g.Shape.Request.Amounts, 1)
+			s.addPending(j.Queue, g.Amounts(), 1)
 			switch {
 			case ref.Unwanted():
 			case t.NotBefore > s.at:

@@ -48,7 +48,7 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 func (s *State) checkTotal(old *Node, node *plimsoll.Node) error {
 	total := s.total
 	if old != nil {
-		total.Sub(&s.Servers[old.Slot].Capacity)
+		total.Sub(s.Fleet.Capacity(old.Slot))
 	}
 	for _, name := range node.Capacity.Names() {
 		if i := s.Names.Index(name); i >= 0 && total[i] > mostAsked-node.Capacity[name] {
@@ -66,13 +66,11 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 	} else {
 		n.Slot = int32(len(s.slots))
 		s.slots = append(s.slots, nil)
-		s.Servers = append(s.Servers, placement.Server{})
 	}
-	capacity, _ := s.Names.Amounts(node.Capacity)
 	s.slots[n.Slot] = n
-	s.Servers[n.Slot] = placement.Server{ID: n.ID, Present: true, Ready: node.Ready, Mode: node.Mode, Capacity: capacity}
-	s.total.Add(&capacity)
-	s.countEligible(&s.Servers[n.Slot], 1)
+	s.Fleet.Put(n.Slot, server(n))
+	s.total.Add(s.Fleet.Capacity(n.Slot))
+	s.countEligible(n.Slot, 1)
 	s.nodes[n.ID] = n
 	s.markNode(n)
 	s.markNodeStatus(n)
@@ -80,48 +78,68 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 	return n
 }
 
-func (s *State) countEligible(server *placement.Server, n int) {
-	if server.Eligible() {
+// server returns what placement sees of a node.
+func server(n *Node) *placement.Server {
+	s := placement.NewServer(n.ID, n.Capacity)
+	s.Labels, s.NodeFacts = n.Attributes, n.Facts
+	if !n.Ready {
+		s.Status = "not heard from"
+	}
+	if n.Mode != plimsoll.NodeActive {
+		s.Reserved = n.Mode.String()
+	}
+	return &s
+}
+
+func (s *State) countEligible(slot int32, n int) {
+	if s.Fleet.Open(slot) {
 		s.eligible += n
 	}
 }
 
 // book makes the server that the placement sees as the node is.
 func (s *State) book(n *Node) {
-	server := &s.Servers[n.Slot]
-	s.countEligible(server, -1)
-	server.Ready, server.Mode = n.Ready, n.Mode
-	s.countEligible(server, 1)
+	s.countEligible(n.Slot, -1)
+	s.Fleet.Put(n.Slot, server(n))
+	s.countEligible(n.Slot, 1)
 }
 
 func (s *State) update(n *Node, node *plimsoll.Node) {
-	capacity, _ := s.Names.Amounts(node.Capacity)
-	if server := &s.Servers[n.Slot]; server.Capacity != capacity {
-		s.total.Sub(&server.Capacity)
-		s.total.Add(&capacity)
-		for i := range capacity {
-			if capacity[i] < server.Capacity[i] {
-				s.lessened++
-				break
-			}
-		}
-		server.Capacity = capacity
-		n.shrunk = !server.Holds()
-		n.Capacity = node.Capacity
+	known := n.Incarnation == node.Incarnation && n.Address == node.Address
+	same := maps.Equal(n.Attributes, node.Attributes) && n.Facts.Equal(&node.Facts)
+	n.Incarnation, n.Address, n.Attributes, n.Facts = node.Incarnation, node.Address, node.Attributes, node.Facts
+	if !maps.Equal(n.Capacity, node.Capacity) {
+		s.resize(n, node.Capacity)
+	} else if !same {
+		s.book(n)
+		s.lessened++ // some requests may not be for it any more, or find too little room
+		n.shrunk = !s.Fleet.Holds(n.Slot)
 		s.freed.add(n.Slot)
-		s.markNode(n)
-		s.markQueue(s.Root)
-		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeCapacity, "", n.Capacity, "")
-		s.emitQueue(s.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
 	}
-	if n.Incarnation != node.Incarnation || n.Address != node.Address || !maps.Equal(n.Attributes, node.Attributes) {
-		n.Incarnation, n.Address, n.Attributes = node.Incarnation, node.Address, node.Attributes
+	if !known || !same {
 		s.markNode(n)
 	}
 	if !n.Ready {
 		s.setReady(n, true)
 		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: true")
 	}
+}
+
+// resize gives a node another capacity.
+func (s *State) resize(n *Node, capacity plimsoll.Resources) {
+	was := *s.Fleet.Capacity(n.Slot)
+	n.Capacity = capacity
+	s.book(n)
+	is := s.Fleet.Capacity(n.Slot)
+	s.total.Sub(&was)
+	s.total.Add(is)
+	s.lessened++
+	n.shrunk = !s.Fleet.Holds(n.Slot)
+	s.freed.add(n.Slot)
+	s.markNode(n)
+	s.markQueue(s.Root)
+	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeCapacity, "", n.Capacity, "")
+	s.emitQueue(s.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
 }
 
 func (s *State) setReady(n *Node, ready bool) {
@@ -256,11 +274,10 @@ func (s *State) RemoveNode(id string) error {
 	case n.Ready:
 		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q is alive and would register again; stop its agent first", id)
 	}
-	server := &s.Servers[n.Slot]
-	s.total.Sub(&server.Capacity)
-	s.countEligible(server, -1)
+	s.total.Sub(s.Fleet.Capacity(n.Slot))
+	s.countEligible(n.Slot, -1)
 	s.lessened++
-	*server = placement.Server{}
+	s.Fleet.Remove(n.Slot)
 	s.slots[n.Slot] = nil
 	s.vacant = append(s.vacant, n.Slot)
 	delete(s.nodes, id)
@@ -294,5 +311,5 @@ func (s *State) Report(n *Node, job, group string, index int32, report *plimsoll
 
 // NodeStatus returns what is derived of a node.
 func (s *State) NodeStatus(n *Node) plimsoll.NodeStatus {
-	return plimsoll.NodeStatus{ID: n.ID, Allocated: s.Names.Resources(&s.Servers[n.Slot].Used), Tasks: int32(len(n.tasks))}
+	return plimsoll.NodeStatus{ID: n.ID, Allocated: s.Names.Resources(s.Fleet.Used(n.Slot)), Tasks: int32(len(n.tasks))}
 }

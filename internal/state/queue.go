@@ -33,7 +33,7 @@ type Queue struct {
 	Freed uint64 // raised when it shrinks or its limits change
 
 	shapes  []*Shape // of a leaf, in any order that follows from what happened
-	byShape map[placement.Amounts]*Shape
+	byShape map[string]*Shape
 	open    shapeHeap // the open ones
 	parked  fifo[*Job]
 	isShape bool // it stands in State.shaped
@@ -44,10 +44,13 @@ type Queue struct {
 
 // Shape is the pending groups of a leaf that ask for the same, in the order of submission.
 type Shape struct {
-	Queue   *Queue
-	Request *placement.Request
-	Blocked plimsoll.WaitCode // WaitNone: it may be tried
-	Reason  string
+	Queue    *Queue
+	Prepared *placement.Prepared // nil: its groups never wait again
+	Blocked  plimsoll.WaitCode   // WaitNone: it may be tried
+	Reason   string
+
+	key       string // in Queue.byShape
+	relations uint64 // blocked for want of a node: Prepared.Relations that was seen
 
 	groups fifo[*Group] // groups without ready tasks are stale
 	ready  int32        // tasks that may be placed
@@ -83,7 +86,7 @@ func (s *State) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
 	s.setLimits(q, c)
 	q.Leaf = len(c.Queues) == 0 && !c.Parent
 	if q.Leaf {
-		q.byShape = map[placement.Amounts]*Shape{}
+		q.byShape = map[string]*Shape{}
 	}
 	s.markQueue(q)
 	for i := range c.Queues {
@@ -247,7 +250,7 @@ func (s *State) setType(q *Queue, leaf bool) {
 	q.byShape, q.shapes = nil, nil
 	text := "leaf queue: false"
 	if leaf {
-		q.byShape = map[placement.Amounts]*Shape{}
+		q.byShape = map[string]*Shape{}
 		text = "leaf queue: true"
 	}
 	s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueType, "", nil, text)

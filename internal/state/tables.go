@@ -16,6 +16,8 @@ type Config struct {
 	MaxJobs      int   // jobs known at once; 1,000,000
 	MaxNodes     int   // nodes known at once; 200,000
 	MaxSpecBytes int   // size of one job's specification; 1 MiB
+
+	Chain *placement.Chain // what chooses nodes; placement.Default()
 }
 
 const second = int64(1e9)
@@ -38,14 +40,17 @@ func (c Config) withDefaults() Config {
 	setInt(&c.MaxJobs, 1_000_000)
 	setInt(&c.MaxNodes, 200_000)
 	setInt(&c.MaxSpecBytes, 1<<20)
+	if c.Chain == nil {
+		c.Chain = placement.Default()
+	}
 	return c
 }
 
 // State is the working state. It has one owner.
 type State struct {
-	Names   *placement.Names
-	Root    *Queue
-	Servers []placement.Server // by node slot; a slot may be vacant
+	Names *placement.Names
+	Root  *Queue
+	Fleet *placement.Fleet // by node slot; a slot may be vacant
 
 	cfg    Config
 	queues map[string]*Queue
@@ -64,7 +69,8 @@ type State struct {
 	revision      uint64 // of the turn under way
 	at            int64  // time of the turn under way
 
-	freed freeLog
+	freed   freeLog
+	scratch []byte
 
 	growing    []*Job  // tasks are to be created
 	stopping   []*Job  // tasks are to be stopped: killed, or scaled down
@@ -82,13 +88,16 @@ type State struct {
 
 // New returns an empty state with the given queues.
 func New(cfg Config, queues plimsoll.QueueConfig) *State {
+	names := placement.NewNames()
 	s := &State{
-		Names:  placement.NewNames(),
+		Names:  names,
+		Fleet:  placement.NewFleet(names),
 		cfg:    cfg.withDefaults(),
 		queues: map[string]*Queue{},
 		jobs:   map[string]*Job{},
 		nodes:  map[string]*Node{},
 	}
+	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.whereIs, s.volumesOf
 	s.buildTree(queues)
 	return s
 }
@@ -126,6 +135,7 @@ type Group struct {
 	Spec  *plimsoll.GroupSpec
 	Shape *Shape
 	Tasks []Task
+	kind  *placement.Kind // as the fleet books its tasks
 
 	Counts     plimsoll.TaskCounts
 	WaitCode   plimsoll.WaitCode
@@ -184,6 +194,9 @@ type Node struct {
 	deleted     bool
 }
 
+// Amounts returns what one task of the group asks for.
+func (g *Group) Amounts() *placement.Amounts { return g.kind.Amounts() }
+
 // SetEpoch makes the numbers of registrations differ from those of every leader before.
 func (s *State) SetEpoch(epoch uint64) { s.registrations = epoch << 32 }
 
@@ -195,6 +208,9 @@ func (s *State) Node(id string) *Node { return s.nodes[id] }
 
 // Queue returns a queue by its path, or nil.
 func (s *State) Queue(path string) *Queue { return s.queues[path] }
+
+// Seconds returns the time of the turn under way, in Unix seconds.
+func (s *State) Seconds() int64 { return s.at / second }
 
 // Total returns the capacity of all nodes.
 func (s *State) Total() *placement.Amounts { return &s.total }

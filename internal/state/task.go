@@ -90,11 +90,11 @@ func (s *State) recount(j *Job) {
 }
 
 // Bind puts a pending task that Next returned on a node that has room for it.
-func (s *State) Bind(r Ref, slot int) {
+func (s *State) Bind(r Ref, slot int32) {
 	g, t := r.Group, r.Task()
-	j, n, amounts := g.Job, s.slots[slot], &g.Shape.Request.Amounts
+	j, n, amounts := g.Job, s.slots[slot], g.Amounts()
 	t.Attempt++
-	t.Node, t.slot = s.text(n.ID), int32(slot)
+	t.Node, t.slot = s.text(n.ID), slot
 	t.Bound, t.Started, t.Finished, t.NotBefore = s.at, 0, 0, 0
 	t.Result, t.ExitCode, t.Message = plimsoll.ResultNone, 0, ""
 	s.setTaskState(r, plimsoll.TaskBound)
@@ -112,22 +112,21 @@ func (s *State) occupy(r Ref, n *Node, amounts *placement.Amounts) {
 	t := r.Task()
 	t.place = int32(len(n.tasks))
 	n.tasks = append(n.tasks, r)
-	s.Servers[n.Slot].Used.Add(amounts)
+	s.Fleet.Bind(n.Slot, r.Group.kind)
 	s.markNodeStatus(n)
 	s.addAllocated(r.Group.Job.Queue, amounts, 1)
 }
 
 func (s *State) vacate(r Ref) {
 	t := r.Task()
-	n, amounts := s.slots[t.slot], &r.Group.Shape.Request.Amounts
+	n, amounts := s.slots[t.slot], r.Group.Amounts()
 	last := n.tasks[len(n.tasks)-1]
 	n.tasks[t.place] = last
 	last.Task().place = t.place
 	n.tasks = n.tasks[:len(n.tasks)-1]
 	t.slot = -1
-	server := &s.Servers[n.Slot]
-	server.Used.Sub(amounts)
-	n.shrunk = n.shrunk && !server.Holds()
+	s.Fleet.Unbind(n.Slot, r.Group.kind)
+	n.shrunk = n.shrunk && !s.Fleet.Holds(n.Slot)
 	s.freed.add(n.Slot)
 	s.markNodeStatus(n)
 	s.addAllocated(r.Group.Job.Queue, amounts, -1)
@@ -138,7 +137,7 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 	t := r.Task()
 	if t.State == plimsoll.TaskPending {
 		s.dequeue(r.Group, t)
-		s.addPending(r.Group.Job.Queue, &r.Group.Shape.Request.Amounts, -1)
+		s.addPending(r.Group.Job.Queue, r.Group.Amounts(), -1)
 		t.Result, t.Message, t.Finished = result, s.text(message), s.at
 		s.setTaskState(r, plimsoll.TaskFinished)
 		s.emitApp(r.Group.Job, plimsoll.ChangeRemove, plimsoll.RequestCancel, t.ID, r.Group.Spec.Resources, message)
@@ -271,7 +270,7 @@ func (s *State) retry(ref Ref, result plimsoll.TaskResult) (delay int64, again b
 func (s *State) again(ref Ref, delay int64) {
 	t, g := ref.Task(), ref.Group
 	s.setTaskState(ref, plimsoll.TaskPending)
-	s.addPending(g.Job.Queue, &g.Shape.Request.Amounts, 1)
+	s.addPending(g.Job.Queue, g.Amounts(), 1)
 	if delay == 0 {
 		s.enqueue(g, ref.Index)
 		return

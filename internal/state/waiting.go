@@ -16,24 +16,63 @@ func before(a, b *Group) bool {
 	return a.Index < b.Index
 }
 
-func newShape(names *placement.Names, q *Queue, spec *plimsoll.GroupSpec) *Shape {
-	amounts, _ := names.Amounts(spec.Resources)
-	return &Shape{Queue: q, Request: placement.NewRequest(amounts)}
+// request returns what the tasks of a group ask for.
+func request(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) *placement.Request {
+	return &placement.Request{
+		Owner: spec.Owner, Job: spec.ID, Group: g.Name, Resources: g.Resources, Constraints: g.Constraints, Preferences: g.Preferences,
+	}
+}
+
+// instance returns what a task of a group is to the fleet.
+func instance(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) *placement.Instance {
+	in := &placement.Instance{Owner: spec.Owner, Job: spec.ID, Labels: spec.Labels, Resources: g.Resources}
+	if len(g.Constraints.Spread)+len(g.Preferences.Spread) > 0 {
+		in.Group = g.Name
+	}
+	return in
+}
+
+// checkPlacement reports whether the chain understands what the groups of a job ask for.
+func (s *State) checkPlacement(spec *plimsoll.JobSpec) error {
+	for i := range spec.Groups {
+		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
+		if err != nil {
+			return plimsoll.Within(fmt.Sprintf("groups[%d]", i), err)
+		}
+		p.Release()
+	}
+	return nil
+}
+
+// Prepared returns what the tasks of a group ask for, made ready; the caller calls release when it is done with it.
+func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
+	if h := g.Shape; h.Prepared != nil && h.Queue.byShape[h.key] == h {
+		return h.Prepared, func() {}
+	}
+	p = s.prepare(request(g.Job.Spec, g.Spec))
+	return p, p.Release
+}
+
+// prepare makes a request ready that checkPlacement has accepted.
+func (s *State) prepare(r *placement.Request) *placement.Prepared {
+	p, err := s.cfg.Chain.Prepare(s.Fleet, r)
+	if err != nil {
+		panic(fmt.Sprintf("a request that was checked is refused: %v", err))
+	}
+	return p
 }
 
 // looseShape returns a shape for a group that never waits again.
-func (s *State) looseShape(q *Queue, spec *plimsoll.GroupSpec) *Shape {
-	return newShape(s.Names, q, spec)
-}
+func (s *State) looseShape(q *Queue, _ *Group) *Shape { return &Shape{Queue: q} }
 
-// shapeOf returns the leaf's shape for what the group asks for.
-func (s *State) shapeOf(q *Queue, spec *plimsoll.GroupSpec) *Shape {
-	amounts, _ := s.Names.Amounts(spec.Resources)
-	h := q.byShape[amounts]
+// shapeOf returns the leaf's shape for what the group asks for, which checkPlacement has accepted.
+func (s *State) shapeOf(q *Queue, g *Group) *Shape {
+	r := request(g.Job.Spec, g.Spec)
+	s.scratch = r.AppendKey(s.scratch[:0])
+	h := q.byShape[string(s.scratch)]
 	if h == nil {
-		h = newShape(s.Names, q, spec)
-		h.place = len(q.shapes)
-		q.byShape[amounts] = h
+		h = &Shape{Queue: q, Prepared: s.prepare(r), key: string(s.scratch), place: len(q.shapes)}
+		q.byShape[h.key] = h
 		q.shapes = append(q.shapes, h)
 	}
 	return h
@@ -42,10 +81,11 @@ func (s *State) shapeOf(q *Queue, spec *plimsoll.GroupSpec) *Shape {
 // dropShape forgets a shape that nothing waits in.
 func (s *State) dropShape(h *Shape) {
 	q := h.Queue
-	if h.ready > 0 || q.byShape[h.Request.Amounts] != h {
+	if h.ready > 0 || h.Prepared == nil || q.byShape[h.key] != h {
 		return
 	}
-	delete(q.byShape, h.Request.Amounts)
+	delete(q.byShape, h.key)
+	h.Prepared.Release()
 	last := len(q.shapes) - 1
 	q.shapes[h.place] = q.shapes[last]
 	q.shapes[h.place].place = h.place
@@ -126,8 +166,8 @@ func (s *State) list(g *Group, n int32) {
 		return
 	}
 	h := g.Shape
-	if h.ready == 0 && h.Queue.byShape[h.Request.Amounts] != h { // it was dropped while nothing waited in it
-		h = s.shapeOf(h.Queue, g.Spec)
+	if h.ready == 0 && h.Queue.byShape[h.key] != h { // it was dropped while nothing waited in it
+		h = s.shapeOf(h.Queue, g)
 		g.Shape, g.listed = h, false
 	}
 	if !g.listed {
@@ -244,7 +284,7 @@ func (s *State) Block(h *Shape, code plimsoll.WaitCode, by *Queue, reason string
 	g := h.Group()
 	changeShape(h, func() { h.Blocked, h.Reason = code, reason })
 	h.freed = pathFreed(h.Queue)
-	h.nodes, h.lessened = s.freed.end(), s.lessened
+	h.nodes, h.lessened, h.relations = s.freed.end(), s.lessened, h.Prepared.Relations()
 	if !h.Queue.isShape {
 		h.Queue.isShape = true
 		s.shaped = append(s.shaped, h.Queue)
@@ -290,12 +330,12 @@ func pathFreed(q *Queue) uint64 {
 
 // Reopen unblocks the shapes for which something has changed: the queues above have shrunk, or a node that has freed room
 // since takes them. It looks only at those nodes.
-func (s *State) Reopen(chain *placement.Chain) {
+func (s *State) Reopen(placer *placement.Placer) {
 	kept := s.shaped[:0]
 	for _, q := range s.shaped {
 		blocked := false
 		for _, h := range q.shapes {
-			if h.Blocked != plimsoll.WaitNone && s.hasCause(h, chain) {
+			if h.Blocked != plimsoll.WaitNone && s.hasCause(h, placer) {
 				changeShape(h, func() { h.Blocked, h.Reason = plimsoll.WaitNone, "" })
 			}
 			blocked = blocked || h.Blocked != plimsoll.WaitNone
@@ -308,14 +348,16 @@ func (s *State) Reopen(chain *placement.Chain) {
 	s.shaped = kept
 }
 
-func (s *State) hasCause(h *Shape, chain *placement.Chain) bool {
+func (s *State) hasCause(h *Shape, placer *placement.Placer) bool {
 	switch {
 	case h.Blocked == plimsoll.WaitQueueMax:
 		return pathFreed(h.Queue) != h.freed
 	case (h.Blocked == plimsoll.WaitNoNodes) != (s.eligible == 0):
 		return true // the reason is another one now
-	case h.Blocked == plimsoll.WaitNoNode && h.lessened != s.lessened:
-		return true // it may be too large now
+	case h.Blocked != plimsoll.WaitNoNodes && h.lessened != s.lessened:
+		return true // it may be too large now, or nothing may be for it
+	case h.Prepared.Relations() != h.relations:
+		return true // what it is to be near to or far from has moved
 	}
 	slots, ok := s.freed.since(h.nodes)
 	h.nodes = s.freed.end()
@@ -323,11 +365,14 @@ func (s *State) hasCause(h *Shape, chain *placement.Chain) bool {
 		return true
 	}
 	for _, slot := range slots {
-		server := &s.Servers[slot]
-		if !server.Present {
+		if placer.Keeps(h.Prepared, slot, s.Seconds()) {
+			return true
+		}
+		if h.Blocked == plimsoll.WaitNoNode {
 			continue
 		}
-		if chain.Keeps(h.Request, server) || h.Blocked == plimsoll.WaitTooLarge && h.Request.FitsEmpty(server) {
+		eligible, fitsEmpty := placer.Suits(h.Prepared, slot, s.Seconds())
+		if eligible && h.Blocked == plimsoll.WaitNotEligible || fitsEmpty && h.Blocked == plimsoll.WaitTooLarge {
 			return true
 		}
 	}

@@ -109,7 +109,7 @@ func drawGroupStatus(t *rapid.T) plimsoll.GroupStatus {
 	g := plimsoll.GroupStatus{
 		Name:       drawText(t, "name"),
 		Count:      drawInt32(t, "count"),
-		WaitCode:   drawEnum(t, "wait code", plimsoll.WaitRetry),
+		WaitCode:   drawEnum(t, "wait code", plimsoll.WaitNotEligible),
 		WaitReason: drawText(t, "wait reason"),
 	}
 	if rapid.Bool().Draw(t, "has counts") {

@@ -61,7 +61,7 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 				Pending: c.GetPending(), Bound: c.GetBound(), Starting: c.GetStarting(), Running: c.GetRunning(),
 				Stopping: c.GetStopping(), Succeeded: c.GetSucceeded(), Failed: c.GetFailed(),
 			},
-			WaitCode:   enumOrZero(g.GetWaitCode(), plimsoll.WaitRetry),
+			WaitCode:   enumOrZero(g.GetWaitCode(), plimsoll.WaitNotEligible),
 			WaitReason: g.GetWaitReason(),
 		})
 	}
@@ -188,7 +188,7 @@ func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
 			return err
 		}
 	}
-	return checkEnum("wait code", g.WaitCode, plimsoll.WaitRetry)
+	return checkEnum("wait code", g.WaitCode, plimsoll.WaitNotEligible)
 }
 
 // decodeTaskCounts adds to what is in c: protobuf merges a message that stands twice.

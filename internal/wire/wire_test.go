@@ -251,7 +251,7 @@ func TestEnumerationsAgree(t *testing.T) {
 	}{
 		{"job state", int(plimsoll.JobExpired), pb.JobState_name},
 		{"retry kind", int(plimsoll.RetryBackoff), pb.RetryKind_name},
-		{"wait code", int(plimsoll.WaitRetry), pb.WaitCode_name},
+		{"wait code", int(plimsoll.WaitNotEligible), pb.WaitCode_name},
 		{"use of reservoir nodes", int(plimsoll.ReservoirOnly), pb.ReservoirUse_name},
 		{"strategy", int(plimsoll.StrategyRandom), pb.Strategy_name},
 		{"task state", int(plimsoll.TaskFinished), pb.TaskState_name},

@@ -154,13 +154,14 @@ func (RetryKind) EnumDescriptor() ([]byte, []int) {
 type WaitCode int32
 
 const (
-	WaitCode_WAIT_CODE_UNSPECIFIED WaitCode = 0
-	WaitCode_WAIT_CODE_TURN        WaitCode = 1
-	WaitCode_WAIT_CODE_QUEUE_MAX   WaitCode = 2
-	WaitCode_WAIT_CODE_NO_NODE     WaitCode = 3
-	WaitCode_WAIT_CODE_NO_NODES    WaitCode = 4
-	WaitCode_WAIT_CODE_TOO_LARGE   WaitCode = 5
-	WaitCode_WAIT_CODE_RETRY       WaitCode = 6
+	WaitCode_WAIT_CODE_UNSPECIFIED  WaitCode = 0
+	WaitCode_WAIT_CODE_TURN         WaitCode = 1
+	WaitCode_WAIT_CODE_QUEUE_MAX    WaitCode = 2
+	WaitCode_WAIT_CODE_NO_NODE      WaitCode = 3
+	WaitCode_WAIT_CODE_NO_NODES     WaitCode = 4
+	WaitCode_WAIT_CODE_TOO_LARGE    WaitCode = 5
+	WaitCode_WAIT_CODE_RETRY        WaitCode = 6
+	WaitCode_WAIT_CODE_NOT_ELIGIBLE WaitCode = 7
 )
 
 // Enum value maps for WaitCode.
@@ -173,15 +174,17 @@ var (
 		4: "WAIT_CODE_NO_NODES",
 		5: "WAIT_CODE_TOO_LARGE",
 		6: "WAIT_CODE_RETRY",
+		7: "WAIT_CODE_NOT_ELIGIBLE",
 	}
 	WaitCode_value = map[string]int32{
-		"WAIT_CODE_UNSPECIFIED": 0,
-		"WAIT_CODE_TURN":        1,
-		"WAIT_CODE_QUEUE_MAX":   2,
-		"WAIT_CODE_NO_NODE":     3,
-		"WAIT_CODE_NO_NODES":    4,
-		"WAIT_CODE_TOO_LARGE":   5,
-		"WAIT_CODE_RETRY":       6,
+		"WAIT_CODE_UNSPECIFIED":  0,
+		"WAIT_CODE_TURN":         1,
+		"WAIT_CODE_QUEUE_MAX":    2,
+		"WAIT_CODE_NO_NODE":      3,
+		"WAIT_CODE_NO_NODES":     4,
+		"WAIT_CODE_TOO_LARGE":    5,
+		"WAIT_CODE_RETRY":        6,
+		"WAIT_CODE_NOT_ELIGIBLE": 7,
 	}
 )
 
@@ -2746,7 +2749,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x16RETRY_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RETRY_KIND_IMMEDIATE\x10\x01\x12\x16\n" +
 	"\x12RETRY_KIND_DELAYED\x10\x02\x12\x16\n" +
-	"\x12RETRY_KIND_BACKOFF\x10\x03*\xaf\x01\n" +
+	"\x12RETRY_KIND_BACKOFF\x10\x03*\xcb\x01\n" +
 	"\bWaitCode\x12\x19\n" +
 	"\x15WAIT_CODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAIT_CODE_TURN\x10\x01\x12\x17\n" +
@@ -2754,7 +2757,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x11WAIT_CODE_NO_NODE\x10\x03\x12\x16\n" +
 	"\x12WAIT_CODE_NO_NODES\x10\x04\x12\x17\n" +
 	"\x13WAIT_CODE_TOO_LARGE\x10\x05\x12\x13\n" +
-	"\x0fWAIT_CODE_RETRY\x10\x06*\xb8\x01\n" +
+	"\x0fWAIT_CODE_RETRY\x10\x06\x12\x1a\n" +
+	"\x16WAIT_CODE_NOT_ELIGIBLE\x10\a*\xb8\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x14\n" +

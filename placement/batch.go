@@ -1,0 +1,371 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Batch is a number of servers that a chain runs over together. Its servers go by their place in the batch.
+type Batch struct {
+	fleet *Fleet
+	p     *Prepared
+	chain *Chain
+	now   int64
+	seed  uint64
+	intn  func(int) int // instead of seed, for tests
+
+	slots  []int32
+	score  []float64
+	set    []int32
+	keys   []rank
+	spare  []rank
+	copies [][]int32
+	depth  int
+	view   View
+	record *recorder
+
+	fresh []int32          // slots whose instances were loaded for this batch
+	ids   map[string]place // the instances that were loaded
+	fault map[int32]string // by slot: why its instances could not be loaded
+	names []string         // scratch of load
+	peak  int              // most instances held at once
+	loads int              // servers whose instances were loaded
+	held  int
+}
+
+// View is one server as a stage sees it. It is good until the stage looks at the next.
+type View struct {
+	batch *Batch
+	fleet *Fleet
+	p     *Prepared
+	slot  int32
+	row   *row
+	class *class
+}
+
+// At returns the server at a place of the batch.
+func (b *Batch) At(i int32) *View {
+	slot := b.slots[i]
+	r := &b.fleet.rows[slot]
+	b.view.slot, b.view.row, b.view.class = slot, r, b.fleet.classes[r.class]
+	return &b.view
+}
+
+// Score adds to the score of a server.
+func (b *Batch) Score(i int32, n float64) { b.score[i] += n }
+
+// Request returns what is to be placed.
+func (b *Batch) Request() *Request { return &b.p.Request }
+
+// Request returns what is to be placed.
+func (v *View) Request() *Request { return &v.p.Request }
+
+// ID returns the server's id.
+func (v *View) ID() string { return v.fleet.ids[v.slot] }
+
+// Record returns the server's record without its id and instances. It is shared, and not to be changed.
+func (v *View) Record() *Server { return &v.class.record }
+
+// Count returns how many instances the server has.
+func (v *View) Count() int { return int(v.row.count) }
+
+// Owned returns how many instances of the request's owner the server has.
+func (v *View) Owned() int { return int(tallied(v.row.owners, v.p.owner)) }
+
+// Free returns what is left of a resource, by its index in Fleet.Names.
+func (v *View) Free(i int) int64 {
+	n := v.fleet.Free(v.slot, i)
+	if i == IndexCPU && v.row.uncapped > 0 && v.batch.chain.Settings.Capness {
+		n = min(n, 0) // what has no bound may take it all
+	}
+	return n
+}
+
+// SetFree says what is left of cpu, memory or disk until the server's instances change. It is for stages that calculate otherwise
+// than calculate-unreserved.
+func (v *View) SetFree(i int, n int64) { v.row.free[i] = n }
+
+// settings returns the settings of the chain.
+func (v *View) settings() *Settings { return &v.batch.chain.Settings }
+
+// random returns a number from 0 to n-1.
+func (b *Batch) random(n int) int {
+	if b.intn != nil {
+		return b.intn(n)
+	}
+	b.seed += 0x9e3779b97f4a7c15 // splitmix64
+	z := b.seed
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return int((z ^ z>>31) >> 32 * uint64(n) >> 32)
+}
+
+// reset empties the batch for the next servers.
+func (b *Batch) reset(seed uint64) {
+	b.slots, b.set, b.seed, b.depth = b.slots[:0], b.set[:0], seed, 0
+}
+
+// add puts a server into the batch.
+func (b *Batch) add(slot int32) {
+	b.set = append(b.set, int32(len(b.slots)))
+	b.slots = append(b.slots, slot)
+}
+
+// run runs the chain over the batch, the first skip items of the root left out, and returns the place of the server that it chooses, -1 if none is left.
+func (b *Batch) run(skip int) int32 {
+	if cap(b.score) < len(b.slots) {
+		b.score = make([]float64, len(b.slots), 2*len(b.slots))
+	}
+	b.score = b.score[:len(b.slots)]
+	clear(b.score)
+	set := b.set
+	if root := b.chain.root; root.op == "pipe" {
+		for _, item := range root.items[skip:] {
+			if len(set) == 0 {
+				return -1
+			}
+			set = b.exec(item, set)
+		}
+	} else if len(set) > 0 {
+		set = b.exec(root, set)
+	}
+	best := int32(-1)
+	for _, i := range set {
+		if best < 0 || b.score[i] >= b.score[best] {
+			best = i // of equals the later, as the original does
+		}
+	}
+	return best
+}
+
+func (b *Batch) exec(n *node, set []int32) []int32 {
+	switch n.op {
+	case "":
+		return b.stage(n.stage, set)
+	case "pipe":
+		for _, item := range n.items {
+			if len(set) == 0 {
+				break
+			}
+			set = b.exec(item, set)
+		}
+		return set
+	}
+	if b.depth == len(b.copies) {
+		b.copies = append(b.copies, nil)
+	}
+	given := append(b.copies[b.depth][:0], set...)
+	b.copies[b.depth] = given
+	b.depth++
+	out := set[:0]
+	for _, item := range n.items {
+		if out = b.exec(item, append(set[:0], given...)); len(out) > 0 {
+			break
+		}
+	}
+	b.depth--
+	return out
+}
+
+func (b *Batch) stage(i int, set []int32) []int32 {
+	s := &b.chain.stages[i]
+	if b.p.skips[i] {
+		return set
+	}
+	if b.record == nil {
+		return b.filter(s, set)
+	}
+	b.record.before(set)
+	set = b.filter(s, set)
+	b.record.after(b, i, set)
+	return set
+}
+
+func (b *Batch) filter(s *Stage, set []int32) []int32 {
+	if s.Batch != nil {
+		return s.Batch(b, set)
+	}
+	kept := set[:0]
+	for _, i := range set {
+		if s.Keep(b.At(i)) {
+			kept = append(kept, i)
+		}
+	}
+	return kept
+}
+
+// load has the instances of the servers of a set loaded, if there is somebody to load them.
+func (b *Batch) load(set []int32) []int32 {
+	l := &b.fleet.Loader
+	if l.Instances == nil && l.Batch == nil {
+		return set
+	}
+	b.names = b.names[:0]
+	for _, i := range set {
+		b.names = append(b.names, b.fleet.ids[b.slots[i]])
+	}
+	results := l.load(b.names)
+	kept := set[:0]
+	for k, i := range set {
+		slot := b.slots[i]
+		instances, err := results[k].Instances, results[k].Err
+		for j := 0; err == nil && j < len(instances); j++ {
+			err = instances[j].Validate()
+		}
+		if err != nil {
+			b.fault[slot] = fmt.Sprintf("its instances could not be loaded: %s", err)
+			continue
+		}
+		b.hold(slot, instances)
+		kept = append(kept, i)
+	}
+	return kept
+}
+
+// hold counts loaded instances on a server until the batch is done.
+func (b *Batch) hold(slot int32, instances []Instance) {
+	f := b.fleet
+	b.fresh = append(b.fresh, slot)
+	b.loads++
+	b.held += len(instances)
+	b.peak = max(b.peak, b.held)
+	f.rows[slot].flags |= loaded
+	for k := range instances {
+		in := &instances[k]
+		if in.ID != "" {
+			b.ids[in.ID] = place{slot: slot, owner: in.Owner}
+		}
+		f.holdOne(slot, in)
+	}
+	f.renew(slot)
+}
+
+// holdOne counts an instance on a server by the tags that somebody has asked about.
+func (f *Fleet) holdOne(slot int32, in *Instance) {
+	r, l := &f.rows[slot], &f.loads[slot]
+	r.count++
+	if in.Resources[plimsoll.CPU] == 0 {
+		r.uncapped++
+	}
+	if !in.Failed {
+		a := f.known(in.Resources)
+		l.used.Add(&a)
+	}
+	f.Outcome(slot, in.Modified, in.Failed)
+	if owner := f.tags.index[ownerTag(in.Owner)]; owner != 0 {
+		r.owners = addTally(r.owners, owner)
+	}
+	for _, name := range instanceTags(in) {
+		if tag := f.tags.index[name]; tag != 0 {
+			l.tags = addTally(l.tags, tag)
+		}
+	}
+}
+
+// done forgets what was loaded for the batch.
+func (b *Batch) done() {
+	for _, slot := range b.fresh {
+		r, l := &b.fleet.rows[slot], &b.fleet.loads[slot]
+		*r = row{class: r.class, flags: r.flags &^ (loaded | sick), owners: r.owners[:0], tickets: r.tickets}
+		*l = load{tags: l.tags[:0]}
+		b.fleet.renew(slot)
+	}
+	b.fresh, b.held = b.fresh[:0], 0
+	clear(b.ids)
+}
+
+// hits returns how many of the instances that a selector means are on the server.
+func (v *View) hits(s *selector) int {
+	if s.id == "" {
+		return int(tallied(v.fleet.loads[v.slot].tags, s.tag))
+	}
+	if s.slot == v.slot {
+		return 1
+	}
+	if p, ok := v.batch.ids[s.id]; ok && p.slot == v.slot && (!v.p.Request.OwnOnly || p.owner == v.p.Request.Owner) {
+		return 1
+	}
+	return 0
+}
+
+func (v *View) holdsAny(list []selector) bool {
+	for i := range list {
+		if v.hits(&list[i]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *View) holdsAll(list []selector) bool {
+	for i := range list {
+		if v.hits(&list[i]) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// rank is a server with what it is sorted by.
+type rank struct {
+	key uint64
+	at  int32
+}
+
+// ranked returns the servers of a set in the order of their keys, those with equal keys as they stand in the set.
+func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
+	b.keys = b.keys[:0]
+	for _, i := range set {
+		b.keys = append(b.keys, rank{key(b.At(i)), i})
+	}
+	b.sort()
+	return b.keys
+}
+
+// sort sorts keys stably: by insertion if they are few, by radix if they are many.
+func (b *Batch) sort() {
+	if len(b.keys) > 64 {
+		b.radix()
+		return
+	}
+	k := b.keys
+	for i := 1; i < len(k); i++ {
+		x := k[i]
+		j := i
+		for ; j > 0 && k[j-1].key > x.key; j-- {
+			k[j] = k[j-1]
+		}
+		k[j] = x
+	}
+}
+
+func (b *Batch) radix() {
+	varying := uint64(0)
+	for i := range b.keys {
+		varying |= b.keys[i].key ^ b.keys[0].key
+	}
+	b.spare = slices.Grow(b.spare[:0], len(b.keys))[:len(b.keys)]
+	for shift := 0; shift < 64; shift += 8 {
+		if varying>>shift&0xff == 0 {
+			continue
+		}
+		var starts [257]int32
+		for i := range b.keys {
+			starts[b.keys[i].key>>shift&0xff+1]++
+		}
+		for i := 1; i < len(starts); i++ {
+			starts[i] += starts[i-1]
+		}
+		for i := range b.keys {
+			d := &starts[b.keys[i].key>>shift&0xff]
+			b.spare[*d] = b.keys[i]
+			*d++
+		}
+		b.keys, b.spare = b.spare, b.keys
+	}
+}
+
+// ordered maps an amount to a key of the same order.
+func ordered(n int64) uint64 { return uint64(n) ^ 1<<63 }

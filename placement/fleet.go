@@ -1,0 +1,450 @@
+package placement
+
+import (
+	"fmt"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+const (
+	present uint8 = 1 << iota // the slot holds a server
+	loaded                    // what runs on it was loaded for one batch
+	sick                      // the two newest outcomes are failures; see load.last
+)
+
+// row is what the filters read of a server, one cache line.
+type row struct {
+	free     [firstCustom]int64
+	owners   []tally
+	class    uint32
+	count    uint32 // instances
+	uncapped uint32 // instances without an amount of cpu
+	flags    uint8
+	tickets  uint16 // of unknown size
+}
+
+// load is what else is known of the instances of a server.
+type load struct {
+	used Amounts
+	tags []tally
+	last [2]outcome // newest first
+}
+
+type outcome struct {
+	at     int64
+	failed bool
+}
+
+// Fleet holds servers and what runs on them, as sums that are kept up to date as instances come and go. It has one owner.
+type Fleet struct {
+	Names  *Names
+	Loader Loader
+
+	rows    []row
+	loads   []load
+	ids     []string
+	classes []*class
+	byKey   map[string]uint32
+	dead    int // classes without servers
+	epoch   uint64
+	index   map[string]int32 // slot by id
+	tags    tags
+	domains []domain
+	moves   uint64
+	servers int
+	inside  map[string]place   // instances that came with a server
+	brought map[int32][]string // their ids by slot
+	tickets map[string]ticket
+	pending map[int32][]string // ids of tickets by slot
+	scratch []byte
+}
+
+type place struct {
+	slot  int32
+	kind  *Kind
+	owner string
+}
+
+// NewFleet returns an empty fleet that takes its resource names from names.
+func NewFleet(names *Names) *Fleet {
+	return &Fleet{
+		Names: names, byKey: map[string]uint32{}, index: map[string]int32{}, tags: newTags(), epoch: 1, inside: map[string]place{},
+		brought: map[int32][]string{}, tickets: map[string]ticket{}, pending: map[int32][]string{},
+	}
+}
+
+// Len returns how many slots there are; some may be vacant.
+func (f *Fleet) Len() int { return len(f.rows) }
+
+// Servers returns how many servers there are.
+func (f *Fleet) Servers() int { return f.servers }
+
+// Slot returns the slot of a server, -1 if there is none with the id.
+func (f *Fleet) Slot(id string) int32 {
+	if slot, ok := f.index[id]; ok {
+		return slot
+	}
+	return -1
+}
+
+// ID returns the id of the server in a slot; empty if it is vacant.
+func (f *Fleet) ID(slot int32) string { return f.ids[slot] }
+
+// Add puts a server in the slot after the last one, or in its own if it is known.
+func (f *Fleet) Add(s *Server) int32 {
+	slot, ok := f.index[s.ID]
+	if !ok {
+		slot = int32(len(f.rows))
+	}
+	f.Put(slot, s)
+	return slot
+}
+
+// Put says what the server in a slot is. What was booked on it stays; instances that came with it before give way to those that
+// come now. A record that cannot be used is kept with its fault, so that the filter invalid-servers can tell of it.
+func (f *Fleet) Put(slot int32, s *Server) {
+	for int(slot) >= len(f.rows) {
+		f.rows, f.loads, f.ids = append(f.rows, row{}), append(f.loads, load{}), append(f.ids, "")
+	}
+	clean := *s
+	if clean.Fault == "" {
+		err := clean.Validate()
+		if err == nil {
+			err = f.Names.Check("capacity", clean.Capacity)
+		}
+		if err != nil {
+			clean.Fault = err.Error()
+		}
+	}
+	if other, ok := f.index[s.ID]; ok && other != slot {
+		clean.Fault = fmt.Sprintf("another server has the id %q; give each its own", s.ID)
+	}
+	r := &f.rows[slot]
+	if r.flags&present != 0 {
+		f.leave(slot)
+	} else {
+		f.servers++
+	}
+	r.class = f.classOf(&clean)
+	r.flags |= present
+	f.enter(slot)
+	if f.ids[slot] == "" {
+		f.ids[slot] = s.ID
+		if _, ok := f.index[s.ID]; !ok {
+			f.index[s.ID] = slot
+		}
+	}
+	f.renew(slot)
+	f.bring(slot, &clean)
+}
+
+// bring books the instances that come with a server.
+func (f *Fleet) bring(slot int32, s *Server) {
+	for _, id := range f.brought[slot] {
+		f.Unbind(slot, f.inside[id].kind)
+		f.Forget(f.inside[id].kind)
+		delete(f.inside, id)
+	}
+	delete(f.brought, slot)
+	if s.Fault != "" {
+		return
+	}
+	for i := range s.Instances {
+		in := &s.Instances[i]
+		kind := f.Kind(in)
+		f.Bind(slot, kind)
+		f.Outcome(slot, in.Modified, in.Failed)
+		id := in.ID
+		if _, ok := f.inside[id]; ok || id == "" {
+			id = fmt.Sprintf("%d\x00%d", slot, i) // unnamed, or named like one on another server
+		}
+		f.inside[id] = place{slot, kind, in.Owner}
+		f.brought[slot] = append(f.brought[slot], id)
+	}
+}
+
+// Remove takes a server out of the fleet, with what is booked on it.
+func (f *Fleet) Remove(slot int32) {
+	r := &f.rows[slot]
+	if r.flags&present == 0 {
+		return
+	}
+	for _, id := range f.brought[slot] {
+		f.Forget(f.inside[id].kind)
+		delete(f.inside, id)
+	}
+	delete(f.brought, slot)
+	for _, id := range append([]string(nil), f.pending[slot]...) {
+		f.DropTicket(id)
+	}
+	for _, t := range f.loads[slot].tags {
+		f.moved(t.tag, slot, -int32(t.n))
+	}
+	f.leave(slot)
+	if f.index[f.ids[slot]] == slot {
+		delete(f.index, f.ids[slot])
+	}
+	f.rows[slot], f.loads[slot], f.ids[slot] = row{}, load{}, ""
+	f.servers--
+}
+
+// classOf returns the class of a record, which counts one server more.
+func (f *Fleet) classOf(s *Server) uint32 {
+	f.scratch = appendClassKey(f.scratch[:0], s)
+	id, ok := f.byKey[string(f.scratch)]
+	if !ok {
+		f.sweep()
+		key := string(f.scratch)
+		id = uint32(len(f.classes))
+		c := newClass(f.Names, key, s)
+		f.placeInDomains(c)
+		f.classes = append(f.classes, c)
+		f.byKey[key] = id
+		f.dead++ // until the server is counted
+	}
+	return id
+}
+
+// sweep forgets the classes that no server has when they are the most.
+func (f *Fleet) sweep() {
+	if f.dead < 64 || f.dead < len(f.classes)/2 {
+		return
+	}
+	moved := make([]uint32, len(f.classes))
+	kept := f.classes[:0]
+	for id, c := range f.classes {
+		if c.servers == 0 {
+			delete(f.byKey, c.key)
+			continue
+		}
+		moved[id] = uint32(len(kept))
+		f.byKey[c.key] = moved[id]
+		kept = append(kept, c)
+	}
+	clear(f.classes[len(kept):])
+	f.classes, f.dead = kept, 0
+	f.epoch++
+	for i := range f.rows {
+		f.rows[i].class = moved[f.rows[i].class]
+	}
+}
+
+// enter and leave count the server in its class and in the domains.
+func (f *Fleet) enter(slot int32) {
+	c := f.classes[f.rows[slot].class]
+	if c.servers++; c.servers == 1 {
+		f.dead--
+	}
+	f.atDomains(slot, c, 1)
+}
+
+func (f *Fleet) leave(slot int32) {
+	c := f.classes[f.rows[slot].class]
+	if c.servers--; c.servers == 0 {
+		f.dead++
+	}
+	f.atDomains(slot, c, -1)
+}
+
+func (f *Fleet) atDomains(slot int32, c *class, n int32) {
+	for d := range f.domains {
+		f.openIn(d, slot, c, n)
+	}
+	if len(f.domains) == 0 {
+		return
+	}
+	for _, t := range f.loads[slot].tags {
+		for _, counter := range f.tags.info[t.tag].counters {
+			counter.add(f.valueOf(counter.domain, slot, c), n*int32(t.n))
+		}
+	}
+	for i := range f.tags.info {
+		for _, counter := range f.tags.info[i].counters {
+			counter.stale = true
+		}
+	}
+}
+
+// renew computes what is free on a server.
+func (f *Fleet) renew(slot int32) {
+	r, used := &f.rows[slot], &f.loads[slot].used
+	c := f.classes[r.class]
+	for i := range r.free {
+		r.free[i] = c.free(i, used[i])
+	}
+}
+
+// Kind is what instances have in common that are booked alike. Make one for the tasks of a group and keep it until none of them
+// is booked any more.
+type Kind struct {
+	amounts  Amounts
+	owner    uint32
+	tags     []uint32
+	uncapped bool
+}
+
+// Kind returns the kind of an instance, to be given back with Forget. Names of resources that nobody knows yet are taken in as far
+// as there is room for names, and are not counted beyond it.
+func (f *Fleet) Kind(in *Instance) *Kind {
+	k := &Kind{owner: f.tags.acquire(ownerTag(in.Owner))}
+	if !in.Failed {
+		k.amounts = f.known(in.Resources)
+	}
+	k.uncapped = in.Resources[plimsoll.CPU] == 0
+	for _, name := range instanceTags(in) {
+		k.tags = append(k.tags, f.tags.acquire(name))
+	}
+	return k
+}
+
+// known returns the amounts of r whose names are known or can be.
+func (f *Fleet) known(r plimsoll.Resources) Amounts {
+	if f.Names.Check("", r) == nil {
+		a, _ := f.Names.Amounts(r)
+		return a
+	}
+	var a Amounts
+	for i := range f.Names.Len() {
+		a[i] = r[f.Names.Name(i)]
+	}
+	return a
+}
+
+// instanceTags returns the tags of an instance beside its owner.
+func instanceTags(in *Instance) []string {
+	var list []string
+	if in.Job != "" {
+		list = append(list, jobTag(in.Job))
+		if in.Group != "" {
+			list = append(list, groupTag(in.Job, in.Group))
+		}
+	}
+	for _, key := range sortedKeys(in.Labels) {
+		list = append(list, labelTag(key+"="+in.Labels[key]))
+	}
+	return list
+}
+
+// Forget gives a kind back when no instance of it is booked.
+func (f *Fleet) Forget(k *Kind) {
+	f.tags.release(k.owner)
+	for _, t := range k.tags {
+		f.tags.release(t)
+	}
+}
+
+// Amounts returns what an instance of the kind holds.
+func (k *Kind) Amounts() *Amounts { return &k.amounts }
+
+// Bind books an instance of a kind on a server.
+func (f *Fleet) Bind(slot int32, k *Kind) {
+	r, l := &f.rows[slot], &f.loads[slot]
+	f.moves++
+	l.used.Add(&k.amounts)
+	r.count++
+	if k.uncapped {
+		r.uncapped++
+	}
+	f.book(slot, &k.amounts, -1)
+	r.owners = addTally(r.owners, k.owner)
+	f.tags.info[k.owner].version++
+	for _, t := range k.tags {
+		l.tags = addTally(l.tags, t)
+		f.moved(t, slot, 1)
+	}
+}
+
+// Unbind takes an instance of a kind off a server on which one was booked.
+func (f *Fleet) Unbind(slot int32, k *Kind) {
+	r, l := &f.rows[slot], &f.loads[slot]
+	f.moves++
+	l.used.Sub(&k.amounts)
+	r.count--
+	if k.uncapped {
+		r.uncapped--
+	}
+	f.book(slot, &k.amounts, 1)
+	r.owners = subTally(r.owners, k.owner)
+	f.tags.info[k.owner].version++
+	for _, t := range k.tags {
+		l.tags = subTally(l.tags, t)
+		f.moved(t, slot, -1)
+	}
+}
+
+func (f *Fleet) book(slot int32, a *Amounts, sign int64) {
+	r := &f.rows[slot]
+	if r.flags&present == 0 || f.classes[r.class].offers != nil {
+		if r.flags&present != 0 {
+			f.renew(slot)
+		}
+		return
+	}
+	for i := range r.free {
+		r.free[i] += sign * a[i]
+	}
+}
+
+func (f *Fleet) moved(tag uint32, slot, n int32) {
+	info := &f.tags.info[tag]
+	info.version++
+	for _, c := range info.counters {
+		if r := &f.rows[slot]; r.flags&present != 0 {
+			c.add(f.valueOf(c.domain, slot, f.classes[r.class]), n)
+		}
+	}
+}
+
+// Outcome says how an instance on a server ended, or that it runs well, at a time in Unix seconds. The filter sick-servers looks at
+// the newest two.
+func (f *Fleet) Outcome(slot int32, at int64, failed bool) {
+	l, r := &f.loads[slot], &f.rows[slot]
+	o := outcome{at, failed}
+	switch {
+	case at == 0:
+		return
+	case at >= l.last[0].at:
+		l.last[1], l.last[0] = l.last[0], o
+	case at > l.last[1].at:
+		l.last[1] = o
+	}
+	r.flags &^= sick
+	if l.last[0].failed && l.last[1].failed {
+		r.flags |= sick
+	}
+}
+
+// Count returns how many instances are booked on a server.
+func (f *Fleet) Count(slot int32) int { return int(f.rows[slot].count) }
+
+// Used returns what is booked on a server.
+func (f *Fleet) Used(slot int32) *Amounts { return &f.loads[slot].used }
+
+// Capacity returns what a server has in all.
+func (f *Fleet) Capacity(slot int32) *Amounts { return &f.classes[f.rows[slot].class].whole }
+
+// Free returns what is left of a resource on a server after what is kept back and what is booked, stretched by over-provisioning. It
+// is negative if more is booked than there is.
+func (f *Fleet) Free(slot int32, resource int) int64 {
+	r := &f.rows[slot]
+	if resource < firstCustom {
+		return r.free[resource]
+	}
+	return f.classes[r.class].free(resource, f.loads[slot].used[resource])
+}
+
+// Open reports whether the server is set up, runs, has a sound record and takes instances.
+func (f *Fleet) Open(slot int32) bool {
+	r := &f.rows[slot]
+	return r.flags&present != 0 && f.classes[r.class].open
+}
+
+// Holds reports whether nothing is overdrawn on a server.
+func (f *Fleet) Holds(slot int32) bool {
+	for i := range f.Names.Len() {
+		if f.loads[slot].used[i] > 0 && f.Free(slot, i) < 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,235 @@
+package placement
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// Choice is what a placement came to.
+type Choice struct {
+	Slot    int32 // of the chosen server; -1: none
+	Score   float64
+	Looked  int // open servers that were looked at
+	Batches int
+	Loads   int // servers whose instances were loaded
+	Peak    int // most loaded instances held at once
+}
+
+// Placer runs chains over a fleet, in batches of servers that are drawn in random order. It has one owner, that of the fleet.
+type Placer struct {
+	fleet *Fleet
+	draw  *Draw
+	batch Batch
+}
+
+// NewPlacer returns a placer that draws servers in an order that follows from rng.
+func NewPlacer(f *Fleet, rng *rand.PCG) *Placer {
+	return &Placer{fleet: f, draw: NewDraw(rng), batch: Batch{fleet: f, ids: map[string]place{}, fault: map[int32]string{}}}
+}
+
+// Verdicts on a class, beside the number of the stage that drops it.
+const (
+	verdictUnknown = iota
+	verdictKept
+	verdictClosed // as a query for servers would leave it out; not even counted as looked at
+	verdictDropped
+)
+
+// verdict says whether the filters by class keep a server.
+func (b *Batch) verdict(slot int32) uint8 {
+	p, f := b.p, b.fleet
+	if p.epoch != f.epoch {
+		p.epoch, p.verdicts = f.epoch, p.verdicts[:0]
+	}
+	id := int(f.rows[slot].class)
+	for len(p.verdicts) <= id {
+		p.verdicts = append(p.verdicts, verdictUnknown)
+	}
+	if p.verdicts[id] != verdictUnknown {
+		return p.verdicts[id]
+	}
+	verdict := uint8(verdictKept)
+	if f.classes[id].open {
+		b.view.slot, b.view.row, b.view.class = slot, &f.rows[slot], f.classes[id]
+		for _, stage := range p.byClass {
+			if !b.chain.stages[stage].Keep(&b.view) {
+				verdict = verdictDropped
+				break
+			}
+		}
+	} else {
+		verdict = verdictClosed
+	}
+	p.verdicts[id] = verdict
+	return verdict
+}
+
+// Fleet returns the fleet that the placer places on.
+func (pl *Placer) Fleet() *Fleet { return pl.fleet }
+
+// begin makes the batch ready for a request at a time, in Unix seconds.
+func (pl *Placer) begin(p *Prepared, now int64) *Batch {
+	b := &pl.batch
+	b.p, b.chain, b.now = p, p.chain, now
+	b.view = View{batch: b, fleet: pl.fleet, p: p}
+	b.loads, b.peak = 0, 0
+	clear(b.fault)
+	p.resolve()
+	return b
+}
+
+// Place returns the server that the request's chain chooses: the best of the first batch in which one is left. Only when every server
+// was looked at and none was left is the answer none. now is in Unix seconds.
+func (pl *Placer) Place(p *Prepared, now int64) Choice {
+	b := pl.begin(p, now)
+	c := Choice{Slot: -1}
+	pl.draw.resize(pl.fleet.Len())
+	size := p.chain.size(pl.fleet.Len())
+	for i, n := 0, pl.fleet.Len(); i < n && c.Slot < 0; {
+		b.reset(pl.draw.rng.Uint64())
+		i = pl.fill(b, i, size, &c)
+		c.Batches++
+		if b.record != nil {
+			b.record.begin(b)
+		}
+		skip := p.chain.prefix
+		if b.record != nil {
+			skip = 0
+		}
+		if best := b.run(skip); best >= 0 {
+			c.Slot, c.Score = b.slots[best], b.score[best]
+		}
+		b.done()
+	}
+	c.Loads, c.Peak = b.loads, b.peak
+	return c
+}
+
+// size returns how many servers make a batch.
+func (c *Chain) size(servers int) int {
+	switch {
+	case c.Settings.All:
+		return servers
+	case c.Settings.Batch <= 0:
+		return DefaultBatch
+	}
+	return c.Settings.Batch
+}
+
+// fill draws servers from the i-th on until so many open ones were drawn, puts those that pass the filters by record into the
+// batch and returns how many were drawn.
+func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
+	f, n := pl.fleet, pl.fleet.Len()
+	for open := 0; i < n && open < size; i++ {
+		slot := pl.draw.at(i)
+		if f.rows[slot].flags&present == 0 {
+			continue
+		}
+		verdict := b.verdict(slot)
+		if verdict != verdictClosed {
+			open++
+			c.Looked++
+		}
+		if b.record != nil || verdict == verdictKept && b.passes(slot) {
+			b.add(slot)
+		}
+	}
+	return i
+}
+
+// passes asks the filters of the prefix that are not by class.
+func (b *Batch) passes(slot int32) bool {
+	if len(b.p.byServer) == 0 {
+		return true
+	}
+	r := &b.fleet.rows[slot]
+	b.view.slot, b.view.row, b.view.class = slot, r, b.fleet.classes[r.class]
+	for _, stage := range b.p.byServer {
+		if !b.chain.stages[stage].Keep(&b.view) {
+			return false
+		}
+	}
+	return true
+}
+
+// Keeps reports whether every filter that looks at one server keeps a server whose instances the fleet holds. Filters that compare
+// servers are not asked.
+func (pl *Placer) Keeps(p *Prepared, slot int32, now int64) bool {
+	if pl.fleet.rows[slot].flags&present == 0 {
+		return false
+	}
+	b := pl.begin(p, now)
+	if b.verdict(slot) != verdictKept || !b.passes(slot) {
+		return false
+	}
+	b.reset(0)
+	b.add(slot)
+	for _, item := range p.chain.root.items {
+		if s := item.stage; item.op == "" && p.chain.stages[s].Keep != nil && !p.skips[s] && !p.chain.stages[s].Keep(b.At(0)) {
+			return false
+		}
+	}
+	return true
+}
+
+// volumes is where the instances are whose volumes a request wants.
+type volumes struct {
+	slot int32 // of all of them; -1: nowhere
+	why  string
+}
+
+// resolve finds out where the instances are that a request names.
+func (p *Prepared) resolve() {
+	if list := p.Request.Constraints.VolumesFrom; len(list) > 0 {
+		p.volumes = p.fleet.volumesOf(list)
+	}
+	for _, list := range [...][]selector{p.hardNear, p.hardFar, p.softNear, p.softFar} {
+		for i := range list {
+			if list[i].id == "" {
+				continue
+			}
+			slot, owner, err := p.fleet.locate(list[i].id)
+			if err != nil || p.Request.OwnOnly && owner != p.Request.Owner {
+				slot = -1
+			}
+			list[i].slot = slot
+		}
+	}
+}
+
+func (f *Fleet) volumesOf(ids []string) volumes {
+	why := "does not hold the volumes of " + strings.Join(ids, ", ")
+	first := int32(-1)
+	for i, id := range ids {
+		slot, err := f.holder(id)
+		if err != nil {
+			return volumes{-1, err.Error()}
+		}
+		if i == 0 {
+			first = slot
+		}
+		if slot < 0 {
+			return volumes{-1, "instance " + id + ", whose volumes are asked for, is not on any server"}
+		}
+		if slot != first {
+			return volumes{-1, why + ", which are on different servers"}
+		}
+	}
+	return volumes{first, why}
+}
+
+// holder returns the server that holds the volumes of an instance.
+func (f *Fleet) holder(id string) (int32, error) {
+	if f.Loader.Volumes == nil {
+		slot, _, err := f.locate(id)
+		return slot, err
+	}
+	server, err := f.Loader.Volumes(id)
+	if err != nil {
+		return -1, fmt.Errorf("look up the volumes of %s: %w", id, err)
+	}
+	return f.Slot(server), nil
+}
+
+func (v *View) holdsVolumes() bool { return v.p.volumes.slot == v.slot }

@@ -1,0 +1,232 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Request is what is to be placed, once or many times.
+type Request struct {
+	Owner       string
+	Job, Group  string // what Constraints.Spread counts: instances of this group of this job
+	Resources   plimsoll.Resources
+	Constraints plimsoll.Constraints
+	Preferences plimsoll.Preferences
+	Platforms   []plimsoll.PlatformRange // more ranges, all to be met, such as that of an image
+	OwnOnly     bool                     // near and far mean instances of the request's owner only, if they are given by id
+	AnyClass    bool                     // any over-provisioning will do
+}
+
+// Validate reports the first field that cannot be used. It is laxer than plimsoll.JobSpec.Validate, which knows what ids look like
+// in a job file: here they are those of any fleet.
+func (r *Request) Validate() error {
+	if err := r.Resources.Validate("resources"); err != nil {
+		return err
+	}
+	c, p := &r.Constraints, &r.Preferences
+	for _, list := range []struct {
+		field    string
+		n, bound int
+	}{
+		{"constraints.traits", len(c.Traits), plimsoll.MaxTraits},
+		{"constraints.networks", len(c.Networks), plimsoll.MaxNetworks},
+		{"constraints.volumesFrom", len(c.VolumesFrom), plimsoll.MaxVolumesFrom},
+		{"constraints.near", len(c.Near), plimsoll.MaxSelectors},
+		{"constraints.far", len(c.Far), plimsoll.MaxSelectors},
+		{"constraints.spread", len(c.Spread), plimsoll.MaxSpreads},
+		{"constraints.nodes", len(c.Nodes), plimsoll.MaxNodePatterns},
+		{"constraints.class", len(c.Class), plimsoll.MaxRatios},
+		{"preferences.near", len(p.Near), plimsoll.MaxSelectors},
+		{"preferences.far", len(p.Far), plimsoll.MaxSelectors},
+		{"preferences.spread", len(p.Spread), plimsoll.MaxSpreads},
+	} {
+		if list.n > list.bound {
+			return plimsoll.Invalid(list.field, "has %d entries; at most %d are possible", list.n, list.bound)
+		}
+	}
+	for i, s := range c.Spread {
+		if s.By == "" || s.MaxSkew < 1 {
+			return plimsoll.Invalid(fmt.Sprintf("constraints.spread[%d]", i), "needs a label to spread by and a maxSkew of 1 or more")
+		}
+	}
+	return validRatios("constraints.class", c.Class)
+}
+
+// selector is a plimsoll.Selector, resolved against a fleet.
+type selector struct {
+	tag  uint32 // of a job or label; 0: it selects one instance
+	id   string
+	slot int32 // where the instance is, while the server set is being filtered; -1: not known
+}
+
+// Prepared is a request made ready for a fleet and a chain. It remembers which classes of servers pass the filters that look at
+// records only, so keep it for requests that are alike. It is bound to the placer's goroutine, as the fleet is. Release it.
+type Prepared struct {
+	Request Request
+
+	chain   *Chain
+	fleet   *Fleet
+	amounts Amounts
+	needs   Amounts // amounts after over-provisioning: what is compared with what is free
+	custom  []int   // indexes of custom resources that are asked for
+	owner   uint32
+	group   uint32 // tag of the group; 0 if nothing spreads
+	where   *ruleCache
+	owners  []*ruleCache // the owner rules of the chain that decide for the request
+	owned   bool         // owners holds the rule of the request's own owner
+	volumes volumes
+
+	platforms []plimsoll.PlatformRange
+
+	hardNear, hardFar, softNear, softFar []selector
+	hardSpread, softSpread               []*counter
+
+	epoch    uint64  // of the fleet's classes that verdicts is about
+	verdicts []uint8 // by class: 0 not known, 1 kept, otherwise 2 + index of the stage in chain.prefix that drops it
+	skips    []bool  // by stage of the chain: it does nothing for this request
+	byClass  []int   // stages of the prefix that are asked once a class
+	byServer []int   // stages of the prefix that are asked for each server
+}
+
+// Prepare makes a request ready. It fails if the request is invalid or brings too many resource names.
+func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if err := f.Names.Check("resources", r.Resources); err != nil {
+		return nil, err
+	}
+	p := &Prepared{Request: *r, chain: c, fleet: f}
+	if text := r.Constraints.Where; text != "" {
+		rule, err := CompileRule(text)
+		if err == nil && rule.reads {
+			err = errors.New("the expression asks for node.free or node.instances, which are not known so early; use resources")
+		}
+		if err != nil {
+			return nil, plimsoll.Invalid("constraints.where", "%s", err)
+		}
+		p.where = &ruleCache{Rule: rule}
+	}
+	p.amounts, _ = f.Names.Amounts(r.Resources)
+	p.needs = p.amounts
+	for i := range p.amounts {
+		if i >= firstCustom && p.amounts[i] > 0 {
+			p.custom = append(p.custom, i)
+		}
+		if i < f.Names.Len() {
+			ratio := r.Constraints.Class[f.Names.Name(i)]
+			if ratio > 0 {
+				p.needs[i] = int64(math.Ceil(float64(p.amounts[i]) / ratio))
+			}
+		}
+	}
+	p.tag()
+	if c := &r.Constraints.Platform; len(c.Min)+len(c.Max) > 0 {
+		p.platforms = append(p.platforms, *c)
+	}
+	p.platforms = append(p.platforms, r.Platforms...)
+	p.owners, p.owned = c.rulesFor(r.Owner)
+	p.skips = make([]bool, len(c.stages))
+	for i, s := range c.stages {
+		p.skips[i] = s.Applies != nil && !s.Applies(p)
+	}
+	for i := range c.prefix {
+		switch stage := c.root.items[i].stage; {
+		case p.skips[stage]:
+		case c.stages[stage].ByClass:
+			p.byClass = append(p.byClass, stage)
+		default:
+			p.byServer = append(p.byServer, stage)
+		}
+	}
+	return p, nil
+}
+
+func (p *Prepared) tag() {
+	f, c, prefs := p.fleet, &p.Request.Constraints, &p.Request.Preferences
+	p.owner = f.tags.acquire(ownerTag(p.Request.Owner))
+	p.hardNear, p.hardFar = p.selectors(c.Near), p.selectors(c.Far)
+	p.softNear, p.softFar = p.selectors(prefs.Near), p.selectors(prefs.Far)
+	if len(c.Spread)+len(prefs.Spread) == 0 {
+		return
+	}
+	p.group = f.tags.acquire(groupTag(p.Request.Job, p.Request.Group))
+	for _, s := range c.Spread {
+		p.hardSpread = append(p.hardSpread, f.count(p.group, s))
+	}
+	for _, s := range prefs.Spread {
+		p.softSpread = append(p.softSpread, f.count(p.group, s))
+	}
+}
+
+func (p *Prepared) selectors(list []plimsoll.Selector) []selector {
+	var out []selector
+	for _, s := range list {
+		switch {
+		case s.Task != "":
+			out = append(out, selector{id: s.Task, slot: -1})
+		case s.Job != "":
+			out = append(out, selector{tag: p.fleet.tags.acquire(jobTag(s.Job)), slot: -1})
+		default:
+			out = append(out, selector{tag: p.fleet.tags.acquire(labelTag(s.Label)), slot: -1})
+		}
+	}
+	return out
+}
+
+// Release gives back what the fleet keeps for the request. The value cannot be used after it.
+func (p *Prepared) Release() {
+	t := &p.fleet.tags
+	for _, c := range append(p.hardSpread, p.softSpread...) {
+		p.fleet.uncount(c)
+	}
+	for _, list := range [][]selector{p.hardNear, p.hardFar, p.softNear, p.softFar} {
+		for _, s := range list {
+			t.release(s.tag)
+		}
+	}
+	t.release(p.owner)
+	t.release(p.group)
+	p.fleet = nil
+}
+
+// Amounts returns what is asked for.
+func (p *Prepared) Amounts() *Amounts { return &p.amounts }
+
+// Relations returns a number that grows whenever instances came to or left servers in a way that the request's near, far, spread
+// or volumes-from could notice; 0 for a request that has none of them. It lets a caller know when to try again.
+func (p *Prepared) Relations() uint64 {
+	sum := uint64(0)
+	for _, list := range [][]selector{p.hardNear, p.hardFar} {
+		for _, s := range list {
+			if s.tag == 0 {
+				sum += p.fleet.moves
+			} else {
+				sum += p.fleet.tags.info[s.tag].version
+			}
+		}
+	}
+	if len(p.hardSpread) > 0 {
+		sum += p.fleet.tags.info[p.group].version
+	}
+	if len(p.Request.Constraints.VolumesFrom) > 0 {
+		sum += p.fleet.moves
+	}
+	if sum == 0 && p.relational() {
+		return 1
+	}
+	return sum
+}
+
+func (p *Prepared) relational() bool {
+	return len(p.hardNear)+len(p.hardFar)+len(p.hardSpread)+len(p.Request.Constraints.VolumesFrom) > 0
+}
+
+func ownerTag(owner string) string      { return "o\x00" + owner }
+func jobTag(job string) string          { return "j\x00" + job }
+func labelTag(pair string) string       { return "l\x00" + pair }
+func groupTag(job, group string) string { return strings.Join([]string{"g", job, group}, "\x00") }

@@ -1,0 +1,146 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// maxRule is the longest expression in bytes.
+const maxRule = 4096
+
+// Rule is an expression over a server that is true or false, such as `node.labels.zone == "a" && node.free.memory > 8e9`. It cannot
+// loop, call out or change anything.
+type Rule struct {
+	Text    string
+	program *vm.Program
+	byClass bool // it does not look at the id, at what is free or at the instances
+	reads   bool // it looks at what is free or at the instances
+}
+
+// CompileRule checks an expression.
+func CompileRule(text string) (*Rule, error) {
+	if len(text) > maxRule {
+		return nil, fmt.Errorf("the expression is %d bytes long; at most %d are possible", len(text), maxRule)
+	}
+	program, err := expr.Compile(text, expr.Env(map[string]any{"node": ruleNode{}}), expr.AsBool(), expr.MaxNodes(500))
+	if err != nil {
+		return nil, fmt.Errorf("the expression is not understood: %s", strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	r := &Rule{Text: text, program: program}
+	var seen members
+	root := program.Node()
+	ast.Walk(&root, &seen)
+	r.reads = slices.Contains(seen.names, "free") || slices.Contains(seen.names, "instances") || seen.whole
+	r.byClass = !r.reads && !slices.Contains(seen.names, "id")
+	return r, nil
+}
+
+// members collects which members of the node an expression names.
+type members struct {
+	names []string
+	whole bool // a member is named by something that is not a constant
+}
+
+// Visit is part of ast.Visitor.
+func (m *members) Visit(n *ast.Node) {
+	member, ok := (*n).(*ast.MemberNode)
+	if !ok {
+		return
+	}
+	base, ok := member.Node.(*ast.IdentifierNode)
+	if !ok || base.Value != "node" {
+		return
+	}
+	if name, ok := member.Property.(*ast.StringNode); ok {
+		m.names = append(m.names, name.Value)
+	} else {
+		m.whole = true
+	}
+}
+
+// ruleCache is a rule with what it said about classes of servers.
+type ruleCache struct {
+	*Rule
+	epoch    uint64
+	verdicts []uint8 // by class: 0 not known, 1 true, 2 false
+}
+
+// matches is Match, asked once for servers that are alike if the rule allows that.
+func (r *ruleCache) matches(v *View) (bool, error) {
+	if !r.byClass {
+		return r.Match(v)
+	}
+	if r.epoch != v.fleet.epoch {
+		r.epoch, r.verdicts = v.fleet.epoch, r.verdicts[:0]
+	}
+	for len(r.verdicts) < len(v.fleet.classes) {
+		r.verdicts = append(r.verdicts, 0)
+	}
+	verdict := &r.verdicts[v.row.class]
+	if *verdict == 0 {
+		ok, err := r.Match(v)
+		if err != nil {
+			return false, err
+		}
+		*verdict = 2
+		if ok {
+			*verdict = 1
+		}
+	}
+	return *verdict == 1, nil
+}
+
+// ruleNode is what a rule sees of a server.
+type ruleNode struct {
+	ID        string             `expr:"id"`
+	Labels    map[string]string  `expr:"labels"`
+	Traits    map[string]any     `expr:"traits"`
+	Networks  map[string]bool    `expr:"networks"`
+	Release   string             `expr:"release"`
+	Platform  string             `expr:"platform"`
+	Headnode  bool               `expr:"headnode"`
+	Reservoir bool               `expr:"reservoir"`
+	Capacity  plimsoll.Resources `expr:"capacity"`
+	Free      map[string]int64   `expr:"free"`
+	Instances int                `expr:"instances"`
+}
+
+var errNotBool = errors.New("it is not true or false")
+
+// Match evaluates the rule for a server.
+func (r *Rule) Match(v *View) (bool, error) {
+	c := &v.class.record
+	node := ruleNode{
+		ID: v.ID(), Labels: c.Labels, Networks: c.Networks, Release: c.Release, Platform: c.Platform, Headnode: c.Headnode,
+		Reservoir: c.Reservoir, Capacity: c.Capacity, Instances: v.Count(), Traits: map[string]any{}, Free: map[string]int64{},
+	}
+	for _, name := range sortedKeys(c.Traits) {
+		if t := c.Traits[name]; t.Words == nil {
+			node.Traits[name] = t.Flag
+		} else if len(t.Words) == 1 {
+			node.Traits[name] = t.Words[0]
+		} else {
+			node.Traits[name] = t.Words
+		}
+	}
+	for i := range v.fleet.Names.Len() {
+		node.Free[v.fleet.Names.Name(i)] = v.Free(i)
+	}
+	out, err := expr.Run(r.program, map[string]any{"node": node})
+	if err != nil {
+		return false, fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	ok, isBool := out.(bool)
+	if !isBool {
+		return false, errNotBool
+	}
+	return ok, nil
+}

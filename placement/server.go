@@ -1,0 +1,97 @@
+package placement
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// StatusRunning is the status of a server whose agent is heard.
+const StatusRunning = "running"
+
+// Server describes a machine of the fleet. Make it with NewServer, or read it with ReadServers, so that what is not said has its
+// default.
+type Server struct {
+	ID       string
+	Setup    bool   // it was taken into service
+	Status   string // StatusRunning, or what is wrong
+	Reserved string // why it takes no instances, such as "cordoned"; empty: it takes them
+	Fault    string // why its record cannot be used; empty: it can
+	Capacity plimsoll.Resources
+	Labels   map[string]string // free attributes, such as rack
+	plimsoll.NodeFacts
+
+	// Instances are what runs on it, unless they are loaded by a Loader or booked with Fleet.Bind.
+	Instances []Instance
+}
+
+// NewServer returns a server that is set up and runs.
+func NewServer(id string, capacity plimsoll.Resources) Server {
+	return Server{ID: id, Setup: true, Status: StatusRunning, Capacity: capacity}
+}
+
+// Instance is what runs on a server: a task, a container, a virtual machine.
+type Instance struct {
+	ID        string
+	Owner     string
+	Job       string
+	Group     string            // of the job
+	Labels    map[string]string // of the job
+	Resources plimsoll.Resources
+	Failed    bool  // it ended because of the server, and holds nothing any more
+	Modified  int64 // when it last changed, Unix seconds; 0: not known
+}
+
+// Validate reports what makes the record of a server unusable.
+func (s *Server) Validate() error {
+	if s.ID == "" {
+		return plimsoll.Invalid("id", "is empty; give each server its own id")
+	}
+	if err := s.Capacity.Validate("capacity"); err != nil {
+		return err
+	}
+	if err := validRatios("overprovision", s.Overprovision); err != nil {
+		return err
+	}
+	for _, name := range sortedKeys(s.Reserve) {
+		if v := s.Reserve[name]; !(v >= 0 && v < 1) {
+			return plimsoll.Invalid("reserve."+name, "is %v; give a part from 0 to below 1", v)
+		}
+	}
+	if len(s.Traits) > plimsoll.MaxTraits {
+		return plimsoll.Invalid("traits", "has %d entries; at most %d are possible", len(s.Traits), plimsoll.MaxTraits)
+	}
+	for i := range s.Instances {
+		if err := s.Instances[i].Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validRatios(field string, ratios map[string]float64) error {
+	for _, name := range sortedKeys(ratios) {
+		if v := ratios[name]; !(v > 0 && v <= plimsoll.MaxRatio) {
+			return plimsoll.Invalid(field+"."+name, "is %v; give a ratio above 0, at most %d", v, plimsoll.MaxRatio)
+		}
+	}
+	return nil
+}
+
+// Validate reports what makes the record of an instance unusable.
+func (in *Instance) Validate() error {
+	if err := in.Resources.Validate("instances." + in.ID + ".resources"); err != nil {
+		return err
+	}
+	if in.Modified < 0 {
+		return plimsoll.Invalid("instances."+in.ID+".modified", "is negative; give Unix seconds")
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// twoDecimals is a ratio as people write it: in hundredths, 0 if there is none.
+func twoDecimals(ratio float64) int64 { return int64(math.Round(ratio * 100)) }

@@ -1,0 +1,161 @@
+package placement
+
+import "github.com/plimsoll-dev/plimsoll"
+
+// SpreadByNode is the key of a spread over the servers themselves.
+const SpreadByNode = "node"
+
+// domain is a label that somebody spreads by, with the values that servers have for it.
+type domain struct {
+	key    string
+	index  map[string]int32
+	names  []string
+	open   []int32 // by value: how many open servers have it
+	shared int     // counters that use it
+}
+
+func (d *domain) value(text string) int32 {
+	v, ok := d.index[text]
+	if !ok {
+		v = int32(len(d.names))
+		d.index[text] = v
+		d.names = append(d.names, text)
+		d.open = append(d.open, 0)
+	}
+	return v
+}
+
+// counter counts the instances with a tag by the value of a domain.
+type counter struct {
+	tag    uint32
+	domain int
+	refs   int
+	counts []int32
+	low    int32 // the fewest in a value that has open servers
+	stale  bool  // low is to be found again
+}
+
+// count returns the counter of a tag for a spread, which the caller gives back with uncount. The first one costs O(servers).
+func (f *Fleet) count(tag uint32, s plimsoll.Spread) *counter {
+	d := f.domain(s.By)
+	info := &f.tags.info[tag]
+	for _, c := range info.counters {
+		if c.domain == d {
+			c.refs++
+			return c
+		}
+	}
+	c := &counter{tag: tag, domain: d, refs: 1}
+	info.counters = append(info.counters, c)
+	f.domains[d].shared++
+	f.recount(c)
+	return c
+}
+
+func (f *Fleet) uncount(c *counter) {
+	if c.refs--; c.refs > 0 {
+		return
+	}
+	f.domains[c.domain].shared--
+	info := &f.tags.info[c.tag]
+	for i, other := range info.counters {
+		if other == c {
+			info.counters = append(info.counters[:i], info.counters[i+1:]...)
+			return
+		}
+	}
+}
+
+// domain returns the index of the domain of a key.
+func (f *Fleet) domain(key string) int {
+	for i := range f.domains {
+		if f.domains[i].key == key {
+			return i
+		}
+	}
+	f.domains = append(f.domains, domain{key: key, index: map[string]int32{}})
+	d := len(f.domains) - 1
+	for _, c := range f.classes {
+		if c != nil {
+			f.placeInDomains(c)
+		}
+	}
+	for slot := range f.rows {
+		if r := &f.rows[slot]; r.flags&present != 0 {
+			f.openIn(d, int32(slot), f.classes[r.class], 1)
+		}
+	}
+	return d
+}
+
+// placeInDomains finds the values that a class has in the domains that it was not yet asked about.
+func (f *Fleet) placeInDomains(c *class) {
+	for d := len(c.domains); d < len(f.domains); d++ {
+		v := int32(-1)
+		if text, ok := c.record.Labels[f.domains[d].key]; ok {
+			v = f.domains[d].value(text)
+		}
+		c.domains = append(c.domains, v)
+	}
+}
+
+// valueOf returns the value of a server in a domain, -1 if it has none.
+func (f *Fleet) valueOf(d int, slot int32, c *class) int32 {
+	if f.domains[d].key == SpreadByNode {
+		for len(f.domains[d].open) <= int(slot) {
+			f.domains[d].open = append(f.domains[d].open, 0)
+		}
+		return slot
+	}
+	return c.domains[d]
+}
+
+// openIn counts a server in a domain, if it is open.
+func (f *Fleet) openIn(d int, slot int32, c *class, n int32) {
+	if v := f.valueOf(d, slot, c); v >= 0 && c.open {
+		f.domains[d].open[v] += n
+	}
+}
+
+func (f *Fleet) recount(c *counter) {
+	clear(c.counts)
+	for slot := range f.rows {
+		if n := tallied(f.loads[slot].tags, c.tag); n > 0 {
+			c.add(f.valueOf(c.domain, int32(slot), f.classes[f.rows[slot].class]), int32(n))
+		}
+	}
+	c.stale = true
+}
+
+func (c *counter) add(value, n int32) {
+	if value < 0 {
+		return
+	}
+	for len(c.counts) <= int(value) {
+		c.counts = append(c.counts, 0)
+	}
+	c.counts[value] += n
+	c.stale = true
+}
+
+func (c *counter) at(value int32) int32 {
+	if int(value) < len(c.counts) {
+		return c.counts[value]
+	}
+	return 0
+}
+
+// lowest returns the fewest instances in a value that has open servers.
+func (f *Fleet) lowest(c *counter) int32 {
+	if !c.stale {
+		return c.low
+	}
+	c.low, c.stale = -1, false
+	for v, open := range f.domains[c.domain].open {
+		if open > 0 && (c.low < 0 || c.at(int32(v)) < c.low) {
+			c.low = c.at(int32(v))
+		}
+	}
+	c.low = max(c.low, 0)
+	return c.low
+}

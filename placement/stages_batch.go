@@ -1,0 +1,353 @@
+package placement
+
+import (
+	"math"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// batchStages compare the servers of a batch with each other.
+func batchStages() []Stage {
+	return []Stage{
+		{
+			Name: "reservoir", Aliases: []string{"hard-filter-reservoir"},
+			Keep: func(v *View) bool { return !v.class.record.Reservoir },
+			Why:  func(*View) string { return "is a reservoir node, and there are others" },
+		},
+		{
+			Name: "identity", Applies: func(*Prepared) bool { return false }, Keep: func(*View) bool { return true },
+		},
+		{
+			Name: "large-servers", Aliases: []string{"hard-filter-large-servers"}, Reads: ReadsFree | ReadsInstances,
+			Applies: func(p *Prepared) bool { return p.chain.Settings.LargeServers },
+			Batch:   withoutLarge,
+			Why: func(*View) string {
+				return "is among the servers with the most free memory, which are kept for large instances"
+			},
+		},
+		{
+			Name: "soft-locality", Aliases: []string{"soft-filter-locality-hints"}, Reads: ReadsInstances,
+			Batch: softLocality,
+			Why: func(v *View) string {
+				switch {
+				case !v.p.hinted():
+					return "has instances of the owner, and others have none"
+				case v.holdsAny(v.p.softFar):
+					return "holds instances that it should be far from, and others do not"
+				}
+				return "does not hold the instances that it should be near, and others do"
+			},
+		},
+	}
+}
+
+// withoutLarge drops the 15 % of the servers with the most free memory. What stays is in the order of free memory, the most first.
+func withoutLarge(b *Batch, set []int32) []int32 {
+	k := len(set) * 15 / 100
+	if k < 1 {
+		return set
+	}
+	out := set[:0]
+	for _, r := range b.ranked(set, func(v *View) uint64 { return ^ordered(v.Free(IndexMemory)) })[k:] {
+		out = append(out, r.at)
+	}
+	return out
+}
+
+// hinted reports whether the request says what it is to be near to or far from.
+func (p *Prepared) hinted() bool {
+	return len(p.hardNear)+len(p.hardFar)+len(p.softNear)+len(p.softFar) > 0
+}
+
+// softLocality drops servers unless that drops all: those with instances that the request should be far from, then those without
+// any that it should be near; for a request that says neither, those with instances of its owner.
+func softLocality(b *Batch, set []int32) []int32 {
+	p := b.p
+	if !p.hinted() {
+		if !b.chain.Settings.OwnerSpread {
+			return set
+		}
+		return b.unlessAll(set, func(v *View) bool { return tallied(v.row.owners, p.owner) == 0 })
+	}
+	if len(p.softFar) > 0 {
+		set = b.unlessAll(set, func(v *View) bool { return !v.holdsAny(p.softFar) })
+	}
+	if len(p.softNear) > 0 {
+		set = b.unlessAll(set, func(v *View) bool { return v.holdsAny(p.softNear) })
+	}
+	return set
+}
+
+// unlessAll keeps the servers for which keep is true, or all if there is none.
+func (b *Batch) unlessAll(set []int32, keep func(*View) bool) []int32 {
+	n := 0
+	for k, i := range set {
+		if keep(b.At(i)) {
+			set[k], set[n] = set[n], i // what is dropped may change its place: only if all are dropped, and then none did
+			n++
+		}
+	}
+	if n == 0 {
+		return set
+	}
+	return set[:n]
+}
+
+// scoreStages order the survivors.
+func scoreStages() []Stage {
+	return []Stage{
+		scoreStage("score-unreserved-memory", freeScore(IndexMemory), "score-unreserved-ram"),
+		scoreStage("score-unreserved-disk", freeScore(IndexDisk)),
+		scoreStage("score-unreserved-custom", scoreCustom),
+		scoreStage("score-owner-instances", scoreOwner, "score-num-owner-zones"),
+		scoreStage("score-current-platform", scorePlatform),
+		scoreStage("score-next-reboot", scoreReboot),
+		scoreStage("score-near", scoreNear),
+		scoreStage("score-spread", scoreSpread),
+		scoreStage("score-random", scoreRandom, "score-uniform-random"),
+	}
+}
+
+func scoreStage(name string, score func(*Batch, []int32), aliases ...string) Stage {
+	return Stage{
+		Name: name, Aliases: aliases, Reads: ReadsFree | ReadsInstances, Scores: true,
+		Batch: func(b *Batch, set []int32) []int32 {
+			if len(set) > 0 {
+				score(b, set)
+			}
+			return set
+		},
+	}
+}
+
+// strategy returns the request's strategy, or that of the chain.
+func (b *Batch) strategy() plimsoll.Strategy {
+	if s := b.p.Request.Preferences.Strategy; s != plimsoll.StrategyDefault {
+		return s
+	}
+	return b.chain.Settings.Strategy
+}
+
+// linear adds to the i-th of n servers (n-1-i)/(n-1) of the weight, or all of it if there is one. A negative weight turns the order
+// round.
+func (b *Batch) linear(order []rank, weight float64) {
+	n := len(order)
+	for i := range order {
+		place := i
+		if weight < 0 {
+			place = n - 1 - i
+		}
+		b.score[order[i].at] += share(n, place, math.Abs(weight))
+	}
+}
+
+// share is what the i-th of n gets of a weight.
+func share(n, i int, weight float64) float64 {
+	if n == 1 {
+		return weight
+	}
+	return float64(float64(n-1-i) / float64(n-1) * weight)
+}
+
+// freeScore ranks by what is free, the least first, so that servers are filled one after another. A strategy other than packing and
+// spreading turns it off; one of them gives memory the weight 2 and turns disk off.
+func freeScore(resource int) func(*Batch, []int32) {
+	return func(b *Batch, set []int32) {
+		w := &b.chain.Settings.Weights
+		weight := w.UnreservedMemory
+		if resource == IndexDisk {
+			weight = w.UnreservedDisk
+		}
+		switch s := b.strategy(); {
+		case s == plimsoll.StrategyDefault:
+		case resource != IndexMemory:
+			return
+		case s == plimsoll.StrategyPack:
+			weight = 2
+		case s == plimsoll.StrategySpread:
+			weight = -2
+		default:
+			return
+		}
+		if weight != 0 {
+			b.linear(b.ranked(set, func(v *View) uint64 { return ordered(v.Free(resource)) }), weight)
+		}
+	}
+}
+
+// scoreOwner ranks by the instances of the owner, the fewest first.
+func scoreOwner(b *Batch, set []int32) {
+	weight := b.chain.Settings.Weights.OwnerInstances
+	switch b.strategy() {
+	case plimsoll.StrategyDefault:
+	case plimsoll.StrategyFewestOwner:
+		weight = 2
+	default:
+		return
+	}
+	if weight != 0 {
+		b.linear(b.ranked(set, func(v *View) uint64 { return uint64(v.Owned()) }), weight)
+	}
+}
+
+// scorePlatform adds by the time of the platform, the newest most. A platform that is no stamp counts as the oldest.
+func scorePlatform(b *Batch, set []int32) {
+	weight := b.chain.Settings.Weights.CurrentPlatform
+	if weight == 0 || len(set) < 2 {
+		return
+	}
+	low, high := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, i := range set {
+		if t, ok := b.At(i).class.stamp(); ok {
+			low, high = min(low, t), max(high, t)
+		}
+	}
+	for _, i := range set {
+		t, ok := b.At(i).class.stamp()
+		switch {
+		case low >= high: // all are the same
+			b.score[i] += weight
+		case weight >= 0 && ok:
+			b.score[i] += float64(float64(t-low) / float64(high-low) * weight)
+		case weight < 0 && ok:
+			b.score[i] += float64(float64(high-t) / float64(high-low) * -weight)
+		case weight < 0:
+			b.score[i] -= weight // no stamp: the oldest
+		}
+	}
+}
+
+// platformTime is how a platform stamp is written.
+const platformTime = "20060102T150405Z"
+
+// stamp returns the time of the platform.
+func (c *class) stamp() (unix int64, ok bool) {
+	if c.platform == 0 {
+		c.platform = math.MinInt64
+		if t, err := time.Parse(platformTime, c.record.Platform); err == nil {
+			c.platform = t.Unix()
+		}
+	}
+	return c.platform, c.platform != math.MinInt64
+}
+
+// week is the width of the buckets of scoreReboot, in seconds.
+const week = 7 * 24 * 60 * 60
+
+// scoreReboot ranks by the week of the next reboot: none first, then from the latest to the soonest.
+func scoreReboot(b *Batch, set []int32) {
+	weight := b.chain.Settings.Weights.NextReboot
+	if weight == 0 || len(set) < 2 {
+		return
+	}
+	order := b.ranked(set, func(v *View) uint64 { return rebootWeek(&v.class.record) })
+	b.buckets(order, weight)
+}
+
+// rebootWeek is 0 without a reboot to come, and otherwise the smaller the later it is.
+func rebootWeek(s *Server) uint64 {
+	if s.NextReboot == 0 || s.NextReboot < s.LastBoot {
+		return 0
+	}
+	return ^uint64(s.NextReboot / week)
+}
+
+// buckets is linear over groups of servers with equal keys.
+func (b *Batch) buckets(order []rank, weight float64) {
+	n := 1
+	for i := 1; i < len(order); i++ {
+		if order[i].key != order[i-1].key {
+			n++
+		}
+	}
+	bucket := 0
+	for i := range order {
+		if i > 0 && order[i].key != order[i-1].key {
+			bucket++
+		}
+		place := bucket
+		if weight < 0 {
+			place = n - 1 - bucket
+		}
+		b.score[order[i].at] += share(n, place, math.Abs(weight))
+	}
+}
+
+// scoreCustom ranks by what is free of the custom resources that are asked for, the least first; a request that asks for none goes
+// first to servers that have none free to waste.
+func scoreCustom(b *Batch, set []int32) {
+	weight, f := b.chain.Settings.Weights.UnreservedCustom, b.fleet
+	if weight == 0 || f.Names.Len() == firstCustom {
+		return
+	}
+	custom := b.p.custom
+	b.buckets(b.ranked(set, func(v *View) uint64 {
+		sum := int64(0)
+		if len(custom) == 0 {
+			for i := firstCustom; i < f.Names.Len(); i++ {
+				sum += min(v.Free(i), math.MaxInt64/plimsoll.MaxResourceNames)
+			}
+		}
+		for _, i := range custom {
+			sum += min(v.Free(i), math.MaxInt64/plimsoll.MaxResourceNames)
+		}
+		return ordered(sum)
+	}), weight)
+}
+
+// scoreNear ranks by the instances that the request prefers to be near to, the most first.
+func scoreNear(b *Batch, set []int32) {
+	p, weight := b.p, b.chain.Settings.Weights.Near
+	if weight == 0 || len(p.softNear)+len(p.softFar) == 0 {
+		return
+	}
+	b.buckets(b.ranked(set, func(v *View) uint64 {
+		n := int64(0)
+		for i := range p.softNear {
+			n -= int64(v.hits(&p.softNear[i]))
+		}
+		for i := range p.softFar {
+			n += int64(v.hits(&p.softFar[i]))
+		}
+		return ordered(n)
+	}), weight)
+}
+
+// scoreSpread ranks, for each preferred spread, by the instances of the group with the same value, the fewest first.
+func scoreSpread(b *Batch, set []int32) {
+	weight := b.chain.Settings.Weights.Spread
+	for _, c := range b.p.softSpread {
+		b.buckets(b.ranked(set, func(v *View) uint64 {
+			value := b.fleet.valueOf(c.domain, v.slot, v.class)
+			if value < 0 {
+				return math.MaxUint64
+			}
+			return uint64(c.at(value))
+		}), weight)
+	}
+}
+
+// scoreRandom ranks at random.
+func scoreRandom(b *Batch, set []int32) {
+	weight := b.chain.Settings.Weights.Random
+	switch b.strategy() {
+	case plimsoll.StrategyDefault:
+	case plimsoll.StrategyRandom:
+		weight = 2
+	default:
+		return
+	}
+	if weight == 0 {
+		return
+	}
+	b.keys = b.keys[:0]
+	for _, i := range set {
+		b.keys = append(b.keys, rank{at: i})
+	}
+	for i := len(b.keys) - 1; i > 0; i-- {
+		j := b.random(i + 1)
+		b.keys[i], b.keys[j] = b.keys[j], b.keys[i]
+	}
+	b.linear(b.keys, weight)
+}
