@@ -1,0 +1,223 @@
+package placement
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// reservedUnsaid is why a server takes no instances if its record says only that it does not.
+const reservedUnsaid = "reserved"
+
+// ReadServers reads a fleet from JSON: a list of servers, or an object with such a list in its field "servers", as WriteServers
+// writes it. A server has an id and as many of these as are known:
+//
+//	setup, status, headnode, reservoir         true, "running", false and false unless they are given
+//	reserved                                   true, or why it takes no instances
+//	capacity (or resources)                    {"cpu": 8, "memory": "32Gi", "disk": "1Ti", "gpu": 2}
+//	reserve, overprovision                     {"memory": 0.15}, {"cpu": 4}
+//	traits                                     {"ssd": true, "tier": "gold", "gpu": ["a100", "h100"]}
+//	networks                                   {"external": true, "storage": false}, or ["external"] if all are up
+//	release, platform                          "7.0", "20260114T101500Z"
+//	lastBoot, nextReboot                       Unix seconds, or "2026-01-31T08:00:00Z"
+//	labels                                     {"rack": "r1"}
+//	fault                                      why the record cannot be used
+//	instances                                  [{"id", "owner", "job", "group", "labels", "resources", "failed", "modified"}]
+//
+// A record that cannot be used does not keep the others from being used: its server has the reason as its Fault, with which the
+// filter invalid-servers drops it, and is called by its place in the list if it has no id of its own. Only a document that holds no
+// list is an error.
+func ReadServers(data []byte) ([]Server, error) {
+	raw, err := document(data)
+	if err != nil {
+		return nil, err
+	}
+	list, err := serverList(data, raw)
+	if err != nil {
+		return nil, err
+	}
+	servers := make([]Server, len(list))
+	owners := make(map[string]int, len(list))
+	for i, record := range list {
+		servers[i] = readServer(record)
+		s := &servers[i]
+		if s.ID == "" {
+			continue
+		}
+		if other, taken := owners[s.ID]; taken {
+			*s = faulty("", fmt.Sprintf("id: %q is the id of servers[%d] already; give each server its own", s.ID, other))
+			continue
+		}
+		owners[s.ID] = i
+	}
+	for i := range servers {
+		if servers[i].ID != "" {
+			continue
+		}
+		id := fmt.Sprintf("servers[%d]", i)
+		for _, taken := owners[id]; taken; _, taken = owners[id] {
+			id += "'"
+		}
+		servers[i].ID, owners[id] = id, i
+	}
+	return servers, nil
+}
+
+// serverList returns the records of a document.
+func serverList(data []byte, raw json.RawMessage) ([]json.RawMessage, error) {
+	start := 1 + len(data) - len(bytes.TrimLeft(data, " \t\r\n"))
+	list := raw
+	if first(raw) == '{' {
+		r := &reader{}
+		list = r.values("", raw)["servers"]
+	}
+	var records []json.RawMessage
+	switch {
+	case first(list) != '[' && first(raw) == '{':
+		return nil, notJSON(data, start, fmt.Sprintf(`the field "servers" is %s; put the list of servers there`, what(list)))
+	case first(list) != '[':
+		return nil, notJSON(data, start, fmt.Sprintf(`it is %s; write a list of servers, or {"servers": [ … ]}`, what(list)))
+	}
+	if err := json.Unmarshal(list, &records); err != nil {
+		return nil, fmt.Errorf("read the list of servers: %w", err)
+	}
+	return records, nil
+}
+
+// faulty is what is known of a server whose record cannot be used. It is otherwise in order, so that no other reason hides the fault.
+func faulty(id, fault string) Server {
+	return Server{ID: id, Setup: true, Status: StatusRunning, Fault: fault}
+}
+
+// readServer reads a record. What is wrong with it becomes its fault.
+func readServer(raw json.RawMessage) Server {
+	s := NewServer("", nil)
+	r := &reader{}
+	given := "" // the name under which the capacity came
+	capacity := func(at string, raw json.RawMessage) {
+		if given != "" {
+			r.fail(at, "is the same as %s; give one of them", given)
+		}
+		given = at
+		r.amounts(&s.Capacity)(at, raw)
+	}
+	r.object(
+		"", raw,
+		member{"id", r.text(&s.ID)},
+		member{"setup", r.flag(&s.Setup)},
+		member{"status", r.text(&s.Status)},
+		member{"reserved", r.reserved(&s.Reserved)},
+		member{"fault", r.text(&s.Fault)},
+		member{"headnode", r.flag(&s.Headnode)},
+		member{"reservoir", r.flag(&s.Reservoir)},
+		member{"capacity", capacity},
+		member{"resources", capacity},
+		member{"reserve", r.ratios(&s.Reserve)},
+		member{"overprovision", r.ratios(&s.Overprovision)},
+		member{"traits", r.traits(&s.Traits)},
+		member{"networks", r.links(&s.Networks)},
+		member{"release", r.text(&s.Release)},
+		member{"platform", r.text(&s.Platform)},
+		member{"lastBoot", r.moment(&s.LastBoot)},
+		member{"nextReboot", r.moment(&s.NextReboot)},
+		member{"labels", r.textMap(&s.Labels)},
+		member{"instances", func(at string, raw json.RawMessage) {
+			r.list(at, raw, func(at string, raw json.RawMessage) {
+				var in Instance
+				r.instance(&in)(at, raw)
+				s.Instances = append(s.Instances, in)
+			})
+		}},
+	)
+	switch {
+	case r.err != nil && first(raw) != '{':
+		return faulty("", fmt.Sprintf("the record is %s; write an object", what(raw)))
+	case r.err != nil:
+		return faulty(s.ID, r.err.Error())
+	case s.Fault != "":
+		return s
+	}
+	if err := s.Validate(); err != nil {
+		return faulty(s.ID, err.Error())
+	}
+	return s
+}
+
+func (r *reader) reserved(into *string) read {
+	return func(at string, raw json.RawMessage) {
+		switch first(raw) {
+		case 't':
+			*into = reservedUnsaid
+		case 'f':
+			*into = ""
+		case '"':
+			r.text(into)(at, raw)
+		default:
+			r.fail(at, "is %s; write true, false, or why the server takes no instances", what(raw))
+		}
+	}
+}
+
+// links reads the networks of a server: which are up by name, or the names of those that are.
+func (r *reader) links(into *map[string]bool) read {
+	return func(at string, raw json.RawMessage) {
+		out := map[string]bool{}
+		if first(raw) == '[' {
+			var names []string
+			r.texts(&names)(at, raw)
+			for _, name := range names {
+				out[name] = true
+			}
+		} else {
+			r.pairs(at, raw, func(name, at string, raw json.RawMessage) {
+				var up bool
+				r.flag(&up)(at, raw)
+				out[name] = up
+			})
+		}
+		if len(out) > plimsoll.MaxNodeNetworks {
+			r.fail(at, "has %d entries; at most %d are possible", len(out), plimsoll.MaxNodeNetworks)
+		}
+		*into = out
+	}
+}
+
+func (r *reader) instance(in *Instance) read {
+	return func(at string, raw json.RawMessage) {
+		r.object(
+			at, raw,
+			member{"id", r.text(&in.ID)},
+			member{"owner", r.text(&in.Owner)},
+			member{"job", r.text(&in.Job)},
+			member{"group", r.text(&in.Group)},
+			member{"labels", r.textMap(&in.Labels)},
+			member{"resources", r.amounts(&in.Resources)},
+			member{"failed", r.flag(&in.Failed)},
+			member{"modified", r.moment(&in.Modified)},
+		)
+		if r.err == nil {
+			if err := in.Resources.Validate(within(at, "resources")); err != nil {
+				r.err = err
+			}
+		}
+	}
+}
+
+// UnmarshalJSON reads one server as ReadServers does: what is wrong with the record becomes its fault.
+func (s *Server) UnmarshalJSON(data []byte) error {
+	*s = readServer(data)
+	return nil
+}
+
+// UnmarshalJSON reads one instance as ReadServers does.
+func (in *Instance) UnmarshalJSON(data []byte) error {
+	var read Instance
+	r := &reader{}
+	r.instance(&read)("", data)
+	if r.err == nil {
+		*in = read
+	}
+	return r.err
+}

@@ -1,0 +1,205 @@
+package placement
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// ReadRequest reads a request from a JSON object: owner, job, group, resources, constraints and preferences as in a job file, and
+// beside them platforms, a list of more {"min", "max"}, ownOnly and anyClass. The first field that cannot be used is an error that
+// names it.
+func ReadRequest(data []byte) (Request, error) {
+	raw, err := document(data)
+	if err != nil {
+		return Request{}, err
+	}
+	r := &reader{}
+	q := r.request(raw)
+	if r.err == nil {
+		r.err = q.Validate()
+	}
+	if r.err != nil {
+		return Request{}, r.err
+	}
+	return q, nil
+}
+
+// UnmarshalJSON reads what ReadRequest reads.
+func (r *Request) UnmarshalJSON(data []byte) error {
+	read, err := ReadRequest(data)
+	if err == nil {
+		*r = read
+	}
+	return err
+}
+
+func (r *reader) request(raw json.RawMessage) Request {
+	var q Request
+	if first(raw) != '{' {
+		r.fail("", "the request is %s; write an object", what(raw))
+		return q
+	}
+	r.object(
+		"", raw,
+		member{"owner", r.text(&q.Owner)},
+		member{"job", r.text(&q.Job)},
+		member{"group", r.text(&q.Group)},
+		member{"resources", r.amounts(&q.Resources)},
+		member{"constraints", r.constraints(&q.Constraints)},
+		member{"preferences", r.preferences(&q.Preferences)},
+		member{"platforms", func(at string, raw json.RawMessage) {
+			r.list(at, raw, func(at string, raw json.RawMessage) {
+				var p plimsoll.PlatformRange
+				r.platform(&p)(at, raw)
+				q.Platforms = append(q.Platforms, p)
+			})
+			if len(q.Platforms) > plimsoll.MaxReleases {
+				r.fail(at, "has %d entries; at most %d are possible", len(q.Platforms), plimsoll.MaxReleases)
+			}
+		}},
+		member{"ownOnly", r.flag(&q.OwnOnly)},
+		member{"anyClass", r.flag(&q.AnyClass)},
+	)
+	return q
+}
+
+func (r *reader) constraints(c *plimsoll.Constraints) read {
+	return func(at string, raw json.RawMessage) {
+		r.object(
+			at, raw,
+			member{"traits", r.traits(&c.Traits)},
+			member{"networks", r.networks(&c.Networks)},
+			member{"platform", r.platform(&c.Platform)},
+			member{"volumesFrom", r.texts(&c.VolumesFrom)},
+			member{"near", r.selectors(&c.Near)},
+			member{"far", r.selectors(&c.Far)},
+			member{"spread", r.spreads(&c.Spread, true)},
+			member{"nodes", r.texts(&c.Nodes)},
+			member{"reservoir", word(r, &c.Reservoir, plimsoll.ParseReservoirUse, "last, never, only")},
+			member{"class", r.ratios(&c.Class)},
+			member{"where", r.text(&c.Where)},
+		)
+	}
+}
+
+func (r *reader) preferences(p *plimsoll.Preferences) read {
+	return func(at string, raw json.RawMessage) {
+		r.object(
+			at, raw,
+			member{"near", r.selectors(&p.Near)},
+			member{"far", r.selectors(&p.Far)},
+			member{"spread", r.spreads(&p.Spread, false)},
+			member{"strategy", word(r, &p.Strategy, plimsoll.ParseStrategy, "default, pack, spread, fewest-of-owner, random")},
+		)
+	}
+}
+
+// word reads one of a few words.
+func word[T any](r *reader, into *T, parse func(string) (T, bool), known string) read {
+	return func(at string, raw json.RawMessage) {
+		var text string
+		r.text(&text)(at, raw)
+		value, ok := parse(text)
+		if !ok {
+			r.fail(at, "%q is not known; use %s", shorten(text), known)
+			return
+		}
+		*into = value
+	}
+}
+
+// networks reads a list of names, and of lists of names of which one is enough.
+func (r *reader) networks(into *[][]string) read {
+	return func(at string, raw json.RawMessage) {
+		*into = [][]string{}
+		r.list(at, raw, func(at string, raw json.RawMessage) {
+			choices := make([]string, 1)
+			if first(raw) == '[' {
+				r.texts(&choices)(at, raw)
+			} else {
+				r.text(&choices[0])(at, raw)
+			}
+			if len(choices) > plimsoll.MaxNetworkChoices {
+				r.fail(at, "has %d networks to choose from; at most %d are possible", len(choices), plimsoll.MaxNetworkChoices)
+			}
+			*into = append(*into, choices)
+		})
+	}
+}
+
+func (r *reader) platform(p *plimsoll.PlatformRange) read {
+	return func(at string, raw json.RawMessage) {
+		r.object(at, raw, member{"min", r.stamps(&p.Min)}, member{"max", r.stamps(&p.Max)})
+	}
+}
+
+// stamps reads one stamp for every release, or a stamp for each.
+func (r *reader) stamps(into *map[string]string) read {
+	return func(at string, raw json.RawMessage) {
+		if first(raw) == '"' {
+			var stamp string
+			r.text(&stamp)(at, raw)
+			*into = map[string]string{"": stamp}
+			return
+		}
+		r.textMap(into)(at, raw)
+		if len(*into) > plimsoll.MaxReleases {
+			r.fail(at, "has %d entries; at most %d are possible", len(*into), plimsoll.MaxReleases)
+		}
+	}
+}
+
+func (r *reader) selectors(into *[]plimsoll.Selector) read {
+	return func(at string, raw json.RawMessage) {
+		r.list(at, raw, func(at string, raw json.RawMessage) {
+			var s plimsoll.Selector
+			r.object(at, raw, member{"task", r.text(&s.Task)}, member{"job", r.text(&s.Job)}, member{"label", r.text(&s.Label)})
+			given := 0
+			for _, text := range [...]string{s.Task, s.Job, s.Label} {
+				if text != "" {
+					given++
+				}
+			}
+			if given != 1 {
+				r.fail(at, "names %d things; give one of task, job or label, and an entry of its own for each other", given)
+			}
+			*into = append(*into, s)
+		})
+	}
+}
+
+// spreads reads a list of names and of {"by", "maxSkew"}. A constraint bounds the skew, by 1 unless it says; a preference does not.
+func (r *reader) spreads(into *[]plimsoll.Spread, bounded bool) read {
+	return func(at string, raw json.RawMessage) {
+		r.list(at, raw, func(at string, raw json.RawMessage) {
+			var s plimsoll.Spread
+			known := []member{{"by", r.text(&s.By)}}
+			if bounded {
+				s.MaxSkew = 1
+				known = append(known, member{"maxSkew", r.skew(&s.MaxSkew)})
+			}
+			if first(raw) == '"' {
+				r.text(&s.By)(at, raw)
+			} else {
+				r.object(at, raw, known...)
+			}
+			if s.By == "" {
+				r.fail(at, "does not say by what; name a label such as rack")
+			}
+			*into = append(*into, s)
+		})
+	}
+}
+
+func (r *reader) skew(into *int32) read {
+	return func(at string, raw json.RawMessage) {
+		v, err := strconv.ParseInt(string(bytes.TrimSpace(raw)), 10, 32)
+		if err != nil || v < 1 {
+			r.fail(at, "is %s; write a whole number from 1", shown(raw))
+		}
+		*into = int32(v)
+	}
+}
