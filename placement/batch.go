@@ -9,16 +9,22 @@ import (
 
 // Batch is a number of servers that a chain runs over together. Its servers go by their place in the batch.
 type Batch struct {
-	fleet *Fleet
-	p     *Prepared
-	chain *Chain
-	now   int64
-	seed  uint64
-	intn  func(int) int // instead of seed, for tests
+	fleet  *Fleet
+	p      *Prepared
+	chain  *Chain
+	now    int64
+	seed   uint64
+	first  uint64        // the seed with which the batch began
+	choice Choice        // that the last placement came to
+	intn   func(int) int // instead of seed, for tests
 
 	slots  []int32
 	score  []float64
 	set    []int32
+	final  []int32  // what the chain left of set
+	owned  []uint32 // by place: instances of the owner + 1; 0: not counted yet
+	flow   []flow   // by stage of the chain, added up over all batches of a placement
+	drops  []uint32 // by stage of the prefix: the open servers that it left out
 	keys   []rank
 	spare  []rank
 	copies [][]int32
@@ -35,11 +41,15 @@ type Batch struct {
 	held  int
 }
 
+// flow counts the servers that reached a stage, and those that it left.
+type flow struct{ in, out uint32 }
+
 // View is one server as a stage sees it. It is good until the stage looks at the next.
 type View struct {
 	batch *Batch
 	fleet *Fleet
 	p     *Prepared
+	place int32 // in the batch
 	slot  int32
 	row   *row
 	class *class
@@ -49,7 +59,7 @@ type View struct {
 func (b *Batch) At(i int32) *View {
 	slot := b.slots[i]
 	r := &b.fleet.rows[slot]
-	b.view.slot, b.view.row, b.view.class = slot, r, b.fleet.classes[r.class]
+	b.view.place, b.view.slot, b.view.row, b.view.class = i, slot, r, b.fleet.classes[r.class]
 	return &b.view
 }
 
@@ -72,7 +82,13 @@ func (v *View) Record() *Server { return &v.class.record }
 func (v *View) Count() int { return int(v.row.count) }
 
 // Owned returns how many instances of the request's owner the server has.
-func (v *View) Owned() int { return int(tallied(v.row.owners, v.p.owner)) }
+func (v *View) Owned() int {
+	n := &v.batch.owned[v.place]
+	if *n == 0 {
+		*n = tallied(v.row.owners, v.p.owner) + 1
+	}
+	return int(*n - 1)
+}
 
 // Free returns what is left of a resource, by its index in Fleet.Names.
 func (v *View) Free(i int) int64 {
@@ -82,6 +98,12 @@ func (v *View) Free(i int) int64 {
 	}
 	return n
 }
+
+// Used returns how much of a resource is booked, by its index in Fleet.Names.
+func (v *View) Used(i int) int64 { return v.fleet.loads[v.slot].used[i] }
+
+// Uncapped returns how many instances the server has that have no amount of cpu.
+func (v *View) Uncapped() int { return int(v.row.uncapped) }
 
 // SetFree says what is left of cpu, memory or disk until the server's instances change. It is for stages that calculate otherwise
 // than calculate-unreserved.
@@ -104,13 +126,14 @@ func (b *Batch) random(n int) int {
 
 // reset empties the batch for the next servers.
 func (b *Batch) reset(seed uint64) {
-	b.slots, b.set, b.seed, b.depth = b.slots[:0], b.set[:0], seed, 0
+	b.slots, b.set, b.owned, b.seed, b.first, b.depth = b.slots[:0], b.set[:0], b.owned[:0], seed, seed, 0
 }
 
 // add puts a server into the batch.
 func (b *Batch) add(slot int32) {
 	b.set = append(b.set, int32(len(b.slots)))
 	b.slots = append(b.slots, slot)
+	b.owned = append(b.owned, 0)
 }
 
 // run runs the chain over the batch, the first skip items of the root left out, and returns the place of the server that it chooses, -1 if none is left.
@@ -124,13 +147,14 @@ func (b *Batch) run(skip int) int32 {
 	if root := b.chain.root; root.op == "pipe" {
 		for _, item := range root.items[skip:] {
 			if len(set) == 0 {
-				return -1
+				break
 			}
 			set = b.exec(item, set)
 		}
 	} else if len(set) > 0 {
 		set = b.exec(root, set)
 	}
+	b.final = set
 	best := int32(-1)
 	for _, i := range set {
 		if best < 0 || b.score[i] >= b.score[best] {
@@ -174,12 +198,17 @@ func (b *Batch) stage(i int, set []int32) []int32 {
 	if b.p.skips[i] {
 		return set
 	}
+	flow := &b.flow[i]
+	flow.in += uint32(len(set))
 	if b.record == nil {
-		return b.filter(s, set)
+		set = b.filter(s, set)
+		flow.out += uint32(len(set))
+		return set
 	}
 	b.record.before(set)
 	set = b.filter(s, set)
 	b.record.after(b, i, set)
+	flow.out += uint32(len(set))
 	return set
 }
 
@@ -249,10 +278,8 @@ func (f *Fleet) holdOne(slot int32, in *Instance) {
 	if in.Resources[plimsoll.CPU] == 0 {
 		r.uncapped++
 	}
-	if !in.Failed {
-		a := f.known(in.Resources)
-		l.used.Add(&a)
-	}
+	a := f.known(in.held())
+	l.used.Add(&a)
 	f.Outcome(slot, in.Modified, in.Failed)
 	if owner := f.tags.index[ownerTag(in.Owner)]; owner != 0 {
 		r.owners = addTally(r.owners, owner)

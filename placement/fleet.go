@@ -286,10 +286,7 @@ type Kind struct {
 // Kind returns the kind of an instance, to be given back with Forget. Names of resources that nobody knows yet are taken in as far
 // as there is room for names, and are not counted beyond it.
 func (f *Fleet) Kind(in *Instance) *Kind {
-	k := &Kind{owner: f.tags.acquire(ownerTag(in.Owner))}
-	if !in.Failed {
-		k.amounts = f.known(in.Resources)
-	}
+	k := &Kind{owner: f.tags.acquire(ownerTag(in.Owner)), amounts: f.known(in.held())}
 	k.uncapped = in.Resources[plimsoll.CPU] == 0
 	for _, name := range instanceTags(in) {
 		k.tags = append(k.tags, f.tags.acquire(name))

@@ -54,7 +54,7 @@ func (b *Batch) verdict(slot int32) uint8 {
 		b.view.slot, b.view.row, b.view.class = slot, &f.rows[slot], f.classes[id]
 		for _, stage := range p.byClass {
 			if !b.chain.stages[stage].Keep(&b.view) {
-				verdict = verdictDropped
+				verdict = verdictDropped + uint8(stage)
 				break
 			}
 		}
@@ -74,6 +74,8 @@ func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 	b.p, b.chain, b.now = p, p.chain, now
 	b.view = View{batch: b, fleet: pl.fleet, p: p}
 	b.loads, b.peak = 0, 0
+	b.flow = append(b.flow[:0], make([]flow, len(b.chain.stages))...)
+	b.drops = append(b.drops[:0], make([]uint32, len(b.chain.stages))...)
 	clear(b.fault)
 	p.resolve()
 	return b
@@ -103,6 +105,7 @@ func (pl *Placer) Place(p *Prepared, now int64) Choice {
 		b.done()
 	}
 	c.Loads, c.Peak = b.loads, b.peak
+	b.choice = c
 	return c
 }
 
@@ -131,8 +134,11 @@ func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
 			open++
 			c.Looked++
 		}
-		if b.record != nil || verdict == verdictKept && b.passes(slot) {
+		switch {
+		case b.record != nil, verdict == verdictKept && b.passes(slot):
 			b.add(slot)
+		case verdict >= verdictDropped:
+			b.drops[verdict-verdictDropped]++
 		}
 	}
 	return i
@@ -147,6 +153,7 @@ func (b *Batch) passes(slot int32) bool {
 	b.view.slot, b.view.row, b.view.class = slot, r, b.fleet.classes[r.class]
 	for _, stage := range b.p.byServer {
 		if !b.chain.stages[stage].Keep(&b.view) {
+			b.drops[stage]++
 			return false
 		}
 	}

@@ -16,6 +16,7 @@ type Request struct {
 	Resources   plimsoll.Resources
 	Constraints plimsoll.Constraints
 	Preferences plimsoll.Preferences
+	Needs       plimsoll.Resources       // by name: what must be free, where that is not Resources after over-provisioning
 	Platforms   []plimsoll.PlatformRange // more ranges, all to be met, such as that of an image
 	OwnOnly     bool                     // near and far mean instances of the request's owner only, if they are given by id
 	AnyClass    bool                     // any over-provisioning will do
@@ -25,6 +26,9 @@ type Request struct {
 // in a job file: here they are those of any fleet.
 func (r *Request) Validate() error {
 	if err := r.Resources.Validate("resources"); err != nil {
+		return err
+	}
+	if err := r.Needs.Validate("needs"); err != nil {
 		return err
 	}
 	c, p := &r.Constraints, &r.Preferences
@@ -82,6 +86,7 @@ type Prepared struct {
 
 	platforms []plimsoll.PlatformRange
 
+	watched                              []uint32 // tags that selectors and spreads ask about
 	hardNear, hardFar, softNear, softFar []selector
 	hardSpread, softSpread               []*counter
 
@@ -122,6 +127,9 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 			if ratio > 0 {
 				p.needs[i] = int64(math.Ceil(float64(p.amounts[i]) / ratio))
 			}
+			if n, ok := r.Needs[f.Names.Name(i)]; ok {
+				p.needs[i] = n
+			}
 		}
 	}
 	p.tag()
@@ -155,6 +163,7 @@ func (p *Prepared) tag() {
 		return
 	}
 	p.group = f.tags.acquire(groupTag(p.Request.Job, p.Request.Group))
+	p.watched = append(p.watched, p.group)
 	for _, s := range c.Spread {
 		p.hardSpread = append(p.hardSpread, f.count(p.group, s))
 	}
@@ -170,12 +179,19 @@ func (p *Prepared) selectors(list []plimsoll.Selector) []selector {
 		case s.Task != "":
 			out = append(out, selector{id: s.Task, slot: -1})
 		case s.Job != "":
-			out = append(out, selector{tag: p.fleet.tags.acquire(jobTag(s.Job)), slot: -1})
+			out = append(out, p.watch(jobTag(s.Job)))
 		default:
-			out = append(out, selector{tag: p.fleet.tags.acquire(labelTag(s.Label)), slot: -1})
+			out = append(out, p.watch(labelTag(s.Label)))
 		}
 	}
 	return out
+}
+
+// watch returns a selector of the instances with a tag.
+func (p *Prepared) watch(name string) selector {
+	tag := p.fleet.tags.acquire(name)
+	p.watched = append(p.watched, tag)
+	return selector{tag: tag, slot: -1}
 }
 
 // Release gives back what the fleet keeps for the request. The value cannot be used after it.

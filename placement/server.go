@@ -40,8 +40,17 @@ type Instance struct {
 	Group     string            // of the job
 	Labels    map[string]string // of the job
 	Resources plimsoll.Resources
-	Failed    bool  // it ended because of the server, and holds nothing any more
-	Modified  int64 // when it last changed, Unix seconds; 0: not known
+	Failed    bool               // it ended because of the server, and holds only what it left behind
+	Left      plimsoll.Resources // what it holds although it failed, such as its volumes
+	Modified  int64              // when it last changed, Unix seconds; 0: not known
+}
+
+// held returns what the instance holds.
+func (in *Instance) held() plimsoll.Resources {
+	if in.Failed {
+		return in.Left
+	}
+	return in.Resources
 }
 
 // Validate reports what makes the record of a server unusable.
@@ -83,6 +92,9 @@ func validRatios(field string, ratios map[string]float64) error {
 // Validate reports what makes the record of an instance unusable.
 func (in *Instance) Validate() error {
 	if err := in.Resources.Validate("instances." + in.ID + ".resources"); err != nil {
+		return err
+	}
+	if err := in.Left.Validate("instances." + in.ID + ".left"); err != nil {
 		return err
 	}
 	if in.Modified < 0 {

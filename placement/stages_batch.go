@@ -68,7 +68,7 @@ func softLocality(b *Batch, set []int32) []int32 {
 		if !b.chain.Settings.OwnerSpread {
 			return set
 		}
-		return b.unlessAll(set, func(v *View) bool { return tallied(v.row.owners, p.owner) == 0 })
+		return b.unlessAll(set, func(v *View) bool { return v.Owned() == 0 })
 	}
 	if len(p.softFar) > 0 {
 		set = b.unlessAll(set, func(v *View) bool { return !v.holdsAny(p.softFar) })

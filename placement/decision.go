@@ -1,0 +1,397 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Decisions keeps the last placements, so that one can ask afterwards why an instance went where it is. It holds at most as many as
+// NewDecisions says, the oldest give way; one takes about 100 bytes for each server of its last batch.
+type Decisions struct {
+	ring  []noted
+	next  int
+	index map[string]int // place in ring by name
+}
+
+// noted is a decision as it is kept: what the last batch saw, without its texts.
+type noted struct {
+	name    string
+	p       *Prepared // only what does not change: request and chain
+	names   []string  // of the resources
+	at      int64
+	seed    uint64
+	chosen  int32 // place among servers
+	choice  Choice
+	steps   []flow
+	servers []notedServer
+	custom  []int64  // what is free of the custom resources, server by server
+	tags    []uint32 // how many instances the selectors and the group's spread hit, server by server
+	spreads []map[string]int32
+	places  map[string]string // by id of an instance that the request names: its server
+}
+
+type notedServer struct {
+	id       string
+	class    *class
+	free     [firstCustom]int64
+	score    float64
+	count    uint32
+	uncapped uint32
+	owned    uint32
+	kept     bool
+	sick     bool
+}
+
+// NewDecisions returns room for the last n decisions.
+func NewDecisions(n int) *Decisions {
+	return &Decisions{ring: make([]noted, 0, max(n, 1)), index: map[string]int{}}
+}
+
+// Len returns how many decisions are kept.
+func (d *Decisions) Len() int { return len(d.ring) }
+
+// Note keeps the placement that Place has just come to, under a name. It is called after a Place that chose a server whose instances
+// the fleet holds, and before the choice is booked.
+func (pl *Placer) Note(d *Decisions, name string) {
+	b, f := &pl.batch, pl.fleet
+	if d.next == len(d.ring) && len(d.ring) < cap(d.ring) {
+		d.ring = append(d.ring, noted{})
+	}
+	n := &d.ring[d.next]
+	if n.name != "" && d.index[n.name] == d.next {
+		delete(d.index, n.name)
+	}
+	d.index[name] = d.next
+	d.next = (d.next + 1) % cap(d.ring)
+	n.name, n.p, n.at, n.seed, n.names, n.choice = name, b.p, b.now, b.first, f.Names.names, b.choice
+	n.steps, n.servers, n.custom, n.tags, n.spreads = b.flows(n.steps[:0]), n.servers[:0], n.custom[:0], n.tags[:0], nil
+	for i, slot := range b.slots {
+		r := &f.rows[slot]
+		n.servers = append(n.servers, notedServer{
+			id: f.ids[slot], class: f.classes[r.class], free: r.free, score: b.score[i], count: r.count, uncapped: r.uncapped,
+			owned: max(b.owned[i], 1) - 1, sick: r.flags&sick != 0,
+		})
+		if slot == b.choice.Slot {
+			n.chosen = int32(i)
+		}
+		for k := firstCustom; k < f.Names.Len(); k++ {
+			n.custom = append(n.custom, f.Free(slot, k))
+		}
+		for _, tag := range b.p.watched {
+			n.tags = append(n.tags, tallied(f.loads[slot].tags, tag))
+		}
+	}
+	for _, i := range b.final {
+		n.servers[i].kept = true
+	}
+	n.places = b.p.places()
+	for _, c := range append(slices.Clone(b.p.hardSpread), b.p.softSpread...) {
+		n.spreads = append(n.spreads, f.spreadCounts(c))
+	}
+}
+
+// places returns the servers of the instances that the request names.
+func (p *Prepared) places() map[string]string {
+	var out map[string]string
+	put := func(id string, slot int32) {
+		if out == nil {
+			out = map[string]string{}
+		}
+		if slot >= 0 {
+			out[id] = p.fleet.ids[slot]
+		}
+	}
+	for _, list := range [...][]selector{p.hardNear, p.hardFar, p.softNear, p.softFar} {
+		for i := range list {
+			if list[i].id != "" {
+				put(list[i].id, list[i].slot)
+			}
+		}
+	}
+	for _, id := range p.Request.Constraints.VolumesFrom {
+		put(id, p.volumes.slot)
+	}
+	return out
+}
+
+// flows returns what each stage got and left, those of the prefix too.
+func (b *Batch) flows(out []flow) []flow {
+	out = append(out, b.flow...)
+	left := uint32(b.choice.Looked)
+	for i := range b.chain.prefix {
+		stage := b.chain.root.items[i].stage
+		if b.p.skips[stage] {
+			continue
+		}
+		out[stage] = flow{left, left - b.drops[stage]}
+		left -= b.drops[stage]
+	}
+	return out
+}
+
+// spreadCounts returns the counts of a counter by value; for a spread over the servers themselves, those of the batch do.
+func (f *Fleet) spreadCounts(c *counter) map[string]int32 {
+	out := map[string]int32{}
+	d := &f.domains[c.domain]
+	for v, open := range d.open {
+		switch {
+		case open == 0 && c.at(int32(v)) == 0:
+		case d.key == SpreadByNode:
+			out[f.ids[v]] = c.at(int32(v))
+		default:
+			out[d.names[v]] = c.at(int32(v))
+		}
+	}
+	return out
+}
+
+// Decision is a placement as it was decided.
+type Decision struct {
+	Name       string
+	At         int64 // Unix seconds
+	Server     string
+	Score      float64
+	Looked     int // open servers that were looked at
+	Batches    int
+	Steps      []Step      // without reasons, added up over all batches
+	Candidates []Candidate // of the last batch, those that the filters by record left; those that all filters left first, best first
+
+	kept *noted
+}
+
+// Candidate is a server that a decision was about.
+type Candidate struct {
+	Server    string
+	Kept      bool // it was among those that were scored
+	Score     float64
+	Free      plimsoll.Resources // before the placement
+	Instances int
+}
+
+// Last returns the latest decision under a name, if it is still kept. It is good until the next Note.
+func (d *Decisions) Last(name string) (*Decision, bool) {
+	i, ok := d.index[name]
+	if !ok {
+		return nil, false
+	}
+	n := &d.ring[i]
+	out := &Decision{
+		Name: n.name, At: n.at, Server: n.servers[n.chosen].id, Score: n.choice.Score, Looked: n.choice.Looked, Batches: n.choice.Batches, kept: n,
+	}
+	for stage, f := range n.steps {
+		if f.in > 0 {
+			s := &n.p.chain.stages[stage]
+			out.Steps = append(out.Steps, Step{
+				Stage: s.Name, Kind: s.kind(), Received: int(f.in), Remaining: int(f.out), Dropped: int(f.in) - int(f.out),
+			})
+		}
+	}
+	for i := range n.servers {
+		s := &n.servers[i]
+		out.Candidates = append(out.Candidates, Candidate{s.id, s.kept, s.score, n.free(i), int(s.count)})
+	}
+	slices.SortStableFunc(out.Candidates, func(a, b Candidate) int {
+		switch {
+		case a.Kept != b.Kept && a.Kept:
+			return -1
+		case a.Kept != b.Kept:
+			return 1
+		case a.Score > b.Score:
+			return -1
+		case a.Score < b.Score:
+			return 1
+		}
+		return 0
+	})
+	return out, true
+}
+
+func (n *noted) free(i int) plimsoll.Resources {
+	r := plimsoll.Resources{}
+	for k, name := range n.names {
+		switch {
+		case k < firstCustom:
+			r[name] = n.servers[i].free[k]
+		case n.servers[i].class.whole[k] > 0 && len(n.custom) >= len(n.servers)*(len(n.names)-firstCustom):
+			r[name] = n.custom[i*(len(n.names)-firstCustom)+k-firstCustom]
+		}
+	}
+	return r
+}
+
+// exported is a decision with all that it was decided by.
+type exported struct {
+	Name     string             `json:"name"`
+	At       int64              `json:"at"`
+	Seed     uint64             `json:"seed,string"`
+	Server   string             `json:"server"`
+	Score    float64            `json:"score"`
+	Looked   int                `json:"looked"`
+	Batches  int                `json:"batches"`
+	Chain    Expression         `json:"chain"`
+	Settings Settings           `json:"settings"`
+	Request  Request            `json:"request"`
+	Names    []string           `json:"names"`
+	Servers  []exportedServer   `json:"servers"`
+	Spreads  []map[string]int32 `json:"spreads,omitempty"`
+	Places   map[string]string  `json:"places,omitempty"`
+}
+
+type exportedServer struct {
+	Record    Server             `json:"record"`
+	Free      plimsoll.Resources `json:"free"`
+	Instances uint32             `json:"instances"`
+	Uncapped  uint32             `json:"uncapped,omitempty"`
+	Owned     uint32             `json:"owned,omitempty"`
+	Sick      bool               `json:"sick,omitempty"`
+	Hits      []uint32           `json:"hits,omitempty"`
+}
+
+// Export returns the decision as JSON with everything that Replay needs: the chain and its settings, the request, and the servers of the
+// last batch as they were.
+func (d *Decision) Export() ([]byte, error) {
+	n := d.kept
+	x := exported{
+		Name: n.name, At: n.at, Seed: n.seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches,
+		Chain: n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names, Spreads: n.spreads, Places: n.places,
+	}
+	hits := len(n.p.watched)
+	for i := range n.servers {
+		s := &n.servers[i]
+		e := exportedServer{Record: s.class.record, Free: n.free(i), Instances: s.count, Uncapped: s.uncapped, Owned: s.owned, Sick: s.sick}
+		e.Record.ID = s.id
+		if hits > 0 {
+			e.Hits = n.tags[i*hits : (i+1)*hits]
+		}
+		x.Servers = append(x.Servers, e)
+	}
+	data, err := json.MarshalIndent(x, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write a decision: %w", err)
+	}
+	return data, nil
+}
+
+// expanded returns the expression of a part of the chain without definitions.
+func (c *Chain) expanded(n *node) Expression {
+	if n.op == "" {
+		return Named(c.stages[n.stage].Name)
+	}
+	e := Expression{Op: n.op}
+	for _, item := range n.items {
+		e.List = append(e.List, c.expanded(item))
+	}
+	return e
+}
+
+// Replayed is what a decision comes to when it is decided again.
+type Replayed struct {
+	Name   string
+	Was    string // the server that was chosen then
+	Server string // and now; empty: none
+	Score  float64
+	Steps  []Step // over the servers of the last batch
+}
+
+// Replay decides an exported decision again, with the stages that a program has; nil means those of the package.
+func Replay(data []byte, stages []Stage) (*Replayed, error) {
+	var x exported
+	if err := json.Unmarshal(data, &x); err != nil {
+		return nil, plimsoll.Invalid("decision", "cannot be read: %s; give a file that an export wrote", err)
+	}
+	if len(x.Names) < firstCustom || len(x.Names) > plimsoll.MaxResourceNames || len(x.Servers) == 0 {
+		return nil, plimsoll.Invalid("decision", "names no servers or an impossible number of resources; give a file that an export wrote")
+	}
+	if stages == nil {
+		stages = Stages()
+	}
+	chain, err := NewChain(x.Chain, stages, nil, x.Settings)
+	if err != nil {
+		return nil, err
+	}
+	f := NewFleet(&Names{names: x.Names})
+	f.Loader.Instance = func(id string) (server, owner string, err error) { return x.Places[id], x.Request.Owner, nil }
+	p, err := chain.Prepare(f, &x.Request)
+	if err != nil {
+		return nil, err
+	}
+	for i := range x.Servers {
+		if f.Add(&x.Servers[i].Record) != int32(i) || len(x.Servers[i].Hits) != len(p.watched) {
+			return nil, plimsoll.Invalid(fmt.Sprintf("decision.servers[%d]", i), "stands twice, or does not say what the request asks about")
+		}
+		f.restore(int32(i), &x.Servers[i], p)
+	}
+	if counters := append(slices.Clone(p.hardSpread), p.softSpread...); len(counters) == len(x.Spreads) {
+		for i, c := range counters {
+			f.restoreSpread(c, x.Spreads[i])
+		}
+	}
+	pl := NewPlacer(f, nil)
+	b := pl.begin(p, x.At)
+	r := newRecorder(chain)
+	b.record = r
+	b.reset(x.Seed)
+	for slot := range x.Servers {
+		b.add(int32(slot))
+	}
+	out := &Replayed{Name: x.Name, Was: x.Server}
+	if best := b.run(0); best >= 0 {
+		out.Server, out.Score = f.ids[b.slots[best]], b.score[best]
+	}
+	out.Steps = r.list()
+	return out, nil
+}
+
+// restore puts what an exported decision says about the instances of a server into the fleet.
+func (f *Fleet) restore(slot int32, s *exportedServer, p *Prepared) {
+	r, l := &f.rows[slot], &f.loads[slot]
+	c := f.classes[r.class]
+	for k := range f.Names.Len() {
+		free := s.Free[f.Names.Name(k)]
+		if k < firstCustom {
+			r.free[k] = free
+		} else {
+			l.used[k] = c.whole[k] - free
+		}
+	}
+	r.count, r.uncapped = s.Instances, s.Uncapped
+	if s.Owned > 0 {
+		r.owners = []tally{{p.owner, s.Owned}}
+	}
+	if s.Sick {
+		r.flags |= sick
+		l.last = [2]outcome{{1 << 62, true}, {1 << 62, true}}
+	}
+	for k, n := range s.Hits {
+		if n > 0 {
+			l.tags = append(l.tags, tally{p.watched[k], n})
+		}
+	}
+}
+
+// restoreSpread puts the counts of an exported decision into a counter.
+func (f *Fleet) restoreSpread(c *counter, counts map[string]int32) {
+	d := &f.domains[c.domain]
+	for _, value := range sortedKeys(counts) {
+		v := f.Slot(value)
+		if d.key != SpreadByNode {
+			v = d.value(value)
+		}
+		if v < 0 {
+			v = int32(len(d.open)) // a server that is not among the candidates
+			d.open = append(d.open, 0)
+		}
+		for len(d.open) <= int(v) {
+			d.open = append(d.open, 0)
+		}
+		d.open[v] = max(d.open[v], 1)
+		for len(c.counts) <= int(v) {
+			c.counts = append(c.counts, 0)
+		}
+		c.counts[v] = counts[value]
+	}
+	c.stale = true
+}
