@@ -1,0 +1,125 @@
+package placement
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Query is what a source of servers may leave out when it lists them for a request (RFD 60, phase 1): the filters of the chain that
+// look at records only, as far as they can be told as data. A source that cannot ask for some of it leaves that alone: the chain asks
+// again.
+type Query struct {
+	Setup       bool // only servers that are set up
+	Running     bool // only servers that run
+	Unreserved  bool // only servers that take instances
+	NoHeadnodes bool
+
+	Traits   map[string]plimsoll.Trait // only servers with just these traits, each with a value that matches; empty: see NoTraits
+	NoTraits bool                      // only servers without traits
+
+	Networks  [][]string               // of each entry, one network that is up; nil: any
+	Platforms []plimsoll.PlatformRange // all are to be met
+	Nodes     []string                 // patterns of ids with * and ?, of which one is met; empty: any
+	Reservoir plimsoll.ReservoirUse    // never and only leave servers out
+
+	Class    map[string]float64 // only servers with these over-provisioning ratios, if OneClass is set
+	OneClass bool
+}
+
+// Query returns what a source of servers may leave out for the request. Filters that are alternatives, or that a program has put in
+// the place of the package's own, stay out of it. A request that is to be spread asks for every server: what runs on those that are
+// not for it counts too.
+func (p *Prepared) Query() Query {
+	var q Query
+	if p.group != 0 {
+		return q
+	}
+	own := recordStages()
+	for _, item := range p.chain.root.items[:p.chain.prefix] {
+		s := &p.chain.stages[item.stage]
+		i := slices.IndexFunc(own, func(o Stage) bool { return o.Name == s.Name })
+		if i < 0 || !sameFunc(own[i].Keep, s.Keep) || !sameFunc(own[i].Applies, s.Applies) || p.skips[item.stage] {
+			continue
+		}
+		q.push(s.Name, p)
+	}
+	return q
+}
+
+// sameFunc reports whether two functions, neither of which holds variables of its own, are one.
+func sameFunc[F any](a, b F) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
+
+// push adds what a filter of the package asks of records.
+func (q *Query) push(stage string, p *Prepared) {
+	c := &p.Request.Constraints
+	switch stage {
+	case "setup":
+		q.Setup = true
+	case "running":
+		q.Running = true
+	case "reserved":
+		q.Unreserved = true
+	case "headnode":
+		q.NoHeadnodes = true
+	case "traits":
+		q.Traits, q.NoTraits = c.Traits, len(c.Traits) == 0
+	case "networks":
+		q.Networks = c.Networks
+	case "platform-versions":
+		q.Platforms = p.platforms
+	case "names":
+		q.Nodes = c.Nodes
+	case "reservoir-use":
+		q.Reservoir = c.Reservoir
+	case "overprovision-ratios":
+		q.Class, q.OneClass = c.Class, true
+	}
+}
+
+// Matches reports whether a server is among those that are asked for. One whose record cannot be used is: the chain drops it, and
+// says why.
+func (q Query) Matches(s *Server) bool {
+	switch {
+	case s.Fault != "":
+		return true
+	case q.Setup && !s.Setup,
+		q.Running && s.Status != StatusRunning,
+		q.Unreserved && s.Reserved != "",
+		q.NoHeadnodes && s.Headnode:
+		return false
+	case (q.NoTraits || len(q.Traits) > 0) && traitProblem(q.Traits, s.Traits) != "",
+		q.OneClass && ratioProblem(q.Class, s.Overprovision) != "",
+		q.Reservoir != plimsoll.ReservoirLast && s.Reservoir != (q.Reservoir == plimsoll.ReservoirOnly):
+		return false
+	}
+	return q.networksMet(s.Networks) && q.platformsMet(s) && q.nameMet(s.ID)
+}
+
+func (q *Query) networksMet(up map[string]bool) bool {
+	if q.Networks == nil {
+		return true
+	}
+	for _, alternatives := range q.Networks {
+		if !slices.ContainsFunc(alternatives, func(name string) bool { return up[name] }) {
+			return false
+		}
+	}
+	return up != nil
+}
+
+func (q *Query) platformsMet(s *Server) bool {
+	for _, r := range q.Platforms {
+		if !minPlatform(r.Min, s.Release, s.Platform) || !maxPlatform(r.Max, s.Release, s.Platform) {
+			return false
+		}
+	}
+	return true
+}
+
+func (q *Query) nameMet(id string) bool {
+	return len(q.Nodes) == 0 || slices.ContainsFunc(q.Nodes, func(pattern string) bool { return matchName(pattern, id) })
+}
