@@ -24,7 +24,7 @@ const reservedUnsaid = "reserved"
 //	lastBoot, nextReboot                       Unix seconds, or "2026-01-31T08:00:00Z"
 //	labels                                     {"rack": "r1"}
 //	fault                                      why the record cannot be used
-//	instances                                  [{"id", "owner", "job", "group", "labels", "resources", "failed", "modified"}]
+//	instances                                  [{"id", "owner", "job", "group", "labels", "resources", "failed", "left", "modified"}]
 //
 // A record that cannot be used does not keep the others from being used: its server has the reason as its Fault, with which the
 // filter invalid-servers drops it, and is called by its place in the list if it has no id of its own. Only a document that holds no
@@ -195,13 +195,18 @@ func (r *reader) instance(in *Instance) read {
 			member{"labels", r.textMap(&in.Labels)},
 			member{"resources", r.amounts(&in.Resources)},
 			member{"failed", r.flag(&in.Failed)},
+			member{"left", r.amounts(&in.Left)},
 			member{"modified", r.moment(&in.Modified)},
 		)
-		if r.err == nil {
-			if err := in.Resources.Validate(within(at, "resources")); err != nil {
-				r.err = err
-			}
-		}
+		r.valid(within(at, "resources"), in.Resources)
+		r.valid(within(at, "left"), in.Left)
+	}
+}
+
+// valid checks amounts that were read.
+func (r *reader) valid(at string, amounts plimsoll.Resources) {
+	if r.err == nil {
+		r.err = amounts.Validate(at)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // ReadRequest reads a request from a JSON object: owner, job, group, resources, constraints and preferences as in a job file, and
-// beside them platforms, a list of more {"min", "max"}, ownOnly and anyClass. The first field that cannot be used is an error that
+// beside them needs, platforms (a list of more {"min", "max"}), ownOnly and anyClass. The first field that cannot be used is an error that
 // names it.
 func ReadRequest(data []byte) (Request, error) {
 	raw, err := document(data)
@@ -50,6 +50,7 @@ func (r *reader) request(raw json.RawMessage) Request {
 		member{"resources", r.amounts(&q.Resources)},
 		member{"constraints", r.constraints(&q.Constraints)},
 		member{"preferences", r.preferences(&q.Preferences)},
+		member{"needs", r.amounts(&q.Needs)},
 		member{"platforms", func(at string, raw json.RawMessage) {
 			r.list(at, raw, func(at string, raw json.RawMessage) {
 				var p plimsoll.PlatformRange

@@ -3,6 +3,7 @@ package placement_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ const wholeServer = `{"id": "n1", "setup": false, "status": "unknown", "reserved
 	"traits": {"ssd": true, "hdd": false, "tier": "gold", "gpu": ["a100", "h100"]}, "networks": {"external": true, "storage": false},
 	"release": "7.0", "platform": "20260114T101500Z", "lastBoot": "2026-01-31T08:00:00+01:00", "nextReboot": 1800000000,
 	"labels": {"rack": "r1"}, "instances": [{"id": "i1", "owner": "alice", "job": "web", "group": "front", "labels": {"app": "web"},
-	"resources": {"cpu": "500m", "memory": "1Gi"}, "failed": true, "modified": 1700000000}, {}]}`
+	"resources": {"cpu": "500m", "memory": "1Gi"}, "failed": true, "left": {"disk": "2Gi"}, "modified": 1700000000}, {}]}`
 
 func whole() placement.Server {
 	s := placement.NewServer("n1", plimsoll.Resources{"cpu": 8000, "memory": 32 << 30, "disk": 1e12, "gpu": 2})
@@ -34,7 +35,7 @@ func whole() placement.Server {
 	}
 	s.Instances = []placement.Instance{{
 		ID: "i1", Owner: "alice", Job: "web", Group: "front", Labels: map[string]string{"app": "web"},
-		Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30}, Failed: true, Modified: 1700000000,
+		Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30}, Failed: true, Left: plimsoll.Resources{"disk": 2 << 30}, Modified: 1700000000,
 	}, {}}
 	return s
 }
@@ -171,7 +172,7 @@ const wholeRequest = `{"owner": "alice", "job": "train", "group": "workers", "re
 	"far": [{"label": "app=db"}], "spread": [{"by": "rack", "maxSkew": 2}, {"by": "zone"}, "node"], "nodes": ["n1", "gpu-*"],
 	"reservoir": "never", "class": {"cpu": 4}, "where": "node.labels.zone == \"a\""}, "preferences": {"near": [{"job": "a"}],
 	"far": [{"job": "b"}], "spread": ["rack", {"by": "zone"}], "strategy": "spread"}, "platforms": [{"min": {"6.5": "20240101T000000Z"}}],
-	"ownOnly": true, "anyClass": true}`
+	"needs": {"cpu": "1500m"}, "ownOnly": true, "anyClass": true}`
 
 func wholeOfRequest() placement.Request {
 	return placement.Request{
@@ -192,7 +193,20 @@ func wholeOfRequest() placement.Request {
 			Near: []plimsoll.Selector{{Job: "a"}}, Far: []plimsoll.Selector{{Job: "b"}},
 			Spread: []plimsoll.Spread{{By: "rack"}, {By: "zone"}}, Strategy: plimsoll.StrategySpread,
 		},
-		Platforms: []plimsoll.PlatformRange{{Min: map[string]string{"6.5": "20240101T000000Z"}}}, OwnOnly: true, AnyClass: true,
+		Platforms: []plimsoll.PlatformRange{{Min: map[string]string{"6.5": "20240101T000000Z"}}}, Needs: plimsoll.Resources{"cpu": 1500}, OwnOnly: true, AnyClass: true,
+	}
+}
+
+// The whole server and the whole request, with which reading and writing are tested, leave no field out.
+func TestNoFieldIsLeftOut(t *testing.T) {
+	s, r := whole(), wholeOfRequest()
+	for _, v := range []any{s, s.NodeFacts, s.Instances[0], r, r.Constraints, r.Preferences} {
+		v := reflect.ValueOf(v)
+		for i := range v.NumField() {
+			if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Fault" && name != "Setup" {
+				t.Errorf("%s.%s is not set", v.Type().Name(), name)
+			}
+		}
 	}
 }
 

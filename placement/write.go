@@ -72,15 +72,17 @@ func (in Instance) MarshalJSON() ([]byte, error) {
 		Labels    map[string]string `json:"labels,omitempty"`
 		Resources map[string]string `json:"resources,omitempty"`
 		Failed    bool              `json:"failed,omitempty"`
+		Left      map[string]string `json:"left,omitempty"`
 		Modified  int64             `json:"modified,omitempty"`
-	}{in.ID, in.Owner, in.Job, in.Group, in.Labels, quantities(in.Resources), in.Failed, in.Modified})
+	}{in.ID, in.Owner, in.Job, in.Group, in.Labels, quantities(in.Resources), in.Failed, quantities(in.Left), in.Modified})
 }
 
 // MarshalJSON writes the request as ReadRequest reads it.
 func (r Request) MarshalJSON() ([]byte, error) {
 	c, p := &r.Constraints, &r.Preferences
 	out := requestJSON{
-		Owner: r.Owner, Job: r.Job, Group: r.Group, Resources: quantities(r.Resources), OwnOnly: r.OwnOnly, AnyClass: r.AnyClass,
+		Owner: r.Owner, Job: r.Job, Group: r.Group, Resources: quantities(r.Resources), Needs: quantities(r.Needs),
+		OwnOnly: r.OwnOnly, AnyClass: r.AnyClass,
 		Constraints: constraintsJSON{
 			Traits: traitValues(c.Traits), Networks: c.Networks, Platform: platformOf(c.Platform), VolumesFrom: c.VolumesFrom,
 			Near: selectorsOf(c.Near), Far: selectorsOf(c.Far), Nodes: c.Nodes, Class: c.Class, Where: c.Where,
@@ -112,6 +114,7 @@ type requestJSON struct {
 	Resources   map[string]string `json:"resources,omitempty"`
 	Constraints constraintsJSON   `json:"constraints,omitzero"`
 	Preferences preferencesJSON   `json:"preferences,omitzero"`
+	Needs       map[string]string `json:"needs,omitempty"`
 	Platforms   []platformJSON    `json:"platforms,omitempty"`
 	OwnOnly     bool              `json:"ownOnly,omitempty"`
 	AnyClass    bool              `json:"anyClass,omitempty"`
