@@ -1,0 +1,166 @@
+package placement_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+const mebi = 1 << 20
+
+// given is a stage that takes what is free from the records of the case.
+func (r *rig) given() placement.Stage {
+	fields := []struct {
+		name  string
+		index int
+		unit  float64
+	}{
+		{"unreserved_cpu", placement.IndexCPU, 10},
+		{"unreserved_ram", placement.IndexMemory, mebi},
+		{"unreserved_disk", placement.IndexDisk, mebi},
+	}
+	return placement.Stage{
+		Name: "given", Reads: placement.ReadsInstances, Gives: placement.ReadsFree,
+		Keep: func(v *placement.View) bool {
+			for _, f := range fields {
+				n, _ := r.servers[v.ID()][f.name].(float64)
+				v.SetFree(f.index, int64(n*f.unit))
+			}
+			return true
+		},
+	}
+}
+
+// checkPlugin runs one stage.
+func checkPlugin(t *testing.T, plugin string, c *conformanceCase) []string {
+	in := &c.Input
+	r := newRig(t, in.Opts.Defaults)
+	r.add(t, in.Servers, plugin != "hard-filter-invalid-servers")
+	r.lazy(&in.External)
+	r.tickets(t, in.Opts.Tickets)
+	r.stages = append(r.stages, r.given())
+	request := r.order(t, in.Opts.VM, in.Opts.Pkg, in.Opts.Img, true)
+
+	e := placement.Pipe(placement.Named("load-server-vms"))
+	switch plugin {
+	case "load-server-vms":
+	case "calculate-ticketed-vms", "calculate-server-unreserved", "hard-filter-volumes-from":
+		e.List = append(e.List, placement.Named(plugin))
+		if plugin == "hard-filter-volumes-from" {
+			e.List = e.List[1:]
+		}
+	default:
+		e.List = append(e.List, placement.Named("given"), placement.Named(plugin))
+	}
+	got := r.run(t, e, request, c.now(), in.Random)
+
+	if r.refused != nil {
+		return []string{fmt.Sprintf("refused: %s", r.refused)}
+	}
+	ordered := strings.HasPrefix(plugin, "score-") || plugin == "hard-filter-large-servers"
+	faults := r.compareKept(t, got.Kept, c, ordered)
+	switch {
+	case plugin == "calculate-server-unreserved":
+		faults = append(faults, compareFree(got.Free, c)...)
+	case plugin == "calculate-ticketed-vms":
+		faults = append(faults, r.compareCounts(got, c)...)
+	case strings.HasPrefix(plugin, "score-"):
+		faults = append(faults, r.compareScores(got, c)...)
+	}
+	return faults
+}
+
+func (r *rig) order(t *testing.T, vm, pkg, img json.RawMessage, bare bool) *placement.Request {
+	t.Helper()
+	request, err := r.profile.Request(tritonOrder(vm, pkg, img, bare))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
+}
+
+// compareKept compares what remains. A server without an id is told by its record: what stands at its place in the output.
+func (r *rig) compareKept(t *testing.T, kept []string, c *conformanceCase, ordered bool) []string {
+	if !slices.ContainsFunc(c.Expect.Remaining, func(id string) bool { return strings.HasPrefix(id, "#") }) {
+		return unlike("remaining", kept, c.Expect.Remaining, ordered)
+	}
+	if len(kept) != len(c.Expect.Remaining) {
+		return []string{fmt.Sprintf("remaining: got %v, want %d servers", kept, len(c.Expect.Remaining))}
+	}
+	for i, place := range c.Expect.Remaining {
+		var want map[string]any
+		if err := json.Unmarshal(c.Input.Servers[i], &want); err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(want, c.Expect.ServerSets[place])
+		for _, field := range []string{"memory_available_bytes", "unreserved_ram"} { // what tells such records apart
+			if got, ok := r.servers[kept[i]][field]; ok && !reflect.DeepEqual(got, want[field]) {
+				return []string{fmt.Sprintf("%s of remaining %s: got %v, want %v", field, place, got, want[field])}
+			}
+		}
+	}
+	return nil
+}
+
+func compareFree(free map[string]placement.Amounts, c *conformanceCase) []string {
+	var faults []string
+	for i, place := range c.Expect.Remaining {
+		set := c.Expect.ServerSets[place]
+		got, ok := free[place]
+		if !ok {
+			got = free[fmt.Sprintf("#%d", i)]
+		}
+		for _, f := range []struct {
+			name  string
+			index int
+			unit  float64
+		}{{"unreserved_cpu", 0, 10}, {"unreserved_ram", 1, mebi}, {"unreserved_disk", 2, mebi}} {
+			if want, ok := set[f.name].(float64); ok && float64(got[f.index])/f.unit != want {
+				faults = append(faults, fmt.Sprintf("%s of %s: got %v, want %v", f.name, place, float64(got[f.index])/f.unit, want))
+			}
+		}
+	}
+	return faults
+}
+
+// compareCounts compares how many instances remaining servers have.
+func (r *rig) compareCounts(got placement.Run, c *conformanceCase) []string {
+	var faults []string
+	for _, id := range c.Expect.Remaining {
+		want, ok := c.Expect.ServerSets[id]["vms"].(map[string]any)
+		if !ok {
+			want, _ = r.servers[id]["vms"].(map[string]any)
+		}
+		if got.Counts[id] != len(want) {
+			faults = append(faults, fmt.Sprintf("instances of %s: got %d, want %d", id, got.Counts[id], len(want)))
+		}
+	}
+	return faults
+}
+
+// compareScores compares scores, which start from those of the case.
+func (r *rig) compareScores(got placement.Run, c *conformanceCase) []string {
+	var faults []string
+	for _, id := range c.Expect.Remaining {
+		start, _ := r.servers[id]["score"].(float64)
+		want, set := c.Expect.ServerSets[id]["score"], false
+		number := start
+		if want != nil {
+			number, set = want.(float64)
+			if !set {
+				faults = append(faults, fmt.Sprintf("score of %s: got %v, want %v", id, start+got.Scores[id], want))
+				continue
+			}
+		}
+		if !near(start+got.Scores[id], number) {
+			faults = append(faults, fmt.Sprintf("score of %s: got %v, want %v", id, start+got.Scores[id], number))
+		}
+	}
+	return faults
+}
