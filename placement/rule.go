@@ -25,6 +25,9 @@ type Rule struct {
 	reads   bool // it looks at what is free or at the instances
 }
 
+// forPeople puts what the compiler says on one line, without names of our types.
+var forPeople = strings.NewReplacer("\n", " ", "type placement.ruleNode", "the node")
+
 // CompileRule checks an expression.
 func CompileRule(text string) (*Rule, error) {
 	if len(text) > maxRule {
@@ -32,7 +35,7 @@ func CompileRule(text string) (*Rule, error) {
 	}
 	program, err := expr.Compile(text, expr.Env(map[string]any{"node": ruleNode{}}), expr.AsBool(), expr.MaxNodes(500))
 	if err != nil {
-		return nil, fmt.Errorf("the expression is not understood: %s", strings.ReplaceAll(err.Error(), "\n", " "))
+		return nil, fmt.Errorf("the expression is not understood: %s", forPeople.Replace(err.Error()))
 	}
 	r := &Rule{Text: text, program: program}
 	var seen members

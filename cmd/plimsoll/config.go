@@ -8,8 +8,9 @@ import (
 )
 
 type configCmd struct {
-	Check configCheckCmd `cmd:"" help:"Check a job file or a queue file without sending it anywhere."`
+	Check configCheckCmd `cmd:"" help:"Check a job, queue or placement file without sending it anywhere."`
 	Print configPrintCmd `cmd:"" help:"Print the queues as the server has them, or a file as it is understood."`
+	Chain configChainCmd `cmd:"" help:"Show the stages that choose a node, of a placement file or without one."`
 	Apply configApplyCmd `cmd:"" help:"Replace the configuration of the queues by that of a queue file."`
 }
 
@@ -18,10 +19,11 @@ func (configCmd) Help() string {
 	return example("plimsoll config check examples/wordcount.yaml", "plimsoll config print > queues.yaml")
 }
 
-// file is what a file holds: one of the two is set.
+// file is what a file holds: one of them is set.
 type file struct {
-	job    *plimsoll.JobSpec
-	queues *plimsoll.QueueConfig
+	job       *plimsoll.JobSpec
+	queues    *plimsoll.QueueConfig
+	placement *config.Placement
 }
 
 func (a *app) parseFile(path string) (file, error) {
@@ -33,9 +35,13 @@ func (a *app) parseFile(path string) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
-	if kind == config.JobFileKind {
+	switch kind {
+	case config.JobFileKind:
 		spec, err := config.ParseJob(name, data)
 		return file{job: &spec}, err
+	case config.PlacementFileKind:
+		p, err := config.ParsePlacement(name, data)
+		return file{placement: &p}, err
 	}
 	root, err := config.ParseQueues(name, data)
 	return file{queues: &root}, err
@@ -50,12 +56,12 @@ func otherKind(problems error, name string, data []byte, other config.FileKind, 
 }
 
 type configCheckCmd struct {
-	Files []string `arg:"" name:"file" help:"Job files or queue files; what it is is seen by its keys."`
+	Files []string `arg:"" name:"file" help:"Job, queue or placement files; what it is is seen by its keys."`
 }
 
 // Help is the detail of the help text.
 func (configCheckCmd) Help() string {
-	return example("plimsoll config check examples/wordcount.yaml examples/queues.yaml")
+	return example("plimsoll config check examples/wordcount.yaml examples/queues.yaml", "plimsoll config check examples/placement.yaml")
 }
 
 // Run checks files.
@@ -74,6 +80,8 @@ func (cmd *configCheckCmd) Run(a *app) error {
 			}
 			a.out.printf("%s: job %s for %s: %s in %s\n", path, f.job.ID, f.job.Queue,
 				plural(tasks, "task"), plural(len(f.job.Groups), "group"))
+		case f.placement != nil:
+			a.out.printf("%s: chain of %s\n", path, plural(len(f.placement.Chain.Stages()), "stage"))
 		default:
 			a.out.printf("%s: %s\n", path, plural(countQueues(f.queues), "queue"))
 		}
@@ -93,7 +101,7 @@ func countQueues(q *plimsoll.QueueConfig) int {
 }
 
 type configPrintCmd struct {
-	File   string `arg:"" optional:"" help:"Job file or queue file; without it the queues of the server are printed."`
+	File   string `arg:"" optional:"" help:"Job, queue or placement file; without it the queues of the server are printed."`
 	Output string `short:"o" help:"How to print: ${enum}." enum:"yaml,json" default:"yaml"`
 }
 
@@ -110,9 +118,12 @@ func (cmd *configPrintCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if f.job != nil {
+		switch {
+		case f.job != nil:
 			v = config.JobFile(f.job)
-		} else {
+		case f.placement != nil:
+			v = config.PlacementFile(f.placement)
+		default:
 			v = config.QueueFile(f.queues)
 		}
 	} else {
@@ -144,6 +155,7 @@ func (cmd *configApplyCmd) Run(ctx context.Context, a *app) error {
 	}
 	root, err := config.ParseQueues(name, data)
 	if err != nil {
+		err = otherKind(err, name, data, config.PlacementFileKind, "is a placement file, not a queue file; start the coordinator with --placement")
 		return otherKind(err, name, data, config.JobFileKind, "is a job file, not a queue file; use plimsoll submit")
 	}
 	c, err := a.client()

@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // roleCommands are the processes of a cluster.
@@ -58,6 +59,23 @@ func readQueues(a *app, path string) (*plimsoll.QueueConfig, error) {
 	return &c, nil
 }
 
+// readPlacement reads the chain of a placement file, if one is named.
+func readPlacement(a *app, path string) (*placement.Chain, error) {
+	if path == "" {
+		return nil, nil
+	}
+	name, data, err := a.readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	p, err := config.ParsePlacement(name, data)
+	if err != nil {
+		err = otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a placement file; use --queues")
+		return nil, otherKind(err, name, data, config.JobFileKind, "is a job file, not a placement file; use plimsoll submit")
+	}
+	return p.Chain, nil
+}
+
 // parseCapacity reads amounts such as nvidia.com/gpu=2.
 func parseCapacity(amounts map[string]string) (plimsoll.Resources, error) {
 	r := plimsoll.Resources{}
@@ -82,16 +100,18 @@ func supervisorCommand() ([]string, error) {
 
 type devCmd struct {
 	roleFlags
-	Data     string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
-	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
-	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
-	Queues   string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+	Data      string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
+	Listen    string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
+	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+	Queues    string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
 	nodeFlags
 }
 
 // Help is the detail of the help text.
 func (devCmd) Help() string {
 	return example("plimsoll dev", "plimsoll dev --data /var/lib/plimsoll --listen 127.0.0.1:9080", "plimsoll dev --queues examples/queues.yaml",
+		"plimsoll dev --placement examples/placement.yaml",
 		"plimsoll dev --trait ssd --trait gpu=a100,h100 --reserve memory=15% --attributes rack=r7")
 }
 
@@ -105,6 +125,10 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	chain, err := readPlacement(a, cmd.Placement)
+	if err != nil {
+		return err
+	}
 	node, err := cmd.parse()
 	if err != nil {
 		return err
@@ -113,10 +137,12 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	d, err := dev.New(dev.Config{
+	cfg := dev.Config{
 		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Node: cmd.Node, Capacity: node.capacity, Queues: queues,
 		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: cmd.logger(),
-	})
+	}
+	cfg.Coordinator.State.Chain = chain
+	d, err := dev.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -159,11 +185,14 @@ type coordinatorCmd struct {
 	Listen   string `help:"Address for gateways: host:port or unix:/path." default:"127.0.0.1:9081" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	Queues   string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+
+	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
 }
 
 // Help is the detail of the help text.
 func (coordinatorCmd) Help() string {
-	return example("plimsoll coordinator --data /var/lib/plimsoll/store --listen 127.0.0.1:9081")
+	return example("plimsoll coordinator --data /var/lib/plimsoll/store --listen 127.0.0.1:9081",
+		"plimsoll coordinator --data /var/lib/plimsoll/store --placement examples/placement.yaml")
 }
 
 // Run leads until it is told to stop.
@@ -175,7 +204,12 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	chain, err := readPlacement(a, cmd.Placement)
+	if err != nil {
+		return err
+	}
 	cfg := coordinator.Config{Listen: cmd.Listen, Logger: cmd.logger()}
+	cfg.State.Chain = chain
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
 	}

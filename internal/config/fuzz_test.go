@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
@@ -66,6 +67,38 @@ func FuzzParseQueues(f *testing.F) {
 		}
 		if d := cmp.Diff(root, again); d != "" {
 			t.Fatalf("read, printed and read again (-first +second):\n%s\n%s", d, text)
+		}
+	})
+}
+
+// FuzzParsePlacement: the same for placement files, and what is accepted makes a chain.
+func FuzzParsePlacement(f *testing.F) {
+	f.Add([]byte(placementFile))
+	for _, c := range readCases(f, "testdata/placement_errors.txtar") {
+		f.Add([]byte(c.text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := config.ParsePlacement("fuzz", data)
+		if err != nil {
+			isConfigError(t, err)
+			return
+		}
+		if p.Chain == nil || len(p.Chain.Stages()) == 0 {
+			t.Fatal("accepted without a chain")
+		}
+		text, err := config.FormatPlacement(&p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := config.ParsePlacement("printed", text)
+		if err != nil {
+			t.Fatalf("printed but not readable: %v\n%s", err, text)
+		}
+		if d := cmp.Diff(p, again, cmpopts.IgnoreFields(config.Placement{}, "Chain"), cmpopts.EquateEmpty()); d != "" {
+			t.Fatalf("read, printed and read again (-first +second):\n%s\n%s", d, text)
+		}
+		if d := cmp.Diff(p.Chain.Stages(), again.Chain.Stages()); d != "" {
+			t.Fatalf("other stages (-first +second):\n%s", d)
 		}
 	})
 }

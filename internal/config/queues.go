@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -277,9 +278,16 @@ type FileKind uint8
 const (
 	JobFileKind FileKind = iota + 1
 	QueueFileKind
+	PlacementFileKind
 )
 
-// Detect says by its keys whether a file is a job file or a queue file. The error is a *Error.
+// placementKeys are the fields of a placement file by which it is told from the others.
+var placementKeys = []string{
+	"chain", "define", "batch", "all", "maxInstances", "capness", "headnodes", "largeServers", "ownerSpread", "sickFor", "strategy", "weights",
+	"owners",
+}
+
+// Detect says by its keys whether a file is a job file, a queue file or a placement file. The error is a *Error.
 func Detect(name string, data []byte) (FileKind, error) {
 	v, err := parseValue(name, data)
 	if err != nil {
@@ -293,7 +301,10 @@ func Detect(name string, data []byte) (FileKind, error) {
 			return JobFileKind, nil
 		}
 	}
-	msg := fmt.Sprintf("is neither a job file nor a queue file; a job file has job: and groups:, a queue file has partitions: (this is %s)",
-		v.what())
+	if slices.ContainsFunc(v.entries, func(e entry) bool { return slices.Contains(placementKeys, e.name) }) {
+		return PlacementFileKind, nil
+	}
+	msg := fmt.Sprintf("is neither a job file, a queue file nor a placement file; a job file has job: and groups:, a queue file has partitions:, "+
+		"a placement file has chain:, weights: or other settings (this is %s)", v.what())
 	return 0, newError(name, []Problem{{Line: v.line, Msg: msg}})
 }

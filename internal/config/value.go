@@ -113,7 +113,7 @@ func parseValue(name string, data []byte) (v *value, err error) {
 		}
 	}
 	if v == nil || v.kind == nullKind {
-		return nil, fail(0, "is empty; a job file has job: and groups:, a queue file has partitions:")
+		return nil, fail(0, "is empty; a job file has job: and groups:, a queue file has partitions:, a placement file has chain: or weights:")
 	}
 	return v, nil
 }

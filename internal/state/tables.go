@@ -17,7 +17,7 @@ type Config struct {
 	MaxNodes     int   // nodes known at once; 200,000
 	MaxSpecBytes int   // size of one job's specification; 1 MiB
 
-	Chain *placement.Chain // what chooses nodes; placement.Default()
+	Chain *placement.Chain // what chooses nodes; DefaultChain()
 }
 
 const second = int64(1e9)
@@ -41,7 +41,22 @@ func (c Config) withDefaults() Config {
 	setInt(&c.MaxNodes, 200_000)
 	setInt(&c.MaxSpecBytes, 1<<20)
 	if c.Chain == nil {
-		c.Chain = placement.Default()
+		c.Chain = DefaultChain()
+	}
+	return c
+}
+
+// sickFor is how long a node takes no tasks after two faults in a row, in seconds, unless a chain says otherwise. It is less than RFD
+// 60's day, because the only node of a small cluster may be the one.
+const sickFor = 5 * 60
+
+// DefaultChain returns what chooses nodes unless another chain is configured.
+func DefaultChain() *placement.Chain {
+	settings := placement.DefaultSettings()
+	settings.SickFor = sickFor
+	c, err := placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
+	if err != nil {
+		panic(err) // the default chain is a constant
 	}
 	return c
 }
