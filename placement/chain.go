@@ -121,7 +121,11 @@ func (b *builder) build(e Expression, field string, have Reads) (*node, Reads, e
 		if err != nil {
 			return nil, 0, err
 		}
-		n.items = append(n.items, sub)
+		if e.Op == "pipe" && sub.op == "pipe" {
+			n.items = append(n.items, sub.items...) // a pipe in a pipe, often a definition, is as if its stages stood there
+		} else {
+			n.items = append(n.items, sub)
+		}
 		if e.Op == "pipe" {
 			have, given = gives, gives
 		} else if i == 0 {
