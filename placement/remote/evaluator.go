@@ -1,0 +1,195 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Bounds of one batch.
+const (
+	MaxServers    = 1000    // servers
+	MaxTickets    = 10_000  // tickets
+	MaxOwnerRules = 1000    // Settings.OwnerRules of a chain that is written out
+	MaxBody       = 8 << 20 // bytes of a request, and of an answer
+)
+
+// Evaluator runs a chain over a batch of servers.
+type Evaluator interface {
+	Evaluate(ctx context.Context, b *Batch) (*Evaluation, error)
+}
+
+// Chain is a chain that the evaluator knows by name, or one that is written out.
+type Chain struct {
+	Name     string
+	Text     placement.Expression // without a name
+	Settings placement.Settings   // of Text; Batch and All are not looked at
+}
+
+// Batch is what an evaluator is asked.
+type Batch struct {
+	Servers []placement.Server // in the order in which they were drawn; their Instances are not looked at
+	Request placement.Request
+	Tickets []placement.Ticket // for servers of the batch
+	Chain   Chain
+	Names   []string // resource names of the whole fleet
+	Seed    uint64   // for scores that are random
+	Now     int64    // Unix seconds
+}
+
+// Evaluation is what a chain made of a batch.
+type Evaluation struct {
+	Survivors []Survivor // the best first
+	Steps     []Step     // of the stages that ran
+	Loads     int        // servers whose instances were loaded
+	Peak      int        // most instances held at once
+}
+
+// Survivor is a server that the chain left.
+type Survivor struct {
+	Place int // in Batch.Servers
+	Score float64
+}
+
+// Step is what a stage did.
+type Step struct {
+	Place int // of the stage in the chain
+	placement.Step
+}
+
+func (b *Batch) validate() error {
+	switch {
+	case len(b.Servers) > MaxServers:
+		return plimsoll.Invalid("servers", "has %d entries; at most %d are possible in a batch", len(b.Servers), MaxServers)
+	case len(b.Tickets) > MaxTickets:
+		return plimsoll.Invalid("tickets", "has %d entries; at most %d are possible in a batch", len(b.Tickets), MaxTickets)
+	case len(b.Names) > plimsoll.MaxResourceNames:
+		return plimsoll.Invalid("resourceNames", "has %d entries; at most %d are possible", len(b.Names), plimsoll.MaxResourceNames)
+	case len(b.Chain.Settings.OwnerRules) > MaxOwnerRules:
+		return plimsoll.Invalid("chain.settings.ownerRules", "has %d entries; at most %d are possible", len(b.Chain.Settings.OwnerRules), MaxOwnerRules)
+	case b.Now < 0:
+		return plimsoll.Invalid("now", "is negative; give Unix seconds")
+	}
+	return placeable(&b.Request)
+}
+
+// placeable refuses what a batch cannot tell.
+func placeable(r *placement.Request) error {
+	field := ""
+	switch {
+	case len(r.Constraints.Spread) > 0:
+		field = "constraints.spread"
+	case len(r.Preferences.Spread) > 0:
+		field = "preferences.spread"
+	default:
+		return nil
+	}
+	return plimsoll.Invalid(field, "needs the instances of the whole fleet, and an evaluator sees one batch of it; leave it out, or place where the fleet is")
+}
+
+// Config says what a Local evaluates with.
+type Config struct {
+	Source      Source
+	Pool        *Pool                           // nil: one with the default bounds
+	Chains      map[string]*placement.Chain     // those that go by name
+	Stages      []placement.Stage               // of chains that are written out; nil: placement.Stages()
+	Definitions map[string]placement.Expression // expressions that such chains may name
+}
+
+// Local is an evaluator beside the data. It is safe for concurrent use, if the functions of its source are.
+type Local struct{ config Config }
+
+// NewLocal returns an evaluator that loads instances from a source.
+func NewLocal(c Config) (*Local, error) {
+	if c.Source.Instances == nil {
+		return nil, plimsoll.Invalid("source.instances", "is not set; give the function that returns what runs on a server")
+	}
+	if c.Pool == nil {
+		p, err := NewPool(Options{})
+		if err != nil {
+			return nil, err
+		}
+		c.Pool = p
+	}
+	if c.Stages == nil {
+		c.Stages = placement.Stages()
+	}
+	return &Local{config: c}, nil
+}
+
+// Evaluate runs the chain over the batch. Instances are loaded for the servers that pass the filters before them. When ctx ends
+// first it fails.
+func (l *Local) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
+	if err := b.validate(); err != nil {
+		return nil, err
+	}
+	chain, err := l.chain(&b.Chain)
+	if err != nil {
+		return nil, err
+	}
+	f, slots, err := l.fleet(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	p, err := chain.Prepare(f, &b.Request)
+	if err != nil {
+		return nil, err
+	}
+	e := placement.NewPlacer(f, nil).Evaluate(p, slots, b.Seed, b.Now)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("evaluate a batch: %w", context.Cause(ctx)) // what was dropped, was dropped for want of time
+	}
+	out := &Evaluation{Loads: e.Loads, Peak: e.Peak}
+	for _, s := range e.Survivors {
+		out.Survivors = append(out.Survivors, Survivor{Place: int(s.Slot), Score: s.Score})
+	}
+	for i, step := range e.Steps {
+		out.Steps = append(out.Steps, Step{Place: e.Stages[i], Step: step})
+	}
+	return out, nil
+}
+
+func (l *Local) chain(c *Chain) (*placement.Chain, error) {
+	if c.Name == "" {
+		settings := c.Settings
+		settings.Batch, settings.All = 0, false
+		return placement.NewChain(c.Text, l.config.Stages, l.config.Definitions, settings)
+	}
+	if chain := l.config.Chains[c.Name]; chain != nil {
+		return chain, nil
+	}
+	return nil, plimsoll.Invalid("chain.name", "the evaluator has no chain %q; give the name of one that it has, or write it out", c.Name)
+}
+
+// fleet is the batch as a fleet: the server at a place has the slot of that number.
+func (l *Local) fleet(ctx context.Context, b *Batch) (*placement.Fleet, []int32, error) {
+	names := placement.NewNames()
+	known := plimsoll.Resources{}
+	for _, name := range b.Names {
+		known[name] = 0
+	}
+	if err := known.Validate("resourceNames"); err != nil {
+		return nil, nil, err
+	}
+	if err := names.Check("resourceNames", known); err != nil {
+		return nil, nil, err
+	}
+	names.Amounts(known)
+	f := placement.NewFleet(names)
+	f.Loader = l.config.Pool.Loader(ctx, l.config.Source)
+	slots := make([]int32, len(b.Servers))
+	for i := range b.Servers {
+		slots[i] = int32(i)
+		record := b.Servers[i]
+		record.Instances = nil
+		f.Put(slots[i], &record)
+	}
+	for i := range b.Tickets {
+		if err := f.AddTicket(b.Tickets[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return f, slots, nil
+}

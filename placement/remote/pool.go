@@ -1,0 +1,174 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Source is where it is known what runs on the servers.
+type Source struct {
+	// Instances returns what runs on a server.
+	Instances func(ctx context.Context, server string) ([]placement.Instance, error)
+	// Instance returns the server that an instance runs on, and its owner; nil: instances are not found by their ids.
+	Instance func(ctx context.Context, id string) (server, owner string, err error)
+}
+
+// Options bound the calls of a Pool.
+type Options struct {
+	Parallel int           // calls at a time; 0: 16
+	Timeout  time.Duration // for each of them; 0: two seconds
+	Late     int           // calls that may go on after their time, beside those; 0: as Parallel
+}
+
+// The defaults of Options.
+const (
+	DefaultParallel = 16
+	DefaultTimeout  = 2 * time.Second
+)
+
+// Pool bounds calls. It may be shared, and is meant to be by all that call the same source.
+type Pool struct {
+	timeout time.Duration
+	waited  chan struct{} // a token for each call that somebody waits for
+	alive   chan struct{} // a token for each call that has not returned
+}
+
+// NewPool returns a pool in which nothing is under way.
+func NewPool(o Options) (*Pool, error) {
+	if o.Parallel < 0 || o.Timeout < 0 || o.Late < 0 {
+		return nil, plimsoll.Invalid("options", "parallel, timeout and late cannot be negative; 0 is the default of each")
+	}
+	if o.Parallel == 0 {
+		o.Parallel = DefaultParallel
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Late == 0 {
+		o.Late = o.Parallel
+	}
+	return &Pool{timeout: o.Timeout, waited: make(chan struct{}, o.Parallel), alive: make(chan struct{}, o.Parallel+o.Late)}, nil
+}
+
+// Wait ends the pool: it returns when every call has returned, those that outlived their time too, and fails when ctx ends before.
+// Calls that come meanwhile or after it fail.
+func (p *Pool) Wait(ctx context.Context) error {
+	for i := range cap(p.alive) {
+		select {
+		case p.alive <- struct{}{}:
+		case <-ctx.Done():
+			left := len(p.alive) - i
+			for range i {
+				<-p.alive
+			}
+			return fmt.Errorf("wait for %d calls that have not returned: %w", left, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// Loader returns loader functions for a fleet that call the source within the bounds of the pool, and not after ctx has ended. A
+// call that fails, or does not answer in time, drops the one server that it was for.
+func (p *Pool) Loader(ctx context.Context, s Source) placement.Loader {
+	var l placement.Loader
+	if s.Instances != nil {
+		l.Batch = func(servers []string) []placement.Loaded { return p.batch(ctx, s, servers) }
+	}
+	if s.Instance != nil {
+		l.Instance = func(id string) (string, string, error) {
+			found, err := call(ctx, p, func(ctx context.Context) (home, error) {
+				server, owner, err := s.Instance(ctx, id)
+				return home{server, owner}, err
+			})
+			return found.server, found.owner, err
+		}
+	}
+	return l
+}
+
+// Bound is the Batch of a Loader of a pool of its own, for a fleet that lives as long as the process.
+func Bound(f func(ctx context.Context, server string) ([]placement.Instance, error), o Options) (func([]string) []placement.Loaded, error) {
+	p, err := NewPool(o)
+	if err != nil {
+		return nil, err
+	}
+	return p.Loader(context.Background(), Source{Instances: f}).Batch, nil
+}
+
+type home struct{ server, owner string }
+
+// batch loads the instances of servers, as many at a time as the pool allows.
+func (p *Pool) batch(ctx context.Context, s Source, servers []string) []placement.Loaded {
+	out := make([]placement.Loaded, len(servers))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(cap(p.waited), len(servers)) {
+		workers.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(servers) {
+					return
+				}
+				out[i].Instances, out[i].Err = call(ctx, p, func(ctx context.Context) ([]placement.Instance, error) {
+					return s.Instances(ctx, servers[i])
+				})
+			}
+		})
+	}
+	workers.Wait()
+	return out
+}
+
+// call calls f within the bounds of the pool. It returns when f has, or when the time is over; in that case f may go on.
+func call[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) (T, error) {
+	var none T
+	select {
+	case p.waited <- struct{}{}:
+		defer func() { <-p.waited }()
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return none, givenUp(ctx)
+	}
+	select {
+	case p.alive <- struct{}{}:
+	default:
+		return none, plimsoll.Errorf(plimsoll.CodeExhausted, "%d earlier calls have not returned; no more are made until they have", cap(p.alive))
+	}
+	limited, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1) // so that one that comes late does not keep its goroutine
+	go func() {
+		defer func() { <-p.alive }()
+		value, err := f(limited)
+		answers <- answer{value, err}
+	}()
+	select {
+	case a := <-answers:
+		if a.err != nil && limited.Err() != nil && ctx.Err() == nil {
+			return none, p.late()
+		}
+		return a.value, a.err
+	case <-limited.Done():
+		if ctx.Err() != nil {
+			return none, givenUp(ctx)
+		}
+		return none, p.late()
+	}
+}
+
+func (p *Pool) late() error {
+	return plimsoll.Errorf(plimsoll.CodeDeadline, "there was no answer within %s", p.timeout)
+}
+
+func givenUp(ctx context.Context) error { return fmt.Errorf("given up: %w", context.Cause(ctx)) }
