@@ -61,15 +61,21 @@ func (p *Profile) calculate(v *placement.View) bool {
 		cpu = 0 // what has no bound may take it all, and the others are promised beside it
 	}
 	cpu -= used(placement.IndexCPU) / milliPercent / h.ratio(v, plimsoll.CPU)
-	v.SetFree(placement.IndexCPU, int64(math.Floor(cpu))*milliPercent)
+	v.SetFree(placement.IndexCPU, floor(cpu)*milliPercent)
 
 	memory := h.memory/mib*(1-h.reserve) - used(placement.IndexMemory)/mib/h.ratio(v, plimsoll.Memory) - used(p.hvm)/mib
-	v.SetFree(placement.IndexMemory, int64(math.Floor(memory))*mib)
+	v.SetFree(placement.IndexMemory, floor(memory)*mib)
 
 	quota := h.quota + used(placement.IndexDisk)
 	promised := h.pool - h.fixed - used(p.volumes) - h.filled - (quota-h.filled)/h.ratio(v, plimsoll.Disk)
-	v.SetFree(placement.IndexDisk, int64(math.Floor(min(promised, h.pool-h.alloc)/mib))*mib)
+	v.SetFree(placement.IndexDisk, floor(min(promised, h.pool-h.alloc)/mib)*mib)
 	return true
+}
+
+// floor returns the whole part of an amount, in bounds in which it can be counted in any unit.
+func floor(n float64) int64 {
+	const most = float64(plimsoll.MaxAmount / mib)
+	return int64(math.Floor(max(-most, min(n, most))))
 }
 
 // ratio returns how often a resource may be promised on a server: 4 times for cpu if its record has no ratios at all.

@@ -111,7 +111,7 @@ func number(v any) float64 {
 	case float64:
 		return n
 	case string:
-		if f, err := strconv.ParseFloat(n, 64); err == nil {
+		if f, err := strconv.ParseFloat(n, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
 			return f
 		}
 	}
