@@ -77,7 +77,7 @@ func (b *Batch) validate() error {
 
 // placeable refuses what a batch cannot tell.
 func placeable(r *placement.Request) error {
-	field := ""
+	var field string
 	switch {
 	case len(r.Constraints.Spread) > 0:
 		field = "constraints.spread"

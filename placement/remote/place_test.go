@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -310,7 +311,34 @@ func TestALoadThatFailsDropsItsServer(t *testing.T) {
 	}
 }
 
-// The batches of closed servers are as large as a batch may be, and what is left out is counted.
+// A load that hangs, and does not heed its context, drops its server when its time is over; the placement goes on with the others.
+func TestALoadThatHangsDropsItsServer(t *testing.T) {
+	w, o := easy()
+	w.servers = w.servers[:7]
+	released := make(chan struct{})
+	inner := w.source()
+	pool := mustPool(t, remote.Options{Timeout: 20 * time.Millisecond})
+	hanging := remote.Source{Instances: func(ctx context.Context, server string) ([]placement.Instance, error) {
+		if server == "n000" {
+			<-released
+		}
+		return inner.Instances(ctx, server)
+	}}
+	client := serve(t, mustLocal(t, remote.Config{Source: hanging, Pool: pool}), remote.Serving{})
+	got, err := remote.Place(t.Context(), client, w.list, rand.NewPCG(1, 1), o)
+	close(released)
+	if err != nil || got.Server != "n006" {
+		t.Errorf("%q, %v", got.Server, err)
+	}
+	if text := fmt.Sprint(got.Steps); !strings.Contains(text, "its instances could not be loaded: there was no answer within 20ms 1 [n000]") {
+		t.Errorf("steps: %s", text)
+	}
+	if err := pool.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of servers that are closed no more go with a batch than it may hold, and what is left out is counted.
 func TestClosedServersDoNotOverfillABatch(t *testing.T) {
 	w := &world{}
 	for i := range 5000 {
