@@ -233,12 +233,20 @@ func (b *Batch) load(set []int32) []int32 {
 	}
 	b.names = b.names[:0]
 	for _, i := range set {
-		b.names = append(b.names, b.fleet.ids[b.slots[i]])
+		if slot := b.slots[i]; b.fleet.rows[slot].flags&loaded == 0 { // an alternative may have loaded it
+			b.names = append(b.names, b.fleet.ids[slot])
+		}
 	}
 	results := l.load(b.names)
 	kept := set[:0]
-	for k, i := range set {
+	k := -1
+	for _, i := range set {
 		slot := b.slots[i]
+		if b.fleet.rows[slot].flags&loaded != 0 {
+			kept = append(kept, i)
+			continue
+		}
+		k++
 		instances, err := results[k].Instances, results[k].Err
 		for j := 0; err == nil && j < len(instances); j++ {
 			err = instances[j].Validate()

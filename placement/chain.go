@@ -20,7 +20,8 @@ const (
 )
 
 // Stage is a named part of a chain: a filter that looks at one server at a time (Keep), one that compares the servers of a batch
-// (Batch), or a score (Batch with Scores set). Stages are stateless values.
+// (Batch), or a score (Batch with Scores set). With both, Batch does the work, and Keep says afterwards of one server what it did.
+// Stages are stateless values.
 type Stage struct {
 	Name    string
 	Aliases []string // other names, such as those of RFD 60
@@ -84,7 +85,7 @@ func NewChain(e Expression, stages []Stage, definitions map[string]Expression, s
 	c.root = root
 	for c.root.op == "pipe" && c.prefix < len(root.items) {
 		n := root.items[c.prefix]
-		if s := &c.stages[n.stage]; n.op != "" || s.Keep == nil || s.Reads != ReadsRecord {
+		if s := &c.stages[n.stage]; n.op != "" || s.Keep == nil || s.Batch != nil || s.Reads != ReadsRecord {
 			break
 		}
 		c.prefix++

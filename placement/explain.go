@@ -86,7 +86,7 @@ func (s *Stage) kind() StepKind {
 	switch {
 	case s.Closes:
 		return Closed
-	case s.Batch != nil && s.Reads != ReadsRecord && s.Gives == 0, s.Name == "reservoir":
+	case s.Keep == nil && s.Reads != ReadsRecord && s.Gives == 0, s.Name == "reservoir":
 		return NotBest
 	case s.Reads != ReadsRecord || s.Gives != 0:
 		return NoRoom
@@ -176,35 +176,33 @@ func (pl *Placer) Explain(p *Prepared, now int64) Explanation {
 			b.add(int32(slot))
 		}
 	}
-	pl.refusals(b, r, &x)
 	r.begin(b)
 	b.run(0)
+	pl.refusals(b, r, &x) // after it, because instances may have been loaded
 	b.done()
 	x.Steps = r.list()
 	return x
 }
 
-// refusals asks every filter about every server.
+func decidesEligibility(s *Stage) bool { return s.kind() == NotEligible }
+
+// refusals asks every filter about every server. What runs on servers that were not loaded is not known, but those are refused by
+// another filter, or could not be loaded.
 func (pl *Placer) refusals(b *Batch, r *recorder, x *Explanation) {
 	for i := range b.slots {
 		v := b.At(int32(i))
-		eligible, fits := true, true
 		for stage := range b.chain.stages {
-			s := &b.chain.stages[stage]
-			if s.Keep == nil || b.p.skips[stage] || s.kind() == NotBest || s.Keep(v) {
-				continue
+			if s := &b.chain.stages[stage]; s.Keep != nil && !b.p.skips[stage] && s.kind() != NotBest && !s.Keep(v) {
+				r.steps[stage].Refused++
 			}
-			r.steps[stage].Refused++
-			fits = false
-			eligible = eligible && s.kind() != NotEligible
 		}
 		if v.class.open {
 			x.Open++
 		}
-		if fits {
+		if b.holds(b.chain.root, v, func(*Stage) bool { return true }) {
 			x.Fit++
 		}
-		if eligible {
+		if b.holds(b.chain.root, v, decidesEligibility) {
 			x.Eligible++
 			if b.p.fitsEmpty(v) {
 				x.FitEmpty++
@@ -223,10 +221,8 @@ func (pl *Placer) Suits(p *Prepared, slot int32, now int64) (eligible, fitsEmpty
 	b.reset(0)
 	b.add(slot)
 	v := b.At(0)
-	for stage := range b.chain.stages {
-		if s := &b.chain.stages[stage]; s.Keep != nil && s.kind() == NotEligible && !p.skips[stage] && !s.Keep(v) {
-			return false, false
-		}
+	if !b.holds(p.chain.root, v, decidesEligibility) {
+		return false, false
 	}
 	return true, p.fitsEmpty(v)
 }
@@ -253,6 +249,10 @@ func (pl *Placer) ExplainServer(p *Prepared, slot int32, now int64) []Verdict {
 	b := pl.begin(p, now)
 	b.reset(0)
 	b.add(slot)
+	if pl.fleet.lazy() {
+		b.applyTickets(b.load(b.set))
+		defer b.done()
+	}
 	var out []Verdict
 	for i := range p.chain.stages {
 		s := &p.chain.stages[i]

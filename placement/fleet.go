@@ -140,6 +140,10 @@ func (f *Fleet) Put(slot int32, s *Server) {
 
 // bring books the instances that come with a server.
 func (f *Fleet) bring(slot int32, s *Server) {
+	if len(f.brought[slot]) > 0 { // or an outcome would count twice
+		f.loads[slot].last = [2]outcome{}
+		f.rows[slot].flags &^= sick
+	}
 	for _, id := range f.brought[slot] {
 		f.Unbind(slot, f.inside[id].kind)
 		f.Forget(f.inside[id].kind)
@@ -154,6 +158,7 @@ func (f *Fleet) bring(slot int32, s *Server) {
 		kind := f.Kind(in)
 		f.Bind(slot, kind)
 		f.Outcome(slot, in.Modified, in.Failed)
+		f.arrived(in.ID)
 		id := in.ID
 		if _, ok := f.inside[id]; ok || id == "" {
 			id = fmt.Sprintf("%d\x00%d", slot, i) // unnamed, or named like one on another server
@@ -178,7 +183,7 @@ func (f *Fleet) Remove(slot int32) {
 		f.DropTicket(id)
 	}
 	for _, t := range f.loads[slot].tags {
-		f.moved(t.tag, slot, -int32(t.n))
+		f.tags.info[t.tag].version++
 	}
 	f.leave(slot)
 	if f.index[f.ids[slot]] == slot {

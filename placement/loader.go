@@ -45,6 +45,9 @@ func (f *Fleet) locate(id string) (slot int32, owner string, err error) {
 	if p, ok := f.inside[id]; ok {
 		return p.slot, p.owner, nil
 	}
+	if t, ok := f.tickets[id]; ok && t.Instance != nil {
+		return t.slot, t.Instance.Owner, nil
+	}
 	if f.Loader.Instance == nil {
 		return -1, "", nil
 	}
@@ -101,6 +104,22 @@ func (f *Fleet) AddTicket(t Ticket) error {
 	return nil
 }
 
+// arrived says that an instance is there. A ticket for it counts nothing any more.
+func (f *Fleet) arrived(id string) {
+	t, ok := f.tickets[id]
+	if !ok {
+		return
+	}
+	if t.kind != nil {
+		f.Unbind(t.slot, t.kind)
+		f.Forget(t.kind)
+	} else if t.blocks {
+		f.rows[t.slot].tickets--
+	}
+	t.kind, t.blocks = nil, false
+	f.tickets[id] = t
+}
+
 func (f *Fleet) lazy() bool { return f.Loader.Instances != nil || f.Loader.Batch != nil }
 
 // DropTicket forgets a ticket, because its instance is there or will never be.
@@ -109,6 +128,7 @@ func (f *Fleet) DropTicket(id string) {
 	if !ok {
 		return
 	}
+	f.arrived(id)
 	delete(f.tickets, id)
 	list := f.pending[t.slot]
 	for i := range list {
@@ -116,12 +136,6 @@ func (f *Fleet) DropTicket(id string) {
 			f.pending[t.slot] = append(list[:i], list[i+1:]...)
 			break
 		}
-	}
-	if t.kind != nil {
-		f.Unbind(t.slot, t.kind)
-		f.Forget(t.kind)
-	} else if t.blocks {
-		f.rows[t.slot].tickets--
 	}
 }
 
@@ -134,7 +148,9 @@ func (b *Batch) applyTickets(set []int32) []int32 {
 		if f.rows[slot].flags&loaded != 0 {
 			for _, id := range f.pending[slot] {
 				if _, there := b.ids[id]; !there && f.tickets[id].Instance != nil {
-					f.holdOne(slot, f.tickets[id].Instance)
+					in := f.tickets[id].Instance
+					b.ids[id] = place{slot: slot, owner: in.Owner}
+					f.holdOne(slot, in)
 				}
 			}
 			f.renew(slot)

@@ -50,16 +50,19 @@ func (b *Batch) verdict(slot int32) uint8 {
 		return p.verdicts[id]
 	}
 	verdict := uint8(verdictKept)
-	if f.classes[id].open {
-		b.view.slot, b.view.row, b.view.class = slot, &f.rows[slot], f.classes[id]
-		for _, stage := range p.byClass {
-			if !b.chain.stages[stage].Keep(&b.view) {
-				verdict = verdictDropped + uint8(stage)
-				break
-			}
+	b.view.slot, b.view.row, b.view.class = slot, &f.rows[slot], f.classes[id]
+	for _, stage := range p.byClass {
+		s := &b.chain.stages[stage]
+		if s.Keep(&b.view) {
+			continue
 		}
-	} else {
-		verdict = verdictClosed
+		if s.Closes { // whatever other filters say
+			verdict = verdictClosed
+			break
+		}
+		if verdict == verdictKept {
+			verdict = verdictDropped + uint8(stage)
+		}
 	}
 	p.verdicts[id] = verdict
 	return verdict
@@ -172,12 +175,22 @@ func (pl *Placer) Keeps(p *Prepared, slot int32, now int64) bool {
 	}
 	b.reset(0)
 	b.add(slot)
-	for _, item := range p.chain.root.items {
-		if s := item.stage; item.op == "" && p.chain.stages[s].Keep != nil && !p.skips[s] && !p.chain.stages[s].Keep(b.At(0)) {
-			return false
+	return b.holds(p.chain.root, b.At(0), func(*Stage) bool { return true })
+}
+
+// holds reports whether the filters of a part of the chain that look at one server keep it, as far as they count: in a pipe all of
+// them, of an or one.
+func (b *Batch) holds(n *node, v *View, counts func(*Stage) bool) bool {
+	if n.op == "" {
+		s := &b.chain.stages[n.stage]
+		return s.Keep == nil || b.p.skips[n.stage] || !counts(s) || s.Keep(v)
+	}
+	for _, item := range n.items {
+		if b.holds(item, v, counts) == (n.op == "or") {
+			return n.op == "or"
 		}
 	}
-	return true
+	return n.op == "pipe"
 }
 
 // volumes is where the instances are whose volumes a request wants.

@@ -66,19 +66,26 @@ func (f *Fleet) uncount(c *counter) {
 	}
 }
 
-// domain returns the index of the domain of a key.
+// domain returns the index of the domain of a key. A new key takes the place of one that nobody spreads by any more.
 func (f *Fleet) domain(key string) int {
+	d := len(f.domains)
 	for i := range f.domains {
-		if f.domains[i].key == key {
+		switch o := &f.domains[i]; {
+		case o.key == key:
 			return i
+		case o.shared == 0:
+			d = i // nobody spreads by it any more
 		}
 	}
-	f.domains = append(f.domains, domain{key: key, index: map[string]int32{}})
-	d := len(f.domains) - 1
-	for _, c := range f.classes {
-		if c != nil {
-			f.placeInDomains(c)
+	if d == len(f.domains) {
+		f.domains = append(f.domains, domain{})
+		for _, c := range f.classes {
+			c.domains = append(c.domains, -1)
 		}
+	}
+	f.domains[d] = domain{key: key, index: map[string]int32{}}
+	for _, c := range f.classes {
+		c.domains[d] = f.domainValue(d, c)
 	}
 	for slot := range f.rows {
 		if r := &f.rows[slot]; r.flags&present != 0 {
@@ -88,15 +95,19 @@ func (f *Fleet) domain(key string) int {
 	return d
 }
 
-// placeInDomains finds the values that a class has in the domains that it was not yet asked about.
+// placeInDomains finds the values that a new class has in the domains.
 func (f *Fleet) placeInDomains(c *class) {
-	for d := len(c.domains); d < len(f.domains); d++ {
-		v := int32(-1)
-		if text, ok := c.record.Labels[f.domains[d].key]; ok {
-			v = f.domains[d].value(text)
-		}
-		c.domains = append(c.domains, v)
+	for d := range f.domains {
+		c.domains = append(c.domains, f.domainValue(d, c))
 	}
+}
+
+// domainValue returns the value of a class in a domain, -1 if it has none.
+func (f *Fleet) domainValue(d int, c *class) int32 {
+	if text, ok := c.record.Labels[f.domains[d].key]; ok {
+		return f.domains[d].value(text)
+	}
+	return -1
 }
 
 // valueOf returns the value of a server in a domain, -1 if it has none.
@@ -120,7 +131,7 @@ func (f *Fleet) openIn(d int, slot int32, c *class, n int32) {
 func (f *Fleet) recount(c *counter) {
 	clear(c.counts)
 	for slot := range f.rows {
-		if n := tallied(f.loads[slot].tags, c.tag); n > 0 {
+		if n := tallied(f.loads[slot].tags, c.tag); n > 0 && f.rows[slot].flags&present != 0 {
 			c.add(f.valueOf(c.domain, int32(slot), f.classes[f.rows[slot].class]), int32(n))
 		}
 	}
