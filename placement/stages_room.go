@@ -8,13 +8,11 @@ func loadStages() []Stage {
 		{
 			Name: "load-instances", Aliases: []string{"load-server-vms"}, Gives: ReadsInstances,
 			Batch: func(b *Batch, set []int32) []int32 { return b.load(set) },
-			Keep:  func(v *View) bool { return v.batch.fault[v.slot] == "" },
 			Why:   func(v *View) string { return v.batch.fault[v.slot] },
 		},
 		{
 			Name: "calculate-tickets", Aliases: []string{"calculate-ticketed-vms"}, Reads: ReadsInstances,
 			Batch: func(b *Batch, set []int32) []int32 { return b.applyTickets(set) },
-			Keep:  func(v *View) bool { return v.row.tickets == 0 },
 			Why:   func(*View) string { return "an instance of unknown size is on its way to it" },
 		},
 		{
@@ -54,11 +52,7 @@ func loadStages() []Stage {
 
 // isSick reports whether the two newest outcomes, both failures, are recent.
 func (v *View) isSick() bool {
-	window := v.settings().SickFor
-	if window == 0 {
-		window = DefaultSickFor
-	}
-	return v.fleet.loads[v.slot].last[1].at > v.batch.now-window
+	return v.fleet.loads[v.slot].last[1].at > v.batch.now-v.settings().sickFor()
 }
 
 // roomStages compare what is asked for with what is left.
