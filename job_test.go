@@ -222,7 +222,7 @@ func TestWhichStatesHoldANodeAndWhichAreTheEnd(t *testing.T) {
 func TestTaskResultCharged(t *testing.T) {
 	for result, want := range map[plimsoll.TaskResult]bool{
 		plimsoll.ResultNone: false, plimsoll.ResultSucceeded: false, plimsoll.ResultKilled: false, plimsoll.ResultEvicted: false,
-		plimsoll.ResultPreempted: false, plimsoll.ResultLost: false,
+		plimsoll.ResultPreempted: false, plimsoll.ResultLost: false, plimsoll.ResultNodeFault: false,
 		plimsoll.ResultFailed: true, plimsoll.ResultOutOfMemory: true, plimsoll.ResultTimedOut: true,
 		plimsoll.ResultNeverStarted: true, plimsoll.ResultUnknownExit: true,
 	} {

@@ -42,6 +42,7 @@ type NodeStatus struct {
 	ID        string
 	Allocated Resources
 	Tasks     int32
+	SickUntil int64 // it takes no tasks until then because it could not start the last two; Unix nanoseconds, 0: it is not sick
 }
 
 // Validate reports the first field that is wrong.

@@ -40,11 +40,12 @@ const (
 	ResultTimedOut                // it ran longer than its maxRuntime
 	ResultNeverStarted            // its command could not be started
 	ResultUnknownExit             // it ended while nobody watched, and its exit code is not known
+	ResultNodeFault               // its node could not start it, for a reason that is the node's, such as a full disk
 )
 
 var taskResultNames = [...]string{
 	"", "succeeded", "failed", "killed", "evicted", "preempted", "lost", "out of memory", "timed out", "never started",
-	"exit code unknown",
+	"exit code unknown", "node fault",
 }
 
 // String returns the result in words, such as "out of memory"; empty for ResultNone.

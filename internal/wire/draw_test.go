@@ -62,7 +62,7 @@ func drawTask(t *rapid.T) plimsoll.Task {
 		Attempt:   drawInt32(t, "attempt"),
 		Failures:  drawInt32(t, "failures"),
 		State:     drawEnum(t, "state", plimsoll.TaskFinished),
-		Result:    drawEnum(t, "result", plimsoll.ResultUnknownExit),
+		Result:    drawEnum(t, "result", plimsoll.ResultNodeFault),
 		Node:      drawText(t, "node"),
 		ExitCode:  drawInt32(t, "exit code"),
 		Message:   drawText(t, "message"),
@@ -82,7 +82,7 @@ func drawTaskReport(t *rapid.T) plimsoll.TaskReport {
 		Task:     drawText(t, "task"),
 		Attempt:  drawInt32(t, "attempt"),
 		State:    drawEnum(t, "state", plimsoll.TaskFinished),
-		Result:   drawEnum(t, "result", plimsoll.ResultUnknownExit),
+		Result:   drawEnum(t, "result", plimsoll.ResultNodeFault),
 		ExitCode: drawInt32(t, "exit code"),
 		Message:  drawText(t, "message"),
 		At:       drawInt64(t, "at"),
@@ -174,7 +174,9 @@ func drawNode(t *rapid.T) plimsoll.Node {
 }
 
 func drawNodeStatus(t *rapid.T) plimsoll.NodeStatus {
-	return plimsoll.NodeStatus{ID: drawText(t, "id"), Allocated: drawResources(t, "allocated"), Tasks: drawInt32(t, "tasks")}
+	return plimsoll.NodeStatus{
+		ID: drawText(t, "id"), Allocated: drawResources(t, "allocated"), Tasks: drawInt32(t, "tasks"), SickUntil: drawInt64(t, "sick until"),
+	}
 }
 
 func drawQueueConfig(t *rapid.T) plimsoll.QueueConfig { return drawQueueTree(t, 3) }

@@ -59,12 +59,14 @@ func DecodeNode(data []byte) (plimsoll.Node, error) {
 
 // NodeStatusToProto converts what is derived of a node.
 func NodeStatusToProto(s *plimsoll.NodeStatus) *pb.NodeStatus {
-	return &pb.NodeStatus{Id: text(s.ID), Allocated: resourcesToProto(s.Allocated), Tasks: s.Tasks}
+	return &pb.NodeStatus{Id: text(s.ID), Allocated: resourcesToProto(s.Allocated), Tasks: s.Tasks, SickUntil: s.SickUntil}
 }
 
 // NodeStatusFromProto converts what is derived of a node.
 func NodeStatusFromProto(m *pb.NodeStatus) plimsoll.NodeStatus {
-	return plimsoll.NodeStatus{ID: m.GetId(), Allocated: resourcesFromProto(m.GetAllocated()), Tasks: m.GetTasks()}
+	return plimsoll.NodeStatus{
+		ID: m.GetId(), Allocated: resourcesFromProto(m.GetAllocated()), Tasks: m.GetTasks(), SickUntil: m.GetSickUntil(),
+	}
 }
 
 // AppendNodeStatus encodes what is derived of a node.

@@ -40,7 +40,7 @@ func TaskFromProto(m *pb.Task) plimsoll.Task {
 		Attempt:   m.GetAttempt(),
 		Failures:  m.GetFailures(),
 		State:     enumOrZero(m.GetState(), plimsoll.TaskFinished),
-		Result:    enumOrZero(m.GetResult(), plimsoll.ResultUnknownExit),
+		Result:    enumOrZero(m.GetResult(), plimsoll.ResultNodeFault),
 		Node:      m.GetNode(),
 		ExitCode:  m.GetExitCode(),
 		Message:   m.GetMessage(),
@@ -95,7 +95,7 @@ func DecodeTask(data []byte) (plimsoll.Task, error) {
 			return plimsoll.Task{}, corrupt("task", err)
 		}
 	}
-	if err := errors.Join(checkEnum("state", t.State, plimsoll.TaskFinished), checkEnum("result", t.Result, plimsoll.ResultUnknownExit)); err != nil {
+	if err := errors.Join(checkEnum("state", t.State, plimsoll.TaskFinished), checkEnum("result", t.Result, plimsoll.ResultNodeFault)); err != nil {
 		return plimsoll.Task{}, corrupt("task", err)
 	}
 	nameTask(&t, job, group)
@@ -166,7 +166,7 @@ func TaskReportFromProto(m *pb.TaskReport) plimsoll.TaskReport {
 		Task:     m.GetTask(),
 		Attempt:  m.GetAttempt(),
 		State:    enumOrZero(m.GetState(), plimsoll.TaskFinished),
-		Result:   enumOrZero(m.GetResult(), plimsoll.ResultUnknownExit),
+		Result:   enumOrZero(m.GetResult(), plimsoll.ResultNodeFault),
 		ExitCode: m.GetExitCode(),
 		Message:  m.GetMessage(),
 		At:       m.GetAt(),

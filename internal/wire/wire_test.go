@@ -255,7 +255,7 @@ func TestEnumerationsAgree(t *testing.T) {
 		{"use of reservoir nodes", int(plimsoll.ReservoirOnly), pb.ReservoirUse_name},
 		{"strategy", int(plimsoll.StrategyRandom), pb.Strategy_name},
 		{"task state", int(plimsoll.TaskFinished), pb.TaskState_name},
-		{"task result", int(plimsoll.ResultUnknownExit), pb.TaskResult_name},
+		{"task result", int(plimsoll.ResultNodeFault), pb.TaskResult_name},
 		{"node mode", int(plimsoll.NodeDraining), pb.NodeMode_name},
 		{"kind of record", NumKinds - 1, pb.Kind_name},
 	} {

@@ -290,6 +290,7 @@ const (
 	TaskResult_TASK_RESULT_TIMED_OUT     TaskResult = 8
 	TaskResult_TASK_RESULT_NEVER_STARTED TaskResult = 9
 	TaskResult_TASK_RESULT_UNKNOWN_EXIT  TaskResult = 10
+	TaskResult_TASK_RESULT_NODE_FAULT    TaskResult = 11
 )
 
 // Enum value maps for TaskResult.
@@ -306,6 +307,7 @@ var (
 		8:  "TASK_RESULT_TIMED_OUT",
 		9:  "TASK_RESULT_NEVER_STARTED",
 		10: "TASK_RESULT_UNKNOWN_EXIT",
+		11: "TASK_RESULT_NODE_FAULT",
 	}
 	TaskResult_value = map[string]int32{
 		"TASK_RESULT_UNSPECIFIED":   0,
@@ -319,6 +321,7 @@ var (
 		"TASK_RESULT_TIMED_OUT":     8,
 		"TASK_RESULT_NEVER_STARTED": 9,
 		"TASK_RESULT_UNKNOWN_EXIT":  10,
+		"TASK_RESULT_NODE_FAULT":    11,
 	}
 )
 
@@ -2067,6 +2070,7 @@ type NodeStatus struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Allocated     *Resources             `protobuf:"bytes,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
 	Tasks         int32                  `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	SickUntil     int64                  `protobuf:"varint,4,opt,name=sick_until,json=sickUntil,proto3" json:"sick_until,omitempty"` // Unix nanoseconds; 0: it is not sick
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2118,6 +2122,13 @@ func (x *NodeStatus) GetAllocated() *Resources {
 func (x *NodeStatus) GetTasks() int32 {
 	if x != nil {
 		return x.Tasks
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetSickUntil() int64 {
+	if x != nil {
+		return x.SickUntil
 	}
 	return 0
 }
@@ -2687,12 +2698,14 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	" \x01(\v2\x16.plimsoll.v1.NodeFactsR\x05facts\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
 	"\tallocated\x18\x02 \x01(\v2\x16.plimsoll.v1.ResourcesR\tallocated\x12\x14\n" +
-	"\x05tasks\x18\x03 \x01(\x05R\x05tasks\"\x84\x02\n" +
+	"\x05tasks\x18\x03 \x01(\x05R\x05tasks\x12\x1d\n" +
+	"\n" +
+	"sick_until\x18\x04 \x01(\x03R\tsickUntil\"\x84\x02\n" +
 	"\vQueueConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\bR\x06parent\x126\n" +
@@ -2766,7 +2779,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x13TASK_STATE_STARTING\x10\x03\x12\x16\n" +
 	"\x12TASK_STATE_RUNNING\x10\x04\x12\x17\n" +
 	"\x13TASK_STATE_STOPPING\x10\x05\x12\x17\n" +
-	"\x13TASK_STATE_FINISHED\x10\x06*\xb5\x02\n" +
+	"\x13TASK_STATE_FINISHED\x10\x06*\xd1\x02\n" +
 	"\n" +
 	"TaskResult\x12\x1b\n" +
 	"\x17TASK_RESULT_UNSPECIFIED\x10\x00\x12\x19\n" +
@@ -2780,7 +2793,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x15TASK_RESULT_TIMED_OUT\x10\b\x12\x1d\n" +
 	"\x19TASK_RESULT_NEVER_STARTED\x10\t\x12\x1c\n" +
 	"\x18TASK_RESULT_UNKNOWN_EXIT\x10\n" +
-	"*k\n" +
+	"\x12\x1a\n" +
+	"\x16TASK_RESULT_NODE_FAULT\x10\v*k\n" +
 	"\bNodeMode\x12\x19\n" +
 	"\x15NODE_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_MODE_ACTIVE\x10\x01\x12\x16\n" +
