@@ -8,11 +8,13 @@ func loadStages() []Stage {
 		{
 			Name: "load-instances", Aliases: []string{"load-server-vms"}, Gives: ReadsInstances,
 			Batch: func(b *Batch, set []int32) []int32 { return b.load(set) },
+			Keep:  func(v *View) bool { return v.batch.fault[v.slot] == "" },
 			Why:   func(v *View) string { return v.batch.fault[v.slot] },
 		},
 		{
 			Name: "calculate-tickets", Aliases: []string{"calculate-ticketed-vms"}, Reads: ReadsInstances,
 			Batch: func(b *Batch, set []int32) []int32 { return b.applyTickets(set) },
+			Keep:  func(v *View) bool { return v.row.tickets == 0 },
 			Why:   func(*View) string { return "an instance of unknown size is on its way to it" },
 		},
 		{
