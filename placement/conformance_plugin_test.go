@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
+	"github.com/plimsoll-dev/plimsoll/placement/triton"
 )
 
 const mebi = 1 << 20
@@ -69,7 +71,7 @@ func checkPlugin(t *testing.T, plugin string, c *conformanceCase) []string {
 	case plugin == "calculate-server-unreserved":
 		faults = append(faults, compareFree(got.Free, c)...)
 	case plugin == "calculate-ticketed-vms":
-		faults = append(faults, r.compareCounts(got, c)...)
+		faults = append(faults, r.compareBooked(got, c)...)
 	case strings.HasPrefix(plugin, "score-"):
 		faults = append(faults, r.compareScores(got, c)...)
 	}
@@ -129,16 +131,42 @@ func compareFree(free map[string]placement.Amounts, c *conformanceCase) []string
 	return faults
 }
 
-// compareCounts compares how many instances remaining servers have.
-func (r *rig) compareCounts(got placement.Run, c *conformanceCase) []string {
+// compareBooked compares how many machines remaining servers have, and what is booked for them. The original adds what tickets will
+// take of the pool to the record of the server.
+func (r *rig) compareBooked(got placement.Run, c *conformanceCase) []string {
 	var faults []string
 	for _, id := range c.Expect.Remaining {
-		want, ok := c.Expect.ServerSets[id]["vms"].(map[string]any)
-		if !ok {
-			want, _ = r.servers[id]["vms"].(map[string]any)
+		before, after := r.servers[id], maps.Clone(r.servers[id])
+		maps.Copy(after, c.Expect.ServerSets[id])
+		vms, _ := after["vms"].(map[string]any)
+		grown := func(field string) float64 {
+			was, _ := before[field].(float64)
+			is, _ := after[field].(float64)
+			return is - was
 		}
-		if got.Counts[id] != len(want) {
-			faults = append(faults, fmt.Sprintf("instances of %s: got %d, want %d", id, got.Counts[id], len(want)))
+		want := map[string]float64{plimsoll.Disk: grown("disk_zone_quota_bytes"), triton.Volumes: grown("disk_kvm_zvol_volsize_bytes")}
+		for _, id := range slices.Sorted(maps.Keys(vms)) {
+			vm, _ := vms[id].(map[string]any)
+			limit, _ := vm["cpu_cap"].(float64)
+			memory, _ := vm["max_physical_memory"].(float64)
+			want[plimsoll.CPU] += limit * 10
+			switch vm["brand"] {
+			case "kvm":
+				want[triton.Volumes] += 10 * gibi
+				want[triton.HVMMemory] += memory * mebi
+			case "bhyve":
+				want[triton.HVMMemory] += memory * mebi
+			default:
+				want[plimsoll.Memory] += memory * mebi
+			}
+		}
+		for i := range r.fleet.Names.Len() {
+			if name := r.fleet.Names.Name(i); float64(got.Used[id][i]) != want[name] {
+				faults = append(faults, fmt.Sprintf("%s of %s: got %d booked, want %v", name, id, got.Used[id][i], want[name]))
+			}
+		}
+		if got.Counts[id] != len(vms) {
+			faults = append(faults, fmt.Sprintf("machines of %s: got %d, want %d", id, got.Counts[id], len(vms)))
 		}
 	}
 	return faults

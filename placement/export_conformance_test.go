@@ -14,6 +14,7 @@ type Run struct {
 	Kept   []string
 	Scores map[string]float64
 	Free   map[string]Amounts // as the chain left it
+	Used   map[string]Amounts // as the chain took it to be
 	Counts map[string]int     // instances
 	Chosen string
 	Score  float64
@@ -21,7 +22,7 @@ type Run struct {
 
 // RunInOrder runs a chain without drawing. intn gives the random numbers.
 func (pl *Placer) RunInOrder(p *Prepared, now int64, intn func(int) int) Run {
-	out := Run{Scores: map[string]float64{}, Free: map[string]Amounts{}, Counts: map[string]int{}}
+	out := Run{Scores: map[string]float64{}, Free: map[string]Amounts{}, Used: map[string]Amounts{}, Counts: map[string]int{}}
 	names := func(b *Batch, set []int32) []string {
 		list := []string{}
 		for _, i := range set {
@@ -59,11 +60,11 @@ func (pl *Placer) RunInOrder(p *Prepared, now int64, intn func(int) int) Run {
 	for i := range b.slots {
 		v := b.At(int32(i))
 		out.Scores[v.ID()], out.Counts[v.ID()] = b.score[i], v.Count()
-		var free Amounts
+		var free, used Amounts
 		for k := range pl.fleet.Names.Len() {
-			free[k] = v.Free(k)
+			free[k], used[k] = v.Free(k), v.Used(k)
 		}
-		out.Free[v.ID()] = free
+		out.Free[v.ID()], out.Used[v.ID()] = free, used
 	}
 	if best >= 0 {
 		out.Chosen, out.Score = b.At(best).ID(), b.score[best]

@@ -40,7 +40,7 @@ func newStand(servers ...placement.Server) *stand {
 	return s
 }
 
-// roomy returns n servers with room for four instances of request().
+// roomy returns n servers with room for four instances of smallRequest().
 func roomy(n int) []placement.Server {
 	var list []placement.Server
 	for i := range n {
@@ -49,7 +49,7 @@ func roomy(n int) []placement.Server {
 	return list
 }
 
-func request() *placement.Request {
+func smallRequest() *placement.Request {
 	return &placement.Request{Owner: "ann", Resources: plimsoll.Resources{"cpu": 1000, "memory": gibi, "disk": gibi}}
 }
 
@@ -86,13 +86,13 @@ func dropped(steps []placement.Step, stage string) (n int, why string) {
 func TestFault1NoCrashWithoutNetworkOrRatio(t *testing.T) {
 	down := roomy(1)
 	down[0].Networks = map[string]bool{"blue": false}
-	r := request()
+	r := smallRequest()
 	r.Constraints.Networks = [][]string{{"blue", "green"}}
 	_, _, steps := newStand(down...).place(t, r, 1)
 	if n, why := dropped(steps, "networks"); n != 1 || why != "network blue is not up" {
 		t.Errorf("networks: dropped %d, %q", n, why)
 	}
-	r = request()
+	r = smallRequest()
 	r.Constraints.Class = map[string]float64{"cpu": 4}
 	_, _, steps = newStand(roomy(1)...).place(t, r, 1)
 	if n, why := dropped(steps, "overprovision-ratios"); n != 1 || why != "does not over-provision cpu, asked is 4.00" {
@@ -111,7 +111,7 @@ func TestFault2SortsManyServers(t *testing.T) {
 		}
 		s := newStand(servers...)
 		s.settings.Weights, s.settings.LargeServers = placement.Weights{NextReboot: 1}, false
-		chosen, _, _ := s.place(t, request(), seed)
+		chosen, _, _ := s.place(t, smallRequest(), seed)
 		latest := slices.MaxFunc(servers, func(a, b placement.Server) int { return int(a.NextReboot - b.NextReboot) })
 		if chosen != latest.ID {
 			t.Errorf("seed %d: chosen %q, want %q, which is rebooted last", seed, chosen, latest.ID)
@@ -121,7 +121,7 @@ func TestFault2SortsManyServers(t *testing.T) {
 		for _, age := range rng.Perm(40) { // the newest two failed, all others run
 			sick[0].Instances = append(sick[0].Instances, placement.Instance{ID: fmt.Sprint("i", age), Modified: today - int64(age) - 1, Failed: age < 2})
 		}
-		_, _, steps := newStand(sick...).place(t, request(), seed)
+		_, _, steps := newStand(sick...).place(t, smallRequest(), seed)
 		if n, _ := dropped(steps, "sick-servers"); n != 1 {
 			t.Errorf("seed %d: a server with two failures in a row is not dropped", seed)
 		}
@@ -131,7 +131,7 @@ func TestFault2SortsManyServers(t *testing.T) {
 // Fault 3: "batch order and the empty batch": of 51 servers the first batch had one, and of 100 none. Here it has fifty.
 func TestFault3FirstBatchIsFull(t *testing.T) {
 	for _, n := range []int{50, 51, 99, 100, 120} {
-		_, c, _ := newStand(roomy(n)...).place(t, request(), uint64(n))
+		_, c, _ := newStand(roomy(n)...).place(t, smallRequest(), uint64(n))
 		if c.Slot < 0 || c.Batches != 1 || c.Looked != 50 {
 			t.Errorf("%d servers: %+v, want one batch of 50", n, c)
 		}
@@ -140,7 +140,7 @@ func TestFault3FirstBatchIsFull(t *testing.T) {
 
 // Fault 4: "only the last batch's steps are reported on failure". Here they are added up over all batches.
 func TestFault4StepsOfAllBatches(t *testing.T) {
-	r := request()
+	r := smallRequest()
 	r.Resources[plimsoll.Memory] = 5 * gibi
 	_, c, steps := newStand(roomy(120)...).place(t, r, 1)
 	if n, why := dropped(steps, "min-memory"); c.Batches != 3 || n != 120 || why != "not enough memory" {
@@ -160,7 +160,7 @@ func TestFault5FailuresInLaterBatches(t *testing.T) {
 				}
 				return nil, errors.New("time is up")
 			}
-			chosen, c, steps := s.place(t, request(), seed)
+			chosen, c, steps := s.place(t, smallRequest(), seed)
 			if chosen != sound || (c.Slot >= 0) != (sound != "") {
 				t.Errorf("seed %d: chosen %q, %+v, want %q", seed, chosen, c, sound)
 			}
@@ -182,7 +182,7 @@ func TestFault6EveryDropHasAReason(t *testing.T) {
 	if err := s.fleet.AddTicket(placement.Ticket{ID: "new", Server: "s004"}); err != nil {
 		t.Fatal(err)
 	}
-	_, _, steps := s.place(t, request(), 1)
+	_, _, steps := s.place(t, smallRequest(), 1)
 	for stage, want := range map[string]string{
 		"setup": "not set up", "reserved": "is cordoned", "headnode": "is a head node",
 		"calculate-tickets": "an instance of unknown size is on its way to it",
@@ -202,7 +202,7 @@ func TestFault7BestOfAllServers(t *testing.T) {
 		servers[123].Capacity[plimsoll.Memory] = 2 * gibi
 		s := newStand(servers...)
 		s.settings.All, s.settings.Weights = true, placement.Weights{UnreservedMemory: 2}
-		if chosen, c, _ := s.place(t, request(), seed); chosen != "s123" || c.Batches != 1 || c.Looked != 300 {
+		if chosen, c, _ := s.place(t, smallRequest(), seed); chosen != "s123" || c.Batches != 1 || c.Looked != 300 {
 			t.Errorf("seed %d: chosen %q, %+v, want s123, the fullest of all", seed, chosen, c)
 		}
 	}
@@ -211,7 +211,7 @@ func TestFault7BestOfAllServers(t *testing.T) {
 // Fault 8: "stale ratios/min-platform objects are mutated in place". Neither the request nor the records are changed.
 func TestFault8ChangesNothing(t *testing.T) {
 	fresh := func() (*placement.Request, []placement.Server) {
-		r := request()
+		r := smallRequest()
 		r.Constraints.Class = map[string]float64{"cpu": 4}
 		r.Platforms = []plimsoll.PlatformRange{{Min: map[string]string{"7.0": "20200101T000000Z", "smartos": "20990101T000000Z"}}}
 		servers := roomy(3)
@@ -286,7 +286,7 @@ func TestFault10LoadedInstancesAreChecked(t *testing.T) {
 		}
 		return nil, nil
 	}
-	chosen, _, steps := s.place(t, request(), 1)
+	chosen, _, steps := s.place(t, smallRequest(), 1)
 	if n, why := dropped(steps, "load-instances"); chosen != "s001" || n != 1 || !strings.Contains(why, "instances.odd.resources.memory") {
 		t.Errorf("chosen %q, dropped %d, because %q", chosen, n, why)
 	}
@@ -301,7 +301,7 @@ func TestFault11AbsentWeights(t *testing.T) {
 	}
 	s := newStand(servers...)
 	s.settings.Weights = placement.Weights{}
-	if chosen, c, _ := s.place(t, request(), 1); chosen == "" || c.Score != 0 {
+	if chosen, c, _ := s.place(t, smallRequest(), 1); chosen == "" || c.Score != 0 {
 		t.Errorf("chosen %q with score %v, want 0", chosen, c.Score)
 	}
 	s.settings.Weights.NextReboot = math.NaN()
