@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // The files in testdata tell what happens, in these commands. Each makes turns until nothing is left to do and prints what came
@@ -30,6 +31,7 @@ import (
 //	advance 30s                         # let time go by
 //	explain a.work.0
 //	reload                              # forget everything and load the records again
+//	reload maxinstances=1               # the same, with another setting of the chain that chooses nodes
 //	show jobs|tasks|nodes|queues
 //
 // Rewrite the expected output with -rewrite, and read the difference before you commit it.
@@ -54,12 +56,13 @@ type scenario struct {
 	out     engine.Batch
 	regs    map[string]uint64
 	printed strings.Builder
+	config  state.Config
 }
 
 var scenarioConfig = state.Config{MaxEnded: 3, KeepEnded: int64(time.Hour)}
 
 func newScenario(t *testing.T) *scenario {
-	w := &scenario{t: t, now: int64(1_000_000 * time.Second), records: newRecords(), regs: map[string]uint64{}}
+	w := &scenario{t: t, now: int64(1_000_000 * time.Second), records: newRecords(), regs: map[string]uint64{}, config: scenarioConfig}
 	w.load()
 	w.turn(nil)
 	w.printed.Reset()
@@ -67,7 +70,7 @@ func newScenario(t *testing.T) *scenario {
 }
 
 func (w *scenario) load() {
-	s, err := w.records.load(scenarioConfig, w.now)
+	s, err := w.records.load(w.config, w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -171,12 +174,26 @@ func (w *scenario) run(d *datadriven.TestData) {
 		job, group, index := w.taskName(args[0])
 		w.turn(&engine.Explain{Job: job, Group: group, Index: index})
 	case "reload":
+		w.choose(options)
 		w.load()
 		w.turn(nil)
 	case "show":
 		w.show(args[0])
 	default:
 		w.t.Fatalf("unknown command %q", d.Cmd)
+	}
+}
+
+// choose changes settings of the chain that chooses nodes.
+func (w *scenario) choose(options map[string]string) {
+	if text := options["maxinstances"]; text != "" {
+		settings := state.DefaultChain().Settings
+		settings.MaxInstances = int(w.number(text))
+		chain, err := placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.config.Chain = chain
 	}
 }
 
@@ -258,7 +275,7 @@ func (w *scenario) report(args []string, options map[string]string) {
 	if text := options["exit"]; text != "" {
 		r.ExitCode = int32(w.number(text))
 	}
-	for result := plimsoll.ResultSucceeded; result <= plimsoll.ResultUnknownExit; result++ {
+	for result := plimsoll.ResultSucceeded; result <= plimsoll.ResultNodeFault; result++ {
 		if strings.ReplaceAll(result.String(), " ", "-") == options["result"] {
 			r.Result = result
 		}
@@ -341,7 +358,12 @@ func (w *scenario) show(what string) {
 	case "nodes":
 		for i := range c.Nodes {
 			n := &c.Nodes[i]
-			fmt.Fprintf(&w.printed, "%s %s ready=%t %s of %s in %d tasks\n", n.ID, n.Mode, n.Ready, c.NodeStatuses[i].Allocated, n.Capacity, c.NodeStatuses[i].Tasks)
+			st := &c.NodeStatuses[i]
+			fmt.Fprintf(&w.printed, "%s %s ready=%t %s of %s in %d tasks", n.ID, n.Mode, n.Ready, st.Allocated, n.Capacity, st.Tasks)
+			if st.SickUntil != 0 {
+				fmt.Fprintf(&w.printed, ", sick for another %s", time.Duration(st.SickUntil-w.now))
+			}
+			w.printed.WriteString("\n")
 		}
 	case "queues":
 		for _, q := range c.QueueStatuses {

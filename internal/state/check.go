@@ -160,7 +160,7 @@ func checkTask(s *State, ref Ref, used []placement.Amounts, held []int, sums map
 }
 
 // Dump writes everything that a reload must bring back, in a fixed order. Two states with the same dump are the same; what is
-// left out is where a node is registered, who waits for what reason, and work that a turn has not yet done.
+// left out is where a node is registered, whether it is sick, who waits for what reason, and work that a turn has not yet done.
 func (s *State) Dump(w io.Writer) error {
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j := s.jobs[id]
@@ -182,7 +182,9 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[id]
-		if _, err := fmt.Fprintf(w, "node %+v status %+v\n", n.Node, s.NodeStatus(n)); err != nil {
+		st := s.NodeStatus(n)
+		st.SickUntil = 0
+		if _, err := fmt.Fprintf(w, "node %+v status %+v\n", n.Node, st); err != nil {
 			return err
 		}
 	}

@@ -106,6 +106,9 @@ func (s *State) book(n *Node) {
 
 func (s *State) update(n *Node, node *plimsoll.Node) {
 	known := n.Incarnation == node.Incarnation && n.Address == node.Address
+	if n.Incarnation != node.Incarnation {
+		s.recover(n)
+	}
 	same := maps.Equal(n.Attributes, node.Attributes) && n.Facts.Equal(&node.Facts)
 	n.Incarnation, n.Address, n.Attributes, n.Facts = node.Incarnation, node.Address, node.Attributes, node.Facts
 	if !maps.Equal(n.Capacity, node.Capacity) {
@@ -199,6 +202,9 @@ func (s *State) nodeDue(n *Node) {
 		n.deadline = 0
 		s.notReady(n, "it has not registered again")
 	}
+	if n.sickUntil != 0 && n.sickUntil <= s.at {
+		s.setSick(n, 0)
+	}
 	if n.lostAt != 0 && n.lostAt <= s.at {
 		n.lostAt, n.lost = 0, true
 		s.empty(n)
@@ -256,6 +262,7 @@ func (s *State) SetNodeMode(id string, mode plimsoll.NodeMode) error {
 	}
 	switch mode {
 	case plimsoll.NodeActive:
+		s.recover(n)
 		s.freed.add(n.Slot)
 	case plimsoll.NodeDraining:
 		s.empty(n)
@@ -311,5 +318,7 @@ func (s *State) Report(n *Node, job, group string, index int32, report *plimsoll
 
 // NodeStatus returns what is derived of a node.
 func (s *State) NodeStatus(n *Node) plimsoll.NodeStatus {
-	return plimsoll.NodeStatus{ID: n.ID, Allocated: s.Names.Resources(s.Fleet.Used(n.Slot)), Tasks: int32(len(n.tasks))}
+	return plimsoll.NodeStatus{
+		ID: n.ID, Allocated: s.Names.Resources(s.Fleet.Used(n.Slot)), Tasks: int32(len(n.tasks)), SickUntil: n.sickUntil,
+	}
 }

@@ -201,6 +201,7 @@ type Node struct {
 	tasks       []Ref
 	deadline    int64 // ready, but its gateway or leader was lost: not ready from then; 0: none
 	lostAt      int64 // not ready: its tasks are given up from then; 0: none
+	sickUntil   int64 // it could not start the last two tasks and takes none until then; 0: it is not sick; not stored
 	lost        bool  // its tasks are being given up
 	shrunk      bool  // its capacity became less than what is used
 	emptying    bool

@@ -28,8 +28,10 @@ func taskID(job, group string, index int32) string {
 	return string(strconv.AppendInt(b, int64(index), 10))
 }
 
-// lostRetryDelay keeps a task whose node was lost from chasing a node that comes and goes.
-const lostRetryDelay = second
+const (
+	lostRetryDelay  = second // keeps a task whose node was lost from chasing a node that comes and goes
+	faultRetryDelay = second // the same for a task that its node could not start
+)
 
 // counter returns the count that a task in its present state belongs to, or nil if it is not counted.
 func (r Ref) counter() *int32 {
@@ -161,6 +163,7 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 	if at <= 0 || at > s.at {
 		at = s.at
 	}
+	s.began(n, t, report)
 	switch report.State {
 	case plimsoll.TaskStarting:
 		if t.State == plimsoll.TaskBound {
@@ -176,7 +179,7 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 		if t.State == plimsoll.TaskStopping && result != plimsoll.ResultSucceeded {
 			result = t.Result // the stop that was asked for is the cause
 		}
-		if j.Started == 0 && result != plimsoll.ResultNeverStarted && result != plimsoll.ResultLost {
+		if j.Started == 0 && result != plimsoll.ResultNeverStarted && result != plimsoll.ResultLost && result != plimsoll.ResultNodeFault {
 			s.started(ref, at)
 		}
 		s.end(ref, result, report.ExitCode, cut(report.Message), at)
@@ -257,6 +260,8 @@ func (s *State) retry(ref Ref, result plimsoll.TaskResult) (delay int64, again b
 		return 0, false
 	case result == plimsoll.ResultLost:
 		return lostRetryDelay, true
+	case result == plimsoll.ResultNodeFault:
+		return faultRetryDelay, true
 	case !result.Charged():
 		return 0, true
 	}
