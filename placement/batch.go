@@ -22,7 +22,6 @@ type Batch struct {
 	score  []float64
 	set    []int32
 	final  []int32  // what the chain left of set
-	owned  []uint32 // by place: instances of the owner + 1; 0: not counted yet
 	flow   []flow   // by stage of the chain, added up over all batches of a placement
 	drops  []uint32 // by stage of the prefix: the open servers that it left out
 	keys   []rank
@@ -32,13 +31,14 @@ type Batch struct {
 	view   View
 	record *recorder
 
-	fresh []int32          // slots whose instances were loaded for this batch
-	ids   map[string]place // the instances that were loaded
-	fault map[int32]string // by slot: why its instances could not be loaded
-	names []string         // scratch of load
-	peak  int              // most instances held at once
-	loads int              // servers whose instances were loaded
-	held  int
+	fresh  []int32          // slots whose instances were loaded for this batch
+	ids    map[string]place // the instances that were loaded
+	fault  map[int32]string // by slot: why its instances could not be loaded
+	names  []string         // scratch of load
+	warmth uint32           // keeps warm from being left out by the compiler
+	peak   int              // most instances held at once
+	loads  int              // servers whose instances were loaded
+	held   int
 }
 
 // flow counts the servers that reached a stage, and those that it left.
@@ -49,7 +49,6 @@ type View struct {
 	batch *Batch
 	fleet *Fleet
 	p     *Prepared
-	place int32 // in the batch
 	slot  int32
 	row   *row
 	class *class
@@ -59,7 +58,7 @@ type View struct {
 func (b *Batch) At(i int32) *View {
 	slot := b.slots[i]
 	r := &b.fleet.rows[slot]
-	b.view.place, b.view.slot, b.view.row, b.view.class = i, slot, r, b.fleet.classes[r.class]
+	b.view.slot, b.view.row, b.view.class = slot, r, b.fleet.classes[r.class]
 	return &b.view
 }
 
@@ -82,13 +81,7 @@ func (v *View) Record() *Server { return &v.class.record }
 func (v *View) Count() int { return int(v.row.count) }
 
 // Owned returns how many instances of the request's owner the server has.
-func (v *View) Owned() int {
-	n := &v.batch.owned[v.place]
-	if *n == 0 {
-		*n = tallied(v.row.owners, v.p.owner) + 1
-	}
-	return int(*n - 1)
-}
+func (v *View) Owned() int { return int(v.fleet.owned(v.slot, v.p.owner)) }
 
 // Free returns what is left of a resource, by its index in Fleet.Names.
 func (v *View) Free(i int) int64 {
@@ -112,6 +105,25 @@ func (v *View) SetFree(i int, n int64) { v.row.free[i] = n }
 // settings returns the settings of the chain.
 func (v *View) settings() *Settings { return &v.batch.chain.Settings }
 
+// warm reads the rows of the batch all at once: the processor then waits for memory once and not for one server after the other.
+func (b *Batch) warm() {
+	for _, slot := range b.slots {
+		r := &b.fleet.rows[slot]
+		b.warmth += r.count + uint32(r.sketch[0])
+	}
+}
+
+// warmOwners does the same for the lists of owners that hosts will look into.
+func (b *Batch) warmOwners(set []int32) {
+	for _, i := range set {
+		if r := &b.fleet.rows[b.slots[i]]; r.sketch.mayHave(b.p.owner) {
+			for k := 0; k < len(r.owners); k += 16 { // a cache line
+				b.warmth += r.owners[k]
+			}
+		}
+	}
+}
+
 // random returns a number from 0 to n-1.
 func (b *Batch) random(n int) int {
 	if b.intn != nil {
@@ -126,14 +138,13 @@ func (b *Batch) random(n int) int {
 
 // reset empties the batch for the next servers.
 func (b *Batch) reset(seed uint64) {
-	b.slots, b.set, b.owned, b.seed, b.first, b.depth = b.slots[:0], b.set[:0], b.owned[:0], seed, seed, 0
+	b.slots, b.set, b.seed, b.first, b.depth = b.slots[:0], b.set[:0], seed, seed, 0
 }
 
 // add puts a server into the batch.
 func (b *Batch) add(slot int32) {
 	b.set = append(b.set, int32(len(b.slots)))
 	b.slots = append(b.slots, slot)
-	b.owned = append(b.owned, 0)
 }
 
 // run runs the chain over the batch, the first skip items of the root left out, and returns the place of the server that it chooses, -1 if none is left.
@@ -290,7 +301,7 @@ func (f *Fleet) holdOne(slot int32, in *Instance) {
 	l.used.Add(&a)
 	f.Outcome(slot, in.Modified, in.Failed)
 	if owner := f.tags.index[ownerTag(in.Owner)]; owner != 0 {
-		r.owners = addTally(r.owners, owner)
+		f.addOwner(slot, owner)
 	}
 	for _, name := range instanceTags(in) {
 		if tag := f.tags.index[name]; tag != 0 {
@@ -304,7 +315,7 @@ func (b *Batch) done() {
 	for _, slot := range b.fresh {
 		r, l := &b.fleet.rows[slot], &b.fleet.loads[slot]
 		*r = row{class: r.class, flags: r.flags &^ (loaded | sick), owners: r.owners[:0], tickets: r.tickets}
-		*l = load{tags: l.tags[:0]}
+		*l = load{tags: l.tags[:0], owned: l.owned[:0]}
 		b.fleet.renew(slot)
 	}
 	b.fresh, b.held = b.fresh[:0], 0
@@ -359,13 +370,60 @@ func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
 	return b.keys
 }
 
-// sort sorts keys stably: by insertion if they are few, by radix if they are many.
+// sort sorts keys stably: by merging if they are few, by radix if they are many.
 func (b *Batch) sort() {
-	if len(b.keys) > 64 {
+	if len(b.keys) > 256 {
 		b.radix()
 		return
 	}
 	k := b.keys
+	if b.ordered() {
+		return
+	}
+	const run = 8
+	for start := 0; start < len(k); start += run {
+		insertionSort(k[start:min(start+run, len(k))])
+	}
+	if len(k) <= run {
+		return
+	}
+	b.spare = slices.Grow(b.spare[:0], len(k))[:len(k)]
+	for width := run; width < len(k); width *= 2 {
+		for start := 0; start < len(k); start += 2 * width {
+			middle, end := min(start+width, len(k)), min(start+2*width, len(k))
+			merge(b.spare[start:end], k[start:middle], k[middle:end])
+		}
+		b.keys, b.spare = b.spare, b.keys
+		k = b.keys
+	}
+}
+
+// ordered reports whether the keys are in order, or were in the opposite one and are now turned round: a set often comes in the order
+// in which an earlier stage has put it.
+func (b *Batch) ordered() bool {
+	k := b.keys
+	up, down := true, true
+	for i := 1; i < len(k); i++ {
+		up = up && k[i-1].key <= k[i].key
+		down = down && k[i-1].key >= k[i].key
+	}
+	if up || !down {
+		return up
+	}
+	b.spare = b.spare[:0]
+	for end := len(k); end > 0; { // servers with equal keys keep their order
+		start := end - 1
+		for start > 0 && k[start-1].key == k[start].key {
+			start--
+		}
+		b.spare = append(b.spare, k[start:end]...)
+		end = start
+	}
+	b.keys, b.spare = b.spare, b.keys
+	return true
+}
+
+func insertionSort(k []rank) {
 	for i := 1; i < len(k); i++ {
 		x := k[i]
 		j := i
@@ -373,6 +431,28 @@ func (b *Batch) sort() {
 			k[j] = k[j-1]
 		}
 		k[j] = x
+	}
+}
+
+// merge puts two sorted runs into one, of equal keys those of the first before.
+func merge(out, a, c []rank) {
+	switch {
+	case len(c) == 0 || a[len(a)-1].key <= c[0].key:
+		copy(out[copy(out, a):], c)
+		return
+	case c[len(c)-1].key < a[0].key:
+		copy(out[copy(out, c):], a)
+		return
+	}
+	i, j := 0, 0
+	for n := range out {
+		if j == len(c) || i < len(a) && a[i].key <= c[j].key {
+			out[n] = a[i]
+			i++
+		} else {
+			out[n] = c[j]
+			j++
+		}
 	}
 }
 

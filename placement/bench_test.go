@@ -3,7 +3,9 @@ package placement_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -47,42 +49,85 @@ func benchFleet(n, full int) *placement.Fleet {
 	return f
 }
 
-// BenchmarkPlace is one placement with the full default chain, in batches of fifty.
+// place places requests of a kind one after the other, each booked and taken back, so that the fleet stays as full as it is.
+func place(b *testing.B, chain *placement.Chain, f *placement.Fleet, r *placement.Request) {
+	pl := placement.NewPlacer(f, rand.NewPCG(3, 4))
+	p, err := chain.Prepare(f, r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Release()
+	kind := f.Kind(&placement.Instance{Owner: r.Owner, Job: r.Job, Group: r.Group, Resources: r.Resources})
+	defer f.Forget(kind)
+	pl.Place(p, 1)
+	took := make([]time.Duration, 0, 1<<20)
+	none := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		began := time.Now()
+		c := pl.Place(p, 1)
+		if len(took) < cap(took) {
+			took = append(took, time.Since(began))
+		}
+		if c.Slot < 0 {
+			none++
+			continue
+		}
+		f.Bind(c.Slot, kind)
+		f.Unbind(c.Slot, kind)
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "placements/s")
+	b.ReportMetric(float64(took[len(took)*99/100])/1e3, "p99-us")
+	if none > 0 {
+		b.Fatalf("%d of %d placements found no server", none, b.N)
+	}
+}
+
+// request is what the benchmarks place: the size of what runs on the fleet already.
+func request() *placement.Request {
+	return &placement.Request{
+		Owner: "owner7", Job: "new", Group: "main", Resources: plimsoll.Resources{"cpu": 640, "memory": 5 << 30, "disk": 10 << 30},
+	}
+}
+
+// BenchmarkPlace is one placement with the full default chain, in batches of fifty; with traits, one server in twenty is eligible.
 func BenchmarkPlace(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		for _, full := range []int{30, 90, 99} {
 			f := benchFleet(n, full)
-			for _, traits := range []bool{false, true} {
-				if traits && full != 30 {
-					continue
-				}
-				b.Run(fmt.Sprintf("nodes=%d/full=%d/traits=%t", n, full, traits), func(b *testing.B) {
-					chain := placement.Default()
-					pl := placement.NewPlacer(f, rand.NewPCG(3, 4))
-					r := &placement.Request{Owner: "owner7", Resources: plimsoll.Resources{"cpu": 640, "memory": 5 << 30, "disk": 10 << 30}}
-					if traits {
-						r.Constraints.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}}
-					}
-					p, err := chain.Prepare(f, r)
-					if err != nil {
-						b.Fatal(err)
-					}
-					kind := f.Kind(&placement.Instance{Owner: r.Owner, Resources: r.Resources})
-					b.ReportAllocs()
-					none := 0
-					for b.Loop() {
-						c := pl.Place(p, 1)
-						if c.Slot < 0 {
-							none++
-							continue
-						}
-						f.Bind(c.Slot, kind)
-						f.Unbind(c.Slot, kind)
-					}
-					b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "placements/s")
-					b.ReportMetric(float64(none)/float64(b.N), "none")
-				})
+			b.Run(fmt.Sprintf("nodes=%d/full=%d/traits=false", n, full), func(b *testing.B) { place(b, placement.Default(), f, request()) })
+			if full != 30 {
+				continue
 			}
+			b.Run(fmt.Sprintf("nodes=%d/full=%d/traits=true", n, full), func(b *testing.B) {
+				r := request()
+				r.Constraints.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}}
+				place(b, placement.Default(), f, r)
+			})
 		}
 	}
+}
+
+// BenchmarkPlaceAll looks at every server before it chooses.
+func BenchmarkPlaceAll(b *testing.B) {
+	settings := placement.DefaultSettings()
+	settings.All = true
+	chain, err := placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := benchFleet(10_000, 30)
+	b.Run("nodes=10000", func(b *testing.B) { place(b, chain, f, request()) })
+}
+
+// BenchmarkPlaceSpread places on the racks that hold the fewest instances of the group: hard, and preferred.
+func BenchmarkPlaceSpread(b *testing.B) {
+	f := benchFleet(10_000, 30)
+	b.Run("nodes=10000", func(b *testing.B) {
+		r := request()
+		r.Constraints.Spread = []plimsoll.Spread{{By: "rack", MaxSkew: 1}}
+		r.Preferences.Spread = []plimsoll.Spread{{By: "rack"}}
+		place(b, placement.Default(), f, r)
+	})
 }

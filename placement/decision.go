@@ -72,7 +72,7 @@ func (pl *Placer) Note(d *Decisions, name string) {
 		r := &f.rows[slot]
 		n.servers = append(n.servers, notedServer{
 			id: f.ids[slot], class: f.classes[r.class], free: r.free, score: b.score[i], count: r.count, uncapped: r.uncapped,
-			owned: max(b.owned[i], 1) - 1, sick: r.flags&sick != 0,
+			owned: f.owned(slot, b.p.owner), sick: r.flags&sick != 0,
 		})
 		if slot == b.choice.Slot {
 			n.chosen = int32(i)
@@ -359,7 +359,8 @@ func (f *Fleet) restore(slot int32, s *exportedServer, p *Prepared) {
 	}
 	r.count, r.uncapped = s.Instances, s.Uncapped
 	if s.Owned > 0 {
-		r.owners = []tally{{p.owner, s.Owned}}
+		r.owners, l.owned = []uint32{p.owner}, []uint32{s.Owned}
+		r.sketch.add(p.owner)
 	}
 	if s.Sick {
 		r.flags |= sick

@@ -5,8 +5,10 @@ import "math/rand/v2"
 // Draw is an order in which the servers of a fleet are drawn: a lazy Fisher–Yates shuffle, so that drawing fifty of 100,000
 // costs fifty steps. It keeps its slice between placements.
 type Draw struct {
-	order []int32
-	rng   *rand.PCG
+	order  []int32
+	rng    *rand.PCG
+	picks  []int32 // scratch of next
+	warmth int32   // keeps its reads from being left out by the compiler
 }
 
 // NewDraw returns a Draw that takes its randomness from rng.
@@ -28,11 +30,19 @@ func (d *Draw) resize(n int) {
 	}
 }
 
-// at draws the i-th slot.
-func (d *Draw) at(i int) int32 {
-	rest := uint64(len(d.order) - i)
-	hi := d.rng.Uint64() >> 32
-	j := i + int(hi*rest>>32)
-	d.order[i], d.order[j] = d.order[j], d.order[i]
-	return d.order[i]
+// next draws k slots from the i-th on. The slice is good until the next draw.
+func (d *Draw) next(i, k int) []int32 {
+	d.picks = d.picks[:0]
+	for m := range k {
+		rest := uint64(len(d.order) - i - m)
+		hi := d.rng.Uint64() >> 32
+		d.picks = append(d.picks, int32(i+m+int(hi*rest>>32)))
+	}
+	for _, j := range d.picks { // read them all at once, for the sake of the cache
+		d.warmth += d.order[j]
+	}
+	for m, j := range d.picks {
+		d.order[i+m], d.order[j] = d.order[j], d.order[i+m]
+	}
+	return d.order[i : i+k]
 }

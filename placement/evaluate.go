@@ -123,7 +123,7 @@ func (d *Draw) Deal(n, size int, open func(int32) bool) iter.Seq2[uint64, []int3
 			seed := d.rng.Uint64()
 			batch = batch[:0]
 			for found := 0; i < n && found < size; i++ {
-				slot := d.at(i)
+				slot := d.next(i, 1)[0]
 				batch = append(batch, slot)
 				if open(slot) {
 					found++

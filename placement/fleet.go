@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -12,22 +13,27 @@ const (
 	sick                      // the two newest outcomes are failures; see load.last
 )
 
-// row is what the filters read of a server, one cache line.
+// noClass is the class of a vacant slot.
+const noClass = ^uint32(0)
+
+// row is what the filters read of a server: two cache lines, which processors fetch together.
 type row struct {
 	free     [firstCustom]int64
-	owners   []tally
+	owners   []uint32 // whose instances it has, in any order; load.owned says how many
 	class    uint32
 	count    uint32 // instances
 	uncapped uint32 // instances without an amount of cpu
-	flags    uint8
 	tickets  uint16 // of unknown size
+	flags    uint8
+	sketch   sketch // of owners
 }
 
 // load is what else is known of the instances of a server.
 type load struct {
-	used Amounts
-	tags []tally
-	last [2]outcome // newest first
+	used  Amounts
+	owned []uint32 // by place in row.owners
+	tags  []tally
+	last  [2]outcome // newest first
 }
 
 type outcome struct {
@@ -41,6 +47,7 @@ type Fleet struct {
 	Loader Loader
 
 	rows    []row
+	classAt []uint32 // class by slot, noClass if it is vacant: what a draw looks at, dense so that it stays in the cache
 	loads   []load
 	ids     []string
 	classes []*class
@@ -104,7 +111,7 @@ func (f *Fleet) Add(s *Server) int32 {
 // come now. A record that cannot be used is kept with its fault, so that the filter invalid-servers can tell of it.
 func (f *Fleet) Put(slot int32, s *Server) {
 	for int(slot) >= len(f.rows) {
-		f.rows, f.loads, f.ids = append(f.rows, row{}), append(f.loads, load{}), append(f.ids, "")
+		f.rows, f.loads, f.ids, f.classAt = append(f.rows, row{}), append(f.loads, load{}), append(f.ids, ""), append(f.classAt, noClass)
 	}
 	clean := *s
 	if clean.Fault == "" {
@@ -126,6 +133,7 @@ func (f *Fleet) Put(slot int32, s *Server) {
 		f.servers++
 	}
 	r.class = f.classOf(&clean)
+	f.classAt[slot] = r.class
 	r.flags |= present
 	f.enter(slot)
 	if f.ids[slot] == "" {
@@ -189,7 +197,7 @@ func (f *Fleet) Remove(slot int32) {
 	if f.index[f.ids[slot]] == slot {
 		delete(f.index, f.ids[slot])
 	}
-	f.rows[slot], f.loads[slot], f.ids[slot] = row{}, load{}, ""
+	f.rows[slot], f.loads[slot], f.ids[slot], f.classAt[slot] = row{}, load{}, "", noClass
 	f.servers--
 }
 
@@ -231,6 +239,9 @@ func (f *Fleet) sweep() {
 	f.epoch++
 	for i := range f.rows {
 		f.rows[i].class = moved[f.rows[i].class]
+		if f.classAt[i] != noClass {
+			f.classAt[i] = f.rows[i].class
+		}
 	}
 }
 
@@ -348,7 +359,7 @@ func (f *Fleet) Bind(slot int32, k *Kind) {
 		r.uncapped++
 	}
 	f.book(slot, &k.amounts, -1)
-	r.owners = addTally(r.owners, k.owner)
+	f.addOwner(slot, k.owner)
 	f.tags.info[k.owner].version++
 	for _, t := range k.tags {
 		l.tags = addTally(l.tags, t)
@@ -366,12 +377,68 @@ func (f *Fleet) Unbind(slot int32, k *Kind) {
 		r.uncapped--
 	}
 	f.book(slot, &k.amounts, 1)
-	r.owners = subTally(r.owners, k.owner)
+	f.subOwner(slot, k.owner)
 	f.tags.info[k.owner].version++
 	for _, t := range k.tags {
 		l.tags = subTally(l.tags, t)
 		f.moved(t, slot, -1)
 	}
+}
+
+// addOwner and subOwner count the instances of an owner on a server.
+func (f *Fleet) addOwner(slot int32, owner uint32) {
+	r, l := &f.rows[slot], &f.loads[slot]
+	if i := slices.Index(r.owners, owner); i >= 0 {
+		l.owned[i]++
+		return
+	}
+	r.owners, l.owned = append(r.owners, owner), append(l.owned, 1)
+	r.sketch.add(owner)
+}
+
+func (f *Fleet) subOwner(slot int32, owner uint32) {
+	r, l := &f.rows[slot], &f.loads[slot]
+	i := slices.Index(r.owners, owner)
+	if i < 0 {
+		return
+	}
+	if l.owned[i]--; l.owned[i] == 0 {
+		last := len(r.owners) - 1
+		r.owners[i], l.owned[i] = r.owners[last], l.owned[last]
+		r.owners, l.owned = r.owners[:last], l.owned[:last]
+		r.sketch = sketch{}
+		for _, o := range r.owners {
+			r.sketch.add(o)
+		}
+	}
+}
+
+// owned returns how many instances of an owner a server has.
+func (f *Fleet) owned(slot int32, owner uint32) uint32 {
+	r := &f.rows[slot]
+	if i := slices.Index(r.owners, owner); i >= 0 {
+		return f.loads[slot].owned[i]
+	}
+	return 0
+}
+
+// hosts reports whether a server has instances of an owner.
+func (r *row) hosts(owner uint32) bool {
+	return r.sketch.mayHave(owner) && slices.Contains(r.owners, owner)
+}
+
+// sketch is a set of owners that may say that it has one that it has not, but never the other way round. It spares most servers a look at
+// their list of owners, which is elsewhere in memory.
+type sketch [8]uint64
+
+func (s *sketch) add(owner uint32) {
+	h := owner * 0x9e3779b1 >> 23
+	s[h>>6] |= 1 << (h & 63)
+}
+
+func (s *sketch) mayHave(owner uint32) bool {
+	h := owner * 0x9e3779b1 >> 23
+	return s[h>>6]&(1<<(h&63)) != 0
 }
 
 func (f *Fleet) book(slot int32, a *Amounts, sign int64) {

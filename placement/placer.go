@@ -36,22 +36,12 @@ const (
 	verdictDropped
 )
 
-// verdict says whether the filters by class keep a server.
-func (b *Batch) verdict(slot int32) uint8 {
-	p, f := b.p, b.fleet
-	if p.epoch != f.epoch {
-		p.epoch, p.verdicts = f.epoch, p.verdicts[:0]
-	}
-	id := int(f.rows[slot].class)
-	for len(p.verdicts) <= id {
-		p.verdicts = append(p.verdicts, verdictUnknown)
-	}
-	if p.verdicts[id] != verdictUnknown {
-		return p.verdicts[id]
-	}
+// judge says whether the filters by class keep the servers of a class, of which slot is one.
+func (b *Batch) judge(id uint32, slot int32) uint8 {
+	f := b.fleet
 	verdict := uint8(verdictKept)
 	b.view.slot, b.view.row, b.view.class = slot, &f.rows[slot], f.classes[id]
-	for _, stage := range p.byClass {
+	for _, stage := range b.p.byClass {
 		s := &b.chain.stages[stage]
 		if s.Keep(&b.view) {
 			continue
@@ -64,8 +54,17 @@ func (b *Batch) verdict(slot int32) uint8 {
 			verdict = verdictDropped + uint8(stage)
 		}
 	}
-	p.verdicts[id] = verdict
+	b.p.verdicts[id] = verdict
 	return verdict
+}
+
+// verdict says whether the filters by class keep a server that is there.
+func (b *Batch) verdict(slot int32) uint8 {
+	id := b.fleet.rows[slot].class
+	if v := b.p.verdicts[id]; v != verdictUnknown {
+		return v
+	}
+	return b.judge(id, slot)
 }
 
 // Fleet returns the fleet that the placer places on.
@@ -80,6 +79,13 @@ func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 	b.flow = append(b.flow[:0], make([]flow, len(b.chain.stages))...)
 	b.drops = append(b.drops[:0], make([]uint32, len(b.chain.stages))...)
 	clear(b.fault)
+	if p.epoch != pl.fleet.epoch {
+		p.epoch = pl.fleet.epoch
+		clear(p.verdicts)
+	}
+	for len(p.verdicts) < len(pl.fleet.classes) {
+		p.verdicts = append(p.verdicts, verdictUnknown)
+	}
 	p.resolve()
 	return b
 }
@@ -126,16 +132,35 @@ func (c *Chain) size(servers int) int {
 // fill draws servers from the i-th on until so many open ones were drawn, puts those that pass the filters by record into the
 // batch and returns how many were drawn.
 func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
-	f, n := pl.fleet, pl.fleet.Len()
-	for open := 0; i < n && open < size; i++ {
-		slot := pl.draw.at(i)
-		if f.rows[slot].flags&present == 0 {
+	n := pl.fleet.Len()
+	for open := 0; i < n && open < size; {
+		drawn := pl.draw.next(i, min(size-open, n-i))
+		for _, slot := range drawn {
+			b.warmth += pl.fleet.classAt[slot]
+		}
+		found := pl.sift(b, drawn)
+		open += found
+		c.Looked += found
+		i += len(drawn)
+	}
+	b.warm()
+	return i
+}
+
+// sift puts those of the drawn servers that pass the filters by record into the batch and returns how many are open.
+func (pl *Placer) sift(b *Batch, drawn []int32) (open int) {
+	f, verdicts := pl.fleet, b.p.verdicts
+	for _, slot := range drawn {
+		id := f.classAt[slot]
+		if id == noClass {
 			continue
 		}
-		verdict := b.verdict(slot)
+		verdict := verdicts[id]
+		if verdict == verdictUnknown {
+			verdict = b.judge(id, slot)
+		}
 		if verdict != verdictClosed {
 			open++
-			c.Looked++
 		}
 		switch {
 		case b.record != nil, verdict == verdictKept && b.passes(slot):
@@ -144,7 +169,7 @@ func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
 			b.drops[verdict-verdictDropped]++
 		}
 	}
-	return i
+	return open
 }
 
 // passes asks the filters of the prefix that are not by class.

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -65,10 +66,11 @@ func (p *Prepared) hinted() bool {
 func softLocality(b *Batch, set []int32) []int32 {
 	p := b.p
 	if !p.hinted() {
-		if !b.chain.Settings.OwnerSpread {
+		if !b.chain.Settings.OwnerSpread || len(p.custom) > 0 {
 			return set
 		}
-		return b.unlessAll(set, func(v *View) bool { return v.Owned() == 0 })
+		b.warmOwners(set)
+		return b.unlessAll(set, func(v *View) bool { return !v.row.hosts(p.owner) })
 	}
 	if len(p.softFar) > 0 {
 		set = b.unlessAll(set, func(v *View) bool { return !v.holdsAny(p.softFar) })
@@ -100,6 +102,7 @@ func scoreStages() []Stage {
 		scoreStage("score-unreserved-memory", freeScore(IndexMemory), "score-unreserved-ram"),
 		scoreStage("score-unreserved-disk", freeScore(IndexDisk)),
 		scoreStage("score-unreserved-custom", scoreCustom),
+		scoreStage("score-stranded-custom", scoreStranded),
 		scoreStage("score-owner-instances", scoreOwner, "score-num-owner-zones"),
 		scoreStage("score-current-platform", scorePlatform),
 		scoreStage("score-next-reboot", scoreReboot),
@@ -134,11 +137,7 @@ func (b *Batch) strategy() plimsoll.Strategy {
 func (b *Batch) linear(order []rank, weight float64) {
 	n := len(order)
 	for i := range order {
-		place := i
-		if weight < 0 {
-			place = n - 1 - i
-		}
-		b.score[order[i].at] += share(n, place, math.Abs(weight))
+		b.score[order[i].at] += share(n, turned(n, i, weight), math.Abs(weight))
 	}
 }
 
@@ -235,43 +234,81 @@ func (c *class) stamp() (unix int64, ok bool) {
 // week is the width of the buckets of scoreReboot, in seconds.
 const week = 7 * 24 * 60 * 60
 
-// scoreReboot ranks by the week of the next reboot: none first, then from the latest to the soonest.
+// scoreReboot ranks by the next reboot: none first, then from the latest to the soonest, in weeks counted back from the latest.
 func scoreReboot(b *Batch, set []int32) {
 	weight := b.chain.Settings.Weights.NextReboot
 	if weight == 0 || len(set) < 2 {
 		return
 	}
-	order := b.ranked(set, func(v *View) uint64 { return rebootWeek(&v.class.record) })
-	b.buckets(order, weight)
-}
-
-// rebootWeek is 0 without a reboot to come, and otherwise the smaller the later it is.
-func rebootWeek(s *Server) uint64 {
-	if s.NextReboot == 0 || s.NextReboot < s.LastBoot {
-		return 0
+	latest := int64(math.MinInt64)
+	for _, i := range set {
+		if at, ok := rebootAt(&b.At(i).class.record); ok {
+			latest = max(latest, at)
+		}
 	}
-	return ^uint64(s.NextReboot / week)
+	b.buckets(set, weight, func(v *View) uint64 {
+		at, ok := rebootAt(&v.class.record)
+		if !ok {
+			return 0
+		}
+		return 1 + uint64(latest-at)/week
+	})
 }
 
-// buckets is linear over groups of servers with equal keys.
-func (b *Batch) buckets(order []rank, weight float64) {
+// rebootAt returns when a server is to be rebooted, if it still is.
+func rebootAt(s *Server) (at int64, ok bool) {
+	return s.NextReboot, s.NextReboot != 0 && s.NextReboot >= s.LastBoot
+}
+
+// buckets is linear over groups of servers with equal keys, those with the lowest key first.
+func (b *Batch) buckets(set []int32, weight float64, key func(*View) uint64) {
+	b.keys = b.keys[:0]
+	var distinct [16]uint64
+	n := 0
+	for _, i := range set {
+		k := key(b.At(i))
+		b.keys = append(b.keys, rank{k, i})
+		if n <= len(distinct) && !slices.Contains(distinct[:min(n, len(distinct))], k) {
+			if n < len(distinct) {
+				distinct[n] = k
+			}
+			n++
+		}
+	}
+	if n > len(distinct) {
+		b.sort()
+		b.sortedBuckets(weight)
+		return
+	}
+	slices.Sort(distinct[:n])
+	for _, r := range b.keys {
+		b.score[r.at] += share(n, turned(n, slices.Index(distinct[:n], r.key), weight), math.Abs(weight))
+	}
+}
+
+// sortedBuckets is buckets for keys that are many and sorted.
+func (b *Batch) sortedBuckets(weight float64) {
 	n := 1
-	for i := 1; i < len(order); i++ {
-		if order[i].key != order[i-1].key {
+	for i := 1; i < len(b.keys); i++ {
+		if b.keys[i].key != b.keys[i-1].key {
 			n++
 		}
 	}
 	bucket := 0
-	for i := range order {
-		if i > 0 && order[i].key != order[i-1].key {
+	for i := range b.keys {
+		if i > 0 && b.keys[i].key != b.keys[i-1].key {
 			bucket++
 		}
-		place := bucket
-		if weight < 0 {
-			place = n - 1 - bucket
-		}
-		b.score[order[i].at] += share(n, place, math.Abs(weight))
+		b.score[b.keys[i].at] += share(n, turned(n, bucket, weight), math.Abs(weight))
 	}
+}
+
+// turned is a place among n, from the other end for a negative weight.
+func turned(n, place int, weight float64) int {
+	if weight < 0 {
+		return n - 1 - place
+	}
+	return place
 }
 
 // scoreCustom ranks by what is free of the custom resources that are asked for, the least first; a request that asks for none goes
@@ -282,7 +319,7 @@ func scoreCustom(b *Batch, set []int32) {
 		return
 	}
 	custom := b.p.custom
-	b.buckets(b.ranked(set, func(v *View) uint64 {
+	b.buckets(set, weight, func(v *View) uint64 {
 		sum := int64(0)
 		if len(custom) == 0 {
 			for i := firstCustom; i < f.Names.Len(); i++ {
@@ -293,7 +330,7 @@ func scoreCustom(b *Batch, set []int32) {
 			sum += min(v.Free(i), math.MaxInt64/plimsoll.MaxResourceNames)
 		}
 		return ordered(sum)
-	}), weight)
+	})
 }
 
 // scoreNear ranks by the instances that the request prefers to be near to, the most first.
@@ -302,7 +339,7 @@ func scoreNear(b *Batch, set []int32) {
 	if weight == 0 || len(p.softNear)+len(p.softFar) == 0 {
 		return
 	}
-	b.buckets(b.ranked(set, func(v *View) uint64 {
+	b.buckets(set, weight, func(v *View) uint64 {
 		n := int64(0)
 		for i := range p.softNear {
 			n -= int64(v.hits(&p.softNear[i]))
@@ -311,20 +348,20 @@ func scoreNear(b *Batch, set []int32) {
 			n += int64(v.hits(&p.softFar[i]))
 		}
 		return ordered(n)
-	}), weight)
+	})
 }
 
 // scoreSpread ranks, for each preferred spread, by the instances of the group with the same value, the fewest first.
 func scoreSpread(b *Batch, set []int32) {
 	weight := b.chain.Settings.Weights.Spread
 	for _, c := range b.p.softSpread {
-		b.buckets(b.ranked(set, func(v *View) uint64 {
+		b.buckets(set, weight, func(v *View) uint64 {
 			value := b.fleet.valueOf(c.domain, v.slot, v.class)
 			if value < 0 {
 				return math.MaxUint64
 			}
 			return uint64(c.at(value))
-		}), weight)
+		})
 	}
 }
 
