@@ -8,6 +8,8 @@ import (
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/conf"
+	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/vm"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -33,27 +35,62 @@ func CompileRule(text string) (*Rule, error) {
 	if len(text) > maxRule {
 		return nil, fmt.Errorf("the expression is %d bytes long; at most %d are possible", len(text), maxRule)
 	}
-	program, err := expr.Compile(text, expr.Env(map[string]any{"node": ruleNode{}}), expr.AsBool(), expr.MaxNodes(500))
+	tree, err := parser.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("the expression is not understood: %s", forPeople.Replace(err.Error()))
+	}
+	var seen members
+	ast.Walk(&tree.Node, &seen) // as it was written: the compiler writes ranges out
+	if seen.loops {
+		return nil, errors.New("the expression counts through a range, or goes through a list within a list; ask for each value by its name")
+	}
+	program, err := expr.Compile(text, expr.Env(map[string]any{"node": ruleNode{}}), expr.AsBool(), expr.MaxNodes(500), withoutBuiltins)
 	if err != nil {
 		return nil, fmt.Errorf("the expression is not understood: %s", forPeople.Replace(err.Error()))
 	}
 	r := &Rule{Text: text, program: program}
-	var seen members
-	root := program.Node()
-	ast.Walk(&root, &seen)
+	seen.whole = seen.whole || seen.bare > 0
 	r.reads = slices.Contains(seen.names, "free") || slices.Contains(seen.names, "instances") || seen.whole
 	r.byClass = !r.reads && !slices.Contains(seen.names, "id")
 	return r, nil
 }
 
-// members collects which members of the node an expression names.
+// builtins are the functions that a rule may call: those whose answer follows from the server, at a cost that its record bounds.
+var builtins = []string{
+	"all", "any", "none", "one", "count", "find", "filter", "len", "keys", "values", "abs", "ceil", "floor", "round", "int", "float", "string", "max", "min",
+	"upper", "lower", "trim", "trimPrefix", "trimSuffix", "split", "indexOf", "lastIndexOf", "hasPrefix", "hasSuffix", "first", "last", "get",
+}
+
+// withoutBuiltins takes away the functions that are not in the list, such as the clock.
+func withoutBuiltins(c *conf.Config) {
+	expr.DisableAllBuiltins()(c)
+	for _, name := range builtins {
+		expr.EnableBuiltin(name)(c)
+	}
+}
+
+// members collects which members of the node an expression names, and what it does beside that.
 type members struct {
 	names []string
 	whole bool // a member is named by something that is not a constant
+	bare  int  // so often the node is used otherwise than for a member
+	loops bool // it could run for longer than its length says
 }
 
 // Visit is part of ast.Visitor.
 func (m *members) Visit(n *ast.Node) {
+	switch n := (*n).(type) {
+	case *ast.IdentifierNode:
+		if n.Value == "node" || n.Value == "$env" {
+			m.bare++
+		}
+	case *ast.BinaryNode:
+		m.loops = m.loops || n.Operator == ".."
+	case *ast.PredicateNode:
+		var inner predicates
+		ast.Walk(&n.Node, &inner)
+		m.loops = m.loops || inner > 0
+	}
 	member, ok := (*n).(*ast.MemberNode)
 	if !ok {
 		return
@@ -62,10 +99,21 @@ func (m *members) Visit(n *ast.Node) {
 	if !ok || base.Value != "node" {
 		return
 	}
+	m.bare-- // the walk comes to the node before it comes to its member
 	if name, ok := member.Property.(*ast.StringNode); ok {
 		m.names = append(m.names, name.Value)
 	} else {
 		m.whole = true
+	}
+}
+
+// predicates counts the predicates of an expression.
+type predicates int
+
+// Visit is part of ast.Visitor.
+func (p *predicates) Visit(n *ast.Node) {
+	if _, ok := (*n).(*ast.PredicateNode); ok {
+		*p++
 	}
 }
 
