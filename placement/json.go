@@ -5,24 +5,62 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// reader takes JSON values apart, and keeps the first problem.
-type reader struct{ err error }
+// reader takes JSON values apart, and keeps the first problem. It reads documents that were checked to be JSON, in one pass for each
+// level, since a fleet may have millions of instances.
+type reader struct {
+	err     error
+	path    []step            // to the value that is being read
+	words   map[string]string // texts that were read, so that those that are the same are kept once
+	amount  map[string]int64  // amounts that were read, by name and text
+	scratch []byte
+}
 
-func (r *reader) fail(at, format string, args ...any) {
+// step is a name, or a place in a list.
+type step struct {
+	name  string
+	index int // of an item, if there is no name
+}
+
+func newReader() *reader { return &reader{words: map[string]string{}, amount: map[string]int64{}} }
+
+// maxKept bounds what a reader keeps of each kind.
+const maxKept = 4096
+
+// fail notes that the value that is being read is wrong.
+func (r *reader) fail(format string, args ...any) {
 	if r.err == nil {
-		r.err = plimsoll.Invalid(at, format, args...)
+		r.err = plimsoll.Invalid(r.at(), format, args...)
 	}
 }
 
-// read is a value that is read from what stands at a place.
-type read func(at string, raw json.RawMessage)
+// at names the value that is being read.
+func (r *reader) at() string {
+	at := ""
+	for i, s := range r.path {
+		switch {
+		case s.name == "" && s.index >= 0:
+			at += fmt.Sprintf("[%d]", s.index)
+		case i == 0:
+			at += s.name
+		default:
+			at += "." + s.name
+		}
+	}
+	return at
+}
+
+// read takes in a value.
+type read func(raw json.RawMessage)
 
 // member is a field of an object that may be given.
 type member struct {
@@ -32,7 +70,7 @@ type member struct {
 
 // what names the kind of a value, for errors.
 func what(raw json.RawMessage) string {
-	switch raw := bytes.TrimSpace(raw); {
+	switch {
 	case len(raw) == 0:
 		return "nothing"
 	case raw[0] == '{':
@@ -49,117 +87,195 @@ func what(raw json.RawMessage) string {
 
 // first returns the byte that tells the kind of a value.
 func first(raw json.RawMessage) byte {
-	if raw = bytes.TrimSpace(raw); len(raw) > 0 {
+	if len(raw) > 0 {
 		return raw[0]
 	}
 	return 0
 }
 
-func within(at, name string) string {
-	if at == "" {
-		return name
-	}
-	return at + "." + name
-}
-
 // object reads an object whose fields are known. A field that is null is as one that is not given.
-func (r *reader) object(at string, raw json.RawMessage, known ...member) {
-	values := r.values(at, raw)
-	for _, m := range known {
-		if value, ok := values[m.name]; ok && first(value) != 'n' {
-			m.read(within(at, m.name), value)
+func (r *reader) object(raw json.RawMessage, known ...member) {
+	given := uint64(0)
+	r.pairs(raw, func(name string, value json.RawMessage) {
+		i := slices.IndexFunc(known, func(m member) bool { return m.name == name })
+		switch {
+		case i < 0:
+			names := make([]string, len(known))
+			for i, m := range known {
+				names[i] = m.name
+			}
+			r.fail("is not a field that is known here; there are %s", strings.Join(names, ", "))
+			return
+		case given&(1<<i) != 0:
+			r.fail("is given twice; give it once")
 		}
-		delete(values, m.name)
-	}
-	if len(values) == 0 {
-		return
-	}
-	names := make([]string, len(known))
-	for i, m := range known {
-		names[i] = m.name
-	}
-	r.fail(within(at, sortedKeys(values)[0]), "is not a field that is known here; there are %s", strings.Join(names, ", "))
-}
-
-// values returns the fields of an object; of two with the same name the last.
-func (r *reader) values(at string, raw json.RawMessage) map[string]json.RawMessage {
-	var values map[string]json.RawMessage
-	if first(raw) != '{' || json.Unmarshal(raw, &values) != nil {
-		r.fail(at, "is %s; write an object", what(raw))
-	}
-	return values
+		given |= 1 << i
+		if first(value) != 'n' {
+			known[i].read(value)
+		}
+	})
 }
 
 // pairs reads an object whose names are free.
-func (r *reader) pairs(at string, raw json.RawMessage, each func(name, at string, raw json.RawMessage)) {
-	values := r.values(at, raw)
-	for _, name := range sortedKeys(values) {
-		each(name, within(at, name), values[name])
+func (r *reader) pairs(raw json.RawMessage, each func(name string, raw json.RawMessage)) {
+	if first(raw) != '{' {
+		r.fail("is %s; write an object", what(raw))
+		return
+	}
+	for i := skip(raw, 1); raw[i] != '}'; {
+		end := valueEnd(raw, i)
+		name := r.unquote(raw[i:end])
+		i = skip(raw, skip(raw, end)+1) // beyond the colon
+		end = valueEnd(raw, i)
+		r.path = append(r.path, step{name, -1})
+		each(name, raw[i:end])
+		r.path = r.path[:len(r.path)-1]
+		if i = skip(raw, end); raw[i] == ',' {
+			i = skip(raw, i+1)
+		}
 	}
 }
 
 // list reads a list.
-func (r *reader) list(at string, raw json.RawMessage, each read) {
-	var values []json.RawMessage
-	if first(raw) != '[' || json.Unmarshal(raw, &values) != nil {
-		r.fail(at, "is %s; write a list", what(raw))
+func (r *reader) list(raw json.RawMessage, each read) {
+	if first(raw) != '[' {
+		r.fail("is %s; write a list", what(raw))
 		return
 	}
-	for i, value := range values {
-		each(fmt.Sprintf("%s[%d]", at, i), value)
+	n := 0
+	for value := range items(raw) {
+		r.path = append(r.path, step{index: n})
+		each(value)
+		r.path = r.path[:len(r.path)-1]
+		n++
 	}
 }
 
-func (r *reader) text(into *string) read {
-	return func(at string, raw json.RawMessage) {
-		if first(raw) != '"' || json.Unmarshal(raw, into) != nil {
-			r.fail(at, "is %s; write a text in quotes", what(raw))
+// items returns the values of a list.
+func items(raw json.RawMessage) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		for i := skip(raw, 1); raw[i] != ']'; {
+			end := valueEnd(raw, i)
+			if !yield(raw[i:end]) {
+				return
+			}
+			if i = skip(raw, end); raw[i] == ',' {
+				i = skip(raw, i+1)
+			}
 		}
 	}
 }
 
+// skip returns where white space ends.
+func skip(raw json.RawMessage, i int) int {
+	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\r' || raw[i] == '\n') {
+		i++
+	}
+	return i
+}
+
+// valueEnd returns where the value ends that begins at i.
+func valueEnd(raw json.RawMessage, i int) int {
+	depth := 0
+	for ; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+			if depth == 0 {
+				return i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			} else if depth < 0 {
+				return i // of what a number, true, false or null stands in
+			}
+		case ',', ':', ' ', '\t', '\r', '\n':
+			if depth == 0 {
+				return i
+			}
+		}
+	}
+	return i
+}
+
+// unquote returns a text without its quotes.
+func (r *reader) unquote(raw json.RawMessage) string {
+	inner := raw[1 : len(raw)-1]
+	if known, ok := r.words[string(inner)]; ok {
+		return known
+	}
+	var out string
+	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		out = string(inner)
+	} else if json.Unmarshal(raw, &out) != nil {
+		r.fail("is not a text")
+	}
+	if len(r.words) < maxKept {
+		r.words[string(inner)] = out
+	}
+	return out
+}
+
+func (r *reader) text(into *string) read {
+	return func(raw json.RawMessage) {
+		if first(raw) != '"' {
+			r.fail("is %s; write a text in quotes", what(raw))
+			return
+		}
+		*into = r.unquote(raw)
+	}
+}
+
 func (r *reader) texts(into *[]string) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		*into = []string{}
-		r.list(at, raw, func(at string, raw json.RawMessage) {
+		r.list(raw, func(raw json.RawMessage) {
 			var s string
-			r.text(&s)(at, raw)
+			r.text(&s)(raw)
 			*into = append(*into, s)
 		})
 	}
 }
 
 func (r *reader) flag(into *bool) read {
-	return func(at string, raw json.RawMessage) {
-		if json.Unmarshal(raw, into) != nil {
-			r.fail(at, "is %s; write true or false", what(raw))
+	return func(raw json.RawMessage) {
+		if c := first(raw); c != 't' && c != 'f' {
+			r.fail("is %s; write true or false", what(raw))
 		}
+		*into = first(raw) == 't'
 	}
 }
 
 func (r *reader) number(into *float64) read {
-	return func(at string, raw json.RawMessage) {
-		v, err := strconv.ParseFloat(string(bytes.TrimSpace(raw)), 64)
+	return func(raw json.RawMessage) {
+		v, err := strconv.ParseFloat(string(raw), 64)
 		switch {
 		case errors.Is(err, strconv.ErrRange):
-			r.fail(at, "is too large a number")
+			r.fail("is too large a number")
 		case err != nil || first(raw) == 'n':
-			r.fail(at, "is %s; write a number", what(raw))
+			r.fail("is %s; write a number", what(raw))
 		}
 		*into = v
 	}
 }
 
 func (r *reader) ratios(into *map[string]float64) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		out := map[string]float64{}
-		r.pairs(at, raw, func(name, at string, raw json.RawMessage) {
+		r.pairs(raw, func(name string, raw json.RawMessage) {
 			var v float64
-			r.number(&v)(at, raw)
+			r.number(&v)(raw)
 			out[name] = v
 		})
 		if len(out) > plimsoll.MaxRatios {
-			r.fail(at, "has %d entries; at most %d are possible", len(out), plimsoll.MaxRatios)
+			r.fail("has %d entries; at most %d are possible", len(out), plimsoll.MaxRatios)
 		}
 		*into = out
 	}
@@ -168,33 +284,52 @@ func (r *reader) ratios(into *map[string]float64) read {
 // amounts reads amounts of resources as a job file has them: 2 and "500m" of cpu, "8Gi" of memory. A number without a suffix means the
 // same with quotes and without.
 func (r *reader) amounts(into *plimsoll.Resources) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		out := plimsoll.Resources{}
-		r.pairs(at, raw, func(name, at string, raw json.RawMessage) {
-			text := string(bytes.TrimSpace(raw))
-			switch c := first(raw); {
-			case c == '"':
-				r.text(&text)(at, raw)
-			case c != '-' && (c < '0' || c > '9'):
-				r.fail(at, `is %s; write an amount, such as 2 or "8Gi"`, what(raw))
-				return
-			}
-			v, err := plimsoll.ParseQuantity(name, text)
-			if err != nil {
-				r.fail(at, "%s", err)
-			}
-			out[name] = v
+		r.pairs(raw, func(name string, raw json.RawMessage) {
+			out[name] = r.quantity(name, raw)
 		})
+		if len(out) > plimsoll.MaxResourceNames {
+			r.fail("has %d names; at most %d are possible", len(out), plimsoll.MaxResourceNames)
+		}
 		*into = out
 	}
 }
 
+// quantity reads the amount of one resource.
+func (r *reader) quantity(name string, raw json.RawMessage) int64 {
+	r.scratch = append(append(append(r.scratch[:0], name...), 0), raw...)
+	if v, ok := r.amount[string(r.scratch)]; ok {
+		return v
+	}
+	text := string(raw)
+	switch c := first(raw); {
+	case c == '"':
+		text = r.unquote(raw)
+	case c != '-' && (c < '0' || c > '9'):
+		r.fail(`is %s; write an amount, such as 2 or "8Gi"`, what(raw))
+		return 0
+	}
+	v, err := plimsoll.ParseQuantity(name, text)
+	if err == nil {
+		err = plimsoll.ValidateResourceName(name)
+	}
+	if err != nil {
+		r.fail("%s", err)
+		return 0
+	}
+	if len(r.amount) < maxKept {
+		r.amount[string(r.scratch)] = v
+	}
+	return v
+}
+
 func (r *reader) textMap(into *map[string]string) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		out := map[string]string{}
-		r.pairs(at, raw, func(name, at string, raw json.RawMessage) {
+		r.pairs(raw, func(name string, raw json.RawMessage) {
 			var s string
-			r.text(&s)(at, raw)
+			r.text(&s)(raw)
 			out[name] = s
 		})
 		*into = out
@@ -203,23 +338,23 @@ func (r *reader) textMap(into *map[string]string) read {
 
 // traits reads an object of true, false, a word or a list of words.
 func (r *reader) traits(into *map[string]plimsoll.Trait) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		out := map[string]plimsoll.Trait{}
-		r.pairs(at, raw, func(name, at string, raw json.RawMessage) {
+		r.pairs(raw, func(name string, raw json.RawMessage) {
 			var t plimsoll.Trait
 			switch first(raw) {
 			case 't', 'f':
-				r.flag(&t.Flag)(at, raw)
+				r.flag(&t.Flag)(raw)
 			case '"':
 				t.Words = make([]string, 1)
-				r.text(&t.Words[0])(at, raw)
+				r.text(&t.Words[0])(raw)
 			case '[':
-				r.texts(&t.Words)(at, raw)
+				r.texts(&t.Words)(raw)
 			default:
-				r.fail(at, "is %s; write true, false, a word or a list of words", what(raw))
+				r.fail("is %s; write true, false, a word or a list of words", what(raw))
 			}
 			if len(t.Words) > plimsoll.MaxTraitWords {
-				r.fail(at, "has %d words; at most %d are possible", len(t.Words), plimsoll.MaxTraitWords)
+				r.fail("has %d words; at most %d are possible", len(t.Words), plimsoll.MaxTraitWords)
 			}
 			out[name] = t
 		})
@@ -229,20 +364,20 @@ func (r *reader) traits(into *map[string]plimsoll.Trait) read {
 
 // moment reads Unix seconds, or an instant as RFC 3339 writes it.
 func (r *reader) moment(into *int64) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		if first(raw) != '"' {
-			v, err := strconv.ParseInt(string(bytes.TrimSpace(raw)), 10, 64)
+			v, err := strconv.ParseInt(string(raw), 10, 64)
 			if err != nil || v < 0 {
-				r.fail(at, "is %s; write whole seconds since 1970, or an instant such as %q", shown(raw), time.RFC3339[:19]+"Z")
+				r.fail("is %s; write whole seconds since 1970, or an instant such as %q", shown(raw), time.RFC3339[:19]+"Z")
 			}
 			*into = v
 			return
 		}
 		var text string
-		r.text(&text)(at, raw)
+		r.text(&text)(raw)
 		when, err := time.Parse(time.RFC3339, text)
 		if err != nil || when.Unix() < 0 {
-			r.fail(at, `%q is not an instant after 1970; write for example "2026-01-31T08:00:00Z"`, shorten(text))
+			r.fail(`%q is not an instant after 1970; write for example "2026-01-31T08:00:00Z"`, shorten(text))
 			return
 		}
 		*into = when.Unix()
@@ -252,7 +387,7 @@ func (r *reader) moment(into *int64) read {
 // shown is a number as it was written, and otherwise the kind of the value.
 func shown(raw json.RawMessage) string {
 	if c := first(raw); c == '-' || c >= '0' && c <= '9' {
-		return shorten(string(bytes.TrimSpace(raw)))
+		return shorten(string(raw))
 	}
 	return what(raw)
 }
@@ -276,7 +411,7 @@ func document(data []byte) (json.RawMessage, error) {
 	if err != nil {
 		return nil, plimsoll.Invalid("", "cannot be read as JSON: %s", err)
 	}
-	return raw, nil
+	return bytes.TrimSpace(raw), nil
 }
 
 // notJSON is an error at a byte of a document.

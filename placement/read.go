@@ -1,9 +1,9 @@
 package placement
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -39,9 +39,10 @@ func ReadServers(data []byte) ([]Server, error) {
 		return nil, err
 	}
 	servers := make([]Server, len(list))
+	r := newReader()
 	owners := make(map[string]int, len(list))
 	for i, record := range list {
-		servers[i] = readServer(record)
+		servers[i] = r.server(record)
 		s := &servers[i]
 		if s.ID == "" {
 			continue
@@ -67,23 +68,23 @@ func ReadServers(data []byte) ([]Server, error) {
 
 // serverList returns the records of a document.
 func serverList(data []byte, raw json.RawMessage) ([]json.RawMessage, error) {
-	start := 1 + len(data) - len(bytes.TrimLeft(data, " \t\r\n"))
+	start := 1 + skip(data, 0)
 	list := raw
 	if first(raw) == '{' {
-		r := &reader{}
-		list = r.values("", raw)["servers"]
+		list = nil
+		newReader().pairs(raw, func(name string, value json.RawMessage) {
+			if name == "servers" {
+				list = value
+			}
+		})
+		if first(list) != '[' {
+			return nil, notJSON(data, start, fmt.Sprintf(`the field "servers" is %s; put the list of servers there`, what(list)))
+		}
 	}
-	var records []json.RawMessage
-	switch {
-	case first(list) != '[' && first(raw) == '{':
-		return nil, notJSON(data, start, fmt.Sprintf(`the field "servers" is %s; put the list of servers there`, what(list)))
-	case first(list) != '[':
+	if first(list) != '[' {
 		return nil, notJSON(data, start, fmt.Sprintf(`it is %s; write a list of servers, or {"servers": [ … ]}`, what(list)))
 	}
-	if err := json.Unmarshal(list, &records); err != nil {
-		return nil, fmt.Errorf("read the list of servers: %w", err)
-	}
-	return records, nil
+	return slices.Collect(items(list)), nil
 }
 
 // faulty is what is known of a server whose record cannot be used. It is otherwise in order, so that no other reason hides the fault.
@@ -91,20 +92,22 @@ func faulty(id, fault string) Server {
 	return Server{ID: id, Setup: true, Status: StatusRunning, Fault: fault}
 }
 
-// readServer reads a record. What is wrong with it becomes its fault.
-func readServer(raw json.RawMessage) Server {
+// server reads a record. What is wrong with it becomes its fault.
+func (r *reader) server(raw json.RawMessage) Server {
 	s := NewServer("", nil)
-	r := &reader{}
+	r.err, r.path = nil, r.path[:0]
 	given := "" // the name under which the capacity came
-	capacity := func(at string, raw json.RawMessage) {
-		if given != "" {
-			r.fail(at, "is the same as %s; give one of them", given)
+	capacity := func(name string) read {
+		return func(raw json.RawMessage) {
+			if given != "" {
+				r.fail("is the same as %s; give one of them", given)
+			}
+			given = name
+			r.amounts(&s.Capacity)(raw)
 		}
-		given = at
-		r.amounts(&s.Capacity)(at, raw)
 	}
 	r.object(
-		"", raw,
+		raw,
 		member{"id", r.text(&s.ID)},
 		member{"setup", r.flag(&s.Setup)},
 		member{"status", r.text(&s.Status)},
@@ -112,8 +115,8 @@ func readServer(raw json.RawMessage) Server {
 		member{"fault", r.text(&s.Fault)},
 		member{"headnode", r.flag(&s.Headnode)},
 		member{"reservoir", r.flag(&s.Reservoir)},
-		member{"capacity", capacity},
-		member{"resources", capacity},
+		member{"capacity", capacity("capacity")},
+		member{"resources", capacity("resources")},
 		member{"reserve", r.ratios(&s.Reserve)},
 		member{"overprovision", r.ratios(&s.Overprovision)},
 		member{"traits", r.traits(&s.Traits)},
@@ -123,10 +126,10 @@ func readServer(raw json.RawMessage) Server {
 		member{"lastBoot", r.moment(&s.LastBoot)},
 		member{"nextReboot", r.moment(&s.NextReboot)},
 		member{"labels", r.textMap(&s.Labels)},
-		member{"instances", func(at string, raw json.RawMessage) {
-			r.list(at, raw, func(at string, raw json.RawMessage) {
+		member{"instances", func(raw json.RawMessage) {
+			r.list(raw, func(raw json.RawMessage) {
 				var in Instance
-				r.instance(&in)(at, raw)
+				r.instance(&in)(raw)
 				s.Instances = append(s.Instances, in)
 			})
 		}},
@@ -146,48 +149,48 @@ func readServer(raw json.RawMessage) Server {
 }
 
 func (r *reader) reserved(into *string) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		switch first(raw) {
 		case 't':
 			*into = reservedUnsaid
 		case 'f':
 			*into = ""
 		case '"':
-			r.text(into)(at, raw)
+			r.text(into)(raw)
 		default:
-			r.fail(at, "is %s; write true, false, or why the server takes no instances", what(raw))
+			r.fail("is %s; write true, false, or why the server takes no instances", what(raw))
 		}
 	}
 }
 
 // links reads the networks of a server: which are up by name, or the names of those that are.
 func (r *reader) links(into *map[string]bool) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		out := map[string]bool{}
 		if first(raw) == '[' {
 			var names []string
-			r.texts(&names)(at, raw)
+			r.texts(&names)(raw)
 			for _, name := range names {
 				out[name] = true
 			}
 		} else {
-			r.pairs(at, raw, func(name, at string, raw json.RawMessage) {
+			r.pairs(raw, func(name string, raw json.RawMessage) {
 				var up bool
-				r.flag(&up)(at, raw)
+				r.flag(&up)(raw)
 				out[name] = up
 			})
 		}
 		if len(out) > plimsoll.MaxNodeNetworks {
-			r.fail(at, "has %d entries; at most %d are possible", len(out), plimsoll.MaxNodeNetworks)
+			r.fail("has %d entries; at most %d are possible", len(out), plimsoll.MaxNodeNetworks)
 		}
 		*into = out
 	}
 }
 
 func (r *reader) instance(in *Instance) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		r.object(
-			at, raw,
+			raw,
 			member{"id", r.text(&in.ID)},
 			member{"owner", r.text(&in.Owner)},
 			member{"job", r.text(&in.Job)},
@@ -198,29 +201,27 @@ func (r *reader) instance(in *Instance) read {
 			member{"left", r.amounts(&in.Left)},
 			member{"modified", r.moment(&in.Modified)},
 		)
-		r.valid(within(at, "resources"), in.Resources)
-		r.valid(within(at, "left"), in.Left)
-	}
-}
-
-// valid checks amounts that were read.
-func (r *reader) valid(at string, amounts plimsoll.Resources) {
-	if r.err == nil {
-		r.err = amounts.Validate(at)
 	}
 }
 
 // UnmarshalJSON reads one server as ReadServers does: what is wrong with the record becomes its fault.
 func (s *Server) UnmarshalJSON(data []byte) error {
-	*s = readServer(data)
-	return nil
+	raw, err := document(data)
+	if err == nil {
+		*s = newReader().server(raw)
+	}
+	return err
 }
 
 // UnmarshalJSON reads one instance as ReadServers does.
 func (in *Instance) UnmarshalJSON(data []byte) error {
+	raw, err := document(data)
+	if err != nil {
+		return err
+	}
 	var read Instance
-	r := &reader{}
-	r.instance(&read)("", data)
+	r := newReader()
+	r.instance(&read)(raw)
 	if r.err == nil {
 		*in = read
 	}

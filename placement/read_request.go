@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 
@@ -16,7 +15,7 @@ func ReadRequest(data []byte) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	r := &reader{}
+	r := newReader()
 	q := r.request(raw)
 	if r.err == nil {
 		r.err = q.Validate()
@@ -39,11 +38,11 @@ func (r *Request) UnmarshalJSON(data []byte) error {
 func (r *reader) request(raw json.RawMessage) Request {
 	var q Request
 	if first(raw) != '{' {
-		r.fail("", "the request is %s; write an object", what(raw))
+		r.fail("the request is %s; write an object", what(raw))
 		return q
 	}
 	r.object(
-		"", raw,
+		raw,
 		member{"owner", r.text(&q.Owner)},
 		member{"job", r.text(&q.Job)},
 		member{"group", r.text(&q.Group)},
@@ -51,14 +50,14 @@ func (r *reader) request(raw json.RawMessage) Request {
 		member{"constraints", r.constraints(&q.Constraints)},
 		member{"preferences", r.preferences(&q.Preferences)},
 		member{"needs", r.amounts(&q.Needs)},
-		member{"platforms", func(at string, raw json.RawMessage) {
-			r.list(at, raw, func(at string, raw json.RawMessage) {
+		member{"platforms", func(raw json.RawMessage) {
+			r.list(raw, func(raw json.RawMessage) {
 				var p plimsoll.PlatformRange
-				r.platform(&p)(at, raw)
+				r.platform(&p)(raw)
 				q.Platforms = append(q.Platforms, p)
 			})
 			if len(q.Platforms) > plimsoll.MaxReleases {
-				r.fail(at, "has %d entries; at most %d are possible", len(q.Platforms), plimsoll.MaxReleases)
+				r.fail("has %d entries; at most %d are possible", len(q.Platforms), plimsoll.MaxReleases)
 			}
 		}},
 		member{"ownOnly", r.flag(&q.OwnOnly)},
@@ -68,9 +67,9 @@ func (r *reader) request(raw json.RawMessage) Request {
 }
 
 func (r *reader) constraints(c *plimsoll.Constraints) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		r.object(
-			at, raw,
+			raw,
 			member{"traits", r.traits(&c.Traits)},
 			member{"networks", r.networks(&c.Networks)},
 			member{"platform", r.platform(&c.Platform)},
@@ -87,9 +86,9 @@ func (r *reader) constraints(c *plimsoll.Constraints) read {
 }
 
 func (r *reader) preferences(p *plimsoll.Preferences) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		r.object(
-			at, raw,
+			raw,
 			member{"near", r.selectors(&p.Near)},
 			member{"far", r.selectors(&p.Far)},
 			member{"spread", r.spreads(&p.Spread, false)},
@@ -100,12 +99,12 @@ func (r *reader) preferences(p *plimsoll.Preferences) read {
 
 // word reads one of a few words.
 func word[T any](r *reader, into *T, parse func(string) (T, bool), known string) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		var text string
-		r.text(&text)(at, raw)
+		r.text(&text)(raw)
 		value, ok := parse(text)
 		if !ok {
-			r.fail(at, "%q is not known; use %s", shorten(text), known)
+			r.fail("%q is not known; use %s", shorten(text), known)
 			return
 		}
 		*into = value
@@ -114,17 +113,17 @@ func word[T any](r *reader, into *T, parse func(string) (T, bool), known string)
 
 // networks reads a list of names, and of lists of names of which one is enough.
 func (r *reader) networks(into *[][]string) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		*into = [][]string{}
-		r.list(at, raw, func(at string, raw json.RawMessage) {
+		r.list(raw, func(raw json.RawMessage) {
 			choices := make([]string, 1)
 			if first(raw) == '[' {
-				r.texts(&choices)(at, raw)
+				r.texts(&choices)(raw)
 			} else {
-				r.text(&choices[0])(at, raw)
+				r.text(&choices[0])(raw)
 			}
 			if len(choices) > plimsoll.MaxNetworkChoices {
-				r.fail(at, "has %d networks to choose from; at most %d are possible", len(choices), plimsoll.MaxNetworkChoices)
+				r.fail("has %d networks to choose from; at most %d are possible", len(choices), plimsoll.MaxNetworkChoices)
 			}
 			*into = append(*into, choices)
 		})
@@ -132,32 +131,32 @@ func (r *reader) networks(into *[][]string) read {
 }
 
 func (r *reader) platform(p *plimsoll.PlatformRange) read {
-	return func(at string, raw json.RawMessage) {
-		r.object(at, raw, member{"min", r.stamps(&p.Min)}, member{"max", r.stamps(&p.Max)})
+	return func(raw json.RawMessage) {
+		r.object(raw, member{"min", r.stamps(&p.Min)}, member{"max", r.stamps(&p.Max)})
 	}
 }
 
 // stamps reads one stamp for every release, or a stamp for each.
 func (r *reader) stamps(into *map[string]string) read {
-	return func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
 		if first(raw) == '"' {
 			var stamp string
-			r.text(&stamp)(at, raw)
+			r.text(&stamp)(raw)
 			*into = map[string]string{"": stamp}
 			return
 		}
-		r.textMap(into)(at, raw)
+		r.textMap(into)(raw)
 		if len(*into) > plimsoll.MaxReleases {
-			r.fail(at, "has %d entries; at most %d are possible", len(*into), plimsoll.MaxReleases)
+			r.fail("has %d entries; at most %d are possible", len(*into), plimsoll.MaxReleases)
 		}
 	}
 }
 
 func (r *reader) selectors(into *[]plimsoll.Selector) read {
-	return func(at string, raw json.RawMessage) {
-		r.list(at, raw, func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
+		r.list(raw, func(raw json.RawMessage) {
 			var s plimsoll.Selector
-			r.object(at, raw, member{"task", r.text(&s.Task)}, member{"job", r.text(&s.Job)}, member{"label", r.text(&s.Label)})
+			r.object(raw, member{"task", r.text(&s.Task)}, member{"job", r.text(&s.Job)}, member{"label", r.text(&s.Label)})
 			given := 0
 			for _, text := range [...]string{s.Task, s.Job, s.Label} {
 				if text != "" {
@@ -165,7 +164,7 @@ func (r *reader) selectors(into *[]plimsoll.Selector) read {
 				}
 			}
 			if given != 1 {
-				r.fail(at, "names %d things; give one of task, job or label, and an entry of its own for each other", given)
+				r.fail("names %d things; give one of task, job or label, and an entry of its own for each other", given)
 			}
 			*into = append(*into, s)
 		})
@@ -174,8 +173,8 @@ func (r *reader) selectors(into *[]plimsoll.Selector) read {
 
 // spreads reads a list of names and of {"by", "maxSkew"}. A constraint bounds the skew, by 1 unless it says; a preference does not.
 func (r *reader) spreads(into *[]plimsoll.Spread, bounded bool) read {
-	return func(at string, raw json.RawMessage) {
-		r.list(at, raw, func(at string, raw json.RawMessage) {
+	return func(raw json.RawMessage) {
+		r.list(raw, func(raw json.RawMessage) {
 			var s plimsoll.Spread
 			known := []member{{"by", r.text(&s.By)}}
 			if bounded {
@@ -183,12 +182,12 @@ func (r *reader) spreads(into *[]plimsoll.Spread, bounded bool) read {
 				known = append(known, member{"maxSkew", r.skew(&s.MaxSkew)})
 			}
 			if first(raw) == '"' {
-				r.text(&s.By)(at, raw)
+				r.text(&s.By)(raw)
 			} else {
-				r.object(at, raw, known...)
+				r.object(raw, known...)
 			}
 			if s.By == "" {
-				r.fail(at, "does not say by what; name a label such as rack")
+				r.fail("does not say by what; name a label such as rack")
 			}
 			*into = append(*into, s)
 		})
@@ -196,10 +195,10 @@ func (r *reader) spreads(into *[]plimsoll.Spread, bounded bool) read {
 }
 
 func (r *reader) skew(into *int32) read {
-	return func(at string, raw json.RawMessage) {
-		v, err := strconv.ParseInt(string(bytes.TrimSpace(raw)), 10, 32)
+	return func(raw json.RawMessage) {
+		v, err := strconv.ParseInt(string(raw), 10, 32)
 		if err != nil || v < 1 {
-			r.fail(at, "is %s; write a whole number from 1", shown(raw))
+			r.fail("is %s; write a whole number from 1", shown(raw))
 		}
 		*into = int32(v)
 	}

@@ -113,7 +113,10 @@ func TestBadRecordsBecomeFaults(t *testing.T) {
 		`{"id": "x", "instances": [{"resources": {"cpu": "-1"}}]}`:  "instances[0].resources.cpu: quantity \"-1\" is negative",
 		`{"id": "x", "instances": [{"resources": {"c p u": "1"}}]}`: "instances[0].resources.c p u: a resource name",
 		`{"id": "x", "instances": [{"vm": true}]}`:                  "instances[0].vm: is not a field",
-		`{"id": "x", "fault": "does not answer"}`:                   "does not answer",
+		`{"id": "x", "id": "y"}`:                                    "id: is given twice; give it once",
+		`{"id": "x", "instances": [{"resources": {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1,
+			"l": 1, "m": 1, "n": 1, "o": 1, "p": 1, "q": 1}}]}`: "instances[0].resources: has 17 names; at most 16 are possible",
+		`{"id": "x", "fault": "does not answer"}`: "does not answer",
 	} {
 		servers, err := placement.ReadServers([]byte(`[{"id": "a"}, ` + record + `, {"id": "z"}]`))
 		if err != nil || len(servers) != 3 {
@@ -341,4 +344,29 @@ func FuzzReadRequest(f *testing.F) {
 			t.Errorf("%v, -first +second:\n%s", err, d)
 		}
 	})
+}
+
+// BenchmarkReadServers reads 1,000 servers with fifty instances each.
+func BenchmarkReadServers(b *testing.B) {
+	var servers []placement.Server
+	for i := range 1000 {
+		s := placement.NewServer(fmt.Sprint("n", i), plimsoll.Resources{"cpu": 64_000, "memory": 256 << 30, "disk": 4 << 40})
+		for k := range 50 {
+			s.Instances = append(s.Instances, placement.Instance{
+				ID: fmt.Sprint(i, ".", k), Owner: "alice", Job: "web", Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30},
+			})
+		}
+		servers = append(servers, s)
+	}
+	data, err := placement.WriteServers(servers)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := placement.ReadServers(data); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
