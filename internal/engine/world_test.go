@@ -38,7 +38,7 @@ type world struct {
 func newWorld(t *testing.T, seed uint64, limits state.Budget) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
-		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9},
+		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, Chain: soonWell()},
 		acked: map[string]bool{},
 	}
 	for i := range 24 {
@@ -232,6 +232,17 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 	return ""
 }
 
+// soonWell returns the default chain with a short time for which nodes are sick, so that it passes now and then.
+func soonWell() *placement.Chain {
+	settings := placement.DefaultSettings()
+	settings.SickFor = 15
+	c, err := placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
 func (w *world) step() {
 	w.now += w.rng.Int64N(3e9)
 	for more := true; more; more = w.rng.IntN(4) == 0 { // sometimes several commands arrive between two turns
@@ -351,6 +362,9 @@ func (w *world) report() {
 		}
 		if r.State == plimsoll.TaskFinished {
 			r.Result = plimsoll.TaskResult(1 + w.rng.IntN(10))
+			if w.rng.IntN(4) == 0 {
+				r.Result = plimsoll.ResultNodeFault
+			}
 		}
 		cmd.Reports = append(cmd.Reports, r)
 	}
