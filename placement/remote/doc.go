@@ -16,7 +16,8 @@
 //
 // Bounds: MaxServers in a batch, MaxTickets, MaxBody bytes in a request and an answer (also after decompression), MaxOwnerRules in
 // the settings of a chain. The package owns the goroutines of a Pool, and no others. A call that outlives its time keeps its goroutine
-// until it returns; there are at most Parallel + Late of them, and beyond that calls fail at once. Pool.Wait waits for them.
+// until it returns; there are at most Parallel + Late of them, and beyond that calls fail at once. Pool.Wait waits for them. How many batches a handler evaluates at once is for the server in front of it
+// to bound.
 //
 // Cost: Place puts every server that the source lists into a fleet, about a microsecond each; a batch costs a call and the loads of the
 // servers that pass the filters by record.
