@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // Config sets up an engine.
@@ -98,10 +99,21 @@ type (
 		Incarnation uint64
 		Reports     []Report
 	}
-	// Explain asks why a task waits. It changes nothing.
+	// Explain asks why a task waits, and what each filter says about a node, if one is named. It changes nothing.
 	Explain struct {
 		Job, Group string
 		Index      int32
+		Node       string
+		Export     bool // the decision that put the task on its node, too
+	}
+	// NodeCapacity asks what is left on nodes; none named: on all. It changes nothing.
+	NodeCapacity struct{ Nodes []string }
+	// PlaceJob asks where tasks of a job would be placed: so many of each group, 0: as many as it has; an empty group: of all. It
+	// changes nothing.
+	PlaceJob struct {
+		Spec  *plimsoll.JobSpec
+		Group string
+		Count int32
 	}
 )
 
@@ -118,12 +130,15 @@ type Reply struct {
 	Err          error
 	Registration uint64
 	Explanation  *Explanation
+	Capacities   []placement.Capacity // of NodeCapacity; nil: it was not asked for
+	Trial        *scheduler.Trial
 }
 
 // Explanation answers Explain.
 type Explanation struct {
 	Task plimsoll.Task
 	scheduler.Explanation
+	Export []byte // the decision, as placement.Replay takes it
 }
 
 // Batch is what a turn made. It can be reused for another turn.
@@ -197,6 +212,10 @@ func (e *Engine) apply(c *Command, out *Batch) {
 		return
 	case *Explain:
 		r.Explanation, r.Err = e.explain(do)
+	case *NodeCapacity:
+		r.Capacities, r.Err = e.scheduler.Capacities(s, do.Nodes)
+	case *PlaceJob:
+		r.Trial, r.Err = e.scheduler.Try(s, do.Spec, do.Group, int(do.Count))
 	default:
 		r.Err = plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know the command %T", do)
 	}
@@ -244,5 +263,15 @@ func (e *Engine) explain(do *Explain) (*Explanation, error) {
 	}
 	record := e.state.TaskRecord(ref)
 	record.ID = ref.Task().ID
-	return &Explanation{Task: record, Explanation: e.scheduler.Explain(e.state, ref)}, nil
+	x, err := e.scheduler.Explain(e.state, ref, do.Node)
+	if err != nil {
+		return nil, err
+	}
+	out := &Explanation{Task: record, Explanation: x}
+	if do.Export && x.Decision != nil {
+		if out.Export, err = x.Decision.Export(); err != nil {
+			return nil, err //nolint:wrapcheck // it says what was done
+		}
+	}
+	return out, nil
 }

@@ -85,6 +85,24 @@ func Blocked(s *state.State, leaf *state.Queue, r *placement.Amounts) (by *state
 	return nil, ""
 }
 
+// Short says why a queue, the leaf or one above, would hold back some of several tasks that ask for so much together: "root.batch has
+// cpu 2 left of its max of 8, and they ask for cpu 10". It is empty if none would.
+func Short(s *state.State, leaf *state.Queue, total *placement.Amounts) string {
+	for q := leaf; q != nil; q = q.Parent {
+		if q.MaxJobs > 0 && q.Admitted >= q.MaxJobs {
+			return state.ParkedReason(leaf)
+		}
+		for i := range s.Names.Len() {
+			if left := max(q.Max[i]-q.Allocated[i], 0); q.MaxSet&(1<<i) != 0 && total[i] > left {
+				name := s.Names.Name(i)
+				return fmt.Sprintf("%s has %s %s left of its max of %s, and they ask for %s", q.Path, name,
+					plimsoll.FormatQuantity(name, left), plimsoll.FormatQuantity(name, q.Max[i]), plimsoll.FormatQuantity(name, total[i]))
+			}
+		}
+	}
+	return ""
+}
+
 func quotaReason(s *state.State, q *state.Queue, r *placement.Amounts) string {
 	var full, large []string
 	for i := range s.Names.Len() {

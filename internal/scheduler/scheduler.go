@@ -1,7 +1,7 @@
 // Package scheduler runs one scheduling cycle: as long as somebody is next in the queues and the turn has room, it asks the
 // placement chain for a node and binds the task; what finds none is blocked with a reason.
 //
-// It owns the placement chain and the order of drawing, and no other state; it starts nothing and reads no clock. Its caller is
+// It owns the placement chain, the order of drawing and the last decisions, and no other state; it starts nothing and reads no clock. Its caller is
 // the engine. A placement costs O(depth of the queue tree + one batch of servers); a failed one costs O(servers), once until a
 // node frees room. DESIGN.md says why it is so.
 package scheduler
@@ -19,14 +19,25 @@ import (
 // MaxServerLooks bounds how many servers one cycle looks at in vain before it gives way to the next turn.
 const MaxServerLooks = 2_000_000
 
+const second = int64(1e9)
+
+// KeptDecisions is how many of the last placements can be asked about.
+const KeptDecisions = 2000
+
 // Scheduler places tasks.
 type Scheduler struct {
-	placer *placement.Placer
+	placer    *placement.Placer
+	trials    *placement.Placer // with an order of its own; nil before the first trial
+	seed      uint64
+	decisions *placement.Decisions // by task id
 }
 
 // New returns a Scheduler for the nodes of a state, which it draws in an order that follows from the seed.
 func New(s *state.State, seed uint64) *Scheduler {
-	return &Scheduler{placer: placement.NewPlacer(s.Fleet, rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))}
+	return &Scheduler{
+		placer: placement.NewPlacer(s.Fleet, rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)), seed: seed,
+		decisions: placement.NewDecisions(KeptDecisions),
+	}
 }
 
 // Cycle binds what can be bound within the budget and returns how many tasks that were. more says that it stopped before it
@@ -53,7 +64,9 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 			s.Block(h, code, nil, reason)
 			continue
 		}
-		s.Bind(h.Group().Next(), choice.Slot)
+		ref := h.Group().Next()
+		c.placer.Note(c.decisions, ref.Task().ID)
+		s.Bind(ref, choice.Slot)
 		bound++
 	}
 }
@@ -61,13 +74,18 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 // why says why no node takes the request.
 func (c *Scheduler) why(s *state.State, p *placement.Prepared) (plimsoll.WaitCode, string) {
 	x := c.placer.Explain(p, s.Seconds())
+	return refusal(&x, s.Names.Resources(p.Amounts()))
+}
+
+// refusal says why no node takes a request that asks for r.
+func refusal(x *placement.Explanation, r plimsoll.Resources) (plimsoll.WaitCode, string) {
 	switch {
 	case x.Open == 0:
 		return plimsoll.WaitNoNodes, x.Summary()
 	case x.Eligible == 0:
 		return plimsoll.WaitNotEligible, "no node is for it, full or empty: " + x.Summary()
 	case x.FitEmpty == 0:
-		return plimsoll.WaitTooLarge, fmt.Sprintf("too large for every node: it asks for %s; %s", s.Names.Resources(p.Amounts()), x.Summary())
+		return plimsoll.WaitTooLarge, fmt.Sprintf("too large for every node: it asks for %s; %s", r, x.Summary())
 	}
 	return plimsoll.WaitNoNode, x.Summary()
 }
@@ -76,16 +94,30 @@ func (c *Scheduler) why(s *state.State, p *placement.Prepared) (plimsoll.WaitCod
 type Explanation struct {
 	Code    plimsoll.WaitCode
 	Summary string
-	Steps   []placement.Step // what each stage of the chain would do now
+
+	placement.Explanation                     // what each stage of the chain would do now
+	Verdicts              []placement.Verdict // of the filters on one node, if one was named
+	Decision              *placement.Decision // how the task came to its node, if that is kept
 }
 
-// Explain says why a task waits now, looking at every node. It changes nothing.
-func (c *Scheduler) Explain(s *state.State, ref state.Ref) Explanation {
+// Explain says why a task waits now, looking at every node, and what each filter says about one of them if it is named. It changes
+// nothing.
+func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explanation, error) {
 	g, t := ref.Group, ref.Task()
 	p, release := s.Prepared(g)
 	defer release()
 	x := c.placer.Explain(p, s.Seconds())
-	e := Explanation{Steps: x.Steps}
+	e := Explanation{Explanation: x}
+	if node != "" {
+		slot := s.Fleet.Slot(node)
+		if slot < 0 {
+			return Explanation{}, noNode(node)
+		}
+		e.Verdicts = c.placer.ExplainServer(p, slot, s.Seconds())
+	}
+	if d, ok := c.decisions.Last(t.ID); ok && d.Server == t.Node && d.At == t.Bound/second {
+		e.Decision = d
+	}
 	by, reason := queue.Blocked(s, g.Job.Queue, g.Amounts())
 	switch {
 	case t.State.OnNode():
@@ -108,7 +140,7 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref) Explanation {
 	case x.Fit > 0:
 		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", g.Job.Queue.Path, x.Fit, x.Servers)
 	default:
-		e.Code, e.Summary = c.why(s, p)
+		e.Code, e.Summary = refusal(&x, s.Names.Resources(p.Amounts()))
 	}
-	return e
+	return e, nil
 }

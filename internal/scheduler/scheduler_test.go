@@ -180,7 +180,10 @@ func TestExplain(t *testing.T) {
 		if !ok {
 			t.Fatalf("there is no task of %s", job)
 		}
-		e := c.sched.Explain(c.s, ref)
+		e, err := c.sched.Explain(c.s, ref, "")
+		if err != nil {
+			t.Fatal(err)
+		}
 		return e.Code.String() + ": " + e.Summary
 	}
 	want := func(job, text string) {

@@ -1,0 +1,163 @@
+package scheduler
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+const (
+	// MaxTrial is how many tasks of a group one trial places.
+	MaxTrial = 10_000
+	// maxTrialLooks bounds how many nodes one trial looks at, so that it takes some 50 ms.
+	maxTrialLooks = 500_000
+)
+
+// Trial says where the tasks of a job would be placed now.
+type Trial struct {
+	Groups      []TriedGroup
+	QueueReason string // why the job's queue would hold back what finds a node; empty: it would not
+}
+
+// TriedGroup is what came of the tasks of one group.
+type TriedGroup struct {
+	Name  string
+	Asked int
+	placement.Tried
+	Code    plimsoll.WaitCode // why the next task finds no node, if Why is set
+	Summary string
+}
+
+// Try says where tasks of a job would be placed now, group by group, each deducted before the next: count of each group, or as many as
+// the specification says if count is 0. An empty group means all. Neither what is booked nor the order of drawing is changed.
+func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, count int) (*Trial, error) {
+	asks, err := trialAsks(spec, group, count)
+	if err != nil {
+		return nil, err
+	}
+	if c.trials == nil {
+		c.trials = placement.NewPlacer(s.Fleet, rand.NewPCG(c.seed^0xd1b54a32d192ed03, c.seed))
+	}
+	wanted := make([]int, len(asks))
+	for i := range asks {
+		wanted[i] = asks[i].Count
+		asks[i].Count = min(wanted[i], MaxTrial)
+	}
+	tried, err := c.trials.Try(s.Chain(), asks, s.Seconds(), maxTrialLooks)
+	if err != nil {
+		return nil, ofGroups(err)
+	}
+	t := &Trial{}
+	for i := range tried {
+		g := TriedGroup{Name: spec.Groups[i].Name, Asked: wanted[i], Tried: tried[i]}
+		if group != "" && g.Name != group {
+			continue
+		}
+		g.Stopped = g.Stopped || g.Why == nil && asks[i].Count < wanted[i]
+		if g.Why != nil {
+			g.Code, g.Summary = refusal(g.Why, spec.Groups[i].Resources)
+		}
+		t.Groups = append(t.Groups, g)
+	}
+	t.QueueReason = queueReason(s, spec, tried)
+	return t, nil
+}
+
+// trialAsks returns what is to be tried of each group, nothing of those that are not meant.
+func trialAsks(spec *plimsoll.JobSpec, group string, count int) ([]placement.Ask, error) {
+	if count < 0 || count > MaxTrial {
+		return nil, plimsoll.Invalid("count", "is %d; give a number from 1 to %d, or leave it out to try as many as the job file says", count, MaxTrial)
+	}
+	names := make([]string, len(spec.Groups))
+	asks := make([]placement.Ask, len(spec.Groups))
+	for i := range spec.Groups {
+		g := &spec.Groups[i]
+		names[i] = g.Name
+		n := int(g.Count)
+		if count > 0 {
+			n = count
+		}
+		if group != "" && g.Name != group {
+			n = 0
+		}
+		asks[i] = state.Ask(spec, g, n)
+	}
+	if group != "" && !slices.Contains(names, group) {
+		return nil, plimsoll.Invalid("group", "the job has no group %q; it has %s", group, strings.Join(names, ", "))
+	}
+	return asks, nil
+}
+
+// ofGroups names what is wrong as in the job file.
+func ofGroups(err error) error {
+	var e *plimsoll.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	named := *e
+	if at, ok := strings.CutPrefix(e.Field, "asks"); ok {
+		named.Field = "groups" + at
+	}
+	return &named
+}
+
+// queueReason says why the job's queue would hold back tasks that find a node.
+func queueReason(s *state.State, spec *plimsoll.JobSpec, tried []placement.Tried) string {
+	leaf, err := s.Leaf(spec.Queue)
+	if err != nil {
+		return "the job would be refused: " + err.Error()
+	}
+	var total placement.Amounts
+	for i := range tried {
+		for _, name := range spec.Groups[i].Resources.Names() {
+			if k := s.Names.Index(name); k >= 0 {
+				total[k] = addTimes(total[k], spec.Groups[i].Resources[name], int64(len(tried[i].Placed)))
+			}
+		}
+	}
+	return queue.Short(s, leaf, &total)
+}
+
+// addTimes returns sum + n*times, or the largest number if that is more.
+func addTimes(sum, n, times int64) int64 {
+	const most = 1 << 62
+	if n > 0 && times > (most-sum)/n {
+		return most
+	}
+	return sum + n*times
+}
+
+// Capacities says what is left on nodes, in their order; none named: on all, in the order of their ids.
+func (c *Scheduler) Capacities(s *state.State, nodes []string) ([]placement.Capacity, error) {
+	var slots []int32
+	for _, id := range nodes {
+		slot := s.Fleet.Slot(id)
+		if slot < 0 {
+			return nil, noNode(id)
+		}
+		slots = append(slots, slot)
+	}
+	if len(nodes) == 0 {
+		for slot := range int32(s.Fleet.Len()) {
+			if s.Fleet.ID(slot) != "" {
+				slots = append(slots, slot)
+			}
+		}
+		slices.SortFunc(slots, func(a, b int32) int { return strings.Compare(s.Fleet.ID(a), s.Fleet.ID(b)) })
+	}
+	chain, err := placement.CapacityChain(placement.Stages())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what is wrong
+	}
+	return c.placer.Capacities(chain, slots, s.Seconds()) //nolint:wrapcheck // it says what is wrong
+}
+
+func noNode(id string) error {
+	return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", id)
+}
