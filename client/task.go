@@ -54,48 +54,6 @@ func (c *Client) Tasks(ctx context.Context, filter TaskFilter) iter.Seq2[plimsol
 	}
 }
 
-// Explanation says why a task waits, or why it is where it is.
-type Explanation struct {
-	Task     plimsoll.Task
-	WaitCode plimsoll.WaitCode
-	Summary  string // the answer in one sentence
-	Steps    []ExplainStep
-}
-
-// ExplainStep is one stage of the placement chain.
-type ExplainStep struct {
-	Stage     string
-	Remaining int32 // nodes that passed it
-	Dropped   int32
-	Reasons   []ExplainReason // the most frequent first
-}
-
-// ExplainReason is one reason for which a stage dropped nodes.
-type ExplainReason struct {
-	Reason   string
-	Nodes    int32
-	Examples []string // some of the nodes
-}
-
-// ExplainTask asks the leader why a task waits, or why it is where it is.
-func (c *Client) ExplainTask(ctx context.Context, id string) (Explanation, error) {
-	res, err := call(ctx, c, c.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: id})
-	if err != nil {
-		return Explanation{}, err
-	}
-	x := Explanation{
-		Task: wire.TaskFromProto(res.GetTask()), WaitCode: plimsoll.WaitCode(res.GetWaitCode()), Summary: res.GetSummary(),
-	}
-	for _, s := range res.GetSteps() {
-		step := ExplainStep{Stage: s.GetStage(), Remaining: s.GetRemaining(), Dropped: s.GetDropped()}
-		for _, r := range s.GetReasons() {
-			step.Reasons = append(step.Reasons, ExplainReason{Reason: r.GetReason(), Nodes: r.GetNodes(), Examples: r.GetExamples()})
-		}
-		x.Steps = append(x.Steps, step)
-	}
-	return x, nil
-}
-
 // LogOptions chooses what to read of what a task wrote.
 type LogOptions struct {
 	Attempt   int32  // 0: the last one that began

@@ -18,6 +18,7 @@ type commands struct {
 	Queue   queueCmd   `cmd:"" help:"List queues."`
 	Events  eventsCmd  `cmd:"" help:"Read the recent events."`
 	Explain explainCmd `cmd:"" help:"Say why a task waits, or why it is where it is."`
+	Place   placeCmd   `cmd:"" help:"Say where the tasks of a job would go, and how many fit, without submitting it."`
 	Config  configCmd  `cmd:"" help:"Check files, and read and replace the configuration of the queues."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 

@@ -3,7 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -11,36 +16,20 @@ import (
 )
 
 type explainCmd struct {
-	ID string `arg:"" name:"task" help:"Id of a task; of a job: its first task that waits."`
+	ID     string `arg:"" name:"task" help:"Id of a task; of a job: its first task that waits."`
+	Node   string `help:"Say what each filter thinks of this node." placeholder:"NODE"`
+	Export string `help:"Write the decision that put the task on its node to this file, for plimsoll place --replay." placeholder:"FILE" type:"path"`
 	formatFlag
 }
 
 // Help is the detail of the help text.
-func (explainCmd) Help() string { return example("plimsoll explain wordcount.map.3") }
+func (explainCmd) Help() string {
+	return example("plimsoll explain wordcount.map.3", "plimsoll explain wordcount.map.3 --node n1", "plimsoll explain wordcount.map.3 --export decision.json")
+}
 
 func looksLikeTask(id string) bool {
 	_, _, _, ok := wire.SplitTaskID(id)
 	return ok
-}
-
-type explainView struct {
-	Task     taskView          `json:"task"`
-	WaitCode string            `json:"waitCode"`
-	Summary  string            `json:"summary"`
-	Steps    []explainStepView `json:"steps"`
-}
-
-type explainStepView struct {
-	Stage     string              `json:"stage"`
-	Remaining int32               `json:"remaining"`
-	Dropped   int32               `json:"dropped"`
-	Reasons   []explainReasonView `json:"reasons"`
-}
-
-type explainReasonView struct {
-	Reason   string   `json:"reason"`
-	Nodes    int32    `json:"nodes"`
-	Examples []string `json:"examples"`
 }
 
 // Run explains a task.
@@ -53,19 +42,43 @@ func (cmd *explainCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	x, err := c.ExplainTask(ctx, id)
+	x, err := c.ExplainTask(ctx, id, client.ExplainOptions{Node: cmd.Node, Export: cmd.Export != ""})
 	if err != nil {
 		return err
 	}
-	v := explainView{Task: viewTask(&x.Task, ""), WaitCode: x.WaitCode.String(), Summary: x.Summary, Steps: []explainStepView{}}
-	for _, s := range x.Steps {
-		step := explainStepView{Stage: s.Stage, Remaining: s.Remaining, Dropped: s.Dropped, Reasons: []explainReasonView{}}
-		for _, r := range s.Reasons {
-			step.Reasons = append(step.Reasons, explainReasonView(r))
+	if cmd.Export != "" {
+		if err := exportDecision(&x, cmd.Export); err != nil {
+			return err
 		}
-		v.Steps = append(v.Steps, step)
+		a.notes.printf("the decision is in %s; decide it again with: plimsoll place --replay %s\n", cmd.Export, cmd.Export)
 	}
-	return cmd.print(a, v, func(o *output) { printExplanation(o, &x) })
+	return cmd.print(a, viewExplanation(&x), func(o *output) {
+		switch {
+		case cmd.Export != "":
+		case cmd.Node != "":
+			printVerdicts(o, &x, cmd.Node)
+		default:
+			printExplanation(o, &x, a.now())
+		}
+	})
+}
+
+// exportDecision writes how a task came to its node to a file.
+func exportDecision(x *client.Explanation, path string) error {
+	if x.Decision == nil {
+		if x.Task.Node == "" {
+			return plimsoll.Errorf(plimsoll.CodeNotFound, "%s is on no node, so there is no decision to export; export one of a task that runs", x.Task.ID)
+		}
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "how %s came to node %s is not known any more: %s", x.Task.ID, x.Task.Node, keptDecisions(x))
+	}
+	if err := os.WriteFile(path, x.Decision.Export, 0o644); err != nil { //nolint:gosec // it is to be shared
+		return fmt.Errorf("write %s: %s", path, cause(err))
+	}
+	return nil
+}
+
+func keptDecisions(x *client.Explanation) string {
+	return fmt.Sprintf("the last %d decisions since the leader started are kept, and it is not among them", x.Kept)
 }
 
 // explainable turns the id of a job into that of its first task that waits, or of its first task.
@@ -87,26 +100,186 @@ func explainable(ctx context.Context, c *client.Client, id string) (string, erro
 	return "", plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task or job %q with tasks; see plimsoll job list", id)
 }
 
-func printExplanation(o *output, x *client.Explanation) {
+func printExplanation(o *output, x *client.Explanation, now time.Time) {
 	o.printf("%s is %s\n%s\n", x.Task.ID, x.Task.State, oneLine(x.Summary))
-	if len(x.Steps) == 0 || x.Task.State == plimsoll.TaskFinished { // where it could be placed no longer matters
-		return
+	switch {
+	case x.Decision != nil:
+		o.printf("\n")
+		printDecision(o, x.Decision, now)
+	case x.Task.State == plimsoll.TaskFinished: // where it could be placed no longer matters
+	case x.Task.State.OnNode():
+		o.printf("\nHow it came there is not known any more: %s.\n", keptDecisions(x))
+	case len(x.Steps) > 0:
+		o.printf("\n")
+		printRefusal(o, x.Nodes, x.Steps)
 	}
-	o.printf("\n")
+}
+
+// printRefusal prints what the chain makes of all nodes: the stages that drop or refuse some.
+func printRefusal(o *output, n client.NodeCounts, steps []client.ExplainStep) {
+	if n.Total > 0 {
+		parts := []string{count(n.Open) + " open", count(n.Eligible) + " for it"}
+		if n.Eligible > 0 {
+			parts = append(parts, count(n.FitEmpty)+" large enough", count(n.Fit)+" with room now")
+		}
+		o.printf("%s: %s\n\n", plural(int(n.Total), "node"), strings.Join(parts, ", "))
+	}
+	printSteps(o, steps)
+}
+
+func printSteps(o *output, steps []client.ExplainStep) {
 	var rows [][]string
-	for _, s := range x.Steps {
-		row := []string{s.Stage, count(s.Remaining), count(s.Dropped), ""}
-		for _, r := range s.Reasons {
-			row[3] = fmt.Sprintf("%s: %s", plural(int(r.Nodes), "node"), r.Reason)
-			if len(r.Examples) > 0 {
-				row[3] += " (" + strings.Join(r.Examples[:min(3, len(r.Examples))], ", ") + ")"
-			}
-			rows = append(rows, row)
-			row = []string{" ", " ", " ", ""}
+	idle := 0
+	for _, s := range steps {
+		if s.Dropped == 0 && s.Refused == 0 {
+			idle++
+			continue
 		}
-		if len(s.Reasons) == 0 {
+		row := []string{s.Stage, s.Kind.String(), count(s.Received), count(s.Remaining), count(s.Dropped), count(max(s.Refused, s.Dropped)), ""}
+		for _, r := range s.Reasons {
+			row[6] = nodesBecause(&r)
+			rows = append(rows, row)
+			row = []string{" ", " ", " ", " ", " ", " ", ""}
+		}
+		switch {
+		case len(s.Reasons) > 0:
+		case s.Dropped == 0:
+			row[6] = "would refuse " + plural(int(s.Refused), "node") + " that other stages have dropped"
+			fallthrough
+		default:
 			rows = append(rows, row)
 		}
 	}
-	columns(o, []string{"STAGE", "REMAIN", "DROPPED", "WHY"}, rows)
+	if len(rows) > 0 {
+		columns(o, []string{"STAGE", "KIND", "CAME", "LEFT", "DROPPED", "REFUSES", "WHY"}, rows)
+	}
+	switch {
+	case idle > 0 && len(rows) > 0:
+		o.printf("%s left out none.\n", plural(idle, "other stage"))
+	case idle > 0:
+		o.printf("%s left out no node.\n", plural(idle, "stage"))
+	}
+}
+
+func nodesBecause(r *client.ExplainReason) string {
+	text := fmt.Sprintf("%s: %s", plural(int(r.Nodes), "node"), r.Reason)
+	if n := len(r.Examples); n > 0 {
+		named := slices.Sorted(slices.Values(r.Examples))[:min(3, n)]
+		text += " (" + strings.Join(named, ", ")
+		if int(r.Nodes) > len(named) {
+			text += ", …"
+		}
+		text += ")"
+	}
+	return text
+}
+
+// shownCandidates is how many of the nodes of a decision are printed.
+const shownCandidates = 6
+
+// printDecision prints why a task went where it is.
+func printDecision(o *output, d *client.Decision, now time.Time) {
+	kept := 0
+	for kept < len(d.Candidates) && d.Candidates[kept].Kept {
+		kept++
+	}
+	batches := ""
+	if d.Batches > 1 {
+		batches = fmt.Sprintf(", the last of %d batches", d.Batches)
+	}
+	how := "the only one left of " + plural(int(d.Looked), "node") + " looked at"
+	if kept > 1 {
+		how = fmt.Sprintf("the best of %d left of %s looked at", kept, plural(int(d.Looked), "node"))
+	}
+	o.printf("Chosen %s: %s with %s, %s%s.\n\n", ago(now, d.Time), d.Node, points(d.Score), how, batches)
+	var rows [][]string
+	for _, s := range d.Steps {
+		if s.Dropped > 0 {
+			rows = append(rows, []string{s.Stage, s.Kind.String(), count(s.Received), count(s.Remaining), count(s.Dropped)})
+		}
+	}
+	if len(rows) > 0 {
+		columns(o, []string{"STAGE", "KIND", "CAME", "LEFT", "DROPPED"}, rows)
+		o.printf("\n")
+	}
+	names := resourceNames(d.Candidates[:kept], func(c client.Candidate) plimsoll.Resources { return c.Free })
+	header := []string{"NODE", "SCORE", "TASKS"}
+	for _, name := range names {
+		header = append(header, "FREE "+strings.ToUpper(name))
+	}
+	rows = nil
+	for i, c := range d.Candidates[:min(kept, shownCandidates)] {
+		row := []string{c.Node, score(c.Score), count(c.Tasks)}
+		for _, name := range names {
+			row = append(row, amountOf(c.Free, name))
+		}
+		if i == 0 && c.Node == d.Node {
+			row[0] += " ←"
+		}
+		rows = append(rows, row)
+	}
+	columns(o, header, rows)
+	if more := kept - len(rows); more > 0 {
+		o.printf("and %d more with lower scores\n", more)
+	}
+}
+
+func score(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) }
+
+func points(n float64) string { return "a score of " + score(n) }
+
+// resourceNames returns the names of the resources that at least one of a list has: cpu, memory and disk first.
+func resourceNames[T any](list []T, of func(T) plimsoll.Resources) []string {
+	seen := plimsoll.Resources{}
+	for _, item := range list {
+		for name := range of(item) {
+			seen[name] = 1
+		}
+	}
+	var names []string
+	for _, name := range []string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk} {
+		if seen[name] > 0 {
+			names = append(names, name)
+			delete(seen, name)
+		}
+	}
+	return append(names, slices.Sorted(maps.Keys(seen))...)
+}
+
+// amountOf prints an amount, or nothing if there is none of the resource.
+func amountOf(r plimsoll.Resources, name string) string {
+	n, ok := r[name]
+	switch {
+	case !ok:
+		return ""
+	case n < 0:
+		return "-" + people(name, -n)
+	}
+	return people(name, n)
+}
+
+func printVerdicts(o *output, x *client.Explanation, node string) {
+	refused := 0
+	var rows [][]string
+	for _, v := range x.Verdicts {
+		verdict := "keeps it"
+		if v.Reason != "" {
+			refused++
+			verdict = "refuses it: " + v.Reason
+		}
+		rows = append(rows, []string{v.Stage, v.Kind.String(), verdict})
+	}
+	what := x.Task.ID
+	if x.Task.State.OnNode() {
+		what = "another task like " + what
+	}
+	switch refused {
+	case 0:
+		o.printf("%s could take %s\n\n", node, what)
+	case 1:
+		o.printf("%s cannot take %s: 1 of %d filters refuses it\n\n", node, what, len(rows))
+	default:
+		o.printf("%s cannot take %s: %d of %d filters refuse it\n\n", node, what, refused, len(rows))
+	}
+	columns(o, []string{"FILTER", "KIND", "VERDICT"}, rows)
 }

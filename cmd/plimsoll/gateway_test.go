@@ -347,14 +347,8 @@ func (g *fakeGateway) ExplainTask(
 		if t := &g.mu.tasks[i]; t.ID == req.Msg.GetId() {
 			return connect.NewResponse(&pb.ExplainTaskResponse{
 				Task: wire.TaskToProto(t), WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "2 of 2 nodes: not enough cpu",
-				Steps: []*pb.ExplainStep{
-					{Stage: "ready", Remaining: 1, Dropped: 1, Reasons: []*pb.ExplainReason{
-						{Reason: "draining", Nodes: 1, Examples: []string{"n2"}},
-					}},
-					{Stage: "resources", Remaining: 0, Dropped: 1, Reasons: []*pb.ExplainReason{
-						{Reason: "not enough cpu", Nodes: 1, Examples: []string{"n1"}},
-					}},
-				},
+				Steps: refusingSteps(), Nodes: &pb.NodeCounts{Total: 3, Open: 2, Eligible: 2, FitEmpty: 1}, DecisionsKept: 2000,
+				Verdicts: verdictsOn(req.Msg.GetNode()), Decision: decisionOn(t, req.Msg.GetExport()),
 			}), nil
 		}
 	}

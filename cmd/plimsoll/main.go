@@ -1,6 +1,6 @@
 // Command plimsoll is every role of a Plimsoll cluster and the command line that talks to one.
 //
-// The client commands (submit, run, job, task, node, queue, events, explain, config, version) are written with package client only.
+// The client commands (submit, run, job, task, node, queue, events, explain, place, config, version) are written with package client only.
 // The role commands assemble the packages of a role; they are in roles.go. A command is a struct with its flags and arguments
 // as fields, a Help method with an example, and a Run method; commands.go lists them all.
 //

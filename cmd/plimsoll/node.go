@@ -16,6 +16,7 @@ import (
 type nodeCmd struct {
 	List     nodeListCmd     `cmd:"" help:"List nodes with what is allocated on them."`
 	Show     nodeShowCmd     `cmd:"" help:"Show a node with all that placement knows of it."`
+	Capacity nodeCapacityCmd `cmd:"" help:"Show what is left on nodes."`
 	Drain    nodeDrainCmd    `cmd:"" help:"Take nodes out of use: no new tasks, and those that run are placed elsewhere."`
 	Cordon   nodeCordonCmd   `cmd:"" help:"Give nodes no new tasks; those that run go on."`
 	Uncordon nodeUncordonCmd `cmd:"" help:"Let nodes take tasks again, after cordon or drain."`

@@ -36,7 +36,14 @@ func decodeCommand(gateway string, cmd *pb.Command) (name string, do any, err er
 		if !ok {
 			return "explain_task", nil, badTaskID("id", kind.ExplainTask.GetId())
 		}
-		return "explain_task", &engine.Explain{Job: job, Group: group, Index: index}, nil
+		m := kind.ExplainTask
+		return "explain_task", &engine.Explain{Job: job, Group: group, Index: index, Node: m.GetNode(), Export: m.GetExport()}, nil
+	case *pb.Command_NodeCapacity:
+		return "node_capacity", &engine.NodeCapacity{Nodes: kind.NodeCapacity.GetNodes()}, nil
+	case *pb.Command_PlaceJob:
+		m := kind.PlaceJob
+		spec := wire.JobSpecFromProto(m.GetSpec())
+		return "place_job", &engine.PlaceJob{Spec: &spec, Group: m.GetGroup(), Count: m.GetCount()}, nil
 	}
 	return "unknown", nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know this command; it is older than the gateway")
 }
@@ -63,17 +70,6 @@ func encodeReply(r *engine.Reply, revision uint64) *pb.Reply {
 	if r.Err != nil {
 		m.Error = wire.ErrorToProto(r.Err)
 	}
-	if x := r.Explanation; x != nil {
-		m.ExplainTask = &pb.ExplainTaskResponse{
-			Task: wire.TaskToProto(&x.Task), WaitCode: pb.WaitCode(x.Code), Summary: x.Summary,
-		}
-		for _, step := range x.Steps {
-			s := &pb.ExplainStep{Stage: step.Stage, Remaining: int32(step.Remaining), Dropped: int32(step.Dropped)}
-			for _, reason := range step.Reasons {
-				s.Reasons = append(s.Reasons, &pb.ExplainReason{Reason: reason.Text, Nodes: int32(reason.Servers), Examples: reason.Examples})
-			}
-			m.ExplainTask.Steps = append(m.ExplainTask.Steps, s)
-		}
-	}
+	m.ExplainTask, m.NodeCapacity, m.PlaceJob = encodeExplanation(r.Explanation), encodeCapacities(r.Capacities), encodeTrial(r.Trial)
 	return m
 }

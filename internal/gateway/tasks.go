@@ -7,7 +7,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -86,25 +85,4 @@ func taskMatches(want *pb.ListTasksRequest, task *pb.Task) bool {
 	return (want.GetJob() == "" || task.GetJob() == want.GetJob()) &&
 		(want.GetNode() == "" || task.GetNode() == want.GetNode()) &&
 		(len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), task.GetState()))
-}
-
-// ExplainTask asks the leader why a task is where it is. It costs the leader a read-only turn, so only few are under way at once.
-func (s jobService) ExplainTask(ctx context.Context, req *connect.Request[pb.ExplainTaskRequest]) (*connect.Response[pb.ExplainTaskResponse], error) {
-	if _, err := taskKey("id", req.Msg.GetId()); err != nil {
-		return nil, err
-	}
-	select {
-	case s.g.explains <- struct{}{}:
-		defer func() { <-s.g.explains }()
-	default:
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d explanations are being made for this gateway; try again later", cap(s.g.explains))
-	}
-	reply, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_ExplainTask{ExplainTask: req.Msg}})
-	if err != nil {
-		return nil, err
-	}
-	if reply.GetExplainTask() == nil {
-		return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader cannot explain tasks; it may be of an older version")
-	}
-	return connect.NewResponse(reply.GetExplainTask()), nil
 }

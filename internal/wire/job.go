@@ -9,6 +9,12 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
+// ResourcesToProto converts amounts of resources.
+func ResourcesToProto(r plimsoll.Resources) *pb.Resources { return resourcesToProto(r) }
+
+// ResourcesFromProto converts amounts of resources.
+func ResourcesFromProto(m *pb.Resources) plimsoll.Resources { return resourcesFromProto(m) }
+
 func resourcesToProto(r plimsoll.Resources) *pb.Resources {
 	if r == nil {
 		return nil

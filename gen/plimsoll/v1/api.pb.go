@@ -23,6 +23,66 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// StageKind says what kind of thing a stage of the placement chain decides by.
+type StageKind int32
+
+const (
+	StageKind_STAGE_KIND_UNSPECIFIED StageKind = 0
+	// It takes nothing at all now.
+	StageKind_STAGE_KIND_CLOSED StageKind = 1
+	// It is not for this task, full or empty.
+	StageKind_STAGE_KIND_NOT_ELIGIBLE StageKind = 2
+	// What runs there: it could take the task at another time.
+	StageKind_STAGE_KIND_NO_ROOM StageKind = 3
+	// Others are preferred; it could take the task.
+	StageKind_STAGE_KIND_NOT_BEST StageKind = 4
+)
+
+// Enum value maps for StageKind.
+var (
+	StageKind_name = map[int32]string{
+		0: "STAGE_KIND_UNSPECIFIED",
+		1: "STAGE_KIND_CLOSED",
+		2: "STAGE_KIND_NOT_ELIGIBLE",
+		3: "STAGE_KIND_NO_ROOM",
+		4: "STAGE_KIND_NOT_BEST",
+	}
+	StageKind_value = map[string]int32{
+		"STAGE_KIND_UNSPECIFIED":  0,
+		"STAGE_KIND_CLOSED":       1,
+		"STAGE_KIND_NOT_ELIGIBLE": 2,
+		"STAGE_KIND_NO_ROOM":      3,
+		"STAGE_KIND_NOT_BEST":     4,
+	}
+)
+
+func (x StageKind) Enum() *StageKind {
+	p := new(StageKind)
+	*p = x
+	return p
+}
+
+func (x StageKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StageKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_api_proto_enumTypes[0].Descriptor()
+}
+
+func (StageKind) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_api_proto_enumTypes[0]
+}
+
+func (x StageKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StageKind.Descriptor instead.
+func (StageKind) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{0}
+}
+
 type SubmitJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -870,8 +930,12 @@ func (x *ListTasksResponse) GetRevision() uint64 {
 }
 
 type ExplainTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Also ask every filter about this node; empty: about none in particular.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Also send the decision that put the task on its node, in the form in which it can be decided again.
+	Export        bool `protobuf:"varint,3,opt,name=export,proto3" json:"export,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -913,6 +977,20 @@ func (x *ExplainTaskRequest) GetId() string {
 	return ""
 }
 
+func (x *ExplainTaskRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ExplainTaskRequest) GetExport() bool {
+	if x != nil {
+		return x.Export
+	}
+	return false
+}
+
 // ExplainStep is one stage of the placement chain.
 type ExplainStep struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -920,7 +998,11 @@ type ExplainStep struct {
 	Remaining int32                  `protobuf:"varint,2,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	Dropped   int32                  `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	// Why nodes were dropped, with how many for each reason; the most frequent first.
-	Reasons       []*ExplainReason `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	Reasons  []*ExplainReason `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	Kind     StageKind        `protobuf:"varint,5,opt,name=kind,proto3,enum=plimsoll.v1.StageKind" json:"kind,omitempty"`
+	Received int32            `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"`
+	// Of all nodes, how many this stage refuses, whatever the others say. Not known of stages that compare nodes.
+	Refused       int32 `protobuf:"varint,7,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -981,6 +1063,27 @@ func (x *ExplainStep) GetReasons() []*ExplainReason {
 		return x.Reasons
 	}
 	return nil
+}
+
+func (x *ExplainStep) GetKind() StageKind {
+	if x != nil {
+		return x.Kind
+	}
+	return StageKind_STAGE_KIND_UNSPECIFIED
+}
+
+func (x *ExplainStep) GetReceived() int32 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *ExplainStep) GetRefused() int32 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
 }
 
 type ExplainReason struct {
@@ -1049,8 +1152,16 @@ type ExplainTaskResponse struct {
 	Task     *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	WaitCode WaitCode               `protobuf:"varint,2,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
 	// The answer in one sentence.
-	Summary       string         `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
-	Steps         []*ExplainStep `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What each stage would do now, with every node.
+	Steps []*ExplainStep `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
+	Nodes *NodeCounts    `protobuf:"bytes,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// What each filter says about the node that was asked about.
+	Verdicts []*NodeVerdict `protobuf:"bytes,6,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	// Of a task that is or was on a node: how it came there, if that is still known.
+	Decision *PlacementDecision `protobuf:"bytes,7,opt,name=decision,proto3" json:"decision,omitempty"`
+	// So many of the last decisions are known.
+	DecisionsKept int32 `protobuf:"varint,8,opt,name=decisions_kept,json=decisionsKept,proto3" json:"decisions_kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1113,6 +1224,687 @@ func (x *ExplainTaskResponse) GetSteps() []*ExplainStep {
 	return nil
 }
 
+func (x *ExplainTaskResponse) GetNodes() *NodeCounts {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ExplainTaskResponse) GetVerdicts() []*NodeVerdict {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
+func (x *ExplainTaskResponse) GetDecision() *PlacementDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+func (x *ExplainTaskResponse) GetDecisionsKept() int32 {
+	if x != nil {
+		return x.DecisionsKept
+	}
+	return 0
+}
+
+// NodeCounts counts nodes by what they could do for a task.
+type NodeCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Total int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	// Take tasks now.
+	Open int32 `protobuf:"varint,2,opt,name=open,proto3" json:"open,omitempty"`
+	// Are for this task, open or not, full or empty.
+	Eligible int32 `protobuf:"varint,3,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	// Of the eligible, would have room if they were empty.
+	FitEmpty int32 `protobuf:"varint,4,opt,name=fit_empty,json=fitEmpty,proto3" json:"fit_empty,omitempty"`
+	// Could take it now.
+	Fit           int32 `protobuf:"varint,5,opt,name=fit,proto3" json:"fit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeCounts) Reset() {
+	*x = NodeCounts{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeCounts) ProtoMessage() {}
+
+func (x *NodeCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeCounts.ProtoReflect.Descriptor instead.
+func (*NodeCounts) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *NodeCounts) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *NodeCounts) GetOpen() int32 {
+	if x != nil {
+		return x.Open
+	}
+	return 0
+}
+
+func (x *NodeCounts) GetEligible() int32 {
+	if x != nil {
+		return x.Eligible
+	}
+	return 0
+}
+
+func (x *NodeCounts) GetFitEmpty() int32 {
+	if x != nil {
+		return x.FitEmpty
+	}
+	return 0
+}
+
+func (x *NodeCounts) GetFit() int32 {
+	if x != nil {
+		return x.Fit
+	}
+	return 0
+}
+
+// NodeVerdict is what one filter says about one node, whatever the others say.
+type NodeVerdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Stage string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	Kind  StageKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=plimsoll.v1.StageKind" json:"kind,omitempty"`
+	// Why it refuses the node; empty: it does not.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeVerdict) Reset() {
+	*x = NodeVerdict{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeVerdict) ProtoMessage() {}
+
+func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
+func (*NodeVerdict) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *NodeVerdict) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *NodeVerdict) GetKind() StageKind {
+	if x != nil {
+		return x.Kind
+	}
+	return StageKind_STAGE_KIND_UNSPECIFIED
+}
+
+func (x *NodeVerdict) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PlacementDecision is how a task came to its node.
+type PlacementDecision struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unix nanoseconds.
+	Time  int64   `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
+	Node  string  `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Score float64 `protobuf:"fixed64,3,opt,name=score,proto3" json:"score,omitempty"`
+	// Nodes that were looked at, in so many batches.
+	Looked  int32 `protobuf:"varint,4,opt,name=looked,proto3" json:"looked,omitempty"`
+	Batches int32 `protobuf:"varint,5,opt,name=batches,proto3" json:"batches,omitempty"`
+	// What each stage left, without reasons.
+	Steps []*ExplainStep `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`
+	// Nodes of the last batch: those that all filters left first, the best first.
+	Candidates []*PlacementCandidate `protobuf:"bytes,7,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// The decision with everything that it was decided by, as JSON, if it was asked for.
+	Export        []byte `protobuf:"bytes,8,opt,name=export,proto3" json:"export,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementDecision) Reset() {
+	*x = PlacementDecision{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementDecision) ProtoMessage() {}
+
+func (x *PlacementDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementDecision.ProtoReflect.Descriptor instead.
+func (*PlacementDecision) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PlacementDecision) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *PlacementDecision) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlacementDecision) GetScore() float64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *PlacementDecision) GetLooked() int32 {
+	if x != nil {
+		return x.Looked
+	}
+	return 0
+}
+
+func (x *PlacementDecision) GetBatches() int32 {
+	if x != nil {
+		return x.Batches
+	}
+	return 0
+}
+
+func (x *PlacementDecision) GetSteps() []*ExplainStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *PlacementDecision) GetCandidates() []*PlacementCandidate {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *PlacementDecision) GetExport() []byte {
+	if x != nil {
+		return x.Export
+	}
+	return nil
+}
+
+type PlacementCandidate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// All filters left it.
+	Kept  bool    `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
+	Score float64 `protobuf:"fixed64,3,opt,name=score,proto3" json:"score,omitempty"`
+	// What was free before the task came.
+	Free          *Resources `protobuf:"bytes,4,opt,name=free,proto3" json:"free,omitempty"`
+	Tasks         int32      `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementCandidate) Reset() {
+	*x = PlacementCandidate{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementCandidate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementCandidate) ProtoMessage() {}
+
+func (x *PlacementCandidate) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementCandidate.ProtoReflect.Descriptor instead.
+func (*PlacementCandidate) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PlacementCandidate) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlacementCandidate) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+func (x *PlacementCandidate) GetScore() float64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *PlacementCandidate) GetFree() *Resources {
+	if x != nil {
+		return x.Free
+	}
+	return nil
+}
+
+func (x *PlacementCandidate) GetTasks() int32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+type PlaceJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Only this group; empty: all.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// So many tasks of each group, at most 10,000 in all; 0: as many as the specification says.
+	Count         int32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaceJobRequest) Reset() {
+	*x = PlaceJobRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaceJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaceJobRequest) ProtoMessage() {}
+
+func (x *PlaceJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaceJobRequest.ProtoReflect.Descriptor instead.
+func (*PlaceJobRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PlaceJobRequest) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *PlaceJobRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *PlaceJobRequest) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type PlaceJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The groups in their order. Each finds the room that those before it leave.
+	Groups []*PlacedGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Why the job's queue would hold back tasks that would find a node; empty: it would not.
+	QueueReason   string `protobuf:"bytes,2,opt,name=queue_reason,json=queueReason,proto3" json:"queue_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaceJobResponse) Reset() {
+	*x = PlaceJobResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaceJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaceJobResponse) ProtoMessage() {}
+
+func (x *PlaceJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaceJobResponse.ProtoReflect.Descriptor instead.
+func (*PlaceJobResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PlaceJobResponse) GetGroups() []*PlacedGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *PlaceJobResponse) GetQueueReason() string {
+	if x != nil {
+		return x.QueueReason
+	}
+	return ""
+}
+
+type PlacedGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// So many tasks were tried.
+	Asked int32 `protobuf:"varint,2,opt,name=asked,proto3" json:"asked,omitempty"`
+	// So many found a node, one entry each, in their order.
+	Placed []*PlacedTask `protobuf:"bytes,3,rep,name=placed,proto3" json:"placed,omitempty"`
+	// The bound on the work of one question was reached: at least these fit.
+	Stopped bool `protobuf:"varint,4,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	// Why the next task finds no node; unset if all have found one, or if stopped.
+	Refused       *PlacementRefusal `protobuf:"bytes,5,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacedGroup) Reset() {
+	*x = PlacedGroup{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacedGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacedGroup) ProtoMessage() {}
+
+func (x *PlacedGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacedGroup.ProtoReflect.Descriptor instead.
+func (*PlacedGroup) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PlacedGroup) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *PlacedGroup) GetAsked() int32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *PlacedGroup) GetPlaced() []*PlacedTask {
+	if x != nil {
+		return x.Placed
+	}
+	return nil
+}
+
+func (x *PlacedGroup) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+func (x *PlacedGroup) GetRefused() *PlacementRefusal {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+type PlacedTask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Score float64                `protobuf:"fixed64,2,opt,name=score,proto3" json:"score,omitempty"`
+	// What would remain free there, once the task is placed.
+	Free          *Resources `protobuf:"bytes,3,opt,name=free,proto3" json:"free,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacedTask) Reset() {
+	*x = PlacedTask{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacedTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacedTask) ProtoMessage() {}
+
+func (x *PlacedTask) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacedTask.ProtoReflect.Descriptor instead.
+func (*PlacedTask) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PlacedTask) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlacedTask) GetScore() float64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *PlacedTask) GetFree() *Resources {
+	if x != nil {
+		return x.Free
+	}
+	return nil
+}
+
+// PlacementRefusal says why a task finds no node.
+type PlacementRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WaitCode      WaitCode               `protobuf:"varint,1,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
+	Summary       string                 `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	Steps         []*ExplainStep         `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
+	Nodes         *NodeCounts            `protobuf:"bytes,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementRefusal) Reset() {
+	*x = PlacementRefusal{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementRefusal) ProtoMessage() {}
+
+func (x *PlacementRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementRefusal.ProtoReflect.Descriptor instead.
+func (*PlacementRefusal) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PlacementRefusal) GetWaitCode() WaitCode {
+	if x != nil {
+		return x.WaitCode
+	}
+	return WaitCode_WAIT_CODE_UNSPECIFIED
+}
+
+func (x *PlacementRefusal) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *PlacementRefusal) GetSteps() []*ExplainStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *PlacementRefusal) GetNodes() *NodeCounts {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
 type ReadLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -1129,7 +1921,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1933,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1946,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReadLogsRequest) GetTask() string {
@@ -1203,7 +1995,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +2007,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +2020,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReadLogsResponse) GetStream() string {
@@ -1253,7 +2045,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +2057,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +2070,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 type NodeInfo struct {
@@ -1291,7 +2083,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +2095,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +2108,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeInfo) GetNode() *Node {
@@ -1343,7 +2135,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +2147,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +2160,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeInfo {
@@ -1395,7 +2187,7 @@ type SetNodeModeRequest struct {
 
 func (x *SetNodeModeRequest) Reset() {
 	*x = SetNodeModeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +2199,7 @@ func (x *SetNodeModeRequest) String() string {
 func (*SetNodeModeRequest) ProtoMessage() {}
 
 func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +2212,7 @@ func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeModeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetNodeModeRequest) GetId() string {
@@ -1446,7 +2238,7 @@ type SetNodeModeResponse struct {
 
 func (x *SetNodeModeResponse) Reset() {
 	*x = SetNodeModeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +2250,7 @@ func (x *SetNodeModeResponse) String() string {
 func (*SetNodeModeResponse) ProtoMessage() {}
 
 func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +2263,7 @@ func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeModeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetNodeModeResponse) GetNode() *Node {
@@ -1490,7 +2282,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +2294,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +2307,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -1533,7 +2325,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +2337,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +2350,177 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
+}
+
+type NodeCapacityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids; empty: all nodes.
+	Nodes         []string `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeCapacityRequest) Reset() {
+	*x = NodeCapacityRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeCapacityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeCapacityRequest) ProtoMessage() {}
+
+func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeCapacityRequest.ProtoReflect.Descriptor instead.
+func (*NodeCapacityRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *NodeCapacityRequest) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type NodeCapacityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the request; all nodes: in that of their ids.
+	Nodes         []*NodeRoom `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeCapacityResponse) Reset() {
+	*x = NodeCapacityResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeCapacityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeCapacityResponse) ProtoMessage() {}
+
+func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeCapacityResponse.ProtoReflect.Descriptor instead.
+func (*NodeCapacityResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *NodeCapacityResponse) GetNodes() []*NodeRoom {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// NodeRoom is what is left on a node.
+type NodeRoom struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Why it is not counted; empty: it is.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What no task holds of each resource, without what is kept back and stretched by over-provisioning; negative: more is promised
+	// than there is. Unset if the node is not counted.
+	Unreserved    *Resources `protobuf:"bytes,3,opt,name=unreserved,proto3" json:"unreserved,omitempty"`
+	Whole         *Resources `protobuf:"bytes,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	Tasks         int32      `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRoom) Reset() {
+	*x = NodeRoom{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRoom) ProtoMessage() {}
+
+func (x *NodeRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRoom.ProtoReflect.Descriptor instead.
+func (*NodeRoom) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *NodeRoom) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeRoom) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NodeRoom) GetUnreserved() *Resources {
+	if x != nil {
+		return x.Unreserved
+	}
+	return nil
+}
+
+func (x *NodeRoom) GetWhole() *Resources {
+	if x != nil {
+		return x.Whole
+	}
+	return nil
+}
+
+func (x *NodeRoom) GetTasks() int32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
 }
 
 type ListQueuesRequest struct {
@@ -1569,7 +2531,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +2543,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +2556,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 type ListQueuesResponse struct {
@@ -1607,7 +2569,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +2581,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +2594,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStatus {
@@ -1657,7 +2619,7 @@ type GetQueueConfigRequest struct {
 
 func (x *GetQueueConfigRequest) Reset() {
 	*x = GetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +2631,7 @@ func (x *GetQueueConfigRequest) String() string {
 func (*GetQueueConfigRequest) ProtoMessage() {}
 
 func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +2644,7 @@ func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 type GetQueueConfigResponse struct {
@@ -1694,7 +2656,7 @@ type GetQueueConfigResponse struct {
 
 func (x *GetQueueConfigResponse) Reset() {
 	*x = GetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +2668,7 @@ func (x *GetQueueConfigResponse) String() string {
 func (*GetQueueConfigResponse) ProtoMessage() {}
 
 func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +2681,7 @@ func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
@@ -1738,7 +2700,7 @@ type SetQueueConfigRequest struct {
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +2712,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +2725,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
@@ -1781,7 +2743,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +2755,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +2768,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 type ListEventsRequest struct {
@@ -1823,7 +2785,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +2797,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +2810,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -1888,7 +2850,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2862,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2875,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -2011,23 +2973,83 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.plimsoll.v1.TaskR\x05tasks\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"$\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"P\n" +
 	"\x12ExplainTaskRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x91\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
+	"\x06export\x18\x03 \x01(\bR\x06export\"\xf3\x01\n" +
 	"\vExplainStep\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x1c\n" +
 	"\tremaining\x18\x02 \x01(\x05R\tremaining\x12\x18\n" +
 	"\adropped\x18\x03 \x01(\x05R\adropped\x124\n" +
-	"\areasons\x18\x04 \x03(\v2\x1a.plimsoll.v1.ExplainReasonR\areasons\"Y\n" +
+	"\areasons\x18\x04 \x03(\v2\x1a.plimsoll.v1.ExplainReasonR\areasons\x12*\n" +
+	"\x04kind\x18\x05 \x01(\x0e2\x16.plimsoll.v1.StageKindR\x04kind\x12\x1a\n" +
+	"\breceived\x18\x06 \x01(\x05R\breceived\x12\x18\n" +
+	"\arefused\x18\a \x01(\x05R\arefused\"Y\n" +
 	"\rExplainReason\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\xba\x01\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x82\x03\n" +
 	"\x13ExplainTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.plimsoll.v1.TaskR\x04task\x122\n" +
 	"\twait_code\x18\x02 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x18\n" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x12.\n" +
-	"\x05steps\x18\x04 \x03(\v2\x18.plimsoll.v1.ExplainStepR\x05steps\"\x8e\x01\n" +
+	"\x05steps\x18\x04 \x03(\v2\x18.plimsoll.v1.ExplainStepR\x05steps\x12-\n" +
+	"\x05nodes\x18\x05 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\x124\n" +
+	"\bverdicts\x18\x06 \x03(\v2\x18.plimsoll.v1.NodeVerdictR\bverdicts\x12:\n" +
+	"\bdecision\x18\a \x01(\v2\x1e.plimsoll.v1.PlacementDecisionR\bdecision\x12%\n" +
+	"\x0edecisions_kept\x18\b \x01(\x05R\rdecisionsKept\"\x81\x01\n" +
+	"\n" +
+	"NodeCounts\x12\x14\n" +
+	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
+	"\x04open\x18\x02 \x01(\x05R\x04open\x12\x1a\n" +
+	"\beligible\x18\x03 \x01(\x05R\beligible\x12\x1b\n" +
+	"\tfit_empty\x18\x04 \x01(\x05R\bfitEmpty\x12\x10\n" +
+	"\x03fit\x18\x05 \x01(\x05R\x03fit\"g\n" +
+	"\vNodeVerdict\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\tR\x05stage\x12*\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x16.plimsoll.v1.StageKindR\x04kind\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8c\x02\n" +
+	"\x11PlacementDecision\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
+	"\x05score\x18\x03 \x01(\x01R\x05score\x12\x16\n" +
+	"\x06looked\x18\x04 \x01(\x05R\x06looked\x12\x18\n" +
+	"\abatches\x18\x05 \x01(\x05R\abatches\x12.\n" +
+	"\x05steps\x18\x06 \x03(\v2\x18.plimsoll.v1.ExplainStepR\x05steps\x12?\n" +
+	"\n" +
+	"candidates\x18\a \x03(\v2\x1f.plimsoll.v1.PlacementCandidateR\n" +
+	"candidates\x12\x16\n" +
+	"\x06export\x18\b \x01(\fR\x06export\"\x94\x01\n" +
+	"\x12PlacementCandidate\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04kept\x18\x02 \x01(\bR\x04kept\x12\x14\n" +
+	"\x05score\x18\x03 \x01(\x01R\x05score\x12*\n" +
+	"\x04free\x18\x04 \x01(\v2\x16.plimsoll.v1.ResourcesR\x04free\x12\x14\n" +
+	"\x05tasks\x18\x05 \x01(\x05R\x05tasks\"g\n" +
+	"\x0fPlaceJobRequest\x12(\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\"g\n" +
+	"\x10PlaceJobResponse\x120\n" +
+	"\x06groups\x18\x01 \x03(\v2\x18.plimsoll.v1.PlacedGroupR\x06groups\x12!\n" +
+	"\fqueue_reason\x18\x02 \x01(\tR\vqueueReason\"\xbd\x01\n" +
+	"\vPlacedGroup\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
+	"\x05asked\x18\x02 \x01(\x05R\x05asked\x12/\n" +
+	"\x06placed\x18\x03 \x03(\v2\x17.plimsoll.v1.PlacedTaskR\x06placed\x12\x18\n" +
+	"\astopped\x18\x04 \x01(\bR\astopped\x127\n" +
+	"\arefused\x18\x05 \x01(\v2\x1d.plimsoll.v1.PlacementRefusalR\arefused\"b\n" +
+	"\n" +
+	"PlacedTask\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05score\x18\x02 \x01(\x01R\x05score\x12*\n" +
+	"\x04free\x18\x03 \x01(\v2\x16.plimsoll.v1.ResourcesR\x04free\"\xbf\x01\n" +
+	"\x10PlacementRefusal\x122\n" +
+	"\twait_code\x18\x01 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12.\n" +
+	"\x05steps\x18\x03 \x03(\v2\x18.plimsoll.v1.ExplainStepR\x05steps\x12-\n" +
+	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\x8e\x01\n" +
 	"\x0fReadLogsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
@@ -2052,7 +3074,19 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\v2\x11.plimsoll.v1.NodeR\x04node\"#\n" +
 	"\x11RemoveNodeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
-	"\x12RemoveNodeResponse\"\x13\n" +
+	"\x12RemoveNodeResponse\"+\n" +
+	"\x13NodeCapacityRequest\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"C\n" +
+	"\x14NodeCapacityResponse\x12+\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x15.plimsoll.v1.NodeRoomR\x05nodes\"\xb2\x01\n" +
+	"\bNodeRoom\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x126\n" +
+	"\n" +
+	"unreserved\x18\x03 \x01(\v2\x16.plimsoll.v1.ResourcesR\n" +
+	"unreserved\x12,\n" +
+	"\x05whole\x18\x04 \x01(\v2\x16.plimsoll.v1.ResourcesR\x05whole\x12\x14\n" +
+	"\x05tasks\x18\x05 \x01(\x05R\x05tasks\"\x13\n" +
 	"\x11ListQueuesRequest\"b\n" +
 	"\x12ListQueuesResponse\x120\n" +
 	"\x06queues\x18\x01 \x03(\v2\x18.plimsoll.v1.QueueStatusR\x06queues\x12\x1a\n" +
@@ -2075,7 +3109,13 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"highest_id\x18\x03 \x01(\x04R\thighestId\x12\x10\n" +
 	"\x03ids\x18\x04 \x03(\x04R\x03ids\x12*\n" +
 	"\x06events\x18\x05 \x03(\v2\x12.plimsoll.v1.EventR\x06events\x12\x12\n" +
-	"\x04next\x18\x06 \x01(\x04R\x04next2\xed\x05\n" +
+	"\x04next\x18\x06 \x01(\x04R\x04next*\x8c\x01\n" +
+	"\tStageKind\x12\x1a\n" +
+	"\x16STAGE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11STAGE_KIND_CLOSED\x10\x01\x12\x1b\n" +
+	"\x17STAGE_KIND_NOT_ELIGIBLE\x10\x02\x12\x16\n" +
+	"\x12STAGE_KIND_NO_ROOM\x10\x03\x12\x17\n" +
+	"\x13STAGE_KIND_NOT_BEST\x10\x042\xb6\x06\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tSubmitJob\x12\x1d.plimsoll.v1.SubmitJobRequest\x1a\x1e.plimsoll.v1.SubmitJobResponse\x12A\n" +
@@ -2086,13 +3126,15 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\bScaleJob\x12\x1c.plimsoll.v1.ScaleJobRequest\x1a\x1d.plimsoll.v1.ScaleJobResponse\x12D\n" +
 	"\aGetTask\x12\x1b.plimsoll.v1.GetTaskRequest\x1a\x1c.plimsoll.v1.GetTaskResponse\x12J\n" +
 	"\tListTasks\x12\x1d.plimsoll.v1.ListTasksRequest\x1a\x1e.plimsoll.v1.ListTasksResponse\x12P\n" +
-	"\vExplainTask\x12\x1f.plimsoll.v1.ExplainTaskRequest\x1a .plimsoll.v1.ExplainTaskResponse\x12I\n" +
-	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x012\xfa\x01\n" +
+	"\vExplainTask\x12\x1f.plimsoll.v1.ExplainTaskRequest\x1a .plimsoll.v1.ExplainTaskResponse\x12G\n" +
+	"\bPlaceJob\x12\x1c.plimsoll.v1.PlaceJobRequest\x1a\x1d.plimsoll.v1.PlaceJobResponse\x12I\n" +
+	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x012\xcf\x02\n" +
 	"\vNodeService\x12J\n" +
 	"\tListNodes\x12\x1d.plimsoll.v1.ListNodesRequest\x1a\x1e.plimsoll.v1.ListNodesResponse\x12P\n" +
 	"\vSetNodeMode\x12\x1f.plimsoll.v1.SetNodeModeRequest\x1a .plimsoll.v1.SetNodeModeResponse\x12M\n" +
 	"\n" +
-	"RemoveNode\x12\x1e.plimsoll.v1.RemoveNodeRequest\x1a\x1f.plimsoll.v1.RemoveNodeResponse2\x93\x02\n" +
+	"RemoveNode\x12\x1e.plimsoll.v1.RemoveNodeRequest\x1a\x1f.plimsoll.v1.RemoveNodeResponse\x12S\n" +
+	"\fNodeCapacity\x12 .plimsoll.v1.NodeCapacityRequest\x1a!.plimsoll.v1.NodeCapacityResponse2\x93\x02\n" +
 	"\fQueueService\x12M\n" +
 	"\n" +
 	"ListQueues\x12\x1e.plimsoll.v1.ListQueuesRequest\x1a\x1f.plimsoll.v1.ListQueuesResponse\x12Y\n" +
@@ -2114,123 +3156,161 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_api_proto_rawDescData
 }
 
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_plimsoll_v1_api_proto_goTypes = []any{
-	(*SubmitJobRequest)(nil),       // 0: plimsoll.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),      // 1: plimsoll.v1.SubmitJobResponse
-	(*GetJobRequest)(nil),          // 2: plimsoll.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 3: plimsoll.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 4: plimsoll.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 5: plimsoll.v1.ListJobsResponse
-	(*WatchJobRequest)(nil),        // 6: plimsoll.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),       // 7: plimsoll.v1.WatchJobResponse
-	(*KillJobRequest)(nil),         // 8: plimsoll.v1.KillJobRequest
-	(*KillJobResponse)(nil),        // 9: plimsoll.v1.KillJobResponse
-	(*ScaleJobRequest)(nil),        // 10: plimsoll.v1.ScaleJobRequest
-	(*ScaleJobResponse)(nil),       // 11: plimsoll.v1.ScaleJobResponse
-	(*GetTaskRequest)(nil),         // 12: plimsoll.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),        // 13: plimsoll.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),       // 14: plimsoll.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 15: plimsoll.v1.ListTasksResponse
-	(*ExplainTaskRequest)(nil),     // 16: plimsoll.v1.ExplainTaskRequest
-	(*ExplainStep)(nil),            // 17: plimsoll.v1.ExplainStep
-	(*ExplainReason)(nil),          // 18: plimsoll.v1.ExplainReason
-	(*ExplainTaskResponse)(nil),    // 19: plimsoll.v1.ExplainTaskResponse
-	(*ReadLogsRequest)(nil),        // 20: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),       // 21: plimsoll.v1.ReadLogsResponse
-	(*ListNodesRequest)(nil),       // 22: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 23: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 24: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 25: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 26: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 27: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 28: plimsoll.v1.RemoveNodeResponse
-	(*ListQueuesRequest)(nil),      // 29: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 30: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 31: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 32: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 33: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 34: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 35: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 36: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 37: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 38: plimsoll.v1.Job
-	(JobState)(0),                  // 39: plimsoll.v1.JobState
-	(*JobStatus)(nil),              // 40: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 41: plimsoll.v1.Task
-	(TaskState)(0),                 // 42: plimsoll.v1.TaskState
-	(WaitCode)(0),                  // 43: plimsoll.v1.WaitCode
-	(*Node)(nil),                   // 44: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 45: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 46: plimsoll.v1.NodeMode
-	(*QueueStatus)(nil),            // 47: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 48: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 49: plimsoll.v1.Event
+	(StageKind)(0),                 // 0: plimsoll.v1.StageKind
+	(*SubmitJobRequest)(nil),       // 1: plimsoll.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),      // 2: plimsoll.v1.SubmitJobResponse
+	(*GetJobRequest)(nil),          // 3: plimsoll.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 4: plimsoll.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 5: plimsoll.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 6: plimsoll.v1.ListJobsResponse
+	(*WatchJobRequest)(nil),        // 7: plimsoll.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),       // 8: plimsoll.v1.WatchJobResponse
+	(*KillJobRequest)(nil),         // 9: plimsoll.v1.KillJobRequest
+	(*KillJobResponse)(nil),        // 10: plimsoll.v1.KillJobResponse
+	(*ScaleJobRequest)(nil),        // 11: plimsoll.v1.ScaleJobRequest
+	(*ScaleJobResponse)(nil),       // 12: plimsoll.v1.ScaleJobResponse
+	(*GetTaskRequest)(nil),         // 13: plimsoll.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),        // 14: plimsoll.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),       // 15: plimsoll.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 16: plimsoll.v1.ListTasksResponse
+	(*ExplainTaskRequest)(nil),     // 17: plimsoll.v1.ExplainTaskRequest
+	(*ExplainStep)(nil),            // 18: plimsoll.v1.ExplainStep
+	(*ExplainReason)(nil),          // 19: plimsoll.v1.ExplainReason
+	(*ExplainTaskResponse)(nil),    // 20: plimsoll.v1.ExplainTaskResponse
+	(*NodeCounts)(nil),             // 21: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),            // 22: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),      // 23: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),     // 24: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),        // 25: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),       // 26: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),            // 27: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),             // 28: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),       // 29: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),        // 30: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),       // 31: plimsoll.v1.ReadLogsResponse
+	(*ListNodesRequest)(nil),       // 32: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),               // 33: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),      // 34: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),     // 35: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),    // 36: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),      // 37: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 38: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),    // 39: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),   // 40: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),               // 41: plimsoll.v1.NodeRoom
+	(*ListQueuesRequest)(nil),      // 42: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 43: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 44: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 45: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 46: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 47: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 48: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 49: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 50: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 51: plimsoll.v1.Job
+	(JobState)(0),                  // 52: plimsoll.v1.JobState
+	(*JobStatus)(nil),              // 53: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 54: plimsoll.v1.Task
+	(TaskState)(0),                 // 55: plimsoll.v1.TaskState
+	(WaitCode)(0),                  // 56: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 57: plimsoll.v1.Resources
+	(*Node)(nil),                   // 58: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 59: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 60: plimsoll.v1.NodeMode
+	(*QueueStatus)(nil),            // 61: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 62: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 63: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
-	37, // 0: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	38, // 1: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
-	38, // 2: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	39, // 3: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
-	40, // 4: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	40, // 5: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	40, // 6: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	40, // 7: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	41, // 8: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	42, // 9: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	41, // 10: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
-	18, // 11: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
-	41, // 12: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	43, // 13: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
-	17, // 14: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
-	44, // 15: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	45, // 16: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	23, // 17: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	46, // 18: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	44, // 19: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	47, // 20: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	48, // 21: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	48, // 22: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	49, // 23: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	0,  // 24: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	2,  // 25: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	4,  // 26: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	6,  // 27: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	8,  // 28: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	10, // 29: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	12, // 30: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	14, // 31: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	16, // 32: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	20, // 33: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	22, // 34: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	25, // 35: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	27, // 36: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	29, // 37: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	31, // 38: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	33, // 39: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	35, // 40: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	1,  // 41: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	3,  // 42: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	5,  // 43: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	7,  // 44: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	9,  // 45: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	11, // 46: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	13, // 47: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	15, // 48: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	19, // 49: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	21, // 50: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	24, // 51: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	26, // 52: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	28, // 53: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	30, // 54: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	32, // 55: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	34, // 56: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	36, // 57: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	41, // [41:58] is the sub-list for method output_type
-	24, // [24:41] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	50, // 0: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	51, // 1: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	51, // 2: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	52, // 3: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	53, // 4: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	53, // 5: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	53, // 6: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	53, // 7: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	54, // 8: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	55, // 9: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	54, // 10: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	19, // 11: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
+	0,  // 12: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
+	54, // 13: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	56, // 14: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	18, // 15: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
+	21, // 16: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
+	22, // 17: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
+	23, // 18: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
+	0,  // 19: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
+	18, // 20: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
+	24, // 21: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
+	57, // 22: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	50, // 23: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	27, // 24: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
+	28, // 25: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
+	29, // 26: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
+	57, // 27: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	56, // 28: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	18, // 29: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
+	21, // 30: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
+	58, // 31: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	59, // 32: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	33, // 33: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	60, // 34: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	58, // 35: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	41, // 36: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	57, // 37: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	57, // 38: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	61, // 39: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	62, // 40: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	62, // 41: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	63, // 42: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	1,  // 43: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	3,  // 44: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	5,  // 45: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	7,  // 46: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	9,  // 47: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	11, // 48: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	13, // 49: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	15, // 50: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	17, // 51: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	25, // 52: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	30, // 53: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	32, // 54: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	35, // 55: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	37, // 56: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	39, // 57: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	42, // 58: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	44, // 59: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	46, // 60: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	48, // 61: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	2,  // 62: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	4,  // 63: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	6,  // 64: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	8,  // 65: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	10, // 66: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	12, // 67: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	14, // 68: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	16, // 69: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	20, // 70: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	26, // 71: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	31, // 72: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	34, // 73: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	36, // 74: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	38, // 75: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	40, // 76: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	43, // 77: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	45, // 78: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	47, // 79: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	49, // 80: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	62, // [62:81] is the sub-list for method output_type
+	43, // [43:62] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -2239,19 +3319,20 @@ func file_plimsoll_v1_api_proto_init() {
 		return
 	}
 	file_plimsoll_v1_objects_proto_init()
-	file_plimsoll_v1_api_proto_msgTypes[35].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   37,
+			NumEnums:      1,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   4,
 		},
 		GoTypes:           file_plimsoll_v1_api_proto_goTypes,
 		DependencyIndexes: file_plimsoll_v1_api_proto_depIdxs,
+		EnumInfos:         file_plimsoll_v1_api_proto_enumTypes,
 		MessageInfos:      file_plimsoll_v1_api_proto_msgTypes,
 	}.Build()
 	File_plimsoll_v1_api_proto = out.File

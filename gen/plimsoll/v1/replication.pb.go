@@ -904,6 +904,8 @@ type Command struct {
 	//	*Command_NodeLiveness
 	//	*Command_ReportTasks
 	//	*Command_ExplainTask
+	//	*Command_NodeCapacity
+	//	*Command_PlaceJob
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1043,6 +1045,24 @@ func (x *Command) GetExplainTask() *ExplainTaskRequest {
 	return nil
 }
 
+func (x *Command) GetNodeCapacity() *NodeCapacityRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_NodeCapacity); ok {
+			return x.NodeCapacity
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPlaceJob() *PlaceJobRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PlaceJob); ok {
+			return x.PlaceJob
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -1087,6 +1107,14 @@ type Command_ExplainTask struct {
 	ExplainTask *ExplainTaskRequest `protobuf:"bytes,11,opt,name=explain_task,json=explainTask,proto3,oneof"`
 }
 
+type Command_NodeCapacity struct {
+	NodeCapacity *NodeCapacityRequest `protobuf:"bytes,12,opt,name=node_capacity,json=nodeCapacity,proto3,oneof"`
+}
+
+type Command_PlaceJob struct {
+	PlaceJob *PlaceJobRequest `protobuf:"bytes,13,opt,name=place_job,json=placeJob,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1106,6 +1134,10 @@ func (*Command_NodeLiveness) isCommand_Kind() {}
 func (*Command_ReportTasks) isCommand_Kind() {}
 
 func (*Command_ExplainTask) isCommand_Kind() {}
+
+func (*Command_NodeCapacity) isCommand_Kind() {}
+
+func (*Command_PlaceJob) isCommand_Kind() {}
 
 // A gateway has not heard a node for too long. It counts only if the node has not registered again since.
 type NodeLiveness struct {
@@ -1177,6 +1209,8 @@ type Reply struct {
 	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	Registration  uint64                 `protobuf:"varint,4,opt,name=registration,proto3" json:"registration,omitempty"` // for register_node
 	ExplainTask   *ExplainTaskResponse   `protobuf:"bytes,5,opt,name=explain_task,json=explainTask,proto3" json:"explain_task,omitempty"`
+	NodeCapacity  *NodeCapacityResponse  `protobuf:"bytes,6,opt,name=node_capacity,json=nodeCapacity,proto3" json:"node_capacity,omitempty"`
+	PlaceJob      *PlaceJobResponse      `protobuf:"bytes,7,opt,name=place_job,json=placeJob,proto3" json:"place_job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1246,6 +1280,20 @@ func (x *Reply) GetExplainTask() *ExplainTaskResponse {
 	return nil
 }
 
+func (x *Reply) GetNodeCapacity() *NodeCapacityResponse {
+	if x != nil {
+		return x.NodeCapacity
+	}
+	return nil
+}
+
+func (x *Reply) GetPlaceJob() *PlaceJobResponse {
+	if x != nil {
+		return x.PlaceJob
+	}
+	return nil
+}
+
 var File_plimsoll_v1_replication_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_replication_proto_rawDesc = "" +
@@ -1301,7 +1349,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xc9\x05\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xcf\x06\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -1316,18 +1364,22 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\rnode_liveness\x18\t \x01(\v2\x19.plimsoll.v1.NodeLivenessH\x00R\fnodeLiveness\x12D\n" +
 	"\freport_tasks\x18\n" +
 	" \x01(\v2\x1f.plimsoll.v1.ReportTasksRequestH\x00R\vreportTasks\x12D\n" +
-	"\fexplain_task\x18\v \x01(\v2\x1f.plimsoll.v1.ExplainTaskRequestH\x00R\vexplainTaskB\x06\n" +
+	"\fexplain_task\x18\v \x01(\v2\x1f.plimsoll.v1.ExplainTaskRequestH\x00R\vexplainTask\x12G\n" +
+	"\rnode_capacity\x18\f \x01(\v2 .plimsoll.v1.NodeCapacityRequestH\x00R\fnodeCapacity\x12;\n" +
+	"\tplace_job\x18\r \x01(\v2\x1c.plimsoll.v1.PlaceJobRequestH\x00R\bplaceJobB\x06\n" +
 	"\x04kind\"h\n" +
 	"\fNodeLiveness\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\"\n" +
-	"\fregistration\x18\x03 \x01(\x04R\fregistration\"\xc6\x01\n" +
+	"\fregistration\x18\x03 \x01(\x04R\fregistration\"\xca\x02\n" +
 	"\x05Reply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.plimsoll.v1.ErrorR\x05error\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x04R\brevision\x12\"\n" +
 	"\fregistration\x18\x04 \x01(\x04R\fregistration\x12C\n" +
-	"\fexplain_task\x18\x05 \x01(\v2 .plimsoll.v1.ExplainTaskResponseR\vexplainTask*\xa6\x01\n" +
+	"\fexplain_task\x18\x05 \x01(\v2 .plimsoll.v1.ExplainTaskResponseR\vexplainTask\x12F\n" +
+	"\rnode_capacity\x18\x06 \x01(\v2!.plimsoll.v1.NodeCapacityResponseR\fnodeCapacity\x12:\n" +
+	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob*\xa6\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -1379,8 +1431,12 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*RegisterNodeRequest)(nil),   // 21: plimsoll.v1.RegisterNodeRequest
 	(*ReportTasksRequest)(nil),    // 22: plimsoll.v1.ReportTasksRequest
 	(*ExplainTaskRequest)(nil),    // 23: plimsoll.v1.ExplainTaskRequest
-	(*Error)(nil),                 // 24: plimsoll.v1.Error
-	(*ExplainTaskResponse)(nil),   // 25: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityRequest)(nil),   // 24: plimsoll.v1.NodeCapacityRequest
+	(*PlaceJobRequest)(nil),       // 25: plimsoll.v1.PlaceJobRequest
+	(*Error)(nil),                 // 26: plimsoll.v1.Error
+	(*ExplainTaskResponse)(nil),   // 27: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),  // 28: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),      // 29: plimsoll.v1.PlaceJobResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -1406,15 +1462,19 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	13, // 20: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
 	22, // 21: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
 	23, // 22: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
-	24, // 23: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	25, // 24: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	1,  // 25: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	4,  // 26: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	26, // [26:27] is the sub-list for method output_type
-	25, // [25:26] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	24, // 23: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
+	25, // 24: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
+	26, // 25: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	27, // 26: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	28, // 27: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	29, // 28: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	1,  // 29: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	4,  // 30: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	30, // [30:31] is the sub-list for method output_type
+	29, // [29:30] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -1449,6 +1509,8 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_NodeLiveness)(nil),
 		(*Command_ReportTasks)(nil),
 		(*Command_ExplainTask)(nil),
+		(*Command_NodeCapacity)(nil),
+		(*Command_PlaceJob)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

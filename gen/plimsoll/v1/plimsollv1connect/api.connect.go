@@ -58,6 +58,8 @@ const (
 	JobServiceListTasksProcedure = "/plimsoll.v1.JobService/ListTasks"
 	// JobServiceExplainTaskProcedure is the fully-qualified name of the JobService's ExplainTask RPC.
 	JobServiceExplainTaskProcedure = "/plimsoll.v1.JobService/ExplainTask"
+	// JobServicePlaceJobProcedure is the fully-qualified name of the JobService's PlaceJob RPC.
+	JobServicePlaceJobProcedure = "/plimsoll.v1.JobService/PlaceJob"
 	// JobServiceReadLogsProcedure is the fully-qualified name of the JobService's ReadLogs RPC.
 	JobServiceReadLogsProcedure = "/plimsoll.v1.JobService/ReadLogs"
 	// NodeServiceListNodesProcedure is the fully-qualified name of the NodeService's ListNodes RPC.
@@ -66,6 +68,9 @@ const (
 	NodeServiceSetNodeModeProcedure = "/plimsoll.v1.NodeService/SetNodeMode"
 	// NodeServiceRemoveNodeProcedure is the fully-qualified name of the NodeService's RemoveNode RPC.
 	NodeServiceRemoveNodeProcedure = "/plimsoll.v1.NodeService/RemoveNode"
+	// NodeServiceNodeCapacityProcedure is the fully-qualified name of the NodeService's NodeCapacity
+	// RPC.
+	NodeServiceNodeCapacityProcedure = "/plimsoll.v1.NodeService/NodeCapacity"
 	// QueueServiceListQueuesProcedure is the fully-qualified name of the QueueService's ListQueues RPC.
 	QueueServiceListQueuesProcedure = "/plimsoll.v1.QueueService/ListQueues"
 	// QueueServiceGetQueueConfigProcedure is the fully-qualified name of the QueueService's
@@ -91,6 +96,8 @@ type JobServiceClient interface {
 	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
 	// ExplainTask says why a task waits, or why it is where it is. It is answered by the leader.
 	ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error)
+	// PlaceJob says where the tasks of a job would be placed now, and places nothing. It is answered by the leader.
+	PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error)
 	// ReadLogs sends what a task wrote. The gateway fetches it from the task's node.
 	ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest]) (*connect.ServerStreamForClient[v1.ReadLogsResponse], error)
 }
@@ -160,6 +167,12 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("ExplainTask")),
 			connect.WithClientOptions(opts...),
 		),
+		placeJob: connect.NewClient[v1.PlaceJobRequest, v1.PlaceJobResponse](
+			httpClient,
+			baseURL+JobServicePlaceJobProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("PlaceJob")),
+			connect.WithClientOptions(opts...),
+		),
 		readLogs: connect.NewClient[v1.ReadLogsRequest, v1.ReadLogsResponse](
 			httpClient,
 			baseURL+JobServiceReadLogsProcedure,
@@ -180,6 +193,7 @@ type jobServiceClient struct {
 	getTask     *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
 	listTasks   *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
 	explainTask *connect.Client[v1.ExplainTaskRequest, v1.ExplainTaskResponse]
+	placeJob    *connect.Client[v1.PlaceJobRequest, v1.PlaceJobResponse]
 	readLogs    *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
 }
 
@@ -228,6 +242,11 @@ func (c *jobServiceClient) ExplainTask(ctx context.Context, req *connect.Request
 	return c.explainTask.CallUnary(ctx, req)
 }
 
+// PlaceJob calls plimsoll.v1.JobService.PlaceJob.
+func (c *jobServiceClient) PlaceJob(ctx context.Context, req *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error) {
+	return c.placeJob.CallUnary(ctx, req)
+}
+
 // ReadLogs calls plimsoll.v1.JobService.ReadLogs.
 func (c *jobServiceClient) ReadLogs(ctx context.Context, req *connect.Request[v1.ReadLogsRequest]) (*connect.ServerStreamForClient[v1.ReadLogsResponse], error) {
 	return c.readLogs.CallServerStream(ctx, req)
@@ -246,6 +265,8 @@ type JobServiceHandler interface {
 	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
 	// ExplainTask says why a task waits, or why it is where it is. It is answered by the leader.
 	ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error)
+	// PlaceJob says where the tasks of a job would be placed now, and places nothing. It is answered by the leader.
+	PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error)
 	// ReadLogs sends what a task wrote. The gateway fetches it from the task's node.
 	ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest], *connect.ServerStream[v1.ReadLogsResponse]) error
 }
@@ -311,6 +332,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("ExplainTask")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServicePlaceJobHandler := connect.NewUnaryHandler(
+		JobServicePlaceJobProcedure,
+		svc.PlaceJob,
+		connect.WithSchema(jobServiceMethods.ByName("PlaceJob")),
+		connect.WithHandlerOptions(opts...),
+	)
 	jobServiceReadLogsHandler := connect.NewServerStreamHandler(
 		JobServiceReadLogsProcedure,
 		svc.ReadLogs,
@@ -337,6 +364,8 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceListTasksHandler.ServeHTTP(w, r)
 		case JobServiceExplainTaskProcedure:
 			jobServiceExplainTaskHandler.ServeHTTP(w, r)
+		case JobServicePlaceJobProcedure:
+			jobServicePlaceJobHandler.ServeHTTP(w, r)
 		case JobServiceReadLogsProcedure:
 			jobServiceReadLogsHandler.ServeHTTP(w, r)
 		default:
@@ -384,6 +413,10 @@ func (UnimplementedJobServiceHandler) ExplainTask(context.Context, *connect.Requ
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.ExplainTask is not implemented"))
 }
 
+func (UnimplementedJobServiceHandler) PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.PlaceJob is not implemented"))
+}
+
 func (UnimplementedJobServiceHandler) ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest], *connect.ServerStream[v1.ReadLogsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.ReadLogs is not implemented"))
 }
@@ -393,6 +426,8 @@ type NodeServiceClient interface {
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
 	SetNodeMode(context.Context, *connect.Request[v1.SetNodeModeRequest]) (*connect.Response[v1.SetNodeModeResponse], error)
 	RemoveNode(context.Context, *connect.Request[v1.RemoveNodeRequest]) (*connect.Response[v1.RemoveNodeResponse], error)
+	// NodeCapacity says what is left on nodes. It is answered by the leader.
+	NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error)
 }
 
 // NewNodeServiceClient constructs a client for the plimsoll.v1.NodeService service. By default, it
@@ -424,14 +459,21 @@ func NewNodeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(nodeServiceMethods.ByName("RemoveNode")),
 			connect.WithClientOptions(opts...),
 		),
+		nodeCapacity: connect.NewClient[v1.NodeCapacityRequest, v1.NodeCapacityResponse](
+			httpClient,
+			baseURL+NodeServiceNodeCapacityProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("NodeCapacity")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // nodeServiceClient implements NodeServiceClient.
 type nodeServiceClient struct {
-	listNodes   *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
-	setNodeMode *connect.Client[v1.SetNodeModeRequest, v1.SetNodeModeResponse]
-	removeNode  *connect.Client[v1.RemoveNodeRequest, v1.RemoveNodeResponse]
+	listNodes    *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
+	setNodeMode  *connect.Client[v1.SetNodeModeRequest, v1.SetNodeModeResponse]
+	removeNode   *connect.Client[v1.RemoveNodeRequest, v1.RemoveNodeResponse]
+	nodeCapacity *connect.Client[v1.NodeCapacityRequest, v1.NodeCapacityResponse]
 }
 
 // ListNodes calls plimsoll.v1.NodeService.ListNodes.
@@ -449,11 +491,18 @@ func (c *nodeServiceClient) RemoveNode(ctx context.Context, req *connect.Request
 	return c.removeNode.CallUnary(ctx, req)
 }
 
+// NodeCapacity calls plimsoll.v1.NodeService.NodeCapacity.
+func (c *nodeServiceClient) NodeCapacity(ctx context.Context, req *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error) {
+	return c.nodeCapacity.CallUnary(ctx, req)
+}
+
 // NodeServiceHandler is an implementation of the plimsoll.v1.NodeService service.
 type NodeServiceHandler interface {
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
 	SetNodeMode(context.Context, *connect.Request[v1.SetNodeModeRequest]) (*connect.Response[v1.SetNodeModeResponse], error)
 	RemoveNode(context.Context, *connect.Request[v1.RemoveNodeRequest]) (*connect.Response[v1.RemoveNodeResponse], error)
+	// NodeCapacity says what is left on nodes. It is answered by the leader.
+	NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error)
 }
 
 // NewNodeServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -481,6 +530,12 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(nodeServiceMethods.ByName("RemoveNode")),
 		connect.WithHandlerOptions(opts...),
 	)
+	nodeServiceNodeCapacityHandler := connect.NewUnaryHandler(
+		NodeServiceNodeCapacityProcedure,
+		svc.NodeCapacity,
+		connect.WithSchema(nodeServiceMethods.ByName("NodeCapacity")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.NodeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NodeServiceListNodesProcedure:
@@ -489,6 +544,8 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 			nodeServiceSetNodeModeHandler.ServeHTTP(w, r)
 		case NodeServiceRemoveNodeProcedure:
 			nodeServiceRemoveNodeHandler.ServeHTTP(w, r)
+		case NodeServiceNodeCapacityProcedure:
+			nodeServiceNodeCapacityHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -508,6 +565,10 @@ func (UnimplementedNodeServiceHandler) SetNodeMode(context.Context, *connect.Req
 
 func (UnimplementedNodeServiceHandler) RemoveNode(context.Context, *connect.Request[v1.RemoveNodeRequest]) (*connect.Response[v1.RemoveNodeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.NodeService.RemoveNode is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.NodeService.NodeCapacity is not implemented"))
 }
 
 // QueueServiceClient is a client for the plimsoll.v1.QueueService service.

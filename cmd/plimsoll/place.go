@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// maxTried is how many tasks are tried at once.
+const maxTried = 10_000
+
+type placeCmd struct {
+	File    string   `arg:"" optional:"" help:"Job file in YAML or JSON; - reads it from stdin. With --servers also a request in JSON." placeholder:"FILE"`
+	Group   string   `help:"Only this group of the job." placeholder:"GROUP"`
+	Count   *int32   `help:"Try so many tasks of each group instead of as many as the file says; at most 10000." placeholder:"N"`
+	Owner   string   `help:"Owner of the job, instead of the one in the file." placeholder:"OWNER"`
+	Node    []string `help:"Only these nodes, instead of those that the file names; * and ? are wildcards." placeholder:"NODE"`
+	Servers string   `help:"Try it on the servers of this JSON file, without a cluster." placeholder:"FILE" type:"existingfile"`
+	Replay  string   `help:"Decide again what plimsoll explain --export wrote." placeholder:"FILE"`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (placeCmd) Help() string {
+	return example("plimsoll place job.yaml", "plimsoll place job.yaml --group map --count 100",
+		"plimsoll place --servers servers.json job.yaml", "plimsoll place --replay decision.json")
+}
+
+// Run tries a job, or decides again.
+func (cmd *placeCmd) Run(ctx context.Context, a *app) error {
+	if err := cmd.check(); err != nil {
+		return err
+	}
+	switch {
+	case cmd.Replay != "":
+		return cmd.replay(a)
+	case cmd.Servers != "":
+		return cmd.offline(a)
+	}
+	spec, err := cmd.job(a)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	t, err := c.PlaceJob(ctx, spec, client.PlaceOptions{Group: cmd.Group, Count: cmd.count()})
+	if err != nil {
+		return err
+	}
+	return cmd.print(a, viewTrial(spec.ID, &t), func(o *output) { printTrial(o, &t) })
+}
+
+func (cmd *placeCmd) check() error {
+	switch {
+	case cmd.Replay != "" && (cmd.File != "" || cmd.Servers != "" || cmd.Group != "" || cmd.Count != nil || cmd.Owner != "" || len(cmd.Node) > 0):
+		return plimsoll.Invalid("--replay", "decides again with what the file holds; leave out the other flags and files")
+	case cmd.Replay == "" && cmd.File == "":
+		return plimsoll.Invalid("file", "is missing; give a job file, such as: plimsoll place examples/wordcount.yaml")
+	case cmd.Count != nil && (*cmd.Count < 1 || *cmd.Count > maxTried):
+		return plimsoll.Invalid("--count", "is %d; give a number from 1 to %d, or leave it out to try as many as the file says", *cmd.Count, maxTried)
+	}
+	return nil
+}
+
+func (cmd *placeCmd) count() int32 {
+	if cmd.Count == nil {
+		return 0
+	}
+	return *cmd.Count
+}
+
+// job reads the job file, with what the flags say instead.
+func (cmd *placeCmd) job(a *app) (plimsoll.JobSpec, error) {
+	name, data, err := a.readFile(cmd.File)
+	if err != nil {
+		return plimsoll.JobSpec{}, err
+	}
+	return cmd.parseJob(name, data)
+}
+
+func (cmd *placeCmd) parseJob(name string, data []byte) (plimsoll.JobSpec, error) {
+	spec, err := config.ParseJob(name, data)
+	if err != nil {
+		err = otherKind(err, name, data, config.PlacementFileKind, "is a placement file, not a job file; use plimsoll config chain")
+		return spec, otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a job file; use plimsoll config check")
+	}
+	if cmd.Owner != "" {
+		spec.Owner = cmd.Owner
+	} else if spec.Owner == "" {
+		spec.Owner = owner()
+	}
+	var names []string
+	for i := range spec.Groups {
+		g := &spec.Groups[i]
+		if names = append(names, g.Name); len(cmd.Node) > 0 {
+			g.Constraints.Nodes = cmd.Node
+		}
+	}
+	if cmd.Group != "" && !slices.Contains(names, cmd.Group) {
+		return spec, plimsoll.Invalid("--group", "the job has no group %q; it has %s", cmd.Group, strings.Join(names, ", "))
+	}
+	return spec, spec.Validate()
+}
+
+// offline tries a job or a request on servers that a file describes.
+func (cmd *placeCmd) offline(a *app) error {
+	name, data, err := a.readFile(cmd.Servers)
+	if err != nil {
+		return err
+	}
+	servers, err := placement.ReadServers(data)
+	if err != nil {
+		return plimsoll.Within(name, err)
+	}
+	fleet := placement.NewFleet(placement.NewNames())
+	for i := range servers {
+		fleet.Add(&servers[i])
+	}
+	job, names, asks, err := cmd.asks(a)
+	if err != nil {
+		return err
+	}
+	tried, err := placement.NewPlacer(fleet, rand.NewPCG(1, 1)).Try(placement.Default(), asks, a.now().Unix(), 0)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
+	t := offlineTrial(names, asks, tried)
+	return cmd.print(a, viewTrial(job, &t), func(o *output) { printTrial(o, &t) })
+}
+
+// asks returns what to try offline: the groups of a job file, or one request in JSON.
+func (cmd *placeCmd) asks(a *app) (job string, names []string, asks []placement.Ask, err error) {
+	name, data, err := a.readFile(cmd.File)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(data, &keys) == nil && keys["groups"] == nil {
+		return cmd.askRequest(name, data)
+	}
+	spec, err := cmd.parseJob(name, data)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	for i := range spec.Groups {
+		g := &spec.Groups[i]
+		if cmd.Group != "" && g.Name != cmd.Group {
+			continue
+		}
+		ask := placement.Ask{
+			Request: placement.Request{
+				Owner: spec.Owner, Job: spec.ID, Group: g.Name, Resources: g.Resources, Constraints: g.Constraints, Preferences: g.Preferences,
+			},
+			Labels: spec.Labels, Count: int(g.Count),
+		}
+		if cmd.Count != nil {
+			ask.Count = int(*cmd.Count)
+		}
+		names, asks = append(names, g.Name), append(asks, ask)
+	}
+	return spec.ID, names, asks, nil
+}
+
+func (cmd *placeCmd) askRequest(name string, data []byte) (job string, names []string, asks []placement.Ask, err error) {
+	if cmd.Group != "" {
+		return "", nil, nil, plimsoll.Invalid("--group", "%s is one request and has no groups; leave it out", name)
+	}
+	r, err := placement.ReadRequest(data)
+	if err != nil {
+		return "", nil, nil, plimsoll.Within(name, err)
+	}
+	if cmd.Owner != "" {
+		r.Owner = cmd.Owner
+	}
+	if len(cmd.Node) > 0 {
+		r.Constraints.Nodes = cmd.Node
+	}
+	group := r.Group
+	if group == "" {
+		group = "request"
+	}
+	ask := placement.Ask{Request: r, Count: 1}
+	if cmd.Count != nil {
+		ask.Count = int(*cmd.Count)
+	}
+	return r.Job, []string{group}, []placement.Ask{ask}, nil
+}
+
+// offlineTrial is what came of a trial, in the words of the client.
+func offlineTrial(names []string, asks []placement.Ask, tried []placement.Tried) client.Trial {
+	var t client.Trial
+	for i := range tried {
+		g := client.TriedGroup{Name: names[i], Asked: int32(asks[i].Count)}
+		for k, p := range tried[i].Placed {
+			g.Placed = append(g.Placed, client.PlacedTask{Node: p.Server, Score: p.Score, Free: tried[i].Free(k)})
+		}
+		if x := tried[i].Why; x != nil {
+			g.Refused = &client.Refusal{
+				WaitCode: plimsoll.WaitNoNode, Summary: x.Summary(), Steps: offlineSteps(x.Steps),
+				Nodes: client.NodeCounts{
+					Total: int32(x.Servers), Open: int32(x.Open), Eligible: int32(x.Eligible), FitEmpty: int32(x.FitEmpty), Fit: int32(x.Fit),
+				},
+			}
+		}
+		t.Groups = append(t.Groups, g)
+	}
+	return t
+}
+
+func offlineSteps(steps []placement.Step) []client.ExplainStep {
+	var out []client.ExplainStep
+	for i := range steps {
+		s := &steps[i]
+		step := client.ExplainStep{
+			Stage: s.Stage, Kind: client.StageKind(s.Kind) + client.StageClosed, Received: int32(s.Received), Remaining: int32(s.Remaining),
+			Dropped: int32(s.Dropped), Refused: int32(s.Refused),
+		}
+		for _, r := range s.Reasons {
+			step.Reasons = append(step.Reasons, client.ExplainReason{Reason: r.Text, Nodes: int32(r.Servers), Examples: r.Examples})
+		}
+		out = append(out, step)
+	}
+	return out
+}
+
+func printTrial(o *output, t *client.Trial) {
+	for i := range t.Groups {
+		if i > 0 {
+			o.printf("\n")
+		}
+		printGroup(o, &t.Groups[i])
+	}
+	if t.QueueReason != "" {
+		o.printf("\nBut the queue: %s.\n", strings.TrimSuffix(t.QueueReason, "."))
+	}
+}
+
+func printGroup(o *output, g *client.TriedGroup) {
+	n := len(g.Placed)
+	fit := "%s: %s of %s fit\n"
+	switch {
+	case g.Stopped:
+		fit = "%s: at least %s of %s fit; that is as far as one question goes\n"
+	case n == int(g.Asked) && n == 1:
+		fit = "%s: %s of %s fits\n"
+	}
+	o.printf(fit, g.Name, count(int32(n)), plural(int(g.Asked), "task"))
+	if n > 0 {
+		o.printf("\n")
+		printPlaced(o, g.Placed)
+	}
+	if r := g.Refused; r != nil {
+		next := "No task finds a node"
+		if n > 0 {
+			next = "The next finds no node"
+		}
+		o.printf("\n%s: %s\n", next, oneLine(r.Summary))
+		printRefusal(o, r.Nodes, r.Steps)
+	}
+}
+
+// printPlaced prints each node once, in the order in which they were chosen first, with what is left there at the end.
+func printPlaced(o *output, placed []client.PlacedTask) {
+	type total struct{ tasks, last int }
+	totals := map[string]*total{}
+	var order []string
+	for i, p := range placed {
+		if totals[p.Node] == nil {
+			totals[p.Node] = &total{}
+			order = append(order, p.Node)
+		}
+		totals[p.Node].tasks++
+		totals[p.Node].last = i
+	}
+	names := resourceNames(placed, func(p client.PlacedTask) plimsoll.Resources { return p.Free })
+	header := []string{"NODE", "TASKS"}
+	for _, name := range names {
+		header = append(header, strings.ToUpper(name)+" LEFT")
+	}
+	rows := make([][]string, len(order))
+	for i, node := range order {
+		row := []string{node, fmt.Sprint(totals[node].tasks)}
+		for _, name := range names {
+			row = append(row, amountOf(placed[totals[node].last].Free, name))
+		}
+		rows[i] = row
+	}
+	columns(o, header, rows)
+}
+
+// replay decides an exported decision again.
+func (cmd *placeCmd) replay(a *app) error {
+	name, data, err := a.readFile(cmd.Replay)
+	if err != nil {
+		return err
+	}
+	r, err := placement.Replay(data, nil)
+	if err != nil {
+		return plimsoll.Within(name, err)
+	}
+	same := r.Server == r.Was
+	view := replayView{Task: r.Name, Was: r.Was, Node: r.Server, Same: same, Score: r.Score, Steps: viewSteps(offlineSteps(r.Steps))}
+	err = cmd.print(a, view, func(o *output) {
+		switch {
+		case same:
+			o.printf("%s was placed on %s, and is again, with %s\n", r.Name, r.Was, points(r.Score))
+		case r.Server == "":
+			o.printf("%s was placed on %s, and now finds no node\n\n", r.Name, r.Was)
+			printSteps(o, offlineSteps(r.Steps))
+		default:
+			o.printf("%s was placed on %s, and would now be on %s, with %s\n", r.Name, r.Was, r.Server, points(r.Score))
+		}
+	})
+	if err == nil && !same {
+		return exitError(exitFailed)
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package coordinator
+
+import (
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// maxCandidates is how many nodes of a decision are told of.
+const maxCandidates = 50
+
+// encodeExplanation turns the engine's answer to Explain into the gateway's.
+func encodeExplanation(x *engine.Explanation) *pb.ExplainTaskResponse {
+	if x == nil {
+		return nil
+	}
+	m := &pb.ExplainTaskResponse{
+		Task: wire.TaskToProto(&x.Task), WaitCode: pb.WaitCode(x.Code), Summary: x.Summary,
+		Steps: encodeSteps(x.Steps), Nodes: encodeCounts(&x.Explanation.Explanation), DecisionsKept: scheduler.KeptDecisions,
+	}
+	for _, v := range x.Verdicts {
+		m.Verdicts = append(m.Verdicts, &pb.NodeVerdict{Stage: v.Stage, Kind: stageKind(v.Kind), Reason: v.Why})
+	}
+	if d := x.Decision; d != nil {
+		m.Decision = &pb.PlacementDecision{
+			Time: x.Task.Bound, Node: d.Server, Score: d.Score, Looked: int32(d.Looked), Batches: int32(d.Batches),
+			Steps: encodeSteps(d.Steps), Export: x.Export,
+		}
+		for _, c := range d.Candidates[:min(len(d.Candidates), maxCandidates)] {
+			m.Decision.Candidates = append(m.Decision.Candidates, &pb.PlacementCandidate{
+				Node: c.Server, Kept: c.Kept, Score: c.Score, Free: wire.ResourcesToProto(c.Free), Tasks: int32(c.Instances),
+			})
+		}
+	}
+	return m
+}
+
+func stageKind(k placement.StepKind) pb.StageKind {
+	return pb.StageKind(k) + pb.StageKind_STAGE_KIND_CLOSED
+}
+
+func encodeSteps(steps []placement.Step) []*pb.ExplainStep {
+	out := make([]*pb.ExplainStep, len(steps))
+	for i := range steps {
+		s := &steps[i]
+		m := &pb.ExplainStep{
+			Stage: s.Stage, Kind: stageKind(s.Kind), Received: int32(s.Received), Remaining: int32(s.Remaining), Dropped: int32(s.Dropped),
+			Refused: int32(s.Refused),
+		}
+		for _, r := range s.Reasons {
+			m.Reasons = append(m.Reasons, &pb.ExplainReason{Reason: r.Text, Nodes: int32(r.Servers), Examples: r.Examples})
+		}
+		out[i] = m
+	}
+	return out
+}
+
+func encodeCounts(x *placement.Explanation) *pb.NodeCounts {
+	return &pb.NodeCounts{Total: int32(x.Servers), Open: int32(x.Open), Eligible: int32(x.Eligible), FitEmpty: int32(x.FitEmpty), Fit: int32(x.Fit)}
+}
+
+// encodeCapacities turns the engine's answer to NodeCapacity into the gateway's; nil if that was not asked.
+func encodeCapacities(list []placement.Capacity) *pb.NodeCapacityResponse {
+	if list == nil {
+		return nil
+	}
+	m := &pb.NodeCapacityResponse{Nodes: make([]*pb.NodeRoom, len(list))}
+	for i := range list {
+		c := &list[i]
+		m.Nodes[i] = &pb.NodeRoom{
+			Node: c.Server, Reason: c.Why, Unreserved: wire.ResourcesToProto(c.Free), Whole: wire.ResourcesToProto(c.Whole), Tasks: int32(c.Instances),
+		}
+	}
+	return m
+}
+
+// encodeTrial turns the engine's answer to PlaceJob into the gateway's.
+func encodeTrial(t *scheduler.Trial) *pb.PlaceJobResponse {
+	if t == nil {
+		return nil
+	}
+	m := &pb.PlaceJobResponse{QueueReason: t.QueueReason}
+	for i := range t.Groups {
+		g := &t.Groups[i]
+		group := &pb.PlacedGroup{Group: g.Name, Asked: int32(g.Asked), Stopped: g.Stopped, Placed: make([]*pb.PlacedTask, len(g.Placed))}
+		for k, p := range g.Placed {
+			group.Placed[k] = &pb.PlacedTask{Node: p.Server, Score: p.Score, Free: wire.ResourcesToProto(g.Free(k))}
+		}
+		if g.Why != nil {
+			group.Refused = &pb.PlacementRefusal{WaitCode: pb.WaitCode(g.Code), Summary: g.Summary, Steps: encodeSteps(g.Why.Steps), Nodes: encodeCounts(g.Why)}
+		}
+		m.Groups = append(m.Groups, group)
+	}
+	return m
+}

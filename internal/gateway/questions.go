@@ -1,0 +1,100 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+const (
+	// maxTrial is how many tasks of a group may be tried.
+	maxTrial = 10_000
+	// maxNamed is how many nodes a question may name.
+	maxNamed = 10_000
+)
+
+// ask sends the leader a question that it answers from its working state. It costs the leader a read-only turn, so only few are under
+// way at once.
+func (g *Gateway) ask(ctx context.Context, question *pb.Command) (*pb.Reply, error) {
+	select {
+	case g.explains <- struct{}{}:
+		defer func() { <-g.explains }()
+	default:
+		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d explanations are being made for this gateway; try again later", cap(g.explains))
+	}
+	return g.do(ctx, question)
+}
+
+func olderLeader(what string) error {
+	return plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader cannot %s; it may be of an older version", what)
+}
+
+// ExplainTask asks the leader why a task is where it is.
+func (s jobService) ExplainTask(ctx context.Context, req *connect.Request[pb.ExplainTaskRequest]) (*connect.Response[pb.ExplainTaskResponse], error) {
+	if _, err := taskKey("id", req.Msg.GetId()); err != nil {
+		return nil, err
+	}
+	if node := req.Msg.GetNode(); node != "" {
+		if err := plimsoll.ValidateID("node", node); err != nil {
+			return nil, err
+		}
+	}
+	reply, err := s.g.ask(ctx, &pb.Command{Kind: &pb.Command_ExplainTask{ExplainTask: req.Msg}})
+	if err != nil {
+		return nil, err
+	}
+	if reply.GetExplainTask() == nil {
+		return nil, olderLeader("explain tasks")
+	}
+	return connect.NewResponse(reply.GetExplainTask()), nil
+}
+
+// PlaceJob asks the leader where the tasks of a job would be placed now. The job is checked as if it were submitted.
+func (s jobService) PlaceJob(ctx context.Context, req *connect.Request[pb.PlaceJobRequest]) (*connect.Response[pb.PlaceJobResponse], error) {
+	spec := req.Msg.GetSpec()
+	if spec == nil {
+		return nil, plimsoll.Invalid("spec", "is missing; give the job whose tasks are to be tried")
+	}
+	if spec.Queue == "" {
+		spec.Queue = defaultQueue
+	}
+	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
+	if n := req.Msg.GetCount(); n < 0 || n > maxTrial {
+		return nil, plimsoll.Invalid("count", "is %d; give a number from 1 to %d, or leave it out to try as many as the job says", n, maxTrial)
+	}
+	reply, err := s.g.ask(ctx, &pb.Command{Kind: &pb.Command_PlaceJob{PlaceJob: req.Msg}})
+	if err != nil {
+		return nil, err
+	}
+	if reply.GetPlaceJob() == nil {
+		return nil, olderLeader("try jobs")
+	}
+	return connect.NewResponse(reply.GetPlaceJob()), nil
+}
+
+// NodeCapacity asks the leader what is left on nodes.
+func (s nodeService) NodeCapacity(ctx context.Context, req *connect.Request[pb.NodeCapacityRequest]) (*connect.Response[pb.NodeCapacityResponse], error) {
+	nodes := req.Msg.GetNodes()
+	if len(nodes) > maxNamed {
+		return nil, plimsoll.Invalid("nodes", "names %d nodes; name at most %d, or none for all", len(nodes), maxNamed)
+	}
+	for i, id := range nodes {
+		if err := plimsoll.ValidateID(fmt.Sprintf("nodes[%d]", i), id); err != nil {
+			return nil, err
+		}
+	}
+	reply, err := s.g.ask(ctx, &pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: req.Msg}})
+	if err != nil {
+		return nil, err
+	}
+	if reply.GetNodeCapacity() == nil {
+		return nil, olderLeader("tell what is left on nodes")
+	}
+	return connect.NewResponse(reply.GetNodeCapacity()), nil
+}
