@@ -10,8 +10,11 @@ import (
 // AppendKey appends bytes that are equal for two requests if and only if a chain cannot tell them apart.
 func (r *Request) AppendKey(b []byte) []byte {
 	b = appendText(b, r.Owner)
-	for _, name := range r.Resources.Names() {
-		b = binary.AppendVarint(appendText(b, name), r.Resources[name])
+	for _, amounts := range [...]plimsoll.Resources{r.Resources, r.Needs} {
+		for _, name := range amounts.Names() {
+			b = binary.AppendVarint(appendText(b, name), amounts[name])
+		}
+		b = append(b, 0)
 	}
 	flags := byte(0)
 	if r.OwnOnly {
@@ -24,7 +27,7 @@ func (r *Request) AppendKey(b []byte) []byte {
 	if c.Networks != nil {
 		flags |= 4
 	}
-	b = append(b, 0, flags, byte(c.Reservoir), byte(p.Strategy))
+	b = append(b, flags, byte(c.Reservoir), byte(p.Strategy))
 	if len(c.Spread)+len(p.Spread) > 0 {
 		b = appendText(appendText(b, r.Job), r.Group)
 	}
