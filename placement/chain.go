@@ -194,7 +194,7 @@ func (c *Chain) rulesFor(owner string) (rules []*ruleCache, own bool) {
 type Weights struct {
 	UnreservedMemory float64 // least free memory first
 	UnreservedDisk   float64 // least free disk first
-	UnreservedCustom float64 // least free of the custom resources that are asked for first; else those that have none to waste
+	UnreservedCustom float64 // what strands least of custom resources first, or, in the stage of its name, what has least of them free
 	OwnerInstances   float64 // fewest instances of the owner first
 	CurrentPlatform  float64 // newest platform first
 	NextReboot       float64 // no reboot, or the latest, first
@@ -212,7 +212,7 @@ type Settings struct {
 	NoRoom       bool              // do not compare what is asked for with what is left
 	MaxInstances int               // most instances on a server; 0: no bound
 	LargeServers bool              // keep the servers with the most free memory for large instances
-	OwnerSpread  bool              // prefer servers without instances of the owner
+	OwnerSpread  bool              // prefer servers without instances of the owner, unless custom resources are asked for
 	SickFor      int64             // seconds for which a server with two failures stays out; 0: RFD 60's day
 	Strategy     plimsoll.Strategy // unless the request says one
 	OwnerRules   map[string]string // by owner: an expression over the servers that are only for it
@@ -229,7 +229,7 @@ const (
 func DefaultSettings() Settings {
 	return Settings{
 		Batch: DefaultBatch, LargeServers: true, OwnerSpread: true, SickFor: DefaultSickFor,
-		Weights: Weights{UnreservedMemory: 2, UnreservedDisk: 1, UnreservedCustom: 4, CurrentPlatform: 1, NextReboot: 0.5, Random: 0.5, Near: 8, Spread: 8},
+		Weights: Weights{UnreservedMemory: 2, UnreservedDisk: 1, UnreservedCustom: 16, CurrentPlatform: 1, NextReboot: 0.5, Random: 0.5, Near: 8, Spread: 8},
 	}
 }
 
@@ -262,7 +262,7 @@ func DefaultExpression() Expression {
 	e.List = append(e.List, Or(Named("reservoir"), Named("identity")), Or(Named("large-servers"), Named("identity")), Named("soft-locality"))
 	for _, name := range []string{
 		"score-unreserved-memory", "score-unreserved-disk", "score-owner-instances", "score-current-platform", "score-next-reboot",
-		"score-unreserved-custom", "score-near", "score-spread", "score-random",
+		"score-stranded-custom", "score-near", "score-spread", "score-random",
 	} {
 		e.List = append(e.List, Named(name))
 	}
