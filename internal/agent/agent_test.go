@@ -321,17 +321,30 @@ func TestTheSupervisorIsAway(t *testing.T) {
 	w.await("the other runs", func() bool { return w.cluster.has("j.g.1", 1, plimsoll.TaskRunning) > 0 })
 }
 
+// A start that the supervisor refuses is the task's fault if what was asked for is wrong, and else the node's.
 func TestAStartThatIsRefused(t *testing.T) {
-	w := newWorld(t)
-	w.super.failing = plimsoll.Invalid("user", "there is no user nobody2")
-	w.cluster.assign("j.g.0", 1, plimsoll.TaskBound)
-	w.run(w.config())
-	w.awaitEnd("j.g.0", 1, plimsoll.ResultNeverStarted, -1)
-	w.cluster.look(func() {
-		if r, _ := w.cluster.end("j.g.0", 1); !strings.Contains(r.Message, "nobody2") {
-			t.Errorf("message %q does not say why", r.Message)
-		}
-	})
+	for _, c := range []struct {
+		err     error
+		result  plimsoll.TaskResult
+		message string
+	}{
+		{plimsoll.Invalid("user", "there is no user nobody2"), plimsoll.ResultNeverStarted, "nobody2"},
+		{plimsoll.Errorf(plimsoll.CodeConflict, "the directory cannot be made"), plimsoll.ResultNodeFault, "directory"},
+		{errors.New("disk on fire"), plimsoll.ResultNodeFault, "fire"},
+	} {
+		t.Run(c.message, func(t *testing.T) {
+			w := newWorld(t)
+			w.super.failing = c.err
+			w.cluster.assign("j.g.0", 1, plimsoll.TaskBound)
+			w.run(w.config())
+			w.awaitEnd("j.g.0", 1, c.result, -1)
+			w.cluster.look(func() {
+				if r, _ := w.cluster.end("j.g.0", 1); !strings.Contains(r.Message, c.message) {
+					t.Errorf("message %q does not say why", r.Message)
+				}
+			})
+		})
+	}
 }
 
 func TestAnAgentThatCannotBegin(t *testing.T) {

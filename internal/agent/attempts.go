@@ -121,8 +121,12 @@ func (l *ledger) started(key attemptKey, result Attempt, err error, now time.Tim
 	case plimsoll.CodeOf(err) == plimsoll.CodeAlreadyExists:
 		e.phase, e.onDisk = phaseOrphan, true
 	default:
+		result := plimsoll.ResultNodeFault
+		if plimsoll.CodeOf(err) == plimsoll.CodeInvalid {
+			result = plimsoll.ResultNeverStarted // what was asked for is wrong, here and anywhere
+		}
 		e.onDisk = true
-		l.makeUpEnd(key, plimsoll.ResultNeverStarted, cleanMessage(err.Error()), now)
+		l.makeUpEnd(key, result, cleanMessage(err.Error()), now)
 	}
 }
 

@@ -186,7 +186,7 @@ func TestAStartThatFailedAfterTheWatchToldOfIt(t *testing.T) {
 	b.attempts([]Attempt{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false)
 	b.doneAll(ops, plimsoll.Errorf(plimsoll.CodeInternal, "no space left"))
 	b.expect()
-	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished never started")
+	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished node fault")
 }
 
 // The answer of a start and the watch may overtake each other.

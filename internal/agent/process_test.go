@@ -188,3 +188,26 @@ func (w *world) awaitExit(pid string) {
 		return
 	}
 }
+
+// A real supervisor that cannot make a task's directory says that its node is at fault, and why; when what was in the way is gone, the
+// next attempt runs.
+func TestANodeThatCannotMakeDirectories(t *testing.T) {
+	w := newProcessWorld(t)
+	inTheWay := filepath.Join(w.dir, "tasks", "j.g.0")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(inTheWay), 0o755), os.WriteFile(inTheWay, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	w.cluster.assign("j.g.0", 1, plimsoll.TaskBound, "true")
+	w.run(w.config())
+	w.awaitEnd("j.g.0", 1, plimsoll.ResultNodeFault, -1)
+	w.cluster.look(func() {
+		if r, _ := w.cluster.end("j.g.0", 1); !strings.Contains(r.Message, "cannot be made") {
+			t.Errorf("message %q does not say why", r.Message)
+		}
+	})
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	w.cluster.assign("j.g.0", 2, plimsoll.TaskBound, "true")
+	w.awaitEnd("j.g.0", 2, plimsoll.ResultSucceeded, 0)
+}

@@ -28,7 +28,8 @@ type command struct {
 	cred *syscall.Credential // nil: ours
 }
 
-// neverStarted is a reason for which an attempt cannot start; its text is the attempt's message.
+// neverStarted is a reason for which an attempt cannot start that lies with the task; its text is the attempt's message. All other
+// errors of a start are the node's fault.
 type neverStarted struct{ reason string }
 
 func (e *neverStarted) Error() string { return e.reason }
@@ -85,7 +86,19 @@ func environment(req *StartRequest, taskDir, home string) map[string]string {
 	env["PLIMSOLL_ATTEMPT"] = strconv.Itoa(int(req.Attempt))
 	env["PLIMSOLL_TASK_DIR"] = taskDir
 	env["PLIMSOLL_NODE"] = req.Node
+	if names := req.Spec.Constraints.VolumesFrom; len(names) > 0 {
+		env["PLIMSOLL_VOLUMES_FROM"] = volumes(taskDir, names)
+	}
 	return env
+}
+
+// volumes lists the directories of the tasks that a task uses the files of, in the order in which it names them. They are beside its own.
+func volumes(taskDir string, tasks []string) string {
+	dirs := make([]string, len(tasks))
+	for i, task := range tasks {
+		dirs[i] = filepath.Join(filepath.Dir(filepath.Dir(taskDir)), task, workDir)
+	}
+	return strings.Join(dirs, ":")
 }
 
 // lookPath finds the program as a shell would, with the task's own PATH and working directory.
@@ -138,9 +151,16 @@ func executable(file string) error {
 	return nil
 }
 
+// shortages are what exec answers when the machine has run out of something, whatever the program.
+var shortages = []error{
+	syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EBUSY, syscall.EROFS,
+}
+
 // explain turns what exec answered into a reason for people.
 func (c *command) explain(err error) error {
 	switch {
+	case slices.ContainsFunc(shortages, func(s error) bool { return errors.Is(err, s) }):
+		return fmt.Errorf("the node could not start the command %s: %w", c.path, err)
 	case errors.Is(err, syscall.ENOENT):
 		return cannotStart("the command %s could not be started: the interpreter in its first line, or the loader it needs, was not found", c.path)
 	case errors.Is(err, syscall.ENOEXEC):

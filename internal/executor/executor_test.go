@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,6 +75,73 @@ func TestWhatCannotStart(t *testing.T) {
 				n.Errorf("%s holds %+v, %v", exitFile, r, err)
 			}
 		}
+	})
+}
+
+// What keeps an attempt from starting and lies with the node is the node's fault, and says what it was. Once it is over, the next
+// attempt starts.
+func TestWhatTheNodeCannotStart(t *testing.T) {
+	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
+		inTheWay := func(path string) {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+				n.Fatal(err)
+			}
+		}
+		work := request("job.work.0", "exit 0")
+		inTheWay(TaskDir(n.dir, work.Task))
+		s := n.start(work)
+		n.wantEnd(s, plimsoll.ResultNodeFault, -1, "make the task's own directory")
+		var r exitRecord
+		if ok, err := readJSON(filepath.Join(s.Dir, exitFile), &r); !ok || err != nil || r.Word != "node fault" {
+			n.Errorf("%s holds %+v, %v", exitFile, r, err)
+		}
+		if err := os.Remove(TaskDir(n.dir, work.Task)); err != nil {
+			n.Fatal(err)
+		}
+		work.Attempt = 2
+		n.wantEnd(n.run(work), plimsoll.ResultSucceeded, 0, "")
+
+		// Without a directory there is no record of the attempt, so the start itself is refused.
+		whole := request("job.whole.0", "exit 0")
+		inTheWay(filepath.Dir(AttemptDir(n.dir, whole.Task, 1)))
+		if _, err := n.Start(n.limit(), whole); plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(err.Error(), "not a directory") {
+			n.Errorf("start: %v", err)
+		}
+		if err := os.Remove(filepath.Dir(AttemptDir(n.dir, whole.Task, 1))); err != nil {
+			n.Fatal(err)
+		}
+		n.wantEnd(n.run(whole), plimsoll.ResultSucceeded, 0, "")
+	})
+}
+
+// What the kernel answers when the machine has run out of something is the node's fault; what it says of a program is the task's.
+func TestWhoseFaultAFailedExecIs(t *testing.T) {
+	c := &command{path: "/bin/x", dir: "/"}
+	for err, node := range map[error]bool{
+		syscall.EAGAIN: true, syscall.ENOMEM: true, syscall.EMFILE: true, syscall.EIO: true, syscall.ENOSPC: true,
+		syscall.ENOENT: false, syscall.ENOEXEC: false, syscall.EACCES: false, syscall.E2BIG: false, syscall.ETXTBSY: false, syscall.EPERM: false,
+	} {
+		var task *neverStarted
+		if got := !errors.As(c.explain(err), &task); got != node {
+			t.Errorf("%v is the node's fault: %v, want %v", err, got, node)
+		}
+	}
+}
+
+// A task that uses the files of others finds their directories in its environment, in the order in which it names them; others have no
+// such variable.
+func TestVolumesFromOtherTasks(t *testing.T) {
+	eachMode(t, []mode{bare}, func(_ *testing.T, n *node) {
+		for _, task := range []string{"a.g.0", "b.g.7"} {
+			n.run(request(task, "echo $PLIMSOLL_TASK_ID > made"))
+		}
+		req := request("job.g.0", `IFS=:; for d in $PLIMSOLL_VOLUMES_FROM; do cat "$d/made"; done`)
+		req.Spec.Constraints.VolumesFrom = []string{"b.g.7", "a.g.0"}
+		n.wantEnd(n.run(req), plimsoll.ResultSucceeded, 0, "")
+		if got := n.output(req.Task, "stdout"); got != "b.g.7\na.g.0\n" {
+			n.Errorf("it read %q", got)
+		}
+		n.wantEnd(n.run(request("job.g.1", `exit ${PLIMSOLL_VOLUMES_FROM:+1}`)), plimsoll.ResultSucceeded, 0, "")
 	})
 }
 

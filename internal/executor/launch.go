@@ -102,7 +102,7 @@ func (l *launcher) startTraced(start *launch) error {
 		return l.abandon(pid, c, err)
 	}
 	if !ws.Stopped() {
-		return fmt.Errorf("process %d ended before its first instruction (%v)", pid, describe(ws))
+		return cannotStart("process %d ended before its first instruction (%v); its memory limit may be too small for the program", pid, describe(ws))
 	}
 	if err := syscall.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err != nil {
 		return l.abandon(pid, c, fmt.Errorf("tie the new process %d to this one: %w", pid, err))

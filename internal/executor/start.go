@@ -83,16 +83,21 @@ func (s *Supervisor) unreserve(a *attempt, cause error) {
 // makeDir makes the attempt's directory; made is false if it was there. It becomes durable with the record, before the program runs.
 func (s *Supervisor) makeDir(a *attempt) (made bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(a.dir), 0o755); err != nil {
-		return false, fmt.Errorf("make the directory of task %s: %w", a.key.task, err)
+		return false, noDirectory(a, err)
 	}
 	err = os.Mkdir(a.dir, 0o755)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("make the directory of %v: %w", a.key, err)
+		return false, noDirectory(a, err)
 	}
 	return true, nil
+}
+
+// noDirectory is for the log and for the agent, which reports it as the node's fault.
+func noDirectory(a *attempt, err error) error {
+	return &plimsoll.Error{Code: plimsoll.CodeConflict, Msg: fmt.Sprintf("the directory of %v cannot be made: %v", a.key, err)}
 }
 
 // startedBefore answers for a directory that was there: forgotten, or left by a supervisor before us.
@@ -149,8 +154,9 @@ func (s *Supervisor) failStart(ctx context.Context, a *attempt, cause error) {
 	r := exitRecord{Result: plimsoll.ResultNeverStarted, ExitCode: -1, Message: cause.Error(), Finished: s.now()}
 	var reason *neverStarted
 	if errors.Is(cause, errStopped) {
-		r.Result = plimsoll.ResultLost // not the task's fault
+		r.Result = plimsoll.ResultLost // neither the task's fault nor the node's
 	} else if !errors.As(cause, &reason) {
+		r.Result = plimsoll.ResultNodeFault
 		log.Error("an attempt could not be started", "error", cause)
 	}
 	if err := writeExit(a.dir, r); err != nil {
@@ -238,7 +244,7 @@ func (s *Supervisor) record(a *attempt, job string, pid int) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("process %d is gone before it could run", pid)
+		return cannotStart("process %d is gone before it could run", pid)
 	}
 	r.Start = p.start
 	if err := writeJSON(filepath.Join(a.dir, attemptFile), r); err != nil {
