@@ -177,17 +177,12 @@ func (r *rig) compareScores(got placement.Run, c *conformanceCase) []string {
 	var faults []string
 	for _, id := range c.Expect.Remaining {
 		start, _ := r.servers[id]["score"].(float64)
-		want, set := c.Expect.ServerSets[id]["score"], false
-		number := start
-		if want != nil {
-			number, set = want.(float64)
-			if !set {
-				faults = append(faults, fmt.Sprintf("score of %s: got %v, want %v", id, start+got.Scores[id], want))
-				continue
-			}
+		want, set := c.Expect.ServerSets[id]["score"]
+		if !set {
+			want = start
 		}
-		if !near(start+got.Scores[id], number) {
-			faults = append(faults, fmt.Sprintf("score of %s: got %v, want %v", id, start+got.Scores[id], number))
+		if number, ok := want.(float64); !ok || !near(start+got.Scores[id], number) {
+			faults = append(faults, fmt.Sprintf("score of %s: got %v, want %v", id, start+got.Scores[id], want))
 		}
 	}
 	return faults

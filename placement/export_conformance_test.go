@@ -46,6 +46,8 @@ func (pl *Placer) RunInOrder(p *Prepared, now int64, intn func(int) int) Run {
 	}
 	b := pl.begin(p, now)
 	b.p.skips, b.chain, b.intn = make([]bool, len(spied.stages)), &spied, intn
+	b.record = newRecorder(&spied) // stages run one after the other
+	defer func() { b.record = nil }()
 	b.reset(1)
 	for slot := range pl.fleet.rows {
 		if pl.fleet.rows[slot].flags&present != 0 {

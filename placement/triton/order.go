@@ -190,7 +190,7 @@ func Settings(defaults []byte) (placement.Settings, error) {
 	if err != nil {
 		return s, err
 	}
-	known := true
+	var known bool
 	if s.Strategy, known = strategy(d["server_spread"]); !known {
 		return s, plimsoll.Invalid("defaults.server_spread", "is %v; give min-ram, max-ram, min-owner or random", d["server_spread"])
 	}

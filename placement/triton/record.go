@@ -124,7 +124,7 @@ func texts(list []any) []string {
 
 // networks returns the tags of the interfaces and whether one that carries it is up; nil if the server has no interfaces.
 func networks(info object) map[string]bool {
-	real, ok := info["Network Interfaces"].(object)
+	physical, ok := info["Network Interfaces"].(object)
 	if !ok {
 		return nil
 	}
@@ -132,7 +132,7 @@ func networks(info object) map[string]bool {
 	for _, set := range []struct {
 		interfaces object
 		tags       string
-	}{{real, "NIC Names"}, {sub(info["Virtual Network Interfaces"]), "Overlay Nic Tags"}} {
+	}{{physical, "NIC Names"}, {sub(info["Virtual Network Interfaces"]), "Overlay Nic Tags"}} {
 		for _, name := range slices.Sorted(maps.Keys(set.interfaces)) {
 			nic := sub(set.interfaces[name])
 			list, _ := nic[set.tags].([]any)

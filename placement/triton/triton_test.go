@@ -137,6 +137,47 @@ func TestHugeRequestsStayHuge(t *testing.T) {
 	}
 }
 
+// Triton's arithmetic costs no memory for the servers that are looked at.
+func TestPlaceDoesNotAllocate(t *testing.T) {
+	fleet := placement.NewFleet(placement.NewNames())
+	profile, err := triton.New(fleet.Names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		server, err := profile.Server([]byte(strings.Replace(record, "cn1", fmt.Sprint("cn", i), 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleet.Add(&server)
+	}
+	settings, err := triton.Settings([]byte(`{"weight_unreserved_ram": 2, "weight_unreserved_disk": 1, "weight_uniform_random": 0.5}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := placement.NewChain(placement.DefaultExpression(), profile.Stages(), nil, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := profile.Request(triton.Order{VM: []byte(`{"owner_uuid": "bob", "ram": 2048, "cpu_cap": 100}`), Package: []byte(`{"quota": 1024}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := chain.Prepare(fleet, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prepared.Release()
+	placer := placement.NewPlacer(fleet, rand.NewPCG(1, 2))
+	if choice := placer.Place(prepared, 0); choice.Slot < 0 {
+		t.Fatalf("no server for it: %+v", choice)
+	}
+	// The race detector adds two for the whole placement.
+	if n := testing.AllocsPerRun(100, func() { placer.Place(prepared, 0) }); n > 2 {
+		t.Errorf("a placement that looks at fifty servers allocates %v times", n)
+	}
+}
+
 // No record, however odd, stops the fleet, and what is free of it is bounded.
 func FuzzServer(f *testing.F) {
 	f.Add(record)
