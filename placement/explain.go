@@ -131,11 +131,11 @@ func (s *Stage) reason(v *View) string {
 	return s.Why(v)
 }
 
-// list returns the steps of the stages that ran.
+// list returns the steps of the stages that ran, or that refuse servers although none was left when it came to them.
 func (r *recorder) list() []Step {
 	var out []Step
 	for i := range r.steps {
-		if r.ran[i] {
+		if r.ran[i] || r.steps[i].Refused > 0 {
 			slices.SortStableFunc(r.steps[i].Reasons, func(a, b Reason) int { return b.Servers - a.Servers })
 			out = append(out, r.steps[i])
 		}
