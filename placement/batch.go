@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -28,6 +29,7 @@ type Batch struct {
 	spare  []rank
 	copies [][]int32
 	depth  int
+	out    [maxStages]uint32 // scratch of steps: servers that each filter left out
 	view   View
 	record *recorder
 
@@ -155,14 +157,17 @@ func (b *Batch) run(skip int) int32 {
 	b.score = b.score[:len(b.slots)]
 	clear(b.score)
 	set := b.set
-	if root := b.chain.root; root.op == "pipe" {
+	switch root := b.chain.root; {
+	case root.op == "pipe" && b.record == nil && skip == b.chain.prefix:
+		set = b.steps(set)
+	case root.op == "pipe":
 		for _, item := range root.items[skip:] {
 			if len(set) == 0 {
 				break
 			}
 			set = b.exec(item, set)
 		}
-	} else if len(set) > 0 {
+	case len(set) > 0:
 		set = b.exec(root, set)
 	}
 	b.final = set
@@ -173,6 +178,42 @@ func (b *Batch) run(skip int) int32 {
 		}
 	}
 	return best
+}
+
+// steps runs the plan of the request, in which filters that follow each other are asked about one server after the other, so that it is looked
+// at once.
+func (b *Batch) steps(set []int32) []int32 {
+	for k := range b.p.plan {
+		if len(set) == 0 {
+			break
+		}
+		item := &b.p.plan[k]
+		if item.node != nil {
+			set = b.exec(item.node, set)
+			continue
+		}
+		given := uint32(len(set))
+		clear(b.out[:len(item.keeps)])
+		kept := set[:0]
+	servers:
+		for _, i := range set {
+			v := b.At(i)
+			for n, stage := range item.keeps {
+				if !b.chain.stages[stage].Keep(v) {
+					b.out[n]++
+					continue servers
+				}
+			}
+			kept = append(kept, i)
+		}
+		for n, stage := range item.keeps {
+			b.flow[stage].in += given
+			given -= b.out[n]
+			b.flow[stage].out += given
+		}
+		set = kept
+	}
+	return set
 }
 
 func (b *Batch) exec(n *node, set []int32) []int32 {
@@ -370,9 +411,12 @@ func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
 	return b.keys
 }
 
+// manyServers is how many are so many that other ways are faster.
+const manyServers = 256
+
 // sort sorts keys stably: by merging if they are few, by radix if they are many.
 func (b *Batch) sort() {
-	if len(b.keys) > 256 {
+	if len(b.keys) > manyServers {
 		b.radix()
 		return
 	}
@@ -456,25 +500,24 @@ func merge(out, a, c []rank) {
 	}
 }
 
+// radix sorts by eleven bits at a time, and only by those in which keys differ: amounts of memory have many zeros at the end.
 func (b *Batch) radix() {
 	varying := uint64(0)
 	for i := range b.keys {
 		varying |= b.keys[i].key ^ b.keys[0].key
 	}
 	b.spare = slices.Grow(b.spare[:0], len(b.keys))[:len(b.keys)]
-	for shift := 0; shift < 64; shift += 8 {
-		if varying>>shift&0xff == 0 {
-			continue
-		}
-		var starts [257]int32
+	const digit = 11
+	for shift := bits.TrailingZeros64(varying); shift < bits.Len64(varying); shift += digit {
+		var starts [1<<digit + 1]int32
 		for i := range b.keys {
-			starts[b.keys[i].key>>shift&0xff+1]++
+			starts[b.keys[i].key>>shift&(1<<digit-1)+1]++
 		}
 		for i := 1; i < len(starts); i++ {
 			starts[i] += starts[i-1]
 		}
 		for i := range b.keys {
-			d := &starts[b.keys[i].key>>shift&0xff]
+			d := &starts[b.keys[i].key>>shift&(1<<digit-1)]
 			b.spare[*d] = b.keys[i]
 			*d++
 		}

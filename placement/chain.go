@@ -93,6 +93,32 @@ func NewChain(e Expression, stages []Stage, definitions map[string]Expression, s
 	return c, nil
 }
 
+// planItem is a part of a chain as it is run: filters that follow each other, or anything else.
+type planItem struct {
+	keeps []int
+	node  *node
+}
+
+// plan returns what is to be run of a pipe behind its prefix, without the stages that do nothing.
+func (c *Chain) plan(skips []bool) (plan []planItem) {
+	if c.root.op != "pipe" {
+		return nil
+	}
+	for _, item := range c.root.items[c.prefix:] {
+		last := len(plan) - 1
+		switch {
+		case item.op != "" || c.stages[item.stage].Batch != nil && !skips[item.stage]:
+			plan = append(plan, planItem{node: item})
+		case skips[item.stage]:
+		case last >= 0 && plan[last].node == nil:
+			plan[last].keeps = append(plan[last].keeps, item.stage)
+		default:
+			plan = append(plan, planItem{keeps: []int{item.stage}})
+		}
+	}
+	return plan
+}
+
 type builder struct {
 	chain       *Chain
 	stages      map[string]Stage

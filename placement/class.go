@@ -3,6 +3,7 @@ package placement
 import (
 	"encoding/binary"
 	"math"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -10,15 +11,18 @@ import (
 // class is what servers have in common whose records say the same but for the id. A filter that looks at records only is asked
 // once for each class and request.
 type class struct {
-	record   Server // without id and instances
-	key      string
-	servers  int // how many are of the class
 	open     bool
+	servers  int     // how many are of the class
+	platform int64   // Unix time of the platform; noTime: none
+	reboot   int64   // when the next reboot is to be; noTime: none
 	offers   *offers // nil: no ratio and nothing kept back, so that free is capacity minus used
 	whole    Amounts // capacity
 	domains  []int32 // by Fleet.domains: index of the value, -1 if there is none
-	platform int64   // Unix time of the platform; 0: not yet read; math.MinInt64: none
+	key      string
+	record   Server // without id and instances
 }
+
+const noTime = math.MinInt64
 
 // offers is what servers of a class offer if that is not their capacity.
 type offers struct {
@@ -40,6 +44,13 @@ func newClass(names *Names, key string, s *Server) *class {
 	c.open = s.Setup && s.Status == StatusRunning && s.Fault == "" && s.Reserved == ""
 	if s.Fault == "" {
 		c.whole, _ = names.Amounts(s.Capacity)
+	}
+	c.platform, c.reboot = noTime, noTime
+	if t, err := time.Parse(plimsoll.PlatformLayout, s.Platform); err == nil {
+		c.platform = t.Unix()
+	}
+	if s.NextReboot != 0 && s.NextReboot >= s.LastBoot {
+		c.reboot = s.NextReboot
 	}
 	if len(s.Overprovision)+len(s.Reserve) > 0 {
 		c.offers = newOffers(names, &c.whole, s)

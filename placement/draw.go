@@ -46,3 +46,12 @@ func (d *Draw) next(i, k int) []int32 {
 	}
 	return d.order[i : i+k]
 }
+
+// all returns the slots 0 to n-1 in their order.
+func (d *Draw) all(n int) []int32 {
+	d.picks = d.picks[:0]
+	for i := range n {
+		d.picks = append(d.picks, int32(i))
+	}
+	return d.picks
+}

@@ -114,10 +114,14 @@ func (m *StepSum) Steps() []Step {
 func (c *Chain) BatchSize(servers int) int { return c.size(servers) }
 
 // Deal draws the servers 0 to n-1 in batches of so many open ones, as Place does, each with the seed for its random scores. Those
-// between them that are not open come with them. A batch is good until the next.
+// between them that are not open come with them. If many are one batch they come as they stand. A batch is good until the next.
 func (d *Draw) Deal(n, size int, open func(int32) bool) iter.Seq2[uint64, []int32] {
 	return func(yield func(uint64, []int32) bool) {
 		d.resize(n)
+		if wholeAtOnce(size, n) {
+			yield(d.rng.Uint64(), d.all(n))
+			return
+		}
 		var batch []int32
 		for i := 0; i < n; {
 			seed := d.rng.Uint64()

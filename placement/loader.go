@@ -142,6 +142,9 @@ func (f *Fleet) DropTicket(id string) {
 // applyTickets counts the tickets of servers whose instances were loaded for this batch.
 func (b *Batch) applyTickets(set []int32) []int32 {
 	f := b.fleet
+	if len(f.tickets) == 0 {
+		return set
+	}
 	kept := set[:0]
 	for _, i := range set {
 		slot := b.slots[i]

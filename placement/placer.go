@@ -129,10 +129,17 @@ func (c *Chain) size(servers int) int {
 	return c.Settings.Batch
 }
 
+// wholeAtOnce reports whether n servers are one batch and many: then they are looked at as they stand, which is faster than any other order.
+func wholeAtOnce(size, n int) bool { return size >= n && n > manyServers }
+
 // fill draws servers from the i-th on until so many open ones were drawn, puts those that pass the filters by record into the
 // batch and returns how many were drawn.
 func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
 	n := pl.fleet.Len()
+	if wholeAtOnce(size, n) {
+		c.Looked += pl.sift(b, pl.draw.all(n))
+		return n
+	}
 	for open := 0; i < n && open < size; {
 		drawn := pl.draw.next(i, min(size-open, n-i))
 		for _, slot := range drawn {

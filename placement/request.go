@@ -95,6 +95,7 @@ type Prepared struct {
 	skips    []bool  // by stage of the chain: it does nothing for this request
 	byClass  []int   // stages of the prefix that are asked once a class
 	byServer []int   // stages of the prefix that are asked for each server
+	plan     []planItem
 }
 
 // Prepare makes a request ready. It fails if the request is invalid or brings too many resource names.
@@ -142,6 +143,7 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	for i, s := range c.stages {
 		p.skips[i] = s.Applies != nil && !s.Applies(p)
 	}
+	p.plan = c.plan(p.skips)
 	for i := range c.prefix {
 		switch stage := c.root.items[i].stage; {
 		case p.skips[stage]:

@@ -3,7 +3,6 @@ package placement
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -190,6 +189,9 @@ func scoreOwner(b *Batch, set []int32) {
 	}
 }
 
+// classOf returns the class of a server, for scores that look at records only.
+func (b *Batch) classOf(i int32) *class { return b.fleet.classes[b.fleet.classAt[b.slots[i]]] }
+
 // scorePlatform adds by the time of the platform, the newest most. A platform that is no stamp counts as the oldest.
 func scorePlatform(b *Batch, set []int32) {
 	weight := b.chain.Settings.Weights.CurrentPlatform
@@ -198,37 +200,23 @@ func scorePlatform(b *Batch, set []int32) {
 	}
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, i := range set {
-		if t, ok := b.At(i).class.stamp(); ok {
+		if t := b.classOf(i).platform; t != noTime {
 			low, high = min(low, t), max(high, t)
 		}
 	}
 	for _, i := range set {
-		t, ok := b.At(i).class.stamp()
+		t := b.classOf(i).platform
 		switch {
 		case low >= high: // all are the same
 			b.score[i] += weight
-		case weight >= 0 && ok:
+		case weight >= 0 && t != noTime:
 			b.score[i] += float64(float64(t-low) / float64(high-low) * weight)
-		case weight < 0 && ok:
+		case weight < 0 && t != noTime:
 			b.score[i] += float64(float64(high-t) / float64(high-low) * -weight)
 		case weight < 0:
 			b.score[i] -= weight // no stamp: the oldest
 		}
 	}
-}
-
-// platformTime is how a platform stamp is written.
-const platformTime = "20060102T150405Z"
-
-// stamp returns the time of the platform.
-func (c *class) stamp() (unix int64, ok bool) {
-	if c.platform == 0 {
-		c.platform = math.MinInt64
-		if t, err := time.Parse(platformTime, c.record.Platform); err == nil {
-			c.platform = t.Unix()
-		}
-	}
-	return c.platform, c.platform != math.MinInt64
 }
 
 // week is the width of the buckets of scoreReboot, in seconds.
@@ -240,33 +228,26 @@ func scoreReboot(b *Batch, set []int32) {
 	if weight == 0 || len(set) < 2 {
 		return
 	}
-	latest := int64(math.MinInt64)
+	latest := int64(noTime)
 	for _, i := range set {
-		if at, ok := rebootAt(&b.At(i).class.record); ok {
-			latest = max(latest, at)
-		}
+		latest = max(latest, b.classOf(i).reboot)
 	}
-	b.buckets(set, weight, func(v *View) uint64 {
-		at, ok := rebootAt(&v.class.record)
-		if !ok {
+	b.buckets(set, weight, func(i int32) uint64 {
+		at := b.classOf(i).reboot
+		if at == noTime {
 			return 0
 		}
 		return 1 + uint64(latest-at)/week
 	})
 }
 
-// rebootAt returns when a server is to be rebooted, if it still is.
-func rebootAt(s *Server) (at int64, ok bool) {
-	return s.NextReboot, s.NextReboot != 0 && s.NextReboot >= s.LastBoot
-}
-
 // buckets is linear over groups of servers with equal keys, those with the lowest key first.
-func (b *Batch) buckets(set []int32, weight float64, key func(*View) uint64) {
+func (b *Batch) buckets(set []int32, weight float64, key func(int32) uint64) {
 	b.keys = b.keys[:0]
 	var distinct [16]uint64
 	n := 0
 	for _, i := range set {
-		k := key(b.At(i))
+		k := key(i)
 		b.keys = append(b.keys, rank{k, i})
 		if n <= len(distinct) && !slices.Contains(distinct[:min(n, len(distinct))], k) {
 			if n < len(distinct) {
@@ -319,7 +300,8 @@ func scoreCustom(b *Batch, set []int32) {
 		return
 	}
 	custom := b.p.custom
-	b.buckets(set, weight, func(v *View) uint64 {
+	b.buckets(set, weight, func(i int32) uint64 {
+		v := b.At(i)
 		sum := int64(0)
 		if len(custom) == 0 {
 			for i := firstCustom; i < f.Names.Len(); i++ {
@@ -339,7 +321,8 @@ func scoreNear(b *Batch, set []int32) {
 	if weight == 0 || len(p.softNear)+len(p.softFar) == 0 {
 		return
 	}
-	b.buckets(set, weight, func(v *View) uint64 {
+	b.buckets(set, weight, func(i int32) uint64 {
+		v := b.At(i)
 		n := int64(0)
 		for i := range p.softNear {
 			n -= int64(v.hits(&p.softNear[i]))
@@ -355,7 +338,8 @@ func scoreNear(b *Batch, set []int32) {
 func scoreSpread(b *Batch, set []int32) {
 	weight := b.chain.Settings.Weights.Spread
 	for _, c := range b.p.softSpread {
-		b.buckets(set, weight, func(v *View) uint64 {
+		b.buckets(set, weight, func(i int32) uint64 {
+			v := b.At(i)
 			value := b.fleet.valueOf(c.domain, v.slot, v.class)
 			if value < 0 {
 				return math.MaxUint64
@@ -376,6 +360,12 @@ func scoreRandom(b *Batch, set []int32) {
 		return
 	}
 	if weight == 0 {
+		return
+	}
+	if len(set) > manyServers { // a place among so many is as good as even
+		for _, i := range set {
+			b.score[i] += float64(float64(b.random(math.MaxInt32)) / math.MaxInt32 * math.Abs(weight))
+		}
 		return
 	}
 	b.keys = b.keys[:0]
