@@ -91,7 +91,7 @@ func (g *fakeGateway) PlaceJob(_ context.Context, req *connect.Request[pb.PlaceJ
 		case m.Asked == 5000:
 			m.Stopped = true
 		case m.Asked > 3:
-			res.QueueReason = "root.batch has cpu 2 left of its max of 8, and they ask for cpu 3"
+			res.QueueReason = "root.batch has cpu 2 left of its max of 8, and they ask for 3"
 			m.Refused = &pb.PlacementRefusal{
 				WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "2 of 3 nodes: not enough cpu", Steps: refusingSteps(),
 				Nodes: &pb.NodeCounts{Total: 3, Open: 2, Eligible: 2, FitEmpty: 1},

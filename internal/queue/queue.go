@@ -86,7 +86,7 @@ func Blocked(s *state.State, leaf *state.Queue, r *placement.Amounts) (by *state
 }
 
 // Short says why a queue, the leaf or one above, would hold back some of several tasks that ask for so much together: "root.batch has
-// cpu 2 left of its max of 8, and they ask for cpu 10". It is empty if none would.
+// cpu 2 left of its max of 8, and they ask for 10". It is empty if none would.
 func Short(s *state.State, leaf *state.Queue, total *placement.Amounts) string {
 	for q := leaf; q != nil; q = q.Parent {
 		if q.MaxJobs > 0 && q.Admitted >= q.MaxJobs {
