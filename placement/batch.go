@@ -29,6 +29,10 @@ type Batch struct {
 	spare  []rank
 	copies [][]int32
 	depth  int
+	mark   uint64 // of addByClass: the values of classes with this mark are valid
+	marks  []uint64
+	values []float64
+	weeks  []int64           // scratch of scoreReboot
 	out    [maxStages]uint32 // scratch of steps: servers that each filter left out
 	view   View
 	record *recorder
@@ -199,7 +203,11 @@ func (b *Batch) steps(set []int32) []int32 {
 		for _, i := range set {
 			v := b.At(i)
 			for n, stage := range item.keeps {
-				if !b.chain.stages[stage].Keep(v) {
+				s := &b.chain.stages[stage]
+				if s.room > 0 && v.row.free[s.room-1] >= b.p.needs[s.room-1] && !(s.room-1 == IndexCPU && v.row.uncapped > 0) {
+					continue // what Keep would say, without a call
+				}
+				if !s.Keep(v) {
 					b.out[n]++
 					continue servers
 				}
@@ -406,6 +414,16 @@ func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
 	b.keys = b.keys[:0]
 	for _, i := range set {
 		b.keys = append(b.keys, rank{key(b.At(i)), i})
+	}
+	b.sort()
+	return b.keys
+}
+
+// rankedByFree is ranked by what is free of memory or disk, the least first, or with all bits turned the most first.
+func (b *Batch) rankedByFree(set []int32, resource int, turn uint64) []rank {
+	b.keys = b.keys[:0]
+	for _, i := range set {
+		b.keys = append(b.keys, rank{ordered(b.fleet.rows[b.slots[i]].free[resource]) ^ turn, i})
 	}
 	b.sort()
 	return b.keys

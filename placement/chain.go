@@ -37,6 +37,8 @@ type Stage struct {
 	Keep func(*View) bool
 	// Batch returns those of a batch that stay, in the order in which they go on. It may reorder and cut the slice.
 	Batch func(*Batch, []int32) []int32
+	room  int // index + 1 of the resource whose room Keep compares, if it does only that
+
 	// Why says in a few words why a server was dropped, the same words for servers that were dropped alike.
 	Why func(*View) string
 }

@@ -49,7 +49,7 @@ func withoutLarge(b *Batch, set []int32) []int32 {
 		return set
 	}
 	out := set[:0]
-	for _, r := range b.ranked(set, func(v *View) uint64 { return ^ordered(v.Free(IndexMemory)) })[k:] {
+	for _, r := range b.rankedByFree(set, IndexMemory, ^uint64(0))[k:] {
 		out = append(out, r.at)
 	}
 	return out
@@ -169,7 +169,7 @@ func freeScore(resource int) func(*Batch, []int32) {
 			return
 		}
 		if weight != 0 {
-			b.linear(b.ranked(set, func(v *View) uint64 { return ordered(v.Free(resource)) }), weight)
+			b.linear(b.rankedByFree(set, resource, 0), weight)
 		}
 	}
 }
@@ -204,17 +204,37 @@ func scorePlatform(b *Batch, set []int32) {
 			low, high = min(low, t), max(high, t)
 		}
 	}
-	for _, i := range set {
-		t := b.classOf(i).platform
+	b.addByClass(set, func(c *class) float64 {
+		t := c.platform
 		switch {
 		case low >= high: // all are the same
-			b.score[i] += weight
+			return weight
 		case weight >= 0 && t != noTime:
-			b.score[i] += float64(float64(t-low) / float64(high-low) * weight)
+			return float64(t-low) / float64(high-low) * weight
 		case weight < 0 && t != noTime:
-			b.score[i] += float64(float64(high-t) / float64(high-low) * -weight)
-		case weight < 0:
-			b.score[i] -= weight // no stamp: the oldest
+			return float64(high-t) / float64(high-low) * -weight
+		}
+		return max(-weight, 0) // no stamp: the oldest
+	})
+}
+
+// addByClass adds to the scores what follows from the class of a server, worked out once a class.
+func (b *Batch) addByClass(set []int32, value func(*class) float64) {
+	b.eachClass(set, value)
+	for _, i := range set {
+		b.score[i] += b.values[b.fleet.classAt[b.slots[i]]]
+	}
+}
+
+// eachClass works out a value for each class of the servers of a set.
+func (b *Batch) eachClass(set []int32, value func(*class) float64) {
+	b.mark++
+	for len(b.marks) < len(b.fleet.classes) {
+		b.marks, b.values = append(b.marks, 0), append(b.values, 0)
+	}
+	for _, i := range set {
+		if id := b.fleet.classAt[b.slots[i]]; b.marks[id] != b.mark {
+			b.marks[id], b.values[id] = b.mark, value(b.fleet.classes[id])
 		}
 	}
 }
@@ -232,13 +252,27 @@ func scoreReboot(b *Batch, set []int32) {
 	for _, i := range set {
 		latest = max(latest, b.classOf(i).reboot)
 	}
-	b.buckets(set, weight, func(i int32) uint64 {
-		at := b.classOf(i).reboot
-		if at == noTime {
-			return 0
+	weeks := b.weeks[:0]
+	b.eachClass(set, func(c *class) float64 {
+		if k := rebootWeek(c.reboot, latest); !slices.Contains(weeks, k) {
+			weeks = append(weeks, k)
 		}
-		return 1 + uint64(latest-at)/week
+		return 0
 	})
+	slices.Sort(weeks)
+	b.weeks = weeks
+	b.addByClass(set, func(c *class) float64 {
+		place := slices.Index(weeks, rebootWeek(c.reboot, latest))
+		return share(len(weeks), turned(len(weeks), place, weight), math.Abs(weight))
+	})
+}
+
+// rebootWeek is 0 without a reboot, and otherwise from 1 on the weeks that it is before the latest.
+func rebootWeek(at, latest int64) int64 {
+	if at == noTime {
+		return 0
+	}
+	return 1 + (latest-at)/week
 }
 
 // buckets is linear over groups of servers with equal keys, those with the lowest key first.

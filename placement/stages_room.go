@@ -102,7 +102,7 @@ func roomStages() []Stage {
 
 func roomStage(name string, i int, aliases ...string) Stage {
 	return Stage{
-		Name: name, Aliases: aliases, Reads: ReadsFree | ReadsInstances,
+		Name: name, Aliases: aliases, Reads: ReadsFree | ReadsInstances, room: i + 1,
 		Applies: func(p *Prepared) bool { return p.amounts[i] > 0 && !p.chain.Settings.NoRoom },
 		Keep:    func(v *View) bool { return v.Free(i) >= v.p.needs[i] },
 		Why:     func(v *View) string { return "not enough " + v.fleet.Names.Name(i) },
