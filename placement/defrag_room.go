@@ -1,0 +1,165 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// makeRoom moves what is in the way of the request on one server.
+func (d *defrag) makeRoom() {
+	f, p := d.fleet, d.goal.For
+	var suited []int32
+	for _, slot := range slices.Sorted(slices.Values(d.targets)) {
+		d.looks--
+		if d.placer.Keeps(p, slot, d.goal.Now) {
+			d.plan.Room = f.ids[slot]
+			return
+		}
+		if eligible, fits := d.placer.Suits(p, slot, d.goal.Now); eligible && fits {
+			suited = append(suited, slot)
+		}
+	}
+	inTheWay := make([]int, f.Len())
+	amount := make([]float64, f.Len())
+	for _, slot := range suited {
+		inTheWay[slot], amount[slot] = d.least(slot)
+	}
+	for _, slot := range d.ordered(suited, func(s int32) int { return inTheWay[s] }, func(s int32) float64 { return amount[s] }) {
+		switch {
+		case d.looks <= 0:
+			return
+		case inTheWay[slot] < 0:
+			d.keep(slot, "", "what is in the way cannot be moved")
+			continue
+		case inTheWay[slot] > d.goal.Limit:
+			d.keep(slot, "", fmt.Sprintf("at least %d instances are in the way, of which %d may be moved", inTheWay[slot], d.goal.Limit))
+			continue
+		}
+		d.shut[slot] = true
+		if d.clear(slot) {
+			d.plan.Room, d.plan.Kept, d.plan.More = f.ids[slot], nil, 0
+			if d.fleet.Count(slot) == 0 {
+				d.plan.Emptied = append(d.plan.Emptied, f.ids[slot])
+			}
+			return
+		}
+		d.undo(0)
+		d.shut[slot] = false
+	}
+}
+
+// least returns how many instances at least would have to leave a server for the request, and what part of it they hold. It looks
+// at amounts only; -1 if what may be moved is not enough.
+func (d *defrag) least(slot int32) (n int, part float64) {
+	short := d.shortage(slot)
+	left := slices.Clone(d.on[slot])
+	for len(short) > 0 && len(left) > 0 {
+		k := d.inTheWay(left, short)
+		if k < 0 {
+			break
+		}
+		i := left[k]
+		left = slices.Delete(left, k, k+1)
+		n, part = n+1, part+d.size(i)
+		for s := len(short) - 1; s >= 0; s-- {
+			if short[s].amount -= d.movables[i].Kind.amounts[short[s].resource]; short[s].amount <= 0 {
+				short = slices.Delete(short, s, s+1)
+			}
+		}
+	}
+	if len(short) > 0 {
+		return -1, 0
+	}
+	return max(n, 1), part
+}
+
+type shortage struct {
+	resource int
+	amount   int64
+}
+
+// shortage returns what a server lacks for the request.
+func (d *defrag) shortage(slot int32) (list []shortage) {
+	p, c := d.goal.For, d.fleet.classes[d.fleet.rows[slot].class]
+	for i := range d.fleet.Names.Len() {
+		lack := p.needs[i] - d.fleet.Free(slot, i)
+		if p.amounts[i] == 0 || lack <= 0 {
+			continue
+		}
+		if c.offers != nil { // an instance frees less than it holds, or more
+			lack = max(1, int64(float64(lack)*c.offers.ratio[i]))
+		}
+		list = append(list, shortage{i, lack})
+	}
+	return list
+}
+
+// inTheWay returns which of some instances is best moved: the smallest that frees all that is short, or the one that frees most of
+// it; -1 if none frees any.
+func (d *defrag) inTheWay(list []int32, short []shortage) int {
+	best, most, least := -1, 0.0, 0.0
+	for k, i := range list {
+		if d.movables[i].Fixed != "" || d.moved[i] {
+			continue
+		}
+		frees := 0.0
+		for _, s := range short {
+			frees += min(1, float64(d.movables[i].Kind.amounts[s.resource])/float64(s.amount))
+		}
+		size := d.size(i)
+		order := cmp.Or(cmp.Compare(frees, most), cmp.Compare(least, size))
+		if frees > 0 && (best < 0 || order > 0 || order == 0 && strings.Compare(d.movables[i].Name, d.movables[list[best]].Name) < 0) {
+			best, most, least = k, frees, size
+		}
+	}
+	return best
+}
+
+// clear moves instances off a server until it takes the request.
+func (d *defrag) clear(slot int32) bool {
+	left := slices.Clone(d.on[slot])
+	for !d.placer.Keeps(d.goal.For, slot, d.goal.Now) {
+		if len(d.done) == d.goal.Limit || d.looks <= 0 {
+			d.keep(slot, "", fmt.Sprintf("more than %d instances are in the way, which is as many as may be moved", d.goal.Limit))
+			return false
+		}
+		k := -1
+		if short := d.shortage(slot); len(short) > 0 {
+			k = d.inTheWay(left, short)
+		} else {
+			k = d.refused(slot, left)
+		}
+		if k < 0 {
+			if kept := d.plan.Kept; len(kept) == 0 || kept[len(kept)-1].Server != d.fleet.ids[slot] {
+				d.keep(slot, "", "what is in the way cannot be moved")
+			}
+			return false
+		}
+		if why := d.move(left[k]); why != "" {
+			d.keep(slot, d.movables[left[k]].Name, why) // another may do
+		}
+		left = slices.Delete(left, k, k+1)
+	}
+	return true
+}
+
+// refused returns the instance without which a server would take the request although nothing is short; -1 if there is none.
+func (d *defrag) refused(slot int32, list []int32) int {
+	for k, i := range list {
+		m := &d.movables[i]
+		if m.Fixed != "" {
+			continue
+		}
+		d.looks--
+		d.note(m.Kind)
+		d.fleet.Unbind(slot, m.Kind)
+		keeps := d.placer.Keeps(d.goal.For, slot, d.goal.Now)
+		d.fleet.Bind(slot, m.Kind)
+		if keeps {
+			return k
+		}
+	}
+	return -1
+}
