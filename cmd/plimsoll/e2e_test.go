@@ -374,7 +374,11 @@ func (s *site) clean() {
 		s.t.Logf("what the supervisor said at the end:\n%s", said[max(0, len(said)-8<<10):])
 	}
 	eventually(s.t, "end all processes of "+s.dir, s.killLeft)
-	for _, agent := range []string{filepath.Join(s.data(), "agent"), s.path("agent")} {
+	agents, err := filepath.Glob(s.path("agent*"))
+	if err != nil {
+		s.t.Error(err)
+	}
+	for _, agent := range append(agents, filepath.Join(s.data(), "agent")) {
 		sum := sha256.Sum256([]byte(agent))
 		trees, err := filepath.Glob("/sys/fs/cgroup/*/plimsoll/*" + hex.EncodeToString(sum[:4]))
 		unified, err2 := filepath.Glob("/sys/fs/cgroup/plimsoll/*" + hex.EncodeToString(sum[:4]))

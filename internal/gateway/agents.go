@@ -123,7 +123,7 @@ func checkReports(req *pb.ReportTasksRequest) error {
 		default:
 			return plimsoll.Invalid("reports.state", "is %s for task %s; an agent reports Starting, Running or Finished", report.GetState(), report.GetTask())
 		}
-		if r := report.GetResult(); r < 0 || r > pb.TaskResult_TASK_RESULT_UNKNOWN_EXIT {
+		if r := report.GetResult(); pb.TaskResult_name[int32(r)] == "" {
 			return plimsoll.Invalid("reports.result", "%d is not a result (task %s)", r, report.GetTask())
 		}
 		if n := len(report.GetMessage()); n > maxReportMessage {
