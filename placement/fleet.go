@@ -57,7 +57,8 @@ type Fleet struct {
 	index   map[string]int32 // slot by id
 	tags    tags
 	domains []domain
-	moves   uint64
+	moves   uint64 // grows when an instance comes or goes, or Moved is called
+	shifts  uint64 // grows when a server comes to or leaves those that spreads count
 	servers int
 	inside  map[string]place   // instances that came with a server
 	brought map[int32][]string // their ids by slot
@@ -269,6 +270,7 @@ func (f *Fleet) atDomains(slot int32, c *class, n int32) {
 	if len(f.domains) == 0 {
 		return
 	}
+	f.shifts++
 	for _, t := range f.loads[slot].tags {
 		for _, counter := range f.tags.info[t.tag].counters {
 			counter.add(f.valueOf(counter.domain, slot, c), n*int32(t.n))
@@ -348,6 +350,9 @@ func (f *Fleet) Forget(k *Kind) {
 
 // Amounts returns what an instance of the kind holds.
 func (k *Kind) Amounts() *Amounts { return &k.amounts }
+
+// Moved says that the Loader would answer otherwise than before about where an instance is or its volumes are.
+func (f *Fleet) Moved() { f.moves++ }
 
 // Bind books an instance of a kind on a server.
 func (f *Fleet) Bind(slot int32, k *Kind) {

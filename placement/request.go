@@ -229,15 +229,15 @@ func (p *Prepared) Relations() uint64 {
 		}
 	}
 	if len(p.hardSpread) > 0 {
-		sum += p.fleet.tags.info[p.group].version
+		sum += p.fleet.tags.info[p.group].version + p.fleet.shifts
 	}
 	if len(p.Request.Constraints.VolumesFrom) > 0 {
 		sum += p.fleet.moves
 	}
-	if sum == 0 && p.relational() {
-		return 1
+	if p.relational() {
+		return sum + 1
 	}
-	return sum
+	return 0
 }
 
 func (p *Prepared) relational() bool {

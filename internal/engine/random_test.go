@@ -48,8 +48,8 @@ func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 						w.restart(seed + uint64(i))
 					}
 				}
-				if w.acks < 100 {
-					t.Fatalf("%d submits were acknowledged: the test tests little", w.acks)
+				if w.acks < 100 || w.placed < 1000 {
+					t.Fatalf("%d submits were acknowledged and %d tasks bound: the test tests little", w.acks, w.placed)
 				}
 			})
 		}

@@ -32,6 +32,8 @@ type world struct {
 	acks    int
 	used    map[string]placement.Amounts // of each queue after the turn before
 	let     map[string]int32             // jobs that each queue has let in, the same
+	seen    map[string]int32             // attempt of each task after the turn before
+	placed  int                          // tasks that were bound
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
 
@@ -39,7 +41,7 @@ func newWorld(t *testing.T, seed uint64, limits state.Budget) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
 		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, Chain: soonWell()},
-		acked: map[string]bool{},
+		acked: map[string]bool{}, seen: map[string]int32{},
 	}
 	for i := range 24 {
 		w.jobs = append(w.jobs, "j"+strconv.Itoa(i))
@@ -89,6 +91,7 @@ func (w *world) turn() (more bool) {
 	}
 	w.checkLimits()
 	w.checkQuotas(configured)
+	w.checkPlaced()
 	if !more {
 		w.checkWaiting()
 	}
@@ -313,6 +316,7 @@ func (w *world) submit() {
 	if w.rng.IntN(20) == 0 {
 		spec.Groups[0].Resources["cpu"] = 4500 // only the largest nodes have it
 	}
+	w.constrain(spec)
 	w.submits[w.send(&engine.SubmitJob{Spec: spec})] = id
 }
 
@@ -325,7 +329,11 @@ func (w *world) register() {
 	if w.rng.IntN(6) == 0 { // some machines change
 		capacity["cpu"] = int64(1000 * w.rng.IntN(6))
 	}
-	w.send(&engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: capacity}})
+	node := plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: capacity}
+	if w.rng.IntN(3) > 0 {
+		w.describe(&node)
+	}
+	w.send(&engine.RegisterNode{Gateway: "gw", Node: node})
 }
 
 // report says something about the tasks of a random node, mostly what is true.

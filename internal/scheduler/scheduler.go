@@ -44,9 +44,14 @@ func New(s *state.State, seed uint64) *Scheduler {
 // was done.
 func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more bool) {
 	s.Reopen(c.placer)
-	looks := 0
+	looks, seen := 0, 0
 	for {
 		h := queue.Next(s)
+		if h == nil && bound > seen { // what is to be near to or far from others may find them where they are now
+			seen = bound
+			s.Reopen(c.placer)
+			h = queue.Next(s)
+		}
 		if h == nil {
 			return bound, false
 		}

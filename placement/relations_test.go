@@ -1,0 +1,55 @@
+package placement_test
+
+import (
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Whoever waits to be near, far, spread or where volumes are is told by a number when to look again: it changes with every instance
+// that could matter, the first one too, and stays when nothing could.
+func TestRelationsChangeWhenItIsTimeToLookAgain(t *testing.T) {
+	near := func(s plimsoll.Selector) *placement.Request {
+		return asks(1, func(r *placement.Request) { r.Constraints.Near = []plimsoll.Selector{s} })
+	}
+	spread := asks(1, func(r *placement.Request) { r.Constraints.Spread = []plimsoll.Spread{{By: "rack", MaxSkew: 1}} })
+	cordoned := plain("n0", func(s *placement.Server) {
+		s.Labels, s.Reserved = map[string]string{"rack": "r1"}, "cordoned"
+	})
+	for _, test := range []struct {
+		name      string
+		r         *placement.Request
+		bind      bool // an instance that comes matters
+		cordon    bool // a server that closes matters
+		elsewhere bool // what the loader says of others matters
+	}{
+		{"nothing", asks(1), false, false, false},
+		{"preferences", asks(1, func(r *placement.Request) { r.Preferences.Near = []plimsoll.Selector{{Job: "j"}} }), false, false, false},
+		{"near a job", near(plimsoll.Selector{Job: "j"}), true, false, false},
+		{"near a label", near(plimsoll.Selector{Label: "app=db"}), true, false, false},
+		{"near a task", near(plimsoll.Selector{Task: "x"}), true, false, true},
+		{"near another job", near(plimsoll.Selector{Job: "k"}), false, false, false},
+		{"spread", spread, true, true, false},
+		{"volumes", asks(1, func(r *placement.Request) { r.Constraints.VolumesFrom = []string{"x"} }), true, false, true},
+	} {
+		f := fleetOf(3, labelled("rack", "r1", "r2", "r3"))
+		p := prepare(t, placement.Default(), f, test.r)
+		kind := f.Kind(&placement.Instance{Job: "j", Group: "g", Labels: map[string]string{"app": "db"}})
+		changes := func(what string, want bool, do func()) {
+			before := p.Relations()
+			do()
+			if got := p.Relations() != before; got != want {
+				t.Errorf("%s: %s changes it: %t, want %t", test.name, what, got, want)
+			}
+		}
+		changes("the first instance", test.bind, func() { f.Bind(0, kind) })
+		changes("a second", test.bind, func() { f.Bind(1, kind) })
+		changes("one that goes", test.bind, func() { f.Unbind(0, kind) })
+		changes("the last that goes", test.bind, func() { f.Unbind(1, kind) })
+		changes("a server that closes", test.cordon, func() { f.Add(&cordoned) })
+		changes("a server that goes", test.cordon, func() { f.Remove(2) })
+		changes("something elsewhere", test.elsewhere, f.Moved)
+		changes("nothing", false, func() { newPlacer(f, 1).Place(p, 0) })
+	}
+}
