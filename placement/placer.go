@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -198,16 +199,31 @@ func (b *Batch) passes(slot int32) bool {
 // Keeps reports whether every filter that looks at one server keeps a server whose instances the fleet holds. Filters that compare
 // servers are not asked.
 func (pl *Placer) Keeps(p *Prepared, slot int32, now int64) bool {
-	if pl.fleet.rows[slot].flags&present == 0 {
-		return false
-	}
-	b := pl.begin(p, now)
-	if b.verdict(slot) != verdictKept || !b.passes(slot) {
+	return pl.begin(p, now).keeps(slot)
+}
+
+// KeepsAny reports whether Keeps is true of one of the servers.
+func (pl *Placer) KeepsAny(p *Prepared, slots []int32, now int64) bool {
+	return slices.ContainsFunc(slots, pl.begin(p, now).keeps)
+}
+
+func (b *Batch) keeps(slot int32) bool {
+	if b.fleet.classAt[slot] == noClass || b.verdict(slot) != verdictKept || !b.passes(slot) {
 		return false
 	}
 	b.reset(0)
 	b.add(slot)
-	return b.holds(p.chain.root, b.At(0), func(*Stage) bool { return true })
+	root, v := b.chain.root, b.At(0)
+	all := func(*Stage) bool { return true }
+	if root.op != "pipe" {
+		return b.holds(root, v, all)
+	}
+	for _, item := range root.items[b.chain.prefix:] {
+		if !b.holds(item, v, all) {
+			return false
+		}
+	}
+	return true
 }
 
 // holds reports whether the filters of a part of the chain that look at one server keep it, as far as they count: in a pipe all of

@@ -364,13 +364,13 @@ func (s *State) hasCause(h *Shape, placer *placement.Placer) bool {
 	if !ok {
 		return true
 	}
+	if placer.KeepsAny(h.Prepared, slots, s.Seconds()) {
+		return true
+	}
+	if h.Blocked == plimsoll.WaitNoNode {
+		return false
+	}
 	for _, slot := range slots {
-		if placer.Keeps(h.Prepared, slot, s.Seconds()) {
-			return true
-		}
-		if h.Blocked == plimsoll.WaitNoNode {
-			continue
-		}
 		eligible, fitsEmpty := placer.Suits(h.Prepared, slot, s.Seconds())
 		if eligible && h.Blocked == plimsoll.WaitNotEligible || fitsEmpty && h.Blocked == plimsoll.WaitTooLarge {
 			return true
