@@ -84,17 +84,18 @@ func ParseStrategy(s string) (strategy Strategy, ok bool) {
 	return Strategy(max(i, 0)), i >= 0
 }
 
-// Constraints say which nodes may take the tasks of a group. Its zero value allows every node without traits.
+// Constraints say which nodes may take the tasks of a group. Its zero value allows every node without traits and without
+// over-provisioning.
 type Constraints struct {
 	Traits      map[string]Trait   // the node has exactly these traits, each with a value that matches
 	Networks    [][]string         // of each entry, one network that is up on the node
 	Platform    PlatformRange      // which platforms the node may run
 	VolumesFrom []string           // ids of tasks; the node that holds them all
-	Near, Far   []Selector         // the node holds, or does not hold, such tasks
+	Near, Far   []Selector         // the node holds such tasks, of each entry one; or none of them
 	Spread      []Spread           // how even the group's tasks must be
 	Nodes       []string           // ids of nodes, with * and ? as in a shell; empty: any
 	Reservoir   ReservoirUse       // whether reservoir nodes may be used
-	Class       map[string]float64 // over-provisioning by resource name; the node's must be the same
+	Class       map[string]float64 // over-provisioning by resource name; the node's must be the same, so with none it must have none
 	Where       string             // an expression over the node, such as node.labels.zone == "a"
 }
 

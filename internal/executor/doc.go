@@ -19,7 +19,8 @@
 //
 // An attempt starts only in a directory that this start created. The program is started under ptrace and stands still behind exec, before
 // its first instruction, until its control group and attempt.json are in place; if the supervisor dies meanwhile the kernel kills it
-// (PTRACE_O_EXITKILL). So exec itself has succeeded, and what cannot be executed ends as "never started" with the reason. The few
+// (PTRACE_O_EXITKILL). So exec itself has succeeded, and what cannot be executed ends as "never started" with the reason, or
+// as "node fault" if the reason lies with this machine. The few
 // hundred microseconds between fork and that mark are covered at the next start: a directory without attempt.json is lost, and
 // before that is said, whatever runs in its control group or carries its environment is killed. Where ptrace is forbidden a small shell takes the
 // program's place: it waits for a word on a pipe, which comes when the record is durable, and then becomes the program; a program that
