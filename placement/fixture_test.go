@@ -157,3 +157,9 @@ func wantError(t *testing.T, err error, want string) {
 		t.Errorf("error\n%v, want\n%s", err, want)
 	}
 }
+
+// slotOf places a request with the default chain and returns the slot.
+func slotOf(t failer, f *placement.Fleet, r *placement.Request, seed uint64) int32 {
+	t.Helper()
+	return newPlacer(f, seed).Place(prepare(t, placement.Default(), f, r), 0).Slot
+}
