@@ -154,6 +154,9 @@ func TestNodeFault(t *testing.T) {
 	if task := tasks[0]; task.Attempt != 2 || task.Failures != 0 || !strings.Contains(task.Message, "cannot be made: ") {
 		t.Errorf("%+v", task)
 	}
+	if stdout, stderr, _ := run(t, "--server", s.address, "node", "list"); !strings.Contains(stdout, "ready, sick for another 59m") {
+		t.Errorf("node list: %s%s", stdout, stderr)
+	}
 	s.node("n2", "--capacity", "cpu=4;memory=8Gi")
 	if job, tasks := s.ended("elsewhere"); job.State != "Completed" || tasks[0].Node != "n2" || tasks[0].Attempt != 3 {
 		t.Errorf("%+v, %+v", job, tasks)

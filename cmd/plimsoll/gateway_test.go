@@ -374,7 +374,7 @@ func (g *fakeGateway) ReadLogs(
 	return nil
 }
 
-// ListNodes lists the nodes; the first has something allocated.
+// ListNodes lists the nodes; the first has something allocated, and is sick.
 func (g *fakeGateway) ListNodes(context.Context, *connect.Request[pb.ListNodesRequest]) (*connect.Response[pb.ListNodesResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -383,6 +383,7 @@ func (g *fakeGateway) ListNodes(context.Context, *connect.Request[pb.ListNodesRe
 		status := plimsoll.NodeStatus{ID: g.mu.nodes[i].ID}
 		if i == 0 {
 			status.Allocated, status.Tasks = plimsoll.Resources{"cpu": 1500, "memory": 1 << 30}, 1
+			status.SickUntil = before(-298 * time.Second)
 		}
 		res.Nodes = append(res.Nodes, &pb.NodeInfo{Node: wire.NodeToProto(&g.mu.nodes[i]), Status: wire.NodeStatusToProto(&status)})
 	}

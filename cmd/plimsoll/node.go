@@ -54,7 +54,7 @@ func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 		for i := range nodes {
 			n := &nodes[i].Node
 			rows[i] = []string{
-				n.ID, nodeState(n), count(nodes[i].Status.Tasks), used(&nodes[i], plimsoll.CPU), used(&nodes[i], plimsoll.Memory),
+				n.ID, takesTasks(&nodes[i], a.now()), count(nodes[i].Status.Tasks), used(&nodes[i], plimsoll.CPU), used(&nodes[i], plimsoll.Memory),
 				shares(n.Facts.Reserve), ratios(n.Facts.Overprovision), n.Address, ago(a.now(), n.Registered),
 			}
 		}
@@ -92,7 +92,7 @@ func (cmd *nodeShowCmd) Run(ctx context.Context, a *app) error {
 func showNode(o *output, now time.Time, info *client.NodeInfo) {
 	n := &info.Node
 	f := &n.Facts
-	pairs := [][2]string{{"id", n.ID}, {"state", nodeState(n)}, {"tasks", count(info.Status.Tasks)}}
+	pairs := [][2]string{{"id", n.ID}, {"state", takesTasks(info, now)}, {"tasks", count(info.Status.Tasks)}}
 	for _, name := range n.Capacity.Names() {
 		pairs = append(pairs, [2]string{name, used(info, name)})
 	}
@@ -173,6 +173,15 @@ func nodeState(n *plimsoll.Node) string {
 	}
 	if n.Mode != plimsoll.NodeActive {
 		state += ", " + n.Mode.String()
+	}
+	return state
+}
+
+// takesTasks is nodeState, and for how long the node is left out because it could not start tasks.
+func takesTasks(info *client.NodeInfo, now time.Time) string {
+	state := nodeState(&info.Node)
+	if left := time.Unix(0, info.Status.SickUntil).Sub(now); left > 0 {
+		state += ", sick for another " + span(left)
 	}
 	return state
 }

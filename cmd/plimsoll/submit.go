@@ -31,6 +31,7 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	}
 	spec, err := config.ParseJob(name, data)
 	if err != nil {
+		err = otherKind(err, name, data, config.PlacementFileKind, "is a placement file, not a job file; start the coordinator with --placement")
 		return otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a job file; use plimsoll config apply")
 	}
 	if spec.Owner == "" {

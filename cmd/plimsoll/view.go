@@ -141,6 +141,7 @@ type nodeView struct {
 	Incarnation uint64             `json:"incarnation"`
 	Registered  *string            `json:"registered"`
 	Revision    uint64             `json:"revision"`
+	SickUntil   *string            `json:"sickUntil"` // null: it is not left out for faults
 	factsView
 }
 
@@ -188,7 +189,7 @@ func viewNode(n *client.NodeInfo) nodeView {
 		ID: n.Node.ID, Ready: n.Node.Ready, Mode: n.Node.Mode.String(), Tasks: n.Status.Tasks, Capacity: amounts(n.Node.Capacity),
 		Allocated: amounts(n.Status.Allocated), Attributes: n.Node.Attributes, Address: n.Node.Address,
 		Incarnation: n.Node.Incarnation, Registered: stamp(n.Node.Registered), Revision: n.Node.Revision,
-		factsView: viewFacts(&n.Node.Facts),
+		SickUntil: stamp(n.Status.SickUntil), factsView: viewFacts(&n.Node.Facts),
 	}
 }
 
