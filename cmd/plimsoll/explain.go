@@ -18,7 +18,7 @@ import (
 type explainCmd struct {
 	ID     string `arg:"" name:"task" help:"Id of a task; of a job: its first task that waits."`
 	Node   string `help:"Say what each filter thinks of this node." placeholder:"NODE"`
-	Export string `help:"Write the decision that put the task on its node to this file, for plimsoll place --replay." placeholder:"FILE" type:"path"`
+	Export string `help:"Write the decision that put the task on its node to this file, for plimsoll place --replay." placeholder:"FILE"`
 	formatFlag
 }
 

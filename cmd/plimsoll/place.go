@@ -23,7 +23,7 @@ type placeCmd struct {
 	Count   *int32   `help:"Try so many tasks of each group instead of as many as the file says; at most 10000." placeholder:"N"`
 	Owner   string   `help:"Owner of the job, instead of the one in the file." placeholder:"OWNER"`
 	Node    []string `help:"Only these nodes, instead of those that the file names; * and ? are wildcards." placeholder:"NODE"`
-	Servers string   `help:"Try it on the servers of this JSON file, without a cluster." placeholder:"FILE" type:"existingfile"`
+	Servers string   `help:"Try it on the servers of this JSON file, without a cluster." placeholder:"FILE"`
 	Replay  string   `help:"Decide again what plimsoll explain --export wrote." placeholder:"FILE"`
 	formatFlag
 }

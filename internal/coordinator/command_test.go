@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // idle is a coordinator that is not run.
@@ -409,4 +410,54 @@ func TestConfigIsValidated(t *testing.T) {
 	if err := (&Config{Listen: "127.0.0.1:0"}).Validate(); err != nil {
 		t.Errorf("the zero value is refused: %v", err)
 	}
+}
+
+// A dry run, capacities and decisions come back through the same stream as what they are about, and leave no batch behind.
+func TestQuestions(t *testing.T) {
+	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
+	defer l.stop()
+	l.must(register("n", 1))
+	before := l.must(submit(job("a", 1))).GetRevision()
+
+	trial := l.must(place(job("b", 50), "", 0)).GetPlaceJob()
+	if g := trial.GetGroups(); len(g) != 1 || len(g[0].GetPlaced()) != 39 || g[0].GetPlaced()[38].GetFree().GetAmounts()["cpu"] != 0 ||
+		g[0].GetAsked() != 50 || g[0].GetRefused().GetWaitCode() != pb.WaitCode_WAIT_CODE_NO_NODE || g[0].GetRefused().GetNodes().GetOpen() != 1 {
+		t.Errorf("the trial is %v", trial)
+	}
+	rooms := l.must(&pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{}}}).GetNodeCapacity().GetNodes()
+	if len(rooms) != 1 || rooms[0].GetUnreserved().GetAmounts()["cpu"] != 3900 || rooms[0].GetWhole().GetAmounts()["cpu"] != 4000 || rooms[0].GetTasks() != 1 {
+		t.Errorf("what is left is %v", rooms)
+	}
+	question := explain("a.work.0")
+	question.GetExplainTask().Node, question.GetExplainTask().Export = "n", true
+	reply := l.must(question)
+	x := reply.GetExplainTask()
+	if d := x.GetDecision(); d.GetNode() != "n" || len(d.GetCandidates()) != 1 || len(d.GetExport()) == 0 || d.GetTime() != x.GetTask().GetBound() {
+		t.Errorf("the decision is %v", d)
+	}
+	if len(x.GetVerdicts()) == 0 || x.GetSteps()[0].GetKind() != pb.StageKind_STAGE_KIND_CLOSED || x.GetDecisionsKept() == 0 {
+		t.Errorf("the explanation is %v", x)
+	}
+	if again, err := placement.Replay(x.GetDecision().GetExport(), nil); err != nil || again.Server != "n" || again.Name != "a.work.0" {
+		t.Errorf("decided again: %v, %v", again, err)
+	}
+	if reply.GetRevision() != before {
+		t.Errorf("revision %d has become %d by questions", before, reply.GetRevision())
+	}
+	for _, test := range []struct {
+		cmd  *pb.Command
+		code plimsoll.Code
+	}{
+		{place(job("b", 1), "none", 0), plimsoll.CodeInvalid},
+		{place(job("b", 1), "", 1_000_000), plimsoll.CodeInvalid},
+		{&pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{Nodes: []string{"x"}}}}, plimsoll.CodeNotFound},
+	} {
+		if reply, err := l.Do(context.Background(), test.cmd); plimsoll.CodeOf(err) != test.code {
+			t.Errorf("%v: %v, %v", test.cmd, reply, err)
+		}
+	}
+}
+
+func place(spec *plimsoll.JobSpec, group string, count int32) *pb.Command {
+	return &pb.Command{Kind: &pb.Command_PlaceJob{PlaceJob: &pb.PlaceJobRequest{Spec: wire.JobSpecToProto(spec), Group: group, Count: count}}}
 }

@@ -31,6 +31,10 @@ func accept(f *fake) func(*pb.Command) *pb.Reply {
 			f.put(putNode(plimsoll.Node{ID: cmd.GetSetNodeMode().GetId(), Mode: plimsoll.NodeMode(cmd.GetSetNodeMode().GetMode())}))
 		case cmd.GetExplainTask() != nil:
 			return &pb.Reply{ExplainTask: &pb.ExplainTaskResponse{Summary: "it is too large"}}
+		case cmd.GetPlaceJob() != nil:
+			return &pb.Reply{PlaceJob: &pb.PlaceJobResponse{QueueReason: cmd.GetPlaceJob().GetSpec().GetQueue() + " is full"}}
+		case cmd.GetNodeCapacity() != nil:
+			return &pb.Reply{NodeCapacity: &pb.NodeCapacityResponse{Nodes: []*pb.NodeRoom{{Node: cmd.GetNodeCapacity().GetNodes()[0]}}}}
 		}
 		return &pb.Reply{}
 	}
@@ -99,6 +103,8 @@ func (b *behind) Barrier(ctx context.Context) (*replica.Snapshot, error) {
 func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 	f := cluster()
 	s := directly(newGateway(t, Config{}, f))
+	good := specNamed("tried")
+	tried := wire.JobSpecToProto(&good)
 	long := strings.Repeat("x", 2000)
 	spec := func(change func(*pb.JobSpec)) error {
 		valid := specNamed("new")
@@ -148,6 +154,16 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 		{"scale beyond all", second(call(s.jobs.ScaleJob, &pb.ScaleJobRequest{Id: "a", Count: 1_000_001})), "count", "to 1000000"},
 		{"a task that is a job", second(call(s.jobs.GetTask, &pb.GetTaskRequest{Id: "a"})), "id", "job, group and index"},
 		{"explain what is no task", second(call(s.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: "a.map.x"})), "id", "job, group and index"},
+		{"explain on an impossible node", second(call(s.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: "a.map.1", Node: "n 1"})), "node", "not a possible id"},
+		{"try nothing", second(call(s.jobs.PlaceJob, &pb.PlaceJobRequest{})), "spec", "is missing"},
+		{"try a job that is none", second(call(s.jobs.PlaceJob, &pb.PlaceJobRequest{Spec: &pb.JobSpec{Id: "a b"}})), "job", "not a possible id"},
+		{"try less than nothing", second(call(s.jobs.PlaceJob, &pb.PlaceJobRequest{Spec: tried, Count: -1})), "count", "from 1 to 10000"},
+		{"try too much", second(call(s.jobs.PlaceJob, &pb.PlaceJobRequest{Spec: tried, Count: 10_001})), "count", "from 1 to 10000"},
+		{"what is left on nobody", second(call(s.nodes.NodeCapacity, &pb.NodeCapacityRequest{Nodes: []string{"n1", ""}})), "nodes[1]", "is empty"},
+		{
+			"what is left on too many", second(call(s.nodes.NodeCapacity, &pb.NodeCapacityRequest{Nodes: make([]string, 10_001)})), "nodes",
+			"at most 10000",
+		},
 		{"a negative limit of jobs", second(call(s.jobs.ListJobs, &pb.ListJobsRequest{Limit: -1})), "limit", "give 1 or more"},
 		{"a negative limit of tasks", second(call(s.jobs.ListTasks, &pb.ListTasksRequest{Limit: -1})), "limit", "give 1 or more"},
 		{"tasks after what is no task", second(call(s.jobs.ListTasks, &pb.ListTasksRequest{After: "a"})), "after", "job, group and index"},
@@ -263,6 +279,31 @@ func TestOnlySoManyExplanationsAtOnce(t *testing.T) {
 		}
 		must(t, s.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: "a.map.0"})
 	})
+}
+
+// A dry run and a question for capacities go to the leader, a job without a queue as one for the default. A leader that knows neither
+// is told of.
+func TestQuestionsGoToTheLeader(t *testing.T) {
+	f := cluster()
+	f.answer = accept(f)
+	s := directly(newGateway(t, Config{}, f))
+	spec := specNamed("try")
+	spec.Queue = ""
+	if tried := must(t, s.jobs.PlaceJob, &pb.PlaceJobRequest{Spec: wire.JobSpecToProto(&spec), Count: 3}); tried.GetQueueReason() != "root.default is full" {
+		t.Errorf("tried is %v", tried)
+	}
+	if left := must(t, s.nodes.NodeCapacity, &pb.NodeCapacityRequest{Nodes: []string{"n1"}}); left.GetNodes()[0].GetNode() != "n1" {
+		t.Errorf("what is left is %v", left)
+	}
+	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }
+	for _, err := range []error{
+		second(call(s.jobs.PlaceJob, &pb.PlaceJobRequest{Spec: wire.JobSpecToProto(&spec)})),
+		second(call(s.nodes.NodeCapacity, &pb.NodeCapacityRequest{})),
+	} {
+		if plimsoll.CodeOf(err) != plimsoll.CodeUnimplemented || !strings.Contains(err.Error(), "older version") {
+			t.Errorf("an older leader: %v", err)
+		}
+	}
 }
 
 // What a gateway forwards is what it was given.
