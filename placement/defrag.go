@@ -23,11 +23,12 @@ type Movable struct {
 
 // Goal says what moves are planned for.
 type Goal struct {
-	For   *Prepared // room for it on some server; nil: servers without instances, as many as possible
-	Limit int       // most moves
-	Looks int       // bounds the work, in servers looked at for one instance; 0: no bound
-	Seed  uint64    // of the order in which servers are looked at; the same seed gives the same plan
-	Now   int64     // Unix seconds
+	For   *Request // room for it on some server, as Chain chooses it; nil: servers without instances, as many as possible
+	Chain *Chain
+	Limit int    // most moves
+	Looks int    // bounds the work, in servers looked at for one instance; 0: no bound
+	Seed  uint64 // of the order in which servers are looked at; the same seed gives the same plan
+	Now   int64  // Unix seconds
 }
 
 // Move takes one instance from a server to another.
@@ -76,7 +77,7 @@ func (pl *Placer) PlanMoves(movables []Movable, goal Goal) (Plan, error) {
 		goal.Looks = math.MaxInt
 	}
 	d := defrag{
-		placer: pl, fleet: f, goal: goal, looks: goal.Looks, movables: movables, moves: f.moves, on: make([][]int32, f.Len()),
+		placer: pl, fleet: f, goal: goal, looks: goal.Looks, movables: movables, on: make([][]int32, f.Len()),
 		moved: make([]bool, len(movables)), shut: make([]bool, f.Len()), noted: map[uint32]bool{}, rng: rand.New(rand.NewPCG(goal.Seed, 0x9e3779b97f4a7c15)),
 	}
 	for i := range movables {
@@ -90,10 +91,18 @@ func (pl *Placer) PlanMoves(movables []Movable, goal Goal) (Plan, error) {
 			d.targets = append(d.targets, slot)
 		}
 	}
-	defer d.end()
+	t := trial{fleet: f, moves: f.moves, names: f.Names.Len(), domains: len(f.domains)}
+	defer func() {
+		d.end()
+		t.end()
+	}()
 	if goal.For == nil {
 		d.emptyServers()
 	} else {
+		if err := t.prepare(goal.Chain, &Ask{Request: *goal.For}); err != nil {
+			return Plan{}, err
+		}
+		d.wanted = t.prepared[0]
 		d.makeRoom()
 	}
 	d.plan.Stopped = d.looks <= 0
@@ -106,7 +115,8 @@ type defrag struct {
 	fleet    *Fleet
 	goal     Goal
 	plan     Plan
-	looks    int // that are left
+	looks    int       // that are left
+	wanted   *Prepared // Goal.For
 	movables []Movable
 	on       [][]int32 // by slot: indexes of movables
 	moved    []bool    // by movable
@@ -115,7 +125,6 @@ type defrag struct {
 	rng      *rand.Rand
 	done     []shift
 
-	moves    uint64 // of the fleet, before
 	noted    map[uint32]bool
 	versions []version
 }
@@ -199,11 +208,11 @@ func (d *defrag) emptyServers() {
 func (d *defrag) empty(slot int32) bool {
 	list, began := d.on[slot], len(d.done)
 	switch n := d.fleet.Count(slot); {
-	case n > len(list):
-		d.keep(slot, "", fmt.Sprintf("has %d instances that cannot be moved", n-len(list)))
-		return false
 	case n > d.goal.Limit-began:
 		d.keep(slot, "", fmt.Sprintf("has %d instances, of which %d may still be moved", n, d.goal.Limit-began))
+		return false
+	case n > len(list):
+		d.keep(slot, "", fmt.Sprintf("has %d instances that cannot be moved", n-len(list)))
 		return false
 	}
 	for _, i := range list {
@@ -331,11 +340,10 @@ func (d *defrag) note(k *Kind) {
 	}
 }
 
-// end takes everything back: no request that waits may notice.
+// end takes the moves back: no request that waits may notice.
 func (d *defrag) end() {
 	d.undo(0)
 	for _, v := range d.versions {
 		d.fleet.tags.info[v.tag].version = v.n
 	}
-	d.fleet.moves = d.moves
 }

@@ -9,7 +9,7 @@ import (
 
 // makeRoom moves what is in the way of the request on one server.
 func (d *defrag) makeRoom() {
-	f, p := d.fleet, d.goal.For
+	f, p := d.fleet, d.wanted
 	var suited []int32
 	for _, slot := range slices.Sorted(slices.Values(d.targets)) {
 		d.looks--
@@ -82,7 +82,7 @@ type shortage struct {
 
 // shortage returns what a server lacks for the request.
 func (d *defrag) shortage(slot int32) (list []shortage) {
-	p, c := d.goal.For, d.fleet.classes[d.fleet.rows[slot].class]
+	p, c := d.wanted, d.fleet.classes[d.fleet.rows[slot].class]
 	for i := range d.fleet.Names.Len() {
 		lack := p.needs[i] - d.fleet.Free(slot, i)
 		if p.amounts[i] == 0 || lack <= 0 {
@@ -120,15 +120,14 @@ func (d *defrag) inTheWay(list []int32, short []shortage) int {
 // clear moves instances off a server until it takes the request.
 func (d *defrag) clear(slot int32) bool {
 	left := slices.Clone(d.on[slot])
-	for !d.placer.Keeps(d.goal.For, slot, d.goal.Now) {
+	for !d.placer.Keeps(d.wanted, slot, d.goal.Now) {
 		if len(d.done) == d.goal.Limit || d.looks <= 0 {
 			d.keep(slot, "", fmt.Sprintf("more than %d instances are in the way, which is as many as may be moved", d.goal.Limit))
 			return false
 		}
-		k := -1
-		if short := d.shortage(slot); len(short) > 0 {
-			k = d.inTheWay(left, short)
-		} else {
+		short := d.shortage(slot)
+		k := d.inTheWay(left, short)
+		if len(short) == 0 {
 			k = d.refused(slot, left)
 		}
 		if k < 0 {
@@ -155,7 +154,7 @@ func (d *defrag) refused(slot int32, list []int32) int {
 		d.looks--
 		d.note(m.Kind)
 		d.fleet.Unbind(slot, m.Kind)
-		keeps := d.placer.Keeps(d.goal.For, slot, d.goal.Now)
+		keeps := d.placer.Keeps(d.wanted, slot, d.goal.Now)
 		d.fleet.Bind(slot, m.Kind)
 		if keeps {
 			return k

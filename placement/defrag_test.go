@@ -114,9 +114,9 @@ func drawRequest(t *rapid.T) Request {
 
 // drawGoal draws what to plan for; whether for a request.
 func (b *booked) drawGoal(t *rapid.T) Goal {
-	goal := Goal{Limit: rapid.IntRange(1, 6).Draw(t, "limit"), Seed: rapid.Uint64().Draw(t, "seed")}
+	goal := Goal{Chain: b.chain, Limit: rapid.IntRange(1, 6).Draw(t, "limit"), Seed: rapid.Uint64().Draw(t, "seed")}
 	if rapid.Bool().Draw(t, "room") {
-		goal.For = b.prepare(&Request{Owner: "bob", AnyClass: true, Resources: plimsoll.Resources{plimsoll.CPU: rapid.Int64Range(1, 8).Draw(t, "wanted") * 1000}})
+		goal.For = &Request{Owner: "bob", AnyClass: true, Resources: plimsoll.Resources{plimsoll.CPU: rapid.Int64Range(1, 8).Draw(t, "wanted") * 1000}}
 	}
 	return goal
 }
@@ -158,7 +158,7 @@ func TestAPlanCanBeCarriedOut(t *testing.T) {
 				t.Fatalf("%s is told to be emptied and has %d instances", id, n)
 			}
 		}
-		if plan.Room != "" && !b.placer.Keeps(goal.For, b.fleet.Slot(plan.Room), goal.Now) {
+		if plan.Room != "" && !b.placer.Keeps(b.prepare(goal.For), b.fleet.Slot(plan.Room), goal.Now) {
 			t.Fatalf("%s is told to have room", plan.Room)
 		}
 		if len(plan.Moves) > 0 && plan.Room == "" && len(plan.Emptied) == 0 {
@@ -223,9 +223,9 @@ func TestPlanMoves(t *testing.T) {
 				b.put(s.ID, r, nil)
 			}
 		}
-		goal := Goal{Limit: tt.limit, Seed: 1}
+		goal := Goal{Chain: b.chain, Limit: tt.limit, Seed: 1}
 		if tt.room > 0 {
-			goal.For = b.prepare(&Request{Resources: plimsoll.Resources{plimsoll.CPU: tt.room}})
+			goal.For = &Request{Resources: plimsoll.Resources{plimsoll.CPU: tt.room}}
 		}
 		plan, err := b.placer.PlanMoves(b.movables, goal)
 		if err != nil {

@@ -3,6 +3,7 @@ package placement_test
 import (
 	"cmp"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -60,9 +61,8 @@ func readCSV(tb testing.TB, path string, stride int) (rows []map[string]string) 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer file.Close()
 	lines, err := csv.NewReader(file).ReadAll()
-	if err != nil {
+	if err := errors.Join(err, file.Close()); err != nil {
 		tb.Fatal(err)
 	}
 	for i := 1; i < len(lines); i += stride {
@@ -170,7 +170,7 @@ func (t *trial) place(tb testing.TB, pod *tracePod, policy policy) bool {
 	tb.Helper()
 	p := t.prepare(tb, pod)
 	t.pod = pod
-	slot := int32(-1)
+	var slot int32
 	if policy == nil {
 		slot = t.placer.Place(p, 1).Slot
 	} else {

@@ -27,15 +27,18 @@ func TestCustomResourcesStayUsable(t *testing.T) {
 		{"Who asks for no gpu goes where there is none.", 4, 0, []customServer{{id: "gpus", cpu: 16, gpu: 4}, plain}, "plain"},
 		{
 			"Where all servers have gpus, who asks for none goes where they are in use.", 4, 0,
-			[]customServer{{id: "free", cpu: 16, gpu: 4}, {id: "used", cpu: 16, gpu: 4, usedCPU: 4, usedG: 4}}, "used",
+			[]customServer{{id: "free", cpu: 16, gpu: 4}, {id: "used", cpu: 16, gpu: 4, usedCPU: 4, usedG: 4}},
+			"used",
 		},
 		{
 			"Who asks for much cpu beside one gpu goes where there is much cpu for each gpu.", 8, 1,
-			[]customServer{{id: "gpus", cpu: 16, gpu: 8}, {id: "cpus", cpu: 16, gpu: 2}}, "cpus",
+			[]customServer{{id: "gpus", cpu: 16, gpu: 8}, {id: "cpus", cpu: 16, gpu: 2}},
+			"cpus",
 		},
 		{
 			"Who asks for little cpu beside two gpus goes where gpus are already stranded.", 1, 2,
-			[]customServer{{id: "even", cpu: 16, gpu: 4}, {id: "stranded", cpu: 16, gpu: 4, usedCPU: 12}}, "stranded",
+			[]customServer{{id: "even", cpu: 16, gpu: 4}, {id: "stranded", cpu: 16, gpu: 4, usedCPU: 12}},
+			"stranded",
 		},
 	}
 	for _, tt := range tests {
