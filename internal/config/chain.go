@@ -212,10 +212,10 @@ func (c *chainReader) complete(e placement.Expression) {
 // asks reports whether a node that comes through an expression has been through a stage.
 func (c *chainReader) asks(e placement.Expression, stage string) bool {
 	asks := func(e placement.Expression) bool { return c.asks(e, stage) }
-	switch {
-	case e.Op == "pipe":
+	switch e.Op {
+	case "pipe":
 		return slices.ContainsFunc(e.List, asks)
-	case e.Op == "or":
+	case "or":
 		return !slices.ContainsFunc(e.List, func(e placement.Expression) bool { return !asks(e) })
 	}
 	if d, ok := c.define[e.Name]; ok {
