@@ -95,3 +95,18 @@ func encodeTrial(t *scheduler.Trial) *pb.PlaceJobResponse {
 	}
 	return m
 }
+
+// encodePlan turns the engine's answer to PlanMoves into the gateway's.
+func encodePlan(p *scheduler.MovePlan) *pb.PlanMovesResponse {
+	if p == nil {
+		return nil
+	}
+	m := &pb.PlanMovesResponse{Emptied: p.Emptied, Room: p.Room, More: int32(p.More), Stopped: p.Stopped, Refusal: p.Refusal}
+	for _, move := range p.Moves {
+		m.Moves = append(m.Moves, &pb.PlannedMove{Task: move.Name, From: move.From, To: move.To})
+	}
+	for _, k := range p.Kept {
+		m.Kept = append(m.Kept, &pb.KeptNode{Node: k.Server, Task: k.Name, Reason: k.Why})
+	}
+	return m
+}

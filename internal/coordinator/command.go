@@ -44,6 +44,14 @@ func decodeCommand(gateway string, cmd *pb.Command) (name string, do any, err er
 		m := kind.PlaceJob
 		spec := wire.JobSpecFromProto(m.GetSpec())
 		return "place_job", &engine.PlaceJob{Spec: &spec, Group: m.GetGroup(), Count: m.GetCount()}, nil
+	case *pb.Command_PlanMoves:
+		m := kind.PlanMoves
+		do := &engine.PlanMoves{Limit: m.GetLimit(), Group: m.GetGroup()}
+		if m.GetSpec() != nil {
+			spec := wire.JobSpecFromProto(m.GetSpec())
+			do.Spec = &spec
+		}
+		return "plan_moves", do, nil
 	}
 	return "unknown", nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know this command; it is older than the gateway")
 }
@@ -71,5 +79,6 @@ func encodeReply(r *engine.Reply, revision uint64) *pb.Reply {
 		m.Error = wire.ErrorToProto(r.Err)
 	}
 	m.ExplainTask, m.NodeCapacity, m.PlaceJob = encodeExplanation(r.Explanation), encodeCapacities(r.Capacities), encodeTrial(r.Trial)
+	m.PlanMoves = encodePlan(r.Plan)
 	return m
 }

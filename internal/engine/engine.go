@@ -115,6 +115,13 @@ type (
 		Group string
 		Count int32
 	}
+	// PlanMoves asks for moves that would make room for a task of a group of a job, or, without a job, empty nodes. It changes
+	// nothing.
+	PlanMoves struct {
+		Spec  *plimsoll.JobSpec
+		Group string
+		Limit int32
+	}
 )
 
 // Report is a task report with its task's name taken apart.
@@ -132,6 +139,7 @@ type Reply struct {
 	Explanation  *Explanation
 	Capacities   []placement.Capacity // of NodeCapacity; nil: it was not asked for
 	Trial        *scheduler.Trial
+	Plan         *scheduler.MovePlan
 }
 
 // Explanation answers Explain.
@@ -216,6 +224,8 @@ func (e *Engine) apply(c *Command, out *Batch) {
 		r.Capacities, r.Err = e.scheduler.Capacities(s, do.Nodes)
 	case *PlaceJob:
 		r.Trial, r.Err = e.scheduler.Try(s, do.Spec, do.Group, int(do.Count))
+	case *PlanMoves:
+		r.Plan, r.Err = e.scheduler.PlanMoves(s, do.Spec, do.Group, int(do.Limit))
 	default:
 		r.Err = plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know the command %T", do)
 	}

@@ -15,6 +15,8 @@ const (
 	maxTrial = 10_000
 	// maxNamed is how many nodes a question may name.
 	maxNamed = 10_000
+	// maxMoves is how many moves may be planned at once.
+	maxMoves = 1000
 )
 
 // ask sends the leader a question that it answers from its working state. It costs the leader a read-only turn, so only few are under
@@ -97,4 +99,27 @@ func (s nodeService) NodeCapacity(ctx context.Context, req *connect.Request[pb.N
 		return nil, olderLeader("tell what is left on nodes")
 	}
 	return connect.NewResponse(reply.GetNodeCapacity()), nil
+}
+
+// PlanMoves asks the leader for moves that would empty nodes or make room. A job is checked as if it were submitted.
+func (s nodeService) PlanMoves(ctx context.Context, req *connect.Request[pb.PlanMovesRequest]) (*connect.Response[pb.PlanMovesResponse], error) {
+	if n := req.Msg.GetLimit(); n < 1 || n > maxMoves {
+		return nil, plimsoll.Invalid("limit", "is %d; give the most moves that the plan may have, from 1 to %d", n, maxMoves)
+	}
+	if spec := req.Msg.GetSpec(); spec != nil {
+		if spec.Queue == "" {
+			spec.Queue = defaultQueue
+		}
+		if err := checkSpec(spec); err != nil {
+			return nil, err
+		}
+	}
+	reply, err := s.g.ask(ctx, &pb.Command{Kind: &pb.Command_PlanMoves{PlanMoves: req.Msg}})
+	if err != nil {
+		return nil, err
+	}
+	if reply.GetPlanMoves() == nil {
+		return nil, olderLeader("plan moves")
+	}
+	return connect.NewResponse(reply.GetPlanMoves()), nil
 }

@@ -153,6 +153,7 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 		{"scale to less than nothing", second(call(s.jobs.ScaleJob, &pb.ScaleJobRequest{Id: "a", Count: -1})), "count", "from 0"},
 		{"scale beyond all", second(call(s.jobs.ScaleJob, &pb.ScaleJobRequest{Id: "a", Count: 1_000_001})), "count", "to 1000000"},
 		{"a task that is a job", second(call(s.jobs.GetTask, &pb.GetTaskRequest{Id: "a"})), "id", "job, group and index"},
+		{"plan too many moves", second(call(s.nodes.PlanMoves, &pb.PlanMovesRequest{Limit: 1001})), "limit", "from 1 to 1000"},
 		{"explain what is no task", second(call(s.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: "a.map.x"})), "id", "job, group and index"},
 		{"explain on an impossible node", second(call(s.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: "a.map.1", Node: "n 1"})), "node", "not a possible id"},
 		{"try nothing", second(call(s.jobs.PlaceJob, &pb.PlaceJobRequest{})), "spec", "is missing"},

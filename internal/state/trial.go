@@ -1,6 +1,10 @@
 package state
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -15,3 +19,45 @@ func Ask(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec, count int) placement.Ask
 
 // Leaf returns the queue that a job would go to, or why it would not be taken.
 func (s *State) Leaf(path string) (*Queue, error) { return s.leafFor(path) }
+
+// Movables returns the tasks on nodes as instances that may be moved, of the nodes with the fewest tasks first and of not many more than
+// most, and whether those are all. The caller calls release when it is done with them.
+func (s *State) Movables(most int) (list []placement.Movable, all bool, release func()) {
+	var nodes []*Node
+	for _, n := range s.slots {
+		if n != nil && len(n.tasks) > 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b *Node) int {
+		return cmp.Or(cmp.Compare(len(a.tasks), len(b.tasks)), strings.Compare(a.ID, b.ID))
+	})
+	prepared := map[*Group]*placement.Prepared{}
+	var releases []func()
+	all = true
+	for _, n := range nodes {
+		if len(list) >= most {
+			all = false
+			break
+		}
+		for _, ref := range n.tasks {
+			p := prepared[ref.Group]
+			if p == nil {
+				var release func()
+				p, release = s.Prepared(ref.Group)
+				prepared[ref.Group] = p
+				releases = append(releases, release)
+			}
+			m := placement.Movable{Name: ref.Task().ID, Slot: n.Slot, Kind: ref.Group.kind, Prepared: p}
+			if ref.Task().State == plimsoll.TaskStopping {
+				m.Fixed = "is being stopped"
+			}
+			list = append(list, m)
+		}
+	}
+	return list, all, func() {
+		for _, release := range releases {
+			release()
+		}
+	}
+}

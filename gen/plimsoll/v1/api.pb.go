@@ -2523,6 +2523,289 @@ func (x *NodeRoom) GetTasks() int32 {
 	return 0
 }
 
+type PlanMovesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Most moves, from 1 to 1,000.
+	Limit int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Make room for a task of this job; unset: empty as many nodes as possible.
+	Spec *JobSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The group of the job; may be empty if it has one only.
+	Group         string `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanMovesRequest) Reset() {
+	*x = PlanMovesRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanMovesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanMovesRequest) ProtoMessage() {}
+
+func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
+func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *PlanMovesRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *PlanMovesRequest) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *PlanMovesRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+type PlanMovesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order in which they are possible.
+	Moves []*PlannedMove `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
+	// Nodes that would be left without tasks.
+	Emptied []string `protobuf:"bytes,2,rep,name=emptied,proto3" json:"emptied,omitempty"`
+	// The node that would have room; empty: none would, or none is asked for.
+	Room string `protobuf:"bytes,3,opt,name=room,proto3" json:"room,omitempty"`
+	// Why nodes keep their tasks; not of all of them.
+	Kept []*KeptNode `protobuf:"bytes,4,rep,name=kept,proto3" json:"kept,omitempty"`
+	// So many more nodes keep theirs.
+	More int32 `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	// The bound on the work of one question was reached: more may be possible.
+	Stopped bool `protobuf:"varint,6,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	// Why the task finds no node as it is now, if room is asked for and none is there.
+	Refusal       string `protobuf:"bytes,7,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanMovesResponse) Reset() {
+	*x = PlanMovesResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanMovesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanMovesResponse) ProtoMessage() {}
+
+func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
+func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *PlanMovesResponse) GetMoves() []*PlannedMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *PlanMovesResponse) GetEmptied() []string {
+	if x != nil {
+		return x.Emptied
+	}
+	return nil
+}
+
+func (x *PlanMovesResponse) GetRoom() string {
+	if x != nil {
+		return x.Room
+	}
+	return ""
+}
+
+func (x *PlanMovesResponse) GetKept() []*KeptNode {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+func (x *PlanMovesResponse) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+func (x *PlanMovesResponse) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+func (x *PlanMovesResponse) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+type PlannedMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedMove) Reset() {
+	*x = PlannedMove{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedMove) ProtoMessage() {}
+
+func (x *PlannedMove) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
+func (*PlannedMove) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *PlannedMove) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *PlannedMove) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *PlannedMove) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+type KeptNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The task that cannot be moved; empty: it is not because of one.
+	Task          string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptNode) Reset() {
+	*x = KeptNode{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptNode) ProtoMessage() {}
+
+func (x *KeptNode) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptNode.ProtoReflect.Descriptor instead.
+func (*KeptNode) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *KeptNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *KeptNode) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *KeptNode) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type ListQueuesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2531,7 +2814,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2826,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2839,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 type ListQueuesResponse struct {
@@ -2569,7 +2852,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2864,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2877,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStatus {
@@ -2619,7 +2902,7 @@ type GetQueueConfigRequest struct {
 
 func (x *GetQueueConfigRequest) Reset() {
 	*x = GetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2914,7 @@ func (x *GetQueueConfigRequest) String() string {
 func (*GetQueueConfigRequest) ProtoMessage() {}
 
 func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2927,7 @@ func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 type GetQueueConfigResponse struct {
@@ -2656,7 +2939,7 @@ type GetQueueConfigResponse struct {
 
 func (x *GetQueueConfigResponse) Reset() {
 	*x = GetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2951,7 @@ func (x *GetQueueConfigResponse) String() string {
 func (*GetQueueConfigResponse) ProtoMessage() {}
 
 func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2964,7 @@ func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
@@ -2700,7 +2983,7 @@ type SetQueueConfigRequest struct {
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2995,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +3008,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
@@ -2743,7 +3026,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +3038,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +3051,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 type ListEventsRequest struct {
@@ -2785,7 +3068,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +3080,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +3093,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -2850,7 +3133,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3145,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3158,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -3086,7 +3369,27 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"unreserved\x18\x03 \x01(\v2\x16.plimsoll.v1.ResourcesR\n" +
 	"unreserved\x12,\n" +
 	"\x05whole\x18\x04 \x01(\v2\x16.plimsoll.v1.ResourcesR\x05whole\x12\x14\n" +
-	"\x05tasks\x18\x05 \x01(\x05R\x05tasks\"\x13\n" +
+	"\x05tasks\x18\x05 \x01(\x05R\x05tasks\"h\n" +
+	"\x10PlanMovesRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12(\n" +
+	"\x04spec\x18\x02 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\x12\x14\n" +
+	"\x05group\x18\x03 \x01(\tR\x05group\"\xe4\x01\n" +
+	"\x11PlanMovesResponse\x12.\n" +
+	"\x05moves\x18\x01 \x03(\v2\x18.plimsoll.v1.PlannedMoveR\x05moves\x12\x18\n" +
+	"\aemptied\x18\x02 \x03(\tR\aemptied\x12\x12\n" +
+	"\x04room\x18\x03 \x01(\tR\x04room\x12)\n" +
+	"\x04kept\x18\x04 \x03(\v2\x15.plimsoll.v1.KeptNodeR\x04kept\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\x05R\x04more\x12\x18\n" +
+	"\astopped\x18\x06 \x01(\bR\astopped\x12\x18\n" +
+	"\arefusal\x18\a \x01(\tR\arefusal\"E\n" +
+	"\vPlannedMove\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\"J\n" +
+	"\bKeptNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x13\n" +
 	"\x11ListQueuesRequest\"b\n" +
 	"\x12ListQueuesResponse\x120\n" +
 	"\x06queues\x18\x01 \x03(\v2\x18.plimsoll.v1.QueueStatusR\x06queues\x12\x1a\n" +
@@ -3128,13 +3431,14 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\tListTasks\x12\x1d.plimsoll.v1.ListTasksRequest\x1a\x1e.plimsoll.v1.ListTasksResponse\x12P\n" +
 	"\vExplainTask\x12\x1f.plimsoll.v1.ExplainTaskRequest\x1a .plimsoll.v1.ExplainTaskResponse\x12G\n" +
 	"\bPlaceJob\x12\x1c.plimsoll.v1.PlaceJobRequest\x1a\x1d.plimsoll.v1.PlaceJobResponse\x12I\n" +
-	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x012\xcf\x02\n" +
+	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x012\x9b\x03\n" +
 	"\vNodeService\x12J\n" +
 	"\tListNodes\x12\x1d.plimsoll.v1.ListNodesRequest\x1a\x1e.plimsoll.v1.ListNodesResponse\x12P\n" +
 	"\vSetNodeMode\x12\x1f.plimsoll.v1.SetNodeModeRequest\x1a .plimsoll.v1.SetNodeModeResponse\x12M\n" +
 	"\n" +
 	"RemoveNode\x12\x1e.plimsoll.v1.RemoveNodeRequest\x1a\x1f.plimsoll.v1.RemoveNodeResponse\x12S\n" +
-	"\fNodeCapacity\x12 .plimsoll.v1.NodeCapacityRequest\x1a!.plimsoll.v1.NodeCapacityResponse2\x93\x02\n" +
+	"\fNodeCapacity\x12 .plimsoll.v1.NodeCapacityRequest\x1a!.plimsoll.v1.NodeCapacityResponse\x12J\n" +
+	"\tPlanMoves\x12\x1d.plimsoll.v1.PlanMovesRequest\x1a\x1e.plimsoll.v1.PlanMovesResponse2\x93\x02\n" +
 	"\fQueueService\x12M\n" +
 	"\n" +
 	"ListQueues\x12\x1e.plimsoll.v1.ListQueuesRequest\x1a\x1f.plimsoll.v1.ListQueuesResponse\x12Y\n" +
@@ -3157,7 +3461,7 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(StageKind)(0),                 // 0: plimsoll.v1.StageKind
 	(*SubmitJobRequest)(nil),       // 1: plimsoll.v1.SubmitJobRequest
@@ -3201,45 +3505,49 @@ var file_plimsoll_v1_api_proto_goTypes = []any{
 	(*NodeCapacityRequest)(nil),    // 39: plimsoll.v1.NodeCapacityRequest
 	(*NodeCapacityResponse)(nil),   // 40: plimsoll.v1.NodeCapacityResponse
 	(*NodeRoom)(nil),               // 41: plimsoll.v1.NodeRoom
-	(*ListQueuesRequest)(nil),      // 42: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 43: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 44: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 45: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 46: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 47: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 48: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 49: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 50: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 51: plimsoll.v1.Job
-	(JobState)(0),                  // 52: plimsoll.v1.JobState
-	(*JobStatus)(nil),              // 53: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 54: plimsoll.v1.Task
-	(TaskState)(0),                 // 55: plimsoll.v1.TaskState
-	(WaitCode)(0),                  // 56: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 57: plimsoll.v1.Resources
-	(*Node)(nil),                   // 58: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 59: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 60: plimsoll.v1.NodeMode
-	(*QueueStatus)(nil),            // 61: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 62: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 63: plimsoll.v1.Event
+	(*PlanMovesRequest)(nil),       // 42: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 43: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),            // 44: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),               // 45: plimsoll.v1.KeptNode
+	(*ListQueuesRequest)(nil),      // 46: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 47: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 48: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 49: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 50: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 51: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 52: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 53: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 54: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 55: plimsoll.v1.Job
+	(JobState)(0),                  // 56: plimsoll.v1.JobState
+	(*JobStatus)(nil),              // 57: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 58: plimsoll.v1.Task
+	(TaskState)(0),                 // 59: plimsoll.v1.TaskState
+	(WaitCode)(0),                  // 60: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 61: plimsoll.v1.Resources
+	(*Node)(nil),                   // 62: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 63: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 64: plimsoll.v1.NodeMode
+	(*QueueStatus)(nil),            // 65: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 66: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 67: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
-	50, // 0: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	51, // 1: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
-	51, // 2: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	52, // 3: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
-	53, // 4: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	53, // 5: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	53, // 6: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	53, // 7: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	54, // 8: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	55, // 9: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	54, // 10: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	54, // 0: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	55, // 1: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	55, // 2: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	56, // 3: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	57, // 4: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	57, // 5: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	57, // 6: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	57, // 7: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	58, // 8: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	59, // 9: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	58, // 10: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
 	19, // 11: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	0,  // 12: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	54, // 13: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	56, // 14: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	58, // 13: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	60, // 14: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
 	18, // 15: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
 	21, // 16: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
 	22, // 17: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
@@ -3247,70 +3555,75 @@ var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	0,  // 19: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
 	18, // 20: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
 	24, // 21: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	57, // 22: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	50, // 23: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	61, // 22: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	54, // 23: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
 	27, // 24: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
 	28, // 25: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
 	29, // 26: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	57, // 27: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	56, // 28: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	61, // 27: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	60, // 28: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
 	18, // 29: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
 	21, // 30: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	58, // 31: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	59, // 32: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	62, // 31: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	63, // 32: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
 	33, // 33: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	60, // 34: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	58, // 35: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	64, // 34: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	62, // 35: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
 	41, // 36: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	57, // 37: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	57, // 38: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	61, // 39: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	62, // 40: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	62, // 41: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	63, // 42: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	1,  // 43: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	3,  // 44: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	5,  // 45: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	7,  // 46: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	9,  // 47: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	11, // 48: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	13, // 49: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	15, // 50: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	17, // 51: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	25, // 52: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	30, // 53: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	32, // 54: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	35, // 55: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	37, // 56: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	39, // 57: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	42, // 58: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	44, // 59: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	46, // 60: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	48, // 61: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	2,  // 62: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	4,  // 63: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	6,  // 64: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	8,  // 65: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	10, // 66: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	12, // 67: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	14, // 68: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	16, // 69: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	20, // 70: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	26, // 71: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	31, // 72: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	34, // 73: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	36, // 74: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	38, // 75: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	40, // 76: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	43, // 77: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	45, // 78: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	47, // 79: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	49, // 80: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	62, // [62:81] is the sub-list for method output_type
-	43, // [43:62] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	61, // 37: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	61, // 38: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	54, // 39: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	44, // 40: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	45, // 41: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	65, // 42: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	66, // 43: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	66, // 44: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	67, // 45: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	1,  // 46: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	3,  // 47: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	5,  // 48: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	7,  // 49: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	9,  // 50: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	11, // 51: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	13, // 52: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	15, // 53: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	17, // 54: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	25, // 55: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	30, // 56: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	32, // 57: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	35, // 58: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	37, // 59: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	39, // 60: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	42, // 61: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	46, // 62: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	48, // 63: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	50, // 64: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	52, // 65: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	2,  // 66: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	4,  // 67: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	6,  // 68: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	8,  // 69: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	10, // 70: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	12, // 71: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	14, // 72: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	16, // 73: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	20, // 74: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	26, // 75: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	31, // 76: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	34, // 77: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	36, // 78: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	38, // 79: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	40, // 80: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	43, // 81: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	47, // 82: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	49, // 83: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	51, // 84: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	53, // 85: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	66, // [66:86] is the sub-list for method output_type
+	46, // [46:66] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -3319,14 +3632,14 @@ func file_plimsoll_v1_api_proto_init() {
 		return
 	}
 	file_plimsoll_v1_objects_proto_init()
-	file_plimsoll_v1_api_proto_msgTypes[47].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   49,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -906,6 +906,7 @@ type Command struct {
 	//	*Command_ExplainTask
 	//	*Command_NodeCapacity
 	//	*Command_PlaceJob
+	//	*Command_PlanMoves
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1063,6 +1064,15 @@ func (x *Command) GetPlaceJob() *PlaceJobRequest {
 	return nil
 }
 
+func (x *Command) GetPlanMoves() *PlanMovesRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PlanMoves); ok {
+			return x.PlanMoves
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -1115,6 +1125,10 @@ type Command_PlaceJob struct {
 	PlaceJob *PlaceJobRequest `protobuf:"bytes,13,opt,name=place_job,json=placeJob,proto3,oneof"`
 }
 
+type Command_PlanMoves struct {
+	PlanMoves *PlanMovesRequest `protobuf:"bytes,14,opt,name=plan_moves,json=planMoves,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1138,6 +1152,8 @@ func (*Command_ExplainTask) isCommand_Kind() {}
 func (*Command_NodeCapacity) isCommand_Kind() {}
 
 func (*Command_PlaceJob) isCommand_Kind() {}
+
+func (*Command_PlanMoves) isCommand_Kind() {}
 
 // A gateway has not heard a node for too long. It counts only if the node has not registered again since.
 type NodeLiveness struct {
@@ -1211,6 +1227,7 @@ type Reply struct {
 	ExplainTask   *ExplainTaskResponse   `protobuf:"bytes,5,opt,name=explain_task,json=explainTask,proto3" json:"explain_task,omitempty"`
 	NodeCapacity  *NodeCapacityResponse  `protobuf:"bytes,6,opt,name=node_capacity,json=nodeCapacity,proto3" json:"node_capacity,omitempty"`
 	PlaceJob      *PlaceJobResponse      `protobuf:"bytes,7,opt,name=place_job,json=placeJob,proto3" json:"place_job,omitempty"`
+	PlanMoves     *PlanMovesResponse     `protobuf:"bytes,8,opt,name=plan_moves,json=planMoves,proto3" json:"plan_moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1294,6 +1311,13 @@ func (x *Reply) GetPlaceJob() *PlaceJobResponse {
 	return nil
 }
 
+func (x *Reply) GetPlanMoves() *PlanMovesResponse {
+	if x != nil {
+		return x.PlanMoves
+	}
+	return nil
+}
+
 var File_plimsoll_v1_replication_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_replication_proto_rawDesc = "" +
@@ -1349,7 +1373,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xcf\x06\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\x8f\a\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -1366,12 +1390,14 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	" \x01(\v2\x1f.plimsoll.v1.ReportTasksRequestH\x00R\vreportTasks\x12D\n" +
 	"\fexplain_task\x18\v \x01(\v2\x1f.plimsoll.v1.ExplainTaskRequestH\x00R\vexplainTask\x12G\n" +
 	"\rnode_capacity\x18\f \x01(\v2 .plimsoll.v1.NodeCapacityRequestH\x00R\fnodeCapacity\x12;\n" +
-	"\tplace_job\x18\r \x01(\v2\x1c.plimsoll.v1.PlaceJobRequestH\x00R\bplaceJobB\x06\n" +
+	"\tplace_job\x18\r \x01(\v2\x1c.plimsoll.v1.PlaceJobRequestH\x00R\bplaceJob\x12>\n" +
+	"\n" +
+	"plan_moves\x18\x0e \x01(\v2\x1d.plimsoll.v1.PlanMovesRequestH\x00R\tplanMovesB\x06\n" +
 	"\x04kind\"h\n" +
 	"\fNodeLiveness\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\"\n" +
-	"\fregistration\x18\x03 \x01(\x04R\fregistration\"\xca\x02\n" +
+	"\fregistration\x18\x03 \x01(\x04R\fregistration\"\x89\x03\n" +
 	"\x05Reply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.plimsoll.v1.ErrorR\x05error\x12\x1a\n" +
@@ -1379,7 +1405,9 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\fregistration\x18\x04 \x01(\x04R\fregistration\x12C\n" +
 	"\fexplain_task\x18\x05 \x01(\v2 .plimsoll.v1.ExplainTaskResponseR\vexplainTask\x12F\n" +
 	"\rnode_capacity\x18\x06 \x01(\v2!.plimsoll.v1.NodeCapacityResponseR\fnodeCapacity\x12:\n" +
-	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob*\xa6\x01\n" +
+	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob\x12=\n" +
+	"\n" +
+	"plan_moves\x18\b \x01(\v2\x1e.plimsoll.v1.PlanMovesResponseR\tplanMoves*\xa6\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -1433,10 +1461,12 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*ExplainTaskRequest)(nil),    // 23: plimsoll.v1.ExplainTaskRequest
 	(*NodeCapacityRequest)(nil),   // 24: plimsoll.v1.NodeCapacityRequest
 	(*PlaceJobRequest)(nil),       // 25: plimsoll.v1.PlaceJobRequest
-	(*Error)(nil),                 // 26: plimsoll.v1.Error
-	(*ExplainTaskResponse)(nil),   // 27: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),  // 28: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),      // 29: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesRequest)(nil),      // 26: plimsoll.v1.PlanMovesRequest
+	(*Error)(nil),                 // 27: plimsoll.v1.Error
+	(*ExplainTaskResponse)(nil),   // 28: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),  // 29: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),      // 30: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),     // 31: plimsoll.v1.PlanMovesResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -1464,17 +1494,19 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	23, // 22: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
 	24, // 23: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
 	25, // 24: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
-	26, // 25: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	27, // 26: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	28, // 27: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	29, // 28: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	1,  // 29: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	4,  // 30: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	30, // [30:31] is the sub-list for method output_type
-	29, // [29:30] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	26, // 25: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
+	27, // 26: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	28, // 27: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	29, // 28: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	30, // 29: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	31, // 30: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	1,  // 31: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	4,  // 32: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	32, // [32:33] is the sub-list for method output_type
+	31, // [31:32] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -1511,6 +1543,7 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_ExplainTask)(nil),
 		(*Command_NodeCapacity)(nil),
 		(*Command_PlaceJob)(nil),
+		(*Command_PlanMoves)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -71,6 +71,8 @@ const (
 	// NodeServiceNodeCapacityProcedure is the fully-qualified name of the NodeService's NodeCapacity
 	// RPC.
 	NodeServiceNodeCapacityProcedure = "/plimsoll.v1.NodeService/NodeCapacity"
+	// NodeServicePlanMovesProcedure is the fully-qualified name of the NodeService's PlanMoves RPC.
+	NodeServicePlanMovesProcedure = "/plimsoll.v1.NodeService/PlanMoves"
 	// QueueServiceListQueuesProcedure is the fully-qualified name of the QueueService's ListQueues RPC.
 	QueueServiceListQueuesProcedure = "/plimsoll.v1.QueueService/ListQueues"
 	// QueueServiceGetQueueConfigProcedure is the fully-qualified name of the QueueService's
@@ -428,6 +430,8 @@ type NodeServiceClient interface {
 	RemoveNode(context.Context, *connect.Request[v1.RemoveNodeRequest]) (*connect.Response[v1.RemoveNodeResponse], error)
 	// NodeCapacity says what is left on nodes. It is answered by the leader.
 	NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error)
+	// PlanMoves plans moves of tasks that would empty nodes or make room, and moves nothing. It is answered by the leader.
+	PlanMoves(context.Context, *connect.Request[v1.PlanMovesRequest]) (*connect.Response[v1.PlanMovesResponse], error)
 }
 
 // NewNodeServiceClient constructs a client for the plimsoll.v1.NodeService service. By default, it
@@ -465,6 +469,12 @@ func NewNodeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(nodeServiceMethods.ByName("NodeCapacity")),
 			connect.WithClientOptions(opts...),
 		),
+		planMoves: connect.NewClient[v1.PlanMovesRequest, v1.PlanMovesResponse](
+			httpClient,
+			baseURL+NodeServicePlanMovesProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("PlanMoves")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -474,6 +484,7 @@ type nodeServiceClient struct {
 	setNodeMode  *connect.Client[v1.SetNodeModeRequest, v1.SetNodeModeResponse]
 	removeNode   *connect.Client[v1.RemoveNodeRequest, v1.RemoveNodeResponse]
 	nodeCapacity *connect.Client[v1.NodeCapacityRequest, v1.NodeCapacityResponse]
+	planMoves    *connect.Client[v1.PlanMovesRequest, v1.PlanMovesResponse]
 }
 
 // ListNodes calls plimsoll.v1.NodeService.ListNodes.
@@ -496,6 +507,11 @@ func (c *nodeServiceClient) NodeCapacity(ctx context.Context, req *connect.Reque
 	return c.nodeCapacity.CallUnary(ctx, req)
 }
 
+// PlanMoves calls plimsoll.v1.NodeService.PlanMoves.
+func (c *nodeServiceClient) PlanMoves(ctx context.Context, req *connect.Request[v1.PlanMovesRequest]) (*connect.Response[v1.PlanMovesResponse], error) {
+	return c.planMoves.CallUnary(ctx, req)
+}
+
 // NodeServiceHandler is an implementation of the plimsoll.v1.NodeService service.
 type NodeServiceHandler interface {
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
@@ -503,6 +519,8 @@ type NodeServiceHandler interface {
 	RemoveNode(context.Context, *connect.Request[v1.RemoveNodeRequest]) (*connect.Response[v1.RemoveNodeResponse], error)
 	// NodeCapacity says what is left on nodes. It is answered by the leader.
 	NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error)
+	// PlanMoves plans moves of tasks that would empty nodes or make room, and moves nothing. It is answered by the leader.
+	PlanMoves(context.Context, *connect.Request[v1.PlanMovesRequest]) (*connect.Response[v1.PlanMovesResponse], error)
 }
 
 // NewNodeServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -536,6 +554,12 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(nodeServiceMethods.ByName("NodeCapacity")),
 		connect.WithHandlerOptions(opts...),
 	)
+	nodeServicePlanMovesHandler := connect.NewUnaryHandler(
+		NodeServicePlanMovesProcedure,
+		svc.PlanMoves,
+		connect.WithSchema(nodeServiceMethods.ByName("PlanMoves")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.NodeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NodeServiceListNodesProcedure:
@@ -546,6 +570,8 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 			nodeServiceRemoveNodeHandler.ServeHTTP(w, r)
 		case NodeServiceNodeCapacityProcedure:
 			nodeServiceNodeCapacityHandler.ServeHTTP(w, r)
+		case NodeServicePlanMovesProcedure:
+			nodeServicePlanMovesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -569,6 +595,10 @@ func (UnimplementedNodeServiceHandler) RemoveNode(context.Context, *connect.Requ
 
 func (UnimplementedNodeServiceHandler) NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.NodeService.NodeCapacity is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) PlanMoves(context.Context, *connect.Request[v1.PlanMovesRequest]) (*connect.Response[v1.PlanMovesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.NodeService.PlanMoves is not implemented"))
 }
 
 // QueueServiceClient is a client for the plimsoll.v1.QueueService service.
