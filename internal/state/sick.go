@@ -1,6 +1,10 @@
 package state
 
-import "github.com/plimsoll-dev/plimsoll"
+import (
+	"math"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
 
 // began tells the placement what a report says about the node that was to start an attempt: the task runs or has run, or the node could
 // not start it. Two faults in a row make the node sick: no task goes there until nodeDue, a new agent or SetNodeMode says otherwise.
@@ -22,7 +26,7 @@ func (s *State) began(n *Node, t *Task, report *plimsoll.TaskReport) {
 		return
 	}
 	s.Fleet.Outcome(n.Slot, s.Seconds(), fault)
-	until := s.cfg.Chain.SickUntil(s.Fleet, n.Slot) * second
+	until := min(s.cfg.Chain.SickUntil(s.Fleet, n.Slot), math.MaxInt64/second) * second
 	if until <= s.at {
 		until = 0
 	}
@@ -36,7 +40,8 @@ func (s *State) recover(n *Node) {
 }
 
 func (s *State) setSick(n *Node, until int64) {
-	if until == n.sickUntil {
+	was := n.sickUntil
+	if until == was {
 		return
 	}
 	n.sickUntil = until
@@ -45,6 +50,8 @@ func (s *State) setSick(n *Node, until int64) {
 		s.freed.add(n.Slot)
 		return
 	}
-	s.lessened++ // those that wait for room there wait for something else now
+	if was == 0 {
+		s.lessened++ // those that wait for room there wait for something else now
+	}
 	s.wakeAt(timer{at: until, node: n})
 }
