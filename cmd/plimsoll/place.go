@@ -11,6 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
+	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
+	clusterstate "github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -18,13 +20,14 @@ import (
 const maxTried = 10_000
 
 type placeCmd struct {
-	File    string   `arg:"" optional:"" help:"Job file in YAML or JSON; - reads it from stdin. With --servers also a request in JSON." placeholder:"FILE"`
-	Group   string   `help:"Only this group of the job." placeholder:"GROUP"`
-	Count   *int32   `help:"Try so many tasks of each group instead of as many as the file says; at most 10000." placeholder:"N"`
-	Owner   string   `help:"Owner of the job, instead of the one in the file." placeholder:"OWNER"`
-	Node    []string `help:"Only these nodes, instead of those that the file names; * and ? are wildcards." placeholder:"NODE"`
-	Servers string   `help:"Try it on the servers of this JSON file, without a cluster." placeholder:"FILE"`
-	Replay  string   `help:"Decide again what plimsoll explain --export wrote." placeholder:"FILE"`
+	File      string   `arg:"" optional:"" help:"Job file in YAML or JSON; - reads it from stdin. With --servers also a request in JSON." placeholder:"FILE"`
+	Group     string   `help:"Only this group of the job." placeholder:"GROUP"`
+	Count     *int32   `help:"Try so many tasks of each group instead of as many as the file says; at most 10000." placeholder:"N"`
+	Owner     string   `help:"Owner of the job, instead of the one in the file." placeholder:"OWNER"`
+	Node      []string `help:"Only these nodes, instead of those that the file names; * and ? are wildcards." placeholder:"NODE"`
+	Servers   string   `help:"Try it on the servers of this JSON file, without a cluster." placeholder:"FILE"`
+	Placement string   `help:"With --servers: a placement file that says how servers are chosen." placeholder:"FILE"`
+	Replay    string   `help:"Decide again what plimsoll explain --export wrote." placeholder:"FILE"`
 	formatFlag
 }
 
@@ -62,10 +65,13 @@ func (cmd *placeCmd) Run(ctx context.Context, a *app) error {
 
 func (cmd *placeCmd) check() error {
 	switch {
-	case cmd.Replay != "" && (cmd.File != "" || cmd.Servers != "" || cmd.Group != "" || cmd.Count != nil || cmd.Owner != "" || len(cmd.Node) > 0):
+	case cmd.Replay != "" && (cmd.File != "" || cmd.Servers != "" || cmd.Group != "" || cmd.Count != nil || cmd.Owner != "" ||
+		len(cmd.Node) > 0 || cmd.Placement != ""):
 		return plimsoll.Invalid("--replay", "decides again with what the file holds; leave out the other flags and files")
 	case cmd.Replay == "" && cmd.File == "":
 		return plimsoll.Invalid("file", "is missing; give a job file, such as: plimsoll place examples/wordcount.yaml")
+	case cmd.Placement != "" && cmd.Servers == "":
+		return plimsoll.Invalid("--placement", "is for --servers; the cluster chooses as its coordinator was told")
 	case cmd.Count != nil && (*cmd.Count < 1 || *cmd.Count > maxTried):
 		return plimsoll.Invalid("--count", "is %d; give a number from 1 to %d, or leave it out to try as many as the file says", *cmd.Count, maxTried)
 	}
@@ -130,7 +136,14 @@ func (cmd *placeCmd) offline(a *app) error {
 	if err != nil {
 		return err
 	}
-	tried, err := placement.NewPlacer(fleet, rand.NewPCG(1, 1)).Try(placement.Default(), asks, a.now().Unix(), 0)
+	chain, err := readPlacement(a, cmd.Placement)
+	if err != nil {
+		return err
+	}
+	if chain == nil {
+		chain = clusterstate.DefaultChain()
+	}
+	tried, err := placement.NewPlacer(fleet, rand.NewPCG(1, 1)).Try(chain, asks, a.now().Unix(), 0)
 	if err != nil {
 		return err //nolint:wrapcheck // it names the field
 	}
@@ -205,8 +218,9 @@ func offlineTrial(names []string, asks []placement.Ask, tried []placement.Tried)
 			g.Placed = append(g.Placed, client.PlacedTask{Node: p.Server, Score: p.Score, Free: tried[i].Free(k)})
 		}
 		if x := tried[i].Why; x != nil {
+			code, summary := scheduler.Refusal(x, asks[i].Request.Resources)
 			g.Refused = &client.Refusal{
-				WaitCode: plimsoll.WaitNoNode, Summary: x.Summary(), Steps: offlineSteps(x.Steps),
+				WaitCode: code, Summary: summary, Steps: offlineSteps(x.Steps),
 				Nodes: client.NodeCounts{
 					Total: int32(x.Servers), Open: int32(x.Open), Eligible: int32(x.Eligible), FitEmpty: int32(x.FitEmpty), Fit: int32(x.Fit),
 				},

@@ -79,11 +79,11 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 // why says why no node takes the request.
 func (c *Scheduler) why(s *state.State, p *placement.Prepared) (plimsoll.WaitCode, string) {
 	x := c.placer.Explain(p, s.Seconds())
-	return refusal(&x, s.Names.Resources(p.Amounts()))
+	return Refusal(&x, s.Names.Resources(p.Amounts()))
 }
 
-// refusal says why no node takes a request that asks for r.
-func refusal(x *placement.Explanation, r plimsoll.Resources) (plimsoll.WaitCode, string) {
+// Refusal says why no node takes a request that asks for r.
+func Refusal(x *placement.Explanation, r plimsoll.Resources) (plimsoll.WaitCode, string) {
 	switch {
 	case x.Open == 0:
 		return plimsoll.WaitNoNodes, x.Summary()
@@ -145,7 +145,7 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explana
 	case x.Fit > 0:
 		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", g.Job.Queue.Path, x.Fit, x.Servers)
 	default:
-		e.Code, e.Summary = refusal(&x, s.Names.Resources(p.Amounts()))
+		e.Code, e.Summary = Refusal(&x, s.Names.Resources(p.Amounts()))
 	}
 	return e, nil
 }

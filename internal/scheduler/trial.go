@@ -61,7 +61,7 @@ func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, co
 		}
 		g.Stopped = g.Stopped || g.Why == nil && asks[i].Count < wanted[i]
 		if g.Why != nil {
-			g.Code, g.Summary = refusal(g.Why, spec.Groups[i].Resources)
+			g.Code, g.Summary = Refusal(g.Why, spec.Groups[i].Resources)
 		}
 		t.Groups = append(t.Groups, g)
 	}
