@@ -77,8 +77,7 @@ func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 	b.p, b.chain, b.now = p, p.chain, now
 	b.view = View{batch: b, fleet: pl.fleet, p: p}
 	b.loads, b.peak = 0, 0
-	b.flow = append(b.flow[:0], make([]flow, len(b.chain.stages))...)
-	b.drops = append(b.drops[:0], make([]uint32, len(b.chain.stages))...)
+	b.flow, b.drops = zeros(b.flow, len(b.chain.stages)), zeros(b.drops, len(b.chain.stages))
 	clear(b.fault)
 	if p.epoch != pl.fleet.epoch {
 		p.epoch = pl.fleet.epoch
@@ -89,6 +88,13 @@ func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 	}
 	p.resolve()
 	return b
+}
+
+// zeros makes a slice n zero values, in the memory that it has.
+func zeros[V any](s []V, n int) []V {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
 }
 
 // Place returns the server that the request's chain chooses: the best of the first batch in which one is left. Only when every server
