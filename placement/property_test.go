@@ -358,8 +358,8 @@ func TestChainThatDoesNotAskWhetherServersAreOpen(t *testing.T) {
 		}
 		p := prepare(t, chainOf(t, test.e), f, asks(1))
 		pl := placement.NewPlacer(f, rand.NewPCG(1, 1))
-		choice, recorded := pl.Place(p, 0), placement.Choice{}
-		recorded, _ = pl.PlaceRecorded(p, 0)
+		choice := pl.Place(p, 0)
+		recorded, _ := pl.PlaceRecorded(p, 0)
 		if choice.Slot != test.want || recorded.Slot != test.want || pl.Explain(p, 0).Fit != 1 || !pl.Keeps(p, test.want, 0) {
 			t.Errorf("%s: %d, recorded %d, fit %d, keeps %t; want %d", test.e, choice.Slot, recorded.Slot, pl.Explain(p, 0).Fit, pl.Keeps(p, test.want, 0), test.want)
 		}

@@ -76,8 +76,12 @@ func TestRatiosAndReserves(t *testing.T) {
 		r    *placement.Request
 		want []string
 	}{
-		{asks(4000, class), []string{"n0", "n1"}}, {asks(4001, class), []string{"n0"}}, {asks(8000, class), []string{"n0"}}, {asks(8001, class), nil},
-		{asks(1, class, needs), []string{"n0"}}, {asks(99_999, needs), []string{"n0"}},
+		{asks(4000, class), []string{"n0", "n1"}},
+		{asks(4001, class), []string{"n0"}},
+		{asks(8000, class), []string{"n0"}},
+		{asks(8001, class), nil},
+		{asks(1, class, needs), []string{"n0"}},
+		{asks(99_999, needs), []string{"n0"}},
 	} {
 		if got := survivors(t, f, test.r, "min-cpu"); !slices.Equal(got, test.want) {
 			t.Errorf("%v: %v, want %v", test.r.Resources, got, test.want)

@@ -58,8 +58,11 @@ func TestScoresByWhatIsFree(t *testing.T) {
 		chain, request plimsoll.Strategy
 		want           []float64
 	}{
-		{0, plimsoll.StrategyPack, []float64{1, 2, 0}}, {0, plimsoll.StrategySpread, []float64{1, 0, 2}}, {0, plimsoll.StrategyRandom, []float64{0, 0, 0}},
-		{plimsoll.StrategySpread, 0, []float64{1, 0, 2}}, {plimsoll.StrategySpread, plimsoll.StrategyPack, []float64{1, 2, 0}},
+		{0, plimsoll.StrategyPack, []float64{1, 2, 0}},
+		{0, plimsoll.StrategySpread, []float64{1, 0, 2}},
+		{0, plimsoll.StrategyRandom, []float64{0, 0, 0}},
+		{plimsoll.StrategySpread, 0, []float64{1, 0, 2}},
+		{plimsoll.StrategySpread, plimsoll.StrategyPack, []float64{1, 2, 0}},
 		{plimsoll.StrategyFewestOwner, 0, []float64{0, 0, 0}},
 	} {
 		r := asks(1, func(r *placement.Request) { r.Preferences.Strategy = test.request })
