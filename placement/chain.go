@@ -142,7 +142,7 @@ func (b *builder) build(e Expression, field string, have Reads) (*node, Reads, e
 	}
 	least := map[string]int{"pipe": 1, "or": 2}[e.Op]
 	if len(e.List) < least {
-		return nil, 0, plimsoll.Invalid(field, "has a %s of %d; it needs at least %d", e.Op, len(e.List), least)
+		return nil, 0, plimsoll.Invalid(field, "its %q has %d of at least %d parts", e.Op, len(e.List), least)
 	}
 	n, given := &node{op: e.Op}, have
 	for i, item := range e.List {

@@ -137,10 +137,10 @@ func TestNewChainErrors(t *testing.T) {
 		want string
 	}{
 		{name("steup"), `chain: "steup" is not the name of a stage; there are ` + strings.Join(known, ", ")},
-		{pipe(), "chain: has a pipe of 0; it needs at least 1"},
-		{or(), "chain: has a or of 0; it needs at least 2"},
-		{or(name("setup")), "chain: has a or of 1; it needs at least 2"},
-		{pipe(name("setup"), or(name("setup"), pipe())), "chain[2][2]: has a pipe of 0; it needs at least 1"},
+		{pipe(), `chain: its "pipe" has 0 of at least 1 parts`},
+		{or(), `chain: its "or" has 0 of at least 2 parts`},
+		{or(name("setup")), `chain: its "or" has 1 of at least 2 parts`},
+		{pipe(name("setup"), or(name("setup"), pipe())), `chain[2][2]: its "pipe" has 0 of at least 1 parts`},
 		{placement.Expression{}, `chain: begins with ""; a list begins with "pipe" or "or"`},
 		{placement.Expression{Op: "and"}, `chain: begins with "and"; a list begins with "pipe" or "or"`},
 		{pipe(name("capness")), `chain[1]: "capness" reads what runs on a server; put it after load-instances`},

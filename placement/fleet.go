@@ -276,11 +276,6 @@ func (f *Fleet) atDomains(slot int32, c *class, n int32) {
 			counter.add(f.valueOf(counter.domain, slot, c), n*int32(t.n))
 		}
 	}
-	for i := range f.tags.info {
-		for _, counter := range f.tags.info[i].counters {
-			counter.stale = true
-		}
-	}
 }
 
 // renew computes what is free on a server.

@@ -7,7 +7,7 @@ import (
 )
 
 // Loader fetches what runs on servers when a placement needs it (RFD 60, phase 2). The zero value says that the fleet holds it
-// already. The functions bound their own time; package remote has wrappers that do.
+// already; with one, nothing else may be booked on its servers. The functions bound their own time; package remote has wrappers that do.
 type Loader struct {
 	// Instances returns what runs on a server.
 	Instances func(server string) ([]Instance, error)

@@ -31,8 +31,9 @@ type counter struct {
 	domain int
 	refs   int
 	counts []int32
-	low    int32 // the fewest in a value that has open servers
-	stale  bool  // low is to be found again
+	low    int32  // the fewest in a value that has open servers
+	stale  bool   // low is to be found again
+	shifts uint64 // Fleet.shifts when low was found
 }
 
 // count returns the counter of a tag for a spread, which the caller gives back with uncount. The first one costs O(servers).
@@ -158,10 +159,10 @@ func (c *counter) at(value int32) int32 {
 
 // lowest returns the fewest instances in a value that has open servers.
 func (f *Fleet) lowest(c *counter) int32 {
-	if !c.stale {
+	if !c.stale && c.shifts == f.shifts {
 		return c.low
 	}
-	c.low, c.stale = -1, false
+	c.low, c.stale, c.shifts = -1, false, f.shifts
 	for v, open := range f.domains[c.domain].open {
 		if open > 0 && (c.low < 0 || c.at(int32(v)) < c.low) {
 			c.low = c.at(int32(v))

@@ -205,3 +205,13 @@ func TestNothingIsKeptOfJobsThatAreGone(t *testing.T) {
 		t.Errorf("%d tags and %d labels, and %d and %d before; %q", f.TagSpace(), f.Domains(), tags, domains, f.TagNames())
 	}
 }
+
+// A fleet that loads its instances cannot count those of a group on all servers, and says so.
+func TestSpreadNeedsAFleetThatHoldsItsInstances(t *testing.T) {
+	f := placement.NewFleet(placement.NewNames())
+	f.Loader.Instances = func(string) ([]placement.Instance, error) { return nil, nil }
+	r := &placement.Request{Constraints: plimsoll.Constraints{Spread: []plimsoll.Spread{{By: "rack", MaxSkew: 1}}}}
+	if _, err := placement.Default().Prepare(f, r); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+		t.Errorf("got %v", err)
+	}
+}

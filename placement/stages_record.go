@@ -2,13 +2,17 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
 
 // recordStages look at the server's own record only.
-func recordStages() []Stage {
+func recordStages() []Stage { return slices.Concat(closingStages(), attributeStages(), choiceStages()) }
+
+// closingStages, and volumes-from that RFD 60 has between them: it leaves one server at most.
+func closingStages() []Stage {
 	return []Stage{
 		{
 			Name: "setup", Aliases: []string{"hard-filter-setup"}, Closes: true, ByClass: true,
@@ -36,6 +40,12 @@ func recordStages() []Stage {
 			Keep: func(v *View) bool { return v.class.record.Reserved == "" },
 			Why:  func(v *View) string { return v.class.record.Reserved },
 		},
+	}
+}
+
+// attributeStages compare what a server is with what is asked for.
+func attributeStages() []Stage {
+	return []Stage{
 		{
 			Name: "networks", Aliases: []string{"vlans", "hard-filter-vlans"}, ByClass: true,
 			Applies: func(p *Prepared) bool { return p.Request.Constraints.Networks != nil },
@@ -67,6 +77,12 @@ func recordStages() []Stage {
 			},
 			Why: func(v *View) string { return ratioProblem(v.p.Request.Constraints.Class, v.class.record.Overprovision) },
 		},
+	}
+}
+
+// choiceStages are those that RFD 60 lacks: a request names the servers that it is for.
+func choiceStages() []Stage {
+	return []Stage{
 		{
 			Name:    "names",
 			Applies: func(p *Prepared) bool { return len(p.Request.Constraints.Nodes) > 0 },
