@@ -105,7 +105,7 @@ func (pl *Placer) PlanMoves(movables []Movable, goal Goal) (Plan, error) {
 		d.wanted = t.prepared[0]
 		d.makeRoom()
 	}
-	d.plan.Stopped = d.looks <= 0
+	d.plan.Stopped = d.looks <= 0 || d.cut && d.plan.Room == ""
 	return d.plan, nil
 }
 
@@ -124,6 +124,8 @@ type defrag struct {
 	targets  []int32   // open servers, in an order that is shuffled as far as needed
 	rng      *rand.Rand
 	done     []shift
+	ranks    []gain // scratch of least
+	cut      bool   // not all servers were looked at to make room
 
 	noted    map[uint32]bool
 	versions []version
@@ -212,7 +214,7 @@ func (d *defrag) empty(slot int32) bool {
 		d.keep(slot, "", fmt.Sprintf("has %d instances, of which %d may still be moved", n, d.goal.Limit-began))
 		return false
 	case n > len(list):
-		d.keep(slot, "", fmt.Sprintf("has %d instances that cannot be moved", n-len(list)))
+		d.keep(slot, "", fmt.Sprintf("has %d instances that were not offered for moving", n-len(list)))
 		return false
 	}
 	for _, i := range list {

@@ -23,18 +23,26 @@ func (d *defrag) makeRoom() {
 	}
 	inTheWay := make([]int, f.Len())
 	amount := make([]float64, f.Len())
-	for _, slot := range suited {
+	for k, slot := range suited {
+		if d.looks <= d.goal.Looks/4 {
+			suited = suited[:k] // the rest of the work is for moves
+			d.cut = true
+			break
+		}
 		inTheWay[slot], amount[slot] = d.least(slot)
 	}
 	for _, slot := range d.ordered(suited, func(s int32) int { return inTheWay[s] }, func(s int32) float64 { return amount[s] }) {
 		switch {
 		case d.looks <= 0:
 			return
+		case inTheWay[slot] < 0 && f.Count(slot) > len(d.on[slot]):
+			d.keep(slot, "", fmt.Sprintf("has %d instances that were not offered for moving", f.Count(slot)-len(d.on[slot])))
+			continue
 		case inTheWay[slot] < 0:
 			d.keep(slot, "", "what is in the way cannot be moved")
 			continue
 		case inTheWay[slot] > d.goal.Limit:
-			d.keep(slot, "", fmt.Sprintf("at least %d instances are in the way, of which %d may be moved", inTheWay[slot], d.goal.Limit))
+			d.keep(slot, "", fmt.Sprintf("about %d instances are in the way, of which %d may be moved", inTheWay[slot], d.goal.Limit))
 			continue
 		}
 		d.shut[slot] = true
@@ -50,29 +58,49 @@ func (d *defrag) makeRoom() {
 	}
 }
 
-// least returns how many instances at least would have to leave a server for the request, and what part of it they hold. It looks
-// at amounts only; -1 if what may be moved is not enough.
+// least estimates how many instances would have to leave a server for the request, and what part of it they hold: those that free most
+// of what is short. It looks at amounts only; -1 if what may be moved is not enough.
 func (d *defrag) least(slot int32) (n int, part float64) {
 	short := d.shortage(slot)
-	left := slices.Clone(d.on[slot])
-	for len(short) > 0 && len(left) > 0 {
-		k := d.inTheWay(left, short)
-		if k < 0 {
-			break
-		}
-		i := left[k]
-		left = slices.Delete(left, k, k+1)
-		n, part = n+1, part+d.size(i)
-		for s := len(short) - 1; s >= 0; s-- {
-			if short[s].amount -= d.movables[i].Kind.amounts[short[s].resource]; short[s].amount <= 0 {
-				short = slices.Delete(short, s, s+1)
-			}
+	if len(short) == 0 {
+		return 1, 0
+	}
+	d.looks -= 1 + len(d.on[slot])/looksOfOne
+	d.ranks = d.ranks[:0]
+	for _, i := range d.on[slot] {
+		if d.movables[i].Fixed == "" {
+			d.ranks = append(d.ranks, gain{i, d.frees(i, short), d.size(i)})
 		}
 	}
-	if len(short) > 0 {
-		return -1, 0
+	slices.SortFunc(d.ranks, func(a, b gain) int {
+		return cmp.Or(cmp.Compare(b.frees, a.frees), cmp.Compare(a.size, b.size), cmp.Compare(a.movable, b.movable))
+	})
+	for _, r := range d.ranks {
+		n, part = n+1, part+r.size
+		enough := true
+		for s := range short {
+			short[s].amount -= d.movables[r.movable].Kind.amounts[short[s].resource]
+			enough = enough && short[s].amount <= 0
+		}
+		if enough {
+			return n, part
+		}
 	}
-	return max(n, 1), part
+	return -1, 0
+}
+
+// gain is an instance with how much of what is short it frees, and its size.
+type gain struct {
+	movable     int32
+	frees, size float64
+}
+
+// frees returns how much of what is short an instance frees, 1 for all of one resource.
+func (d *defrag) frees(i int32, short []shortage) (sum float64) {
+	for _, s := range short {
+		sum += min(1, float64(d.movables[i].Kind.amounts[s.resource])/float64(s.amount))
+	}
+	return sum
 }
 
 type shortage struct {
@@ -104,11 +132,7 @@ func (d *defrag) inTheWay(list []int32, short []shortage) int {
 		if d.movables[i].Fixed != "" || d.moved[i] {
 			continue
 		}
-		frees := 0.0
-		for _, s := range short {
-			frees += min(1, float64(d.movables[i].Kind.amounts[s.resource])/float64(s.amount))
-		}
-		size := d.size(i)
+		frees, size := d.frees(i, short), d.size(i)
 		order := cmp.Or(cmp.Compare(frees, most), cmp.Compare(least, size))
 		if frees > 0 && (best < 0 || order > 0 || order == 0 && strings.Compare(d.movables[i].Name, d.movables[list[best]].Name) < 0) {
 			best, most, least = k, frees, size

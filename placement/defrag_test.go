@@ -203,7 +203,7 @@ func TestPlanMoves(t *testing.T) {
 		{"The smallest instance that is enough goes.", "2500 1000|2500 500|3000", 9, 1500, "i3 s1→s0; room s1"},
 		{"One instance goes rather than two smaller ones.", "1000 500 500|3000|3500", 9, 3000, "i0 s0→s1; room s0"},
 		{"Two go if the one finds no place.", "500 500 2000|2500 500|3000", 9, 2000, "i0 s0→s1; i1 s0→s1; room s0"},
-		{"Too many moves are told of.", "500 500 500 500|500 500 500 500|4000", 1, 3000, "s2 i8: 2 of 2 other nodes: not enough cpu; s0: at least 2 instances are in the way, of which 1 may be moved; s1: at least 2 instances are in the way, of which 1 may be moved"},
+		{"Too many moves are told of.", "500 500 500 500|500 500 500 500|4000", 1, 3000, "s2 i8: 2 of 2 other nodes: not enough cpu; s0: about 2 instances are in the way, of which 1 may be moved; s1: about 2 instances are in the way, of which 1 may be moved"},
 	}
 	for _, tt := range tests {
 		b := newBooked()
