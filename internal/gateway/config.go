@@ -27,7 +27,7 @@ type Config struct {
 	MaxRequestBytes int // default 8 MiB
 	MaxRequests     int // requests under way, streams not counted; default 4,096
 	MaxStreams      int // watches and logs under way; default 20,000
-	MaxExplains     int // explanations asked of the leader at once; default 16
+	MaxExplains     int // explanations, dry runs and capacities asked of the leader at once; default 16
 	MaxNodes        int // nodes heard; default 20,000
 	MaxAgents       int // agents that connections are kept to; default 256
 

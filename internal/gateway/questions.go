@@ -26,7 +26,7 @@ func (g *Gateway) ask(ctx context.Context, question *pb.Command) (*pb.Reply, err
 	case g.explains <- struct{}{}:
 		defer func() { <-g.explains }()
 	default:
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d explanations are being made for this gateway; try again later", cap(g.explains))
+		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d questions to the leader are under way at this gateway; try again later", cap(g.explains))
 	}
 	return g.do(ctx, question)
 }

@@ -259,3 +259,25 @@ func BenchmarkTry(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCapacities is a question about every node.
+func BenchmarkCapacities(b *testing.B) {
+	for _, nodes := range []int{1000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			s := state.New(state.Config{}, leaves(plimsoll.QueueConfig{Name: "a"}))
+			s.Begin(1, 1)
+			for i := range nodes {
+				n := &plimsoll.Node{ID: fmt.Sprintf("n%d", i), Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 4000, "memory": 1 << 34}}
+				if _, err := s.Register(n, "gw"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			c := scheduler.New(s, 1)
+			for b.Loop() {
+				if _, err := c.Capacities(s, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
