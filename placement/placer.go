@@ -68,9 +68,6 @@ func (b *Batch) verdict(slot int32) uint8 {
 	return b.judge(id, slot)
 }
 
-// Fleet returns the fleet that the placer places on.
-func (pl *Placer) Fleet() *Fleet { return pl.fleet }
-
 // begin makes the batch ready for a request at a time, in Unix seconds.
 func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 	b := &pl.batch

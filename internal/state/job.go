@@ -427,7 +427,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
 	delete(s.jobs, j.Spec.ID)
-	s.Fleet.Moved() // the volumes of its tasks are nowhere any more
+	s.Fleet.Moved()        // the volumes of its tasks are nowhere any more
 	s.dropIfEmpty(j.Queue) // it may hold nothing but this job, if that was abandoned
 	return true
 }
