@@ -315,8 +315,8 @@ func BenchmarkQuality(b *testing.B) {
 // the end.
 func TestQuality(t *testing.T) {
 	for _, list := range []string{"default", "gpuspec33"} {
-		nodes, pods := readTrace(t, list, 4)
-		t.Logf("openb, every fourth node and pod, %s:", list)
+		nodes, pods := readTrace(t, list, 8)
+		t.Logf("openb, every eighth node and pod, %s:", list)
 		var ours, best quality
 		for i, policy := range policies {
 			q := measureQuality(t, nodes, pods, policy.score, 1)
