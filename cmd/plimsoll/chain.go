@@ -158,6 +158,7 @@ func stageSetting(name string, s *placement.Settings) string {
 		"score-unreserved-memory": weight("unreservedMemory", w.UnreservedMemory),
 		"score-unreserved-disk":   weight("unreservedDisk", w.UnreservedDisk),
 		"score-unreserved-custom": weight("unreservedCustom", w.UnreservedCustom),
+		"score-stranded-custom":   weight("unreservedCustom", w.UnreservedCustom),
 		"score-owner-instances":   weight("ownerInstances", w.OwnerInstances),
 		"score-current-platform":  weight("currentPlatform", w.CurrentPlatform),
 		"score-next-reboot":       weight("nextReboot", w.NextReboot),
