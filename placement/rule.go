@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -44,9 +45,18 @@ func CompileRule(text string) (*Rule, error) {
 	if seen.loops {
 		return nil, errors.New("the expression counts through a range, or goes through a list within a list; ask for each value by its name")
 	}
-	program, err := expr.Compile(text, expr.Env(map[string]any{"node": ruleNode{}}), expr.AsBool(), expr.MaxNodes(500), withoutBuiltins)
+	if seen.chains {
+		return nil, errors.New("the expression names a value by another name of its own, and so could grow without bounds; write the value out")
+	}
+	var grown growth
+	program, err := expr.Compile(
+		text, expr.Env(map[string]any{"node": ruleNode{}}), expr.AsBool(), expr.MaxNodes(500), withoutBuiltins, expr.Patch(&grown),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("the expression is not understood: %s", forPeople.Replace(err.Error()))
+	}
+	if grown {
+		return nil, errors.New("the expression puts texts or lists together; + adds numbers only, and string takes a number, a flag or a text")
 	}
 	r := &Rule{Text: text, program: program}
 	seen.whole = seen.whole || seen.bare > 0
@@ -75,6 +85,8 @@ type members struct {
 	whole bool // a member is named by something that is not a constant
 	bare  int  // so often the node is used otherwise than for a member
 	loops bool // it could run for longer than its length says
+
+	chains bool // what a let names is made of what another one names
 }
 
 // Visit is part of ast.Visitor.
@@ -90,6 +102,10 @@ func (m *members) Visit(n *ast.Node) {
 		var inner predicates
 		ast.Walk(&n.Node, &inner)
 		m.loops = m.loops || inner > 0
+	case *ast.VariableDeclaratorNode:
+		var named names
+		ast.Walk(&n.Value, &named)
+		m.chains = m.chains || bool(named)
 	}
 	member, ok := (*n).(*ast.MemberNode)
 	if !ok {
@@ -105,6 +121,44 @@ func (m *members) Visit(n *ast.Node) {
 	} else {
 		m.whole = true
 	}
+}
+
+// names is whether an expression uses a name that it has given itself. With a value that is made of two others, thirty names would make
+// it a thousand million times as long.
+type names bool
+
+// Visit is part of ast.Visitor.
+func (u *names) Visit(n *ast.Node) {
+	if id, ok := (*n).(*ast.IdentifierNode); ok && id.Value != "node" && id.Value != "$env" {
+		*u = true
+	}
+}
+
+// growth is whether an expression, of which the types are known, makes texts that are longer than those that it is given.
+type growth bool
+
+// Visit is part of ast.Visitor.
+func (g *growth) Visit(n *ast.Node) {
+	switch n := (*n).(type) {
+	case *ast.BinaryNode:
+		if n.Operator == "+" && !(isNumber(n.Left) && isNumber(n.Right)) {
+			*g = true
+		}
+	case *ast.BuiltinNode:
+		if n.Name == "string" && len(n.Arguments) == 1 && !isPlain(n.Arguments[0]) {
+			*g = true
+		}
+	}
+}
+
+func isNumber(n ast.Node) bool {
+	t := n.Type()
+	return t != nil && t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64
+}
+
+func isPlain(n ast.Node) bool {
+	t := n.Type()
+	return isNumber(n) || t != nil && (t.Kind() == reflect.Bool || t.Kind() == reflect.String)
 }
 
 // predicates counts the predicates of an expression.

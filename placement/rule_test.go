@@ -47,6 +47,33 @@ func TestRulesCallNothingThatIsNotBounded(t *testing.T) {
 	}
 }
 
+// What a rule makes while it runs is not longer than what it is given, but for its own length: nothing in it doubles, or puts texts
+// together.
+func TestRulesDoNotGrow(t *testing.T) {
+	var doubled strings.Builder
+	doubled.WriteString(`let a0 = node.id + "0123456789";`)
+	for i := range 100 {
+		fmt.Fprintf(&doubled, "let a%d = a%d + a%d;", i+1, i, i)
+	}
+	for text, want := range map[string]bool{
+		doubled.String() + "len(a100) > 0":                             false,
+		`let a = [node]; let b = [a, a]; len(b) > 1`:                   false,
+		`let a = (let b = node.id; [b, b]); let c = [a, a]; len(c) > 1`: false,
+		`let n = [node, node]; len(string(n)) > 1`:                     false,
+		`any(["x"], len(# + #) > 1)`:                                   false,
+		`len(node.id + node.id) > 1`:                                   false,
+		`node.traits.a + node.traits.b == "ab"`:                        false,
+		`len(string(node)) > 1`:                                        false,
+		`node.capacity.cpu + node.capacity["x"] + 1 > 1.5 + 2`:         true,
+		`string(node.capacity.cpu) == "4000"`:                          true,
+		`let a = node.id; let b = node.release; a == b`:                true,
+	} {
+		if _, err := placement.CompileRule(text); (err == nil) != want {
+			t.Errorf("%.60s: taken is %t, want %t: %v", text, err == nil, want, err)
+		}
+	}
+}
+
 // A rule sees a server's record as a job file or the command line has it.
 func TestWhatRulesSee(t *testing.T) {
 	s := plain("n0", func(s *placement.Server) {
