@@ -416,6 +416,9 @@ func (f *Fleet) subOwner(slot int32, owner uint32) {
 // owned returns how many instances of an owner a server has.
 func (f *Fleet) owned(slot int32, owner uint32) uint32 {
 	r := &f.rows[slot]
+	if !r.sketch.mayHave(owner) {
+		return 0
+	}
 	if i := slices.Index(r.owners, owner); i >= 0 {
 		return f.loads[slot].owned[i]
 	}

@@ -82,6 +82,7 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 func server(n *Node) *placement.Server {
 	s := placement.NewServer(n.ID, n.Capacity)
 	s.Labels, s.NodeFacts = n.Attributes, n.Facts
+	s.Overprovision = realRatios(n.Facts.Overprovision)
 	if !n.Ready {
 		s.Status = "not heard from"
 	}
@@ -89,6 +90,13 @@ func server(n *Node) *placement.Server {
 		s.Reserved = n.Mode.String()
 	}
 	return &s
+}
+
+// realRatios returns over-provisioning without the ratios of 1, which promise nothing more than there is.
+func realRatios(ratios map[string]float64) map[string]float64 {
+	out := maps.Clone(ratios)
+	maps.DeleteFunc(out, func(_ string, ratio float64) bool { return ratio == 1 })
+	return out
 }
 
 func (s *State) countEligible(slot int32, n int) {

@@ -18,9 +18,11 @@ func before(a, b *Group) bool {
 
 // request returns what the tasks of a group ask for.
 func request(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) *placement.Request {
-	return &placement.Request{
+	r := &placement.Request{
 		Owner: spec.Owner, Job: spec.ID, Group: g.Name, Resources: g.Resources, Constraints: g.Constraints, Preferences: g.Preferences,
 	}
+	r.Constraints.Class = realRatios(g.Constraints.Class)
+	return r
 }
 
 // instance returns what a task of a group is to the fleet.
