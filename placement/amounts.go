@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -21,6 +22,15 @@ func (a *Amounts) Sub(o *Amounts) {
 	for i := range a {
 		a[i] -= o[i]
 	}
+}
+
+// mostCounted is the largest amount that is counted with: sums and differences of two do not overflow.
+const mostCounted = int64(1) << 61
+
+// counted returns a whole number as an amount; one that is too large to be counted, as a tiny ratio makes it, is the largest or the smallest
+// amount.
+func counted(n float64) int64 {
+	return int64(math.Max(-float64(mostCounted), math.Min(n, float64(mostCounted))))
 }
 
 // The indexes of the resources that every node has.

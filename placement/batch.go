@@ -311,6 +311,9 @@ func (b *Batch) load(set []int32) []int32 {
 		for j := 0; err == nil && j < len(instances); j++ {
 			err = instances[j].Validate()
 		}
+		if err == nil {
+			err = countable(instances)
+		}
 		if err != nil {
 			b.fault[slot] = fmt.Sprintf("its instances could not be loaded: %s", err)
 			continue

@@ -35,7 +35,7 @@ func (c *class) free(i int, used int64) int64 {
 	if c.offers == nil {
 		return c.whole[i] - used
 	}
-	return int64(math.Floor(c.offers.whole[i] - float64(used)/c.offers.ratio[i]))
+	return counted(math.Floor(c.offers.whole[i] - float64(used)/c.offers.ratio[i]))
 }
 
 func newClass(names *Names, key string, s *Server) *class {

@@ -1,8 +1,11 @@
 package placement_test
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -209,5 +212,67 @@ func TestPlaceDoesNotAllocate(t *testing.T) {
 	pl.Place(p, 1)
 	if n := testing.AllocsPerRun(20, func() { pl.Place(p, 1) }); n != 0 {
 		t.Errorf("%v allocations to say none", n)
+	}
+}
+
+// However small the ratio is that a request names, what must be free for it is never less than nothing: a number that is too large to
+// be counted counts as more than any server has.
+func TestTinyRatiosAskForMuch(t *testing.T) {
+	for _, ratio := range []float64{1e-3, 1e-4, 1e-300, math.SmallestNonzeroFloat64} {
+		s := plain("n0")
+		f := fleetWith(s)
+		p := prepare(t, placement.Default(), f, asks(1, func(r *placement.Request) {
+			r.Resources = plimsoll.Resources{"memory": plimsoll.MaxAmount}
+			r.Constraints.Class = map[string]float64{"memory": ratio}
+		}))
+		if c := newPlacer(f, 1).Place(p, 0); c.Slot >= 0 {
+			t.Errorf("ratio %v: %d bytes are placed on a server with %v", ratio, plimsoll.MaxAmount, s.Capacity)
+		}
+	}
+}
+
+// What is free of a server whose record promises next to nothing is negative as soon as something runs there.
+func TestTinyRatiosOfServers(t *testing.T) {
+	for _, ratio := range []float64{1e-3, 1e-300, math.SmallestNonzeroFloat64} {
+		s := plain("n0", func(s *placement.Server) {
+			s.Overprovision = map[string]float64{"memory": ratio}
+			s.Instances = []placement.Instance{{ID: "i", Resources: plimsoll.Resources{"memory": plimsoll.MaxAmount}}}
+		})
+		f := fleetWith(s)
+		p := prepare(t, placement.Default(), f, asks(1, func(r *placement.Request) {
+			r.Resources, r.AnyClass = plimsoll.Resources{"memory": plimsoll.MaxAmount}, true
+		}))
+		if n := f.Free(0, placement.IndexMemory); n >= 0 || n < -(1<<62) {
+			t.Errorf("ratio %v: %d bytes are free", ratio, n)
+		}
+		if c := newPlacer(f, 1).Place(p, 0); c.Slot >= 0 {
+			t.Errorf("ratio %v: placed", ratio)
+		}
+	}
+}
+
+// Instances that together hold more than can be counted make the record of their server unusable, not their server empty.
+func TestInstancesThatCannotBeCounted(t *testing.T) {
+	many := make([]placement.Instance, 1030)
+	for i := range many {
+		many[i] = placement.Instance{ID: fmt.Sprint("i", i), Resources: plimsoll.Resources{"memory": plimsoll.MaxAmount}}
+	}
+	for _, lazy := range []bool{false, true} {
+		s := plain("n0")
+		if !lazy {
+			s.Instances = many
+		}
+		f := fleetWith(s)
+		if lazy {
+			f.Loader.Instances = func(string) ([]placement.Instance, error) { return many, nil }
+		}
+		p := prepare(t, placement.Default(), f, asks(1))
+		c, steps := newPlacer(f, 1).PlaceRecorded(p, 0)
+		if c.Slot >= 0 {
+			t.Errorf("lazy %t: placed on a server that holds 1,030 times the largest amount", lazy)
+		}
+		if text := fmt.Sprint(steps); !strings.Contains(text, "more than can be counted") {
+			t.Errorf("lazy %t: the reason is not told: %s", lazy, text)
+		}
 	}
 }

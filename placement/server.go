@@ -77,6 +77,23 @@ func (s *Server) Validate() error {
 			return err
 		}
 	}
+	return countable(s.Instances)
+}
+
+// countable reports whether what instances hold together can be counted.
+func countable(list []Instance) error {
+	if int64(len(list)) <= mostCounted/plimsoll.MaxAmount {
+		return nil // whatever they hold
+	}
+	sum := plimsoll.Resources{}
+	for i := range list {
+		held := list[i].held()
+		for _, name := range held.Names() {
+			if sum[name] += held[name]; sum[name] > mostCounted {
+				return plimsoll.Invalid("instances", "hold more than can be counted of %s: more than %s", name, plimsoll.FormatQuantity(name, mostCounted))
+			}
+		}
+	}
 	return nil
 }
 
