@@ -88,6 +88,9 @@ func (n *Names) Amounts(r plimsoll.Resources) (a Amounts, set uint32) {
 	return a, set
 }
 
+// TakeBack forgets all names from an index on, if nothing is counted with them.
+func (n *Names) TakeBack(from int) { n.names = n.names[:from:from] }
+
 // Resources is the inverse of Amounts: it returns the amounts that are not zero.
 func (n *Names) Resources(a *Amounts) plimsoll.Resources {
 	r := plimsoll.Resources{}

@@ -56,17 +56,17 @@ func TestRulesDoNotGrow(t *testing.T) {
 		fmt.Fprintf(&doubled, "let a%d = a%d + a%d;", i+1, i, i)
 	}
 	for text, want := range map[string]bool{
-		doubled.String() + "len(a100) > 0":                             false,
-		`let a = [node]; let b = [a, a]; len(b) > 1`:                   false,
+		doubled.String() + "len(a100) > 0":                              false,
+		`let a = [node]; let b = [a, a]; len(b) > 1`:                    false,
 		`let a = (let b = node.id; [b, b]); let c = [a, a]; len(c) > 1`: false,
-		`let n = [node, node]; len(string(n)) > 1`:                     false,
-		`any(["x"], len(# + #) > 1)`:                                   false,
-		`len(node.id + node.id) > 1`:                                   false,
-		`node.traits.a + node.traits.b == "ab"`:                        false,
-		`len(string(node)) > 1`:                                        false,
-		`node.capacity.cpu + node.capacity["x"] + 1 > 1.5 + 2`:         true,
-		`string(node.capacity.cpu) == "4000"`:                          true,
-		`let a = node.id; let b = node.release; a == b`:                true,
+		`let n = [node, node]; len(string(n)) > 1`:                      false,
+		`any(["x"], len(# + #) > 1)`:                                    false,
+		`len(node.id + node.id) > 1`:                                    false,
+		`node.traits.a + node.traits.b == "ab"`:                         false,
+		`len(string(node)) > 1`:                                         false,
+		`node.capacity.cpu + node.capacity["x"] + 1 > 1.5 + 2`:          true,
+		`string(node.capacity.cpu) == "4000"`:                           true,
+		`let a = node.id; let b = node.release; a == b`:                 true,
 	} {
 		if _, err := placement.CompileRule(text); (err == nil) != want {
 			t.Errorf("%.60s: taken is %t, want %t: %v", text, err == nil, want, err)

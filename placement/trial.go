@@ -164,7 +164,7 @@ func (t *trial) end() {
 		f.Forget(t.kinds[i])
 		p.Release()
 	}
-	f.Names.names = f.Names.names[:t.names:t.names]
+	f.Names.TakeBack(t.names)
 	if len(f.domains) > t.domains {
 		clear(f.domains[t.domains:])
 		f.domains = f.domains[:t.domains]

@@ -36,9 +36,11 @@ func instance(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) *placement.Instance
 
 // checkPlacement reports whether the chain understands what the groups of a job ask for.
 func (s *State) checkPlacement(spec *plimsoll.JobSpec) error {
+	names := s.Names.Len()
 	for i := range spec.Groups {
 		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
 		if err != nil {
+			s.Names.TakeBack(names) // those that groups before it brought
 			return plimsoll.Within(fmt.Sprintf("groups[%d]", i), err)
 		}
 		p.Release()
