@@ -290,6 +290,19 @@ func (f *Fleet) volumesOf(ids []string) volumes {
 	return volumes{first, why}
 }
 
+// volumesAt returns the server that holds the volumes of all these instances; -1 if there is none.
+func (f *Fleet) volumesAt(ids []string) int32 {
+	at := int32(-1)
+	for i, id := range ids {
+		slot, err := f.holder(id)
+		if err != nil || slot < 0 || i > 0 && slot != at {
+			return -1
+		}
+		at = slot
+	}
+	return at
+}
+
 // holder returns the server that holds the volumes of an instance.
 func (f *Fleet) holder(id string) (int32, error) {
 	if f.Loader.Volumes == nil {

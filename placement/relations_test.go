@@ -31,7 +31,7 @@ func TestRelationsChangeWhenItIsTimeToLookAgain(t *testing.T) {
 		{"near a task", near(plimsoll.Selector{Task: "x"}), true, false, true},
 		{"near another job", near(plimsoll.Selector{Job: "k"}), false, false, false},
 		{"spread", spread, true, true, false},
-		{"volumes", asks(1, func(r *placement.Request) { r.Constraints.VolumesFrom = []string{"x"} }), true, false, true},
+		{"volumes", asks(1, func(r *placement.Request) { r.Constraints.VolumesFrom = []string{"x"} }), false, false, false},
 	} {
 		f := fleetOf(3, labelled("rack", "r1", "r2", "r3"))
 		p := prepare(t, placement.Default(), f, test.r)
@@ -51,5 +51,26 @@ func TestRelationsChangeWhenItIsTimeToLookAgain(t *testing.T) {
 		changes("a server that goes", test.cordon, func() { f.Remove(2) })
 		changes("something elsewhere", test.elsewhere, f.Moved)
 		changes("nothing", false, func() { newPlacer(f, 1).Place(p, 0) })
+	}
+}
+
+// Whoever waits for volumes is told to look again when they are somewhere else, and not whenever any instance comes or goes.
+func TestVolumesThatMove(t *testing.T) {
+	f := fleetOf(3)
+	at := map[string]string{}
+	f.Loader.Volumes = func(id string) (string, error) { return at[id], nil }
+	p := prepare(t, placement.Default(), f, asks(1, func(r *placement.Request) { r.Constraints.VolumesFrom = []string{"x", "y"} }))
+	for i, step := range []struct {
+		x, y string
+		want bool
+	}{
+		{"n0", "", false}, {"n0", "n1", false}, {"n0", "n0", true}, {"n0", "n0", false}, {"n1", "n0", true}, {"n1", "n1", true}, {"", "n1", true},
+	} {
+		relations, distant := p.Relations(), p.Distant()
+		at["x"], at["y"] = step.x, step.y
+		f.Moved()
+		if got := p.Relations() != relations; got != step.want || got != (p.Distant() != distant) {
+			t.Errorf("step %d: changed: %t, want %t", i, got, step.want)
+		}
 	}
 }

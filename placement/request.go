@@ -218,10 +218,10 @@ func (p *Prepared) Release() {
 // Amounts returns what is asked for.
 func (p *Prepared) Amounts() *Amounts { return &p.amounts }
 
-// Relations returns a number that grows whenever instances came to or left servers in a way that the request's near, far, spread
+// Relations returns a number that changes whenever instances came to or left servers in a way that the request's near, far, spread
 // or volumes-from could notice; 0 for a request that has none of them. It lets a caller know when to try again.
 func (p *Prepared) Relations() uint64 {
-	sum := uint64(0)
+	sum := p.Distant()
 	for _, list := range [][]selector{p.hardNear, p.hardFar} {
 		for _, s := range list {
 			if s.tag == 0 {
@@ -231,16 +231,23 @@ func (p *Prepared) Relations() uint64 {
 			}
 		}
 	}
-	if len(p.hardSpread) > 0 {
-		sum += p.fleet.tags.info[p.group].version + p.fleet.shifts
-	}
-	if len(p.Request.Constraints.VolumesFrom) > 0 {
-		sum += p.fleet.moves
-	}
 	if p.relational() {
 		return sum + 1
 	}
 	return 0
+}
+
+// Distant is Relations for those by which an instance that comes to or leaves one server lets another take the request: spread and
+// volumes-from. What is near or far makes a difference only where the instance came or left.
+func (p *Prepared) Distant() uint64 {
+	sum := uint64(0)
+	if len(p.hardSpread) > 0 {
+		sum += p.fleet.tags.info[p.group].version + p.fleet.shifts
+	}
+	if list := p.Request.Constraints.VolumesFrom; len(list) > 0 {
+		sum += uint64(p.fleet.volumesAt(list)+2) << 40 // where they are, and not each move of others
+	}
+	return sum
 }
 
 func (p *Prepared) relational() bool {

@@ -190,6 +190,9 @@ func traitProblem(asked, has map[string]plimsoll.Trait) string {
 
 // ratioProblem says where two sets of ratios differ, as they are written with two decimals.
 func ratioProblem(class, server map[string]float64) string {
+	if len(class)+len(server) == 0 {
+		return ""
+	}
 	for _, set := range [...]map[string]float64{class, server} {
 		for _, name := range sortedKeys(set) {
 			switch a, b := twoDecimals(class[name]), twoDecimals(server[name]); {

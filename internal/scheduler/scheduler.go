@@ -19,6 +19,9 @@ import (
 // MaxServerLooks bounds how many servers one cycle looks at in vain before it gives way to the next turn.
 const MaxServerLooks = 2_000_000
 
+// explainLooks is what it costs to say why a server is refused, in looks.
+const explainLooks = 40
+
 const second = int64(1e9)
 
 // KeptDecisions is how many of the last placements can be asked about.
@@ -64,7 +67,7 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 		}
 		choice := c.placer.Place(h.Prepared, s.Seconds())
 		if choice.Slot < 0 {
-			looks += s.Fleet.Len()
+			looks += (1 + explainLooks) * s.Fleet.Len()
 			code, reason := c.why(s, h.Prepared)
 			s.Block(h, code, nil, reason)
 			continue

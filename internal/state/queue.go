@@ -51,6 +51,8 @@ type Shape struct {
 
 	key       string // in Queue.byShape
 	relations uint64 // blocked for want of a node: Prepared.Relations that was seen
+	distant   uint64 // the same: Prepared.Distant
+	came      uint64 // the same: the end of the log of bindings
 
 	groups fifo[*Group] // groups without ready tasks are stale
 	ready  int32        // tasks that may be placed

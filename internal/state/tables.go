@@ -85,6 +85,7 @@ type State struct {
 	at            int64  // time of the turn under way
 
 	freed   freeLog
+	came    freeLog // nodes to which tasks came
 	scratch []byte
 
 	growing    []*Job  // tasks are to be created
@@ -305,7 +306,7 @@ func (f *fifo[T]) leave(keep func(T) bool) {
 // freeLogSize is how many frees are remembered one by one; a shape that slept longer looks at all nodes.
 const freeLogSize = 4096
 
-// freeLog remembers which nodes have freed room or opened up.
+// freeLog remembers which nodes have freed room or opened up, or to which tasks came.
 type freeLog struct {
 	slots []int32
 	first uint64 // number of the first entry

@@ -115,6 +115,7 @@ func (s *State) occupy(r Ref, n *Node, amounts *placement.Amounts) {
 	t.place = int32(len(n.tasks))
 	n.tasks = append(n.tasks, r)
 	s.Fleet.Bind(n.Slot, r.Group.kind)
+	s.came.add(n.Slot)
 	s.markNodeStatus(n)
 	s.addAllocated(r.Group.Job.Queue, amounts, 1)
 }

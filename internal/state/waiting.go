@@ -288,7 +288,8 @@ func (s *State) Block(h *Shape, code plimsoll.WaitCode, by *Queue, reason string
 	g := h.Group()
 	changeShape(h, func() { h.Blocked, h.Reason = code, reason })
 	h.freed = pathFreed(h.Queue)
-	h.nodes, h.lessened, h.relations = s.freed.end(), s.lessened, h.Prepared.Relations()
+	h.nodes, h.lessened, h.came = s.freed.end(), s.lessened, s.came.end()
+	h.relations, h.distant = h.Prepared.Relations(), h.Prepared.Distant()
 	if !h.Queue.isShape {
 		h.Queue.isShape = true
 		s.shaped = append(s.shaped, h.Queue)
@@ -360,15 +361,12 @@ func (s *State) hasCause(h *Shape, placer *placement.Placer) bool {
 		return true // the reason is another one now
 	case h.Blocked != plimsoll.WaitNoNodes && h.lessened != s.lessened:
 		return true // it may be too large now, or nothing may be for it
-	case h.Prepared.Relations() != h.relations:
-		return true // what it is to be near to or far from has moved
+	case h.Prepared.Distant() != h.distant:
+		return true // its spread is another one, or its volumes are elsewhere
 	}
 	slots, ok := s.freed.since(h.nodes)
 	h.nodes = s.freed.end()
-	if !ok {
-		return true
-	}
-	if placer.KeepsAny(h.Prepared, slots, s.Seconds()) {
+	if !ok || s.cameNear(h, placer) || placer.KeepsAny(h.Prepared, slots, s.Seconds()) {
 		return true
 	}
 	if h.Blocked == plimsoll.WaitNoNode {
@@ -381,6 +379,19 @@ func (s *State) hasCause(h *Shape, placer *placement.Placer) bool {
 		}
 	}
 	return false
+}
+
+// cameNear reports whether a node takes a shape to which something has come that it is to be near to. What it is to be far from and
+// has gone has freed room.
+func (s *State) cameNear(h *Shape, placer *placement.Placer) bool {
+	slots, ok := s.came.since(h.came)
+	h.came = s.came.end()
+	relations := h.Prepared.Relations()
+	if relations == h.relations {
+		return false
+	}
+	h.relations = relations
+	return !ok || placer.KeepsAny(h.Prepared, slots, s.Seconds())
 }
 
 // admit lets a job's tasks be placed if its queues have not reached their number of jobs, and parks it otherwise.
