@@ -27,10 +27,17 @@ type noted struct {
 	choice  Choice
 	steps   []flow
 	servers []notedServer
-	custom  []int64  // what is free of the custom resources, server by server
-	tags    []uint32 // how many instances the selectors and the group's spread hit, server by server
-	spreads []map[string]int32
+	custom  []int64           // what is free of the custom resources, server by server
+	tags    []uint32          // how many instances the selectors and the group's spread hit, server by server
+	counts  []int32           // by spread, how many instances of the group have the server's value, server by server; -1: it has none
+	lowest  []lowest          // of the spreads that are constraints
 	places  map[string]string // by id of an instance that the request names: its server
+}
+
+// lowest is a value with the fewest instances of a group.
+type lowest struct {
+	value string
+	n     int32 // -1: there is no value
 }
 
 type notedServer struct {
@@ -67,7 +74,7 @@ func (pl *Placer) Note(d *Decisions, name string) {
 	d.index[name] = d.next
 	d.next = (d.next + 1) % cap(d.ring)
 	n.name, n.p, n.at, n.seed, n.names, n.choice = name, b.p, b.now, b.first, f.Names.names, b.choice
-	n.steps, n.servers, n.custom, n.tags, n.spreads = b.flows(n.steps[:0]), n.servers[:0], n.custom[:0], n.tags[:0], nil
+	n.steps, n.servers, n.custom, n.tags = b.flows(n.steps[:0]), n.servers[:0], n.custom[:0], n.tags[:0]
 	for i, slot := range b.slots {
 		r := &f.rows[slot]
 		n.servers = append(n.servers, notedServer{
@@ -88,9 +95,63 @@ func (pl *Placer) Note(d *Decisions, name string) {
 		n.servers[i].kept = true
 	}
 	n.places = b.p.places()
-	for _, c := range append(slices.Clone(b.p.hardSpread), b.p.softSpread...) {
-		n.spreads = append(n.spreads, f.spreadCounts(c))
+	n.noteSpreads(b)
+}
+
+// noteSpreads keeps what the spreads of the request count on the servers of the batch, and the fewest that they compare it with.
+func (n *noted) noteSpreads(b *Batch) {
+	f := b.fleet
+	n.counts, n.lowest = n.counts[:0], n.lowest[:0]
+	for _, c := range b.p.hardSpread {
+		low := lowest{n: f.lowest(c)} // first: it finds lowAt
+		switch d := &f.domains[c.domain]; {
+		case c.lowAt < 0:
+			low.n = -1
+		case d.key == SpreadByNode:
+			low.value = f.ids[c.lowAt]
+		default:
+			low.value = d.names[c.lowAt]
+		}
+		n.lowest = append(n.lowest, low)
 	}
+	for _, slot := range b.slots {
+		class := f.classes[f.rows[slot].class]
+		for _, list := range [...][]*counter{b.p.hardSpread, b.p.softSpread} {
+			for _, c := range list {
+				count := int32(-1)
+				if v := f.valueOf(c.domain, slot, class); v >= 0 {
+					count = c.at(v)
+				}
+				n.counts = append(n.counts, count)
+			}
+		}
+	}
+}
+
+// spreads returns the counts of each spread by value, as far as they are kept.
+func (n *noted) spreads() []map[string]int32 {
+	var by []string
+	for _, list := range [...][]plimsoll.Spread{n.p.Request.Constraints.Spread, n.p.Request.Preferences.Spread} {
+		for _, s := range list {
+			by = append(by, s.By)
+		}
+	}
+	var out []map[string]int32
+	for k, key := range by {
+		counts := map[string]int32{}
+		if k < len(n.lowest) && n.lowest[k].n >= 0 {
+			counts[n.lowest[k].value] = n.lowest[k].n
+		}
+		for i := range n.servers {
+			if count := n.counts[i*len(by)+k]; count >= 0 && key == SpreadByNode {
+				counts[n.servers[i].id] = count
+			} else if count >= 0 {
+				counts[n.servers[i].class.record.Labels[key]] = count
+			}
+		}
+		out = append(out, counts)
+	}
+	return out
 }
 
 // places returns the servers of the instances that the request names.
@@ -128,22 +189,6 @@ func (b *Batch) flows(out []flow) []flow {
 		}
 		out[stage] = flow{left, left - b.drops[stage]}
 		left -= b.drops[stage]
-	}
-	return out
-}
-
-// spreadCounts returns the counts of a counter by value; for a spread over the servers themselves, those of the batch do.
-func (f *Fleet) spreadCounts(c *counter) map[string]int32 {
-	out := map[string]int32{}
-	d := &f.domains[c.domain]
-	for v, open := range d.open {
-		switch {
-		case open == 0 && c.at(int32(v)) == 0:
-		case d.key == SpreadByNode:
-			out[f.ids[v]] = c.at(int32(v))
-		default:
-			out[d.names[v]] = c.at(int32(v))
-		}
 	}
 	return out
 }
@@ -256,7 +301,7 @@ func (d *Decision) Export() ([]byte, error) {
 	n := d.kept
 	x := exported{
 		Name: n.name, At: n.at, Seed: n.seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches,
-		Chain: n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names, Spreads: n.spreads, Places: n.places,
+		Chain: n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names, Spreads: n.spreads(), Places: n.places,
 	}
 	hits := len(n.p.watched)
 	for i := range n.servers {

@@ -89,6 +89,33 @@ func TestDecisionIsKeptAndReplayed(t *testing.T) {
 	}
 }
 
+// What is kept of a decision grows with its last batch, not with the fleet that its instances are spread over.
+func TestDecisionsOfSpreadsAreSmall(t *testing.T) {
+	f := fleetOf(5000)
+	p := prepare(t, placement.Default(), f, asks(1, func(r *placement.Request) {
+		r.Constraints.Spread = []plimsoll.Spread{{By: "node", MaxSkew: 5}}
+		r.Preferences.Spread = []plimsoll.Spread{{By: "node"}}
+	}))
+	pl, kept := newPlacer(f, 1), placement.NewDecisions(1)
+	kind := f.Kind(&placement.Instance{Owner: "alice", Job: "j", Group: "g", Resources: plimsoll.Resources{"cpu": 1}})
+	for range 100 {
+		c := pl.Place(p, 0)
+		pl.Note(kept, "t")
+		f.Bind(c.Slot, kind)
+	}
+	if n := testing.AllocsPerRun(100, func() { pl.Note(kept, "t") }); n > 1 {
+		t.Errorf("%v allocations a decision", n)
+	}
+	d, _ := kept.Last("t")
+	data, err := d.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > 50_000 {
+		t.Errorf("the export is %d bytes long", len(data))
+	}
+}
+
 // What is no export is refused, and says so.
 func TestReplayOfJunk(t *testing.T) {
 	for _, test := range []struct{ data, want string }{

@@ -114,3 +114,19 @@ func (f *Fleet) CheckClasses() error {
 	}
 	return nil
 }
+
+// spreadCounts returns the counts of a counter by value.
+func (f *Fleet) spreadCounts(c *counter) map[string]int32 {
+	out := map[string]int32{}
+	d := &f.domains[c.domain]
+	for v, open := range d.open {
+		switch {
+		case open == 0 && c.at(int32(v)) == 0:
+		case d.key == SpreadByNode:
+			out[f.ids[v]] = c.at(int32(v))
+		default:
+			out[d.names[v]] = c.at(int32(v))
+		}
+	}
+	return out
+}

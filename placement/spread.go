@@ -32,6 +32,7 @@ type counter struct {
 	refs   int
 	counts []int32
 	low    int32  // the fewest in a value that has open servers
+	lowAt  int32  // such a value; -1: none has
 	stale  bool   // low is to be found again
 	shifts uint64 // Fleet.shifts when low was found
 }
@@ -162,10 +163,10 @@ func (f *Fleet) lowest(c *counter) int32 {
 	if !c.stale && c.shifts == f.shifts {
 		return c.low
 	}
-	c.low, c.stale, c.shifts = -1, false, f.shifts
+	c.low, c.lowAt, c.stale, c.shifts = -1, -1, false, f.shifts
 	for v, open := range f.domains[c.domain].open {
-		if open > 0 && (c.low < 0 || c.at(int32(v)) < c.low) {
-			c.low = c.at(int32(v))
+		if n := c.at(int32(v)); open > 0 && (c.lowAt < 0 || n < c.low) {
+			c.low, c.lowAt = n, int32(v)
 		}
 	}
 	c.low = max(c.low, 0)
