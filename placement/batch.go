@@ -2,8 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"math/bits"
-	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -19,23 +17,25 @@ type Batch struct {
 	choice Choice        // that the last placement came to
 	intn   func(int) int // instead of seed, for tests
 
-	slots  []int32
-	score  []float64
-	set    []int32
-	final  []int32  // what the chain left of set
-	flow   []flow   // by stage of the chain, added up over all batches of a placement
-	drops  []uint32 // by stage of the prefix: the open servers that it left out
-	keys   []rank
-	spare  []rank
-	copies [][]int32
-	depth  int
-	mark   uint64 // of addByClass: the values of classes with this mark are valid
-	marks  []uint64
-	values []float64
-	weeks  []int64           // scratch of scoreReboot
-	out    [maxStages]uint32 // scratch of steps: servers that each filter left out
-	view   View
-	record *recorder
+	slots            []int32
+	score            []float64
+	set              []int32
+	final            []int32  // what the chain left of set
+	flow             []flow   // by stage of the chain, added up over all batches of a placement
+	drops            []uint32 // by stage of the prefix: the open servers that it left out
+	keys             []rank
+	spare            []rank
+	packed, unpacked []uint64 // scratch of radix
+	copies           [][]int32
+	depth            int
+	mark             uint64 // of distinct
+	marks            []uint64
+	kinds            []uint32          // the classes in what is scored; empty: not yet known
+	values           []float64         // by class: what was noted
+	weeks            []int64           // scratch of scoreReboot
+	out              [maxStages]uint32 // scratch of steps: servers that each filter left out
+	view             View
+	record           *recorder
 
 	fresh  []int32          // slots whose instances were loaded for this batch
 	ids    map[string]place // the instances that were loaded
@@ -113,16 +113,19 @@ func (v *View) settings() *Settings { return &v.batch.chain.Settings }
 
 // warm reads the rows of the batch all at once: the processor then waits for memory once and not for one server after the other.
 func (b *Batch) warm() {
+	watched := b.fleet.tags.info[b.p.owner].watchers > 0
 	for _, slot := range b.slots {
-		r := &b.fleet.rows[slot]
-		b.warmth += r.count + uint32(r.sketch[0])
+		if b.warmth += b.fleet.rows[slot].count; !watched { // then the sketch will be asked
+			b.warmth += uint32(b.fleet.sketches[slot][0])
+		}
 	}
 }
 
 // warmOwners does the same for the lists of owners that hosts will look into.
 func (b *Batch) warmOwners(set []int32) {
 	for _, i := range set {
-		if r := &b.fleet.rows[b.slots[i]]; r.sketch.mayHave(b.p.owner) {
+		if slot := b.slots[i]; b.fleet.sketches[slot].mayHave(b.p.owner) {
+			r := &b.fleet.rows[slot]
 			for k := 0; k < len(r.owners); k += 16 { // a cache line
 				b.warmth += r.owners[k]
 			}
@@ -144,7 +147,7 @@ func (b *Batch) random(n int) int {
 
 // reset empties the batch for the next servers.
 func (b *Batch) reset(seed uint64) {
-	b.slots, b.set, b.seed, b.first, b.depth = b.slots[:0], b.set[:0], seed, seed, 0
+	b.slots, b.set, b.kinds, b.seed, b.first, b.depth = b.slots[:0], b.set[:0], b.kinds[:0], seed, seed, 0
 }
 
 // add puts a server into the batch.
@@ -202,22 +205,26 @@ func (b *Batch) steps(set []int32) []int32 {
 	servers:
 		for _, i := range set {
 			v := b.At(i)
-			for n, stage := range item.keeps {
-				s := &b.chain.stages[stage]
-				if s.room > 0 && v.row.free[s.room-1] >= b.p.needs[s.room-1] && !(s.room-1 == IndexCPU && v.row.uncapped > 0) {
-					continue // what Keep would say, without a call
+			for n := range item.keeps {
+				k := &item.keeps[n]
+				if k.room > 0 && v.row.free[k.room-1] >= k.need && !(k.room-1 == IndexCPU && v.row.uncapped > 0) {
+					continue // what keep would say, without a call
 				}
-				if !s.Keep(v) {
+				if k.clear != 0 && v.row.flags&k.clear == 0 {
+					continue
+				}
+				if !k.keep(v) {
 					b.out[n]++
 					continue servers
 				}
 			}
 			kept = append(kept, i)
 		}
-		for n, stage := range item.keeps {
-			b.flow[stage].in += given
+		for n := range item.keeps {
+			flow := &b.flow[item.keeps[n].stage]
+			flow.in += given
 			given -= b.out[n]
-			b.flow[stage].out += given
+			flow.out += given
 		}
 		set = kept
 	}
@@ -277,12 +284,36 @@ func (b *Batch) filter(s *Stage, set []int32) []int32 {
 		return s.Batch(b, set)
 	}
 	kept := set[:0]
+	if s.ByClass && len(set) > manyServers {
+		b.newMark()
+		for _, i := range set {
+			id := b.fleet.classAt[b.slots[i]]
+			if b.marks[id] != b.mark {
+				b.marks[id], b.values[id] = b.mark, 0
+				if s.Keep(b.At(i)) {
+					b.values[id] = 1
+				}
+			}
+			if b.values[id] == 1 {
+				kept = append(kept, i)
+			}
+		}
+		return kept
+	}
 	for _, i := range set {
 		if s.Keep(b.At(i)) {
 			kept = append(kept, i)
 		}
 	}
 	return kept
+}
+
+// newMark begins to note something about classes.
+func (b *Batch) newMark() {
+	b.mark++
+	for len(b.marks) < len(b.fleet.classes) {
+		b.marks, b.values = append(b.marks, 0), append(b.values, 0)
+	}
 }
 
 // load has the instances of the servers of a set loaded, if there is somebody to load them.
@@ -366,6 +397,7 @@ func (f *Fleet) holdOne(slot int32, in *Instance) {
 func (b *Batch) done() {
 	for _, slot := range b.fresh {
 		r, l := &b.fleet.rows[slot], &b.fleet.loads[slot]
+		b.fleet.sketches[slot] = sketch{}
 		*r = row{class: r.class, flags: r.flags &^ (loaded | sick), owners: r.owners[:0], tickets: r.tickets}
 		*l = load{tags: l.tags[:0], owned: l.owned[:0]}
 		b.fleet.renew(slot)
@@ -405,146 +437,3 @@ func (v *View) holdsAll(list []selector) bool {
 	}
 	return true
 }
-
-// rank is a server with what it is sorted by.
-type rank struct {
-	key uint64
-	at  int32
-}
-
-// ranked returns the servers of a set in the order of their keys, those with equal keys as they stand in the set.
-func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
-	b.keys = b.keys[:0]
-	for _, i := range set {
-		b.keys = append(b.keys, rank{key(b.At(i)), i})
-	}
-	b.sort()
-	return b.keys
-}
-
-// rankedByFree is ranked by what is free of memory or disk, the least first, or with all bits turned the most first.
-func (b *Batch) rankedByFree(set []int32, resource int, turn uint64) []rank {
-	b.keys = b.keys[:0]
-	for _, i := range set {
-		b.keys = append(b.keys, rank{ordered(b.fleet.rows[b.slots[i]].free[resource]) ^ turn, i})
-	}
-	b.sort()
-	return b.keys
-}
-
-// manyServers is how many are so many that other ways are faster.
-const manyServers = 256
-
-// sort sorts keys stably: by merging if they are few, by radix if they are many.
-func (b *Batch) sort() {
-	if len(b.keys) > manyServers {
-		b.radix()
-		return
-	}
-	k := b.keys
-	if b.ordered() {
-		return
-	}
-	const run = 8
-	for start := 0; start < len(k); start += run {
-		insertionSort(k[start:min(start+run, len(k))])
-	}
-	if len(k) <= run {
-		return
-	}
-	b.spare = slices.Grow(b.spare[:0], len(k))[:len(k)]
-	for width := run; width < len(k); width *= 2 {
-		for start := 0; start < len(k); start += 2 * width {
-			middle, end := min(start+width, len(k)), min(start+2*width, len(k))
-			merge(b.spare[start:end], k[start:middle], k[middle:end])
-		}
-		b.keys, b.spare = b.spare, b.keys
-		k = b.keys
-	}
-}
-
-// ordered reports whether the keys are in order, or were in the opposite one and are now turned round: a set often comes in the order
-// in which an earlier stage has put it.
-func (b *Batch) ordered() bool {
-	k := b.keys
-	up, down := true, true
-	for i := 1; i < len(k); i++ {
-		up = up && k[i-1].key <= k[i].key
-		down = down && k[i-1].key >= k[i].key
-	}
-	if up || !down {
-		return up
-	}
-	b.spare = b.spare[:0]
-	for end := len(k); end > 0; { // servers with equal keys keep their order
-		start := end - 1
-		for start > 0 && k[start-1].key == k[start].key {
-			start--
-		}
-		b.spare = append(b.spare, k[start:end]...)
-		end = start
-	}
-	b.keys, b.spare = b.spare, b.keys
-	return true
-}
-
-func insertionSort(k []rank) {
-	for i := 1; i < len(k); i++ {
-		x := k[i]
-		j := i
-		for ; j > 0 && k[j-1].key > x.key; j-- {
-			k[j] = k[j-1]
-		}
-		k[j] = x
-	}
-}
-
-// merge puts two sorted runs into one, of equal keys those of the first before.
-func merge(out, a, c []rank) {
-	switch {
-	case len(c) == 0 || a[len(a)-1].key <= c[0].key:
-		copy(out[copy(out, a):], c)
-		return
-	case c[len(c)-1].key < a[0].key:
-		copy(out[copy(out, c):], a)
-		return
-	}
-	i, j := 0, 0
-	for n := range out {
-		if j == len(c) || i < len(a) && a[i].key <= c[j].key {
-			out[n] = a[i]
-			i++
-		} else {
-			out[n] = c[j]
-			j++
-		}
-	}
-}
-
-// radix sorts by eleven bits at a time, and only by those in which keys differ: amounts of memory have many zeros at the end.
-func (b *Batch) radix() {
-	varying := uint64(0)
-	for i := range b.keys {
-		varying |= b.keys[i].key ^ b.keys[0].key
-	}
-	b.spare = slices.Grow(b.spare[:0], len(b.keys))[:len(b.keys)]
-	const digit = 11
-	for shift := bits.TrailingZeros64(varying); shift < bits.Len64(varying); shift += digit {
-		var starts [1<<digit + 1]int32
-		for i := range b.keys {
-			starts[b.keys[i].key>>shift&(1<<digit-1)+1]++
-		}
-		for i := 1; i < len(starts); i++ {
-			starts[i] += starts[i-1]
-		}
-		for i := range b.keys {
-			d := &starts[b.keys[i].key>>shift&(1<<digit-1)]
-			b.spare[*d] = b.keys[i]
-			*d++
-		}
-		b.keys, b.spare = b.spare, b.keys
-	}
-}
-
-// ordered maps an amount to a key of the same order.
-func ordered(n int64) uint64 { return uint64(n) ^ 1<<63 }

@@ -37,7 +37,8 @@ type Stage struct {
 	Keep func(*View) bool
 	// Batch returns those of a batch that stay, in the order in which they go on. It may reorder and cut the slice.
 	Batch func(*Batch, []int32) []int32
-	room  int // index + 1 of the resource whose room Keep compares, if it does only that
+	room  int   // index + 1 of the resource whose room Keep compares, if it does only that
+	clear uint8 // flags of a row without any of which Keep is true; 0: none
 
 	// Why says in a few words why a server was dropped, the same words for servers that were dropped alike.
 	Why func(*View) string
@@ -97,26 +98,42 @@ func NewChain(e Expression, stages []Stage, definitions map[string]Expression, s
 
 // planItem is a part of a chain as it is run: filters that follow each other, or anything else.
 type planItem struct {
-	keeps []int
+	keeps []planKeep
 	node  *node
 }
 
+// planKeep is a filter of a plan.
+type planKeep struct {
+	stage int
+	keep  func(*View) bool
+	room  int // as Stage.room and clear
+	clear uint8
+	need  int64
+}
+
 // plan returns what is to be run of a pipe behind its prefix, without the stages that do nothing.
-func (c *Chain) plan(skips []bool) (plan []planItem) {
+func (c *Chain) plan(p *Prepared) (plan []planItem) {
 	if c.root.op != "pipe" {
 		return nil
 	}
 	for _, item := range c.root.items[c.prefix:] {
+		s := &c.stages[item.stage]
 		last := len(plan) - 1
 		switch {
-		case item.op != "" || c.stages[item.stage].Batch != nil && !skips[item.stage]:
+		case item.op != "" || s.Batch != nil && !p.skips[item.stage]:
 			plan = append(plan, planItem{node: item})
-		case skips[item.stage]:
-		case last >= 0 && plan[last].node == nil:
-			plan[last].keeps = append(plan[last].keeps, item.stage)
-		default:
-			plan = append(plan, planItem{keeps: []int{item.stage}})
+			continue
+		case p.skips[item.stage]:
+			continue
+		case last < 0 || plan[last].node != nil:
+			plan = append(plan, planItem{})
+			last++
 		}
+		k := planKeep{stage: item.stage, keep: s.Keep, room: s.room, clear: s.clear}
+		if k.room > 0 {
+			k.need = p.needs[k.room-1]
+		}
+		plan[last].keeps = append(plan[last].keeps, k)
 	}
 	return plan
 }

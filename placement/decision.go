@@ -405,7 +405,7 @@ func (f *Fleet) restore(slot int32, s *exportedServer, p *Prepared) {
 	r.count, r.uncapped = s.Instances, s.Uncapped
 	if s.Owned > 0 {
 		r.owners, l.owned = []uint32{p.owner}, []uint32{s.Owned}
-		r.sketch.add(p.owner)
+		f.sketches[slot].add(p.owner)
 	}
 	if s.Sick {
 		r.flags |= sick

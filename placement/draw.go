@@ -8,6 +8,7 @@ type Draw struct {
 	order  []int32
 	rng    *rand.PCG
 	picks  []int32 // scratch of next
+	whole  []int32 // of all: 0, 1, 2 …
 	warmth int32   // keeps its reads from being left out by the compiler
 }
 
@@ -49,9 +50,8 @@ func (d *Draw) next(i, k int) []int32 {
 
 // all returns the slots 0 to n-1 in their order.
 func (d *Draw) all(n int) []int32 {
-	d.picks = d.picks[:0]
-	for i := range n {
-		d.picks = append(d.picks, int32(i))
+	for len(d.whole) < n {
+		d.whole = append(d.whole, int32(len(d.whole)))
 	}
-	return d.picks
+	return d.whole[:n]
 }

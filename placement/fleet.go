@@ -16,7 +16,7 @@ const (
 // noClass is the class of a vacant slot.
 const noClass = ^uint32(0)
 
-// row is what the filters read of a server: two cache lines, which processors fetch together.
+// row is what the filters read of a server, one cache line.
 type row struct {
 	free     [firstCustom]int64
 	owners   []uint32 // whose instances it has, in any order; load.owned says how many
@@ -25,7 +25,6 @@ type row struct {
 	uncapped uint32 // instances without an amount of cpu
 	tickets  uint16 // of unknown size
 	flags    uint8
-	sketch   sketch // of owners
 }
 
 // load is what else is known of the instances of a server.
@@ -46,25 +45,26 @@ type Fleet struct {
 	Names  *Names
 	Loader Loader
 
-	rows    []row
-	classAt []uint32 // class by slot, noClass if it is vacant: what a draw looks at, dense so that it stays in the cache
-	loads   []load
-	ids     []string
-	classes []*class
-	byKey   map[string]uint32
-	dead    int // classes without servers
-	epoch   uint64
-	index   map[string]int32 // slot by id
-	tags    tags
-	domains []domain
-	moves   uint64 // grows when an instance comes or goes, or Moved is called
-	shifts  uint64 // grows when a server comes to or leaves those that spreads count
-	servers int
-	inside  map[string]place   // instances that came with a server
-	brought map[int32][]string // their ids by slot
-	tickets map[string]ticket
-	pending map[int32][]string // ids of tickets by slot
-	scratch []byte
+	rows     []row
+	sketches []sketch // by slot, of row.owners
+	classAt  []uint32 // class by slot, noClass if it is vacant: what a draw looks at, dense so that it stays in the cache
+	loads    []load
+	ids      []string
+	classes  []*class
+	byKey    map[string]uint32
+	dead     int // classes without servers
+	epoch    uint64
+	index    map[string]int32 // slot by id
+	tags     tags
+	domains  []domain
+	moves    uint64 // grows when an instance comes or goes, or Moved is called
+	shifts   uint64 // grows when a server comes to or leaves those that spreads count
+	servers  int
+	inside   map[string]place   // instances that came with a server
+	brought  map[int32][]string // their ids by slot
+	tickets  map[string]ticket
+	pending  map[int32][]string // ids of tickets by slot
+	scratch  []byte
 }
 
 type place struct {
@@ -113,6 +113,7 @@ func (f *Fleet) Add(s *Server) int32 {
 func (f *Fleet) Put(slot int32, s *Server) {
 	for int(slot) >= len(f.rows) {
 		f.rows, f.loads, f.ids, f.classAt = append(f.rows, row{}), append(f.loads, load{}), append(f.ids, ""), append(f.classAt, noClass)
+		f.sketches = append(f.sketches, sketch{})
 	}
 	clean := *s
 	if clean.Fault == "" {
@@ -194,11 +195,15 @@ func (f *Fleet) Remove(slot int32) {
 	for _, t := range f.loads[slot].tags {
 		f.tags.info[t.tag].version++
 	}
+	for _, owner := range r.owners {
+		f.hosting(slot, owner, false)
+	}
 	f.leave(slot)
 	if f.index[f.ids[slot]] == slot {
 		delete(f.index, f.ids[slot])
 	}
 	f.rows[slot], f.loads[slot], f.ids[slot], f.classAt[slot] = row{}, load{}, "", noClass
+	f.sketches[slot] = sketch{}
 	f.servers--
 }
 
@@ -393,7 +398,8 @@ func (f *Fleet) addOwner(slot int32, owner uint32) {
 		return
 	}
 	r.owners, l.owned = append(r.owners, owner), append(l.owned, 1)
-	r.sketch.add(owner)
+	f.hosting(slot, owner, true)
+	f.sketches[slot].add(owner)
 }
 
 func (f *Fleet) subOwner(slot int32, owner uint32) {
@@ -406,9 +412,10 @@ func (f *Fleet) subOwner(slot int32, owner uint32) {
 		last := len(r.owners) - 1
 		r.owners[i], l.owned[i] = r.owners[last], l.owned[last]
 		r.owners, l.owned = r.owners[:last], l.owned[:last]
-		r.sketch = sketch{}
+		f.hosting(slot, owner, false)
+		f.sketches[slot] = sketch{}
 		for _, o := range r.owners {
-			r.sketch.add(o)
+			f.sketches[slot].add(o)
 		}
 	}
 }
@@ -416,7 +423,7 @@ func (f *Fleet) subOwner(slot int32, owner uint32) {
 // owned returns how many instances of an owner a server has.
 func (f *Fleet) owned(slot int32, owner uint32) uint32 {
 	r := &f.rows[slot]
-	if !r.sketch.mayHave(owner) {
+	if !f.sketches[slot].mayHave(owner) {
 		return 0
 	}
 	if i := slices.Index(r.owners, owner); i >= 0 {
@@ -426,8 +433,8 @@ func (f *Fleet) owned(slot int32, owner uint32) uint32 {
 }
 
 // hosts reports whether a server has instances of an owner.
-func (r *row) hosts(owner uint32) bool {
-	return r.sketch.mayHave(owner) && slices.Contains(r.owners, owner)
+func (f *Fleet) hosts(slot int32, owner uint32) bool {
+	return f.sketches[slot].mayHave(owner) && slices.Contains(f.rows[slot].owners, owner)
 }
 
 // sketch is a set of owners that may say that it has one that it has not, but never the other way round. It spares most servers a look at

@@ -119,6 +119,7 @@ func (pl *Placer) Place(p *Prepared, now int64) Choice {
 	}
 	c.Loads, c.Peak = b.loads, b.peak
 	b.choice = c
+	p.watchOwner(c.Looked)
 	return c
 }
 
@@ -160,7 +161,7 @@ func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
 
 // sift puts those of the drawn servers that pass the filters by record into the batch and returns how many are open.
 func (pl *Placer) sift(b *Batch, drawn []int32) (open int) {
-	f, verdicts := pl.fleet, b.p.verdicts
+	f, verdicts, all := pl.fleet, b.p.verdicts, len(b.p.byServer) == 0
 	for _, slot := range drawn {
 		id := f.classAt[slot]
 		if id == noClass {
@@ -174,7 +175,7 @@ func (pl *Placer) sift(b *Batch, drawn []int32) (open int) {
 			open++
 		}
 		switch {
-		case b.record != nil, verdict == verdictKept && b.passes(slot):
+		case b.record != nil, verdict == verdictKept && (all || b.passes(slot)):
 			b.add(slot)
 		case verdict >= verdictDropped:
 			b.drops[verdict-verdictDropped]++

@@ -96,6 +96,8 @@ type Prepared struct {
 	byClass  []int   // stages of the prefix that are asked once a class
 	byServer []int   // stages of the prefix that are asked for each server
 	plan     []planItem
+	looked   int  // servers that it was compared with
+	watching bool // its owner is watched
 }
 
 // Prepare makes a request ready. It fails if the request is invalid or brings too many resource names.
@@ -146,7 +148,7 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	for i, s := range c.stages {
 		p.skips[i] = s.Applies != nil && !s.Applies(p)
 	}
-	p.plan = c.plan(p.skips)
+	p.plan = c.plan(p)
 	for i := range c.prefix {
 		switch stage := c.root.items[i].stage; {
 		case p.skips[stage]:
@@ -202,6 +204,9 @@ func (p *Prepared) watch(name string) selector {
 // Release gives back what the fleet keeps for the request. The value cannot be used after it.
 func (p *Prepared) Release() {
 	t := &p.fleet.tags
+	if p.watching {
+		p.fleet.unwatchOwner(p.owner)
+	}
 	for _, c := range append(p.hardSpread, p.softSpread...) {
 		p.fleet.uncount(c)
 	}

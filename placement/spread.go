@@ -37,7 +37,8 @@ type counter struct {
 	shifts uint64 // Fleet.shifts when low was found
 }
 
-// count returns the counter of a tag for a spread, which the caller gives back with uncount. The first one costs O(servers).
+// count returns the counter of a tag, to which the caller refers, for a spread. The caller gives it back with uncount. The first one of a tag
+// that others refer to costs O(servers).
 func (f *Fleet) count(tag uint32, s plimsoll.Spread) *counter {
 	d := f.domain(s.By)
 	info := &f.tags.info[tag]
@@ -50,7 +51,9 @@ func (f *Fleet) count(tag uint32, s plimsoll.Spread) *counter {
 	c := &counter{tag: tag, domain: d, refs: 1}
 	info.counters = append(info.counters, c)
 	f.domains[d].shared++
-	f.recount(c)
+	if c.stale = true; info.refs > 1 { // otherwise no instance has the tag: it would have a kind that refers to it
+		f.recount(c)
+	}
 	return c
 }
 

@@ -11,7 +11,7 @@ import (
 func batchStages() []Stage {
 	return []Stage{
 		{
-			Name: "reservoir", Aliases: []string{"hard-filter-reservoir"},
+			Name: "reservoir", Aliases: []string{"hard-filter-reservoir"}, ByClass: true,
 			Keep: func(v *View) bool { return !v.class.record.Reservoir },
 			Why:  func(*View) string { return "is a reservoir node, and there are others" },
 		},
@@ -42,11 +42,16 @@ func batchStages() []Stage {
 	}
 }
 
-// withoutLarge drops the 15 % of the servers with the most free memory. What stays is in the order of free memory, the most first.
+// withoutLarge drops the 15 % of the servers with the most free memory. What stays is in the order of free memory, the most first, as in
+// the original; of many servers it stays in its own order, which costs a look at each instead of a sort and differs only in who wins a tie.
 func withoutLarge(b *Batch, set []int32) []int32 {
 	k := len(set) * 15 / 100
-	if k < 1 {
+	switch {
+	case k < 1:
 		return set
+	case len(set) > manyServers:
+		b.keysByFree(set, IndexMemory, ^uint64(0))
+		return b.dropLowest(set, k)
 	}
 	out := set[:0]
 	for _, r := range b.rankedByFree(set, IndexMemory, ^uint64(0))[k:] {
@@ -68,23 +73,22 @@ func softLocality(b *Batch, set []int32) []int32 {
 		if !b.chain.Settings.OwnerSpread || len(p.custom) > 0 {
 			return set
 		}
-		b.warmOwners(set)
-		return b.unlessAll(set, func(v *View) bool { return !v.row.hosts(p.owner) })
+		return b.withoutOwner(set)
 	}
 	if len(p.softFar) > 0 {
-		set = b.unlessAll(set, func(v *View) bool { return !v.holdsAny(p.softFar) })
+		set = b.unlessAll(set, func(i int32) bool { return !b.At(i).holdsAny(p.softFar) })
 	}
 	if len(p.softNear) > 0 {
-		set = b.unlessAll(set, func(v *View) bool { return v.holdsAny(p.softNear) })
+		set = b.unlessAll(set, func(i int32) bool { return b.At(i).holdsAny(p.softNear) })
 	}
 	return set
 }
 
 // unlessAll keeps the servers for which keep is true, or all if there is none.
-func (b *Batch) unlessAll(set []int32, keep func(*View) bool) []int32 {
+func (b *Batch) unlessAll(set []int32, keep func(int32) bool) []int32 {
 	n := 0
 	for k, i := range set {
-		if keep(b.At(i)) {
+		if keep(i) {
 			set[k], set[n] = set[n], i // what is dropped may change its place: only if all are dropped, and then none did
 			n++
 		}
@@ -135,6 +139,13 @@ func (b *Batch) strategy() plimsoll.Strategy {
 // round.
 func (b *Batch) linear(order []rank, weight float64) {
 	n := len(order)
+	if n > manyServers {
+		step := math.Abs(weight) / float64(n-1)
+		for i := range order {
+			b.score[order[i].at] += float64(float64(n-1-turned(n, i, weight)) * step)
+		}
+		return
+	}
 	for i := range order {
 		b.score[order[i].at] += share(n, turned(n, i, weight), math.Abs(weight))
 	}
@@ -189,9 +200,6 @@ func scoreOwner(b *Batch, set []int32) {
 	}
 }
 
-// classOf returns the class of a server, for scores that look at records only.
-func (b *Batch) classOf(i int32) *class { return b.fleet.classes[b.fleet.classAt[b.slots[i]]] }
-
 // scorePlatform adds by the time of the platform, the newest most. A platform that is no stamp counts as the oldest.
 func scorePlatform(b *Batch, set []int32) {
 	weight := b.chain.Settings.Weights.CurrentPlatform
@@ -199,8 +207,8 @@ func scorePlatform(b *Batch, set []int32) {
 		return
 	}
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, i := range set {
-		if t := b.classOf(i).platform; t != noTime {
+	for _, id := range b.distinct(set) {
+		if t := b.fleet.classes[id].platform; t != noTime {
 			low, high = min(low, t), max(high, t)
 		}
 	}
@@ -220,23 +228,27 @@ func scorePlatform(b *Batch, set []int32) {
 
 // addByClass adds to the scores what follows from the class of a server, worked out once a class.
 func (b *Batch) addByClass(set []int32, value func(*class) float64) {
-	b.eachClass(set, value)
+	for _, id := range b.distinct(set) {
+		b.values[id] = value(b.fleet.classes[id])
+	}
 	for _, i := range set {
 		b.score[i] += b.values[b.fleet.classAt[b.slots[i]]]
 	}
 }
 
-// eachClass works out a value for each class of the servers of a set.
-func (b *Batch) eachClass(set []int32, value func(*class) float64) {
-	b.mark++
-	for len(b.marks) < len(b.fleet.classes) {
-		b.marks, b.values = append(b.marks, 0), append(b.values, 0)
+// distinct returns the classes of the servers that are scored. No stage behind the first score changes which these are.
+func (b *Batch) distinct(set []int32) []uint32 {
+	if len(b.kinds) > 0 {
+		return b.kinds
 	}
+	b.newMark()
 	for _, i := range set {
 		if id := b.fleet.classAt[b.slots[i]]; b.marks[id] != b.mark {
-			b.marks[id], b.values[id] = b.mark, value(b.fleet.classes[id])
+			b.marks[id] = b.mark
+			b.kinds = append(b.kinds, id)
 		}
 	}
+	return b.kinds
 }
 
 // week is the width of the buckets of scoreReboot, in seconds.
@@ -249,16 +261,15 @@ func scoreReboot(b *Batch, set []int32) {
 		return
 	}
 	latest := int64(noTime)
-	for _, i := range set {
-		latest = max(latest, b.classOf(i).reboot)
+	for _, id := range b.distinct(set) {
+		latest = max(latest, b.fleet.classes[id].reboot)
 	}
 	weeks := b.weeks[:0]
-	b.eachClass(set, func(c *class) float64 {
-		if k := rebootWeek(c.reboot, latest); !slices.Contains(weeks, k) {
+	for _, id := range b.distinct(set) {
+		if k := rebootWeek(b.fleet.classes[id].reboot, latest); !slices.Contains(weeks, k) {
 			weeks = append(weeks, k)
 		}
-		return 0
-	})
+	}
 	slices.Sort(weeks)
 	b.weeks = weeks
 	b.addByClass(set, func(c *class) float64 {
@@ -397,8 +408,9 @@ func scoreRandom(b *Batch, set []int32) {
 		return
 	}
 	if len(set) > manyServers { // a place among so many is as good as even
+		unit := math.Abs(weight) / math.MaxInt32
 		for _, i := range set {
-			b.score[i] += float64(float64(b.random(math.MaxInt32)) / math.MaxInt32 * math.Abs(weight))
+			b.score[i] += float64(float64(b.random(math.MaxInt32)) * unit)
 		}
 		return
 	}

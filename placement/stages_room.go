@@ -40,7 +40,7 @@ func loadStages() []Stage {
 			Why:     func(v *View) string { return fmt.Sprintf("has %d instances or more", v.settings().MaxInstances) },
 		},
 		{
-			Name: "sick-servers", Aliases: []string{"hard-filter-sick-servers"}, Reads: ReadsInstances,
+			Name: "sick-servers", Aliases: []string{"hard-filter-sick-servers"}, Reads: ReadsInstances, clear: sick,
 			Keep: func(v *View) bool { return v.row.flags&sick == 0 || !v.isSick() },
 			Why:  func(*View) string { return "the last two instances failed on it" },
 		},

@@ -12,6 +12,8 @@ type tagInfo struct {
 	refs     int
 	version  uint64 // grows whenever an instance with the tag comes or goes
 	counters []*counter
+	hosts    bitmap // of an owner whom somebody watches: the servers that have instances of it
+	watchers int
 }
 
 func newTags() tags { return tags{index: map[string]uint32{}, info: make([]tagInfo, 1)} }

@@ -47,6 +47,9 @@ func (t *Tried) Free(i int) plimsoll.Resources {
 // looksOfOne is what a placement costs beside its looks, in looks.
 const looksOfOne = 10
 
+// explainLooks is what it costs to say why one server is refused, in looks.
+const explainLooks = 8
+
 // Try places what is asked for, ask by ask, each instance booked before the next one is placed, and then takes all of it back, so that
 // the fleet is as it was. It says where the instances would go, how many fit, and why the first that does not fit finds no server.
 //
@@ -134,7 +137,7 @@ func (t *trial) place(pl *Placer, ask, count int, now int64, looks int, out *Tri
 		if choice.Slot < 0 {
 			x := pl.Explain(p, now)
 			out.Why = &x
-			return looks - 2*f.Len()
+			return looks - explainLooks*f.Len()
 		}
 		f.Bind(choice.Slot, t.kinds[ask])
 		t.booked = append(t.booked, booking{choice.Slot, t.kinds[ask]})
