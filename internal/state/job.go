@@ -149,8 +149,8 @@ func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64, shape 
 	for i := range spec.Groups {
 		g := &j.Groups[i]
 		g.Job, g.Index, g.Spec = j, i, &spec.Groups[i]
+		g.Shape = shape(q, g) // before the kind: what nobody has yet need not be counted
 		g.kind = s.Fleet.Kind(instance(spec, g.Spec))
-		g.Shape = shape(q, g)
 	}
 	s.jobs[spec.ID] = j
 	return j
