@@ -44,7 +44,7 @@ func idle(t *testing.T, cfg Config) *Coordinator {
 func code(r *pb.Reply) plimsoll.Code { return plimsoll.CodeOf(wire.ErrorFromProto(r.GetError())) }
 
 // Everything is answered once, refusals too, in the order in which it was sent and each at a revision no older than the one
-// before. Only a submit may be answered after what came behind it, when its tasks are there.
+// before. Only a submit may be answered after what came behind it, when its tasks are there, and a dry run or a plan, which waits for its turn.
 func TestRepliesComeInOrder(t *testing.T) {
 	const internal = plimsoll.CodeInternal // of no error
 	asked := []struct {

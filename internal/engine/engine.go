@@ -32,6 +32,7 @@ type Engine struct {
 	time      int64  // of the last turn
 	waiting   []waiter
 	reporting []reporting
+	asking    []Command // dry runs and plans that are to be answered, one a turn
 }
 
 // waiter is a submit whose tasks are still being created.
@@ -172,6 +173,7 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 		e.apply(&commands[taken], out)
 		taken++
 	}
+	e.answer(out)
 	s.Continue(e.limits.Part(6))
 	e.answerWaiters(out)
 	_, behind := e.scheduler.Cycle(s, e.limits.Part(7))
@@ -182,7 +184,7 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 		e.revision++
 		out.Revision = e.revision
 	}
-	more = behind || taken < len(commands) || s.Behind() || len(e.reporting) > 0
+	more = behind || taken < len(commands) || s.Behind() || len(e.reporting)+len(e.asking) > 0
 	return taken, s.Wake(), more
 }
 
@@ -222,12 +224,31 @@ func (e *Engine) apply(c *Command, out *Batch) {
 		r.Explanation, r.Err = e.explain(do)
 	case *NodeCapacity:
 		r.Capacities, r.Err = e.scheduler.Capacities(s, do.Nodes)
-	case *PlaceJob:
-		r.Trial, r.Err = e.scheduler.Try(s, do.Spec, do.Group, int(do.Count))
-	case *PlanMoves:
-		r.Plan, r.Err = e.scheduler.PlanMoves(s, do.Spec, do.Group, int(do.Limit))
+	case *PlaceJob, *PlanMoves:
+		e.asking = append(e.asking, *c)
+		return
 	default:
 		r.Err = plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know the command %T", do)
+	}
+	out.Replies = append(out.Replies, r)
+}
+
+// answer answers the first dry run or plan that waits, which costs a turn's time, so that those who ask do not hold up those who command.
+func (e *Engine) answer(out *Batch) {
+	if len(e.asking) == 0 {
+		return
+	}
+	c := e.asking[0]
+	e.asking[0] = Command{}
+	if e.asking = e.asking[1:]; len(e.asking) == 0 {
+		e.asking = nil
+	}
+	r := Reply{ID: c.ID}
+	switch do := c.Do.(type) {
+	case *PlaceJob:
+		r.Trial, r.Err = e.scheduler.Try(e.state, do.Spec, do.Group, int(do.Count))
+	case *PlanMoves:
+		r.Plan, r.Err = e.scheduler.PlanMoves(e.state, do.Spec, do.Group, int(do.Limit))
 	}
 	out.Replies = append(out.Replies, r)
 }

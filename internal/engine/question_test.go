@@ -114,3 +114,32 @@ func TestQuestionsChangeNothing(t *testing.T) {
 		})
 	}
 }
+
+// Many dry runs and plans at once are answered over several turns, in their order, and hold up no command that comes with them.
+func TestQuestionsHoldUpNoCommand(t *testing.T) {
+	w := newWorld(t, 1, state.Budget{})
+	g := plimsoll.GroupSpec{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1}}
+	spec := &plimsoll.JobSpec{ID: "asked", Owner: "alice", Queue: "root.default", Groups: []plimsoll.GroupSpec{g}}
+	var commands []engine.Command
+	add := func(do any) { commands = append(commands, engine.Command{ID: uint64(len(commands) + 1), Do: do}) }
+	add(&engine.NodeCapacity{})
+	for range 3 {
+		add(&engine.PlaceJob{Spec: spec, Count: 1})
+		add(&engine.PlanMoves{Limit: 1})
+	}
+	add(&engine.KillJob{ID: "none"})
+	var got [][]uint64
+	for more := true; more; {
+		var taken int
+		taken, _, more = w.engine.Turn(w.now, commands, &w.out)
+		commands = commands[taken:]
+		var ids []uint64
+		for _, r := range w.out.Replies {
+			ids = append(ids, r.ID)
+		}
+		got = append(got, ids)
+	}
+	if want := "[[1 8 2] [3] [4] [5] [6] [7]]"; fmt.Sprint(got) != want {
+		t.Errorf("answered by turn: %v, want %s", got, want)
+	}
+}
