@@ -32,7 +32,7 @@ func (s *State) Movables(most int) (list []placement.Movable, all bool, release 
 	slices.SortFunc(nodes, func(a, b *Node) int {
 		return cmp.Or(cmp.Compare(len(a.tasks), len(b.tasks)), strings.Compare(a.ID, b.ID))
 	})
-	prepared := map[*Group]*placement.Prepared{}
+	prepared, alike := map[*Group]*placement.Prepared{}, map[string]*placement.Prepared{}
 	var releases []func()
 	all = true
 	for _, n := range nodes {
@@ -43,10 +43,8 @@ func (s *State) Movables(most int) (list []placement.Movable, all bool, release 
 		for _, ref := range n.tasks {
 			p := prepared[ref.Group]
 			if p == nil {
-				var release func()
-				p, release = s.Prepared(ref.Group)
+				p = s.preparedLike(ref.Group, alike, &releases)
 				prepared[ref.Group] = p
-				releases = append(releases, release)
 			}
 			m := placement.Movable{Name: ref.Task().ID, Slot: n.Slot, Kind: ref.Group.kind, Prepared: p}
 			if ref.Task().State == plimsoll.TaskStopping {
@@ -60,4 +58,20 @@ func (s *State) Movables(most int) (list []placement.Movable, all bool, release 
 			release()
 		}
 	}
+}
+
+// preparedLike is Prepared that makes requests that are alike ready once: of many jobs that have their tasks on nodes, and wait for nothing, no
+// shape is kept.
+func (s *State) preparedLike(g *Group, alike map[string]*placement.Prepared, releases *[]func()) *placement.Prepared {
+	if g.Shape.kept() {
+		return g.Shape.Prepared
+	}
+	s.scratch = request(g.Job.Spec, g.Spec).AppendKey(s.scratch[:0])
+	p := alike[string(s.scratch)]
+	if p == nil {
+		p = s.prepare(request(g.Job.Spec, g.Spec))
+		alike[string(s.scratch)] = p
+		*releases = append(*releases, p.Release)
+	}
+	return p
 }

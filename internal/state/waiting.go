@@ -50,12 +50,15 @@ func (s *State) checkPlacement(spec *plimsoll.JobSpec) error {
 
 // Prepared returns what the tasks of a group ask for, made ready; the caller calls release when it is done with it.
 func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
-	if h := g.Shape; h.Prepared != nil && h.Queue.byShape[h.key] == h {
+	if h := g.Shape; h.kept() {
 		return h.Prepared, func() {}
 	}
 	p = s.prepare(request(g.Job.Spec, g.Spec))
 	return p, p.Release
 }
+
+// kept reports whether the shape is one of its leaf, and was not dropped.
+func (h *Shape) kept() bool { return h.Prepared != nil && h.Queue.byShape[h.key] == h }
 
 // prepare makes a request ready that checkPlacement has accepted.
 func (s *State) prepare(r *placement.Request) *placement.Prepared {
