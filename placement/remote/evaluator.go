@@ -10,10 +10,11 @@ import (
 
 // Bounds of one batch.
 const (
-	MaxServers    = 1000    // servers
-	MaxTickets    = 10_000  // tickets
-	MaxOwnerRules = 1000    // Settings.OwnerRules of a chain that is written out
-	MaxBody       = 8 << 20 // bytes of a request, and of an answer
+	MaxServers    = 1000     // servers
+	MaxTickets    = 10_000   // tickets
+	MaxOwnerRules = 1000     // Settings.OwnerRules of a chain that is written out
+	MaxRules      = 64 << 10 // bytes of them together: each is asked about each server, for some nanoseconds a byte
+	MaxBody       = 8 << 20  // bytes of a request, and of an answer
 )
 
 // Evaluator runs a chain over a batch of servers.
@@ -71,6 +72,13 @@ func (b *Batch) validate() error {
 		return plimsoll.Invalid("chain.settings.ownerRules", "has %d entries; at most %d are possible", len(b.Chain.Settings.OwnerRules), MaxOwnerRules)
 	case b.Now < 0:
 		return plimsoll.Invalid("now", "is negative; give Unix seconds")
+	}
+	size := 0
+	for _, rule := range b.Chain.Settings.OwnerRules {
+		size += len(rule)
+	}
+	if size > MaxRules {
+		return plimsoll.Invalid("chain.settings.ownerRules", "hold %d bytes; at most %d are possible together", size, MaxRules)
 	}
 	return placeable(&b.Request)
 }

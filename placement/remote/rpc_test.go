@@ -123,6 +123,12 @@ func TestBatchesAreRefused(t *testing.T) {
 		"owner-rules.bob":                                      func(b *remote.Batch) { b.Chain.Settings.OwnerRules = map[string]string{"bob": "("} },
 		"weights":                                              func(b *remote.Batch) { b.Chain.Settings.Weights.Near = 1e9 },
 		`ticket.server: there is no server "n9"`:               func(b *remote.Batch) { b.Tickets[0].Server = "n9" },
+		"ownerRules: hold 80000 bytes; at most 65536 are possible together": func(b *remote.Batch) {
+			b.Chain.Settings.OwnerRules = map[string]string{}
+			for i := range 20 {
+				b.Chain.Settings.OwnerRules[fmt.Sprint("o", i)] = fmt.Sprintf("%-4000s", "true")
+			}
+		},
 		"ownerRules: has 1001 entries": func(b *remote.Batch) {
 			b.Chain.Settings.OwnerRules = map[string]string{}
 			for i := range 1001 {
