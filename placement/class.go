@@ -66,7 +66,7 @@ func newOffers(names *Names, whole *Amounts, s *Server) *offers {
 			continue
 		}
 		if r := s.Overprovision[names.Name(i)]; r > 0 {
-			o.ratio[i] = r
+			o.ratio[i] = promised(r)
 		}
 		if r := s.Reserve[names.Name(i)]; r > 0 {
 			o.whole[i] *= 1 - r

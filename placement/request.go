@@ -131,7 +131,7 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 		if i < f.Names.Len() {
 			ratio := r.Constraints.Class[f.Names.Name(i)]
 			if ratio > 0 {
-				p.needs[i] = counted(math.Ceil(float64(p.amounts[i]) / ratio))
+				p.needs[i] = counted(math.Ceil(float64(p.amounts[i]) / promised(ratio)))
 			}
 			if n, ok := r.Needs[f.Names.Name(i)]; ok {
 				p.needs[i] = n

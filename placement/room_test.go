@@ -276,3 +276,31 @@ func TestInstancesThatCannotBeCounted(t *testing.T) {
 		}
 	}
 }
+
+// Ratios that are the same as people write them, in hundredths, promise the same: nothing is promised that the server has not.
+func TestRatiosThatAreWrittenAlikePromiseAlike(t *testing.T) {
+	for _, ratios := range [][2]float64{{4, 4.004}, {3.996, 4}, {3.996, 4.004}, {4.004, 3.996}} {
+		s := plain("n0", func(s *placement.Server) { s.Overprovision = map[string]float64{"memory": ratios[0]} })
+		f := fleetWith(s)
+		p := prepare(t, placement.Default(), f, asks(0, func(r *placement.Request) {
+			r.Resources = plimsoll.Resources{"memory": gib / 7}
+			r.Constraints.Class = map[string]float64{"memory": ratios[1]}
+		}))
+		kind := f.Kind(&placement.Instance{Owner: "alice", Resources: plimsoll.Resources{"memory": gib / 7}})
+		pl, n := newPlacer(f, 1), 0
+		for ; pl.Place(p, 0).Slot >= 0; n++ {
+			f.Bind(0, kind)
+		}
+		if n != 8*7*4 || !f.Holds(0) {
+			t.Errorf("a server with %v takes %d instances with %v, want %d; it holds them: %t", ratios[0], n, ratios[1], 8*7*4, f.Holds(0))
+		}
+		empty := fleetWith(s)
+		large := prepare(t, placement.Default(), empty, asks(0, func(r *placement.Request) {
+			r.Resources = plimsoll.Resources{"memory": 8*4*gib + gib/100}
+			r.Constraints.Class = map[string]float64{"memory": ratios[1]}
+		}))
+		if newPlacer(empty, 1).Place(large, 0).Slot >= 0 {
+			t.Errorf("a server with %v takes more than four times what it has with %v", ratios[0], ratios[1])
+		}
+	}
+}
