@@ -61,6 +61,10 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 		if s.Over(budget) || looks > MaxServerLooks {
 			return bound, true
 		}
+		if h.Refused != "" {
+			s.Block(h, plimsoll.WaitNotEligible, nil, h.Refused)
+			continue
+		}
 		if by, reason := queue.Blocked(s, h.Queue, h.Prepared.Amounts()); by != nil {
 			s.Block(h, plimsoll.WaitQueueMax, by, reason)
 			continue
@@ -143,6 +147,8 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explana
 		e.Code, e.Summary = plimsoll.WaitQueueMax, state.ParkedReason(g.Job.Queue)
 	case t.Waits():
 		e.Code, e.Summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
+	case g.Refused != "":
+		e.Code, e.Summary = plimsoll.WaitNotEligible, g.Refused
 	case by != nil:
 		e.Code, e.Summary = plimsoll.WaitQueueMax, reason
 	case x.Fit > 0:

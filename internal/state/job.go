@@ -44,7 +44,7 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 		return nil, err
 	}
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
-	j := s.addJob(spec, q, s.lastSubmitted, s.shapeOf)
+	j := s.addJob(spec, q, s.lastSubmitted, s.shapeOf, nil)
 	j.State = plimsoll.JobNew
 	addAsked(&s.asked, j, 1)
 	s.markSpec(j)
@@ -144,11 +144,14 @@ func addAsked(sum *placement.Amounts, j *Job, sign int64) {
 	}
 }
 
-func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64, shape func(*Queue, *Group) *Shape) *Job {
+func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64, shape func(*Queue, *Group) *Shape, refused []string) *Job {
 	j := &Job{Spec: spec, Queue: q, Submitted: submitted, Groups: make([]Group, len(spec.Groups))}
 	for i := range spec.Groups {
 		g := &j.Groups[i]
 		g.Job, g.Index, g.Spec = j, i, &spec.Groups[i]
+		if refused != nil {
+			g.Refused = refused[i]
+		}
 		g.Shape = shape(q, g) // before the kind: what nobody has yet need not be counted
 		g.kind = s.Fleet.Kind(instance(spec, g.Spec))
 	}

@@ -189,7 +189,7 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if q == nil || !q.Leaf && !st.State.Ended() && st.State != plimsoll.JobNew {
 		return corrupt("job %q in queue %q, which is not a leaf of the stored configuration", st.ID, st.Queue)
 	}
-	j := s.addJob(spec, q, st.Submitted, shape)
+	j := s.addJob(spec, q, st.Submitted, shape, s.refusals(spec))
 	j.State, j.Reason, j.Killed, j.Started, j.Finished, j.revision = st.State, st.Reason, st.Killed, st.Started, st.Finished, st.Revision
 	s.lastSubmitted = max(s.lastSubmitted, st.Submitted)
 	return nil
@@ -212,7 +212,7 @@ func (s *State) checkStoredSpec(spec *plimsoll.JobSpec) error {
 		}
 		names[g.Name] = true
 	}
-	return s.checkPlacement(spec)
+	return nil
 }
 
 func (s *State) loadTask(t *plimsoll.Task) error {

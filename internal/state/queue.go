@@ -46,6 +46,7 @@ type Queue struct {
 type Shape struct {
 	Queue    *Queue
 	Prepared *placement.Prepared // nil: its groups never wait again
+	Refused  string              // as that of its groups
 	Blocked  plimsoll.WaitCode   // WaitNone: it may be tried
 	Reason   string
 

@@ -153,6 +153,9 @@ type Group struct {
 	Tasks []Task
 	kind  *placement.Kind // as the fleet books its tasks
 
+	// Refused is why its constraints are not understood, although they were when it was stored; empty: they are. It waits for ever.
+	Refused string
+
 	Counts     plimsoll.TaskCounts
 	WaitCode   plimsoll.WaitCode
 	WaitReason string

@@ -47,8 +47,11 @@ func (s *State) Movables(most int) (list []placement.Movable, all bool, release 
 				prepared[ref.Group] = p
 			}
 			m := placement.Movable{Name: ref.Task().ID, Slot: n.Slot, Kind: ref.Group.kind, Prepared: p}
-			if ref.Task().State == plimsoll.TaskStopping {
+			switch {
+			case ref.Task().State == plimsoll.TaskStopping:
 				m.Fixed = "is being stopped"
+			case ref.Group.Refused != "":
+				m.Fixed = ref.Group.Refused
 			}
 			list = append(list, m)
 		}
@@ -66,10 +69,10 @@ func (s *State) preparedLike(g *Group, alike map[string]*placement.Prepared, rel
 	if g.Shape.kept() {
 		return g.Shape.Prepared
 	}
-	s.scratch = request(g.Job.Spec, g.Spec).AppendKey(s.scratch[:0])
+	s.scratch = g.key(s.scratch[:0])
 	p := alike[string(s.scratch)]
 	if p == nil {
-		p = s.prepare(request(g.Job.Spec, g.Spec))
+		p = s.prepare(g.request())
 		alike[string(s.scratch)] = p
 		*releases = append(*releases, p.Release)
 	}

@@ -34,6 +34,32 @@ func instance(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) *placement.Instance
 	return in
 }
 
+// request returns what the tasks of the group ask for; of one that is refused, what is left without its constraints.
+func (g *Group) request() *placement.Request {
+	if g.Refused != "" {
+		return &placement.Request{Owner: g.Job.Spec.Owner, Resources: g.Spec.Resources}
+	}
+	return request(g.Job.Spec, g.Spec)
+}
+
+// key appends what tells the group's request from others.
+func (g *Group) key(b []byte) []byte { return append(g.request().AppendKey(b), g.Refused...) }
+
+// refusals returns for each group of a stored job why the chain does not understand it, if it does not: expressions may have had other
+// rules when it was taken in.
+func (s *State) refusals(spec *plimsoll.JobSpec) []string {
+	out := make([]string, len(spec.Groups))
+	for i := range spec.Groups {
+		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
+		if err != nil {
+			out[i] = fmt.Sprintf("what it asks for is not understood any more, so submit the job anew: groups[%d].%s", i, err)
+			continue
+		}
+		p.Release()
+	}
+	return out
+}
+
 // checkPlacement reports whether the chain understands what the groups of a job ask for.
 func (s *State) checkPlacement(spec *plimsoll.JobSpec) error {
 	names := s.Names.Len()
@@ -53,7 +79,7 @@ func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
 	if h := g.Shape; h.kept() {
 		return h.Prepared, func() {}
 	}
-	p = s.prepare(request(g.Job.Spec, g.Spec))
+	p = s.prepare(g.request())
 	return p, p.Release
 }
 
@@ -74,11 +100,10 @@ func (s *State) looseShape(q *Queue, _ *Group) *Shape { return &Shape{Queue: q} 
 
 // shapeOf returns the leaf's shape for what the group asks for, which checkPlacement has accepted.
 func (s *State) shapeOf(q *Queue, g *Group) *Shape {
-	r := request(g.Job.Spec, g.Spec)
-	s.scratch = r.AppendKey(s.scratch[:0])
+	s.scratch = g.key(s.scratch[:0])
 	h := q.byShape[string(s.scratch)]
 	if h == nil {
-		h = &Shape{Queue: q, Prepared: s.prepare(r), key: string(s.scratch), place: len(q.shapes)}
+		h = &Shape{Queue: q, Prepared: s.prepare(g.request()), Refused: g.Refused, key: string(s.scratch), place: len(q.shapes)}
 		q.byShape[h.key] = h
 		q.shapes = append(q.shapes, h)
 	}
@@ -358,6 +383,8 @@ func (s *State) Reopen(placer *placement.Placer) {
 
 func (s *State) hasCause(h *Shape, placer *placement.Placer) bool {
 	switch {
+	case h.Refused != "":
+		return false
 	case h.Blocked == plimsoll.WaitQueueMax:
 		return pathFreed(h.Queue) != h.freed
 	case (h.Blocked == plimsoll.WaitNoNodes) != (s.eligible == 0):
