@@ -251,8 +251,11 @@ func (b *Batch) exec(n *node, set []int32) []int32 {
 	b.copies[b.depth] = given
 	b.depth++
 	out := set[:0]
-	for _, item := range n.items {
-		if out = b.exec(item, append(set[:0], given...)); len(out) > 0 {
+	for k, item := range n.items {
+		if k > 0 { // what was tried has changed it
+			set = append(set[:0], given...)
+		}
+		if out = b.exec(item, set); len(out) > 0 {
 			break
 		}
 	}

@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -123,6 +124,30 @@ func TestLargeServersAreKept(t *testing.T) {
 			} else if test.dropped > 0 && test.servers <= 256 { // more stay as they stand
 				last = free
 			}
+		}
+	}
+}
+
+// Of many servers the same ones are dropped as a sort would drop, of equal ones those that stand first, whatever the amounts are.
+func TestLargeServersAmongMany(t *testing.T) {
+	for _, kinds := range []int64{1, 2, 7, 300, 1 << 40} {
+		f := fleetOf(1000, func(i int, s *placement.Server) {
+			s.Capacity["memory"] = 1 + int64(i)*7919%1009*7907%kinds*(plimsoll.MaxAmount/max(kinds, 1009)/8000)
+		})
+		order := make([]int32, f.Len())
+		for i := range order {
+			order[i] = int32(i)
+		}
+		slices.SortStableFunc(order, func(a, b int32) int {
+			return cmp.Compare(f.Free(b, placement.IndexMemory), f.Free(a, placement.IndexMemory))
+		})
+		want := slices.Sorted(slices.Values(order[150:]))
+		var got []int32
+		for _, id := range survivors(t, f, asks(1), "large-servers") {
+			got = append(got, f.Slot(id))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d kinds of memory: %d stay, want %d, or others", kinds, len(got), len(want))
 		}
 	}
 }

@@ -187,21 +187,31 @@ func (b *Batch) dropLowest(set []int32, k int) []int32 {
 	for ; k >= counts[limit]; limit++ {
 		k -= counts[limit]
 	}
-	edge, kept := b.spare[:0], set[:0] // those with the digit itself, of which the k lowest go; and all from there on
+	edge := b.spare[:0] // those with the digit itself, of which the k lowest go
 	for i := range b.keys {
-		if d := b.keys[i].key >> shift & mask; d >= limit {
-			if d == limit {
-				edge = append(edge, rank{b.keys[i].key, int32(len(kept))})
-			}
+		if b.keys[i].key>>shift&mask == limit {
+			edge = append(edge, b.keys[i])
+		}
+	}
+	b.spare = edge
+	slices.SortFunc(edge, func(a, c rank) int { return cmp.Compare(a.key, c.key) })
+	last, ties := edge[max(k-1, 0)].key, 0 // the highest key that goes, and how many have it and go
+	for n := k - 1; n >= 0 && edge[n].key == last; n-- {
+		ties++
+	}
+	kept := set[:0]
+	for i := range b.keys {
+		switch key := b.keys[i].key; {
+		case key > last:
+			kept = append(kept, b.keys[i].at)
+		case key < last:
+		case ties > 0:
+			ties--
+		default:
 			kept = append(kept, b.keys[i].at)
 		}
 	}
-	slices.SortStableFunc(edge, func(a, c rank) int { return cmp.Compare(a.key, c.key) })
-	b.spare = edge
-	for _, r := range edge[:k] {
-		kept[r.at] = -1
-	}
-	return slices.DeleteFunc(kept, func(i int32) bool { return i < 0 })
+	return kept
 }
 
 // ordered maps an amount to a key of the same order.
