@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 type configCmd struct {
@@ -74,6 +76,11 @@ func (cmd *configCheckCmd) Run(a *app) error {
 			report(a, err)
 			failed = true
 		case f.job != nil:
+			if err := checkWhere(path, f.job); err != nil {
+				report(a, err)
+				failed = true
+				continue
+			}
 			tasks := 0
 			for i := range f.job.Groups {
 				tasks += int(f.job.Groups[i].Count)
@@ -88,6 +95,20 @@ func (cmd *configCheckCmd) Run(a *app) error {
 	}
 	if failed {
 		return exitError(exitFailed)
+	}
+	return nil
+}
+
+// checkWhere reports the first expression of a job that a submit would refuse.
+func checkWhere(path string, job *plimsoll.JobSpec) error {
+	for i := range job.Groups {
+		where := job.Groups[i].Constraints.Where
+		if where == "" {
+			continue
+		}
+		if _, err := placement.CompileRule(where); err != nil {
+			return plimsoll.Invalid(fmt.Sprintf("%s: groups[%d].constraints.where", path, i), "%s", err)
+		}
 	}
 	return nil
 }

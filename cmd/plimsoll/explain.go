@@ -208,12 +208,12 @@ func printDecision(o *output, d *client.Decision, now time.Time) {
 		header = append(header, "FREE "+strings.ToUpper(name))
 	}
 	rows = nil
-	for i, c := range d.Candidates[:min(kept, shownCandidates)] {
+	for _, c := range d.Candidates[:min(kept, shownCandidates)] {
 		row := []string{c.Node, score(c.Score), count(c.Tasks)}
 		for _, name := range names {
 			row = append(row, amountOf(c.Free, name))
 		}
-		if i == 0 && c.Node == d.Node {
+		if c.Node == d.Node {
 			row[0] += " ←"
 		}
 		rows = append(rows, row)
