@@ -29,14 +29,19 @@ func (l *ledger) attempts(list []Attempt, complete bool) {
 			if e.phase != phaseLive || l.mu.seen[attemptKey{task, e.attempt}] {
 				continue
 			}
-			e.phase = phaseOrphan
-			if e.void {
-				e.phase, e.void = phaseEnded, false
-			}
+			e.gone()
 		}
 	}
 	l.mu.synced, l.mu.seen = true, nil
 	l.touchAll()
+}
+
+// gone enters that the supervisor no longer holds a live attempt.
+func (e *entry) gone() {
+	e.phase = phaseOrphan
+	if e.void {
+		e.phase, e.void = phaseEnded, false
+	}
 }
 
 // attempt enters what the supervisor says about one attempt.
@@ -98,6 +103,9 @@ func (l *ledger) done(o *op, result Attempt, err error, now time.Time) {
 	case opStop:
 		if e := l.find(attemptKey{o.task, o.stop.Attempt}); err != nil && e != nil {
 			e.stopping = false
+			if plimsoll.CodeOf(err) == plimsoll.CodeNotFound && e.phase == phaseLive {
+				e.gone()
+			}
 		}
 	case opForget:
 		if transient(err) {

@@ -189,6 +189,18 @@ func TestAStartThatFailedAfterTheWatchToldOfIt(t *testing.T) {
 	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished node fault")
 }
 
+// What the supervisor does not hold need not be stopped again and again.
+func TestAStopOfWhatIsNotHeld(t *testing.T) {
+	b := newBook(t)
+	b.hold()
+	b.list(task("j.g.0", 1, plimsoll.TaskBound))
+	b.doneAll(b.expect("start j.g.0 1"), plimsoll.Errorf(plimsoll.CodeInternal, "no space left"))
+	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished node fault")
+	b.attempts([]Attempt{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false) // told before the start failed
+	b.doneAll(b.expect("stop j.g.0 1"), plimsoll.Errorf(plimsoll.CodeNotFound, "there is no attempt 1"))
+	b.expect()
+}
+
 // The answer of a start and the watch may overtake each other.
 func TestAStartAnsweredAfterItsEnd(t *testing.T) {
 	b := newBook(t)

@@ -27,6 +27,7 @@ type watcher struct {
 
 // changed tells the watchers; it needs mu.
 func (s *Supervisor) changed(a *attempt) {
+	a.hidden = false
 	for w := range s.watchers {
 		w.dirty[a.key] = struct{}{}
 		select {
@@ -54,13 +55,13 @@ func (s *Supervisor) unwatch(w *watcher) {
 	delete(s.watchers, w)
 }
 
-// take returns the present status of what has changed, in the order of their names. What was forgotten is left out.
+// take returns the present status of what has changed, in the order of their names. What was forgotten, or may still be given up, is left out.
 func (s *Supervisor) take(w *watcher) []*pb.AttemptStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []*pb.AttemptStatus
 	for key := range w.dirty {
-		if a := s.attempts[key]; a != nil {
+		if a := s.attempts[key]; a != nil && !a.hidden {
 			all = append(all, statusToProto(&a.status))
 		}
 	}

@@ -45,6 +45,7 @@ func (s *Supervisor) startAttempt(ctx context.Context, req *StartRequest) (Statu
 	if !made {
 		return s.startedBefore(ctx, a)
 	}
+	s.show(a)
 	// The caller may go away, but a start that has begun comes to its end.
 	started := make(chan struct{})
 	if !s.spawn(func(ctx context.Context) {
@@ -66,12 +67,19 @@ func (s *Supervisor) reserve(key attemptKey) (a *attempt, fresh bool) {
 		return a, false
 	}
 	a = newAttempt(key, AttemptDir(s.cfg.Dir, key.task, key.attempt))
+	a.hidden = true
 	s.attempts[key] = a
-	s.changed(a)
 	return a, true
 }
 
-// unreserve gives up an attempt whose directory could not be used: it can be started again.
+// show lets the watchers hear of an attempt: from here on it comes to an end that they hear of too.
+func (s *Supervisor) show(a *attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed(a)
+}
+
+// unreserve gives up an attempt whose directory could not be used: it can be started again, and no watcher has heard of it.
 func (s *Supervisor) unreserve(a *attempt, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

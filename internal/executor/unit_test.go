@@ -155,6 +155,29 @@ func TestStrayFilesAmongTheTasksAreLeftAlone(t *testing.T) {
 }
 
 // On a full disk there is no room for the mark. The agent does not ask again, so the attempt must not stay in memory.
+// A watcher that heard of it would wait for its end.
+func TestNoWatcherHearsOfAStartThatIsGivenUp(t *testing.T) {
+	dir := t.TempDir()
+	s, err := New(SupervisorConfig{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := s.watch()
+	a, _ := s.reserve(attemptKey{"job.group.0", 1})
+	late := s.watch()
+	for name, w := range map[string]*watcher{"early": early, "late": late} {
+		if got := s.take(w); len(got) != 0 {
+			t.Errorf("the %s watcher hears %v", name, got)
+		}
+	}
+	s.show(a)
+	for name, w := range map[string]*watcher{"early": early, "late": late} {
+		if got := s.take(w); len(got) != 1 {
+			t.Errorf("when it has its directory, the %s watcher hears %v", name, got)
+		}
+	}
+}
+
 func TestForgetNeedsNoRoomOnTheDisk(t *testing.T) {
 	s, err := New(SupervisorConfig{Dir: t.TempDir()})
 	if err != nil {
