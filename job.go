@@ -79,8 +79,22 @@ type GroupSpec struct {
 	KillGrace  time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillGrace
 	LogLimit   int64         // bytes kept of each of stdout and stderr; 0: DefaultLogLimit
 
+	Class    Class // what the tasks are worth to their node; see Worth
+	Priority int32 // within the class; higher is acted on later
+
 	Constraints Constraints
 	Preferences Preferences
+}
+
+// Worth returns the group's class, with its default.
+func (g *GroupSpec) Worth() Class {
+	switch {
+	case g.Class != ClassUnset:
+		return g.Class
+	case g.Resources[ExtCPU] > 0 || g.Resources[ExtMemory] > 0:
+		return ClassBestEffort
+	}
+	return ClassBurstable
 }
 
 // Defaults for fields of a group that are zero.

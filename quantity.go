@@ -47,7 +47,7 @@ func ParseQuantity(resource, text string) (int64, error) {
 		return 0, fmt.Errorf("quantity %q is negative; give zero or more", text)
 	}
 	value := number.Mul(number, multiplier)
-	if resource == CPU {
+	if resource == CPU || resource == ExtCPU {
 		value.Mul(value, big.NewRat(1000, 1))
 	}
 	rounded := new(big.Int).Add(value.Num(), new(big.Int).Sub(value.Denom(), big.NewInt(1)))
@@ -109,9 +109,9 @@ func allDigits(s string) bool {
 
 func quantityExample(resource string) string {
 	switch resource {
-	case CPU:
+	case CPU, ExtCPU:
 		return "500m or 2"
-	case Memory, Disk:
+	case Memory, Disk, ExtMemory:
 		return "64Mi or 2G"
 	}
 	return "1"
@@ -121,12 +121,12 @@ func quantityExample(resource string) string {
 // divide the amount, milli for parts of a core.
 func FormatQuantity(resource string, amount int64) string {
 	switch resource {
-	case CPU:
+	case CPU, ExtCPU:
 		if amount%1000 == 0 {
 			return strconv.FormatInt(amount/1000, 10)
 		}
 		return strconv.FormatInt(amount, 10) + "m"
-	case Memory, Disk:
+	case Memory, Disk, ExtMemory:
 		suffixes := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
 		i := 0
 		for amount != 0 && amount%1024 == 0 && i < len(suffixes)-1 {
@@ -136,3 +136,29 @@ func FormatQuantity(resource string, amount int64) string {
 	}
 	return strconv.FormatInt(amount, 10)
 }
+
+// LineScale is how fine a waterline can be told: a thousandth of its unit.
+const LineScale = 1000
+
+// ParseLine reads a waterline: a quantity as Kubernetes writes it, in units of 1/scale of the metric's unit, rounded to the nearest. A percent
+// sign may follow. A negative, unparsable or absurdly large one is an error that says what is possible.
+func ParseLine(text string, scale int64) (int64, error) {
+	s := strings.TrimSuffix(strings.TrimSpace(text), "%")
+	number, multiplier, ok := splitQuantity(s)
+	if !ok {
+		return 0, fmt.Errorf("%q cannot be read; write a quantity such as 65, 3500m or 48Gi", text)
+	}
+	if number.Sign() < 0 {
+		return 0, fmt.Errorf("%q is negative; give a line above zero", text)
+	}
+	value := number.Mul(number, multiplier)
+	value.Mul(value, big.NewRat(scale, 1)).Add(value, big.NewRat(1, 2))
+	rounded := new(big.Int).Quo(value.Num(), value.Denom())
+	if !rounded.IsInt64() || rounded.Int64() > MaxLine {
+		return 0, fmt.Errorf("%q is absurdly large", text)
+	}
+	return rounded.Int64(), nil
+}
+
+// MaxLine is the largest waterline in the finest unit of its metric.
+const MaxLine = int64(1) << 60

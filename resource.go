@@ -14,6 +14,12 @@ const (
 	Disk   = "disk"   // bytes
 )
 
+// Names of the extended resources: what is allocated on a node but not used, lent to best-effort tasks and taken back from them first.
+const (
+	ExtCPU    = "ext-cpu"    // milli-cores
+	ExtMemory = "ext-memory" // bytes
+)
+
 // MaxResourceNames is how many different resource names one cluster may use. The engines keep amounts in a small vector.
 const MaxResourceNames = 16
 

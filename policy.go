@@ -1,0 +1,408 @@
+package plimsoll
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds on policies. One that is larger is refused with an error that names the bound.
+const (
+	MaxPolicies           = 1_000 // of all kinds together
+	MaxRules              = 1_000 // in one NodeQOS
+	MaxRulesTotal         = 10_000
+	MaxPolicyValues       = 1_000 // in one list of a policy
+	MaxRuleSamples        = 3_600 // TriggerAfter and RestoreAfter
+	MaxCoolDown           = 24 * time.Hour
+	MaxEvictGrace         = time.Hour
+	MaxFreeze             = 10 * time.Minute
+	MaxShares       int64 = 262_144 // what the kernel takes as the weight of a control group
+	MinShares       int64 = 2
+)
+
+// Class says how much a task is worth to its node: when a waterline is crossed, a lower class is acted on first (Kubernetes' QoS
+// classes, which crane's sorting compares first).
+type Class uint8
+
+// The classes, the one that is acted on first first.
+const (
+	ClassUnset Class = iota // best-effort if the group asks for extended resources, burstable else
+	ClassBestEffort
+	ClassBurstable
+	ClassGuaranteed
+)
+
+var classNames = [...]string{"", "best-effort", "burstable", "guaranteed"}
+
+// String returns the class as in the job file.
+func (c Class) String() string { return nameOf(classNames[:], int(c)) }
+
+// ParseClass reads a class; ok is false for an unknown one.
+func ParseClass(s string) (c Class, ok bool) {
+	i := slices.Index(classNames[:], s)
+	return Class(max(i, 0)), i > 0
+}
+
+// PolicyKind is a kind of policy.
+type PolicyKind uint8
+
+// The kinds, in the order in which a set of new ones is applied.
+const (
+	PolicyAction PolicyKind = iota + 1
+	PolicyTaskQOS
+	PolicyNodeQOS
+)
+
+var policyKindNames = [...]string{"", "Action", "TaskQOS", "NodeQOS"}
+
+// String returns the kind as in policy files.
+func (k PolicyKind) String() string { return nameOf(policyKindNames[:], int(k)) }
+
+// ParsePolicyKind is the inverse of String; an unknown name is zero.
+func ParsePolicyKind(s string) PolicyKind { return PolicyKind(indexOf(policyKindNames[:], s)) }
+
+// Policy is one policy of any kind. Invariant: exactly one of the three is set.
+type Policy struct {
+	Action   *Action
+	TaskQOS  *TaskQOS
+	NodeQOS  *NodeQOS
+	Revision uint64 // of its last change
+}
+
+// Kind returns which of the three it is; zero if it is none.
+func (p *Policy) Kind() PolicyKind {
+	switch {
+	case p.Action != nil:
+		return PolicyAction
+	case p.TaskQOS != nil:
+		return PolicyTaskQOS
+	case p.NodeQOS != nil:
+		return PolicyNodeQOS
+	}
+	return 0
+}
+
+// Name returns the policy's name, which is unique among those of its kind.
+func (p *Policy) Name() string {
+	switch p.Kind() {
+	case PolicyAction:
+		return p.Action.Name
+	case PolicyTaskQOS:
+		return p.TaskQOS.Name
+	case PolicyNodeQOS:
+		return p.NodeQOS.Name
+	}
+	return ""
+}
+
+// Validate reports the first field that is wrong, named as in policy files. Whether a metric or an action exists is not looked at.
+func (p *Policy) Validate() error {
+	switch p.Kind() {
+	case PolicyAction:
+		return p.Action.Validate()
+	case PolicyTaskQOS:
+		return p.TaskQOS.Validate()
+	case PolicyNodeQOS:
+		return p.NodeQOS.Validate()
+	}
+	return Invalid("kind", "is missing; use Action, TaskQOS or NodeQOS")
+}
+
+// NodeQOS holds the waterlines of the nodes that it selects (crane's NodeQOSEnsurancePolicy).
+type NodeQOS struct {
+	Name     string
+	Selector map[string]string // attributes that a node must have, all of them; empty: every node
+	Rules    []Rule
+}
+
+// Rule says what to do when a metric is above its waterline.
+type Rule struct {
+	Name         string
+	Metric       string // a registered metric, such as cpu_total_utilization
+	Waterline    string // a quantity in the metric's unit: 65 (percent), 3500m or 14 (cores), 48Gi (bytes)
+	Release      string // once triggered, act until the metric is here; empty: Waterline. Invariant: no higher than Waterline
+	TriggerAfter int32  // samples in a row above the waterline; 0: 1
+	RestoreAfter int32  // samples in a row at the release line or below; 0: 1
+	Action       string // name of an Action
+	Preview      bool   // say what would be done, and do nothing
+	Hold         bool   // if the metric is missing, do nothing; else all candidates are acted on, since nobody can say how many are enough
+}
+
+// Trigger returns TriggerAfter with its default.
+func (r *Rule) Trigger() int32 { return max(r.TriggerAfter, 1) }
+
+// Restore returns RestoreAfter with its default.
+func (r *Rule) Restore() int32 { return max(r.RestoreAfter, 1) }
+
+// Action is what rules do. Its parts are rungs of one ladder, tried in this order: weight, throttle, freeze, evict. An action without any
+// only closes the node for new tasks, if DisableScheduling says so.
+type Action struct {
+	Name              string
+	CoolDown          time.Duration // scheduling stays disabled this long after the last sample above the line; above 0
+	Weight            *WeightAction
+	Throttle          *ThrottleAction
+	Freeze            *FreezeAction
+	Evict             *EvictAction
+	DisableScheduling bool
+}
+
+// DefaultCoolDown is what a policy file that leaves coolDown out means. It is crane's.
+const DefaultCoolDown = 5 * time.Minute
+
+// WeightAction lets others go first on a busy processor. What is idle is still used.
+type WeightAction struct {
+	Idle   bool  // run only when nothing else wants to (SCHED_IDLE for the group)
+	Shares int64 // if not Idle: the group's weight, in the units of cpu.shares (1024 = one core's worth)
+}
+
+// ThrottleAction lowers processor quotas step by step.
+type ThrottleAction struct {
+	MinRatio int32 // percent of the task's own limit below which it is not throttled
+	Step     int32 // percent of the present quota, or of the use where there is none, to take away or give back at a time
+}
+
+// FreezeAction lets tasks stand still for a while.
+type FreezeAction struct {
+	For time.Duration // longest time; then they are thawed, whatever the line says
+}
+
+// EvictAction stops tasks; they go back to their queue.
+type EvictAction struct {
+	Grace   time.Duration // between SIGTERM and SIGKILL; 0: the task's own
+	Reclaim bool          // memory: first take back what the kernel can without killing anybody
+}
+
+// TaskQOS says which tasks may be acted on, and how (crane's PodQOSEnsurancePolicy).
+type TaskQOS struct {
+	Name     string
+	Labels   map[string]string // of the job, all must be equal
+	Match    []Requirement     // all must hold. Without Labels and Match it matches no task.
+	Allowed  []string          // names of Actions that may act on these tasks
+	Prefer   bool              // act on these before others of their class and priority
+	Avoid    bool              // act on these after others of their class and priority
+	Critical bool              // never act on these, whatever other policies allow
+}
+
+// Scope is what a Requirement looks at.
+type Scope uint8
+
+// The scopes.
+const (
+	ScopeClass    Scope = iota + 1 // values: best-effort, burstable, guaranteed
+	ScopePriority                  // values: a number such as 1000, or a range such as 1000-3000, ends included
+	ScopeOwner                     // values: owners of jobs
+	ScopeQueue                     // values: full paths; root.batch stands for the queues below it too
+)
+
+var scopeNames = [...]string{"", "class", "priority", "owner", "queue"}
+
+// String returns the scope as in policy files.
+func (s Scope) String() string { return nameOf(scopeNames[:], int(s)) }
+
+// ParseScope is the inverse of String; an unknown name is zero.
+func ParseScope(s string) Scope { return Scope(indexOf(scopeNames[:], s)) }
+
+// Requirement holds if one of its values fits or, with Not, if none does.
+type Requirement struct {
+	Scope  Scope
+	Not    bool
+	Values []string
+}
+
+// Validate reports the first field that is wrong.
+func (n *NodeQOS) Validate() error {
+	if err := validatePolicyName("name", n.Name); err != nil {
+		return err
+	}
+	if len(n.Selector) > MaxLabels {
+		return Invalid("selector", "has %d entries; at most %d are possible", len(n.Selector), MaxLabels)
+	}
+	if len(n.Rules) == 0 {
+		return Invalid("rules", "is empty; give at least one rule with a metric, a waterline and an action")
+	}
+	if len(n.Rules) > MaxRules {
+		return Invalid("rules", "has %d rules; at most %d are possible in one NodeQOS", len(n.Rules), MaxRules)
+	}
+	names := make(map[string]int, len(n.Rules))
+	for i := range n.Rules {
+		r, field := &n.Rules[i], "rules["+strconv.Itoa(i)+"]"
+		if err := r.validate(field); err != nil {
+			return err
+		}
+		if first, taken := names[r.Name]; taken {
+			return Invalid(field+".name", "%q is already the name of rules[%d]; give each rule its own name", r.Name, first)
+		}
+		names[r.Name] = i
+	}
+	return nil
+}
+
+func (r *Rule) validate(field string) error {
+	if !isLabel(r.Name) {
+		return Invalid(field+".name", "%q is not a possible name: use 1 to 63 small letters, digits and - with a letter or digit at both ends", r.Name)
+	}
+	if r.Metric == "" || len(r.Metric) > 128 {
+		return Invalid(field+".metric", "is missing or longer than 128 characters; give the name of a metric, such as cpu_total_utilization")
+	}
+	line, err := ParseLine(r.Waterline, LineScale)
+	if err != nil {
+		return Invalid(field+".waterline", "%v", err)
+	}
+	if line == 0 {
+		return Invalid(field+".waterline", "is 0, and every node is always above that; give a line above 0")
+	}
+	if r.Release != "" {
+		release, err := ParseLine(r.Release, LineScale)
+		if err != nil {
+			return Invalid(field+".release", "%v", err)
+		}
+		if release > line {
+			return Invalid(field+".release", "%s is above the waterline, %s; give a line at or below it", r.Release, r.Waterline)
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int32
+	}{{".triggerAfter", r.TriggerAfter}, {".restoreAfter", r.RestoreAfter}} {
+		if n.value < 0 || n.value > MaxRuleSamples {
+			return Invalid(field+n.name, "is %d; give a number of samples from 1 to %d", n.value, MaxRuleSamples)
+		}
+	}
+	if r.Action == "" {
+		return Invalid(field+".action", "is missing; give the name of an Action")
+	}
+	return nil
+}
+
+// Validate reports the first field that is wrong.
+func (a *Action) Validate() error {
+	if err := validatePolicyName("name", a.Name); err != nil {
+		return err
+	}
+	if a.CoolDown <= 0 || a.CoolDown > MaxCoolDown {
+		return Invalid("coolDown", "is %v; give a duration above 0 and up to %v, such as 5m", a.CoolDown, MaxCoolDown)
+	}
+	if a.Weight == nil && a.Throttle == nil && a.Freeze == nil && a.Evict == nil && !a.DisableScheduling {
+		return Invalid("action", "does nothing; give weight, throttle, freeze, evict or disableScheduling")
+	}
+	if w := a.Weight; w != nil {
+		if w.Idle && w.Shares != 0 {
+			return Invalid("weight.shares", "has no meaning beside idle: true; give one of them")
+		}
+		if !w.Idle && (w.Shares < MinShares || w.Shares > MaxShares) {
+			return Invalid("weight.shares", "is %d; give %d to %d (1024 is one core's worth), or idle: true", w.Shares, MinShares, MaxShares)
+		}
+	}
+	if t := a.Throttle; t != nil {
+		if t.MinRatio < 0 || t.MinRatio > 100 {
+			return Invalid("throttle.minRatio", "is %d; give a percentage of the task's limit, 0 to 100", t.MinRatio)
+		}
+		if t.Step < 1 || t.Step > 100 {
+			return Invalid("throttle.step", "is %d; give a percentage of the quota to take away at a time, 1 to 100", t.Step)
+		}
+	}
+	if f := a.Freeze; f != nil && (f.For <= 0 || f.For > MaxFreeze) {
+		return Invalid("freeze.for", "is %v; give a duration up to %v, after which the task is thawed", f.For, MaxFreeze)
+	}
+	if e := a.Evict; e != nil && (e.Grace < 0 || e.Grace > MaxEvictGrace) {
+		return Invalid("evict.grace", "is %v; give a duration up to %v", e.Grace, MaxEvictGrace)
+	}
+	return nil
+}
+
+// Validate reports the first field that is wrong.
+func (t *TaskQOS) Validate() error {
+	if err := validatePolicyName("name", t.Name); err != nil {
+		return err
+	}
+	if len(t.Labels) > MaxLabels {
+		return Invalid("labels", "has %d entries; at most %d are possible", len(t.Labels), MaxLabels)
+	}
+	if len(t.Labels) == 0 && len(t.Match) == 0 {
+		return Invalid("match", "is empty, as labels is, so no task would match; give at least one requirement")
+	}
+	for i := range t.Match {
+		if err := t.Match[i].validate("match[" + strconv.Itoa(i) + "]"); err != nil {
+			return err
+		}
+	}
+	if len(t.Allowed) > MaxPolicyValues || len(t.Match) > MaxPolicyValues {
+		return Invalid("allowed", "and match have at most %d entries each", MaxPolicyValues)
+	}
+	for i, name := range t.Allowed {
+		if err := validatePolicyName("allowed["+strconv.Itoa(i)+"]", name); err != nil {
+			return err
+		}
+	}
+	if t.Prefer && t.Avoid {
+		return Invalid("avoid", "and prefer exclude each other; give one of them")
+	}
+	if t.Critical && len(t.Allowed) > 0 {
+		return Invalid("allowed", "has no meaning for critical tasks, which are never acted on; leave it out")
+	}
+	return nil
+}
+
+func (r *Requirement) validate(field string) error {
+	if r.Scope < ScopeClass || r.Scope > ScopeQueue {
+		return Invalid(field+".scope", "is not known; use class, priority, owner or queue")
+	}
+	if len(r.Values) == 0 || len(r.Values) > MaxPolicyValues {
+		return Invalid(field+".values", "has %d entries; give 1 to %d", len(r.Values), MaxPolicyValues)
+	}
+	for i, v := range r.Values {
+		field := field + ".values[" + strconv.Itoa(i) + "]"
+		switch r.Scope {
+		case ScopeClass:
+			if _, ok := ParseClass(v); !ok {
+				return Invalid(field, "%q is not a class; use best-effort, burstable or guaranteed", v)
+			}
+		case ScopePriority:
+			if _, _, ok := ParsePriorities(v); !ok {
+				return Invalid(field, "%q is not a priority; write a number such as 1000, or a range such as 1000-3000", v)
+			}
+		case ScopeQueue:
+			if err := ValidateQueuePath(field, v); err != nil {
+				return err
+			}
+		case ScopeOwner:
+			if v == "" || len(v) > 128 {
+				return Invalid(field, "an owner has 1 to 128 characters")
+			}
+		}
+	}
+	return nil
+}
+
+// isLabel reports whether s is a DNS label (RFC 1123), as Kubernetes uses them for names.
+func isLabel(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-'
+}
+
+func validatePolicyName(field, name string) error {
+	if !isLabel(name) || name[0] < 'a' {
+		return Invalid(field, "%q is not a possible name: use 1 to 63 small letters, digits and - starting with a letter, such as shed-batch", name)
+	}
+	return nil
+}
+
+// ParsePriorities reads a priority such as 1000, or a range such as -10-3000, ends included.
+func ParsePriorities(s string) (from, to int32, ok bool) {
+	first, second := s, s
+	if i := strings.IndexByte(strings.TrimPrefix(s, "-"), '-'); i > 0 {
+		i += len(s) - len(strings.TrimPrefix(s, "-"))
+		first, second = s[:i], s[i+1:]
+	}
+	a, err := strconv.ParseInt(first, 10, 32)
+	if err != nil {
+		return 0, 0, false
+	}
+	b, err := strconv.ParseInt(second, 10, 32)
+	return int32(a), int32(b), err == nil && a <= b
+}
