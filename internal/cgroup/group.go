@@ -87,13 +87,12 @@ func (g *Group) setLimits(l Limits) error {
 
 func setCPU(dir string, v2 bool, milli int64) error {
 	quota := max(milli*(periodMicros/1000), minQuotaMicros)
-	shares := min(max(milli*1024/1000, 2), 262144)
+	shares := min(max(milli*1024/1000, MinShares), MaxShares)
 	if v2 {
 		if err := write(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d %d", quota, periodMicros)); err != nil {
 			return err
 		}
-		// The same curve from shares to weight as systemd and Kubernetes use.
-		return write(filepath.Join(dir, "cpu.weight"), strconv.FormatInt(1+(shares-2)*9999/262142, 10))
+		return write(filepath.Join(dir, "cpu.weight"), strconv.FormatInt(weightOf(shares), 10))
 	}
 	if err := write(filepath.Join(dir, "cpu.cfs_period_us"), strconv.Itoa(periodMicros)); err != nil {
 		return err

@@ -46,11 +46,14 @@ func (v Version) String() string {
 const (
 	cpuController    = "cpu"
 	memoryController = "memory"
+
+	// freezerController stops groups, with v1; v2 groups always can be.
+	freezerController = "freezer"
 )
 
 // v1Names are the v1 hierarchies that a process is put in: those that limit, count or freeze, and systemd's own, so that a
 // service manager that kills a service's group does not kill the tasks.
-var v1Names = [...]string{cpuController, memoryController, "cpuacct", "freezer", "systemd"}
+var v1Names = [...]string{cpuController, memoryController, "cpuacct", freezerController, "systemd"}
 
 // mount is one mounted hierarchy.
 type mount struct {

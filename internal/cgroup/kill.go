@@ -70,7 +70,7 @@ type freezer struct {
 // through v2 itself needs no thawing: SIGKILL reaches it.
 func (g *Group) freezers() []freezer {
 	var all []freezer
-	if dir, _ := g.controller("freezer"); dir != "" {
+	if dir, _ := g.controller(freezerController); dir != "" {
 		all = append(all, freezer{dir, "freezer.state", "FROZEN", "THAWED", "freezer.state", "FROZEN"})
 	}
 	if i := g.s.h.unified(); i >= 0 && !exists(filepath.Join(g.dirs[i], "cgroup.kill")) {
