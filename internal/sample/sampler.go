@@ -1,0 +1,230 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+)
+
+// RefreshSweeps is after how many sweeps the page cache of a group is read again though its memory in use does not move.
+const RefreshSweeps = 8
+
+// Config says where to measure.
+type Config struct {
+	Proc string // where proc is mounted; "/proc" if empty
+}
+
+// Sweep is what one sweep found. Its slices are used again by the next one that it is given to.
+type Sweep struct {
+	At       time.Time
+	Sequence uint64 // counts the sweeps of a Sampler, from 1
+	Node     Node
+	Groups   []Group // in the order of their keys
+}
+
+// Node is the machine.
+type Node struct {
+	Cores           int64 // processors that are on line; zero if not known
+	CPU             int64 // nanocores that were busy since the last sweep: not idle, not waiting for a disk, not stolen
+	MemoryTotal     int64 // bytes
+	MemoryAvailable int64 // bytes that can be had without swapping
+	Load1           int64 // load of the last minute, in thousandths
+	CPUPressure     Pressure
+	MemoryPressure  Pressure
+
+	CPUKnown, MemoryKnown, LoadKnown bool
+}
+
+// Pressure is the share of the last ten seconds in which tasks waited, in hundredths of a percent.
+type Pressure struct {
+	Avg10 int64 // at least one task waited
+	Full  int64 // all that wanted to run waited
+	Known bool
+}
+
+// Group is one task's control group.
+type Group struct {
+	Key            string
+	CPU            int64 // nanocores since the last sweep
+	Memory         int64 // bytes in use, page cache left out
+	Throttled      int64 // nanoseconds that it waited for its quota since the last sweep
+	CPUPressure    int64 // hundredths of a percent of the last ten seconds in which at least one of its threads waited
+	MemoryPressure int64
+
+	CPUKnown, MemoryKnown, ThrottledKnown, CPUPressureKnown, MemoryPressureKnown bool
+
+	Gone bool // it was removed; it is not in later sweeps
+}
+
+// TrackOptions says what to read of a group besides processor time, memory and throttling.
+type TrackOptions struct {
+	Pressure bool // the group's own pressure: two more files, so for protected tasks only
+}
+
+// Sampler measures. One caller at a time.
+type Sampler struct {
+	node     node
+	groups   []*tracked // Invariant: in the order of their keys, each key once
+	sequence uint64
+	buf      []byte
+	reading  cgroup.Reading
+	closing  error // what closing files of dropped groups has failed with, for Close
+}
+
+type tracked struct {
+	key            string
+	reader         *cgroup.Reader
+	cpu, throttled counter
+	phase          uint64 // spreads the groups over RefreshSweeps
+}
+
+// counter is a number that grows, as it was read last.
+type counter struct {
+	value int64
+	at    time.Time
+	known bool
+}
+
+// New opens the machine's counters. It measures nothing yet.
+func New(c Config) (*Sampler, error) {
+	s := &Sampler{buf: make([]byte, 16<<10)}
+	proc := c.Proc
+	if proc == "" {
+		proc = "/proc"
+	}
+	if err := s.node.open(proc); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the counters of the machine: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// Close closes all files.
+func (s *Sampler) Close() error {
+	errs := []error{s.closing, s.node.close()}
+	for _, t := range s.groups {
+		errs = append(errs, t.reader.Close())
+	}
+	s.groups = nil
+	return errors.Join(errs...)
+}
+
+// Track adds a group to the sweeps under a key. A key that is tracked already is for the new group from now on. A group that is gone is cgroup.ErrGone.
+func (s *Sampler) Track(key string, g *cgroup.Group) error {
+	return s.TrackWith(key, g, TrackOptions{})
+}
+
+// TrackWith is Track with options.
+func (s *Sampler) TrackWith(key string, g *cgroup.Group, o TrackOptions) error {
+	r, err := g.Reader(cgroup.ReaderOptions{Pressure: o.Pressure})
+	if err != nil {
+		return fmt.Errorf("track %s: %w", key, err)
+	}
+	t := &tracked{key: key, reader: r, phase: s.phase()}
+	i, found := s.find(key)
+	if !found {
+		s.groups = slices.Insert(s.groups, i, t)
+		return nil
+	}
+	old := s.groups[i]
+	s.groups[i] = t
+	s.closing = errors.Join(s.closing, old.reader.Close())
+	return nil
+}
+
+func (s *Sampler) phase() uint64 { return uint64(len(s.groups)) % RefreshSweeps }
+
+func (s *Sampler) find(key string) (int, bool) {
+	return slices.BinarySearchFunc(s.groups, key, func(t *tracked, key string) int { return strings.Compare(t.key, key) })
+}
+
+// Drop takes a group out of the sweeps. A key that is not tracked is fine.
+func (s *Sampler) Drop(key string) {
+	i, found := s.find(key)
+	if !found {
+		return
+	}
+	s.closing = errors.Join(s.closing, s.groups[i].reader.Close())
+	s.groups = slices.Delete(s.groups, i, i+1)
+}
+
+// Len returns how many groups are tracked.
+func (s *Sampler) Len() int { return len(s.groups) }
+
+// Sweep reads everything. What cannot be read is not known in out. It fails only on a Sampler that is closed.
+func (s *Sampler) Sweep(now time.Time, out *Sweep) error {
+	if s.node.stat < 0 {
+		return fmt.Errorf("measure the machine: %w", fs.ErrClosed)
+	}
+	s.sequence++
+	out.At, out.Sequence = now, s.sequence
+	s.node.read(now, s.buf, &out.Node)
+	out.Groups = out.Groups[:0]
+	anyGone := false
+	for _, t := range s.groups {
+		out.Groups = append(out.Groups, Group{Key: t.key})
+		g := &out.Groups[len(out.Groups)-1]
+		if err := t.reader.Read(s.buf, &s.reading, (s.sequence+t.phase)%RefreshSweeps == 0); err != nil {
+			g.Gone, anyGone = true, true
+			continue
+		}
+		t.fill(now, &s.reading, g)
+	}
+	if anyGone {
+		s.dropGone(out)
+	}
+	return nil
+}
+
+// dropGone drops the groups that this sweep found gone.
+func (s *Sampler) dropGone(out *Sweep) {
+	kept := s.groups[:0]
+	for i, t := range s.groups {
+		if out.Groups[i].Gone {
+			s.closing = errors.Join(s.closing, t.reader.Close())
+			continue
+		}
+		kept = append(kept, t)
+	}
+	clear(s.groups[len(kept):])
+	s.groups = kept
+}
+
+func (t *tracked) fill(now time.Time, r *cgroup.Reading, g *Group) {
+	g.Memory, g.MemoryKnown = r.Memory, r.MemoryKnown
+	if d, elapsed, ok := t.cpu.advance(now, r.CPU, r.CPUKnown); ok {
+		g.CPU, g.CPUKnown = perSecond(d, elapsed)
+	}
+	g.Throttled, _, g.ThrottledKnown = t.throttled.advance(now, r.Throttled, r.ThrottledKnown)
+	g.CPUPressure, g.CPUPressureKnown = r.CPUPressure.Some.Avg10, r.CPUPressureKnown
+	g.MemoryPressure, g.MemoryPressureKnown = r.MemoryPressure.Some.Avg10, r.MemoryPressureKnown
+}
+
+// advance returns how much the counter has grown since it was known last. A counter that went backwards starts again from there.
+func (c *counter) advance(now time.Time, value int64, known bool) (grown int64, elapsed time.Duration, ok bool) {
+	if !known {
+		return 0, 0, false
+	}
+	last := *c
+	*c = counter{value: value, at: now, known: true}
+	grown, elapsed = value-last.value, now.Sub(last.at)
+	if !last.known || grown < 0 || elapsed <= 0 {
+		return 0, 0, false
+	}
+	return grown, elapsed, true
+}
+
+// perSecond returns nanoseconds of processor time over elapsed as nanocores.
+func perSecond(nanos int64, elapsed time.Duration) (int64, bool) {
+	hi, lo := bits.Mul64(uint64(nanos), uint64(time.Second))
+	if hi >= uint64(elapsed) {
+		return 0, false
+	}
+	n, _ := bits.Div64(hi, lo, uint64(elapsed))
+	return int64(n), n <= 1<<62
+}
