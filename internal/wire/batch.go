@@ -12,10 +12,11 @@ const (
 	KindNodeStatus  Kind = 5 // key: node id; never stored
 	KindQueueConfig Kind = 6 // key: empty; there is one
 	KindQueueStatus Kind = 7 // key: queue path; never stored
+	KindPolicy      Kind = 8 // key: PolicyKey
 )
 
 // NumKinds is one more than the highest kind.
-const NumKinds = 8
+const NumKinds = 9
 
 // Mutation is a put or delete of one encoded record.
 type Mutation struct {

@@ -92,6 +92,7 @@ func NodeFactsToProto(f *plimsoll.NodeFacts) *pb.NodeFacts {
 		Overprovision: ratiosToProto(f.Overprovision),
 		LastBoot:      f.LastBoot,
 		NextReboot:    f.NextReboot,
+		Metrics:       textsToProto(f.Metrics),
 	}
 	if len(f.Networks) > 0 {
 		m.Networks = make(map[string]bool, len(f.Networks))
@@ -114,6 +115,7 @@ func NodeFactsFromProto(m *pb.NodeFacts) plimsoll.NodeFacts {
 		Overprovision: ratiosFromProto(m.GetOverprovision()),
 		LastBoot:      m.GetLastBoot(),
 		NextReboot:    m.GetNextReboot(),
+		Metrics:       textsFromProto(m.GetMetrics()),
 	}
 	if len(m.GetNetworks()) > 0 {
 		f.Networks = maps.Clone(m.GetNetworks())

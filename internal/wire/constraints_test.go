@@ -51,6 +51,7 @@ func drawNodeFacts(t *rapid.T) plimsoll.NodeFacts {
 		Overprovision: drawRatios(t, "overprovision"),
 		LastBoot:      drawInt64(t, "last boot"),
 		NextReboot:    drawInt64(t, "next reboot"),
+		Metrics:       drawSlice(t, "metrics", func(t *rapid.T) string { return drawText(t, "metric") }),
 	}
 	if len(f.Networks) == 0 {
 		f.Networks = nil

@@ -144,6 +144,8 @@ func drawGroupSpec(t *rapid.T) plimsoll.GroupSpec {
 
 		Constraints: drawConstraints(t),
 		Preferences: drawPreferences(t),
+		Class:       drawEnum(t, "class", plimsoll.ClassGuaranteed),
+		Priority:    drawInt32(t, "priority"),
 	}
 }
 
@@ -170,6 +172,14 @@ func drawNode(t *rapid.T) plimsoll.Node {
 		Registered:  drawInt64(t, "registered"),
 		Revision:    drawUint64(t, "revision"),
 		Facts:       drawNodeFacts(t),
+		Gate: plimsoll.NodeGate{
+			Sequence: drawUint64(t, "sequence"), Closed: rapid.Bool().Draw(t, "closed"), Reason: drawText(t, "reason"),
+		},
+		Evictions: drawSlice(t, "evictions", func(t *rapid.T) plimsoll.Eviction {
+			return plimsoll.Eviction{
+				Job: drawText(t, "job"), Group: drawText(t, "group"), Index: drawInt32(t, "index"), Until: drawInt64(t, "until"),
+			}
+		}),
 	}
 }
 

@@ -110,7 +110,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, decode := range []func([]byte) error{
 			decodes(DecodeJobSpec), decodes(DecodeNode), decodes(DecodeNodeStatus), decodes(DecodeQueueConfig), decodes(DecodeQueueStatus),
-			decodes(DecodeMutation),
+			decodes(DecodeMutation), decodes(DecodePolicy),
 		} {
 			if err := decode(data); err != nil && plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
 				t.Fatal(err)

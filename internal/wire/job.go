@@ -69,6 +69,8 @@ func GroupSpecToProto(g *plimsoll.GroupSpec) *pb.GroupSpec {
 		Command:         textsToProto(g.Command),
 		Constraints:     ConstraintsToProto(&g.Constraints),
 		Preferences:     PreferencesToProto(&g.Preferences),
+		Class:           pb.Class(g.Class),
+		Priority:        g.Priority,
 	}
 	if r := &g.Retry; *r != (plimsoll.RetryPolicy{}) {
 		m.Retry = &pb.RetryPolicy{
@@ -102,6 +104,8 @@ func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 		LogLimit:    m.GetLogLimit(),
 		Constraints: ConstraintsFromProto(m.GetConstraints()),
 		Preferences: PreferencesFromProto(m.GetPreferences()),
+		Class:       enumOrZero(m.GetClass(), plimsoll.ClassGuaranteed),
+		Priority:    m.GetPriority(),
 	}
 }
 
@@ -148,6 +152,9 @@ func DecodeJobSpec(data []byte) (plimsoll.JobSpec, error) {
 	}
 	for _, g := range m.GetGroups() {
 		if err := checkEnum("retry kind", g.GetRetry().GetKind(), pb.RetryKind(plimsoll.RetryBackoff)); err != nil {
+			return plimsoll.JobSpec{}, corrupt("job", err)
+		}
+		if err := checkEnum("class", g.GetClass(), pb.Class(plimsoll.ClassGuaranteed)); err != nil {
 			return plimsoll.JobSpec{}, corrupt("job", err)
 		}
 		if err := checkPlacement(g); err != nil {

@@ -10,6 +10,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
+// The key of a policy names its kind and its name, and nothing else is one.
+func TestPolicyKey(t *testing.T) {
+	for _, ref := range []plimsoll.PolicyRef{
+		{Kind: plimsoll.PolicyAction, Name: "shed"}, {Kind: plimsoll.PolicyTaskQOS, Name: "batch"}, {Kind: plimsoll.PolicyNodeQOS, Name: "busy/odd"},
+	} {
+		if got, ok := SplitPolicyKey(PolicyKey(ref)); !ok || got != ref {
+			t.Errorf("%v became %v, %t", ref, got, ok)
+		}
+	}
+	for _, key := range []string{"", "Action", "Axtion/shed", "/shed"} {
+		if got, ok := SplitPolicyKey(key); ok {
+			t.Errorf("%q was taken as %v", key, got)
+		}
+	}
+}
+
 func TestTaskKey(t *testing.T) {
 	for _, test := range []struct {
 		job, group string

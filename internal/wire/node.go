@@ -7,7 +7,7 @@ import (
 
 // NodeToProto converts a node.
 func NodeToProto(n *plimsoll.Node) *pb.Node {
-	return &pb.Node{
+	m := &pb.Node{
 		Id:          text(n.ID),
 		Address:     text(n.Address),
 		Capacity:    resourcesToProto(n.Capacity),
@@ -19,11 +19,19 @@ func NodeToProto(n *plimsoll.Node) *pb.Node {
 		Revision:    n.Revision,
 		Facts:       NodeFactsToProto(&n.Facts),
 	}
+	if g := &n.Gate; *g != (plimsoll.NodeGate{}) {
+		m.Gate = &pb.NodeGate{Sequence: g.Sequence, Closed: g.Closed, Reason: text(g.Reason)}
+	}
+	for i := range n.Evictions {
+		e := &n.Evictions[i]
+		m.Evictions = append(m.Evictions, &pb.Eviction{Job: text(e.Job), Group: text(e.Group), Index: e.Index, Until: e.Until})
+	}
+	return m
 }
 
 // NodeFromProto converts a node.
 func NodeFromProto(m *pb.Node) plimsoll.Node {
-	return plimsoll.Node{
+	n := plimsoll.Node{
 		ID:          m.GetId(),
 		Address:     m.GetAddress(),
 		Capacity:    resourcesFromProto(m.GetCapacity()),
@@ -34,7 +42,12 @@ func NodeFromProto(m *pb.Node) plimsoll.Node {
 		Registered:  m.GetRegistered(),
 		Revision:    m.GetRevision(),
 		Facts:       NodeFactsFromProto(m.GetFacts()),
+		Gate:        plimsoll.NodeGate{Sequence: m.GetGate().GetSequence(), Closed: m.GetGate().GetClosed(), Reason: m.GetGate().GetReason()},
 	}
+	for _, e := range m.GetEvictions() {
+		n.Evictions = append(n.Evictions, plimsoll.Eviction{Job: e.GetJob(), Group: e.GetGroup(), Index: e.GetIndex(), Until: e.GetUntil()})
+	}
+	return n
 }
 
 // AppendNode encodes a node.

@@ -69,13 +69,14 @@ func TestRoundTrip(t *testing.T) {
 	t.Run("NodeStatus", roundTrip(drawNodeStatus, AppendNodeStatus, DecodeNodeStatus, NodeStatusToProto, NodeStatusFromProto))
 	t.Run("QueueConfig", roundTrip(drawQueueConfig, AppendQueueConfig, DecodeQueueConfig, QueueConfigToProto, QueueConfigFromProto))
 	t.Run("QueueStatus", roundTrip(drawQueueStatus, AppendQueueStatus, DecodeQueueStatus, QueueStatusToProto, QueueStatusFromProto))
+	t.Run("Policy", roundTrip(drawPolicy, AppendPolicy, DecodePolicy, PolicyToProto, PolicyFromProto))
 	t.Run("Batch", roundTrip(drawBatch, AppendBatch, DecodeBatch, batchToProto, batchFromProto))
 	t.Run("Mutation", roundTrip(drawMutation, AppendMutation, DecodeMutation, mutationToProto, mutationFromProto))
 }
 
 func TestRoundTripThroughMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g, r, e := drawGroupSpec(t), drawTaskReport(t), drawEvent(t)
+		g, r, e, n := drawGroupSpec(t), drawTaskReport(t), drawEvent(t), drawNodeReport(t)
 		j := plimsoll.Job{Spec: drawJobSpec(t), Status: drawJobStatus(t)}
 		if diff := cmp.Diff(g, GroupSpecFromProto(GroupSpecToProto(&g))); diff != "" {
 			t.Fatal(diff)
@@ -84,6 +85,9 @@ func TestRoundTripThroughMessage(t *testing.T) {
 			t.Fatal(diff)
 		}
 		if diff := cmp.Diff(e, EventFromProto(EventToProto(&e))); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(n, NodeReportFromProto(NodeReportToProto(&n))); diff != "" {
 			t.Fatal(diff)
 		}
 		if diff := cmp.Diff(j, JobFromProto(JobToProto(&j))); diff != "" {
@@ -187,6 +191,11 @@ func TestDecodeRefuses(t *testing.T) {
 			Constraints: &pb.Constraints{Class: map[string]float64{"cpu": math.NaN()}},
 		}}})},
 		{"an endless reserve", decodes(DecodeNode), marshal(t, &pb.Node{Facts: &pb.NodeFacts{Reserve: map[string]float64{"cpu": math.Inf(1)}}})},
+		{"an unknown class", decodes(DecodeJobSpec), marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{Class: 4}}})},
+		{"an unknown scope", decodes(DecodePolicy), marshal(t, &pb.Policy{Kind: &pb.Policy_TaskQos{TaskQos: &pb.TaskQOS{
+			Match: []*pb.PolicyRequirement{{Scope: 5}},
+		}}})},
+		{"a broken policy", decodes(DecodePolicy), []byte{0xff}},
 		{"an unknown node mode", decodes(DecodeNode), marshal(t, &pb.Node{Mode: 4})},
 		{"a broken queue", decodes(DecodeQueueConfig), []byte{0xff}},
 		{"a mutation of no kind", decodes(DecodeBatch), marshal(t, &pb.Batch{Mutations: []*pb.Mutation{{Key: "a"}}})},
@@ -257,6 +266,10 @@ func TestEnumerationsAgree(t *testing.T) {
 		{"task state", int(plimsoll.TaskFinished), pb.TaskState_name},
 		{"task result", int(plimsoll.ResultNodeFault), pb.TaskResult_name},
 		{"node mode", int(plimsoll.NodeDraining), pb.NodeMode_name},
+		{"class", int(plimsoll.ClassGuaranteed), pb.Class_name},
+		{"kind of policy", int(plimsoll.PolicyNodeQOS), pb.PolicyKind_name},
+		{"scope of a requirement", int(plimsoll.ScopeQueue), pb.PolicyScope_name},
+		{"kind of QoS event", int(plimsoll.QOSSchedulingEnabled), pb.QOSEventKind_name},
 		{"kind of record", NumKinds - 1, pb.Kind_name},
 	} {
 		if len(test.numbers) != test.highest+1 {

@@ -262,10 +262,14 @@ func (x *WatchAssignmentsRequest) GetIncarnation() uint64 {
 
 // Assignment is a task that is bound to the node and has not ended, with what is needed to run it.
 type Assignment struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	Spec          *GroupSpec             `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Task  *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Owner string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Spec  *GroupSpec             `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Of the job.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Full path.
+	Queue         string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,6 +325,20 @@ func (x *Assignment) GetSpec() *GroupSpec {
 	return nil
 }
 
+func (x *Assignment) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Assignment) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
 type WatchAssignmentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// New and changed assignments.
@@ -328,9 +346,13 @@ type WatchAssignmentsResponse struct {
 	// Ids of tasks that are no longer assigned to this node: stop them if they run.
 	Removed []string `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"`
 	// All that was assigned when the watch began has been sent.
-	SnapshotEnd   bool `protobuf:"varint,3,opt,name=snapshot_end,json=snapshotEnd,proto3" json:"snapshot_end,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SnapshotEnd bool `protobuf:"varint,3,opt,name=snapshot_end,json=snapshotEnd,proto3" json:"snapshot_end,omitempty"`
+	// New and changed policies that concern the node: every Action and TaskQOS, and each NodeQOS that selects it.
+	ChangedPolicies []*Policy `protobuf:"bytes,4,rep,name=changed_policies,json=changedPolicies,proto3" json:"changed_policies,omitempty"`
+	// Policies that are gone or do not concern the node any more.
+	RemovedPolicies []*PolicyRef `protobuf:"bytes,5,rep,name=removed_policies,json=removedPolicies,proto3" json:"removed_policies,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WatchAssignmentsResponse) Reset() {
@@ -382,6 +404,20 @@ func (x *WatchAssignmentsResponse) GetSnapshotEnd() bool {
 		return x.SnapshotEnd
 	}
 	return false
+}
+
+func (x *WatchAssignmentsResponse) GetChangedPolicies() []*Policy {
+	if x != nil {
+		return x.ChangedPolicies
+	}
+	return nil
+}
+
+func (x *WatchAssignmentsResponse) GetRemovedPolicies() []*PolicyRef {
+	if x != nil {
+		return x.RemovedPolicies
+	}
+	return nil
 }
 
 type TaskReport struct {
@@ -581,6 +617,111 @@ func (*ReportTasksResponse) Descriptor() ([]byte, []int) {
 	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
+type ReportNodeRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Raised with each report of this incarnation, from 1; on its own, beside that of ReportTasks. One that was taken is not taken again.
+	Sequence      uint64      `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Report        *NodeReport `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportNodeRequest) Reset() {
+	*x = ReportNodeRequest{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportNodeRequest) ProtoMessage() {}
+
+func (x *ReportNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportNodeRequest.ProtoReflect.Descriptor instead.
+func (*ReportNodeRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReportNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReportNodeRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *ReportNodeRequest) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ReportNodeRequest) GetReport() *NodeReport {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
+type ReportNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportNodeResponse) Reset() {
+	*x = ReportNodeResponse{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportNodeResponse) ProtoMessage() {}
+
+func (x *ReportNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportNodeResponse.ProtoReflect.Descriptor instead.
+func (*ReportNodeResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
 type ReadTaskLogRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -594,7 +735,7 @@ type ReadTaskLogRequest struct {
 
 func (x *ReadTaskLogRequest) Reset() {
 	*x = ReadTaskLogRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +747,7 @@ func (x *ReadTaskLogRequest) String() string {
 func (*ReadTaskLogRequest) ProtoMessage() {}
 
 func (x *ReadTaskLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +760,7 @@ func (x *ReadTaskLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTaskLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadTaskLogRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReadTaskLogRequest) GetTask() string {
@@ -667,7 +808,7 @@ type ReadTaskLogResponse struct {
 
 func (x *ReadTaskLogResponse) Reset() {
 	*x = ReadTaskLogResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +820,7 @@ func (x *ReadTaskLogResponse) String() string {
 func (*ReadTaskLogResponse) ProtoMessage() {}
 
 func (x *ReadTaskLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +833,7 @@ func (x *ReadTaskLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTaskLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadTaskLogResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadTaskLogResponse) GetStream() string {
@@ -705,6 +846,104 @@ func (x *ReadTaskLogResponse) GetStream() string {
 func (x *ReadTaskLogResponse) GetData() []byte {
 	if x != nil {
 		return x.Data
+	}
+	return nil
+}
+
+type WatchQOSRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Must be the agent's own, so that a reused address shows.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// At least so long between two; 0: each sample.
+	IntervalNanos int64 `protobuf:"varint,2,opt,name=interval_nanos,json=intervalNanos,proto3" json:"interval_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchQOSRequest) Reset() {
+	*x = WatchQOSRequest{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchQOSRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchQOSRequest) ProtoMessage() {}
+
+func (x *WatchQOSRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchQOSRequest.ProtoReflect.Descriptor instead.
+func (*WatchQOSRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WatchQOSRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *WatchQOSRequest) GetIntervalNanos() int64 {
+	if x != nil {
+		return x.IntervalNanos
+	}
+	return 0
+}
+
+type WatchQOSResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        *NodeQOSStatus         `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchQOSResponse) Reset() {
+	*x = WatchQOSResponse{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchQOSResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchQOSResponse) ProtoMessage() {}
+
+func (x *WatchQOSResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchQOSResponse.ProtoReflect.Descriptor instead.
+func (*WatchQOSResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *WatchQOSResponse) GetStatus() *NodeQOSStatus {
+	if x != nil {
+		return x.Status
 	}
 	return nil
 }
@@ -726,7 +965,7 @@ type StartAttemptRequest struct {
 
 func (x *StartAttemptRequest) Reset() {
 	*x = StartAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +977,7 @@ func (x *StartAttemptRequest) String() string {
 func (*StartAttemptRequest) ProtoMessage() {}
 
 func (x *StartAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +990,7 @@ func (x *StartAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StartAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StartAttemptRequest) GetTask() string {
@@ -812,7 +1051,7 @@ type StartAttemptResponse struct {
 
 func (x *StartAttemptResponse) Reset() {
 	*x = StartAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +1063,7 @@ func (x *StartAttemptResponse) String() string {
 func (*StartAttemptResponse) ProtoMessage() {}
 
 func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1076,7 @@ func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StartAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StartAttemptResponse) GetStatus() *AttemptStatus {
@@ -865,7 +1104,7 @@ type AttemptStatus struct {
 
 func (x *AttemptStatus) Reset() {
 	*x = AttemptStatus{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1116,7 @@ func (x *AttemptStatus) String() string {
 func (*AttemptStatus) ProtoMessage() {}
 
 func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1129,7 @@ func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStatus.ProtoReflect.Descriptor instead.
 func (*AttemptStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttemptStatus) GetTask() string {
@@ -977,7 +1216,7 @@ type StopAttemptRequest struct {
 
 func (x *StopAttemptRequest) Reset() {
 	*x = StopAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1228,7 @@ func (x *StopAttemptRequest) String() string {
 func (*StopAttemptRequest) ProtoMessage() {}
 
 func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1241,7 @@ func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StopAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StopAttemptRequest) GetTask() string {
@@ -1048,7 +1287,7 @@ type StopAttemptResponse struct {
 
 func (x *StopAttemptResponse) Reset() {
 	*x = StopAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1299,7 @@ func (x *StopAttemptResponse) String() string {
 func (*StopAttemptResponse) ProtoMessage() {}
 
 func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1312,7 @@ func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StopAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 type WatchAttemptsRequest struct {
@@ -1084,7 +1323,7 @@ type WatchAttemptsRequest struct {
 
 func (x *WatchAttemptsRequest) Reset() {
 	*x = WatchAttemptsRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1335,7 @@ func (x *WatchAttemptsRequest) String() string {
 func (*WatchAttemptsRequest) ProtoMessage() {}
 
 func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1348,7 @@ func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 type WatchAttemptsResponse struct {
@@ -1122,7 +1361,7 @@ type WatchAttemptsResponse struct {
 
 func (x *WatchAttemptsResponse) Reset() {
 	*x = WatchAttemptsResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1373,7 @@ func (x *WatchAttemptsResponse) String() string {
 func (*WatchAttemptsResponse) ProtoMessage() {}
 
 func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1386,7 @@ func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchAttemptsResponse) GetAttempts() []*AttemptStatus {
@@ -1174,7 +1413,7 @@ type ForgetAttemptRequest struct {
 
 func (x *ForgetAttemptRequest) Reset() {
 	*x = ForgetAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1425,7 @@ func (x *ForgetAttemptRequest) String() string {
 func (*ForgetAttemptRequest) ProtoMessage() {}
 
 func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1438,7 @@ func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptRequest.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ForgetAttemptRequest) GetTask() string {
@@ -1224,7 +1463,7 @@ type ForgetAttemptResponse struct {
 
 func (x *ForgetAttemptResponse) Reset() {
 	*x = ForgetAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1475,7 @@ func (x *ForgetAttemptResponse) String() string {
 func (*ForgetAttemptResponse) ProtoMessage() {}
 
 func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,14 +1488,14 @@ func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptResponse.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 var File_plimsoll_v1_agent_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17plimsoll/v1/agent.proto\x12\vplimsoll.v1\x1a\x19plimsoll/v1/objects.proto\"<\n" +
+	"\x17plimsoll/v1/agent.proto\x12\vplimsoll.v1\x1a\x19plimsoll/v1/objects.proto\x1a\x15plimsoll/v1/qos.proto\"<\n" +
 	"\x13RegisterNodeRequest\x12%\n" +
 	"\x04node\x18\x01 \x01(\v2\x11.plimsoll.v1.NodeR\x04node\"P\n" +
 	"\x14RegisterNodeResponse\x128\n" +
@@ -1270,16 +1509,23 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"registered\"O\n" +
 	"\x17WatchAssignmentsRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
-	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\"u\n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\"\x83\x02\n" +
 	"\n" +
 	"Assignment\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.plimsoll.v1.TaskR\x04task\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12*\n" +
-	"\x04spec\x18\x03 \x01(\v2\x16.plimsoll.v1.GroupSpecR\x04spec\"\x8a\x01\n" +
+	"\x04spec\x18\x03 \x01(\v2\x16.plimsoll.v1.GroupSpecR\x04spec\x12;\n" +
+	"\x06labels\x18\x04 \x03(\v2#.plimsoll.v1.Assignment.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x05queue\x18\x05 \x01(\tR\x05queue\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x02\n" +
 	"\x18WatchAssignmentsResponse\x121\n" +
 	"\achanged\x18\x01 \x03(\v2\x17.plimsoll.v1.AssignmentR\achanged\x12\x18\n" +
 	"\aremoved\x18\x02 \x03(\tR\aremoved\x12!\n" +
-	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\xe0\x01\n" +
+	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\x12>\n" +
+	"\x10changed_policies\x18\x04 \x03(\v2\x13.plimsoll.v1.PolicyR\x0fchangedPolicies\x12A\n" +
+	"\x10removed_policies\x18\x05 \x03(\v2\x16.plimsoll.v1.PolicyRefR\x0fremovedPolicies\"\xe0\x01\n" +
 	"\n" +
 	"TaskReport\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
@@ -1294,7 +1540,13 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bsequence\x18\x03 \x01(\x04R\bsequence\x121\n" +
 	"\areports\x18\x04 \x03(\v2\x17.plimsoll.v1.TaskReportR\areports\"\x15\n" +
-	"\x13ReportTasksResponse\"\x91\x01\n" +
+	"\x13ReportTasksResponse\"\x96\x01\n" +
+	"\x11ReportNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\x12/\n" +
+	"\x06report\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeReportR\x06report\"\x14\n" +
+	"\x12ReportNodeResponse\"\x91\x01\n" +
 	"\x12ReadTaskLogRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
@@ -1304,7 +1556,12 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\"A\n" +
 	"\x13ReadTaskLogResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\xbf\x01\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"L\n" +
+	"\x0fWatchQOSRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
+	"\x0einterval_nanos\x18\x02 \x01(\x03R\rintervalNanos\"F\n" +
+	"\x10WatchQOSResponse\x122\n" +
+	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"\xbf\x01\n" +
 	"\x13StartAttemptRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -1342,15 +1599,20 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x14ForgetAttemptRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\"\x17\n" +
-	"\x15ForgetAttemptResponse2\xe4\x02\n" +
+	"\x15ForgetAttemptResponse2\xb3\x03\n" +
 	"\fAgentService\x12S\n" +
 	"\fRegisterNode\x12 .plimsoll.v1.RegisterNodeRequest\x1a!.plimsoll.v1.RegisterNodeResponse\x12J\n" +
 	"\tHeartbeat\x12\x1d.plimsoll.v1.HeartbeatRequest\x1a\x1e.plimsoll.v1.HeartbeatResponse\x12a\n" +
 	"\x10WatchAssignments\x12$.plimsoll.v1.WatchAssignmentsRequest\x1a%.plimsoll.v1.WatchAssignmentsResponse0\x01\x12P\n" +
-	"\vReportTasks\x12\x1f.plimsoll.v1.ReportTasksRequest\x1a .plimsoll.v1.ReportTasksResponse2`\n" +
+	"\vReportTasks\x12\x1f.plimsoll.v1.ReportTasksRequest\x1a .plimsoll.v1.ReportTasksResponse\x12M\n" +
+	"\n" +
+	"ReportNode\x12\x1e.plimsoll.v1.ReportNodeRequest\x1a\x1f.plimsoll.v1.ReportNodeResponse2`\n" +
 	"\n" +
 	"LogService\x12R\n" +
-	"\vReadTaskLog\x12\x1f.plimsoll.v1.ReadTaskLogRequest\x1a .plimsoll.v1.ReadTaskLogResponse0\x012\xec\x02\n" +
+	"\vReadTaskLog\x12\x1f.plimsoll.v1.ReadTaskLogRequest\x1a .plimsoll.v1.ReadTaskLogResponse0\x012W\n" +
+	"\n" +
+	"QOSService\x12I\n" +
+	"\bWatchQOS\x12\x1c.plimsoll.v1.WatchQOSRequest\x1a\x1d.plimsoll.v1.WatchQOSResponse0\x012\xec\x02\n" +
 	"\x11SupervisorService\x12S\n" +
 	"\fStartAttempt\x12 .plimsoll.v1.StartAttemptRequest\x1a!.plimsoll.v1.StartAttemptResponse\x12P\n" +
 	"\vStopAttempt\x12\x1f.plimsoll.v1.StopAttemptRequest\x1a .plimsoll.v1.StopAttemptResponse\x12X\n" +
@@ -1369,7 +1631,7 @@ func file_plimsoll_v1_agent_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_agent_proto_rawDescData
 }
 
-var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*RegisterNodeRequest)(nil),      // 0: plimsoll.v1.RegisterNodeRequest
 	(*RegisterNodeResponse)(nil),     // 1: plimsoll.v1.RegisterNodeResponse
@@ -1381,60 +1643,78 @@ var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*TaskReport)(nil),               // 7: plimsoll.v1.TaskReport
 	(*ReportTasksRequest)(nil),       // 8: plimsoll.v1.ReportTasksRequest
 	(*ReportTasksResponse)(nil),      // 9: plimsoll.v1.ReportTasksResponse
-	(*ReadTaskLogRequest)(nil),       // 10: plimsoll.v1.ReadTaskLogRequest
-	(*ReadTaskLogResponse)(nil),      // 11: plimsoll.v1.ReadTaskLogResponse
-	(*StartAttemptRequest)(nil),      // 12: plimsoll.v1.StartAttemptRequest
-	(*StartAttemptResponse)(nil),     // 13: plimsoll.v1.StartAttemptResponse
-	(*AttemptStatus)(nil),            // 14: plimsoll.v1.AttemptStatus
-	(*StopAttemptRequest)(nil),       // 15: plimsoll.v1.StopAttemptRequest
-	(*StopAttemptResponse)(nil),      // 16: plimsoll.v1.StopAttemptResponse
-	(*WatchAttemptsRequest)(nil),     // 17: plimsoll.v1.WatchAttemptsRequest
-	(*WatchAttemptsResponse)(nil),    // 18: plimsoll.v1.WatchAttemptsResponse
-	(*ForgetAttemptRequest)(nil),     // 19: plimsoll.v1.ForgetAttemptRequest
-	(*ForgetAttemptResponse)(nil),    // 20: plimsoll.v1.ForgetAttemptResponse
-	(*Node)(nil),                     // 21: plimsoll.v1.Node
-	(*Task)(nil),                     // 22: plimsoll.v1.Task
-	(*GroupSpec)(nil),                // 23: plimsoll.v1.GroupSpec
-	(TaskState)(0),                   // 24: plimsoll.v1.TaskState
-	(TaskResult)(0),                  // 25: plimsoll.v1.TaskResult
+	(*ReportNodeRequest)(nil),        // 10: plimsoll.v1.ReportNodeRequest
+	(*ReportNodeResponse)(nil),       // 11: plimsoll.v1.ReportNodeResponse
+	(*ReadTaskLogRequest)(nil),       // 12: plimsoll.v1.ReadTaskLogRequest
+	(*ReadTaskLogResponse)(nil),      // 13: plimsoll.v1.ReadTaskLogResponse
+	(*WatchQOSRequest)(nil),          // 14: plimsoll.v1.WatchQOSRequest
+	(*WatchQOSResponse)(nil),         // 15: plimsoll.v1.WatchQOSResponse
+	(*StartAttemptRequest)(nil),      // 16: plimsoll.v1.StartAttemptRequest
+	(*StartAttemptResponse)(nil),     // 17: plimsoll.v1.StartAttemptResponse
+	(*AttemptStatus)(nil),            // 18: plimsoll.v1.AttemptStatus
+	(*StopAttemptRequest)(nil),       // 19: plimsoll.v1.StopAttemptRequest
+	(*StopAttemptResponse)(nil),      // 20: plimsoll.v1.StopAttemptResponse
+	(*WatchAttemptsRequest)(nil),     // 21: plimsoll.v1.WatchAttemptsRequest
+	(*WatchAttemptsResponse)(nil),    // 22: plimsoll.v1.WatchAttemptsResponse
+	(*ForgetAttemptRequest)(nil),     // 23: plimsoll.v1.ForgetAttemptRequest
+	(*ForgetAttemptResponse)(nil),    // 24: plimsoll.v1.ForgetAttemptResponse
+	nil,                              // 25: plimsoll.v1.Assignment.LabelsEntry
+	(*Node)(nil),                     // 26: plimsoll.v1.Node
+	(*Task)(nil),                     // 27: plimsoll.v1.Task
+	(*GroupSpec)(nil),                // 28: plimsoll.v1.GroupSpec
+	(*Policy)(nil),                   // 29: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 30: plimsoll.v1.PolicyRef
+	(TaskState)(0),                   // 31: plimsoll.v1.TaskState
+	(TaskResult)(0),                  // 32: plimsoll.v1.TaskResult
+	(*NodeReport)(nil),               // 33: plimsoll.v1.NodeReport
+	(*NodeQOSStatus)(nil),            // 34: plimsoll.v1.NodeQOSStatus
 }
 var file_plimsoll_v1_agent_proto_depIdxs = []int32{
-	21, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
-	22, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
-	23, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
-	5,  // 3: plimsoll.v1.WatchAssignmentsResponse.changed:type_name -> plimsoll.v1.Assignment
-	24, // 4: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
-	25, // 5: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
-	7,  // 6: plimsoll.v1.ReportTasksRequest.reports:type_name -> plimsoll.v1.TaskReport
-	23, // 7: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
-	14, // 8: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
-	24, // 9: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
-	25, // 10: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
-	25, // 11: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
-	14, // 12: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
-	0,  // 13: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
-	2,  // 14: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
-	4,  // 15: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
-	8,  // 16: plimsoll.v1.AgentService.ReportTasks:input_type -> plimsoll.v1.ReportTasksRequest
-	10, // 17: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
-	12, // 18: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
-	15, // 19: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
-	17, // 20: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
-	19, // 21: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
-	1,  // 22: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
-	3,  // 23: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
-	6,  // 24: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
-	9,  // 25: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
-	11, // 26: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
-	13, // 27: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
-	16, // 28: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
-	18, // 29: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
-	20, // 30: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
-	22, // [22:31] is the sub-list for method output_type
-	13, // [13:22] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	26, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
+	27, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
+	28, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
+	25, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
+	5,  // 4: plimsoll.v1.WatchAssignmentsResponse.changed:type_name -> plimsoll.v1.Assignment
+	29, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
+	30, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
+	31, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
+	32, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
+	7,  // 9: plimsoll.v1.ReportTasksRequest.reports:type_name -> plimsoll.v1.TaskReport
+	33, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
+	34, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	28, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
+	18, // 13: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
+	31, // 14: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
+	32, // 15: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
+	32, // 16: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
+	18, // 17: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
+	0,  // 18: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
+	2,  // 19: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
+	4,  // 20: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
+	8,  // 21: plimsoll.v1.AgentService.ReportTasks:input_type -> plimsoll.v1.ReportTasksRequest
+	10, // 22: plimsoll.v1.AgentService.ReportNode:input_type -> plimsoll.v1.ReportNodeRequest
+	12, // 23: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
+	14, // 24: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
+	16, // 25: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
+	19, // 26: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
+	21, // 27: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
+	23, // 28: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
+	1,  // 29: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
+	3,  // 30: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
+	6,  // 31: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
+	9,  // 32: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
+	11, // 33: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
+	13, // 34: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
+	15, // 35: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
+	17, // 36: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
+	20, // 37: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
+	22, // 38: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
+	24, // 39: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
+	29, // [29:40] is the sub-list for method output_type
+	18, // [18:29] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_agent_proto_init() }
@@ -1443,15 +1723,16 @@ func file_plimsoll_v1_agent_proto_init() {
 		return
 	}
 	file_plimsoll_v1_objects_proto_init()
+	file_plimsoll_v1_qos_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_agent_proto_rawDesc), len(file_plimsoll_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   26,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   4,
 		},
 		GoTypes:           file_plimsoll_v1_agent_proto_goTypes,
 		DependencyIndexes: file_plimsoll_v1_agent_proto_depIdxs,

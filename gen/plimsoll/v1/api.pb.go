@@ -83,6 +83,58 @@ func (StageKind) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{0}
 }
 
+type PolicyChange int32
+
+const (
+	PolicyChange_POLICY_CHANGE_UNSPECIFIED PolicyChange = 0
+	PolicyChange_POLICY_CHANGE_CREATED     PolicyChange = 1
+	PolicyChange_POLICY_CHANGE_CHANGED     PolicyChange = 2
+	PolicyChange_POLICY_CHANGE_UNCHANGED   PolicyChange = 3
+)
+
+// Enum value maps for PolicyChange.
+var (
+	PolicyChange_name = map[int32]string{
+		0: "POLICY_CHANGE_UNSPECIFIED",
+		1: "POLICY_CHANGE_CREATED",
+		2: "POLICY_CHANGE_CHANGED",
+		3: "POLICY_CHANGE_UNCHANGED",
+	}
+	PolicyChange_value = map[string]int32{
+		"POLICY_CHANGE_UNSPECIFIED": 0,
+		"POLICY_CHANGE_CREATED":     1,
+		"POLICY_CHANGE_CHANGED":     2,
+		"POLICY_CHANGE_UNCHANGED":   3,
+	}
+)
+
+func (x PolicyChange) Enum() *PolicyChange {
+	p := new(PolicyChange)
+	*p = x
+	return p
+}
+
+func (x PolicyChange) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PolicyChange) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_api_proto_enumTypes[1].Descriptor()
+}
+
+func (PolicyChange) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_api_proto_enumTypes[1]
+}
+
+func (x PolicyChange) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PolicyChange.Descriptor instead.
+func (PolicyChange) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{1}
+}
+
 type SubmitJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -2806,6 +2858,543 @@ func (x *KeptNode) GetReason() string {
 	return ""
 }
 
+type WatchNodeQOSRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// At least so long between two; 0: each sample.
+	IntervalNanos int64 `protobuf:"varint,2,opt,name=interval_nanos,json=intervalNanos,proto3" json:"interval_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchNodeQOSRequest) Reset() {
+	*x = WatchNodeQOSRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchNodeQOSRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchNodeQOSRequest) ProtoMessage() {}
+
+func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchNodeQOSRequest.ProtoReflect.Descriptor instead.
+func (*WatchNodeQOSRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *WatchNodeQOSRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *WatchNodeQOSRequest) GetIntervalNanos() int64 {
+	if x != nil {
+		return x.IntervalNanos
+	}
+	return 0
+}
+
+type WatchNodeQOSResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        *NodeQOSStatus         `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchNodeQOSResponse) Reset() {
+	*x = WatchNodeQOSResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchNodeQOSResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchNodeQOSResponse) ProtoMessage() {}
+
+func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchNodeQOSResponse.ProtoReflect.Descriptor instead.
+func (*WatchNodeQOSResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *WatchNodeQOSResponse) GetStatus() *NodeQOSStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+type ApplyPoliciesRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Policies []*Policy              `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	// Say what would change, or what is wrong, and change nothing.
+	DryRun        bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyPoliciesRequest) Reset() {
+	*x = ApplyPoliciesRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyPoliciesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyPoliciesRequest) ProtoMessage() {}
+
+func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyPoliciesRequest.ProtoReflect.Descriptor instead.
+func (*ApplyPoliciesRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ApplyPoliciesRequest) GetPolicies() []*Policy {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *ApplyPoliciesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type PolicyOutcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        *PolicyRef             `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Change        PolicyChange           `protobuf:"varint,2,opt,name=change,proto3,enum=plimsoll.v1.PolicyChange" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyOutcome) Reset() {
+	*x = PolicyOutcome{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyOutcome) ProtoMessage() {}
+
+func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyOutcome.ProtoReflect.Descriptor instead.
+func (*PolicyOutcome) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *PolicyOutcome) GetPolicy() *PolicyRef {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *PolicyOutcome) GetChange() PolicyChange {
+	if x != nil {
+		return x.Change
+	}
+	return PolicyChange_POLICY_CHANGE_UNSPECIFIED
+}
+
+type ApplyPoliciesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the request.
+	Outcomes      []*PolicyOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyPoliciesResponse) Reset() {
+	*x = ApplyPoliciesResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyPoliciesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyPoliciesResponse) ProtoMessage() {}
+
+func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyPoliciesResponse.ProtoReflect.Descriptor instead.
+func (*ApplyPoliciesResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ApplyPoliciesResponse) GetOutcomes() []*PolicyOutcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+type GetPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyRequest) Reset() {
+	*x = GetPolicyRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyRequest) ProtoMessage() {}
+
+func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
+func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *GetPolicyRequest) GetKind() PolicyKind {
+	if x != nil {
+		return x.Kind
+	}
+	return PolicyKind_POLICY_KIND_UNSPECIFIED
+}
+
+func (x *GetPolicyRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetPolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        *Policy                `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyResponse) Reset() {
+	*x = GetPolicyResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyResponse) ProtoMessage() {}
+
+func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
+func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *GetPolicyResponse) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *GetPolicyResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type ListPoliciesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unspecified: all.
+	Kind          PolicyKind `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoliciesRequest) Reset() {
+	*x = ListPoliciesRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoliciesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoliciesRequest) ProtoMessage() {}
+
+func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
+func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ListPoliciesRequest) GetKind() PolicyKind {
+	if x != nil {
+		return x.Kind
+	}
+	return PolicyKind_POLICY_KIND_UNSPECIFIED
+}
+
+type ListPoliciesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By kind, then by name.
+	Policies      []*Policy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	Revision      uint64    `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoliciesResponse) Reset() {
+	*x = ListPoliciesResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoliciesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoliciesResponse) ProtoMessage() {}
+
+func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
+func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ListPoliciesResponse) GetPolicies() []*Policy {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *ListPoliciesResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type DeletePolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePolicyRequest) Reset() {
+	*x = DeletePolicyRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePolicyRequest) ProtoMessage() {}
+
+func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePolicyRequest.ProtoReflect.Descriptor instead.
+func (*DeletePolicyRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *DeletePolicyRequest) GetKind() PolicyKind {
+	if x != nil {
+		return x.Kind
+	}
+	return PolicyKind_POLICY_KIND_UNSPECIFIED
+}
+
+func (x *DeletePolicyRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeletePolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePolicyResponse) Reset() {
+	*x = DeletePolicyResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePolicyResponse) ProtoMessage() {}
+
+func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePolicyResponse.ProtoReflect.Descriptor instead.
+func (*DeletePolicyResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
+}
+
 type ListQueuesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2814,7 +3403,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +3415,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +3428,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 type ListQueuesResponse struct {
@@ -2852,7 +3441,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +3453,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +3466,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStatus {
@@ -2902,7 +3491,7 @@ type GetQueueConfigRequest struct {
 
 func (x *GetQueueConfigRequest) Reset() {
 	*x = GetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +3503,7 @@ func (x *GetQueueConfigRequest) String() string {
 func (*GetQueueConfigRequest) ProtoMessage() {}
 
 func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3516,7 @@ func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 type GetQueueConfigResponse struct {
@@ -2939,7 +3528,7 @@ type GetQueueConfigResponse struct {
 
 func (x *GetQueueConfigResponse) Reset() {
 	*x = GetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +3540,7 @@ func (x *GetQueueConfigResponse) String() string {
 func (*GetQueueConfigResponse) ProtoMessage() {}
 
 func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +3553,7 @@ func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
@@ -2983,7 +3572,7 @@ type SetQueueConfigRequest struct {
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3584,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3597,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
@@ -3026,7 +3615,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +3627,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +3640,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 type ListEventsRequest struct {
@@ -3068,7 +3657,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3080,7 +3669,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3093,7 +3682,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -3133,7 +3722,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3734,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3747,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -3207,7 +3796,7 @@ var File_plimsoll_v1_api_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\n" +
-	"\x15plimsoll/v1/api.proto\x12\vplimsoll.v1\x1a\x19plimsoll/v1/objects.proto\"<\n" +
+	"\x15plimsoll/v1/api.proto\x12\vplimsoll.v1\x1a\x19plimsoll/v1/objects.proto\x1a\x15plimsoll/v1/qos.proto\"<\n" +
 	"\x10SubmitJobRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\"7\n" +
 	"\x11SubmitJobResponse\x12\"\n" +
@@ -3389,7 +3978,35 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\bKeptNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x13\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"P\n" +
+	"\x13WatchNodeQOSRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
+	"\x0einterval_nanos\x18\x02 \x01(\x03R\rintervalNanos\"J\n" +
+	"\x14WatchNodeQOSResponse\x122\n" +
+	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"`\n" +
+	"\x14ApplyPoliciesRequest\x12/\n" +
+	"\bpolicies\x18\x01 \x03(\v2\x13.plimsoll.v1.PolicyR\bpolicies\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"r\n" +
+	"\rPolicyOutcome\x12.\n" +
+	"\x06policy\x18\x01 \x01(\v2\x16.plimsoll.v1.PolicyRefR\x06policy\x121\n" +
+	"\x06change\x18\x02 \x01(\x0e2\x19.plimsoll.v1.PolicyChangeR\x06change\"O\n" +
+	"\x15ApplyPoliciesResponse\x126\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1a.plimsoll.v1.PolicyOutcomeR\boutcomes\"S\n" +
+	"\x10GetPolicyRequest\x12+\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\\\n" +
+	"\x11GetPolicyResponse\x12+\n" +
+	"\x06policy\x18\x01 \x01(\v2\x13.plimsoll.v1.PolicyR\x06policy\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"B\n" +
+	"\x13ListPoliciesRequest\x12+\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\"c\n" +
+	"\x14ListPoliciesResponse\x12/\n" +
+	"\bpolicies\x18\x01 \x03(\v2\x13.plimsoll.v1.PolicyR\bpolicies\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"V\n" +
+	"\x13DeletePolicyRequest\x12+\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x16\n" +
+	"\x14DeletePolicyResponse\"\x13\n" +
 	"\x11ListQueuesRequest\"b\n" +
 	"\x12ListQueuesResponse\x120\n" +
 	"\x06queues\x18\x01 \x03(\v2\x18.plimsoll.v1.QueueStatusR\x06queues\x12\x1a\n" +
@@ -3418,7 +4035,12 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x11STAGE_KIND_CLOSED\x10\x01\x12\x1b\n" +
 	"\x17STAGE_KIND_NOT_ELIGIBLE\x10\x02\x12\x16\n" +
 	"\x12STAGE_KIND_NO_ROOM\x10\x03\x12\x17\n" +
-	"\x13STAGE_KIND_NOT_BEST\x10\x042\xb6\x06\n" +
+	"\x13STAGE_KIND_NOT_BEST\x10\x04*\x80\x01\n" +
+	"\fPolicyChange\x12\x1d\n" +
+	"\x19POLICY_CHANGE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15POLICY_CHANGE_CREATED\x10\x01\x12\x19\n" +
+	"\x15POLICY_CHANGE_CHANGED\x10\x02\x12\x1b\n" +
+	"\x17POLICY_CHANGE_UNCHANGED\x10\x032\xb6\x06\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tSubmitJob\x12\x1d.plimsoll.v1.SubmitJobRequest\x1a\x1e.plimsoll.v1.SubmitJobResponse\x12A\n" +
@@ -3431,14 +4053,20 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\tListTasks\x12\x1d.plimsoll.v1.ListTasksRequest\x1a\x1e.plimsoll.v1.ListTasksResponse\x12P\n" +
 	"\vExplainTask\x12\x1f.plimsoll.v1.ExplainTaskRequest\x1a .plimsoll.v1.ExplainTaskResponse\x12G\n" +
 	"\bPlaceJob\x12\x1c.plimsoll.v1.PlaceJobRequest\x1a\x1d.plimsoll.v1.PlaceJobResponse\x12I\n" +
-	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x012\x9b\x03\n" +
+	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x012\xf2\x03\n" +
 	"\vNodeService\x12J\n" +
 	"\tListNodes\x12\x1d.plimsoll.v1.ListNodesRequest\x1a\x1e.plimsoll.v1.ListNodesResponse\x12P\n" +
 	"\vSetNodeMode\x12\x1f.plimsoll.v1.SetNodeModeRequest\x1a .plimsoll.v1.SetNodeModeResponse\x12M\n" +
 	"\n" +
 	"RemoveNode\x12\x1e.plimsoll.v1.RemoveNodeRequest\x1a\x1f.plimsoll.v1.RemoveNodeResponse\x12S\n" +
 	"\fNodeCapacity\x12 .plimsoll.v1.NodeCapacityRequest\x1a!.plimsoll.v1.NodeCapacityResponse\x12J\n" +
-	"\tPlanMoves\x12\x1d.plimsoll.v1.PlanMovesRequest\x1a\x1e.plimsoll.v1.PlanMovesResponse2\x93\x02\n" +
+	"\tPlanMoves\x12\x1d.plimsoll.v1.PlanMovesRequest\x1a\x1e.plimsoll.v1.PlanMovesResponse\x12U\n" +
+	"\fWatchNodeQOS\x12 .plimsoll.v1.WatchNodeQOSRequest\x1a!.plimsoll.v1.WatchNodeQOSResponse0\x012\xdd\x02\n" +
+	"\rPolicyService\x12V\n" +
+	"\rApplyPolicies\x12!.plimsoll.v1.ApplyPoliciesRequest\x1a\".plimsoll.v1.ApplyPoliciesResponse\x12J\n" +
+	"\tGetPolicy\x12\x1d.plimsoll.v1.GetPolicyRequest\x1a\x1e.plimsoll.v1.GetPolicyResponse\x12S\n" +
+	"\fListPolicies\x12 .plimsoll.v1.ListPoliciesRequest\x1a!.plimsoll.v1.ListPoliciesResponse\x12S\n" +
+	"\fDeletePolicy\x12 .plimsoll.v1.DeletePolicyRequest\x1a!.plimsoll.v1.DeletePolicyResponse2\x93\x02\n" +
 	"\fQueueService\x12M\n" +
 	"\n" +
 	"ListQueues\x12\x1e.plimsoll.v1.ListQueuesRequest\x1a\x1f.plimsoll.v1.ListQueuesResponse\x12Y\n" +
@@ -3460,170 +4088,206 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_api_proto_rawDescData
 }
 
-var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(StageKind)(0),                 // 0: plimsoll.v1.StageKind
-	(*SubmitJobRequest)(nil),       // 1: plimsoll.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),      // 2: plimsoll.v1.SubmitJobResponse
-	(*GetJobRequest)(nil),          // 3: plimsoll.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 4: plimsoll.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 5: plimsoll.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 6: plimsoll.v1.ListJobsResponse
-	(*WatchJobRequest)(nil),        // 7: plimsoll.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),       // 8: plimsoll.v1.WatchJobResponse
-	(*KillJobRequest)(nil),         // 9: plimsoll.v1.KillJobRequest
-	(*KillJobResponse)(nil),        // 10: plimsoll.v1.KillJobResponse
-	(*ScaleJobRequest)(nil),        // 11: plimsoll.v1.ScaleJobRequest
-	(*ScaleJobResponse)(nil),       // 12: plimsoll.v1.ScaleJobResponse
-	(*GetTaskRequest)(nil),         // 13: plimsoll.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),        // 14: plimsoll.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),       // 15: plimsoll.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 16: plimsoll.v1.ListTasksResponse
-	(*ExplainTaskRequest)(nil),     // 17: plimsoll.v1.ExplainTaskRequest
-	(*ExplainStep)(nil),            // 18: plimsoll.v1.ExplainStep
-	(*ExplainReason)(nil),          // 19: plimsoll.v1.ExplainReason
-	(*ExplainTaskResponse)(nil),    // 20: plimsoll.v1.ExplainTaskResponse
-	(*NodeCounts)(nil),             // 21: plimsoll.v1.NodeCounts
-	(*NodeVerdict)(nil),            // 22: plimsoll.v1.NodeVerdict
-	(*PlacementDecision)(nil),      // 23: plimsoll.v1.PlacementDecision
-	(*PlacementCandidate)(nil),     // 24: plimsoll.v1.PlacementCandidate
-	(*PlaceJobRequest)(nil),        // 25: plimsoll.v1.PlaceJobRequest
-	(*PlaceJobResponse)(nil),       // 26: plimsoll.v1.PlaceJobResponse
-	(*PlacedGroup)(nil),            // 27: plimsoll.v1.PlacedGroup
-	(*PlacedTask)(nil),             // 28: plimsoll.v1.PlacedTask
-	(*PlacementRefusal)(nil),       // 29: plimsoll.v1.PlacementRefusal
-	(*ReadLogsRequest)(nil),        // 30: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),       // 31: plimsoll.v1.ReadLogsResponse
-	(*ListNodesRequest)(nil),       // 32: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 33: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 34: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 35: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 36: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 37: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 38: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),    // 39: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),   // 40: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),               // 41: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),       // 42: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 43: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),            // 44: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),               // 45: plimsoll.v1.KeptNode
-	(*ListQueuesRequest)(nil),      // 46: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 47: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 48: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 49: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 50: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 51: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 52: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 53: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 54: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 55: plimsoll.v1.Job
-	(JobState)(0),                  // 56: plimsoll.v1.JobState
-	(*JobStatus)(nil),              // 57: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 58: plimsoll.v1.Task
-	(TaskState)(0),                 // 59: plimsoll.v1.TaskState
-	(WaitCode)(0),                  // 60: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 61: plimsoll.v1.Resources
-	(*Node)(nil),                   // 62: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 63: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 64: plimsoll.v1.NodeMode
-	(*QueueStatus)(nil),            // 65: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 66: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 67: plimsoll.v1.Event
+	(PolicyChange)(0),              // 1: plimsoll.v1.PolicyChange
+	(*SubmitJobRequest)(nil),       // 2: plimsoll.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),      // 3: plimsoll.v1.SubmitJobResponse
+	(*GetJobRequest)(nil),          // 4: plimsoll.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 5: plimsoll.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 6: plimsoll.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 7: plimsoll.v1.ListJobsResponse
+	(*WatchJobRequest)(nil),        // 8: plimsoll.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),       // 9: plimsoll.v1.WatchJobResponse
+	(*KillJobRequest)(nil),         // 10: plimsoll.v1.KillJobRequest
+	(*KillJobResponse)(nil),        // 11: plimsoll.v1.KillJobResponse
+	(*ScaleJobRequest)(nil),        // 12: plimsoll.v1.ScaleJobRequest
+	(*ScaleJobResponse)(nil),       // 13: plimsoll.v1.ScaleJobResponse
+	(*GetTaskRequest)(nil),         // 14: plimsoll.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),        // 15: plimsoll.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),       // 16: plimsoll.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 17: plimsoll.v1.ListTasksResponse
+	(*ExplainTaskRequest)(nil),     // 18: plimsoll.v1.ExplainTaskRequest
+	(*ExplainStep)(nil),            // 19: plimsoll.v1.ExplainStep
+	(*ExplainReason)(nil),          // 20: plimsoll.v1.ExplainReason
+	(*ExplainTaskResponse)(nil),    // 21: plimsoll.v1.ExplainTaskResponse
+	(*NodeCounts)(nil),             // 22: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),            // 23: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),      // 24: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),     // 25: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),        // 26: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),       // 27: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),            // 28: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),             // 29: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),       // 30: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),        // 31: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),       // 32: plimsoll.v1.ReadLogsResponse
+	(*ListNodesRequest)(nil),       // 33: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),               // 34: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),      // 35: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),     // 36: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),    // 37: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),      // 38: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 39: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),    // 40: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),   // 41: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),               // 42: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),       // 43: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 44: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),            // 45: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),               // 46: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),    // 47: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),   // 48: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),   // 49: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),          // 50: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),  // 51: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),       // 52: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),      // 53: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),    // 54: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),   // 55: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),    // 56: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),   // 57: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),      // 58: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 59: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 60: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 61: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 62: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 63: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 64: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 65: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 66: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 67: plimsoll.v1.Job
+	(JobState)(0),                  // 68: plimsoll.v1.JobState
+	(*JobStatus)(nil),              // 69: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 70: plimsoll.v1.Task
+	(TaskState)(0),                 // 71: plimsoll.v1.TaskState
+	(WaitCode)(0),                  // 72: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 73: plimsoll.v1.Resources
+	(*Node)(nil),                   // 74: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 75: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 76: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),          // 77: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                 // 78: plimsoll.v1.Policy
+	(*PolicyRef)(nil),              // 79: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                // 80: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),            // 81: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 82: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 83: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
-	54, // 0: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	55, // 1: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
-	55, // 2: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	56, // 3: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
-	57, // 4: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	57, // 5: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	57, // 6: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	57, // 7: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	58, // 8: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	59, // 9: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	58, // 10: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
-	19, // 11: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
+	66, // 0: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	67, // 1: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	67, // 2: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	68, // 3: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	69, // 4: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	69, // 5: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	69, // 6: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	69, // 7: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	70, // 8: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	71, // 9: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	70, // 10: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	20, // 11: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	0,  // 12: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	58, // 13: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	60, // 14: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
-	18, // 15: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
-	21, // 16: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
-	22, // 17: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
-	23, // 18: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
+	70, // 13: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	72, // 14: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	19, // 15: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
+	22, // 16: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
+	23, // 17: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
+	24, // 18: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
 	0,  // 19: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
-	18, // 20: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
-	24, // 21: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	61, // 22: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	54, // 23: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	27, // 24: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
-	28, // 25: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
-	29, // 26: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	61, // 27: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	60, // 28: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
-	18, // 29: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
-	21, // 30: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	62, // 31: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	63, // 32: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	33, // 33: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	64, // 34: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	62, // 35: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	41, // 36: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	61, // 37: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	61, // 38: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	54, // 39: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
-	44, // 40: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
-	45, // 41: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	65, // 42: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	66, // 43: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	66, // 44: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	67, // 45: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	1,  // 46: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	3,  // 47: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	5,  // 48: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	7,  // 49: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	9,  // 50: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	11, // 51: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	13, // 52: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	15, // 53: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	17, // 54: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	25, // 55: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	30, // 56: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	32, // 57: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	35, // 58: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	37, // 59: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	39, // 60: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	42, // 61: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	46, // 62: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	48, // 63: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	50, // 64: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	52, // 65: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	2,  // 66: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	4,  // 67: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	6,  // 68: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	8,  // 69: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	10, // 70: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	12, // 71: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	14, // 72: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	16, // 73: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	20, // 74: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	26, // 75: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	31, // 76: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	34, // 77: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	36, // 78: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	38, // 79: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	40, // 80: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	43, // 81: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	47, // 82: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	49, // 83: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	51, // 84: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	53, // 85: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	66, // [66:86] is the sub-list for method output_type
-	46, // [46:66] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	19, // 20: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
+	25, // 21: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
+	73, // 22: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	66, // 23: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	28, // 24: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
+	29, // 25: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
+	30, // 26: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
+	73, // 27: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	72, // 28: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	19, // 29: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
+	22, // 30: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
+	74, // 31: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	75, // 32: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	34, // 33: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	76, // 34: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	74, // 35: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	42, // 36: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	73, // 37: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	73, // 38: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	66, // 39: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	45, // 40: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	46, // 41: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	77, // 42: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	78, // 43: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	79, // 44: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	1,  // 45: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
+	50, // 46: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
+	80, // 47: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	78, // 48: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	80, // 49: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	78, // 50: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	80, // 51: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	81, // 52: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	82, // 53: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	82, // 54: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	83, // 55: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	2,  // 56: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	4,  // 57: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	6,  // 58: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	8,  // 59: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	10, // 60: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	12, // 61: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	14, // 62: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	16, // 63: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	18, // 64: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	26, // 65: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	31, // 66: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	33, // 67: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	36, // 68: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	38, // 69: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	40, // 70: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	43, // 71: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	47, // 72: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	49, // 73: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	52, // 74: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	54, // 75: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	56, // 76: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	58, // 77: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	60, // 78: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	62, // 79: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	64, // 80: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	3,  // 81: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	5,  // 82: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	7,  // 83: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	9,  // 84: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	11, // 85: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	13, // 86: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	15, // 87: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	17, // 88: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	21, // 89: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	27, // 90: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	32, // 91: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	35, // 92: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	37, // 93: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	39, // 94: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	41, // 95: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	44, // 96: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	48, // 97: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	51, // 98: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	53, // 99: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	55, // 100: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	57, // 101: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	59, // 102: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	61, // 103: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	63, // 104: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	65, // 105: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	81, // [81:106] is the sub-list for method output_type
+	56, // [56:81] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -3632,16 +4296,17 @@ func file_plimsoll_v1_api_proto_init() {
 		return
 	}
 	file_plimsoll_v1_objects_proto_init()
-	file_plimsoll_v1_api_proto_msgTypes[51].OneofWrappers = []any{}
+	file_plimsoll_v1_qos_proto_init()
+	file_plimsoll_v1_api_proto_msgTypes[62].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   53,
+			NumEnums:      2,
+			NumMessages:   64,
 			NumExtensions: 0,
-			NumServices:   4,
+			NumServices:   5,
 		},
 		GoTypes:           file_plimsoll_v1_api_proto_goTypes,
 		DependencyIndexes: file_plimsoll_v1_api_proto_depIdxs,

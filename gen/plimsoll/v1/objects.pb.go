@@ -404,6 +404,59 @@ func (NodeMode) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{5}
 }
 
+// What a task is worth to its node. Unspecified is best-effort for one that asks for extended resources, burstable else.
+type Class int32
+
+const (
+	Class_CLASS_UNSPECIFIED Class = 0
+	Class_CLASS_BEST_EFFORT Class = 1
+	Class_CLASS_BURSTABLE   Class = 2
+	Class_CLASS_GUARANTEED  Class = 3
+)
+
+// Enum value maps for Class.
+var (
+	Class_name = map[int32]string{
+		0: "CLASS_UNSPECIFIED",
+		1: "CLASS_BEST_EFFORT",
+		2: "CLASS_BURSTABLE",
+		3: "CLASS_GUARANTEED",
+	}
+	Class_value = map[string]int32{
+		"CLASS_UNSPECIFIED": 0,
+		"CLASS_BEST_EFFORT": 1,
+		"CLASS_BURSTABLE":   2,
+		"CLASS_GUARANTEED":  3,
+	}
+)
+
+func (x Class) Enum() *Class {
+	p := new(Class)
+	*p = x
+	return p
+}
+
+func (x Class) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Class) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_objects_proto_enumTypes[6].Descriptor()
+}
+
+func (Class) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_objects_proto_enumTypes[6]
+}
+
+func (x Class) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Class.Descriptor instead.
+func (Class) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{6}
+}
+
 // Unspecified is when nothing else is left.
 type ReservoirUse int32
 
@@ -438,11 +491,11 @@ func (x ReservoirUse) String() string {
 }
 
 func (ReservoirUse) Descriptor() protoreflect.EnumDescriptor {
-	return file_plimsoll_v1_objects_proto_enumTypes[6].Descriptor()
+	return file_plimsoll_v1_objects_proto_enumTypes[7].Descriptor()
 }
 
 func (ReservoirUse) Type() protoreflect.EnumType {
-	return &file_plimsoll_v1_objects_proto_enumTypes[6]
+	return &file_plimsoll_v1_objects_proto_enumTypes[7]
 }
 
 func (x ReservoirUse) Number() protoreflect.EnumNumber {
@@ -451,7 +504,7 @@ func (x ReservoirUse) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReservoirUse.Descriptor instead.
 func (ReservoirUse) EnumDescriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{6}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{7}
 }
 
 // Unspecified is the default of the chain.
@@ -494,11 +547,11 @@ func (x Strategy) String() string {
 }
 
 func (Strategy) Descriptor() protoreflect.EnumDescriptor {
-	return file_plimsoll_v1_objects_proto_enumTypes[7].Descriptor()
+	return file_plimsoll_v1_objects_proto_enumTypes[8].Descriptor()
 }
 
 func (Strategy) Type() protoreflect.EnumType {
-	return &file_plimsoll_v1_objects_proto_enumTypes[7]
+	return &file_plimsoll_v1_objects_proto_enumTypes[8]
 }
 
 func (x Strategy) Number() protoreflect.EnumNumber {
@@ -507,7 +560,7 @@ func (x Strategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Strategy.Descriptor instead.
 func (Strategy) EnumDescriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{7}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{8}
 }
 
 // Resource amounts by name: cpu in milli-cores, memory and disk in bytes, others as counts.
@@ -1106,6 +1159,8 @@ type GroupSpec struct {
 	LogLimit        int64                  `protobuf:"varint,12,opt,name=log_limit,json=logLimit,proto3" json:"log_limit,omitempty"`
 	Constraints     *Constraints           `protobuf:"bytes,13,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Preferences     *Preferences           `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
+	Class           Class                  `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
+	Priority        int32                  `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1236,6 +1291,20 @@ func (x *GroupSpec) GetPreferences() *Preferences {
 		return x.Preferences
 	}
 	return nil
+}
+
+func (x *GroupSpec) GetClass() Class {
+	if x != nil {
+		return x.Class
+	}
+	return Class_CLASS_UNSPECIFIED
+}
+
+func (x *GroupSpec) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
 }
 
 type JobSpec struct {
@@ -1845,6 +1914,8 @@ type NodeFacts struct {
 	Overprovision map[string]float64 `protobuf:"bytes,8,rep,name=overprovision,proto3" json:"overprovision,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	LastBoot      int64              `protobuf:"varint,9,opt,name=last_boot,json=lastBoot,proto3" json:"last_boot,omitempty"`
 	NextReboot    int64              `protobuf:"varint,10,opt,name=next_reboot,json=nextReboot,proto3" json:"next_reboot,omitempty"`
+	// Names of metrics that its agent has beside the built-in ones.
+	Metrics       []string `protobuf:"bytes,11,rep,name=metrics,proto3" json:"metrics,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1949,6 +2020,147 @@ func (x *NodeFacts) GetNextReboot() int64 {
 	return 0
 }
 
+func (x *NodeFacts) GetMetrics() []string {
+	if x != nil {
+		return x.Metrics
+	}
+	return nil
+}
+
+// The condition that the node's QoS agent owns.
+type NodeGate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the report of this incarnation that was taken last.
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The node takes no new tasks.
+	Closed        bool   `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeGate) Reset() {
+	*x = NodeGate{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeGate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeGate) ProtoMessage() {}
+
+func (x *NodeGate) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeGate.ProtoReflect.Descriptor instead.
+func (*NodeGate) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *NodeGate) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *NodeGate) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
+func (x *NodeGate) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// A group does not go back to a node for a while because a task of it was evicted there.
+type Eviction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Group string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// Of the task that was evicted last.
+	Index int32 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	// Unix nanoseconds.
+	Until         int64 `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Eviction) Reset() {
+	*x = Eviction{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Eviction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Eviction) ProtoMessage() {}
+
+func (x *Eviction) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Eviction.ProtoReflect.Descriptor instead.
+func (*Eviction) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Eviction) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Eviction) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Eviction) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Eviction) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1961,13 +2173,15 @@ type Node struct {
 	Registered    int64                  `protobuf:"varint,8,opt,name=registered,proto3" json:"registered,omitempty"`
 	Revision      uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
 	Facts         *NodeFacts             `protobuf:"bytes,10,opt,name=facts,proto3" json:"facts,omitempty"`
+	Gate          *NodeGate              `protobuf:"bytes,11,opt,name=gate,proto3" json:"gate,omitempty"`
+	Evictions     []*Eviction            `protobuf:"bytes,12,rep,name=evictions,proto3" json:"evictions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2193,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2206,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Node) GetId() string {
@@ -2065,6 +2279,20 @@ func (x *Node) GetFacts() *NodeFacts {
 	return nil
 }
 
+func (x *Node) GetGate() *NodeGate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+func (x *Node) GetEvictions() []*Eviction {
+	if x != nil {
+		return x.Evictions
+	}
+	return nil
+}
+
 type NodeStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2077,7 +2305,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2317,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2330,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -2149,7 +2377,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2389,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2402,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -2244,7 +2472,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2484,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2497,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -2359,7 +2587,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2599,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2612,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Event) GetType() int32 {
@@ -2456,7 +2684,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2696,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2709,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Error) GetCode() string {
@@ -2573,7 +2801,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04near\x18\x01 \x03(\v2\x15.plimsoll.v1.SelectorR\x04near\x12'\n" +
 	"\x03far\x18\x02 \x03(\v2\x15.plimsoll.v1.SelectorR\x03far\x12+\n" +
 	"\x06spread\x18\x03 \x03(\v2\x13.plimsoll.v1.SpreadR\x06spread\x121\n" +
-	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\xd9\x04\n" +
+	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\x9f\x05\n" +
 	"\tGroupSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -2590,7 +2818,9 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x10kill_grace_nanos\x18\v \x01(\x03R\x0ekillGraceNanos\x12\x1b\n" +
 	"\tlog_limit\x18\f \x01(\x03R\blogLimit\x12:\n" +
 	"\vconstraints\x18\r \x01(\v2\x18.plimsoll.v1.ConstraintsR\vconstraints\x12:\n" +
-	"\vpreferences\x18\x0e \x01(\v2\x18.plimsoll.v1.PreferencesR\vpreferences\x1a6\n" +
+	"\vpreferences\x18\x0e \x01(\v2\x18.plimsoll.v1.PreferencesR\vpreferences\x12(\n" +
+	"\x05class\x18\x0f \x01(\x0e2\x12.plimsoll.v1.ClassR\x05class\x12\x1a\n" +
+	"\bpriority\x18\x10 \x01(\x05R\bpriority\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x80\x02\n" +
@@ -2654,7 +2884,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\bfinished\x18\x0e \x01(\x03R\bfinished\x12\x1d\n" +
 	"\n" +
 	"not_before\x18\x0f \x01(\x03R\tnotBefore\x12\x1a\n" +
-	"\brevision\x18\x10 \x01(\x04R\brevision\"\xd1\x05\n" +
+	"\brevision\x18\x10 \x01(\x04R\brevision\"\xeb\x05\n" +
 	"\tNodeFacts\x12:\n" +
 	"\x06traits\x18\x01 \x03(\v2\".plimsoll.v1.NodeFacts.TraitsEntryR\x06traits\x12@\n" +
 	"\bnetworks\x18\x02 \x03(\v2$.plimsoll.v1.NodeFacts.NetworksEntryR\bnetworks\x12\x18\n" +
@@ -2667,7 +2897,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\tlast_boot\x18\t \x01(\x03R\blastBoot\x12\x1f\n" +
 	"\vnext_reboot\x18\n" +
 	" \x01(\x03R\n" +
-	"nextReboot\x1aM\n" +
+	"nextReboot\x12\x18\n" +
+	"\ametrics\x18\v \x03(\tR\ametrics\x1aM\n" +
 	"\vTraitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
 	"\x05value\x18\x02 \x01(\v2\x12.plimsoll.v1.TraitR\x05value:\x028\x01\x1a;\n" +
@@ -2679,7 +2910,16 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a@\n" +
 	"\x12OverprovisionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xb3\x03\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"V\n" +
+	"\bNodeGate\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
+	"\x06closed\x18\x02 \x01(\bR\x06closed\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"^\n" +
+	"\bEviction\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x14\n" +
+	"\x05until\x18\x04 \x01(\x03R\x05until\"\x93\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x122\n" +
@@ -2695,7 +2935,9 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"registered\x12\x1a\n" +
 	"\brevision\x18\t \x01(\x04R\brevision\x12,\n" +
 	"\x05facts\x18\n" +
-	" \x01(\v2\x16.plimsoll.v1.NodeFactsR\x05facts\x1a=\n" +
+	" \x01(\v2\x16.plimsoll.v1.NodeFactsR\x05facts\x12)\n" +
+	"\x04gate\x18\v \x01(\v2\x15.plimsoll.v1.NodeGateR\x04gate\x123\n" +
+	"\tevictions\x18\f \x03(\v2\x15.plimsoll.v1.EvictionR\tevictions\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +
@@ -2799,7 +3041,12 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x15NODE_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_MODE_ACTIVE\x10\x01\x12\x16\n" +
 	"\x12NODE_MODE_CORDONED\x10\x02\x12\x16\n" +
-	"\x12NODE_MODE_DRAINING\x10\x03*^\n" +
+	"\x12NODE_MODE_DRAINING\x10\x03*`\n" +
+	"\x05Class\x12\x15\n" +
+	"\x11CLASS_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11CLASS_BEST_EFFORT\x10\x01\x12\x13\n" +
+	"\x0fCLASS_BURSTABLE\x10\x02\x12\x14\n" +
+	"\x10CLASS_GUARANTEED\x10\x03*^\n" +
 	"\fReservoirUse\x12\x1d\n" +
 	"\x19RESERVOIR_USE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13RESERVOIR_USE_NEVER\x10\x01\x12\x16\n" +
@@ -2823,8 +3070,8 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_objects_proto_rawDescData
 }
 
-var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
 	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
@@ -2832,100 +3079,106 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(TaskState)(0),        // 3: plimsoll.v1.TaskState
 	(TaskResult)(0),       // 4: plimsoll.v1.TaskResult
 	(NodeMode)(0),         // 5: plimsoll.v1.NodeMode
-	(ReservoirUse)(0),     // 6: plimsoll.v1.ReservoirUse
-	(Strategy)(0),         // 7: plimsoll.v1.Strategy
-	(*Resources)(nil),     // 8: plimsoll.v1.Resources
-	(*RetryPolicy)(nil),   // 9: plimsoll.v1.RetryPolicy
-	(*Trait)(nil),         // 10: plimsoll.v1.Trait
-	(*PlatformRange)(nil), // 11: plimsoll.v1.PlatformRange
-	(*Selector)(nil),      // 12: plimsoll.v1.Selector
-	(*Spread)(nil),        // 13: plimsoll.v1.Spread
-	(*NetworkChoice)(nil), // 14: plimsoll.v1.NetworkChoice
-	(*Constraints)(nil),   // 15: plimsoll.v1.Constraints
-	(*Preferences)(nil),   // 16: plimsoll.v1.Preferences
-	(*GroupSpec)(nil),     // 17: plimsoll.v1.GroupSpec
-	(*JobSpec)(nil),       // 18: plimsoll.v1.JobSpec
-	(*TaskCounts)(nil),    // 19: plimsoll.v1.TaskCounts
-	(*GroupStatus)(nil),   // 20: plimsoll.v1.GroupStatus
-	(*JobStatus)(nil),     // 21: plimsoll.v1.JobStatus
-	(*Job)(nil),           // 22: plimsoll.v1.Job
-	(*Task)(nil),          // 23: plimsoll.v1.Task
-	(*NodeFacts)(nil),     // 24: plimsoll.v1.NodeFacts
-	(*Node)(nil),          // 25: plimsoll.v1.Node
-	(*NodeStatus)(nil),    // 26: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 27: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 28: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 29: plimsoll.v1.Event
-	(*Error)(nil),         // 30: plimsoll.v1.Error
-	nil,                   // 31: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 32: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 33: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 34: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 35: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 36: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 37: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 38: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 39: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 40: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 41: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 42: plimsoll.v1.Node.AttributesEntry
+	(Class)(0),            // 6: plimsoll.v1.Class
+	(ReservoirUse)(0),     // 7: plimsoll.v1.ReservoirUse
+	(Strategy)(0),         // 8: plimsoll.v1.Strategy
+	(*Resources)(nil),     // 9: plimsoll.v1.Resources
+	(*RetryPolicy)(nil),   // 10: plimsoll.v1.RetryPolicy
+	(*Trait)(nil),         // 11: plimsoll.v1.Trait
+	(*PlatformRange)(nil), // 12: plimsoll.v1.PlatformRange
+	(*Selector)(nil),      // 13: plimsoll.v1.Selector
+	(*Spread)(nil),        // 14: plimsoll.v1.Spread
+	(*NetworkChoice)(nil), // 15: plimsoll.v1.NetworkChoice
+	(*Constraints)(nil),   // 16: plimsoll.v1.Constraints
+	(*Preferences)(nil),   // 17: plimsoll.v1.Preferences
+	(*GroupSpec)(nil),     // 18: plimsoll.v1.GroupSpec
+	(*JobSpec)(nil),       // 19: plimsoll.v1.JobSpec
+	(*TaskCounts)(nil),    // 20: plimsoll.v1.TaskCounts
+	(*GroupStatus)(nil),   // 21: plimsoll.v1.GroupStatus
+	(*JobStatus)(nil),     // 22: plimsoll.v1.JobStatus
+	(*Job)(nil),           // 23: plimsoll.v1.Job
+	(*Task)(nil),          // 24: plimsoll.v1.Task
+	(*NodeFacts)(nil),     // 25: plimsoll.v1.NodeFacts
+	(*NodeGate)(nil),      // 26: plimsoll.v1.NodeGate
+	(*Eviction)(nil),      // 27: plimsoll.v1.Eviction
+	(*Node)(nil),          // 28: plimsoll.v1.Node
+	(*NodeStatus)(nil),    // 29: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 30: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 31: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 32: plimsoll.v1.Event
+	(*Error)(nil),         // 33: plimsoll.v1.Error
+	nil,                   // 34: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 35: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 36: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 37: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 38: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 39: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 40: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 41: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 42: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 43: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 44: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 45: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	31, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	34, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	32, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	33, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	34, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
-	14, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
-	11, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
-	12, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
-	12, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
-	13, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
-	6,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	35, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
-	12, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
-	12, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
-	13, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
-	7,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	36, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
-	8,  // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
-	9,  // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
-	15, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
-	16, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
-	37, // 21: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
-	17, // 22: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
-	19, // 23: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
-	2,  // 24: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
-	0,  // 25: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
-	20, // 26: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
-	18, // 27: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
-	21, // 28: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
-	3,  // 29: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
-	4,  // 30: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
-	38, // 31: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	39, // 32: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	40, // 33: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	41, // 34: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
-	8,  // 35: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	42, // 36: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
-	5,  // 37: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
-	24, // 38: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
-	8,  // 39: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	8,  // 40: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	8,  // 41: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	27, // 42: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	8,  // 43: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	8,  // 44: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	8,  // 45: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	8,  // 46: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	8,  // 47: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	10, // 48: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	10, // 49: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	35, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	36, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	37, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	15, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
+	12, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
+	13, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
+	13, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
+	14, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
+	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
+	38, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	13, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
+	13, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
+	14, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
+	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
+	39, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	9,  // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
+	10, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
+	16, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
+	17, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
+	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
+	40, // 22: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	18, // 23: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
+	20, // 24: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
+	2,  // 25: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
+	0,  // 26: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
+	21, // 27: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
+	19, // 28: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
+	22, // 29: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
+	3,  // 30: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
+	4,  // 31: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
+	41, // 32: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	42, // 33: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	43, // 34: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	44, // 35: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	9,  // 36: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
+	45, // 37: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	5,  // 38: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
+	25, // 39: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
+	26, // 40: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
+	27, // 41: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
+	9,  // 42: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	9,  // 43: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	9,  // 44: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	30, // 45: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	9,  // 46: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	9,  // 47: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	9,  // 48: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	9,  // 49: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	9,  // 50: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	11, // 51: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	11, // 52: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -2938,8 +3191,8 @@ func file_plimsoll_v1_objects_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   35,
+			NumEnums:      9,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

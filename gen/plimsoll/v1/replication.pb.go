@@ -36,6 +36,7 @@ const (
 	Kind_KIND_NODE_STATUS  Kind = 5
 	Kind_KIND_QUEUE_CONFIG Kind = 6
 	Kind_KIND_QUEUE_STATUS Kind = 7
+	Kind_KIND_POLICY       Kind = 8
 )
 
 // Enum value maps for Kind.
@@ -49,6 +50,7 @@ var (
 		5: "KIND_NODE_STATUS",
 		6: "KIND_QUEUE_CONFIG",
 		7: "KIND_QUEUE_STATUS",
+		8: "KIND_POLICY",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":  0,
@@ -59,6 +61,7 @@ var (
 		"KIND_NODE_STATUS":  5,
 		"KIND_QUEUE_CONFIG": 6,
 		"KIND_QUEUE_STATUS": 7,
+		"KIND_POLICY":       8,
 	}
 )
 
@@ -907,6 +910,9 @@ type Command struct {
 	//	*Command_NodeCapacity
 	//	*Command_PlaceJob
 	//	*Command_PlanMoves
+	//	*Command_ApplyPolicies
+	//	*Command_DeletePolicy
+	//	*Command_ReportNode
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1073,6 +1079,33 @@ func (x *Command) GetPlanMoves() *PlanMovesRequest {
 	return nil
 }
 
+func (x *Command) GetApplyPolicies() *ApplyPoliciesRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ApplyPolicies); ok {
+			return x.ApplyPolicies
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeletePolicy() *DeletePolicyRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_DeletePolicy); ok {
+			return x.DeletePolicy
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetReportNode() *ReportNodeRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ReportNode); ok {
+			return x.ReportNode
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -1129,6 +1162,18 @@ type Command_PlanMoves struct {
 	PlanMoves *PlanMovesRequest `protobuf:"bytes,14,opt,name=plan_moves,json=planMoves,proto3,oneof"`
 }
 
+type Command_ApplyPolicies struct {
+	ApplyPolicies *ApplyPoliciesRequest `protobuf:"bytes,15,opt,name=apply_policies,json=applyPolicies,proto3,oneof"`
+}
+
+type Command_DeletePolicy struct {
+	DeletePolicy *DeletePolicyRequest `protobuf:"bytes,16,opt,name=delete_policy,json=deletePolicy,proto3,oneof"`
+}
+
+type Command_ReportNode struct {
+	ReportNode *ReportNodeRequest `protobuf:"bytes,17,opt,name=report_node,json=reportNode,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1154,6 +1199,12 @@ func (*Command_NodeCapacity) isCommand_Kind() {}
 func (*Command_PlaceJob) isCommand_Kind() {}
 
 func (*Command_PlanMoves) isCommand_Kind() {}
+
+func (*Command_ApplyPolicies) isCommand_Kind() {}
+
+func (*Command_DeletePolicy) isCommand_Kind() {}
+
+func (*Command_ReportNode) isCommand_Kind() {}
 
 // A gateway has not heard a node for too long. It counts only if the node has not registered again since.
 type NodeLiveness struct {
@@ -1228,6 +1279,7 @@ type Reply struct {
 	NodeCapacity  *NodeCapacityResponse  `protobuf:"bytes,6,opt,name=node_capacity,json=nodeCapacity,proto3" json:"node_capacity,omitempty"`
 	PlaceJob      *PlaceJobResponse      `protobuf:"bytes,7,opt,name=place_job,json=placeJob,proto3" json:"place_job,omitempty"`
 	PlanMoves     *PlanMovesResponse     `protobuf:"bytes,8,opt,name=plan_moves,json=planMoves,proto3" json:"plan_moves,omitempty"`
+	ApplyPolicies *ApplyPoliciesResponse `protobuf:"bytes,9,opt,name=apply_policies,json=applyPolicies,proto3" json:"apply_policies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1318,6 +1370,13 @@ func (x *Reply) GetPlanMoves() *PlanMovesResponse {
 	return nil
 }
 
+func (x *Reply) GetApplyPolicies() *ApplyPoliciesResponse {
+	if x != nil {
+		return x.ApplyPolicies
+	}
+	return nil
+}
+
 var File_plimsoll_v1_replication_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_replication_proto_rawDesc = "" +
@@ -1373,7 +1432,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\x8f\a\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xe7\b\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -1392,12 +1451,16 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\rnode_capacity\x18\f \x01(\v2 .plimsoll.v1.NodeCapacityRequestH\x00R\fnodeCapacity\x12;\n" +
 	"\tplace_job\x18\r \x01(\v2\x1c.plimsoll.v1.PlaceJobRequestH\x00R\bplaceJob\x12>\n" +
 	"\n" +
-	"plan_moves\x18\x0e \x01(\v2\x1d.plimsoll.v1.PlanMovesRequestH\x00R\tplanMovesB\x06\n" +
+	"plan_moves\x18\x0e \x01(\v2\x1d.plimsoll.v1.PlanMovesRequestH\x00R\tplanMoves\x12J\n" +
+	"\x0eapply_policies\x18\x0f \x01(\v2!.plimsoll.v1.ApplyPoliciesRequestH\x00R\rapplyPolicies\x12G\n" +
+	"\rdelete_policy\x18\x10 \x01(\v2 .plimsoll.v1.DeletePolicyRequestH\x00R\fdeletePolicy\x12A\n" +
+	"\vreport_node\x18\x11 \x01(\v2\x1e.plimsoll.v1.ReportNodeRequestH\x00R\n" +
+	"reportNodeB\x06\n" +
 	"\x04kind\"h\n" +
 	"\fNodeLiveness\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\"\n" +
-	"\fregistration\x18\x03 \x01(\x04R\fregistration\"\x89\x03\n" +
+	"\fregistration\x18\x03 \x01(\x04R\fregistration\"\xd4\x03\n" +
 	"\x05Reply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.plimsoll.v1.ErrorR\x05error\x12\x1a\n" +
@@ -1407,7 +1470,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\rnode_capacity\x18\x06 \x01(\v2!.plimsoll.v1.NodeCapacityResponseR\fnodeCapacity\x12:\n" +
 	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob\x12=\n" +
 	"\n" +
-	"plan_moves\x18\b \x01(\v2\x1e.plimsoll.v1.PlanMovesResponseR\tplanMoves*\xa6\x01\n" +
+	"plan_moves\x18\b \x01(\v2\x1e.plimsoll.v1.PlanMovesResponseR\tplanMoves\x12I\n" +
+	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\xb7\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -1416,7 +1480,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\tKIND_NODE\x10\x04\x12\x14\n" +
 	"\x10KIND_NODE_STATUS\x10\x05\x12\x15\n" +
 	"\x11KIND_QUEUE_CONFIG\x10\x06\x12\x15\n" +
-	"\x11KIND_QUEUE_STATUS\x10\a2d\n" +
+	"\x11KIND_QUEUE_STATUS\x10\a\x12\x0f\n" +
+	"\vKIND_POLICY\x10\b2d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
@@ -1462,11 +1527,15 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*NodeCapacityRequest)(nil),   // 24: plimsoll.v1.NodeCapacityRequest
 	(*PlaceJobRequest)(nil),       // 25: plimsoll.v1.PlaceJobRequest
 	(*PlanMovesRequest)(nil),      // 26: plimsoll.v1.PlanMovesRequest
-	(*Error)(nil),                 // 27: plimsoll.v1.Error
-	(*ExplainTaskResponse)(nil),   // 28: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),  // 29: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),      // 30: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),     // 31: plimsoll.v1.PlanMovesResponse
+	(*ApplyPoliciesRequest)(nil),  // 27: plimsoll.v1.ApplyPoliciesRequest
+	(*DeletePolicyRequest)(nil),   // 28: plimsoll.v1.DeletePolicyRequest
+	(*ReportNodeRequest)(nil),     // 29: plimsoll.v1.ReportNodeRequest
+	(*Error)(nil),                 // 30: plimsoll.v1.Error
+	(*ExplainTaskResponse)(nil),   // 31: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),  // 32: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),      // 33: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),     // 34: plimsoll.v1.PlanMovesResponse
+	(*ApplyPoliciesResponse)(nil), // 35: plimsoll.v1.ApplyPoliciesResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -1495,18 +1564,22 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	24, // 23: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
 	25, // 24: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
 	26, // 25: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
-	27, // 26: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	28, // 27: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	29, // 28: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	30, // 29: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	31, // 30: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	1,  // 31: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	4,  // 32: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	32, // [32:33] is the sub-list for method output_type
-	31, // [31:32] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	27, // 26: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
+	28, // 27: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
+	29, // 28: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
+	30, // 29: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	31, // 30: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	32, // 31: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	33, // 32: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	34, // 33: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	35, // 34: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	1,  // 35: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	4,  // 36: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	36, // [36:37] is the sub-list for method output_type
+	35, // [35:36] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -1544,6 +1617,9 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_NodeCapacity)(nil),
 		(*Command_PlaceJob)(nil),
 		(*Command_PlanMoves)(nil),
+		(*Command_ApplyPolicies)(nil),
+		(*Command_DeletePolicy)(nil),
+		(*Command_ReportNode)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

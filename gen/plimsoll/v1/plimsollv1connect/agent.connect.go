@@ -26,6 +26,8 @@ const (
 	AgentServiceName = "plimsoll.v1.AgentService"
 	// LogServiceName is the fully-qualified name of the LogService service.
 	LogServiceName = "plimsoll.v1.LogService"
+	// QOSServiceName is the fully-qualified name of the QOSService service.
+	QOSServiceName = "plimsoll.v1.QOSService"
 	// SupervisorServiceName is the fully-qualified name of the SupervisorService service.
 	SupervisorServiceName = "plimsoll.v1.SupervisorService"
 )
@@ -49,8 +51,12 @@ const (
 	// AgentServiceReportTasksProcedure is the fully-qualified name of the AgentService's ReportTasks
 	// RPC.
 	AgentServiceReportTasksProcedure = "/plimsoll.v1.AgentService/ReportTasks"
+	// AgentServiceReportNodeProcedure is the fully-qualified name of the AgentService's ReportNode RPC.
+	AgentServiceReportNodeProcedure = "/plimsoll.v1.AgentService/ReportNode"
 	// LogServiceReadTaskLogProcedure is the fully-qualified name of the LogService's ReadTaskLog RPC.
 	LogServiceReadTaskLogProcedure = "/plimsoll.v1.LogService/ReadTaskLog"
+	// QOSServiceWatchQOSProcedure is the fully-qualified name of the QOSService's WatchQOS RPC.
+	QOSServiceWatchQOSProcedure = "/plimsoll.v1.QOSService/WatchQOS"
 	// SupervisorServiceStartAttemptProcedure is the fully-qualified name of the SupervisorService's
 	// StartAttempt RPC.
 	SupervisorServiceStartAttemptProcedure = "/plimsoll.v1.SupervisorService/StartAttempt"
@@ -75,6 +81,9 @@ type AgentServiceClient interface {
 	WatchAssignments(context.Context, *connect.Request[v1.WatchAssignmentsRequest]) (*connect.ServerStreamForClient[v1.WatchAssignmentsResponse], error)
 	// ReportTasks says what became of attempts. It is answered when that is durable; reports may be repeated.
 	ReportTasks(context.Context, *connect.Request[v1.ReportTasksRequest]) (*connect.Response[v1.ReportTasksResponse], error)
+	// ReportNode says what the QoS agent of the node has done, and whether the node takes new tasks. It is answered when that is
+	// durable; a report may be repeated. After a registration the agent sends one at once.
+	ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error)
 }
 
 // NewAgentServiceClient constructs a client for the plimsoll.v1.AgentService service. By default,
@@ -112,6 +121,12 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("ReportTasks")),
 			connect.WithClientOptions(opts...),
 		),
+		reportNode: connect.NewClient[v1.ReportNodeRequest, v1.ReportNodeResponse](
+			httpClient,
+			baseURL+AgentServiceReportNodeProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("ReportNode")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -121,6 +136,7 @@ type agentServiceClient struct {
 	heartbeat        *connect.Client[v1.HeartbeatRequest, v1.HeartbeatResponse]
 	watchAssignments *connect.Client[v1.WatchAssignmentsRequest, v1.WatchAssignmentsResponse]
 	reportTasks      *connect.Client[v1.ReportTasksRequest, v1.ReportTasksResponse]
+	reportNode       *connect.Client[v1.ReportNodeRequest, v1.ReportNodeResponse]
 }
 
 // RegisterNode calls plimsoll.v1.AgentService.RegisterNode.
@@ -143,6 +159,11 @@ func (c *agentServiceClient) ReportTasks(ctx context.Context, req *connect.Reque
 	return c.reportTasks.CallUnary(ctx, req)
 }
 
+// ReportNode calls plimsoll.v1.AgentService.ReportNode.
+func (c *agentServiceClient) ReportNode(ctx context.Context, req *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error) {
+	return c.reportNode.CallUnary(ctx, req)
+}
+
 // AgentServiceHandler is an implementation of the plimsoll.v1.AgentService service.
 type AgentServiceHandler interface {
 	// RegisterNode makes the node known, or known again after a restart of its agent or of the gateway.
@@ -153,6 +174,9 @@ type AgentServiceHandler interface {
 	WatchAssignments(context.Context, *connect.Request[v1.WatchAssignmentsRequest], *connect.ServerStream[v1.WatchAssignmentsResponse]) error
 	// ReportTasks says what became of attempts. It is answered when that is durable; reports may be repeated.
 	ReportTasks(context.Context, *connect.Request[v1.ReportTasksRequest]) (*connect.Response[v1.ReportTasksResponse], error)
+	// ReportNode says what the QoS agent of the node has done, and whether the node takes new tasks. It is answered when that is
+	// durable; a report may be repeated. After a registration the agent sends one at once.
+	ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -186,6 +210,12 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("ReportTasks")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServiceReportNodeHandler := connect.NewUnaryHandler(
+		AgentServiceReportNodeProcedure,
+		svc.ReportNode,
+		connect.WithSchema(agentServiceMethods.ByName("ReportNode")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.AgentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AgentServiceRegisterNodeProcedure:
@@ -196,6 +226,8 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 			agentServiceWatchAssignmentsHandler.ServeHTTP(w, r)
 		case AgentServiceReportTasksProcedure:
 			agentServiceReportTasksHandler.ServeHTTP(w, r)
+		case AgentServiceReportNodeProcedure:
+			agentServiceReportNodeHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -219,6 +251,10 @@ func (UnimplementedAgentServiceHandler) WatchAssignments(context.Context, *conne
 
 func (UnimplementedAgentServiceHandler) ReportTasks(context.Context, *connect.Request[v1.ReportTasksRequest]) (*connect.Response[v1.ReportTasksResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.AgentService.ReportTasks is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.AgentService.ReportNode is not implemented"))
 }
 
 // LogServiceClient is a client for the plimsoll.v1.LogService service.
@@ -289,6 +325,78 @@ type UnimplementedLogServiceHandler struct{}
 
 func (UnimplementedLogServiceHandler) ReadTaskLog(context.Context, *connect.Request[v1.ReadTaskLogRequest], *connect.ServerStream[v1.ReadTaskLogResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.LogService.ReadTaskLog is not implemented"))
+}
+
+// QOSServiceClient is a client for the plimsoll.v1.QOSService service.
+type QOSServiceClient interface {
+	// WatchQOS sends what the QoS agent sees and would do, now and after each interval.
+	WatchQOS(context.Context, *connect.Request[v1.WatchQOSRequest]) (*connect.ServerStreamForClient[v1.WatchQOSResponse], error)
+}
+
+// NewQOSServiceClient constructs a client for the plimsoll.v1.QOSService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewQOSServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) QOSServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	qOSServiceMethods := v1.File_plimsoll_v1_agent_proto.Services().ByName("QOSService").Methods()
+	return &qOSServiceClient{
+		watchQOS: connect.NewClient[v1.WatchQOSRequest, v1.WatchQOSResponse](
+			httpClient,
+			baseURL+QOSServiceWatchQOSProcedure,
+			connect.WithSchema(qOSServiceMethods.ByName("WatchQOS")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// qOSServiceClient implements QOSServiceClient.
+type qOSServiceClient struct {
+	watchQOS *connect.Client[v1.WatchQOSRequest, v1.WatchQOSResponse]
+}
+
+// WatchQOS calls plimsoll.v1.QOSService.WatchQOS.
+func (c *qOSServiceClient) WatchQOS(ctx context.Context, req *connect.Request[v1.WatchQOSRequest]) (*connect.ServerStreamForClient[v1.WatchQOSResponse], error) {
+	return c.watchQOS.CallServerStream(ctx, req)
+}
+
+// QOSServiceHandler is an implementation of the plimsoll.v1.QOSService service.
+type QOSServiceHandler interface {
+	// WatchQOS sends what the QoS agent sees and would do, now and after each interval.
+	WatchQOS(context.Context, *connect.Request[v1.WatchQOSRequest], *connect.ServerStream[v1.WatchQOSResponse]) error
+}
+
+// NewQOSServiceHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewQOSServiceHandler(svc QOSServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	qOSServiceMethods := v1.File_plimsoll_v1_agent_proto.Services().ByName("QOSService").Methods()
+	qOSServiceWatchQOSHandler := connect.NewServerStreamHandler(
+		QOSServiceWatchQOSProcedure,
+		svc.WatchQOS,
+		connect.WithSchema(qOSServiceMethods.ByName("WatchQOS")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/plimsoll.v1.QOSService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case QOSServiceWatchQOSProcedure:
+			qOSServiceWatchQOSHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedQOSServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedQOSServiceHandler struct{}
+
+func (UnimplementedQOSServiceHandler) WatchQOS(context.Context, *connect.Request[v1.WatchQOSRequest], *connect.ServerStream[v1.WatchQOSResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.QOSService.WatchQOS is not implemented"))
 }
 
 // SupervisorServiceClient is a client for the plimsoll.v1.SupervisorService service.

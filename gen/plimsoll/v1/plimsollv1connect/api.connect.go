@@ -26,6 +26,8 @@ const (
 	JobServiceName = "plimsoll.v1.JobService"
 	// NodeServiceName is the fully-qualified name of the NodeService service.
 	NodeServiceName = "plimsoll.v1.NodeService"
+	// PolicyServiceName is the fully-qualified name of the PolicyService service.
+	PolicyServiceName = "plimsoll.v1.PolicyService"
 	// QueueServiceName is the fully-qualified name of the QueueService service.
 	QueueServiceName = "plimsoll.v1.QueueService"
 	// EventServiceName is the fully-qualified name of the EventService service.
@@ -73,6 +75,20 @@ const (
 	NodeServiceNodeCapacityProcedure = "/plimsoll.v1.NodeService/NodeCapacity"
 	// NodeServicePlanMovesProcedure is the fully-qualified name of the NodeService's PlanMoves RPC.
 	NodeServicePlanMovesProcedure = "/plimsoll.v1.NodeService/PlanMoves"
+	// NodeServiceWatchNodeQOSProcedure is the fully-qualified name of the NodeService's WatchNodeQOS
+	// RPC.
+	NodeServiceWatchNodeQOSProcedure = "/plimsoll.v1.NodeService/WatchNodeQOS"
+	// PolicyServiceApplyPoliciesProcedure is the fully-qualified name of the PolicyService's
+	// ApplyPolicies RPC.
+	PolicyServiceApplyPoliciesProcedure = "/plimsoll.v1.PolicyService/ApplyPolicies"
+	// PolicyServiceGetPolicyProcedure is the fully-qualified name of the PolicyService's GetPolicy RPC.
+	PolicyServiceGetPolicyProcedure = "/plimsoll.v1.PolicyService/GetPolicy"
+	// PolicyServiceListPoliciesProcedure is the fully-qualified name of the PolicyService's
+	// ListPolicies RPC.
+	PolicyServiceListPoliciesProcedure = "/plimsoll.v1.PolicyService/ListPolicies"
+	// PolicyServiceDeletePolicyProcedure is the fully-qualified name of the PolicyService's
+	// DeletePolicy RPC.
+	PolicyServiceDeletePolicyProcedure = "/plimsoll.v1.PolicyService/DeletePolicy"
 	// QueueServiceListQueuesProcedure is the fully-qualified name of the QueueService's ListQueues RPC.
 	QueueServiceListQueuesProcedure = "/plimsoll.v1.QueueService/ListQueues"
 	// QueueServiceGetQueueConfigProcedure is the fully-qualified name of the QueueService's
@@ -432,6 +448,8 @@ type NodeServiceClient interface {
 	NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error)
 	// PlanMoves plans moves of tasks that would empty nodes or make room, and moves nothing. It is answered by the leader.
 	PlanMoves(context.Context, *connect.Request[v1.PlanMovesRequest]) (*connect.Response[v1.PlanMovesResponse], error)
+	// WatchNodeQOS sends what the QoS agent of a node sees and would do. The gateway fetches it from the node.
+	WatchNodeQOS(context.Context, *connect.Request[v1.WatchNodeQOSRequest]) (*connect.ServerStreamForClient[v1.WatchNodeQOSResponse], error)
 }
 
 // NewNodeServiceClient constructs a client for the plimsoll.v1.NodeService service. By default, it
@@ -475,6 +493,12 @@ func NewNodeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(nodeServiceMethods.ByName("PlanMoves")),
 			connect.WithClientOptions(opts...),
 		),
+		watchNodeQOS: connect.NewClient[v1.WatchNodeQOSRequest, v1.WatchNodeQOSResponse](
+			httpClient,
+			baseURL+NodeServiceWatchNodeQOSProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("WatchNodeQOS")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -485,6 +509,7 @@ type nodeServiceClient struct {
 	removeNode   *connect.Client[v1.RemoveNodeRequest, v1.RemoveNodeResponse]
 	nodeCapacity *connect.Client[v1.NodeCapacityRequest, v1.NodeCapacityResponse]
 	planMoves    *connect.Client[v1.PlanMovesRequest, v1.PlanMovesResponse]
+	watchNodeQOS *connect.Client[v1.WatchNodeQOSRequest, v1.WatchNodeQOSResponse]
 }
 
 // ListNodes calls plimsoll.v1.NodeService.ListNodes.
@@ -512,6 +537,11 @@ func (c *nodeServiceClient) PlanMoves(ctx context.Context, req *connect.Request[
 	return c.planMoves.CallUnary(ctx, req)
 }
 
+// WatchNodeQOS calls plimsoll.v1.NodeService.WatchNodeQOS.
+func (c *nodeServiceClient) WatchNodeQOS(ctx context.Context, req *connect.Request[v1.WatchNodeQOSRequest]) (*connect.ServerStreamForClient[v1.WatchNodeQOSResponse], error) {
+	return c.watchNodeQOS.CallServerStream(ctx, req)
+}
+
 // NodeServiceHandler is an implementation of the plimsoll.v1.NodeService service.
 type NodeServiceHandler interface {
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
@@ -521,6 +551,8 @@ type NodeServiceHandler interface {
 	NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error)
 	// PlanMoves plans moves of tasks that would empty nodes or make room, and moves nothing. It is answered by the leader.
 	PlanMoves(context.Context, *connect.Request[v1.PlanMovesRequest]) (*connect.Response[v1.PlanMovesResponse], error)
+	// WatchNodeQOS sends what the QoS agent of a node sees and would do. The gateway fetches it from the node.
+	WatchNodeQOS(context.Context, *connect.Request[v1.WatchNodeQOSRequest], *connect.ServerStream[v1.WatchNodeQOSResponse]) error
 }
 
 // NewNodeServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -560,6 +592,12 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(nodeServiceMethods.ByName("PlanMoves")),
 		connect.WithHandlerOptions(opts...),
 	)
+	nodeServiceWatchNodeQOSHandler := connect.NewServerStreamHandler(
+		NodeServiceWatchNodeQOSProcedure,
+		svc.WatchNodeQOS,
+		connect.WithSchema(nodeServiceMethods.ByName("WatchNodeQOS")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.NodeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NodeServiceListNodesProcedure:
@@ -572,6 +610,8 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 			nodeServiceNodeCapacityHandler.ServeHTTP(w, r)
 		case NodeServicePlanMovesProcedure:
 			nodeServicePlanMovesHandler.ServeHTTP(w, r)
+		case NodeServiceWatchNodeQOSProcedure:
+			nodeServiceWatchNodeQOSHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -599,6 +639,164 @@ func (UnimplementedNodeServiceHandler) NodeCapacity(context.Context, *connect.Re
 
 func (UnimplementedNodeServiceHandler) PlanMoves(context.Context, *connect.Request[v1.PlanMovesRequest]) (*connect.Response[v1.PlanMovesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.NodeService.PlanMoves is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) WatchNodeQOS(context.Context, *connect.Request[v1.WatchNodeQOSRequest], *connect.ServerStream[v1.WatchNodeQOSResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.NodeService.WatchNodeQOS is not implemented"))
+}
+
+// PolicyServiceClient is a client for the plimsoll.v1.PolicyService service.
+type PolicyServiceClient interface {
+	// ApplyPolicies creates and changes policies: all of the set or, with an error that names the first fault, none. They may refer to
+	// each other in any order.
+	ApplyPolicies(context.Context, *connect.Request[v1.ApplyPoliciesRequest]) (*connect.Response[v1.ApplyPoliciesResponse], error)
+	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
+	ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error)
+	// DeletePolicy is refused for an Action that others name.
+	DeletePolicy(context.Context, *connect.Request[v1.DeletePolicyRequest]) (*connect.Response[v1.DeletePolicyResponse], error)
+}
+
+// NewPolicyServiceClient constructs a client for the plimsoll.v1.PolicyService service. By default,
+// it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and
+// sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC()
+// or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewPolicyServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) PolicyServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	policyServiceMethods := v1.File_plimsoll_v1_api_proto.Services().ByName("PolicyService").Methods()
+	return &policyServiceClient{
+		applyPolicies: connect.NewClient[v1.ApplyPoliciesRequest, v1.ApplyPoliciesResponse](
+			httpClient,
+			baseURL+PolicyServiceApplyPoliciesProcedure,
+			connect.WithSchema(policyServiceMethods.ByName("ApplyPolicies")),
+			connect.WithClientOptions(opts...),
+		),
+		getPolicy: connect.NewClient[v1.GetPolicyRequest, v1.GetPolicyResponse](
+			httpClient,
+			baseURL+PolicyServiceGetPolicyProcedure,
+			connect.WithSchema(policyServiceMethods.ByName("GetPolicy")),
+			connect.WithClientOptions(opts...),
+		),
+		listPolicies: connect.NewClient[v1.ListPoliciesRequest, v1.ListPoliciesResponse](
+			httpClient,
+			baseURL+PolicyServiceListPoliciesProcedure,
+			connect.WithSchema(policyServiceMethods.ByName("ListPolicies")),
+			connect.WithClientOptions(opts...),
+		),
+		deletePolicy: connect.NewClient[v1.DeletePolicyRequest, v1.DeletePolicyResponse](
+			httpClient,
+			baseURL+PolicyServiceDeletePolicyProcedure,
+			connect.WithSchema(policyServiceMethods.ByName("DeletePolicy")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// policyServiceClient implements PolicyServiceClient.
+type policyServiceClient struct {
+	applyPolicies *connect.Client[v1.ApplyPoliciesRequest, v1.ApplyPoliciesResponse]
+	getPolicy     *connect.Client[v1.GetPolicyRequest, v1.GetPolicyResponse]
+	listPolicies  *connect.Client[v1.ListPoliciesRequest, v1.ListPoliciesResponse]
+	deletePolicy  *connect.Client[v1.DeletePolicyRequest, v1.DeletePolicyResponse]
+}
+
+// ApplyPolicies calls plimsoll.v1.PolicyService.ApplyPolicies.
+func (c *policyServiceClient) ApplyPolicies(ctx context.Context, req *connect.Request[v1.ApplyPoliciesRequest]) (*connect.Response[v1.ApplyPoliciesResponse], error) {
+	return c.applyPolicies.CallUnary(ctx, req)
+}
+
+// GetPolicy calls plimsoll.v1.PolicyService.GetPolicy.
+func (c *policyServiceClient) GetPolicy(ctx context.Context, req *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error) {
+	return c.getPolicy.CallUnary(ctx, req)
+}
+
+// ListPolicies calls plimsoll.v1.PolicyService.ListPolicies.
+func (c *policyServiceClient) ListPolicies(ctx context.Context, req *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error) {
+	return c.listPolicies.CallUnary(ctx, req)
+}
+
+// DeletePolicy calls plimsoll.v1.PolicyService.DeletePolicy.
+func (c *policyServiceClient) DeletePolicy(ctx context.Context, req *connect.Request[v1.DeletePolicyRequest]) (*connect.Response[v1.DeletePolicyResponse], error) {
+	return c.deletePolicy.CallUnary(ctx, req)
+}
+
+// PolicyServiceHandler is an implementation of the plimsoll.v1.PolicyService service.
+type PolicyServiceHandler interface {
+	// ApplyPolicies creates and changes policies: all of the set or, with an error that names the first fault, none. They may refer to
+	// each other in any order.
+	ApplyPolicies(context.Context, *connect.Request[v1.ApplyPoliciesRequest]) (*connect.Response[v1.ApplyPoliciesResponse], error)
+	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
+	ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error)
+	// DeletePolicy is refused for an Action that others name.
+	DeletePolicy(context.Context, *connect.Request[v1.DeletePolicyRequest]) (*connect.Response[v1.DeletePolicyResponse], error)
+}
+
+// NewPolicyServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewPolicyServiceHandler(svc PolicyServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	policyServiceMethods := v1.File_plimsoll_v1_api_proto.Services().ByName("PolicyService").Methods()
+	policyServiceApplyPoliciesHandler := connect.NewUnaryHandler(
+		PolicyServiceApplyPoliciesProcedure,
+		svc.ApplyPolicies,
+		connect.WithSchema(policyServiceMethods.ByName("ApplyPolicies")),
+		connect.WithHandlerOptions(opts...),
+	)
+	policyServiceGetPolicyHandler := connect.NewUnaryHandler(
+		PolicyServiceGetPolicyProcedure,
+		svc.GetPolicy,
+		connect.WithSchema(policyServiceMethods.ByName("GetPolicy")),
+		connect.WithHandlerOptions(opts...),
+	)
+	policyServiceListPoliciesHandler := connect.NewUnaryHandler(
+		PolicyServiceListPoliciesProcedure,
+		svc.ListPolicies,
+		connect.WithSchema(policyServiceMethods.ByName("ListPolicies")),
+		connect.WithHandlerOptions(opts...),
+	)
+	policyServiceDeletePolicyHandler := connect.NewUnaryHandler(
+		PolicyServiceDeletePolicyProcedure,
+		svc.DeletePolicy,
+		connect.WithSchema(policyServiceMethods.ByName("DeletePolicy")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/plimsoll.v1.PolicyService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case PolicyServiceApplyPoliciesProcedure:
+			policyServiceApplyPoliciesHandler.ServeHTTP(w, r)
+		case PolicyServiceGetPolicyProcedure:
+			policyServiceGetPolicyHandler.ServeHTTP(w, r)
+		case PolicyServiceListPoliciesProcedure:
+			policyServiceListPoliciesHandler.ServeHTTP(w, r)
+		case PolicyServiceDeletePolicyProcedure:
+			policyServiceDeletePolicyHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedPolicyServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedPolicyServiceHandler struct{}
+
+func (UnimplementedPolicyServiceHandler) ApplyPolicies(context.Context, *connect.Request[v1.ApplyPoliciesRequest]) (*connect.Response[v1.ApplyPoliciesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.PolicyService.ApplyPolicies is not implemented"))
+}
+
+func (UnimplementedPolicyServiceHandler) GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.PolicyService.GetPolicy is not implemented"))
+}
+
+func (UnimplementedPolicyServiceHandler) ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.PolicyService.ListPolicies is not implemented"))
+}
+
+func (UnimplementedPolicyServiceHandler) DeletePolicy(context.Context, *connect.Request[v1.DeletePolicyRequest]) (*connect.Response[v1.DeletePolicyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.PolicyService.DeletePolicy is not implemented"))
 }
 
 // QueueServiceClient is a client for the plimsoll.v1.QueueService service.
