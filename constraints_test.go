@@ -227,6 +227,7 @@ func TestFactsEqual(t *testing.T) {
 		"the ratio":            func(f *facts) { f.Overprovision = map[string]float64{"memory": 4} },
 		"the last boot":        func(f *facts) { f.LastBoot = 1 },
 		"the next reboot":      func(f *facts) { f.NextReboot = 1 },
+		"a metric":             func(f *facts) { f.Metrics = []string{"queue_length"} },
 	} {
 		changed := full()
 		change(&changed)

@@ -155,6 +155,21 @@ func (f *NodeFacts) Validate(field string) error {
 	if f.NextReboot < 0 {
 		return Invalid(field+"nextReboot", "is negative; give seconds since 1970, or 0 if none is planned")
 	}
+	return validateMetrics(field+"metrics", f.Metrics)
+}
+
+func validateMetrics(field string, metrics []string) error {
+	if err := validateLen(field, len(metrics), MaxMetrics); err != nil {
+		return err
+	}
+	for i, name := range metrics {
+		if !IsMetricName(name) {
+			return Invalid(at(field, i), "%q is not a possible name of a metric: use 1 to 128 letters, digits and _ : starting with a letter", name)
+		}
+		if i > 0 && metrics[i-1] >= name {
+			return Invalid(at(field, i), "%q stands twice or out of order; give each metric once, in order", name)
+		}
+	}
 	return nil
 }
 

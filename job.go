@@ -313,6 +313,9 @@ func (g *GroupSpec) validate(field string) error {
 	if err := g.Resources.Validate(field + ".resources"); err != nil {
 		return err
 	}
+	if err := g.validateWorth(field); err != nil {
+		return err
+	}
 	if g.Retry.Kind > RetryBackoff {
 		return Invalid(field+".retry.policy", "is not known; use none, immediate, delayed or backoff")
 	}
@@ -339,6 +342,18 @@ func (g *GroupSpec) validate(field string) error {
 		return err
 	}
 	return g.Preferences.validate(field + ".preferences")
+}
+
+func (g *GroupSpec) validateWorth(field string) error {
+	if g.Class > ClassGuaranteed {
+		return Invalid(field+".class", "is not known; use best-effort, burstable or guaranteed")
+	}
+	for _, name := range g.Resources.Names() {
+		if Extended(name) && g.Worth() != ClassBestEffort {
+			return Invalid(field+".resources."+name, "is only for tasks of class best-effort, and this group's is %s: what is lent is taken back at any time; leave it out, or the class", g.Class)
+		}
+	}
+	return nil
 }
 
 func (g *GroupSpec) validateText(field string) error {

@@ -35,7 +35,12 @@ type Node struct {
 	Registered  int64
 	Revision    uint64
 	Facts       NodeFacts
+	Gate        NodeGate
+	Evictions   []Eviction // of the last ones, in the order of their ends
 }
+
+// MaxEvictions is how many groups a node remembers to keep away; the one that may come back first is forgotten first.
+const MaxEvictions = 64
 
 // NodeStatus is what is derived of a node; it is replicated but not stored.
 type NodeStatus struct {
@@ -58,6 +63,11 @@ func (n *Node) Validate() error {
 	}
 	if err := n.Capacity.Validate("capacity"); err != nil {
 		return err
+	}
+	for _, name := range n.Capacity.Names() {
+		if Extended(name) {
+			return Invalid("capacity."+name, "cannot be set: the node's QoS agent offers it; leave it out")
+		}
 	}
 	if len(n.Attributes) > 256 {
 		return Invalid("attributes", "has %d entries; at most 256 are possible", len(n.Attributes))

@@ -1,6 +1,7 @@
 package plimsoll
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,6 +99,15 @@ func (p *Policy) Name() string {
 
 // Validate reports the first field that is wrong, named as in policy files. Whether a metric or an action exists is not looked at.
 func (p *Policy) Validate() error {
+	n := 0
+	for _, set := range []bool{p.Action != nil, p.TaskQOS != nil, p.NodeQOS != nil} {
+		if set {
+			n++
+		}
+	}
+	if n > 1 {
+		return Invalid("kind", "is given twice; a policy is one of Action, TaskQOS and NodeQOS")
+	}
 	switch p.Kind() {
 	case PolicyAction:
 		return p.Action.Validate()
@@ -215,8 +225,8 @@ func (n *NodeQOS) Validate() error {
 	if err := validatePolicyName("name", n.Name); err != nil {
 		return err
 	}
-	if len(n.Selector) > MaxLabels {
-		return Invalid("selector", "has %d entries; at most %d are possible", len(n.Selector), MaxLabels)
+	if err := validatePairs("selector", n.Selector); err != nil {
+		return err
 	}
 	if len(n.Rules) == 0 {
 		return Invalid("rules", "is empty; give at least one rule with a metric, a waterline and an action")
@@ -242,8 +252,8 @@ func (r *Rule) validate(field string) error {
 	if !isLabel(r.Name) {
 		return Invalid(field+".name", "%q is not a possible name: use 1 to 63 small letters, digits and - with a letter or digit at both ends", r.Name)
 	}
-	if r.Metric == "" || len(r.Metric) > 128 {
-		return Invalid(field+".metric", "is missing or longer than 128 characters; give the name of a metric, such as cpu_total_utilization")
+	if !IsMetricName(r.Metric) {
+		return Invalid(field+".metric", "%q is not a possible name of a metric: use 1 to 128 letters, digits and _ : starting with a letter, such as cpu_total_utilization", r.Metric)
 	}
 	line, err := ParseLine(r.Waterline, LineScale)
 	if err != nil {
@@ -316,19 +326,22 @@ func (t *TaskQOS) Validate() error {
 	if err := validatePolicyName("name", t.Name); err != nil {
 		return err
 	}
-	if len(t.Labels) > MaxLabels {
-		return Invalid("labels", "has %d entries; at most %d are possible", len(t.Labels), MaxLabels)
+	if err := validatePairs("labels", t.Labels); err != nil {
+		return err
 	}
 	if len(t.Labels) == 0 && len(t.Match) == 0 {
 		return Invalid("match", "is empty, as labels is, so no task would match; give at least one requirement")
+	}
+	if len(t.Match) > MaxPolicyValues {
+		return Invalid("match", "has %d entries; at most %d are possible", len(t.Match), MaxPolicyValues)
+	}
+	if len(t.Allowed) > MaxPolicyValues {
+		return Invalid("allowed", "has %d entries; at most %d are possible", len(t.Allowed), MaxPolicyValues)
 	}
 	for i := range t.Match {
 		if err := t.Match[i].validate("match[" + strconv.Itoa(i) + "]"); err != nil {
 			return err
 		}
-	}
-	if len(t.Allowed) > MaxPolicyValues || len(t.Match) > MaxPolicyValues {
-		return Invalid("allowed", "and match have at most %d entries each", MaxPolicyValues)
 	}
 	for i, name := range t.Allowed {
 		if err := validatePolicyName("allowed["+strconv.Itoa(i)+"]", name); err != nil {
@@ -375,6 +388,35 @@ func (r *Requirement) validate(field string) error {
 	return nil
 }
 
+func validatePairs(field string, pairs map[string]string) error {
+	if len(pairs) > MaxLabels {
+		return Invalid(field, "has %d entries; at most %d are possible", len(pairs), MaxLabels)
+	}
+	for _, pair := range SortedPairs(pairs) {
+		if key, value := pair[0], pair[1]; key == "" || len(key) > MaxLabelKey || len(value) > MaxLabelValue {
+			return Invalid(field, "%q: a key has 1 to %d bytes and a value at most %d", key, MaxLabelKey, MaxLabelValue)
+		}
+	}
+	return nil
+}
+
+// IsMetricName reports whether s can be the name of a metric, as Prometheus writes them.
+func IsMetricName(s string) bool {
+	return s != "" && len(s) <= 128 && madeOf(s, "_:") && (s[0] < '0' || s[0] > '9')
+}
+
+// PolicyRef names a policy.
+type PolicyRef struct {
+	Kind PolicyKind
+	Name string
+}
+
+// String returns the reference for people, such as "Action shed-batch".
+func (r PolicyRef) String() string { return r.Kind.String() + " " + r.Name }
+
+// Ref returns the name of the policy.
+func (p *Policy) Ref() PolicyRef { return PolicyRef{p.Kind(), p.Name()} }
+
 // isLabel reports whether s is a DNS label (RFC 1123), as Kubernetes uses them for names.
 func isLabel(s string) bool {
 	for i := range len(s) {
@@ -405,4 +447,27 @@ func ParsePriorities(s string) (from, to int32, ok bool) {
 	}
 	b, err := strconv.ParseInt(second, 10, 32)
 	return int32(a), int32(b), err == nil && a <= b
+}
+
+// Selects reports whether the policy is for a node with these attributes.
+func (n *NodeQOS) Selects(attributes map[string]string) bool {
+	for _, pair := range SortedPairs(n.Selector) {
+		if value, has := attributes[pair[0]]; !has || value != pair[1] {
+			return false
+		}
+	}
+	return true
+}
+
+// InPolicy says in which policy of a set a fault is.
+func InPolicy(ref PolicyRef, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	told := *e
+	if told.Op = ref.Kind.String(); ref.Name != "" {
+		told.Op = ref.String()
+	}
+	return &told
 }

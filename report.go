@@ -1,0 +1,151 @@
+package plimsoll
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Bounds on the report of a node's QoS agent. What is larger is refused.
+const (
+	MaxQOSEvents  = 500 // in one report
+	MaxQOSText    = 160 // bytes of a rule, a metric, and what was before and after
+	MaxQOSMessage = 512 // bytes of a message, and of the reason why a node is closed
+	MaxMetrics    = 64  // that a node announces
+)
+
+// NodeReport is what the QoS agent of a node says of it. The condition and the offers are as they are now; the events are those since the
+// last report.
+type NodeReport struct {
+	SchedulingDisabled bool
+	SchedulingReason   string    // why, for people
+	Extended           Resources // offers of ext-cpu and ext-memory; none: nothing is offered
+	Events             []QOSEvent
+}
+
+// QOSEvent is one thing that a QoS agent did or saw. Before and After are for people, such as "quota 200m".
+type QOSEvent struct {
+	At      int64 // Unix nanoseconds, by the node's clock
+	Kind    QOSEventKind
+	Task    string // id; empty: it is about the node
+	Attempt int32
+	Rule    string // nodeqos/rule
+	Metric  string
+	Before  string
+	After   string
+	Message string
+}
+
+// QOSEventKind says what kind of thing a QoS agent did or saw.
+type QOSEventKind uint8
+
+// The kinds.
+const (
+	QOSRuleTriggered      QOSEventKind = iota + 1 // a metric went over its waterline
+	QOSRuleRestored                               // it is back at the release line
+	QOSPreviewed                                  // would be done
+	QOSReweighted                                 // a task goes behind others on a busy processor
+	QOSThrottled                                  // a task's quota was lowered
+	QOSFrozen                                     // a task stands still
+	QOSThawed                                     // it goes on
+	QOSRestored                                   // something was given back
+	QOSReclaimed                                  // memory was taken back without killing anybody
+	QOSEvicting                                   // a task is being stopped
+	QOSFailed                                     // an action did not work
+	QOSSkipped                                    // a task was passed over
+	QOSMetricMissing                              // there is no usable sample
+	QOSSchedulingDisabled                         // no new tasks are wanted
+	QOSSchedulingEnabled                          // they are again
+)
+
+var qosEventKindNames = [...]string{
+	"", "rule triggered", "rule restored", "previewed", "reweighted", "throttled", "frozen", "thawed", "restored", "reclaimed", "evicting",
+	"failed", "skipped", "metric missing", "scheduling disabled", "scheduling enabled",
+}
+
+// String returns the kind in words, such as "rule triggered".
+func (k QOSEventKind) String() string { return nameOf(qosEventKindNames[:], int(k)) }
+
+// Text returns the event in one line: what was done by which rule, and what that changed.
+func (e *QOSEvent) Text() string {
+	var b strings.Builder
+	b.WriteString(e.Kind.String())
+	if e.Rule != "" {
+		b.WriteString(" by " + e.Rule)
+	}
+	if e.Metric != "" {
+		b.WriteString(" (" + e.Metric + ")")
+	}
+	if e.Before != "" || e.After != "" {
+		b.WriteString(": " + e.Before + " → " + e.After)
+	}
+	if e.Message != "" {
+		b.WriteString(": " + e.Message)
+	}
+	return b.String()
+}
+
+// Validate reports the first field that is wrong.
+func (r *NodeReport) Validate() error {
+	if len(r.SchedulingReason) > MaxQOSMessage {
+		return Invalid("schedulingReason", "is %d bytes long; at most %d are possible", len(r.SchedulingReason), MaxQOSMessage)
+	}
+	if r.SchedulingReason != "" && !r.SchedulingDisabled {
+		return Invalid("schedulingReason", "has no meaning while scheduling is not disabled; leave it empty")
+	}
+	if err := r.Extended.Validate("extended"); err != nil {
+		return err
+	}
+	for _, name := range r.Extended.Names() {
+		if !Extended(name) {
+			return Invalid("extended."+name, "cannot be offered; a node offers %s and %s", ExtCPU, ExtMemory)
+		}
+	}
+	if len(r.Events) > MaxQOSEvents {
+		return Invalid("events", "has %d entries; at most %d are possible in one report", len(r.Events), MaxQOSEvents)
+	}
+	for i := range r.Events {
+		if err := r.Events[i].validate("events[" + strconv.Itoa(i) + "]"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *QOSEvent) validate(field string) error {
+	if e.Kind < QOSRuleTriggered || e.Kind > QOSSchedulingEnabled {
+		return Invalid(field+".kind", "is not known")
+	}
+	if e.Attempt < 0 {
+		return Invalid(field+".attempt", "is negative; attempts are counted from 1")
+	}
+	for _, text := range []struct {
+		name, value string
+		most        int
+	}{
+		{".rule", e.Rule, MaxQOSText}, {".metric", e.Metric, MaxQOSText}, {".before", e.Before, MaxQOSText}, {".after", e.After, MaxQOSText},
+		{".message", e.Message, MaxQOSMessage}, {".task", e.Task, 256},
+	} {
+		if len(text.value) > text.most {
+			return Invalid(field+text.name, "is %d bytes long; at most %d are possible", len(text.value), text.most)
+		}
+	}
+	return nil
+}
+
+// Extended reports whether a resource is an extended one, which only a node's QoS agent offers.
+func Extended(resource string) bool { return resource == ExtCPU || resource == ExtMemory }
+
+// NodeGate is the condition of a node that its QoS agent owns. It is the zero value when the agent registers anew.
+type NodeGate struct {
+	Sequence uint64 // of the last report that was taken from this incarnation
+	Closed   bool   // it takes no new tasks
+	Reason   string
+}
+
+// Eviction keeps the tasks of a group from a node for a while, because one of them was evicted there.
+type Eviction struct {
+	Job   string
+	Group string
+	Index int32 // of the task that was evicted last
+	Until int64 // Unix nanoseconds
+}
