@@ -30,6 +30,8 @@ func (s agentService) WatchAssignments(ctx context.Context, req *connect.Request
 	defer cancelTasks()
 	record, cancelRecord := s.g.replica.Watch(wire.KindNode, node)
 	defer cancelRecord()
+	policies, cancelPolicies := s.g.replica.Watch(wire.KindPolicy, "")
+	defer cancelPolicies()
 	defer s.g.metrics.watching("WatchAssignments")()
 	snapshot, err := s.g.read(ctx)
 	if err != nil {
@@ -53,6 +55,7 @@ func (s agentService) WatchAssignments(ctx context.Context, req *connect.Request
 			return callerGone(ctx)
 		case <-tasks:
 		case <-record:
+		case <-policies:
 		}
 		if latest := s.g.replica.Latest(); latest != nil {
 			snapshot = latest
@@ -84,6 +87,8 @@ type assignments struct {
 
 	round uint64
 	seen  map[string]*seenTask // by record key
+
+	policies policyWatch
 
 	message *pb.WatchAssignmentsResponse // not sent yet
 	size    int                          // bytes in it, about
@@ -120,8 +125,11 @@ func (a *assignments) sendChanges(snapshot *replica.Snapshot, mark bool) error {
 			return err
 		}
 	}
+	if err := a.sendPolicies(snapshot); err != nil {
+		return err
+	}
 	a.message.SnapshotEnd = mark
-	if !mark && len(a.message.Changed)+len(a.message.Removed) == 0 {
+	if !mark && entries(a.message) == 0 {
 		return nil
 	}
 	return a.flush()
@@ -165,7 +173,7 @@ func (a *assignments) assign(snapshot *replica.Snapshot, task *pb.Task) (*pb.Ass
 	}
 	for _, group := range spec.GetGroups() {
 		if group.GetName() == task.GetGroup() {
-			return &pb.Assignment{Task: task, Owner: spec.GetOwner(), Spec: group}, nil
+			return &pb.Assignment{Task: task, Owner: spec.GetOwner(), Spec: group, Labels: spec.GetLabels(), Queue: spec.GetQueue()}, nil
 		}
 	}
 	return nil, plimsoll.Errorf(plimsoll.CodeInternal, "task %s is on node %s, and its job has no such group", taskID(task), a.node)
@@ -193,7 +201,7 @@ func (a *assignments) remove(seen *seenTask) error {
 // added counts what was put into the message, and sends it when it is full.
 func (a *assignments) added(size int) error {
 	a.size += size
-	if len(a.message.Changed)+len(a.message.Removed) < maxAssignments && a.size < maxAssignmentBytes {
+	if entries(a.message) < maxAssignments && a.size < maxAssignmentBytes {
 		return nil
 	}
 	return a.flush()

@@ -101,6 +101,7 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewJobServiceHandler(jobService{g}, options...))
 	rpc(plimsollv1connect.NewNodeServiceHandler(nodeService{g}, options...))
 	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g}, options...))
+	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g}, options...))
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
 	events := rest.New(rest.Config{

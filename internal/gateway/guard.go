@@ -100,7 +100,7 @@ func (l *limit) leave() { l.now.Add(-1) }
 func streams(procedure string) bool {
 	switch procedure {
 	case plimsollv1connect.JobServiceWatchJobProcedure, plimsollv1connect.JobServiceReadLogsProcedure,
-		plimsollv1connect.AgentServiceWatchAssignmentsProcedure:
+		plimsollv1connect.AgentServiceWatchAssignmentsProcedure, plimsollv1connect.NodeServiceWatchNodeQOSProcedure:
 		return true
 	}
 	return false

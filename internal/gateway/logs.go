@@ -40,7 +40,7 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	logs, err := client.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
+	logs, err := client.logs.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
 		Task: req.Msg.GetTask(), Attempt: attempt, Stream: req.Msg.GetStream(), Follow: req.Msg.GetFollow(), TailBytes: req.Msg.GetTailBytes(),
 	}))
 	if err != nil {
@@ -152,7 +152,7 @@ func relayError(ctx context.Context, task *pb.Task, address string, err error) e
 	}
 }
 
-// agentClients keeps connections to the agents whose logs were read last.
+// agentClients keeps connections to the agents that were asked last.
 type agentClients struct {
 	limit int
 
@@ -166,6 +166,7 @@ type agentClients struct {
 type agentClient struct {
 	http *http.Client
 	logs plimsollv1connect.LogServiceClient
+	qos  plimsollv1connect.QOSServiceClient
 	used uint64 // number of its last use
 }
 
@@ -177,13 +178,13 @@ func newAgentClients(limit int) *agentClients {
 
 // get returns a client of the agent at an address. If there are too many, the one that was not used for the longest time goes; what
 // it has under way is not cut off.
-func (c *agentClients) get(address string) (plimsollv1connect.LogServiceClient, error) {
+func (c *agentClients) get(address string) (*agentClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.uses++
 	if known := c.mu.byAddress[address]; known != nil {
 		known.used = c.mu.uses
-		return known.logs, nil
+		return known, nil
 	}
 	client, url, err := transport.Client(address)
 	if err != nil {
@@ -192,9 +193,12 @@ func (c *agentClients) get(address string) (plimsollv1connect.LogServiceClient, 
 	if len(c.mu.byAddress) >= c.limit {
 		c.dropOldest()
 	}
-	added := &agentClient{http: client, logs: plimsollv1connect.NewLogServiceClient(client, url), used: c.mu.uses}
+	added := &agentClient{
+		http: client, used: c.mu.uses,
+		logs: plimsollv1connect.NewLogServiceClient(client, url), qos: plimsollv1connect.NewQOSServiceClient(client, url),
+	}
 	c.mu.byAddress[address] = added
-	return added.logs, nil
+	return added, nil
 }
 
 // dropOldest is for get, which holds the lock.

@@ -301,7 +301,7 @@ func (f *Follower) Ready(ctx context.Context) error {
 
 // Watch returns a channel of capacity one that gets a signal after a record with that key has changed and the change can be seen in
 // Latest; several changes may give one signal. wire.KindTask is watched by node id: the signal comes when a task that is or was
-// bound to the node changes. After each (re)connection every channel gets one. Who watches calls Watch first and reads then, so
+// bound to the node changes; wire.KindPolicy by the empty key: the signal comes when any policy changes. After each (re)connection every channel gets one. Who watches calls Watch first and reads then, so
 // as to miss nothing, and calls cancel at the end.
 func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func()) {
 	return f.watches.add(kind, key)

@@ -64,8 +64,8 @@ func (t *Tables) Apply(b *wire.Batch) {
 	t.apply(b, nil)
 }
 
-// change names what a mutation touched, in the terms of Follower.Watch: of a task the node that it is or was bound to, of
-// everything else the key.
+// change names what a mutation touched, in the terms of Follower.Watch: of a task the node that it is or was bound to, of a policy that it
+// is one, of everything else the key.
 type change struct {
 	kind wire.Kind
 	key  string
@@ -77,7 +77,12 @@ func (t *Tables) apply(b *wire.Batch, changes []change) []change {
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
 		was := t.put(m)
-		if m.Kind != wire.KindTask {
+		switch m.Kind {
+		case wire.KindTask:
+		case wire.KindPolicy:
+			changes = append(changes, change{kind: wire.KindPolicy})
+			continue
+		default:
 			changes = append(changes, change{m.Kind, m.Key})
 			continue
 		}
