@@ -1,0 +1,422 @@
+package qos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// demand is what one rule that fires wants.
+type demand struct {
+	*run
+	metric *Metric // nil: nobody registered it
+	action *plimsoll.Action
+	gap    int64 // what is still to be released of the dimension
+	blind  bool  // the metric is missing, or nobody registered it
+	done   bool  // a rung was used that must show its effect before the next one
+}
+
+func (d *demand) dimension() string {
+	if d.metric == nil {
+		return d.Metric
+	}
+	return d.metric.dimension()
+}
+
+// act plans what the rules that fire call for; then, on top of it, what those would that are only previewed.
+func (r *round) act() {
+	for _, preview := range []bool{false, true} {
+		first := len(r.demands)
+		for i := range r.runs {
+			if u := &r.runs[i]; u.Preview == preview && u.action >= 0 && (u.fires || u.lost) {
+				r.demands = append(r.demands, r.demand(u))
+			}
+		}
+		if set := r.demands[first:]; len(set) > 0 {
+			r.stand()
+			r.expect(set)
+			r.climb(set)
+		}
+	}
+}
+
+func (r *round) demand(u *run) demand {
+	d := demand{run: u, metric: u.metric, action: &r.p.actions[u.action], blind: u.lost || u.metric == nil}
+	if !d.blind {
+		d.gap = u.amount - u.target
+		d.gap += mulDiv(d.gap, r.p.opt.Excess, 1000)
+		u.report.Gap = d.gap
+	}
+	return d
+}
+
+// expect subtracts what is on its way: what tasks use that were told to stop, until they are gone or overdue. What steps for the real rules
+// release counts for previewed ones too.
+func (r *round) expect(set []demand) {
+	for i := range r.tasks {
+		t := &r.tasks[i]
+		e := r.l.leaving[t.Key()]
+		if t.Gone || e != nil && e.Deadline <= r.now || e == nil && !t.Stopping && r.acted[i]&bit(Evict) == 0 {
+			continue
+		}
+		for j := range set {
+			if amount, known := set[j].use(t); known && !set[j].blind {
+				set[j].gap -= amount
+			}
+		}
+	}
+	for i := range r.res.Steps {
+		if s := &r.res.Steps[i]; s.Verb == Throttle || s.Verb == Freeze {
+			release(set, s.Release)
+		}
+	}
+}
+
+func (d *demand) use(t *Task) (int64, bool) {
+	if d.metric == nil {
+		return 0, false
+	}
+	return d.metric.release(t)
+}
+
+// release subtracts what a step gives back from the gaps of everybody whom it helps.
+func release(set []demand, amounts []Amount) {
+	for _, a := range amounts {
+		for i := range set {
+			if set[i].dimension() == a.Dimension {
+				set[i].gap -= a.Value
+			}
+		}
+	}
+}
+
+// climb goes up the ladder: weight, throttle, freeze, evict. Demands with the largest action priority come first and, of one dimension, the lowest line: what is
+// released for it often suffices for the others.
+func (r *round) climb(set []demand) {
+	slices.SortStableFunc(set, func(a, b demand) int {
+		if c := cmp.Compare(b.priority(), a.priority()); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.dimension(), b.dimension()); c != 0 {
+			return c
+		}
+		return cmp.Compare(b.gap, a.gap)
+	})
+	for i := range set {
+		r.reweight(&set[i])
+	}
+	r.rung(set, throttleRung)
+	r.rung(set, freezeRung)
+	for i := range set {
+		r.reclaim(&set[i])
+	}
+	r.rung(set, evictRung)
+	for i := range set {
+		set[i].report.LeftGap = set[i].gap
+	}
+}
+
+func (d *demand) priority() int {
+	if d.metric == nil {
+		return -1
+	}
+	return d.metric.ActionPriority
+}
+
+// rung is a step of the ladder that can be precise.
+type rung struct {
+	verb       Verb
+	has        func(a *plimsoll.Action) bool
+	able       func(m *Metric) bool
+	quantified func(m *Metric) bool
+	do         func(r *round, d *demand, m *Metric, task int32) ([]Amount, Why)
+}
+
+var (
+	throttleRung = &rung{
+		Throttle, func(a *plimsoll.Action) bool { return a.Throttle != nil }, func(m *Metric) bool { return m.Throttleable },
+		func(m *Metric) bool { return m.ThrottleQuantified }, (*round).throttle,
+	}
+	freezeRung = &rung{
+		Freeze, func(a *plimsoll.Action) bool { return a.Freeze != nil }, func(m *Metric) bool { return m.Throttleable },
+		func(m *Metric) bool { return m.ThrottleQuantified }, (*round).freeze,
+	}
+	evictRung = &rung{
+		Evict, func(a *plimsoll.Action) bool { return a.Evict != nil }, func(m *Metric) bool { return m.Evictable },
+		func(m *Metric) bool { return m.EvictQuantified }, (*round).evict,
+	}
+)
+
+// rung acts for all demands whose action has it: precisely for those whose metric can be quantified, on all candidates for the others (design, "Executor phase").
+func (r *round) rung(set []demand, g *rung) {
+	var stand *Metric // does for those that cannot do it themselves
+	for i := range set {
+		if d := &set[i]; g.has(d.action) && d.metric != nil && g.able(d.metric) && (stand == nil || better(d.metric, stand)) {
+			stand = d.metric
+		}
+	}
+	for i := range set {
+		d := &set[i]
+		if !g.has(d.action) || d.done {
+			continue
+		}
+		switch precise := d.metric != nil && g.quantified(d.metric); {
+		case d.blind || !precise && (d.metric == nil || g.able(d.metric)):
+			r.all(d, g, stand)
+		case precise:
+			r.precisely(set, d, g)
+		}
+	}
+}
+
+// better puts the higher action priority first (design: GetHighestPriority…AbleMetric); names decide between equals.
+func better(a, b *Metric) bool {
+	if a.ActionPriority != b.ActionPriority {
+		return a.ActionPriority > b.ActionPriority
+	}
+	return a.Name < b.Name
+}
+
+// all acts on every candidate: nobody can say how many would be enough.
+func (r *round) all(d *demand, g *rung, by *Metric) {
+	if by == nil {
+		d.report.Note = "nothing that is measured here can be " + map[Verb]string{Throttle: "throttled", Freeze: "frozen", Evict: "evicted"}[g.verb]
+		return
+	}
+	for _, i := range r.rankOrder() {
+		if !r.candidate(d.run, i) || r.unable(d, g.verb, i) {
+			continue
+		}
+		if amounts, why := g.do(r, d, by, i); why != 0 {
+			r.skip(d, g.verb, i, why)
+		} else {
+			release(r.demands, amounts)
+			d.done = d.done || g.verb != Evict
+		}
+	}
+}
+
+// precisely acts on one candidate after the other until the gap is gone.
+func (r *round) precisely(set []demand, d *demand, g *rung) {
+	left := int64(0)
+	if g.verb != Throttle && d.action.Throttle != nil && d.metric.Throttleable {
+		left = r.throttleable(d) // it will be throttled away step by step: nobody must be stopped for that
+	}
+	for _, i := range r.order(d.metric) {
+		if d.gap-left <= 0 {
+			return
+		}
+		if !r.candidate(d.run, i) || r.unable(d, g.verb, i) {
+			continue
+		}
+		amounts, why := g.do(r, d, d.metric, i)
+		if why != 0 {
+			r.skip(d, g.verb, i, why)
+			continue
+		}
+		release(set, amounts)
+	}
+}
+
+// unable passes over tasks that cannot be acted on now, whatever the rung.
+func (r *round) unable(d *demand, verb Verb, i int32) bool {
+	t := &r.tasks[i]
+	e, f := r.l.leaving[t.Key()], r.l.failed[t.Key()]
+	switch {
+	case t.Gone:
+		r.skip(d, verb, i, WhyGone)
+	case e != nil && e.Deadline <= r.now:
+		r.skip(d, verb, i, WhyOverdue)
+	case e != nil || t.Stopping:
+		r.skip(d, verb, i, WhyLeaving)
+	case f != nil && f.Until > r.now:
+		r.skip(d, verb, i, WhyFailed)
+	case r.acted[i]&(bit(verb)|bit(Evict)) != 0: // for another rule: its release is counted
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *round) skip(d *demand, verb Verb, i int32, why Why) {
+	r.res.Skipped = append(r.res.Skipped, Skip{Task: r.tasks[i].ID, Rule: d.key, Verb: verb, Why: why})
+}
+
+func bit(v Verb) uint16 { return 1 << v }
+
+// step begins a step for a demand.
+func (r *round) step(d *demand, verb Verb, i int32) Step {
+	r.acted[i] |= bit(verb)
+	t := &r.tasks[i]
+	return Step{
+		Verb: verb, Task: t.ID, Attempt: t.Attempt, Rule: d.key, Metric: d.Metric, Action: d.Action, Preview: d.Preview, Reason: d.reason(),
+		overdue: r.p.opt.Overdue, backoff: r.p.opt.Backoff, settle: r.p.opt.Settle, longest: max(d.action.CoolDown, r.p.opt.Settle),
+	}
+}
+
+// reason says why, for people.
+func (d *demand) reason() string {
+	if d.metric == nil {
+		return fmt.Sprintf("%s: nobody has registered %s, so nobody can say how much is enough", d.key, d.Metric)
+	}
+	if d.blind {
+		return fmt.Sprintf("%s: %s is missing, so nobody can say how much is enough", d.key, d.Metric)
+	}
+	line := "line " + d.metric.Format(d.line)
+	if d.rule.target != d.line {
+		line += ", release " + d.metric.Format(d.rule.target)
+	}
+	return fmt.Sprintf("%s: %s is %s (%s)", d.key, d.Metric, d.metric.Format(d.report.Usage), line)
+}
+
+// reweight is the first rung. It says nothing about how much it releases, so the next sample must show whether it was enough.
+func (r *round) reweight(d *demand) {
+	w := d.action.Weight
+	if w == nil {
+		return
+	}
+	for _, i := range r.rankOrder() {
+		if r.candidate(d.run, i) && r.tasks[i].heavier(w) && !r.unable(d, Reweight, i) {
+			r.reweightTask(d, i)
+			d.done = true
+		}
+	}
+}
+
+// heavier reports whether a group of the task weighs more than w.
+func (t *Task) heavier(w *plimsoll.WeightAction) bool {
+	return slices.ContainsFunc(t.Groups, func(g Group) bool { return g.outweighs(w) })
+}
+
+func (g *Group) outweighs(w *plimsoll.WeightAction) bool {
+	return g.Name != "" && !g.Idle && (w.Idle || g.Shares > w.Shares)
+}
+
+func (r *round) reweightTask(d *demand, i int32) {
+	w := d.action.Weight
+	for j := range r.tasks[i].Groups {
+		g := &r.tasks[i].Groups[j]
+		if !g.outweighs(w) {
+			continue
+		}
+		s := r.step(d, Reweight, i)
+		s.Group, s.Weight, s.NewWeight = g.Name, Weight{g.Shares, g.Idle}, Weight{w.Shares, w.Idle}
+		if w.Idle {
+			s.NewWeight.Shares = g.Shares
+		}
+		r.res.Steps = append(r.res.Steps, s)
+	}
+}
+
+// reclaim is for memory, before anybody is stopped: what the kernel can take back without harm. It gets one chance for each time that the rule is triggered.
+func (r *round) reclaim(d *demand) {
+	e := d.action.Evict
+	if e == nil || !e.Reclaim || d.metric == nil || !d.metric.Reclaimable || d.blind || d.done {
+		return
+	}
+	if at := d.state.Reclaimed; at != 0 {
+		d.done = r.now < at+int64(ReclaimTime)
+		return
+	}
+	left := d.gap
+	if d.dimension() != DimensionMemory && d.dimension() != DimensionExtMemory {
+		left = reclaimBlind
+	}
+	for _, i := range r.order(d.metric) {
+		if left <= 0 {
+			break
+		}
+		t := &r.tasks[i]
+		if !r.candidate(d.run, i) || !t.MemoryKnown || t.Memory <= 0 || r.unable(d, Reclaim, i) {
+			continue
+		}
+		s := r.step(d, Reclaim, i)
+		s.Bytes = min(left, t.Memory)
+		left -= s.Bytes
+		r.res.Steps = append(r.res.Steps, s)
+		d.done = true
+	}
+}
+
+// ReclaimTime is how long memory may take to be reclaimed before tasks are stopped instead.
+const ReclaimTime = 3 * time.Second
+
+// reclaimBlind is how much is asked for when nobody can say how much is enough.
+const reclaimBlind = int64(64 << 20)
+
+// evict stops a task. What it releases is everything that it uses.
+func (r *round) evict(d *demand, m *Metric, i int32) ([]Amount, Why) {
+	t := &r.tasks[i]
+	own, known := m.release(t)
+	switch {
+	case d.blind || !m.EvictQuantified:
+	case !known:
+		return nil, WhyUnknown
+	case own <= 0:
+		return nil, WhyNothing
+	}
+	s := r.step(d, Evict, i)
+	s.Grace = r.grace(i)
+	s.Release = r.releases(t, r.acted[i])
+	if m.Release != nil || m.dimension() == m.Name {
+		s.Release = append(s.Release, Amount{m.dimension(), own})
+	}
+	r.res.Steps = append(r.res.Steps, s)
+	return s.Release, 0
+}
+
+// releases is all that ends with a task, less what a step of this plan has released of it already.
+func (r *round) releases(t *Task, acted uint16) []Amount {
+	var all []Amount
+	for _, dimension := range []string{DimensionCPU, DimensionExtCPU, DimensionMemory, DimensionExtMemory} {
+		amount, known := t.use(dimension)
+		if dimension != DimensionMemory && dimension != DimensionExtMemory && acted&(bit(Throttle)|bit(Freeze)) != 0 {
+			amount -= r.released(t, dimension)
+		}
+		if known && amount > 0 {
+			all = append(all, Amount{dimension, amount})
+		}
+	}
+	return all
+}
+
+// released sums up what the steps so far release of a task.
+func (r *round) released(t *Task, dimension string) (sum int64) {
+	for i := range r.res.Steps {
+		if s := &r.res.Steps[i]; s.Task == t.ID && s.Attempt == t.Attempt {
+			for _, a := range s.Release {
+				if a.Dimension == dimension {
+					sum += a.Value
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// grace is the shortest of the rules that fire and may evict the task; 0: its own.
+func (r *round) grace(i int32) time.Duration {
+	shortest := time.Duration(0)
+	for j := range r.demands {
+		if d := &r.demands[j]; d.action.Evict != nil && d.action.Evict.Grace > 0 && r.candidate(d.run, i) {
+			if shortest == 0 || d.action.Evict.Grace < shortest {
+				shortest = d.action.Evict.Grace
+			}
+		}
+	}
+	return shortest
+}
+
+// report fills in the gaps of the rules that do not fire: the room below the line, and what is left of it after what is given back.
+func (r *round) report() {
+	for i := range r.runs {
+		if u := &r.runs[i]; u.report.Known && !u.fires {
+			u.report.Gap = max(u.target-u.amount, 0)
+			u.report.LeftGap = u.report.Gap - r.givenOf(u.report.Dimension)
+		}
+	}
+}

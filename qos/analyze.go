@@ -1,0 +1,279 @@
+package qos
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// run is one rule in one sample.
+type run struct {
+	*rule
+	state  *ruleState // its new one
+	report *RuleReport
+	fires  bool
+	lost   bool  // it is active, its metric is missing, and it does not hold
+	amount int64 // usage, in the dimension's finest unit
+	target int64 // the same of the target
+}
+
+// active reports whether something taken for the rule must not be given back now.
+func (r *run) active() bool { return r.state.Active }
+
+// round is the making of one plan.
+type round struct {
+	View
+	p    *Policies
+	l    *Ledger
+	now  int64
+	runs []run
+	res  *Result
+
+	tasks    []Task     // those of the snapshot, with their bias
+	standing []standing // by task; nil until somebody is to be acted on
+	orders   []ordered
+	acted    []uint16 // by task: bits of the verbs that it was given
+	demands  []demand
+	given    []Amount // what was given back in this round, by dimension
+}
+
+type ordered struct {
+	metric *Metric
+	order  []int32
+}
+
+// Plan says what one sample calls for: which tasks to act on, in which order and by how much, and what to give back. It changes nothing: the
+// same arguments give the same plan. Ledger.Accept makes it count.
+//
+// Each rule brings its metric to its line and no further: tasks are taken in the order of the metric's sorter, each release is subtracted from the
+// gaps of all rules whose dimension it lowers, and when the gap is gone nobody else is touched.
+func Plan(s *Snapshot, p *Policies, l *Ledger, now int64) *Result {
+	r := newRound(s, p, l, now)
+	if r.res.Waits = r.waits(); r.res.Waits != "" {
+		return r.res
+	}
+	r.analyze()
+	r.act()
+	r.giveBack()
+	r.report()
+	return r.res
+}
+
+func newRound(s *Snapshot, p *Policies, l *Ledger, now int64) *round {
+	return &round{
+		View: View{Snapshot: s, ledger: l}, p: p, l: l, now: now, tasks: s.Tasks,
+		res: &Result{Sequence: s.Sequence, At: now, overdue: p.opt.Overdue, backoff: p.opt.Backoff, settle: p.opt.Settle},
+	}
+}
+
+// waits says why nothing is planned at all.
+func (r *round) waits() string {
+	switch {
+	case r.l.sequence != 0 && r.Sequence <= r.l.sequence:
+		return "a plan was made of this sample already"
+	case r.now-r.At > int64(r.p.opt.Stale):
+		return fmt.Sprintf("the last sample is %v old", time.Duration(r.now-r.At).Round(time.Millisecond))
+	}
+	return ""
+}
+
+// analyze looks at every rule: is its metric above the line, for how long, does it fire (crane's analyzer). A sample below the line begins the count anew; in between
+// the release line and the waterline a rule that is active goes on to act.
+func (r *round) analyze() {
+	r.runs = make([]run, len(r.p.rules))
+	r.res.Rules = make([]RuleReport, len(r.p.rules))
+	r.res.next = make([]ruleState, len(r.p.rules))
+	for i := range r.p.rules {
+		rule := &r.p.rules[i]
+		if old := r.l.rules[rule.key]; old != nil {
+			r.res.next[i] = *old
+		}
+		r.res.next[i].Rule = rule.key
+		r.runs[i] = run{rule: rule, state: &r.res.next[i], report: &r.res.Rules[i]}
+		r.analyzeRule(&r.runs[i])
+	}
+	r.gate()
+	r.waterlines()
+}
+
+func (r *round) analyzeRule(u *run) {
+	rep, st := u.report, u.state
+	*rep = RuleReport{
+		Rule: u.key, Metric: u.Metric, Action: u.Action, Preview: u.Preview, Line: u.line, Target: u.rule.target, Absent: u.metric == nil,
+		NoAction: u.action < 0, Dimension: u.Metric,
+	}
+	value, known := int64(0), false
+	if u.metric != nil {
+		rep.Dimension = u.metric.dimension()
+		value, known = u.metric.usage(&r.View)
+	} else {
+		value, known = r.Values[u.Metric]
+	}
+	rep.Usage, rep.Known = value, known
+	if !known {
+		r.missing(u)
+	} else {
+		st.Missing = 0
+		u.count(value, r.now)
+		if u.metric != nil {
+			u.amount, u.target = u.metric.amount(&r.View, value), u.metric.amount(&r.View, u.rule.target)
+		} else {
+			u.amount, u.target = value, u.rule.target
+		}
+	}
+	rep.Above, rep.Active, rep.Since, rep.Fires = st.Above, st.Active, st.Since, u.fires
+	r.res.Spoke = r.res.Spoke || u.fires || rep.Restored
+}
+
+// count enters a sample.
+func (u *run) count(value, now int64) {
+	st, rep := u.state, u.report
+	if value > u.line {
+		st.Above, st.Below = min(st.Above+1, u.Trigger()), 0
+		if !st.Active && st.Above >= u.Trigger() {
+			st.Active, st.Since, rep.Triggered = true, now, true
+			st.Reclaimed = 0
+		}
+		u.fires = st.Active
+	} else {
+		st.Above = 0
+		switch {
+		case !st.Active:
+		case value > u.rule.target:
+			st.Below, u.fires = 0, true
+		default:
+			if st.Below++; st.Below >= u.Restore() {
+				st.Active, st.Below, st.Since, rep.Restored = false, 0, 0, true
+			}
+		}
+	}
+	if u.fires {
+		st.LastAbove = now
+	}
+}
+
+// missing is when a rule's metric was not measured. Nothing is known, so nothing is triggered and nothing restored; when it stays away from a rule that is
+// active, the rule says what then.
+func (r *round) missing(u *run) {
+	st, rep := u.state, u.report
+	if st.Missing == 0 {
+		st.Missing = r.now
+	}
+	away := time.Duration(r.now - st.Missing)
+	switch {
+	case !st.Active || away < r.p.opt.Stale:
+		rep.Note = "not measured this time"
+	case u.Hold:
+		rep.Note = fmt.Sprintf("not measured for %v; the rule says hold", away.Round(time.Second))
+	default:
+		rep.Note = fmt.Sprintf("not measured for %v, so nobody can say how much is enough", away.Round(time.Second))
+		u.lost = true
+	}
+}
+
+// gate says whether the node takes new tasks: not while a rule is active whose action says so, nor until that action's cool-down has passed since it last fired. An
+// action that is not there says so too: nobody knows what to do, so at least it is not made worse.
+func (r *round) gate() {
+	was := false
+	for i := range r.runs {
+		u := &r.runs[i]
+		if u.Preview {
+			continue
+		}
+		cool, closes := int64(0), true
+		if u.action >= 0 {
+			a := &r.p.actions[u.action]
+			cool, closes = int64(a.CoolDown), a.DisableScheduling
+		}
+		if !closes || u.state.LastAbove == 0 {
+			continue
+		}
+		left := u.state.LastAbove + cool - r.now
+		if !u.state.Active && left <= 0 {
+			was = true
+			u.state.LastAbove = 0
+			continue
+		}
+		if r.res.Closed {
+			continue
+		}
+		r.res.Closed, r.res.ClosedBy = true, u.key+" is above its line"
+		if !u.state.Active {
+			r.res.ClosedBy = fmt.Sprintf("%s cools down for another %v", u.key, time.Duration(left).Round(time.Second))
+		}
+	}
+	r.res.Spoke = r.res.Spoke || was && !r.res.Closed
+}
+
+// waterlines fills in the three sets.
+func (r *round) waterlines() {
+	for i := range r.runs {
+		u := &r.runs[i]
+		if u.Preview || u.action < 0 {
+			continue
+		}
+		a := &r.p.actions[u.action]
+		line := Waterline{Metric: u.Metric, Rule: u.key, Value: u.line}
+		if u.fires && a.Throttle != nil {
+			r.res.Down = append(r.res.Down, line)
+		}
+		if u.fires && a.Evict != nil {
+			r.res.Evict = append(r.res.Evict, line)
+		}
+		if a.Throttle != nil && !u.state.Active && (u.report.Restored || u.report.Known && len(r.l.held) > 0) {
+			r.res.Up = append(r.res.Up, line)
+		}
+	}
+}
+
+// Smallest returns the lowest line of a metric; ok is false if there is none (design: "the minimum value in the waterline").
+func Smallest(lines []Waterline, metric string) (value int64, ok bool) {
+	for i := range lines {
+		if lines[i].Metric == metric && (!ok || lines[i].Value < value) {
+			value, ok = lines[i].Value, true
+		}
+	}
+	return value, ok
+}
+
+// stand fills in what the policies say of every task, once.
+func (r *round) stand() {
+	if r.standing != nil {
+		return
+	}
+	r.standing = make([]standing, len(r.Tasks))
+	r.acted = make([]uint16, len(r.Tasks))
+	bits := make([]bool, len(r.Tasks)*len(r.p.actions))
+	if r.p.biased {
+		r.tasks = slices.Clone(r.Tasks)
+	}
+	for i := range r.Tasks {
+		n := len(r.p.actions)
+		r.standing[i].allowed = bits[i*n : (i+1)*n : (i+1)*n]
+		r.p.stand(&r.Tasks[i], &r.standing[i])
+		if r.p.biased {
+			r.tasks[i].Bias = r.standing[i].bias
+		}
+	}
+}
+
+// candidate reports whether a rule's action may act on a task.
+func (r *round) candidate(u *run, task int32) bool {
+	s := &r.standing[task]
+	return u.action >= 0 && s.critical == "" && s.allowed[u.action]
+}
+
+// order returns the tasks in the order of a metric's sorter.
+func (r *round) order(m *Metric) []int32 {
+	for i := range r.orders {
+		if o := &r.orders[i]; o.metric == m || o.metric.Sort == m.Sort {
+			return o.order
+		}
+	}
+	order := m.sorter().Sort(r.tasks)
+	r.orders = append(r.orders, ordered{m, order})
+	return order
+}
+
+// rankOrder is the order when nothing measured can be trusted: class and priority alone.
+func (r *round) rankOrder() []int32 { return OrderedBy(ClassAndPriority).Sort(r.tasks) }

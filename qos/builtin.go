@@ -1,0 +1,102 @@
+package qos
+
+import "github.com/plimsoll-dev/plimsoll"
+
+// builtin is the table of the metrics that every node has.
+func builtin() []Metric {
+	cpu, ext, mem := CPUUsageSorter(), ExtCPUUsageSorter(), MemUsageSorter()
+	return []Metric{
+		{
+			Name: CPUTotalUsage, Help: "processor cores in use on the node", Unit: unitCores, Scale: Core, ActionPriority: 5, Sort: &cpu,
+			Dimension: DimensionCPU, Most: func(v *View) int64 { return v.Cores },
+			Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
+		},
+		{
+			Name: CPUTotalUtilization, Help: "percent of the node's processor cores in use", Unit: unitPercent, ActionPriority: 5, Sort: &cpu,
+			Dimension: DimensionCPU, Amount: percentOf(func(v *View) int64 { return v.Cores }), Most: whole,
+			Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
+		},
+		{
+			Name: MemoryTotalUsage, Help: "memory of the node that is not available", Unit: unitBytes, Scale: 1, ActionPriority: 5, Sort: &mem,
+			Dimension: DimensionMemory, Most: func(v *View) int64 { return v.Memory },
+			Evictable: true, EvictQuantified: true, Reclaimable: true,
+		},
+		{
+			Name: MemoryTotalUtilization, Help: "percent of the node's memory that is not available", Unit: unitPercent, ActionPriority: 5, Sort: &mem,
+			Dimension: DimensionMemory, Amount: percentOf(func(v *View) int64 { return v.Memory }), Most: whole,
+			Evictable: true, EvictQuantified: true, Reclaimable: true,
+		},
+		{
+			Name: ExtCPUTotalUsage, Help: "percent of the extended cores offered that their holders use", Unit: unitPercent, ActionPriority: 5, Sort: &ext,
+			Usage: extUsage(DimensionExtCPU), Dimension: DimensionExtCPU, Amount: percentOf(func(v *View) int64 { return v.ExtCPU }),
+			Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
+		},
+		{
+			Name: ExtMemoryTotalUsage, Help: "percent of the extended memory offered that its holders use", Unit: unitPercent, ActionPriority: 5, Sort: &mem,
+			Usage: extUsage(DimensionExtMemory), Dimension: DimensionExtMemory, Amount: percentOf(func(v *View) int64 { return v.ExtMemory }),
+			Evictable: true, EvictQuantified: true, Reclaimable: true,
+		},
+		{
+			Name: CPUPressure, Help: "percent of time in which a protected task waits for a processor", Unit: unitPercent, ActionPriority: 4, Sort: &cpu,
+			Usage: pressure(func(t *Task) int64 { return t.CPUPressure }), Most: whole, Throttleable: true, Evictable: true,
+		},
+		{
+			Name: MemoryPressure, Help: "percent of time in which a protected task waits for memory", Unit: unitPercent, ActionPriority: 4, Sort: &mem,
+			Usage: pressure(func(t *Task) int64 { return t.MemoryPressure }), Most: whole, Evictable: true, Reclaimable: true,
+		},
+		{Name: Load, Help: "load average over a minute", ActionPriority: 3, Sort: &cpu, Throttleable: true, Evictable: true},
+	}
+}
+
+func whole(*View) int64 { return 100 * plimsoll.LineScale }
+
+// percentOf converts thousandths of a percent to an amount of what there is.
+func percentOf(all func(v *View) int64) func(v *View, value int64) int64 {
+	return func(v *View, value int64) int64 { return mulDiv(value, all(v), 100*plimsoll.LineScale) }
+}
+
+// extUsage is what the holders of an extended resource use of what is offered, in thousandths of a percent. If nothing is offered but
+// something is used, that is as far above any line as can be told.
+func extUsage(dimension string) func(v *View) (int64, bool) {
+	return func(v *View) (int64, bool) {
+		offered := v.ExtCPU
+		if dimension == DimensionExtMemory {
+			offered = v.ExtMemory
+		}
+		used := int64(0)
+		for i := range v.Tasks {
+			amount, known := v.Tasks[i].use(dimension)
+			if !known {
+				continue // its first sample
+			}
+			used += amount
+		}
+		switch {
+		case used <= 0:
+			return 0, true
+		case offered <= 0:
+			return plimsoll.MaxLine, true
+		}
+		return min(mulDiv(used, 100*plimsoll.LineScale, offered), plimsoll.MaxLine), true
+	}
+}
+
+// pressure is the highest pressure of a protected task: one above best-effort that nothing was taken from and that its own quota does not
+// hold up. A group that is throttled reports pressure whatever the node's load is, so to count it would throttle on and on.
+func pressure(of func(t *Task) int64) func(v *View) (int64, bool) {
+	return func(v *View) (highest int64, ok bool) {
+		known, unknown := false, false
+		for i := range v.Tasks {
+			t := &v.Tasks[i]
+			if t.Class <= plimsoll.ClassBestEffort || t.OwnQuota || t.Gone || v.Held(t) {
+				continue
+			}
+			if !t.PressureKnown {
+				unknown = true
+				continue
+			}
+			highest, known = max(highest, of(t)), true
+		}
+		return highest, known || !unknown // nobody is there who could suffer
+	}
+}

@@ -1,0 +1,375 @@
+package qos
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Ledger is what a node's planning remembers from one sample to the next: how often each rule was crossed, what was taken from which
+// task and what it had before, and which tasks are on their way out. The zero value is not usable; make it with NewLedger or
+// DecodeLedger. It is bounded by the rules and by the tasks of the node.
+//
+// Whoever executes a plan calls Accept with it, Begin before each step, so that the ledger can be kept on disk before anything is done,
+// and Done after it.
+type Ledger struct {
+	sequence uint64
+	rules    map[string]*ruleState
+	held     map[Key]*hold
+	leaving  map[Key]*leaving
+	failed   map[Key]*failure
+}
+
+// ruleState counts samples in a row.
+type ruleState struct {
+	Rule      string
+	Above     int32 `json:",omitempty"`
+	Below     int32 `json:",omitempty"`
+	Active    bool  `json:",omitempty"` // it was triggered and is not restored
+	Since     int64 `json:",omitempty"` // when it was triggered
+	LastAbove int64 `json:",omitempty"` // when it last fired; the cool-down counts from here
+	Missing   int64 `json:",omitempty"` // since when its metric is missing
+	Reclaimed int64 `json:",omitempty"` // when memory was reclaimed for it since it was triggered
+}
+
+// hold is what was taken from a task and not given back yet.
+type hold struct {
+	Task      string
+	Attempt   int32
+	Rule      string // for which it was taken last
+	Groups    []original
+	Frozen    int64         `json:",omitempty"` // when it is thawed at the latest; 0: it is not frozen
+	Thawed    int64         `json:",omitempty"` // when it was thawed last
+	FrozenUse int64         `json:",omitempty"` // nanocores that it used before
+	Taken     int64         // when something was taken last
+	Given     int64         `json:",omitempty"` // when something was given back last
+	Wait      time.Duration `json:",omitempty"` // how long after Taken nothing is given back
+}
+
+func (h *hold) key() Key { return Key{h.Task, h.Attempt} }
+
+// original is what a group had before anything was taken from it.
+type original struct {
+	Group    string
+	Throttle bool  `json:",omitempty"` // Quota is set
+	Quota    int64 `json:",omitempty"`
+	Reweight bool  `json:",omitempty"` // Shares and Idle are set
+	Shares   int64 `json:",omitempty"`
+	Idle     bool  `json:",omitempty"`
+}
+
+// leaving is a task that was told to stop.
+type leaving struct {
+	Task     string
+	Attempt  int32
+	Rule     string `json:",omitempty"` // empty: somebody else stops it
+	Deadline int64  // until then what it uses counts as on its way
+}
+
+// failure is a task on which an action failed.
+type failure struct {
+	Task    string
+	Attempt int32
+	Count   int32
+	Until   int64 // until then it is left alone
+	Reason  string
+}
+
+// NewLedger returns one that remembers nothing.
+func NewLedger() *Ledger {
+	return &Ledger{
+		rules: map[string]*ruleState{}, held: map[Key]*hold{}, leaving: map[Key]*leaving{}, failed: map[Key]*failure{},
+	}
+}
+
+func (l *Ledger) holds(k Key) bool { return l.held[k].takes() }
+
+// Held returns the keys of the tasks from which something was taken, in order.
+func (l *Ledger) Held() []Key {
+	keys := slices.SortedFunc(maps.Keys(l.held), compareKeys)
+	return slices.DeleteFunc(keys, func(k Key) bool { return !l.holds(k) })
+}
+
+func compareKeys(a, b Key) int {
+	if c := strings.Compare(a.Task, b.Task); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Attempt, b.Attempt)
+}
+
+// Original returns the quota that a group had before anything was taken from it; ok is false if none was.
+func (l *Ledger) Original(k Key, group string) (quota int64, ok bool) {
+	if o := l.held[k].group(group); o != nil && o.Throttle {
+		return o.Quota, true
+	}
+	return 0, false
+}
+
+// Weight returns the weight that a group had before it was lowered; ok is false if it was not.
+func (l *Ledger) Weight(k Key, group string) (shares int64, idle, ok bool) {
+	if o := l.held[k].group(group); o != nil && o.Reweight {
+		return o.Shares, o.Idle, true
+	}
+	return 0, false, false
+}
+
+// FrozenUntil returns when a frozen task is thawed at the latest; 0 if it is not frozen by us.
+func (l *Ledger) FrozenUntil(k Key) int64 {
+	if h := l.held[k]; h != nil {
+		return h.Frozen
+	}
+	return 0
+}
+
+// takes reports whether something is taken now.
+func (h *hold) takes() bool { return h != nil && (len(h.Groups) > 0 || h.Frozen != 0) }
+
+func (h *hold) group(name string) *original {
+	if h == nil {
+		return nil
+	}
+	for i := range h.Groups {
+		if h.Groups[i].Group == name {
+			return &h.Groups[i]
+		}
+	}
+	return nil
+}
+
+// Adopt notes that something was taken from a group by somebody who kept no record of it: an agent that was killed, or an earlier version. It
+// is given back like anything else. A group of which something is noted already is left as it is.
+func (l *Ledger) Adopt(k Key, g *Group, quota, shares int64) {
+	h := l.hold(k, "")
+	if h.group(g.Name) != nil {
+		return
+	}
+	o := original{Group: g.Name}
+	if g.Quota > 0 && (quota <= 0 || g.Quota < quota) {
+		o.Throttle, o.Quota = true, quota
+	}
+	if g.Idle || g.Shares < shares {
+		o.Reweight, o.Shares = true, shares
+	}
+	if o.Throttle || o.Reweight {
+		h.Groups = append(h.Groups, o)
+	}
+	if g.Frozen && h.Frozen == 0 {
+		h.Frozen = 1 // long ago: it is thawed at once
+	}
+	if len(h.Groups) == 0 && h.Frozen == 0 {
+		delete(l.held, k)
+	}
+}
+
+func (l *Ledger) hold(k Key, rule string) *hold {
+	h := l.held[k]
+	if h == nil {
+		h = &hold{Task: k.Task, Attempt: k.Attempt, Rule: rule}
+		l.held[k] = h
+	}
+	return h
+}
+
+// Accept makes what a plan found out about the rules the ledger's own, and forgets tasks that are no longer there. A plan is accepted once, before
+// its steps are begun.
+func (l *Ledger) Accept(r *Result, s *Snapshot) {
+	if r.Waits != "" {
+		return
+	}
+	l.sequence = r.Sequence
+	next := make(map[string]*ruleState, len(r.next))
+	for i := range r.next {
+		next[r.next[i].Rule] = &r.next[i]
+	}
+	l.rules = next
+	present := make(map[Key]bool, len(s.Tasks))
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		if t.Gone {
+			continue
+		}
+		present[t.Key()] = true
+		if t.Stopping && l.leaving[t.Key()] == nil {
+			l.leaving[t.Key()] = &leaving{Task: t.ID, Attempt: t.Attempt, Deadline: r.At + int64(r.overdue)}
+		}
+	}
+	forget(l.held, present)
+	forget(l.leaving, present)
+	forget(l.failed, present)
+	maps.DeleteFunc(l.held, func(_ Key, h *hold) bool { return !h.kept(r.At, r.settle) })
+	for _, k := range slices.SortedFunc(maps.Keys(l.failed), compareKeys) {
+		if f := l.failed[k]; f.Until+int64(maxBackoff*r.backoff) < r.At {
+			delete(l.failed, k)
+		}
+	}
+}
+
+func forget[V any](m map[Key]V, present map[Key]bool) {
+	maps.DeleteFunc(m, func(k Key, _ V) bool { return !present[k] })
+}
+
+// maxBackoff is how often Options.Backoff doubles, as a factor.
+const maxBackoff = 32
+
+// Begin notes a step that is about to be done. After it the ledger can be written down, and whatever happens then, what is taken can be given
+// back.
+func (l *Ledger) Begin(s *Step, now int64) {
+	switch s.Verb {
+	case Throttle, Reweight, Freeze:
+		l.take(s, now)
+	case Evict:
+		l.leaving[s.Key()] = &leaving{Task: s.Task, Attempt: s.Attempt, Rule: s.Rule, Deadline: now + int64(s.Grace) + int64(s.overdue)}
+	case Reclaim:
+		if r := l.rules[s.Rule]; r != nil {
+			r.Reclaimed = now
+		}
+	}
+}
+
+func (l *Ledger) take(s *Step, now int64) {
+	h := l.hold(s.Key(), s.Rule)
+	if again := now - h.Given; h.Given > 0 && again < 3*int64(max(h.Wait, s.settle)) {
+		h.Wait = min(max(2*h.Wait, s.settle), s.longest) // what was given back is taken again soon: wait longer the next time
+	}
+	h.Rule, h.Taken = s.Rule, now
+	if s.Verb == Freeze {
+		h.Frozen, h.FrozenUse = s.Until, s.Use
+		return
+	}
+	o := h.group(s.Group)
+	if o == nil {
+		h.Groups = append(h.Groups, original{Group: s.Group})
+		o = &h.Groups[len(h.Groups)-1]
+	}
+	switch {
+	case s.Verb == Throttle && !o.Throttle:
+		o.Throttle, o.Quota = true, s.Before
+	case s.Verb == Reweight && !o.Reweight:
+		o.Reweight, o.Shares, o.Idle = true, s.Weight.Shares, s.Weight.Idle
+	}
+}
+
+// Done notes how a step ended. What failed counts for nothing, and the task is left alone for a while.
+func (l *Ledger) Done(s *Step, err error, now int64) {
+	if err != nil {
+		if s.Verb == Evict {
+			delete(l.leaving, s.Key())
+		}
+		l.fail(s, err, now)
+		return
+	}
+	delete(l.failed, s.Key())
+	h := l.held[s.Key()]
+	if h == nil {
+		return
+	}
+	switch s.Verb {
+	case Restore:
+		h.Given = now
+		if o := h.group(s.Group); o != nil && s.Whole {
+			o.Throttle = false
+		}
+	case Unweight:
+		h.Given = now
+		if o := h.group(s.Group); o != nil {
+			o.Reweight = false
+		}
+	case Thaw:
+		h.Given, h.Frozen, h.Thawed = now, 0, now
+	default:
+		return
+	}
+	h.Groups = slices.DeleteFunc(h.Groups, func(o original) bool { return !o.Throttle && !o.Reweight })
+}
+
+func (l *Ledger) fail(s *Step, err error, now int64) {
+	f := l.failed[s.Key()]
+	if f == nil {
+		f = &failure{Task: s.Task, Attempt: s.Attempt}
+		l.failed[s.Key()] = f
+	}
+	f.Count = min(f.Count+1, 32)
+	f.Until = now + int64(s.backoff)*min(int64(1)<<(f.Count-1), maxBackoff)
+	f.Reason = err.Error()
+	if len(f.Reason) > 512 {
+		f.Reason = strings.ToValidUTF8(f.Reason[:512], "")
+	}
+}
+
+// kept reports whether a hold still says something: something is taken, or was given back so lately that taking it again would be flapping.
+func (h *hold) kept(now int64, settle time.Duration) bool {
+	return h.takes() || now-h.Given < 3*int64(max(h.Wait, settle))
+}
+
+// ledgerFile is the ledger as it is written down.
+type ledgerFile struct {
+	Version  int
+	Sequence uint64
+	Rules    []*ruleState
+	Held     []*hold
+	Leaving  []*leaving
+	Failed   []*failure
+}
+
+const ledgerVersion = 1
+
+// Encode writes the ledger down; the same ledger is always the same bytes.
+func (l *Ledger) Encode() ([]byte, error) {
+	f := ledgerFile{Version: ledgerVersion, Sequence: l.sequence}
+	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
+		f.Rules = append(f.Rules, l.rules[name])
+	}
+	f.Held, f.Leaving, f.Failed = inOrder(l.held), inOrder(l.leaving), inOrder(l.failed)
+	data, err := json.Marshal(&f)
+	if err != nil {
+		return nil, fmt.Errorf("encode the ledger: %w", err)
+	}
+	return data, nil
+}
+
+func inOrder[V any](m map[Key]V) []V {
+	var all []V
+	for _, k := range slices.SortedFunc(maps.Keys(m), compareKeys) {
+		all = append(all, m[k])
+	}
+	return all
+}
+
+// DecodeLedger reads what Encode wrote. Samples are counted anew, since whoever takes them has started anew too.
+func DecodeLedger(data []byte) (*Ledger, error) {
+	var f ledgerFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("decode the ledger: %w", err)
+	}
+	if f.Version != ledgerVersion {
+		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "the ledger was written by another version (%d, this one reads %d)", f.Version, ledgerVersion)
+	}
+	l := NewLedger()
+	for _, r := range f.Rules {
+		if r != nil {
+			l.rules[r.Rule] = r
+		}
+	}
+	for _, h := range f.Held {
+		if h != nil {
+			l.held[h.key()] = h
+		}
+	}
+	for _, e := range f.Leaving {
+		if e != nil {
+			l.leaving[Key{e.Task, e.Attempt}] = e
+		}
+	}
+	for _, e := range f.Failed {
+		if e != nil {
+			l.failed[Key{e.Task, e.Attempt}] = e
+		}
+	}
+	return l, nil
+}

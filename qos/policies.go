@@ -1,0 +1,269 @@
+package qos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Options of a node's planning. The zero value is usable.
+type Options struct {
+	// Excess is how far below its line a metric is brought, in thousandths of the gap (crane's execute-excess; its default is 100).
+	Excess int64
+	// Overdue is how long after its grace an evicted task may still be there until it is no longer counted on. 0: 30 s.
+	Overdue time.Duration
+	// Stale is how old a sample may be, and how long a metric may be missing before its rule says what then. 0: 5 s.
+	Stale time.Duration
+	// Backoff is how long a task is left alone after an action on it failed; it doubles up to 32 times. 0: 5 s.
+	Backoff time.Duration
+	// Settle is how long a task that was throttled again soon after it got something back waits for the next step; it doubles each time, up
+	// to the action's cool-down. 0: 10 s.
+	Settle time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&o.Overdue, 30 * time.Second}, {&o.Stale, 5 * time.Second}, {&o.Backoff, 5 * time.Second}, {&o.Settle, 10 * time.Second}} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	return o
+}
+
+// Policies are those that concern one node, ready for planning. They are not changed any more.
+type Policies struct {
+	opt      Options
+	registry *Registry
+	actions  []plimsoll.Action // sorted by name
+	rules    []rule            // in the order of the names of their NodeQOS, and in it as written
+	tasks    []taskQOS         // sorted by name
+	biased   bool              // some of tasks prefer or avoid
+}
+
+type rule struct {
+	plimsoll.Rule
+	key    string  // nodeqos/rule
+	metric *Metric // nil: nobody registered it
+	action int     // index in actions; -1: it is not there
+	line   int64   // in the metric's finest unit
+	target int64   // where it ends to act: Release, or line. Invariant: 0 < target <= line
+}
+
+type taskQOS struct {
+	plimsoll.TaskQOS
+	labels  []pair
+	match   []requirement
+	allowed []int // indices in actions, sorted
+}
+
+type requirement struct {
+	scope  plimsoll.Scope
+	not    bool
+	values []string
+	ranges [][2]int32 // ScopePriority
+	class  []plimsoll.Class
+}
+
+// Compile makes the policies of the node with these attributes ready. Policies are taken as valid (plimsoll.Policy.Validate); what cannot be
+// used all the same does not match, and a rule on a metric that nobody registered is kept, since a node must say so.
+func Compile(policies []plimsoll.Policy, registry *Registry, attributes map[string]string, opt Options) *Policies {
+	p := &Policies{opt: opt.withDefaults(), registry: registry}
+	var nodes []*plimsoll.NodeQOS
+	var tasks []*plimsoll.TaskQOS
+	for i := range policies {
+		switch policies[i].Kind() {
+		case plimsoll.PolicyAction:
+			p.actions = append(p.actions, *policies[i].Action)
+		case plimsoll.PolicyTaskQOS:
+			tasks = append(tasks, policies[i].TaskQOS)
+		case plimsoll.PolicyNodeQOS:
+			if covers(attributes, pairs(policies[i].NodeQOS.Selector)) {
+				nodes = append(nodes, policies[i].NodeQOS)
+			}
+		}
+	}
+	slices.SortStableFunc(p.actions, func(a, b plimsoll.Action) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(tasks, func(a, b *plimsoll.TaskQOS) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(nodes, func(a, b *plimsoll.NodeQOS) int { return strings.Compare(a.Name, b.Name) })
+	for _, n := range nodes {
+		for i := range n.Rules {
+			p.rules = append(p.rules, p.rule(n.Name, &n.Rules[i]))
+		}
+	}
+	for _, t := range tasks {
+		p.tasks = append(p.tasks, p.task(t))
+		p.biased = p.biased || t.Prefer || t.Avoid
+	}
+	return p
+}
+
+// Selected reports whether a rule concerns the node.
+func (p *Policies) Selected() bool { return len(p.rules) > 0 }
+
+func (p *Policies) rule(node string, r *plimsoll.Rule) rule {
+	out := rule{Rule: *r, key: node + "/" + r.Name, metric: p.registry.Find(r.Metric), action: p.action(r.Action)}
+	scale := int64(plimsoll.LineScale)
+	if out.metric != nil {
+		scale = out.metric.scale()
+	}
+	line, err := plimsoll.ParseLine(r.Waterline, scale)
+	if err != nil || line <= 0 {
+		line = plimsoll.MaxLine
+	}
+	out.line, out.target = line, line
+	if release, err := plimsoll.ParseLine(r.Release, scale); r.Release != "" && err == nil {
+		out.target = min(release, line)
+	}
+	return out
+}
+
+func (p *Policies) action(name string) int {
+	i, found := slices.BinarySearchFunc(p.actions, name, func(a plimsoll.Action, name string) int { return strings.Compare(a.Name, name) })
+	if !found {
+		return -1
+	}
+	return i
+}
+
+func (p *Policies) task(t *plimsoll.TaskQOS) taskQOS {
+	out := taskQOS{TaskQOS: *t, labels: pairs(t.Labels)}
+	for i := range t.Match {
+		r := requirement{scope: t.Match[i].Scope, not: t.Match[i].Not, values: t.Match[i].Values}
+		for _, v := range r.values {
+			if from, to, ok := plimsoll.ParsePriorities(v); ok && r.scope == plimsoll.ScopePriority {
+				r.ranges = append(r.ranges, [2]int32{from, to})
+			}
+			if class, ok := plimsoll.ParseClass(v); ok {
+				r.class = append(r.class, class)
+			}
+		}
+		out.match = append(out.match, r)
+	}
+	for _, name := range t.Allowed {
+		if i := p.action(name); i >= 0 {
+			out.allowed = append(out.allowed, i)
+		}
+	}
+	slices.Sort(out.allowed)
+	return out
+}
+
+// holds reports whether the requirement holds for a task.
+func (r *requirement) holds(t *Task) bool { return r.fits(t) != r.not }
+
+func (r *requirement) fits(t *Task) bool {
+	switch r.scope {
+	case plimsoll.ScopeClass:
+		return slices.Contains(r.class, t.Class)
+	case plimsoll.ScopePriority:
+		return slices.ContainsFunc(r.ranges, func(ab [2]int32) bool { return ab[0] <= t.Priority && t.Priority <= ab[1] })
+	case plimsoll.ScopeOwner:
+		return slices.Contains(r.values, t.Owner)
+	case plimsoll.ScopeQueue:
+		return slices.ContainsFunc(r.values, func(path string) bool {
+			rest, below := strings.CutPrefix(t.Queue, path)
+			return below && (rest == "" || rest[0] == '.')
+		})
+	}
+	return false
+}
+
+// matches reports whether the policy is for a task. One without labels and requirements is for none.
+func (q *taskQOS) matches(t *Task) bool {
+	if len(q.labels) == 0 && len(q.match) == 0 {
+		return false
+	}
+	if !covers(t.Labels, q.labels) {
+		return false
+	}
+	for i := range q.match {
+		if !q.match[i].holds(t) {
+			return false
+		}
+	}
+	return true
+}
+
+// pair is a label that must be there.
+type pair struct{ key, value string }
+
+func pairs(m map[string]string) []pair {
+	all := make([]pair, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, pair{key, m[key]})
+	}
+	return all
+}
+
+// covers reports whether have holds everything of want.
+func covers(have map[string]string, want []pair) bool {
+	for _, w := range want {
+		if got, ok := have[w.key]; !ok || got != w.value {
+			return false
+		}
+	}
+	return true
+}
+
+// standing is what policies say of one task.
+type standing struct {
+	allowed  []bool // by action
+	critical string // name of the TaskQOS that says so; empty: it is not
+	bias     int8
+}
+
+// stand fills in what the policies say of a task; allowed has one element an action.
+func (p *Policies) stand(t *Task, s *standing) {
+	s.critical, s.bias = "", 0
+	clear(s.allowed)
+	for i := range p.tasks {
+		q := &p.tasks[i]
+		if !q.matches(t) {
+			continue
+		}
+		for _, a := range q.allowed {
+			s.allowed[a] = true
+		}
+		switch {
+		case q.Critical && s.critical == "":
+			s.critical = q.Name
+		case q.Prefer && s.bias == 0:
+			s.bias = -1
+		case q.Avoid:
+			s.bias = 1 // whoever wants it spared is heard first
+		}
+	}
+}
+
+// Allowed returns the names of the actions that may act on a task, and why none may if it is critical.
+func (p *Policies) Allowed(t *Task) (actions []string, critical string) {
+	s := standing{allowed: make([]bool, len(p.actions))}
+	p.stand(t, &s)
+	if s.critical != "" {
+		return nil, fmt.Sprintf("TaskQOS %s says that it is critical", s.critical)
+	}
+	for i, ok := range s.allowed {
+		if ok {
+			actions = append(actions, p.actions[i].Name)
+		}
+	}
+	return actions, ""
+}
+
+// Unregistered returns the rules whose metric nobody registered, as nodeqos/rule.
+func (p *Policies) Unregistered() []string {
+	var keys []string
+	for i := range p.rules {
+		if p.rules[i].metric == nil {
+			keys = append(keys, p.rules[i].key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,252 @@
+package qos
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// giveBack plans what tasks get back of what was taken from them. It looks at what is held, not at whether a rule was restored just now: as long as something
+// is held and there is room below the line, somebody gets a step. The highest rank comes first.
+func (r *round) giveBack() {
+	order := r.heldInOrder()
+	if len(order) == 0 {
+		return
+	}
+	r.stand()
+	weights := max(1, len(order)/10)
+	for _, i := range order {
+		t := &r.tasks[i]
+		h := r.l.held[t.Key()]
+		if h.Frozen != 0 && h.Frozen <= r.now {
+			r.thaw(i, h, "it was frozen for as long as it may be")
+			continue
+		}
+		limit, why := r.room(i, h)
+		if why != 0 {
+			r.res.Skipped = append(r.res.Skipped, Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: why})
+			continue
+		}
+		switch {
+		case h.Frozen != 0:
+			r.thaw(i, h, limit.reason)
+		case h.throttled():
+			r.raise(i, h, limit)
+		case weights > 0 || limit.free:
+			weights--
+			r.unweight(i, h, limit.reason)
+		}
+	}
+}
+
+func (h *hold) throttled() bool {
+	return slices.ContainsFunc(h.Groups, func(o original) bool { return o.Throttle })
+}
+
+// heldInOrder returns the tasks from which something is taken, the highest rank first.
+func (r *round) heldInOrder() []int32 {
+	var order []int32
+	if len(r.l.held) > 0 {
+		for i := range r.tasks {
+			if t := &r.tasks[i]; !t.Gone && r.l.holds(t.Key()) {
+				order = append(order, int32(i))
+			}
+		}
+	}
+	r.sortToRestore(order)
+	return order
+}
+
+func (r *round) sortToRestore(order []int32) {
+	s := OrderedBy(restoreOrder)
+	slices.SortFunc(order, func(a, b int32) int { return s.compare(&r.tasks[a], &r.tasks[b]) })
+}
+
+// leeway is how much a task may be given back.
+type leeway struct {
+	free   bool // no rule speaks of it any more: everything at once
+	by     Throttling
+	reason string
+	dims   []string // of the lines that limit it
+	metric *Metric  // whose Restore is used
+}
+
+// room looks whether a task may get something back now.
+func (r *round) room(i int32, h *hold) (l leeway, why Why) {
+	t := &r.tasks[i]
+	f := r.l.failed[t.Key()]
+	switch {
+	case t.Stopping || r.l.leaving[t.Key()] != nil:
+		return l, WhyLeaving
+	case f != nil && f.Until > r.now:
+		return l, WhyFailed
+	case r.acted[i]&^bit(Reclaim) != 0:
+		return l, WhyActive
+	case r.now < h.Taken+int64(h.Wait):
+		return l, WhyWaits
+	}
+	l.free, l.reason = true, "no rule speaks of it any more"
+	l.by = Throttling{Step: 100, Cores: r.Cores}
+	least := int64(math.MaxInt64)
+	for j := range r.runs {
+		u := &r.runs[j]
+		if u.Preview || !r.candidate(u, i) || !holdsBack(&r.p.actions[u.action]) {
+			continue
+		}
+		if u.active() {
+			return l, WhyActive
+		}
+		if l.free {
+			l.free, l.by.Step = false, 0
+		}
+		if a := r.p.actions[u.action].Throttle; a != nil {
+			l.by.MinRatio, l.by.Step = max(l.by.MinRatio, a.MinRatio), max(l.by.Step, a.Step)
+		}
+		if why := r.below(u, &l, &least); why != 0 {
+			return l, why
+		}
+	}
+	if l.by.Step == 0 {
+		l.by.Step = defaultStep
+	}
+	return l, 0
+}
+
+// defaultStep is used when something is to be given back that no rule throttles any more, in percent.
+const defaultStep = 10
+
+// holdsBack reports whether an action takes something that is given back later.
+func holdsBack(a *plimsoll.Action) bool {
+	return a.Throttle != nil || a.Weight != nil || a.Freeze != nil
+}
+
+// below looks whether there is room below one line.
+func (r *round) below(u *run, l *leeway, least *int64) Why {
+	if u.metric == nil {
+		return 0
+	}
+	if !u.report.Known {
+		if u.Hold || time.Duration(r.now-u.state.Missing) < r.p.opt.Stale {
+			return WhyMissing
+		}
+		l.reason = u.report.Note
+		return 0
+	}
+	if !u.metric.ThrottleQuantified {
+		if *least == math.MaxInt64 {
+			l.reason = fmt.Sprintf("%s: %s is %s, below %s", u.key, u.Metric, u.metric.Format(u.report.Usage), u.metric.Format(u.rule.target))
+		}
+		return 0
+	}
+	dimension := u.metric.dimension()
+	gap := u.target - u.amount
+	gap += mulDiv(max(gap, 0), r.p.opt.Excess, 1000)
+	gap -= r.givenOf(dimension)
+	if gap <= 0 {
+		return WhyLine
+	}
+	if gap < *least {
+		*least = gap
+		l.metric = u.metric
+		l.reason = fmt.Sprintf("%s: %s is %s, %s below the line", u.key, u.Metric, u.metric.Format(u.report.Usage), FormatAmount(dimension, gap))
+	}
+	return 0
+}
+
+func (r *round) givenOf(dimension string) (sum int64) {
+	for _, a := range r.given {
+		if a.Dimension == dimension {
+			sum += a.Value
+		}
+	}
+	return sum
+}
+
+func (r *round) giving(i int32, verb Verb, h *hold, reason string) Step {
+	r.acted[i] |= bit(verb)
+	t := &r.tasks[i]
+	return Step{
+		Verb: verb, Task: t.ID, Attempt: t.Attempt, Rule: h.Rule, Reason: reason,
+		overdue: r.p.opt.Overdue, backoff: r.p.opt.Backoff, settle: r.p.opt.Settle, longest: r.p.opt.Settle,
+	}
+}
+
+func (r *round) thaw(i int32, h *hold, reason string) {
+	s := r.giving(i, Thaw, h, reason)
+	s.Release = r.cost(i, h.FrozenUse)
+	r.res.Steps = append(r.res.Steps, s)
+}
+
+// cost notes what giving back may cost the node.
+func (r *round) cost(i int32, cpu int64) []Amount {
+	amounts := []Amount{{DimensionCPU, cpu}}
+	if r.tasks[i].ExtCPU > 0 {
+		amounts = append(amounts, Amount{DimensionExtCPU, cpu})
+	}
+	r.given = append(r.given, amounts...)
+	return amounts
+}
+
+// raise gives a task a step of its quotas back; what nobody limits any more, at once.
+func (r *round) raise(i int32, h *hold, l leeway) {
+	t := &r.tasks[i]
+	key := t.Key()
+	l.by.Original = func(g *Group) (int64, bool) { return r.l.Original(key, g.Name) }
+	changes, own := r.restoring(t, l)
+	cpu := int64(0)
+	for _, c := range changes {
+		if g := &t.Groups[c.Group]; c.After > 0 {
+			cpu += max(c.After-max(g.Quota, 0), 0)
+		} else if g.limited() {
+			cpu += max(r.Cores-g.Quota, 0)
+		}
+	}
+	for j, c := range changes {
+		s := r.giving(i, Restore, h, l.reason)
+		s.Group, s.Before, s.After, s.Whole = t.Groups[c.Group].Name, c.Before, c.After, c.Whole
+		if j == 0 {
+			s.Release = r.cost(i, cpu)
+			if l.metric != nil && l.metric.Restore != nil {
+				s.Release = append(s.Release, Amount{l.metric.dimension(), own})
+				r.given = append(r.given, Amount{l.metric.dimension(), own})
+			}
+		}
+		r.res.Steps = append(r.res.Steps, s)
+	}
+}
+
+func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) {
+	if !l.free {
+		restore := RestoreCPU
+		if l.metric != nil && l.metric.Restore != nil {
+			restore = l.metric.Restore
+		}
+		changes, own = restore(t, l.by)
+		changes = slices.DeleteFunc(changes, func(c QuotaChange) bool { _, ok := l.by.Original(&t.Groups[c.Group]); return !ok })
+	}
+	for j := range t.Groups { // what somebody else has lifted meanwhile, or nobody limits any more
+		g := &t.Groups[j]
+		if most, ok := l.by.Original(g); ok && (l.free || !g.limited()) {
+			changes = append(changes, QuotaChange{Group: j, Before: quotaOf(g), After: most, Whole: true})
+		}
+	}
+	return changes, own
+}
+
+// unweight gives a task its weight back.
+func (r *round) unweight(i int32, h *hold, reason string) {
+	t := &r.tasks[i]
+	for j := range t.Groups {
+		g := &t.Groups[j]
+		shares, idle, ok := r.l.Weight(t.Key(), g.Name)
+		if !ok {
+			continue
+		}
+		s := r.giving(i, Unweight, h, reason)
+		s.Group, s.Weight, s.NewWeight = g.Name, Weight{g.Shares, g.Idle}, Weight{shares, idle}
+		r.res.Steps = append(r.res.Steps, s)
+	}
+}

@@ -1,0 +1,141 @@
+package qos
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Compare says which of two tasks is acted on first: a negative number means a. It looks at the tasks alone.
+type Compare func(a, b *Task) int
+
+// Sorter puts tasks in the order in which they are acted on: what is worth least comes first. It is total: tasks that no key tells
+// apart come in the order of their ids, so that the same tasks are always in the same order.
+type Sorter struct{ keys []Compare }
+
+// OrderedBy makes a sorter that compares by the first key that tells two tasks apart (design, "Enrich the sorting strategy").
+func OrderedBy(keys ...Compare) Sorter { return Sorter{keys} }
+
+func (s Sorter) compare(a, b *Task) int {
+	for _, key := range s.keys {
+		if c := key(a, b); c != 0 {
+			return c
+		}
+	}
+	if c := strings.Compare(a.ID, b.ID); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Attempt, b.Attempt)
+}
+
+// Sort returns the order of the tasks as indices.
+func (s Sorter) Sort(tasks []Task) []int32 {
+	order := make([]int32, len(tasks))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int { return s.compare(&tasks[a], &tasks[b]) })
+	return order
+}
+
+// The keys of the design, and of its memory counterpart.
+
+// ClassAndPriority puts the lower class first, in a class the lower priority, and then those that policies prefer.
+func ClassAndPriority(a, b *Task) int {
+	if c := cmp.Compare(a.Class, b.Class); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.Priority, b.Priority); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Bias, b.Bias)
+}
+
+// CPUUsage puts the heavier user first: acting on it brings the node below its line soonest. One whose use is not known comes last.
+func CPUUsage(a, b *Task) int { return heavier(a.CPU, a.CPUKnown, b.CPU, b.CPUKnown) }
+
+// MemUsage puts the heavier user of memory first.
+func MemUsage(a, b *Task) int { return heavier(a.Memory, a.MemoryKnown, b.Memory, b.MemoryKnown) }
+
+func heavier(a int64, aKnown bool, b int64, bKnown bool) int {
+	if aKnown != bKnown {
+		return sign(aKnown)
+	}
+	if !aKnown {
+		return 0
+	}
+	return cmp.Compare(b, a)
+}
+
+// ExtCPUUsage puts users of extended processors first and, among them, the one that uses less of what it holds: it has the least need of it.
+func ExtCPUUsage(a, b *Task) int { return extended(a.CPU, a.ExtCPU, b.CPU, b.ExtCPU) }
+
+// ExtMemUsage is the same for extended memory.
+func ExtMemUsage(a, b *Task) int { return extended(a.Memory, a.ExtMemory, b.Memory, b.ExtMemory) }
+
+func extended(aUse, aHolds, bUse, bHolds int64) int {
+	switch {
+	case (aHolds > 0) != (bHolds > 0):
+		return sign(aHolds > 0)
+	case aHolds <= 0:
+		return 0
+	}
+	return compareRatios(max(aUse, 0), aHolds, max(bUse, 0), bHolds)
+}
+
+// ExtMemFirst puts users of extended memory first, whatever they use.
+func ExtMemFirst(a, b *Task) int {
+	if (a.ExtMemory > 0) != (b.ExtMemory > 0) {
+		return sign(a.ExtMemory > 0)
+	}
+	return 0
+}
+
+// RunningTime puts the younger first: least work is lost. One that has not started is the youngest.
+func RunningTime(a, b *Task) int {
+	if a.Started == 0 || b.Started == 0 {
+		return cmp.Compare(a.Started, b.Started)
+	}
+	return cmp.Compare(b.Started, a.Started)
+}
+
+// The sorters of the design, and one for memory. They are functions, so that nobody can change them.
+
+// GeneralSorter is for metrics without a sorter of their own.
+func GeneralSorter() Sorter { return OrderedBy(ClassAndPriority, RunningTime) }
+
+// CPUUsageSorter is that of the processor metrics.
+func CPUUsageSorter() Sorter {
+	return OrderedBy(ClassAndPriority, CPUUsage, ExtCPUUsage, RunningTime)
+}
+
+// ExtCPUUsageSorter is that of the use of extended processors.
+func ExtCPUUsageSorter() Sorter {
+	return OrderedBy(ClassAndPriority, ExtCPUUsage, CPUUsage, RunningTime)
+}
+
+// MemUsageSorter is that of the memory metrics.
+func MemUsageSorter() Sorter {
+	return OrderedBy(ClassAndPriority, ExtMemFirst, MemUsage, ExtMemUsage, RunningTime)
+}
+
+// ByValue compares the tasks' own values of a user-defined metric: the larger first.
+func ByValue(metric string) Compare {
+	return func(a, b *Task) int {
+		x, xKnown := a.Values[metric]
+		y, yKnown := b.Values[metric]
+		return heavier(x, xKnown, y, yKnown)
+	}
+}
+
+// restoreOrder is the order in which tasks get back what was taken: the highest class and priority first, then the heavier user, which
+// suffers most, then the older.
+func restoreOrder(a, b *Task) int {
+	if c := ClassAndPriority(b, a); c != 0 {
+		return c
+	}
+	if c := CPUUsage(a, b); c != 0 {
+		return c
+	}
+	return RunningTime(b, a)
+}

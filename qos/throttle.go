@@ -1,0 +1,220 @@
+package qos
+
+import (
+	"fmt"
+)
+
+// Throttling says how far and in which steps quotas change.
+type Throttling struct {
+	MinRatio int32 // percent of a group's limit that it keeps
+	Step     int32 // percent of the quota, or of the use where there is none
+	Cores    int64 // nanocores of the node
+	// Original returns the quota that a group had before anything was taken from it; ok is false if nobody knows.
+	Original func(g *Group) (quota int64, ok bool)
+}
+
+// QuotaChange is a new quota for a group of a task.
+type QuotaChange struct {
+	Group         int // index in Task.Groups
+	Before, After int64
+	Whole         bool // After is what the group had before anything was taken from it
+}
+
+// ThrottleCPU lowers the quotas of a task's groups by one step: to quota × (1 − step), or use × (1 − step) where there is none, but not below what
+// the group asked for, its limit × MinRatio, or what the kernel takes at the least. Groups without a name are left alone. release is what they
+// will use less, in nanocores: a quota far above the use releases nothing yet.
+func ThrottleCPU(t *Task, by Throttling) (changes []QuotaChange, release int64) {
+	for i := range t.Groups {
+		g := &t.Groups[i]
+		if g.Name == "" {
+			continue
+		}
+		base := g.CPU
+		if g.limited() {
+			base = g.Quota
+		}
+		next := max(mulDiv(max(base, 0), int64(100-by.Step), 100), g.floor(by))
+		if g.limited() && next >= g.Quota {
+			continue
+		}
+		changes = append(changes, QuotaChange{Group: i, Before: quotaOf(g), After: next})
+		release += max(g.CPU-next, 0)
+	}
+	return changes, release
+}
+
+func quotaOf(g *Group) int64 {
+	if !g.limited() {
+		return Unlimited
+	}
+	return g.Quota
+}
+
+// floor is the quota below which a group is not throttled.
+func (g *Group) floor(by Throttling) int64 {
+	return max(g.Request, mulDiv(max(g.Limit, 0), int64(by.MinRatio), 100), g.leastQuota())
+}
+
+// RestoreCPU raises the quotas of a task's groups by one step: to quota × (1 + step), at most to what they had. A group that holds extended cores
+// gets what it holds at once. use is what they may use in addition, in nanocores.
+func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
+	for i := range t.Groups {
+		g := &t.Groups[i]
+		if g.Name == "" || !g.limited() {
+			continue
+		}
+		most, known := by.Original(g)
+		if !known {
+			most = Unlimited
+			if g.Limit > 0 {
+				most = g.Limit
+			}
+		}
+		next := mulDiv(g.Quota, int64(100+by.Step), 100)
+		if g.Ext > 0 {
+			next = g.Ext
+		}
+		c := QuotaChange{Group: i, Before: g.Quota}
+		switch {
+		case most > 0 && next >= most:
+			c.After, c.Whole = most, true
+		case most <= 0 && by.Cores > 0 && next >= by.Cores && g.Ext <= 0:
+			c.After, c.Whole = Unlimited, true // no more can be used
+		default:
+			c.After = next
+		}
+		if c.After > 0 && c.After <= g.Quota && !known {
+			continue // it has what it may have
+		}
+		changes = append(changes, c)
+		if c.After > 0 {
+			use += max(c.After-g.Quota, 0)
+		} else {
+			use += max(by.Cores-g.Quota, 0)
+		}
+	}
+	return changes, use
+}
+
+// throttling merges what the rules that fire say of a task: the larger floor and the larger step.
+func (r *round) throttling(i int32) Throttling {
+	by := Throttling{Cores: r.Cores}
+	for j := range r.demands {
+		if d := &r.demands[j]; d.action.Throttle != nil && r.candidate(d.run, i) {
+			by.MinRatio, by.Step = max(by.MinRatio, d.action.Throttle.MinRatio), max(by.Step, d.action.Throttle.Step)
+		}
+	}
+	return by
+}
+
+// throttle takes one step from a task.
+func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
+	t := &r.tasks[i]
+	if t.frozen() {
+		return nil, WhyFloor
+	}
+	down := m.Throttle
+	if down == nil {
+		if !t.CPUKnown && !t.limited() {
+			return nil, WhyUnknown
+		}
+		down = ThrottleCPU
+	}
+	changes, own := down(t, r.throttling(i))
+	if len(changes) == 0 {
+		return nil, WhyFloor
+	}
+	amounts := r.quotaRelease(t, changes)
+	if m.Throttle != nil && own > 0 {
+		amounts = append(amounts, Amount{m.dimension(), own})
+	}
+	for j, c := range changes {
+		s := r.step(d, Throttle, i)
+		s.Group, s.Before, s.After = t.Groups[c.Group].Name, c.Before, c.After
+		if j == 0 {
+			s.Release = amounts // of all groups together
+		}
+		r.res.Steps = append(r.res.Steps, s)
+	}
+	return amounts, 0
+}
+
+func (t *Task) frozen() bool {
+	for i := range t.Groups {
+		if t.Groups[i].Frozen {
+			return true
+		}
+	}
+	return false
+}
+
+// limited reports whether all groups of a task have a quota.
+func (t *Task) limited() bool {
+	for i := range t.Groups {
+		if g := &t.Groups[i]; g.Name != "" && !g.limited() {
+			return false
+		}
+	}
+	return true
+}
+
+// quotaRelease is what lower quotas release: of the processors and, if the task holds extended ones, of those.
+func (r *round) quotaRelease(t *Task, changes []QuotaChange) []Amount {
+	sum := int64(0)
+	for _, c := range changes {
+		sum += max(t.Groups[c.Group].CPU-c.After, 0)
+	}
+	if sum == 0 {
+		return nil
+	}
+	amounts := []Amount{{DimensionCPU, sum}}
+	if t.ExtCPU > 0 {
+		amounts = append(amounts, Amount{DimensionExtCPU, sum})
+	}
+	return amounts
+}
+
+// throttleable is what can still be released by throttling the candidates of a demand down to their floors, beyond the steps of this plan.
+func (r *round) throttleable(d *demand) (sum int64) {
+	for i := range r.tasks {
+		t := &r.tasks[i]
+		if d.dimension() == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, int32(i)) || t.Gone || t.Stopping || t.frozen() {
+			continue
+		}
+		by, whole := r.throttling(int32(i)), int64(0)
+		for j := range t.Groups {
+			if g := &t.Groups[j]; g.Name != "" {
+				whole += max(g.CPU-g.floor(by), 0)
+			}
+		}
+		sum += max(whole-r.released(t, DimensionCPU), 0)
+	}
+	return sum
+}
+
+// freeze lets a task stand still.
+func (r *round) freeze(d *demand, _ *Metric, i int32) ([]Amount, Why) {
+	t := &r.tasks[i]
+	h := r.l.held[t.Key()]
+	switch {
+	case t.frozen() || h != nil && h.Frozen != 0:
+		return nil, WhyFloor
+	case h != nil && h.Thawed != 0 && r.now-h.Thawed < int64(d.action.CoolDown):
+		return nil, WhyFrozenBefore
+	case !t.CPUKnown:
+		return nil, WhyUnknown
+	}
+	use := max(t.CPU-r.released(t, DimensionCPU), 0)
+	if use == 0 && !d.blind {
+		return nil, WhyNothing
+	}
+	s := r.step(d, Freeze, i)
+	s.Until, s.Use = r.now+int64(d.action.Freeze.For), t.CPU
+	s.Release = []Amount{{DimensionCPU, use}}
+	if t.ExtCPU > 0 {
+		s.Release = append(s.Release, Amount{DimensionExtCPU, use})
+	}
+	s.Reason += fmt.Sprintf("; for %v at most", d.action.Freeze.For)
+	r.res.Steps = append(r.res.Steps, s)
+	return s.Release, 0
+}
