@@ -224,7 +224,11 @@ var synonyms = map[string]string{
 	"group": "userGroup", "gracePeriod": "killGrace", "minimum": "guaranteed", "min": "guaranteed", "maxjobs": "maxapplications",
 	"affinity": "near", "antiAffinity": "far", "topologySpread": "spread", "topologySpreadConstraints": "spread", "topologyKey": "by",
 	"attribute": "by", "key": "by", "nodeNames": "nodes", "hosts": "nodes", "nodeName": "nodes", "expression": "where", "filter": "where",
-	"overprovision": "class", "placement": "constraints", "nodeSelector": "constraints", "tags": "traits", "nics": "networks",
+	"overprovision": "class", "qosClass": "class", "threshold": "waterline", "value": "waterline", "avoidanceThreshold": "triggerAfter",
+	"restoreThreshold": "restoreAfter", "actionName": "action", "scopeSelector": "match", "matchExpressions": "match",
+	"allowedActions": "allowed", "labelSelector": "labels", "coolDownSeconds": "coolDown", "metricRule": "metric", "eviction": "evict",
+	"terminationGracePeriodSeconds": "grace", "gracePeriodSeconds": "grace", "stepCPURatio": "step", "minCPURatio": "minRatio",
+	"placement": "constraints", "nodeSelector": "constraints", "tags": "traits", "nics": "networks",
 }
 
 // separators stand in names of other styles: max_runtime, max-runtime.

@@ -1,11 +1,12 @@
-// Package config reads and prints the files that people write: the job file, the queue file and the placement file.
+// Package config reads and prints the files that people write: the job file, the queue file, the placement file and the policy file.
 //
 // All are YAML, and JSON as the part of YAML that it is. They are read strictly: an unknown field, a field that stands twice, a
 // wrong type or an impossible value is an error that names the file, the line, the field and what to write instead. As many
 // problems as can be found are reported at once, as one *Error.
 //
 // The job file has the fields of plimsoll.JobSpec. The placement file has those of placement.Settings and a chain of stages, which is
-// checked as a whole: what comes out is a placement.Chain. The queue file is in YuniKorn's schema (partitions, queues, resources). What
+// checked as a whole: what comes out is a placement.Chain. The policy file has a document for each policy, with the fields of
+// plimsoll.NodeQOS, Action and TaskQOS. The queue file is in YuniKorn's schema (partitions, queues, resources). What
 // YuniKorn knows and Plimsoll does not act on yet is refused as "not supported yet", because a limit that is silently not kept is
 // worse than an error. Let through is only what describes what Plimsoll does anyway:
 //

@@ -71,6 +71,38 @@ func FuzzParseQueues(f *testing.F) {
 	})
 }
 
+// FuzzParsePolicies: the same for policy files.
+func FuzzParsePolicies(f *testing.F) {
+	f.Add([]byte(policyFile))
+	f.Add([]byte("kind: NodeQOS\nname: n\nrules: [{name: r, metric: m, waterline: 0065, action: a}]\n"))
+	for _, c := range readCases(f, "testdata/policy_errors.txtar") {
+		f.Add([]byte(c.text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		policies, err := config.ParsePolicies("fuzz", data)
+		if err != nil {
+			isConfigError(t, err)
+			return
+		}
+		for i := range policies {
+			if err := policies[i].Validate(); err != nil {
+				t.Fatalf("accepted but not valid: %v", err)
+			}
+		}
+		text, err := config.FormatPolicies(policies)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := config.ParsePolicies("printed", text)
+		if err != nil {
+			t.Fatalf("printed but not readable: %v\n%s", err, text)
+		}
+		if d := cmp.Diff(policies, again); d != "" {
+			t.Fatalf("read, printed and read again (-first +second):\n%s\n%s", d, text)
+		}
+	})
+}
+
 // FuzzParsePlacement: the same for placement files, and what is accepted makes a chain.
 func FuzzParsePlacement(f *testing.F) {
 	f.Add([]byte(placementFile))

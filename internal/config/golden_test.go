@@ -29,6 +29,12 @@ func TestGoldenErrors(t *testing.T) {
 			return err
 		})
 	})
+	t.Run("policy", func(t *testing.T) {
+		golden(t, "policy_errors", func(name string, data []byte) error {
+			_, err := config.ParsePolicies(name, data)
+			return err
+		})
+	})
 	t.Run("placement", func(t *testing.T) {
 		golden(t, "placement_errors", func(name string, data []byte) error {
 			_, err := config.ParsePlacement(name, data)

@@ -58,6 +58,8 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 		field{"logLimit", d.quantity(plimsoll.Memory, &g.LogLimit)},
 		field{"constraints", d.constraints(&g.Constraints)},
 		field{"preferences", d.preferences(&g.Preferences)},
+		field{"class", word(d, &g.Class, plimsoll.ParseClass, classWords())},
+		field{"priority", d.number(&g.Priority)},
 	)
 	return g
 }
@@ -91,12 +93,23 @@ func misnamed(name string) string {
 		return plimsoll.Memory
 	case "disks", "disc", "storage", "ephemeral-storage":
 		return plimsoll.Disk
-	case plimsoll.CPU, plimsoll.Memory, plimsoll.Disk:
+	case "extcpu", "ext_cpu", "ext.cpu", "extended-cpu":
+		return plimsoll.ExtCPU
+	case "extmemory", "ext_memory", "ext-mem", "extmem", "ext.memory", "extended-memory":
+		return plimsoll.ExtMemory
+	case plimsoll.CPU, plimsoll.Memory, plimsoll.Disk, plimsoll.ExtCPU, plimsoll.ExtMemory:
 		if name != lower {
 			return lower
 		}
 	}
 	return ""
+}
+
+func classWords() (words []string) {
+	for c := plimsoll.ClassBestEffort; c <= plimsoll.ClassGuaranteed; c++ {
+		words = append(words, c.String())
+	}
+	return words
 }
 
 func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
@@ -156,6 +169,9 @@ type groupFile struct {
 	WorkDir    string            `json:"workDir,omitempty"`
 	LogLimit   quantity          `json:"logLimit,omitempty"`
 
+	Class    string `json:"class,omitempty"`
+	Priority int32  `json:"priority,omitempty"`
+
 	Constraints *constraintsFile `json:"constraints,omitempty"`
 	Preferences *preferencesFile `json:"preferences,omitempty"`
 }
@@ -181,6 +197,7 @@ func JobFile(spec *plimsoll.JobSpec) any {
 			Name: g.Name, Count: g.Count, Command: g.Command, Env: g.Env, Resources: amountsOf(g.Resources, false),
 			MaxRuntime: FormatDuration(g.MaxRuntime), KillGrace: FormatDuration(g.KillGrace),
 			User: g.User, UserGroup: g.UserGroup, WorkDir: g.WorkDir,
+			Class: g.Class.String(), Priority: g.Priority,
 			Constraints: constraintsOf(&g.Constraints), Preferences: preferencesOf(&g.Preferences),
 		}
 		if g.LogLimit != 0 {

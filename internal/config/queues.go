@@ -279,6 +279,7 @@ const (
 	JobFileKind FileKind = iota + 1
 	QueueFileKind
 	PlacementFileKind
+	PolicyFileKind
 )
 
 // placementKeys are the fields of a placement file by which it is told from the others.
@@ -287,8 +288,15 @@ var placementKeys = []string{
 	"owners",
 }
 
-// Detect says by its keys whether a file is a job file, a queue file or a placement file. The error is a *Error.
+// Detect says by its keys whether a file is a job file, a queue file, a placement file or a policy file. The error is a *Error.
 func Detect(name string, data []byte) (FileKind, error) {
+	docs, err := parseDocuments(name, data)
+	if err != nil {
+		return 0, err
+	}
+	if len(docs) > 0 && policyKind(docs[0]) != nil {
+		return PolicyFileKind, nil
+	}
 	v, err := parseValue(name, data)
 	if err != nil {
 		return 0, err
@@ -304,7 +312,7 @@ func Detect(name string, data []byte) (FileKind, error) {
 	if slices.ContainsFunc(v.entries, func(e entry) bool { return slices.Contains(placementKeys, e.name) }) {
 		return PlacementFileKind, nil
 	}
-	msg := fmt.Sprintf("is neither a job file, a queue file nor a placement file; a job file has job: and groups:, a queue file has partitions:, "+
-		"a placement file has chain:, weights: or other settings (this is %s)", v.what())
+	msg := fmt.Sprintf("is neither a job file, a queue file, a placement file nor a policy file; a job file has job: and groups:, a queue file has "+
+		"partitions:, a placement file has chain:, weights: or other settings, a policy file has kind: (this is %s)", v.what())
 	return 0, newError(name, []Problem{{Line: v.line, Msg: msg}})
 }

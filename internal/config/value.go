@@ -74,8 +74,24 @@ func shorten(s string) string {
 	return s[:end] + "…"
 }
 
-// parseValue reads a file into a value. The error is a *Error with one problem.
-func parseValue(name string, data []byte) (v *value, err error) {
+// parseValue reads a file of one document into a value. The error is a *Error with one problem.
+func parseValue(name string, data []byte) (*value, error) {
+	docs, err := parseDocuments(name, data)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(docs) > 1:
+		return nil, newError(name, []Problem{{Line: docs[1].line, Msg: "holds a second document; put each in a file of its own"}})
+	case len(docs) == 0 || docs[0].kind == nullKind:
+		return nil, newError(name, []Problem{{
+			Msg: "is empty; a job file has job: and groups:, a queue file has partitions:, a placement file has chain: or weights:",
+		}})
+	}
+	return docs[0], nil
+}
+
+// parseDocuments reads a file into one value for each document that is not empty. The error is a *Error with one problem.
+func parseDocuments(name string, data []byte) (docs []*value, err error) {
 	fail := func(line int, format string, args ...any) error {
 		return newError(name, []Problem{{Line: line, Msg: fmt.Sprintf(format, args...)}})
 	}
@@ -89,7 +105,7 @@ func parseValue(name string, data []byte) (v *value, err error) {
 	// The parser is a large program that we do not own. Whatever a file makes it do, it is an error of the file.
 	defer func() {
 		if r := recover(); r != nil {
-			v, err = nil, fail(0, "cannot be read as YAML: the parser failed on it (%v)", r)
+			docs, err = nil, fail(0, "cannot be read as YAML: the parser failed on it (%v)", r)
 		}
 	}()
 	tokens := lexer.Tokenize(text)
@@ -100,22 +116,19 @@ func parseValue(name string, data []byte) (v *value, err error) {
 	if err != nil {
 		return nil, fail(syntaxError(err))
 	}
-	c := converter{anchors: map[string]*value{}}
+	c := converter{}
 	for _, doc := range file.Docs {
 		if doc.Body == nil || doc.Body.Type() == ast.CommentType {
 			continue
 		}
-		if v != nil {
-			return nil, fail(doc.Body.GetToken().Position.Line, "holds a second document; put each in a file of its own")
-		}
-		if v, err = c.convert(doc.Body, 0); err != nil {
+		c.anchors = map[string]*value{}
+		v, err := c.convert(doc.Body, 0)
+		if err != nil {
 			return nil, fail(c.line, "%s", err)
 		}
+		docs = append(docs, v)
 	}
-	if v == nil || v.kind == nullKind {
-		return nil, fail(0, "is empty; a job file has job: and groups:, a queue file has partitions:, a placement file has chain: or weights:")
-	}
-	return v, nil
+	return docs, nil
 }
 
 // notText finds the first line that holds what no text file does.

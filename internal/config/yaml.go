@@ -17,7 +17,7 @@ type quantity string
 
 // MarshalJSON prints a number as a number.
 func (q quantity) MarshalJSON() ([]byte, error) {
-	if _, err := strconv.ParseUint(string(q), 10, 64); err == nil {
+	if n, err := strconv.ParseUint(string(q), 10, 64); err == nil && strconv.FormatUint(n, 10) == string(q) {
 		return []byte(q), nil
 	}
 	return json.Marshal(string(q))
@@ -46,6 +46,18 @@ const flowWidth = 100
 // FormatYAML prints a value as YAML, with the field names and the order of encoding/json. Short lists and mappings of plain
 // values stand on one line.
 func FormatYAML(v any) ([]byte, error) {
+	tree, err := treeOf(v)
+	if err != nil {
+		return nil, err
+	}
+	if text, ok := tree.flow(); ok {
+		return []byte(text + "\n"), nil
+	}
+	return tree.block(nil, 0, false), nil
+}
+
+// treeOf returns a value as encoding/json writes it.
+func treeOf(v any) (*value, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("print as YAML: %w", err)
@@ -56,10 +68,7 @@ func FormatYAML(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("print as YAML: %w", err)
 	}
-	if text, ok := tree.flow(); ok {
-		return []byte(text + "\n"), nil
-	}
-	return tree.block(nil, 0, false), nil
+	return tree, nil
 }
 
 // readJSON reads one value that encoding/json has written.
