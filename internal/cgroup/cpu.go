@@ -20,8 +20,11 @@ func (q Quota) Unlimited() bool { return q.Micros < 0 }
 
 // String returns the quota such as "50000us of 100000us".
 func (q Quota) String() string {
-	if q.Unlimited() {
+	switch {
+	case q.Unlimited():
 		return "unlimited"
+	case q.PeriodMicros == 0:
+		return fmt.Sprintf("%dus", q.Micros)
 	}
 	return fmt.Sprintf("%dus of %dus", q.Micros, q.PeriodMicros)
 }
