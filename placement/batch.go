@@ -58,6 +58,7 @@ type View struct {
 	slot  int32
 	row   *row
 	class *class
+	anyOf bool // the class is judged, and the slot is but one of it
 }
 
 // At returns the server at a place of the batch.
@@ -287,7 +288,7 @@ func (b *Batch) filter(s *Stage, set []int32) []int32 {
 		return s.Batch(b, set)
 	}
 	kept := set[:0]
-	if s.ByClass && len(set) > manyServers {
+	if s.ByClass && len(set) > manyServers && !(s.excepts && len(b.p.Request.Except) > 0) {
 		b.newMark()
 		for _, i := range set {
 			id := b.fleet.classAt[b.slots[i]]

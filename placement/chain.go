@@ -36,9 +36,10 @@ type Stage struct {
 	// Keep reports whether a server stays.
 	Keep func(*View) bool
 	// Batch returns those of a batch that stay, in the order in which they go on. It may reorder and cut the slice.
-	Batch func(*Batch, []int32) []int32
-	room  int   // index + 1 of the resource whose room Keep compares, if it does only that
-	clear uint8 // flags of a row without any of which Keep is true; 0: none
+	Batch   func(*Batch, []int32) []int32
+	excepts bool  // Keep also looks at the exclusions of the request, which name servers
+	room    int   // index + 1 of the resource whose room Keep compares, if it does only that
+	clear   uint8 // flags of a row without any of which Keep is true; 0: none
 
 	// Why says in a few words why a server was dropped, the same words for servers that were dropped alike.
 	Why func(*View) string

@@ -62,7 +62,11 @@ func (r *Request) AppendKey(b []byte) []byte {
 	for _, name := range sortedKeys(c.Class) {
 		b = binary.BigEndian.AppendUint64(appendText(b, name), math.Float64bits(c.Class[name]))
 	}
-	return appendText(append(b, 0), c.Where)
+	b = appendText(append(b, 0), c.Where)
+	for _, x := range r.Except {
+		b = appendText(appendText(b, x.Server), x.Why)
+	}
+	return b
 }
 
 func appendTexts(b []byte, list []string) []byte {

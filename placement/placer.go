@@ -41,7 +41,8 @@ const (
 func (b *Batch) judge(id uint32, slot int32) uint8 {
 	f := b.fleet
 	verdict := uint8(verdictKept)
-	b.view.slot, b.view.row, b.view.class = slot, &f.rows[slot], f.classes[id]
+	b.view.slot, b.view.row, b.view.class, b.view.anyOf = slot, &f.rows[slot], f.classes[id], true
+	defer func() { b.view.anyOf = false }()
 	for _, stage := range b.p.byClass {
 		s := &b.chain.stages[stage]
 		if s.Keep(&b.view) {

@@ -62,6 +62,13 @@ func (r *reader) request(raw json.RawMessage) Request {
 		}},
 		member{"ownOnly", r.flag(&q.OwnOnly)},
 		member{"anyClass", r.flag(&q.AnyClass)},
+		member{"except", func(raw json.RawMessage) {
+			r.list(raw, func(raw json.RawMessage) {
+				var x Exclusion
+				r.object(raw, member{"server", r.text(&x.Server)}, member{"why", r.text(&x.Why)})
+				q.Except = append(q.Except, x)
+			})
+		}},
 	)
 	return q
 }

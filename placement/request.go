@@ -20,7 +20,17 @@ type Request struct {
 	Platforms   []plimsoll.PlatformRange // more ranges, all to be met, such as that of an image
 	OwnOnly     bool                     // near and far mean instances of the request's owner only, if they are given by id
 	AnyClass    bool                     // any over-provisioning will do
+	Except      []Exclusion              // servers that do not take it for now
 }
+
+// Exclusion keeps a request from one server for now; the stage reserved does that.
+type Exclusion struct {
+	Server string // its id
+	Why    string // for people
+}
+
+// MaxExclusions is how many servers one request may be kept from.
+const MaxExclusions = 64
 
 // Validate reports the first field that cannot be used. It is laxer than plimsoll.JobSpec.Validate, which knows what ids look like
 // in a job file: here they are those of any fleet.
@@ -47,6 +57,7 @@ func (r *Request) Validate() error {
 		{"preferences.near", len(p.Near), plimsoll.MaxSelectors},
 		{"preferences.far", len(p.Far), plimsoll.MaxSelectors},
 		{"preferences.spread", len(p.Spread), plimsoll.MaxSpreads},
+		{"except", len(r.Except), MaxExclusions},
 	} {
 		if list.n > list.bound {
 			return plimsoll.Invalid(list.field, "has %d entries; at most %d are possible", list.n, list.bound)
@@ -154,6 +165,9 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 		case p.skips[stage]:
 		case c.stages[stage].ByClass:
 			p.byClass = append(p.byClass, stage)
+			if c.stages[stage].excepts && len(r.Except) > 0 {
+				p.byServer = append(p.byServer, stage)
+			}
 		default:
 			p.byServer = append(p.byServer, stage)
 		}

@@ -36,11 +36,29 @@ func closingStages() []Stage {
 			Why:     func(v *View) string { return v.p.volumes.why },
 		},
 		{
-			Name: "reserved", Aliases: []string{"hard-filter-reserved", "schedulable"}, Closes: true, ByClass: true,
-			Keep: func(v *View) bool { return v.class.record.Reserved == "" },
-			Why:  func(v *View) string { return v.class.record.Reserved },
+			Name: "reserved", Aliases: []string{"hard-filter-reserved", "schedulable"}, Closes: true, ByClass: true, excepts: true,
+			Keep: func(v *View) bool { return v.class.record.Reserved == "" && v.exception() == nil },
+			Why: func(v *View) string {
+				if x := v.exception(); v.class.record.Reserved == "" && x != nil {
+					return x.Why
+				}
+				return v.class.record.Reserved
+			},
 		},
 	}
+}
+
+// exception returns the exclusion that keeps the request from the server, nil if there is none.
+func (v *View) exception() *Exclusion {
+	if v.anyOf {
+		return nil
+	}
+	for i := range v.p.Request.Except {
+		if x := &v.p.Request.Except[i]; x.Server == v.ID() {
+			return x
+		}
+	}
+	return nil
 }
 
 // attributeStages compare what a server is with what is asked for.

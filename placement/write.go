@@ -101,6 +101,9 @@ func (r Request) MarshalJSON() ([]byte, error) {
 	if p.Strategy != plimsoll.StrategyDefault {
 		out.Preferences.Strategy = p.Strategy.String()
 	}
+	for _, x := range r.Except {
+		out.Except = append(out.Except, exclusionJSON(x))
+	}
 	for _, platforms := range r.Platforms {
 		out.Platforms = append(out.Platforms, platformOf(platforms))
 	}
@@ -118,6 +121,12 @@ type requestJSON struct {
 	Platforms   []platformJSON    `json:"platforms,omitempty"`
 	OwnOnly     bool              `json:"ownOnly,omitempty"`
 	AnyClass    bool              `json:"anyClass,omitempty"`
+	Except      []exclusionJSON   `json:"except,omitempty"`
+}
+
+type exclusionJSON struct {
+	Server string `json:"server"`
+	Why    string `json:"why"`
 }
 
 type constraintsJSON struct {

@@ -104,6 +104,9 @@ func requestToProto(r *placement.Request) *pb.PlacementRequest {
 	for _, p := range r.Platforms {
 		m.Platforms = append(m.Platforms, &pb.PlatformRange{Min: labelsToProto(p.Min), Max: labelsToProto(p.Max)})
 	}
+	for _, x := range r.Except {
+		m.Except = append(m.Except, &pb.PlacementExclusion{Server: text(x.Server), Why: text(x.Why)})
+	}
 	return m
 }
 
@@ -124,6 +127,9 @@ func requestFromProto(m *pb.PlacementRequest) (placement.Request, error) {
 	}
 	for _, p := range m.GetPlatforms() {
 		r.Platforms = append(r.Platforms, plimsoll.PlatformRange{Min: p.GetMin(), Max: p.GetMax()})
+	}
+	for _, x := range m.GetExcept() {
+		r.Except = append(r.Except, placement.Exclusion{Server: x.GetServer(), Why: x.GetWhy()})
 	}
 	return r, nil
 }

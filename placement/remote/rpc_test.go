@@ -38,6 +38,7 @@ func wholeBatch() *remote.Batch {
 			Constraints: plimsoll.Constraints{Networks: [][]string{}, Reservoir: plimsoll.ReservoirNever, Where: "true"},
 			Preferences: plimsoll.Preferences{Strategy: plimsoll.StrategyPack, Far: []plimsoll.Selector{{Job: "db"}}},
 			Platforms:   []plimsoll.PlatformRange{{Min: map[string]string{"7.0": "a"}, Max: map[string]string{"": "b"}}}, OwnOnly: true, AnyClass: true,
+			Except: []placement.Exclusion{{Server: "n7", Why: "evicted"}},
 		},
 		Tickets: []placement.Ticket{{ID: "t1", Server: "n1"}, {ID: "t2", Server: "n2", Instance: &placement.Instance{
 			ID: "t2", Owner: "bob", Job: "j", Group: "g", Labels: map[string]string{"a": "b"}, Resources: plimsoll.Resources{"disk": 3}, Failed: true,

@@ -387,7 +387,9 @@ type PlacementRequest struct {
 	// Networks are asked for, even if none is named.
 	NetworksGiven bool `protobuf:"varint,10,opt,name=networks_given,json=networksGiven,proto3" json:"networks_given,omitempty"`
 	// What must be free, where that is not resources after over-provisioning.
-	Needs         *Resources `protobuf:"bytes,11,opt,name=needs,proto3" json:"needs,omitempty"`
+	Needs *Resources `protobuf:"bytes,11,opt,name=needs,proto3" json:"needs,omitempty"`
+	// Servers that do not take it for now.
+	Except        []*PlacementExclusion `protobuf:"bytes,12,rep,name=except,proto3" json:"except,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -499,6 +501,65 @@ func (x *PlacementRequest) GetNeeds() *Resources {
 	return nil
 }
 
+func (x *PlacementRequest) GetExcept() []*PlacementExclusion {
+	if x != nil {
+		return x.Except
+	}
+	return nil
+}
+
+type PlacementExclusion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Server        string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementExclusion) Reset() {
+	*x = PlacementExclusion{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementExclusion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementExclusion) ProtoMessage() {}
+
+func (x *PlacementExclusion) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementExclusion.ProtoReflect.Descriptor instead.
+func (*PlacementExclusion) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PlacementExclusion) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *PlacementExclusion) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // How much each score counts.
 type PlacementWeights struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -517,7 +578,7 @@ type PlacementWeights struct {
 
 func (x *PlacementWeights) Reset() {
 	*x = PlacementWeights{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +590,7 @@ func (x *PlacementWeights) String() string {
 func (*PlacementWeights) ProtoMessage() {}
 
 func (x *PlacementWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +603,7 @@ func (x *PlacementWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementWeights.ProtoReflect.Descriptor instead.
 func (*PlacementWeights) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{4}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PlacementWeights) GetUnreservedMemory() float64 {
@@ -628,7 +689,7 @@ type PlacementSettings struct {
 
 func (x *PlacementSettings) Reset() {
 	*x = PlacementSettings{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +701,7 @@ func (x *PlacementSettings) String() string {
 func (*PlacementSettings) ProtoMessage() {}
 
 func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +714,7 @@ func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
 func (*PlacementSettings) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{5}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PlacementSettings) GetCapness() bool {
@@ -740,7 +801,7 @@ type PlacementChain struct {
 
 func (x *PlacementChain) Reset() {
 	*x = PlacementChain{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +813,7 @@ func (x *PlacementChain) String() string {
 func (*PlacementChain) ProtoMessage() {}
 
 func (x *PlacementChain) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +826,7 @@ func (x *PlacementChain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementChain.ProtoReflect.Descriptor instead.
 func (*PlacementChain) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{6}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PlacementChain) GetName() string {
@@ -808,7 +869,7 @@ type EvaluateRequest struct {
 
 func (x *EvaluateRequest) Reset() {
 	*x = EvaluateRequest{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +881,7 @@ func (x *EvaluateRequest) String() string {
 func (*EvaluateRequest) ProtoMessage() {}
 
 func (x *EvaluateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +894,7 @@ func (x *EvaluateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvaluateRequest.ProtoReflect.Descriptor instead.
 func (*EvaluateRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{7}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EvaluateRequest) GetServers() []*PlacementServer {
@@ -896,7 +957,7 @@ type PlacementSurvivor struct {
 
 func (x *PlacementSurvivor) Reset() {
 	*x = PlacementSurvivor{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +969,7 @@ func (x *PlacementSurvivor) String() string {
 func (*PlacementSurvivor) ProtoMessage() {}
 
 func (x *PlacementSurvivor) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +982,7 @@ func (x *PlacementSurvivor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSurvivor.ProtoReflect.Descriptor instead.
 func (*PlacementSurvivor) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{8}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PlacementSurvivor) GetServer() int32 {
@@ -950,7 +1011,7 @@ type PlacementReason struct {
 
 func (x *PlacementReason) Reset() {
 	*x = PlacementReason{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1023,7 @@ func (x *PlacementReason) String() string {
 func (*PlacementReason) ProtoMessage() {}
 
 func (x *PlacementReason) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1036,7 @@ func (x *PlacementReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementReason.ProtoReflect.Descriptor instead.
 func (*PlacementReason) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{9}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlacementReason) GetText() string {
@@ -1016,7 +1077,7 @@ type PlacementStep struct {
 
 func (x *PlacementStep) Reset() {
 	*x = PlacementStep{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1089,7 @@ func (x *PlacementStep) String() string {
 func (*PlacementStep) ProtoMessage() {}
 
 func (x *PlacementStep) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1102,7 @@ func (x *PlacementStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementStep.ProtoReflect.Descriptor instead.
 func (*PlacementStep) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlacementStep) GetStage() int32 {
@@ -1108,7 +1169,7 @@ type EvaluateResponse struct {
 
 func (x *EvaluateResponse) Reset() {
 	*x = EvaluateResponse{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1181,7 @@ func (x *EvaluateResponse) String() string {
 func (*EvaluateResponse) ProtoMessage() {}
 
 func (x *EvaluateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1194,7 @@ func (x *EvaluateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvaluateResponse.ProtoReflect.Descriptor instead.
 func (*EvaluateResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EvaluateResponse) GetSurvivors() []*PlacementSurvivor {
@@ -1198,7 +1259,7 @@ const file_plimsoll_v1_placement_proto_rawDesc = "" +
 	"\x0fPlacementTicket\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12:\n" +
-	"\binstance\x18\x03 \x01(\v2\x1e.plimsoll.v1.PlacementInstanceR\binstance\"\xc5\x03\n" +
+	"\binstance\x18\x03 \x01(\v2\x1e.plimsoll.v1.PlacementInstanceR\binstance\"\xfe\x03\n" +
 	"\x10PlacementRequest\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -1211,7 +1272,11 @@ const file_plimsoll_v1_placement_proto_rawDesc = "" +
 	"\tany_class\x18\t \x01(\bR\banyClass\x12%\n" +
 	"\x0enetworks_given\x18\n" +
 	" \x01(\bR\rnetworksGiven\x12,\n" +
-	"\x05needs\x18\v \x01(\v2\x16.plimsoll.v1.ResourcesR\x05needs\"\xce\x02\n" +
+	"\x05needs\x18\v \x01(\v2\x16.plimsoll.v1.ResourcesR\x05needs\x127\n" +
+	"\x06except\x18\f \x03(\v2\x1f.plimsoll.v1.PlacementExclusionR\x06except\">\n" +
+	"\x12PlacementExclusion\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\xce\x02\n" +
 	"\x10PlacementWeights\x12+\n" +
 	"\x11unreserved_memory\x18\x01 \x01(\x01R\x10unreservedMemory\x12'\n" +
 	"\x0funreserved_disk\x18\x02 \x01(\x01R\x0eunreservedDisk\x12+\n" +
@@ -1295,63 +1360,65 @@ func file_plimsoll_v1_placement_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_placement_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_v1_placement_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_plimsoll_v1_placement_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_plimsoll_v1_placement_proto_goTypes = []any{
-	(PlacementStepKind)(0),    // 0: plimsoll.v1.PlacementStepKind
-	(*PlacementServer)(nil),   // 1: plimsoll.v1.PlacementServer
-	(*PlacementInstance)(nil), // 2: plimsoll.v1.PlacementInstance
-	(*PlacementTicket)(nil),   // 3: plimsoll.v1.PlacementTicket
-	(*PlacementRequest)(nil),  // 4: plimsoll.v1.PlacementRequest
-	(*PlacementWeights)(nil),  // 5: plimsoll.v1.PlacementWeights
-	(*PlacementSettings)(nil), // 6: plimsoll.v1.PlacementSettings
-	(*PlacementChain)(nil),    // 7: plimsoll.v1.PlacementChain
-	(*EvaluateRequest)(nil),   // 8: plimsoll.v1.EvaluateRequest
-	(*PlacementSurvivor)(nil), // 9: plimsoll.v1.PlacementSurvivor
-	(*PlacementReason)(nil),   // 10: plimsoll.v1.PlacementReason
-	(*PlacementStep)(nil),     // 11: plimsoll.v1.PlacementStep
-	(*EvaluateResponse)(nil),  // 12: plimsoll.v1.EvaluateResponse
-	nil,                       // 13: plimsoll.v1.PlacementServer.LabelsEntry
-	nil,                       // 14: plimsoll.v1.PlacementInstance.LabelsEntry
-	nil,                       // 15: plimsoll.v1.PlacementSettings.OwnerRulesEntry
-	(*Resources)(nil),         // 16: plimsoll.v1.Resources
-	(*NodeFacts)(nil),         // 17: plimsoll.v1.NodeFacts
-	(*Constraints)(nil),       // 18: plimsoll.v1.Constraints
-	(*Preferences)(nil),       // 19: plimsoll.v1.Preferences
-	(*PlatformRange)(nil),     // 20: plimsoll.v1.PlatformRange
-	(Strategy)(0),             // 21: plimsoll.v1.Strategy
+	(PlacementStepKind)(0),     // 0: plimsoll.v1.PlacementStepKind
+	(*PlacementServer)(nil),    // 1: plimsoll.v1.PlacementServer
+	(*PlacementInstance)(nil),  // 2: plimsoll.v1.PlacementInstance
+	(*PlacementTicket)(nil),    // 3: plimsoll.v1.PlacementTicket
+	(*PlacementRequest)(nil),   // 4: plimsoll.v1.PlacementRequest
+	(*PlacementExclusion)(nil), // 5: plimsoll.v1.PlacementExclusion
+	(*PlacementWeights)(nil),   // 6: plimsoll.v1.PlacementWeights
+	(*PlacementSettings)(nil),  // 7: plimsoll.v1.PlacementSettings
+	(*PlacementChain)(nil),     // 8: plimsoll.v1.PlacementChain
+	(*EvaluateRequest)(nil),    // 9: plimsoll.v1.EvaluateRequest
+	(*PlacementSurvivor)(nil),  // 10: plimsoll.v1.PlacementSurvivor
+	(*PlacementReason)(nil),    // 11: plimsoll.v1.PlacementReason
+	(*PlacementStep)(nil),      // 12: plimsoll.v1.PlacementStep
+	(*EvaluateResponse)(nil),   // 13: plimsoll.v1.EvaluateResponse
+	nil,                        // 14: plimsoll.v1.PlacementServer.LabelsEntry
+	nil,                        // 15: plimsoll.v1.PlacementInstance.LabelsEntry
+	nil,                        // 16: plimsoll.v1.PlacementSettings.OwnerRulesEntry
+	(*Resources)(nil),          // 17: plimsoll.v1.Resources
+	(*NodeFacts)(nil),          // 18: plimsoll.v1.NodeFacts
+	(*Constraints)(nil),        // 19: plimsoll.v1.Constraints
+	(*Preferences)(nil),        // 20: plimsoll.v1.Preferences
+	(*PlatformRange)(nil),      // 21: plimsoll.v1.PlatformRange
+	(Strategy)(0),              // 22: plimsoll.v1.Strategy
 }
 var file_plimsoll_v1_placement_proto_depIdxs = []int32{
-	16, // 0: plimsoll.v1.PlacementServer.capacity:type_name -> plimsoll.v1.Resources
-	13, // 1: plimsoll.v1.PlacementServer.labels:type_name -> plimsoll.v1.PlacementServer.LabelsEntry
-	17, // 2: plimsoll.v1.PlacementServer.facts:type_name -> plimsoll.v1.NodeFacts
-	14, // 3: plimsoll.v1.PlacementInstance.labels:type_name -> plimsoll.v1.PlacementInstance.LabelsEntry
-	16, // 4: plimsoll.v1.PlacementInstance.resources:type_name -> plimsoll.v1.Resources
-	16, // 5: plimsoll.v1.PlacementInstance.left:type_name -> plimsoll.v1.Resources
+	17, // 0: plimsoll.v1.PlacementServer.capacity:type_name -> plimsoll.v1.Resources
+	14, // 1: plimsoll.v1.PlacementServer.labels:type_name -> plimsoll.v1.PlacementServer.LabelsEntry
+	18, // 2: plimsoll.v1.PlacementServer.facts:type_name -> plimsoll.v1.NodeFacts
+	15, // 3: plimsoll.v1.PlacementInstance.labels:type_name -> plimsoll.v1.PlacementInstance.LabelsEntry
+	17, // 4: plimsoll.v1.PlacementInstance.resources:type_name -> plimsoll.v1.Resources
+	17, // 5: plimsoll.v1.PlacementInstance.left:type_name -> plimsoll.v1.Resources
 	2,  // 6: plimsoll.v1.PlacementTicket.instance:type_name -> plimsoll.v1.PlacementInstance
-	16, // 7: plimsoll.v1.PlacementRequest.resources:type_name -> plimsoll.v1.Resources
-	18, // 8: plimsoll.v1.PlacementRequest.constraints:type_name -> plimsoll.v1.Constraints
-	19, // 9: plimsoll.v1.PlacementRequest.preferences:type_name -> plimsoll.v1.Preferences
-	20, // 10: plimsoll.v1.PlacementRequest.platforms:type_name -> plimsoll.v1.PlatformRange
-	16, // 11: plimsoll.v1.PlacementRequest.needs:type_name -> plimsoll.v1.Resources
-	21, // 12: plimsoll.v1.PlacementSettings.strategy:type_name -> plimsoll.v1.Strategy
-	15, // 13: plimsoll.v1.PlacementSettings.owner_rules:type_name -> plimsoll.v1.PlacementSettings.OwnerRulesEntry
-	5,  // 14: plimsoll.v1.PlacementSettings.weights:type_name -> plimsoll.v1.PlacementWeights
-	6,  // 15: plimsoll.v1.PlacementChain.settings:type_name -> plimsoll.v1.PlacementSettings
-	1,  // 16: plimsoll.v1.EvaluateRequest.servers:type_name -> plimsoll.v1.PlacementServer
-	4,  // 17: plimsoll.v1.EvaluateRequest.request:type_name -> plimsoll.v1.PlacementRequest
-	3,  // 18: plimsoll.v1.EvaluateRequest.tickets:type_name -> plimsoll.v1.PlacementTicket
-	7,  // 19: plimsoll.v1.EvaluateRequest.chain:type_name -> plimsoll.v1.PlacementChain
-	0,  // 20: plimsoll.v1.PlacementStep.kind:type_name -> plimsoll.v1.PlacementStepKind
-	10, // 21: plimsoll.v1.PlacementStep.reasons:type_name -> plimsoll.v1.PlacementReason
-	9,  // 22: plimsoll.v1.EvaluateResponse.survivors:type_name -> plimsoll.v1.PlacementSurvivor
-	11, // 23: plimsoll.v1.EvaluateResponse.steps:type_name -> plimsoll.v1.PlacementStep
-	8,  // 24: plimsoll.v1.PlacementService.Evaluate:input_type -> plimsoll.v1.EvaluateRequest
-	12, // 25: plimsoll.v1.PlacementService.Evaluate:output_type -> plimsoll.v1.EvaluateResponse
-	25, // [25:26] is the sub-list for method output_type
-	24, // [24:25] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	17, // 7: plimsoll.v1.PlacementRequest.resources:type_name -> plimsoll.v1.Resources
+	19, // 8: plimsoll.v1.PlacementRequest.constraints:type_name -> plimsoll.v1.Constraints
+	20, // 9: plimsoll.v1.PlacementRequest.preferences:type_name -> plimsoll.v1.Preferences
+	21, // 10: plimsoll.v1.PlacementRequest.platforms:type_name -> plimsoll.v1.PlatformRange
+	17, // 11: plimsoll.v1.PlacementRequest.needs:type_name -> plimsoll.v1.Resources
+	5,  // 12: plimsoll.v1.PlacementRequest.except:type_name -> plimsoll.v1.PlacementExclusion
+	22, // 13: plimsoll.v1.PlacementSettings.strategy:type_name -> plimsoll.v1.Strategy
+	16, // 14: plimsoll.v1.PlacementSettings.owner_rules:type_name -> plimsoll.v1.PlacementSettings.OwnerRulesEntry
+	6,  // 15: plimsoll.v1.PlacementSettings.weights:type_name -> plimsoll.v1.PlacementWeights
+	7,  // 16: plimsoll.v1.PlacementChain.settings:type_name -> plimsoll.v1.PlacementSettings
+	1,  // 17: plimsoll.v1.EvaluateRequest.servers:type_name -> plimsoll.v1.PlacementServer
+	4,  // 18: plimsoll.v1.EvaluateRequest.request:type_name -> plimsoll.v1.PlacementRequest
+	3,  // 19: plimsoll.v1.EvaluateRequest.tickets:type_name -> plimsoll.v1.PlacementTicket
+	8,  // 20: plimsoll.v1.EvaluateRequest.chain:type_name -> plimsoll.v1.PlacementChain
+	0,  // 21: plimsoll.v1.PlacementStep.kind:type_name -> plimsoll.v1.PlacementStepKind
+	11, // 22: plimsoll.v1.PlacementStep.reasons:type_name -> plimsoll.v1.PlacementReason
+	10, // 23: plimsoll.v1.EvaluateResponse.survivors:type_name -> plimsoll.v1.PlacementSurvivor
+	12, // 24: plimsoll.v1.EvaluateResponse.steps:type_name -> plimsoll.v1.PlacementStep
+	9,  // 25: plimsoll.v1.PlacementService.Evaluate:input_type -> plimsoll.v1.EvaluateRequest
+	13, // 26: plimsoll.v1.PlacementService.Evaluate:output_type -> plimsoll.v1.EvaluateResponse
+	26, // [26:27] is the sub-list for method output_type
+	25, // [25:26] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_placement_proto_init() }
@@ -1366,7 +1433,7 @@ func file_plimsoll_v1_placement_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_placement_proto_rawDesc), len(file_plimsoll_v1_placement_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
