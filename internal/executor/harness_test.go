@@ -131,9 +131,9 @@ func (n *node) connect() {
 	n.Cleanup(c.Close)
 }
 
-// limit bounds what other processes do in their own time; it outlives the test's context for cleanups.
+// limit bounds what other processes do in their own time, on an emulated machine too; it outlives the test's context for cleanups.
 func (n *node) limit() context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.Context()), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.Context()), time.Minute)
 	n.Cleanup(cancel)
 	return ctx
 }
@@ -178,17 +178,22 @@ func (n *node) tearDown() {
 	}
 }
 
-func (n *node) subtree() *cgroup.Subtree {
+func (n *node) hierarchy() *cgroup.Hierarchy {
 	n.Helper()
 	h, err := cgroup.Detect(n.mode.cgroups)
 	if err != nil {
 		n.Fatal(err)
 	}
+	return h
+}
+
+func (n *node) subtree() *cgroup.Subtree {
+	n.Helper()
 	s, err := New(SupervisorConfig{Dir: n.dir, Node: "test"})
 	if err != nil {
 		n.Fatal(err)
 	}
-	tree, err := h.Subtree(s.subtreePath())
+	tree, err := n.hierarchy().Subtree(s.subtreePath())
 	if err != nil {
 		n.Fatal(err)
 	}
