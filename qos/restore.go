@@ -35,6 +35,8 @@ func (r *round) giveBack() {
 			r.thaw(i, h, limit.reason)
 		case h.throttled():
 			r.raise(i, h, limit)
+		case limit.cooling:
+			r.res.Skipped = append(r.res.Skipped, Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
 		case weights > 0 || limit.free:
 			weights--
 			r.unweight(i, h, limit.reason)
@@ -67,11 +69,14 @@ func (r *round) sortToRestore(order []int32) {
 
 // leeway is how much a task may be given back.
 type leeway struct {
-	free   bool // no rule speaks of it any more: everything at once
-	by     Throttling
-	reason string
-	dims   []string // of the lines that limit it
-	metric *Metric  // whose Restore is used
+	free bool // no rule speaks of it any more: everything at once
+	// A rule has fired within its action's cool-down. A low weight takes nothing from a task while processors are idle, and when it is given back
+	// nobody can say what that costs, so it waits for that.
+	cooling bool
+	by      Throttling
+	reason  string
+	dims    []string // of the lines that limit it
+	metric  *Metric  // whose Restore is used
 }
 
 // room looks whether a task may get something back now.
@@ -102,6 +107,7 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 		if l.free {
 			l.free, l.by.Step = false, 0
 		}
+		l.cooling = l.cooling || r.now < u.state.LastAbove+int64(r.p.actions[u.action].CoolDown)
 		if a := r.p.actions[u.action].Throttle; a != nil {
 			l.by.MinRatio, l.by.Step = max(l.by.MinRatio, a.MinRatio), max(l.by.Step, a.Step)
 		}

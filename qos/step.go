@@ -119,6 +119,7 @@ const (
 	WhyActive                      // a rule that may act on it is still triggered
 	WhyMissing                     // the metric is missing, and its rule says hold
 	WhyFrozenBefore                // it was frozen for this already
+	WhyCools                       // a rule that lowered its weight has not cooled down
 )
 
 var whyTexts = [...]string{
@@ -126,7 +127,7 @@ var whyTexts = [...]string{
 	"an action on it failed lately", "it has vanished since the sample", "what it uses is not known yet", "it uses nothing of what is needed",
 	"it is at its floor already", "it was throttled again soon after it got something back, so it waits longer",
 	"there is no room below the line", "a rule that may act on it is still triggered", "the metric is missing, and the rule says hold",
-	"it was frozen for this already",
+	"it was frozen for this already", "its weight is given back when the action's cool-down has passed",
 }
 
 // String returns a sentence for people.
