@@ -123,7 +123,7 @@ type attemptLimits struct {
 
 func limitsOf(spec *plimsoll.GroupSpec) attemptLimits {
 	l := attemptLimits{
-		MaxRuntime: spec.MaxRuntime, KillGrace: spec.KillGrace, LogLimit: spec.LogLimit, Memory: spec.Resources[plimsoll.Memory],
+		MaxRuntime: spec.MaxRuntime, KillGrace: spec.KillGrace, LogLimit: spec.LogLimit, Memory: groupLimits(spec.Resources).MemoryBytes,
 	}
 	if l.KillGrace <= 0 {
 		l.KillGrace = plimsoll.DefaultKillGrace
@@ -132,6 +132,23 @@ func limitsOf(spec *plimsoll.GroupSpec) attemptLimits {
 		l.LogLimit = plimsoll.DefaultLogLimit
 	}
 	return l
+}
+
+// groupLimits is what an attempt may use at the most: what it has asked for, and what it was lent.
+func groupLimits(r plimsoll.Resources) cgroup.Limits {
+	return cgroup.Limits{
+		CPUMilli: r[plimsoll.CPU] + r[plimsoll.ExtCPU], MemoryBytes: r[plimsoll.Memory] + r[plimsoll.ExtMemory],
+	}
+}
+
+// lentShares is the weight of an attempt that was lent processors; 0: it was lent none, and the weight follows its quota. What is lent
+// belongs to others, who go first as soon as they want it back: only what the attempt has asked for itself counts, and one that has nothing
+// of its own gets the least there is.
+func lentShares(r plimsoll.Resources) int64 {
+	if r[plimsoll.ExtCPU] <= 0 {
+		return 0
+	}
+	return min(max(r[plimsoll.CPU]*1024/1000, cgroup.MinShares), cgroup.MaxShares)
 }
 
 // stopRequest says why an attempt is being stopped.

@@ -18,6 +18,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -87,6 +88,18 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Capabilities returns what the supervisor could do when Connect returned.
 func (c *Client) Capabilities() Capabilities { return c.caps }
+
+// OpenSubtree opens the node's control group as the supervisor has said it is; nil if tasks run without.
+func (c *Capabilities) OpenSubtree() (*cgroup.Subtree, error) {
+	if c.Cgroups == "" || c.Subtree == "" {
+		return nil, nil
+	}
+	h, err := cgroup.Detect(c.CgroupRoot)
+	if err != nil {
+		return nil, fmt.Errorf("open the node's control group: %w", err)
+	}
+	return h.Subtree(c.Subtree)
+}
 
 // ensure returns when a supervisor answers.
 func (c *Client) ensure(ctx context.Context) error {

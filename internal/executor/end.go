@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
 // Bounds on killing: how long one try lasts, and how long until the next while the main process has not ended.
@@ -253,12 +254,17 @@ func (s *Supervisor) armKill(a *attempt) {
 	}))
 }
 
-// terminate asks the attempt's process group to end; what is stopped is woken up to hear it. sent is false if it has ended.
+// terminate asks the attempt's process group to end; what is stopped or frozen is woken up to hear it. sent is false if it has ended.
 func (s *Supervisor) terminate(a *attempt) (sent bool, err error) {
 	if a.adopted != nil {
-		return a.adopted.signal(syscall.SIGTERM, syscall.SIGCONT)
+		sent, err = a.adopted.signal(syscall.SIGTERM, syscall.SIGCONT)
+	} else {
+		sent, err = s.reaper.signal(a.status.PID, syscall.SIGTERM, syscall.SIGCONT)
 	}
-	return s.reaper.signal(a.status.PID, syscall.SIGTERM, syscall.SIGCONT)
+	if a.group != nil && sent && err == nil {
+		err = change(a.group, (*cgroup.Control).Thaw) // last, so that the signal is what it wakes up to
+	}
+	return sent, err
 }
 
 // killUntilEnded kills all of the attempt. If the main process does not go, because it sleeps in the kernel, it tries again later.

@@ -228,13 +228,29 @@ func (s *Supervisor) joinGroup(a *attempt, req *StartRequest, start *launch) err
 	if s.tree == nil || req.NoCgroup {
 		return nil
 	}
-	limits := cgroup.Limits{CPUMilli: req.Spec.Resources[plimsoll.CPU], MemoryBytes: req.Spec.Resources[plimsoll.Memory]}
-	g, err := s.tree.Create(CgroupName(a.key.task, a.key.attempt), limits)
+	g, err := s.tree.Create(CgroupName(a.key.task, a.key.attempt), groupLimits(req.Spec.Resources))
 	if err != nil {
 		return err
 	}
 	a.group = g
+	if shares := lentShares(req.Spec.Resources); shares > 0 {
+		if err := change(g, func(c *cgroup.Control) error { return c.SetScheduling(cgroup.Scheduling{Shares: shares}) }); err != nil {
+			return err
+		}
+	}
 	start.cgroup, err = g.FD()
+	return err
+}
+
+// change does something to a control group. What the machine cannot do, or a group that is gone, is no error.
+func change(g *cgroup.Group, do func(*cgroup.Control) error) error {
+	c, err := g.Control()
+	if err == nil {
+		err = errors.Join(do(c), c.Close())
+	}
+	if errors.Is(err, cgroup.ErrGone) || errors.Is(err, cgroup.ErrUnsupported) {
+		return nil
+	}
 	return err
 }
 

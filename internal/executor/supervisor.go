@@ -76,6 +76,9 @@ type Capabilities struct {
 	Cgroups string `json:"cgroups,omitempty"` // which kind is used; empty: none, and tasks run without limits
 	Limits  string `json:"limits,omitempty"`  // what is not limited, and why, for people; empty: everything is
 	Trace   string `json:"trace,omitempty"`   // why programs are started through a shell; empty: they are not
+
+	CgroupRoot string `json:"cgroupRoot,omitempty"` // where control groups are mounted; empty if Cgroups is
+	Subtree    string `json:"subtree,omitempty"`    // path of the node's control group, in which CgroupName names an attempt's
 }
 
 // Supervisor is one node's supervisor. Make it with New and run it once. It takes over all children of its process and their
@@ -267,6 +270,7 @@ func (s *Supervisor) openGroups(caps *Capabilities) error {
 		return err
 	}
 	caps.Cgroups, caps.Limits = h.Version().String(), h.Missing()
+	caps.CgroupRoot, caps.Subtree = h.Root(), s.tree.Path()
 	own, err := s.tree.Create(ownGroup, cgroup.Limits{})
 	if err != nil {
 		return err

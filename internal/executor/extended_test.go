@@ -1,0 +1,107 @@
+package executor
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+)
+
+// What was lent counts into the limits, but gives no weight: the owner of what is lent goes first.
+func TestWhatIsLentIsLimitedAndYields(t *testing.T) {
+	const core = int64(1000)
+	for _, c := range []struct {
+		name      string
+		resources plimsoll.Resources
+		limits    cgroup.Limits
+		shares    int64 // 0: those of the limits
+	}{
+		{"nothing is asked for", nil, cgroup.Limits{}, 0},
+		{"nothing is lent", plimsoll.Resources{plimsoll.CPU: core, plimsoll.Memory: 7}, cgroup.Limits{CPUMilli: core, MemoryBytes: 7}, 0},
+		{"all is lent", plimsoll.Resources{plimsoll.ExtCPU: 2 * core, plimsoll.ExtMemory: 9}, cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 9}, cgroup.MinShares},
+		{"a part is lent", plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtCPU: core, plimsoll.Memory: 1, plimsoll.ExtMemory: 2}, cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 3}, 1024},
+		{"only memory is lent", plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtMemory: 2}, cgroup.Limits{CPUMilli: core, MemoryBytes: 2}, 0},
+		{"more than the kernel weighs", plimsoll.Resources{plimsoll.CPU: 1 << 40, plimsoll.ExtCPU: 1}, cgroup.Limits{CPUMilli: 1<<40 + 1}, cgroup.MaxShares},
+	} {
+		if l, s := groupLimits(c.resources), lentShares(c.resources); l != c.limits || s != c.shares {
+			t.Errorf("%s: limits %+v and %d shares, want %+v and %d", c.name, l, s, c.limits, c.shares)
+		}
+		if l := limitsOf(&plimsoll.GroupSpec{Resources: c.resources}); l.Memory != c.limits.MemoryBytes {
+			t.Errorf("%s: its memory limit is told as %d, want %d", c.name, l.Memory, c.limits.MemoryBytes)
+		}
+	}
+}
+
+// The same, as the kernel has it.
+func TestALentProcessorInTheControlGroup(t *testing.T) {
+	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
+		req := request("job.g.0", "sleep 1000")
+		req.Spec.Resources = plimsoll.Resources{plimsoll.ExtCPU: 500, plimsoll.ExtMemory: 64 << 20}
+		n.start(req)
+		g := n.group(req.Task)
+		if l, err := g.Limits(); err != nil || l != (cgroup.Limits{CPUMilli: 500, MemoryBytes: 64 << 20}) {
+			n.Errorf("limits are %+v, %v", l, err)
+		}
+		var got cgroup.Scheduling
+		if err := change(g, func(c *cgroup.Control) (err error) { got, err = c.Scheduling(); return err }); err != nil || got.Shares != cgroup.MinShares {
+			n.Errorf("it competes as %+v, %v; want %d shares", got, err, cgroup.MinShares)
+		}
+	})
+}
+
+// The agent opens the node's control group by what the supervisor has said, and finds the attempts in it by their names.
+func TestTheSubtreeIsTold(t *testing.T) {
+	eachMode(t, []mode{inGroups, inV1Alone, bare}, func(_ *testing.T, n *node) {
+		n.start(request("job.g.0", "sleep 1000"))
+		caps := n.Capabilities()
+		tree, err := caps.OpenSubtree()
+		if n.mode.cgroups == NoCgroups {
+			if tree != nil || err != nil {
+				n.Errorf("without control groups there is %v, %v", tree, err)
+			}
+			return
+		}
+		if err != nil {
+			n.Fatal(err)
+		}
+		g, err := tree.Open(CgroupName("job.g.0", 1))
+		if err != nil {
+			n.Fatal(err)
+		}
+		if pids, err := g.Pids(); err != nil || len(pids) == 0 || tree.Path() != n.subtree().Path() {
+			n.Errorf("%s holds the processes %v, %v", tree.Path(), pids, err)
+		}
+	})
+}
+
+// SIGTERM to a group that stands still would be heard only after the grace: it is thawed, and ends by itself.
+func TestWhatIsFrozenHearsTheStop(t *testing.T) {
+	const script = `trap 'exit 7' TERM; echo ready >> said; while :; do sleep 0.01; done`
+	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
+		freeze := func(task string) {
+			n.Helper()
+			n.lines(task, "said", 1)
+			if err := change(n.group(task), func(c *cgroup.Control) error { return c.Freeze(n.limit()) }); err != nil {
+				n.Fatal(err)
+			}
+		}
+		stop := func(task string) {
+			n.Helper()
+			// The default grace is ten seconds: what is killed after it has exit code 137.
+			if err := n.Stop(n.limit(), StopRequest{Task: task, Attempt: 1, Result: plimsoll.ResultEvicted, Message: "make room"}); err != nil {
+				n.Fatal(err)
+			}
+		}
+		for _, task := range []string{"job.g.0", "job.g.1"} {
+			n.start(request(task, script))
+			freeze(task)
+		}
+		stop("job.g.0")
+		n.wantEnd(n.waitFor("job.g.0", 1, (*Status).Ended), plimsoll.ResultEvicted, 7, "make room")
+		n.endSupervisor(syscall.SIGKILL) // one that was started by another supervisor
+		n.connect()
+		stop("job.g.1")
+		n.wantEnd(n.waitFor("job.g.1", 1, (*Status).Ended), plimsoll.ResultEvicted, -1, "make room")
+	})
+}
