@@ -1,4 +1,5 @@
-# Everything that is needed beyond Go and make comes through the Go module proxy, pinned in go.mod, go.tools.mod and go.lint.mod.
+# Everything that is needed beyond Go and make comes through the Go module proxy, pinned in go.mod, go.tools.mod and go.lint.mod; the virtual
+# machine of e2e-v2 comes from Debian.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -12,7 +13,7 @@ GOLANGCI := go tool -modfile=go.lint.mod golangci-lint
 
 .PHONY: help
 help:
-	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 .PHONY: demo
 demo: build ## build, start everything in a temporary directory, run the jobs of examples/, show what became of them
@@ -27,13 +28,18 @@ build: ## build bin/plimsoll
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=$(VERSION)" -o bin/plimsoll ./cmd/plimsoll
 
 .PHONY: test
-test: ## all that CI runs: lint, generated code, short fuzzing, every test with the race detector
+test: ## all that CI runs: lint, generated code, short fuzzing, every test with the race detector, e2e-v2
 	@scripts/step lint $(MAKE) --no-print-directory lint
 	@scripts/step 'generated code' scripts/generated
 	@scripts/step build $(MAKE) --no-print-directory build
 	@scripts/step fuzz scripts/fuzz 5000x
 	@echo "== tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED"
 	@scripts/test -race -timeout=12m
+	@scripts/step e2e-v2 scripts/e2e-v2
+
+.PHONY: e2e-v2
+e2e-v2: ## the tests of control groups and of the executor once more, in a virtual machine with cgroup v2 alone
+	@scripts/e2e-v2
 
 .PHONY: lint
 lint: ## formatting, vet, golangci-lint, buf lint
@@ -71,5 +77,5 @@ deadcode: ## list functions that nothing calls
 	@go tool -modfile=go.tools.mod deadcode -test ./...
 
 .PHONY: clean
-clean: ## remove what build and dev made
-	@rm -rf bin data
+clean: ## remove what build, dev and e2e-v2 made
+	@rm -rf bin data .cache
