@@ -28,12 +28,12 @@ func builtin() []Metric {
 		},
 		{
 			Name: ExtCPUTotalUsage, Help: "percent of the extended cores offered that their holders use", Unit: unitPercent, ActionPriority: 5, Sort: &ext,
-			Usage: extUsage(DimensionExtCPU), Dimension: DimensionExtCPU, Amount: percentOf(func(v *View) int64 { return v.ExtCPU }),
+			Usage: extUsage(DimensionExtCPU), Dimension: DimensionExtCPU, Amount: extAmount(DimensionExtCPU),
 			Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
 		},
 		{
 			Name: ExtMemoryTotalUsage, Help: "percent of the extended memory offered that its holders use", Unit: unitPercent, ActionPriority: 5, Sort: &mem,
-			Usage: extUsage(DimensionExtMemory), Dimension: DimensionExtMemory, Amount: percentOf(func(v *View) int64 { return v.ExtMemory }),
+			Usage: extUsage(DimensionExtMemory), Dimension: DimensionExtMemory, Amount: extAmount(DimensionExtMemory),
 			Evictable: true, EvictQuantified: true, Reclaimable: true,
 		},
 		{
@@ -59,26 +59,42 @@ func percentOf(all func(v *View) int64) func(v *View, value int64) int64 {
 // something is used, that is as far above any line as can be told.
 func extUsage(dimension string) func(v *View) (int64, bool) {
 	return func(v *View) (int64, bool) {
-		offered := v.ExtCPU
-		if dimension == DimensionExtMemory {
-			offered = v.ExtMemory
-		}
-		used := int64(0)
-		for i := range v.Tasks {
-			amount, known := v.Tasks[i].use(dimension)
-			if !known {
-				continue // its first sample
-			}
-			used += amount
-		}
-		switch {
+		switch offered, used := v.offered(dimension), v.usedOf(dimension); {
 		case used <= 0:
 			return 0, true
 		case offered <= 0:
 			return plimsoll.MaxLine, true
+		default:
+			return min(mulDiv(used, 100*plimsoll.LineScale, offered), plimsoll.MaxLine), true
 		}
-		return min(mulDiv(used, 100*plimsoll.LineScale, offered), plimsoll.MaxLine), true
 	}
+}
+
+// extAmount converts thousandths of a percent to an amount of what is offered. The value that stands for too much to tell is all that is used.
+func extAmount(dimension string) func(v *View, value int64) int64 {
+	return func(v *View, value int64) int64 {
+		if value >= plimsoll.MaxLine {
+			return v.usedOf(dimension)
+		}
+		return mulDiv(value, max(v.offered(dimension), 0), 100*plimsoll.LineScale)
+	}
+}
+
+func (v *View) offered(dimension string) int64 {
+	if dimension == DimensionExtMemory {
+		return v.ExtMemory
+	}
+	return v.ExtCPU
+}
+
+// usedOf is what all tasks use of a dimension, without those whose use is not known: it is their first sample.
+func (v *View) usedOf(dimension string) (sum int64) {
+	for i := range v.Tasks {
+		if amount, known := v.Tasks[i].use(dimension); known {
+			sum += amount
+		}
+	}
+	return sum
 }
 
 // pressure is the highest pressure of a protected task: one above best-effort that nothing was taken from and that its own quota does not

@@ -110,8 +110,11 @@ func (r *round) throttling(i int32) Throttling {
 // throttle takes one step from a task.
 func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	t := &r.tasks[i]
-	if t.frozen() {
+	switch {
+	case t.frozen():
 		return nil, WhyFloor
+	case m.dimension() == DimensionExtCPU && t.ExtCPU <= 0:
+		return nil, WhyNothing
 	}
 	down := m.Throttle
 	if down == nil {
@@ -193,7 +196,7 @@ func (r *round) throttleable(d *demand) (sum int64) {
 }
 
 // freeze lets a task stand still.
-func (r *round) freeze(d *demand, _ *Metric, i int32) ([]Amount, Why) {
+func (r *round) freeze(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	t := &r.tasks[i]
 	h := r.l.held[t.Key()]
 	switch {
@@ -201,6 +204,8 @@ func (r *round) freeze(d *demand, _ *Metric, i int32) ([]Amount, Why) {
 		return nil, WhyFloor
 	case h != nil && h.Thawed != 0 && r.now-h.Thawed < int64(d.action.CoolDown):
 		return nil, WhyFrozenBefore
+	case m.dimension() == DimensionExtCPU && t.ExtCPU <= 0:
+		return nil, WhyNothing
 	case !t.CPUKnown:
 		return nil, WhyUnknown
 	}
