@@ -8,14 +8,16 @@
 // has no sweep before it, is not known (its Known is false); it is never negative and never guessed. A group that was removed
 // is in one more sweep as Gone, and then it is dropped.
 //
-// Memory of a group is what is charged to it less page cache, which the kernel drops when it needs to: a task that reads a large file does not use memory, and
-// acting on it would free none (kubernetes/kubernetes#43916). memory.stat tells the page cache, but costs more than the three other files of
-// a group together. So it is read when the memory in use has moved by a sixteenth, and every RefreshSweeps sweeps, of different groups each time. What a task
-// may hide by that is page cache that it exchanged for memory of its own at the same total within a few seconds.
+// Memory of a group is what is charged to it less its page cache, which the kernel drops when it needs to: a task that reads a large file does not use
+// memory, and acting on it would free none (kubernetes/kubernetes#43916). memory.stat tells the page cache, but reading it costs more than twice what the three
+// other files of a group cost together. So it is read when the memory in use has moved by a sixteenth, and every RefreshSweeps sweeps, of
+// different groups each time. What a task may hide by that is page cache that it exchanged for memory of its own, at the same total, within as many sweeps.
+// Processor time of a sweep of 1,000 idle groups on a machine with 2 virtual processors, median of three: without memory.stat 2.4 ms, with an eighth of it 3.3 ms, with
+// a quarter 3.9 ms, with all of it each time 9.2 ms; os.ReadFile of three files 25 ms, and 18,000 allocations. Pressure of every group adds 6 ms.
 //
 // Memory of the machine is the kernel's MemAvailable, which counts page cache in the same way. Processor time of the machine is what was
 // not idle, not waiting for a disk, and not stolen by the hypervisor.
 //
-// It owns the open files (four a group, six with pressure), no goroutine and no lock: one caller at a time. A sweep allocates nothing; it costs 2 to 3 µs
-// of processor time a group (BenchmarkSweep).
+// It owns the open files (four a group, six with pressure), no goroutine and no lock: one caller at a time. A sweep allocates nothing, and costs in
+// proportion to the groups (BenchmarkSweep).
 package sample

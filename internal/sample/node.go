@@ -19,8 +19,9 @@ const tickNanos = int64(time.Second / 100)
 type node struct {
 	stat, meminfo, loadavg, cpuPressure, memoryPressure int
 
-	cpu counter
-	big []byte // for the lines of all processors of /proc/stat
+	cpu   counter
+	cores int64  // as they were known last
+	big   []byte // for the lines of all processors of /proc/stat
 }
 
 func (n *node) open(proc string) error {
@@ -66,8 +67,11 @@ func (n *node) read(now time.Time, buf []byte, out *Node) {
 	*out = Node{}
 	busy, cores, ok := n.readStat()
 	out.Cores = cores
+	if cores > 0 {
+		n.cores = cores
+	}
 	if grown, elapsed, ok := n.cpu.advance(now, busy, ok); ok {
-		out.CPU, out.CPUKnown = perSecond(grown, elapsed)
+		out.CPU, out.CPUKnown = perSecond(grown, elapsed, n.cores)
 	}
 	out.MemoryTotal, out.MemoryAvailable, out.MemoryKnown = parseMeminfo(readFile(n.meminfo, buf))
 	out.Load1, out.LoadKnown = parseLoad(readFile(n.loadavg, buf))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -156,7 +157,7 @@ func (s *Sampler) Drop(key string) {
 // Len returns how many groups are tracked.
 func (s *Sampler) Len() int { return len(s.groups) }
 
-// Sweep reads everything. What cannot be read is not known in out. It fails only on a Sampler that is closed.
+// Sweep reads everything. What cannot be read is not known in out. Sweeps are best 100 ms or more apart. It fails only on a Sampler that is closed.
 func (s *Sampler) Sweep(now time.Time, out *Sweep) error {
 	if s.node.stat < 0 {
 		return fmt.Errorf("measure the machine: %w", fs.ErrClosed)
@@ -173,7 +174,7 @@ func (s *Sampler) Sweep(now time.Time, out *Sweep) error {
 			g.Gone, anyGone = true, true
 			continue
 		}
-		t.fill(now, &s.reading, g)
+		t.fill(now, &s.reading, s.node.cores, g)
 	}
 	if anyGone {
 		s.dropGone(out)
@@ -195,10 +196,10 @@ func (s *Sampler) dropGone(out *Sweep) {
 	s.groups = kept
 }
 
-func (t *tracked) fill(now time.Time, r *cgroup.Reading, g *Group) {
+func (t *tracked) fill(now time.Time, r *cgroup.Reading, cores int64, g *Group) {
 	g.Memory, g.MemoryKnown = r.Memory, r.MemoryKnown
 	if d, elapsed, ok := t.cpu.advance(now, r.CPU, r.CPUKnown); ok {
-		g.CPU, g.CPUKnown = perSecond(d, elapsed)
+		g.CPU, g.CPUKnown = perSecond(d, elapsed, cores)
 	}
 	g.Throttled, _, g.ThrottledKnown = t.throttled.advance(now, r.Throttled, r.ThrottledKnown)
 	g.CPUPressure, g.CPUPressureKnown = r.CPUPressure.Some.Avg10, r.CPUPressureKnown
@@ -219,12 +220,16 @@ func (c *counter) advance(now time.Time, value int64, known bool) (grown int64, 
 	return grown, elapsed, true
 }
 
-// perSecond returns nanoseconds of processor time over elapsed as nanocores.
-func perSecond(nanos int64, elapsed time.Duration) (int64, bool) {
+// perSecond returns nanoseconds of processor time over elapsed as nanocores. More than twice what cores can give is not known: the counter
+// has jumped, or elapsed is so short that the grain of the kernel's counters shows.
+func perSecond(nanos int64, elapsed time.Duration, cores int64) (nanocores int64, known bool) {
 	hi, lo := bits.Mul64(uint64(nanos), uint64(time.Second))
 	if hi >= uint64(elapsed) {
 		return 0, false
 	}
 	n, _ := bits.Div64(hi, lo, uint64(elapsed))
-	return int64(n), n <= 1<<62
+	if n > math.MaxInt64 || cores > 0 && n > uint64(2*cores)*uint64(time.Second) {
+		return 0, false
+	}
+	return int64(n), true
 }
