@@ -27,10 +27,9 @@ func TestReclaimGivesPageCacheBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := reading(t, g)
-		freed, err := c.Reclaim(timeLimit(t), Everything)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		freed, err := c.Reclaim(ctx, Everything)
 		after := reading(t, g)
 		t.Logf("freed %d bytes; in use without page cache %d before and %d after", freed, before.Memory, after.Memory)
 		var stat unix.Statfs_t
@@ -38,6 +37,9 @@ func TestReclaimGivesPageCacheBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		onDisk := stat.Type != unix.TMPFS_MAGIC && stat.Type != unix.RAMFS_MAGIC
+		if err != nil && (onDisk || !errors.Is(err, context.DeadlineExceeded)) { // the kernel tries long where it can have nothing
+			t.Error(err)
+		}
 		if onDisk && freed < size/2 {
 			t.Errorf("freed %d bytes of %d of page cache", freed, size)
 		}
