@@ -1200,8 +1200,16 @@ type NodeQOSStatus struct {
 	// In the order in which they would be acted on.
 	Tasks []*QOSTask `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// What the last sample led to.
-	Plan          []*QOSStep `protobuf:"bytes,9,rep,name=plan,proto3" json:"plan,omitempty"`
-	Skipped       []*QOSSkip `protobuf:"bytes,10,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	Plan    []*QOSStep `protobuf:"bytes,9,rep,name=plan,proto3" json:"plan,omitempty"`
+	Skipped []*QOSSkip `protobuf:"bytes,10,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	// What was measured of the node, by metric, in the metric's finest unit. What is not in it is missing.
+	Values       map[string]int64 `protobuf:"bytes,11,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	CpuNanocores int64            `protobuf:"varint,12,opt,name=cpu_nanocores,json=cpuNanocores,proto3" json:"cpu_nanocores,omitempty"`
+	MemoryBytes  int64            `protobuf:"varint,13,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// Why the last sample led to no plan; empty: it did.
+	Waits string `protobuf:"bytes,14,opt,name=waits,proto3" json:"waits,omitempty"`
+	// What this node cannot do, such as that its control groups cannot be changed; empty: nothing.
+	Unable        string `protobuf:"bytes,15,opt,name=unable,proto3" json:"unable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1304,6 +1312,41 @@ func (x *NodeQOSStatus) GetSkipped() []*QOSSkip {
 		return x.Skipped
 	}
 	return nil
+}
+
+func (x *NodeQOSStatus) GetValues() map[string]int64 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *NodeQOSStatus) GetCpuNanocores() int64 {
+	if x != nil {
+		return x.CpuNanocores
+	}
+	return 0
+}
+
+func (x *NodeQOSStatus) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *NodeQOSStatus) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
+func (x *NodeQOSStatus) GetUnable() string {
+	if x != nil {
+		return x.Unable
+	}
+	return ""
 }
 
 // A rule on this node. waterline, release, usage and gap are in 1/scale of the unit.
@@ -1485,7 +1528,32 @@ type QOSTask struct {
 	// Why nothing may act on it; empty: something may.
 	Exempt string `protobuf:"bytes,15,opt,name=exempt,proto3" json:"exempt,omitempty"`
 	// What was done to it last is not over, so it still counts as a release on its way.
-	Pending       bool `protobuf:"varint,16,opt,name=pending,proto3" json:"pending,omitempty"`
+	Pending bool `protobuf:"varint,16,opt,name=pending,proto3" json:"pending,omitempty"`
+	// By what policies choose tasks.
+	Owner  string            `protobuf:"bytes,17,opt,name=owner,proto3" json:"owner,omitempty"`
+	Queue  string            `protobuf:"bytes,18,opt,name=queue,proto3" json:"queue,omitempty"`
+	Labels map[string]string `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What it holds of the extended resources.
+	ExtCpuNanocores int64 `protobuf:"varint,20,opt,name=ext_cpu_nanocores,json=extCpuNanocores,proto3" json:"ext_cpu_nanocores,omitempty"`
+	ExtMemoryBytes  int64 `protobuf:"varint,21,opt,name=ext_memory_bytes,json=extMemoryBytes,proto3" json:"ext_memory_bytes,omitempty"`
+	// What its specification limits it to, and what it is never throttled below; 0: none.
+	LimitNanocores   int64 `protobuf:"varint,22,opt,name=limit_nanocores,json=limitNanocores,proto3" json:"limit_nanocores,omitempty"`
+	RequestNanocores int64 `protobuf:"varint,23,opt,name=request_nanocores,json=requestNanocores,proto3" json:"request_nanocores,omitempty"`
+	// Weight, in the units of cpu.shares: the present one, and what it had before it was lowered (0: it was not).
+	Shares         int64 `protobuf:"varint,24,opt,name=shares,proto3" json:"shares,omitempty"`
+	OriginalShares int64 `protobuf:"varint,25,opt,name=original_shares,json=originalShares,proto3" json:"original_shares,omitempty"`
+	CpuUnknown     bool  `protobuf:"varint,26,opt,name=cpu_unknown,json=cpuUnknown,proto3" json:"cpu_unknown,omitempty"`
+	MemoryUnknown  bool  `protobuf:"varint,27,opt,name=memory_unknown,json=memoryUnknown,proto3" json:"memory_unknown,omitempty"`
+	// It is being stopped, by whomever.
+	Stopping bool `protobuf:"varint,28,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// Shares of time in which some of it waits, in thousandths of a percent. Without pressure_known they say nothing.
+	CpuPressure    int64 `protobuf:"varint,29,opt,name=cpu_pressure,json=cpuPressure,proto3" json:"cpu_pressure,omitempty"`
+	MemoryPressure int64 `protobuf:"varint,30,opt,name=memory_pressure,json=memoryPressure,proto3" json:"memory_pressure,omitempty"`
+	PressureKnown  bool  `protobuf:"varint,31,opt,name=pressure_known,json=pressureKnown,proto3" json:"pressure_known,omitempty"`
+	// Its own quota held it up, so that its pressure says nothing about the node.
+	OwnQuota bool `protobuf:"varint,32,opt,name=own_quota,json=ownQuota,proto3" json:"own_quota,omitempty"`
+	// Of user-defined metrics.
+	Values        map[string]int64 `protobuf:"bytes,33,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1632,6 +1700,125 @@ func (x *QOSTask) GetPending() bool {
 	return false
 }
 
+func (x *QOSTask) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *QOSTask) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *QOSTask) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *QOSTask) GetExtCpuNanocores() int64 {
+	if x != nil {
+		return x.ExtCpuNanocores
+	}
+	return 0
+}
+
+func (x *QOSTask) GetExtMemoryBytes() int64 {
+	if x != nil {
+		return x.ExtMemoryBytes
+	}
+	return 0
+}
+
+func (x *QOSTask) GetLimitNanocores() int64 {
+	if x != nil {
+		return x.LimitNanocores
+	}
+	return 0
+}
+
+func (x *QOSTask) GetRequestNanocores() int64 {
+	if x != nil {
+		return x.RequestNanocores
+	}
+	return 0
+}
+
+func (x *QOSTask) GetShares() int64 {
+	if x != nil {
+		return x.Shares
+	}
+	return 0
+}
+
+func (x *QOSTask) GetOriginalShares() int64 {
+	if x != nil {
+		return x.OriginalShares
+	}
+	return 0
+}
+
+func (x *QOSTask) GetCpuUnknown() bool {
+	if x != nil {
+		return x.CpuUnknown
+	}
+	return false
+}
+
+func (x *QOSTask) GetMemoryUnknown() bool {
+	if x != nil {
+		return x.MemoryUnknown
+	}
+	return false
+}
+
+func (x *QOSTask) GetStopping() bool {
+	if x != nil {
+		return x.Stopping
+	}
+	return false
+}
+
+func (x *QOSTask) GetCpuPressure() int64 {
+	if x != nil {
+		return x.CpuPressure
+	}
+	return 0
+}
+
+func (x *QOSTask) GetMemoryPressure() int64 {
+	if x != nil {
+		return x.MemoryPressure
+	}
+	return 0
+}
+
+func (x *QOSTask) GetPressureKnown() bool {
+	if x != nil {
+		return x.PressureKnown
+	}
+	return false
+}
+
+func (x *QOSTask) GetOwnQuota() bool {
+	if x != nil {
+		return x.OwnQuota
+	}
+	return false
+}
+
+func (x *QOSTask) GetValues() map[string]int64 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 type QOSStep struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Task   string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -1742,9 +1929,13 @@ func (x *QOSStep) GetPreview() bool {
 }
 
 type QOSSkip struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Task   string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// nodeqos/rule; empty: it is about what is given back.
+	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	// What would have been done.
+	Verb          string `protobuf:"bytes,4,opt,name=verb,proto3" json:"verb,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1789,6 +1980,20 @@ func (x *QOSSkip) GetTask() string {
 func (x *QOSSkip) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *QOSSkip) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *QOSSkip) GetVerb() string {
+	if x != nil {
+		return x.Verb
 	}
 	return ""
 }
@@ -1874,7 +2079,7 @@ const file_plimsoll_v1_qos_proto_rawDesc = "" +
 	"\x13scheduling_disabled\x18\x01 \x01(\bR\x12schedulingDisabled\x12+\n" +
 	"\x11scheduling_reason\x18\x02 \x01(\tR\x10schedulingReason\x122\n" +
 	"\bextended\x18\x03 \x01(\v2\x16.plimsoll.v1.ResourcesR\bextended\x12-\n" +
-	"\x06events\x18\x04 \x03(\v2\x15.plimsoll.v1.QOSEventR\x06events\"\x93\x03\n" +
+	"\x06events\x18\x04 \x03(\v2\x15.plimsoll.v1.QOSEventR\x06events\"\x84\x05\n" +
 	"\rNodeQOSStatus\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x1a\n" +
@@ -1886,7 +2091,15 @@ const file_plimsoll_v1_qos_proto_rawDesc = "" +
 	"\x05tasks\x18\b \x03(\v2\x14.plimsoll.v1.QOSTaskR\x05tasks\x12(\n" +
 	"\x04plan\x18\t \x03(\v2\x14.plimsoll.v1.QOSStepR\x04plan\x12.\n" +
 	"\askipped\x18\n" +
-	" \x03(\v2\x14.plimsoll.v1.QOSSkipR\askipped\"\xd5\x02\n" +
+	" \x03(\v2\x14.plimsoll.v1.QOSSkipR\askipped\x12>\n" +
+	"\x06values\x18\v \x03(\v2&.plimsoll.v1.NodeQOSStatus.ValuesEntryR\x06values\x12#\n" +
+	"\rcpu_nanocores\x18\f \x01(\x03R\fcpuNanocores\x12!\n" +
+	"\fmemory_bytes\x18\r \x01(\x03R\vmemoryBytes\x12\x14\n" +
+	"\x05waits\x18\x0e \x01(\tR\x05waits\x12\x16\n" +
+	"\x06unable\x18\x0f \x01(\tR\x06unable\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd5\x02\n" +
 	"\aQOSLine\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
 	"\x06metric\x18\x02 \x01(\tR\x06metric\x12\x12\n" +
@@ -1902,7 +2115,7 @@ const file_plimsoll_v1_qos_proto_rawDesc = "" +
 	"\x06action\x18\v \x01(\tR\x06action\x12\x18\n" +
 	"\apreview\x18\f \x01(\bR\apreview\x12\x18\n" +
 	"\amissing\x18\r \x01(\bR\amissing\x12\x14\n" +
-	"\x05waits\x18\x0e \x01(\tR\x05waits\"\xfc\x03\n" +
+	"\x05waits\x18\x0e \x01(\tR\x05waits\"\xf3\t\n" +
 	"\aQOSTask\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12(\n" +
@@ -1920,7 +2133,31 @@ const file_plimsoll_v1_qos_proto_rawDesc = "" +
 	"\x04rung\x18\r \x01(\tR\x04rung\x12\x18\n" +
 	"\aallowed\x18\x0e \x03(\tR\aallowed\x12\x16\n" +
 	"\x06exempt\x18\x0f \x01(\tR\x06exempt\x12\x18\n" +
-	"\apending\x18\x10 \x01(\bR\apending\"\xd5\x01\n" +
+	"\apending\x18\x10 \x01(\bR\apending\x12\x14\n" +
+	"\x05owner\x18\x11 \x01(\tR\x05owner\x12\x14\n" +
+	"\x05queue\x18\x12 \x01(\tR\x05queue\x128\n" +
+	"\x06labels\x18\x13 \x03(\v2 .plimsoll.v1.QOSTask.LabelsEntryR\x06labels\x12*\n" +
+	"\x11ext_cpu_nanocores\x18\x14 \x01(\x03R\x0fextCpuNanocores\x12(\n" +
+	"\x10ext_memory_bytes\x18\x15 \x01(\x03R\x0eextMemoryBytes\x12'\n" +
+	"\x0flimit_nanocores\x18\x16 \x01(\x03R\x0elimitNanocores\x12+\n" +
+	"\x11request_nanocores\x18\x17 \x01(\x03R\x10requestNanocores\x12\x16\n" +
+	"\x06shares\x18\x18 \x01(\x03R\x06shares\x12'\n" +
+	"\x0foriginal_shares\x18\x19 \x01(\x03R\x0eoriginalShares\x12\x1f\n" +
+	"\vcpu_unknown\x18\x1a \x01(\bR\n" +
+	"cpuUnknown\x12%\n" +
+	"\x0ememory_unknown\x18\x1b \x01(\bR\rmemoryUnknown\x12\x1a\n" +
+	"\bstopping\x18\x1c \x01(\bR\bstopping\x12!\n" +
+	"\fcpu_pressure\x18\x1d \x01(\x03R\vcpuPressure\x12'\n" +
+	"\x0fmemory_pressure\x18\x1e \x01(\x03R\x0ememoryPressure\x12%\n" +
+	"\x0epressure_known\x18\x1f \x01(\bR\rpressureKnown\x12\x1b\n" +
+	"\town_quota\x18  \x01(\bR\bownQuota\x128\n" +
+	"\x06values\x18! \x03(\v2 .plimsoll.v1.QOSTask.ValuesEntryR\x06values\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd5\x01\n" +
 	"\aQOSStep\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x16\n" +
@@ -1930,10 +2167,12 @@ const file_plimsoll_v1_qos_proto_rawDesc = "" +
 	"\x06before\x18\x06 \x01(\tR\x06before\x12\x14\n" +
 	"\x05after\x18\a \x01(\tR\x05after\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
-	"\apreview\x18\t \x01(\bR\apreview\"5\n" +
+	"\apreview\x18\t \x01(\bR\apreview\"]\n" +
 	"\aQOSSkip\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason*u\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x12\n" +
+	"\x04verb\x18\x04 \x01(\tR\x04verb*u\n" +
 	"\n" +
 	"PolicyKind\x12\x1b\n" +
 	"\x17POLICY_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -1978,7 +2217,7 @@ func file_plimsoll_v1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plimsoll_v1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_plimsoll_v1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_plimsoll_v1_qos_proto_goTypes = []any{
 	(PolicyKind)(0),           // 0: plimsoll.v1.PolicyKind
 	(PolicyScope)(0),          // 1: plimsoll.v1.PolicyScope
@@ -2003,8 +2242,11 @@ var file_plimsoll_v1_qos_proto_goTypes = []any{
 	(*QOSSkip)(nil),           // 20: plimsoll.v1.QOSSkip
 	nil,                       // 21: plimsoll.v1.NodeQOS.SelectorEntry
 	nil,                       // 22: plimsoll.v1.TaskQOS.LabelsEntry
-	(*Resources)(nil),         // 23: plimsoll.v1.Resources
-	(Class)(0),                // 24: plimsoll.v1.Class
+	nil,                       // 23: plimsoll.v1.NodeQOSStatus.ValuesEntry
+	nil,                       // 24: plimsoll.v1.QOSTask.LabelsEntry
+	nil,                       // 25: plimsoll.v1.QOSTask.ValuesEntry
+	(*Resources)(nil),         // 26: plimsoll.v1.Resources
+	(Class)(0),                // 27: plimsoll.v1.Class
 }
 var file_plimsoll_v1_qos_proto_depIdxs = []int32{
 	7,  // 0: plimsoll.v1.Policy.action:type_name -> plimsoll.v1.Action
@@ -2021,19 +2263,22 @@ var file_plimsoll_v1_qos_proto_depIdxs = []int32{
 	13, // 11: plimsoll.v1.TaskQOS.match:type_name -> plimsoll.v1.PolicyRequirement
 	1,  // 12: plimsoll.v1.PolicyRequirement.scope:type_name -> plimsoll.v1.PolicyScope
 	2,  // 13: plimsoll.v1.QOSEvent.kind:type_name -> plimsoll.v1.QOSEventKind
-	23, // 14: plimsoll.v1.NodeReport.extended:type_name -> plimsoll.v1.Resources
+	26, // 14: plimsoll.v1.NodeReport.extended:type_name -> plimsoll.v1.Resources
 	14, // 15: plimsoll.v1.NodeReport.events:type_name -> plimsoll.v1.QOSEvent
 	17, // 16: plimsoll.v1.NodeQOSStatus.lines:type_name -> plimsoll.v1.QOSLine
-	23, // 17: plimsoll.v1.NodeQOSStatus.extended:type_name -> plimsoll.v1.Resources
+	26, // 17: plimsoll.v1.NodeQOSStatus.extended:type_name -> plimsoll.v1.Resources
 	18, // 18: plimsoll.v1.NodeQOSStatus.tasks:type_name -> plimsoll.v1.QOSTask
 	19, // 19: plimsoll.v1.NodeQOSStatus.plan:type_name -> plimsoll.v1.QOSStep
 	20, // 20: plimsoll.v1.NodeQOSStatus.skipped:type_name -> plimsoll.v1.QOSSkip
-	24, // 21: plimsoll.v1.QOSTask.class:type_name -> plimsoll.v1.Class
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	23, // 21: plimsoll.v1.NodeQOSStatus.values:type_name -> plimsoll.v1.NodeQOSStatus.ValuesEntry
+	27, // 22: plimsoll.v1.QOSTask.class:type_name -> plimsoll.v1.Class
+	24, // 23: plimsoll.v1.QOSTask.labels:type_name -> plimsoll.v1.QOSTask.LabelsEntry
+	25, // 24: plimsoll.v1.QOSTask.values:type_name -> plimsoll.v1.QOSTask.ValuesEntry
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_qos_proto_init() }
@@ -2053,7 +2298,7 @@ func file_plimsoll_v1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_qos_proto_rawDesc), len(file_plimsoll_v1_qos_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
