@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,6 +158,53 @@ func TestQuotaAboveTheParentsIsExplained(t *testing.T) {
 	})
 }
 
+// Under a parent's limit every change of quota and period goes through, whichever of the two files must be written first.
+func TestPeriodChangesUnderAParentsLimit(t *testing.T) {
+	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
+		dir, v2 := g.controller(cpuController)
+		file := "cpu.cfs_quota_us"
+		if v2 {
+			file = "cpu.max"
+		}
+		if err := write(filepath.Join(filepath.Dir(dir), file), "60000"); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []Quota{{50_000, 100_000}, {10_000, 20_000}, {300_000, 600_000}, {-1, 20_000}, {12_000, 20_000}, {6000, 10_000}, {600_000, 1_000_000}, {-1, 100_000}} {
+			if err := c.SetQuota(q); err != nil {
+				t.Errorf("set %v: %v", q, err)
+			}
+			if got, err := c.Quota(); err != nil || got != q {
+				t.Errorf("after %v the quota is %v, %v", q, got, err)
+			}
+		}
+	})
+}
+
+// One Control serves many callers, and may be closed meanwhile: a call does its work or says that it is closed, and reaches no other file.
+func TestControlServesManyCallers(t *testing.T) {
+	eachReal(t, func(t *testing.T, s *Subtree) {
+		c := control(t, create(t, s, Limits{}))
+		var callers sync.WaitGroup
+		for i := range 8 {
+			callers.Go(func() {
+				for range 50 {
+					err := errors.Join(c.SetQuota(Quota{Micros: int64(2000 + i)}), c.SetScheduling(Scheduling{Shares: int64(100 + i)}))
+					_, frozen := c.Frozen()
+					for _, err := range []error{err, frozen} {
+						if err != nil && !errors.Is(err, fs.ErrClosed) && !errors.Is(err, ErrUnsupported) {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		callers.Wait()
+	})
+}
+
 // Burst is at most the quota.
 func TestBurst(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
@@ -303,8 +351,17 @@ func TestFreezeStopsASpinner(t *testing.T) {
 	})
 }
 
-// A group that does not stand still in time runs again, and the error says so. Here there is no time at all, and it is the kernel's choice whether
-// the first look finds it standing.
+// An empty group stands still at once.
+func TestFreezeAnEmptyGroup(t *testing.T) {
+	eachReal(t, func(t *testing.T, s *Subtree) {
+		c := control(t, create(t, s, Limits{}))
+		if err := errors.Join(c.Freeze(timeLimit(t)), c.Thaw()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A group that does not stand still in time runs again, and the error says so.
 func TestFreezeEndsWithItsContext(t *testing.T) {
 	h, err := Detect(fakeV2(t, "cpu memory"))
 	if err != nil {
@@ -423,5 +480,45 @@ func TestErrorsNameTheValue(t *testing.T) {
 		if plimsoll.CodeOf(err) != test.code || !strings.Contains(err.Error(), "5000us") || !strings.Contains(err.Error(), "cpu quota of the control group task") {
 			t.Errorf("%v: got %v (%v)", test.err, err, plimsoll.CodeOf(err))
 		}
+	}
+}
+
+// BenchmarkControl is what an action costs: its system calls.
+func BenchmarkControl(b *testing.B) {
+	h, err := Detect(DefaultRoot)
+	if err != nil {
+		b.Skipf("no control groups that can be written: %v", err)
+	}
+	s, err := h.Subtree("plimsoll/bench-" + filepath.Base(b.TempDir()))
+	if err != nil {
+		b.Skipf("no subtree can be made: %v", err)
+	}
+	g, err := s.Create("task", Limits{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := g.Control()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(c.Close(), g.Remove(b.Context()), s.Remove()); err != nil {
+			b.Error(err)
+		}
+	}()
+	n := int64(0)
+	for name, op := range map[string]func() error{
+		"quota":      func() error { n++; return c.SetQuota(Quota{Micros: 50_000 + n%2}) },
+		"read quota": func() error { _, err := c.Quota(); return err },
+		"weight":     func() error { n++; return c.SetScheduling(Scheduling{Shares: 1000 + n%2}) },
+		"freeze":     func() error { return errors.Join(c.Freeze(b.Context()), c.Thaw()) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := op(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -127,15 +127,15 @@ func TestReaderOnAFakeTree(t *testing.T) {
 	files := func(current, memoryStat, cpuStat, pressure string) {
 		fakeGroup(t, g.dirs[0], map[string]string{"memory.current": current, "memory.stat": memoryStat, "cpu.stat": cpuStat, "cpu.pressure": pressure, "memory.pressure": pressure})
 	}
-	const cache, cpu, none = "anon 1\ninactive_file 3000\nactive_file 1000\n", "usage_usec 1500\nthrottled_usec 7\n", "some avg10=0.50 avg60=0.00 avg300=0.00 total=9\n"
-	files("16000\n", cache, cpu, none)
+	const cache, cpu, none = "anon 1\ninactive_file 3000000\nactive_file 1000000\n", "usage_usec 1500\nthrottled_usec 7\n", "some avg10=0.50 avg60=0.00 avg300=0.00 total=9\n"
+	files("16000000\n", cache, cpu, none)
 	r, err := g.Reader(ReaderOptions{Pressure: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	buf, stall := make([]byte, 4096), Pressure{Some: Stall{50, 9}}
-	full := Reading{1_500_000, 7000, 12_000, stall, stall, true, true, true, true, true}
+	full := Reading{1_500_000, 7000, 12_000_000, stall, stall, true, true, true, true, true}
 	with := func(change func(*Reading)) Reading { r := full; change(&r); return r }
 	for _, step := range []struct {
 		name                           string
@@ -143,16 +143,16 @@ func TestReaderOnAFakeTree(t *testing.T) {
 		refresh                        bool
 		want                           Reading
 	}{
-		{"everything", "16000\n", cache, cpu, none, false, full},
-		{"more cache, but memory has not moved", "16100\n", strings.Replace(cache, "3000", "4000", 1), cpu, none, false, with(func(r *Reading) { r.Memory = 12_100 })},
-		{"a refresh", "16100\n", strings.Replace(cache, "3000", "4000", 1), cpu, none, true, with(func(r *Reading) { r.Memory = 11_100 })},
-		{"memory has moved", "26000\n", strings.Replace(cache, "3000", "9000", 1), cpu, none, false, with(func(r *Reading) { r.Memory = 16_000 })},
-		{"cut short", "2600", cache, cpu, none, false, with(func(r *Reading) { r.Memory, r.MemoryKnown = 0, false })},
-		{"no page cache", "50000\n", "anon 1\n", cpu, none, false, with(func(r *Reading) { r.Memory, r.MemoryKnown = 0, false })},
-		{"more cache than memory", "2000\n", cache, cpu, none, false, with(func(r *Reading) { r.Memory = 0 })},
-		{"no cpu", "16000\n", cache, "", none, true, with(func(r *Reading) { r.CPU, r.CPUKnown, r.Throttled, r.ThrottledKnown = 0, false, 0, false })},
-		{"cpu alone", "16000\n", cache, "usage_usec 1500\nthrottled_usec -4\n", none, true, with(func(r *Reading) { r.Throttled, r.ThrottledKnown = 0, false })},
-		{"garbled pressure", "16000\n", cache, cpu, "some", true, Reading{1_500_000, 7000, 12_000, Pressure{}, Pressure{}, true, true, true, false, false}},
+		{"everything", "16000000\n", cache, cpu, none, false, full},
+		{"more cache, but memory has not moved", "16100000\n", strings.Replace(cache, "3000000", "4000000", 1), cpu, none, false, with(func(r *Reading) { r.Memory = 12_100_000 })},
+		{"a refresh", "16100000\n", strings.Replace(cache, "3000000", "4000000", 1), cpu, none, true, with(func(r *Reading) { r.Memory = 11_100_000 })},
+		{"memory has moved", "26000000\n", strings.Replace(cache, "3000000", "9000000", 1), cpu, none, false, with(func(r *Reading) { r.Memory = 16_000_000 })},
+		{"cut short", "2600000", cache, cpu, none, false, with(func(r *Reading) { r.Memory, r.MemoryKnown = 0, false })},
+		{"no page cache", "50000000\n", "anon 1\n", cpu, none, false, with(func(r *Reading) { r.Memory, r.MemoryKnown = 0, false })},
+		{"more cache than memory", "2000000\n", cache, cpu, none, false, with(func(r *Reading) { r.Memory = 0 })},
+		{"no cpu", "16000000\n", cache, "", none, true, with(func(r *Reading) { r.CPU, r.CPUKnown, r.Throttled, r.ThrottledKnown = 0, false, 0, false })},
+		{"cpu alone", "16000000\n", cache, "usage_usec 1500\nthrottled_usec -4\n", none, true, with(func(r *Reading) { r.Throttled, r.ThrottledKnown = 0, false })},
+		{"garbled pressure", "16000000\n", cache, cpu, "some", true, Reading{1_500_000, 7000, 12_000_000, Pressure{}, Pressure{}, true, true, true, false, false}},
 	} {
 		files(step.current, step.memory, step.cpu, step.pressure)
 		var got Reading

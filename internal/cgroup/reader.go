@@ -114,7 +114,7 @@ func (r *Reader) Close() error {
 // Read reads the counters with buf, which should hold 8 KiB. The error is ErrGone or nil.
 //
 // memory.stat, which tells the page cache, costs as much as the other files together. It is read when refresh says so, and when the
-// memory in use has moved by a sixteenth since it was read last; in between the page cache counts as unchanged.
+// memory in use has moved by a sixteenth, and a mebibyte at least, since it was read last; in between the page cache counts as unchanged.
 func (r *Reader) Read(buf []byte, out *Reading, refresh bool) error {
 	*out = Reading{}
 	if b, err := readCounter(r.cpuStat, buf); err != nil {
@@ -152,6 +152,9 @@ func (r *Reader) Read(buf []byte, out *Reading, refresh bool) error {
 	return nil
 }
 
+// smallMove is what the memory in use of a small group moves by all the time: each processor charges pages in batches.
+const smallMove = 1 << 20
+
 func (r *Reader) readMemory(buf []byte, out *Reading, refresh bool) error {
 	b, err := readCounter(r.memory, buf)
 	if err != nil {
@@ -164,7 +167,7 @@ func (r *Reader) readMemory(buf []byte, out *Reading, refresh bool) error {
 	moved := max(used-r.cacheAt, r.cacheAt-used)
 	if r.memoryStat < 0 {
 		r.cacheKnown = true // nothing tells the page cache: it counts as used
-	} else if refresh || !r.cacheKnown || moved > r.cacheAt/16 {
+	} else if refresh || !r.cacheKnown || moved > max(r.cacheAt/16, smallMove) {
 		b, err := readCounter(r.memoryStat, buf)
 		if err != nil {
 			return err
