@@ -65,6 +65,7 @@ const (
 	NodeCapacity    ChangeDetail = 304
 	NodeOccupied    ChangeDetail = 305
 	NodeReservation ChangeDetail = 306
+	NodeQOSDetail   ChangeDetail = 390 // not the design's: what the QoS agent of a node did or saw
 
 	QueueConfigured ChangeDetail = 400
 	QueueDynamic    ChangeDetail = 401
@@ -79,10 +80,17 @@ const (
 	AllocTimeout     ChangeDetail = 502
 	AllocReplaced    ChangeDetail = 503
 	AllocNodeRemoved ChangeDetail = 504
+	AllocQOSDetail   ChangeDetail = 590 // not the design's: what the QoS agent of its node did to a task
 )
 
-// String returns the design's word, such as "APP_ALLOC"; for a number that the design does not have, an empty string.
+// String returns the design's word, such as "APP_ALLOC"; for a number that neither the design nor this page has, an empty string.
 func (d ChangeDetail) String() string {
+	switch d {
+	case NodeQOSDetail:
+		return "NODE_QOS"
+	case AllocQOSDetail:
+		return "ALLOC_QOS"
+	}
 	group, n := int(d)/100, int(d)%100
 	names := [...][]string{
 		{"DETAILS_NONE"},

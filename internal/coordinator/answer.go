@@ -4,6 +4,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -92,6 +93,18 @@ func encodeTrial(t *scheduler.Trial) *pb.PlaceJobResponse {
 			group.Refused = &pb.PlacementRefusal{WaitCode: pb.WaitCode(g.Code), Summary: g.Summary, Steps: encodeSteps(g.Why.Steps), Nodes: encodeCounts(g.Why)}
 		}
 		m.Groups = append(m.Groups, group)
+	}
+	return m
+}
+
+// encodeOutcomes turns the engine's answer to ApplyPolicies into the gateway's.
+func encodeOutcomes(list []state.PolicyOutcome) *pb.ApplyPoliciesResponse {
+	if list == nil {
+		return nil
+	}
+	m := &pb.ApplyPoliciesResponse{}
+	for _, o := range list {
+		m.Outcomes = append(m.Outcomes, &pb.PolicyOutcome{Policy: wire.PolicyRefToProto(o.Ref), Change: pb.PolicyChange(o.Change)})
 	}
 	return m
 }

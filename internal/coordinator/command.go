@@ -31,6 +31,15 @@ func decodeCommand(gateway string, cmd *pb.Command) (name string, do any, err er
 	case *pb.Command_ReportTasks:
 		do, err := decodeReports(kind.ReportTasks)
 		return "report_tasks", do, err
+	case *pb.Command_ReportNode:
+		m := kind.ReportNode
+		report := wire.NodeReportFromProto(m.GetReport())
+		return "report_node", &engine.ReportNode{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Sequence: m.GetSequence(), Report: report}, nil
+	case *pb.Command_ApplyPolicies:
+		return "apply_policies", decodePolicies(kind.ApplyPolicies), nil
+	case *pb.Command_DeletePolicy:
+		m := kind.DeletePolicy
+		return "delete_policy", &engine.DeletePolicy{Ref: wire.PolicyRefFromProto(&pb.PolicyRef{Kind: m.GetKind(), Name: m.GetName()})}, nil
 	case *pb.Command_ExplainTask:
 		job, group, index, ok := wire.SplitTaskID(kind.ExplainTask.GetId())
 		if !ok {
@@ -56,6 +65,14 @@ func decodeCommand(gateway string, cmd *pb.Command) (name string, do any, err er
 	return "unknown", nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know this command; it is older than the gateway")
 }
 
+func decodePolicies(m *pb.ApplyPoliciesRequest) *engine.ApplyPolicies {
+	cmd := &engine.ApplyPolicies{DryRun: m.GetDryRun()}
+	for _, policy := range m.GetPolicies() {
+		cmd.Policies = append(cmd.Policies, wire.PolicyFromProto(policy))
+	}
+	return cmd
+}
+
 func badTaskID(field, id string) error {
 	return plimsoll.Invalid(field, "%q is not a task id; write for example wordcount.map.3", id)
 }
@@ -79,6 +96,6 @@ func encodeReply(r *engine.Reply, revision uint64) *pb.Reply {
 		m.Error = wire.ErrorToProto(r.Err)
 	}
 	m.ExplainTask, m.NodeCapacity, m.PlaceJob = encodeExplanation(r.Explanation), encodeCapacities(r.Capacities), encodeTrial(r.Trial)
-	m.PlanMoves = encodePlan(r.Plan)
+	m.PlanMoves, m.ApplyPolicies = encodePlan(r.Plan), encodeOutcomes(r.Policies)
 	return m
 }

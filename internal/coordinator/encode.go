@@ -23,7 +23,7 @@ const averageRecord = 96
 func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	c := &b.Changes
 	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) + len(c.QueueStatuses) +
-		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) + 1
+		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) + len(c.Policies) + len(c.DeletedPolicies) + 1
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
 	buf := e.puts(out, make([]byte, 0, n*averageRecord), c)
@@ -71,6 +71,10 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
 	if c.QueueConfig != nil {
 		put(wire.Mutation{Kind: wire.KindQueueConfig}, wire.AppendQueueConfig(buf, c.QueueConfig))
 	}
+	for i := range c.Policies {
+		p := &c.Policies[i]
+		put(wire.Mutation{Kind: wire.KindPolicy, Key: wire.PolicyKey(p.Ref())}, wire.AppendPolicy(buf, p))
+	}
 	for i := range c.QueueStatuses {
 		st := &c.QueueStatuses[i]
 		put(wire.Mutation{Kind: wire.KindQueueStatus, Key: st.Path, Ephemeral: true}, wire.AppendQueueStatus(buf, st))
@@ -100,6 +104,9 @@ func deletes(out *wire.Batch, c *state.Changes) {
 	for _, id := range c.DeletedNodes {
 		drop(wire.KindNode, id, false)
 		drop(wire.KindNodeStatus, id, true)
+	}
+	for _, ref := range c.DeletedPolicies {
+		drop(wire.KindPolicy, wire.PolicyKey(ref), false)
 	}
 	for _, path := range c.DeletedQueues {
 		drop(wire.KindQueueStatus, path, true)

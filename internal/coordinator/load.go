@@ -62,6 +62,8 @@ func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error
 		err = decoded(wire.DecodeTask, value, l.Task)
 	case wire.KindNode:
 		err = decoded(wire.DecodeNode, value, l.Node)
+	case wire.KindPolicy:
+		err = decoded(wire.DecodePolicy, value, l.Policy)
 	case wire.KindQueueConfig:
 		err = decoded(wire.DecodeQueueConfig, value, l.QueueConfig)
 	default:

@@ -100,6 +100,21 @@ type (
 		Incarnation uint64
 		Reports     []Report
 	}
+	// ReportNode takes in what the QoS agent of a node says of it.
+	ReportNode struct {
+		Node        string
+		Incarnation uint64
+		Sequence    uint64
+		Report      plimsoll.NodeReport
+	}
+	// ApplyPolicies creates and replaces policies, all of them or none; a dry run says what it would do. The policies must not be changed
+	// afterwards.
+	ApplyPolicies struct {
+		Policies []plimsoll.Policy
+		DryRun   bool
+	}
+	// DeletePolicy deletes a policy that no other names.
+	DeletePolicy struct{ Ref plimsoll.PolicyRef }
 	// Explain asks why a task waits, and what each filter says about a node, if one is named. It changes nothing.
 	Explain struct {
 		Job, Group string
@@ -141,6 +156,7 @@ type Reply struct {
 	Capacities   []placement.Capacity // of NodeCapacity; nil: it was not asked for
 	Trial        *scheduler.Trial
 	Plan         *scheduler.MovePlan
+	Policies     []state.PolicyOutcome // of ApplyPolicies
 }
 
 // Explanation answers Explain.
@@ -216,6 +232,12 @@ func (e *Engine) apply(c *Command, out *Batch) {
 	case *GatewayLost:
 		s.GatewayLost(do.Gateway)
 		return
+	case *ReportNode:
+		r.Err = s.ReportNode(do.Node, do.Incarnation, do.Sequence, &do.Report)
+	case *ApplyPolicies:
+		r.Policies, r.Err = s.ApplyPolicies(do.Policies, do.DryRun)
+	case *DeletePolicy:
+		r.Err = s.DeletePolicy(do.Ref)
 	case *ReportTasks:
 		e.reporting = append(e.reporting, reporting{id: c.ID, cmd: do})
 		e.continueReports(e.limits.Part(5), out)

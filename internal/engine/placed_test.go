@@ -117,7 +117,11 @@ func (w *world) checkPlaced() {
 			}
 			for _, t := range fresh {
 				w.placed++
-				if why := unsuited(g.Spec, s.Node(t.Node)); why != "" {
+				why := unsuited(g.Spec, s.Node(t.Node))
+				if slices.ContainsFunc(s.Node(t.Node).Evictions, func(e plimsoll.Eviction) bool { return e.Job == id && e.Group == g.Spec.Name }) {
+					why = "the group was evicted from it"
+				}
+				if why != "" {
 					w.t.Fatalf("task %s was bound to node %s: %s", t.ID, t.Node, why)
 				}
 			}
@@ -133,7 +137,7 @@ func unsuited(spec *plimsoll.GroupSpec, n *state.Node) string {
 	c := &spec.Constraints
 	asked, has := slices.Sorted(maps.Keys(c.Traits)), slices.Sorted(maps.Keys(n.Facts.Traits))
 	switch {
-	case !n.Ready || n.Mode != plimsoll.NodeActive:
+	case !n.Ready || n.Mode != plimsoll.NodeActive || n.Gate.Closed:
 		return "it takes no tasks"
 	case n.Facts.Headnode:
 		return "it is a head node"
@@ -177,7 +181,7 @@ func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spr
 		if n == nil {
 			continue
 		}
-		if v, ok := value(n); ok && n.Ready && n.Mode == plimsoll.NodeActive {
+		if v, ok := value(n); ok && n.Ready && n.Mode == plimsoll.NodeActive && !n.Gate.Closed {
 			open[v] = true
 		}
 	}

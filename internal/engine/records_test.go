@@ -15,10 +15,11 @@ type records struct {
 	tasks    map[state.TaskName]plimsoll.Task
 	nodes    map[string]plimsoll.Node
 	queues   *plimsoll.QueueConfig
+	policies map[plimsoll.PolicyRef]plimsoll.Policy
 }
 
 func newRecords() *records {
-	return &records{map[string]*plimsoll.JobSpec{}, map[string]plimsoll.JobStatus{}, map[state.TaskName]plimsoll.Task{}, map[string]plimsoll.Node{}, nil}
+	return &records{map[string]*plimsoll.JobSpec{}, map[string]plimsoll.JobStatus{}, map[state.TaskName]plimsoll.Task{}, map[string]plimsoll.Node{}, nil, map[plimsoll.PolicyRef]plimsoll.Policy{}}
 }
 
 // commit stores a turn: puts first, then deletes, as the coordinator writes them. An object that is put and deleted in one batch
@@ -41,6 +42,9 @@ func (r *records) commit(c *state.Changes) error {
 	}
 	for _, n := range c.Nodes {
 		r.nodes[n.ID], put["node "+n.ID] = n, true
+	}
+	for i := range c.Policies {
+		r.policies[c.Policies[i].Ref()], put[c.Policies[i].Ref()] = c.Policies[i], true
 	}
 	for i := range c.QueueStatuses {
 		put["queue "+c.QueueStatuses[i].Path] = true
@@ -72,6 +76,10 @@ func (r *records) drop(c *state.Changes, put map[any]bool) error {
 		delete(r.nodes, id)
 		check("node " + id)
 	}
+	for _, ref := range c.DeletedPolicies {
+		delete(r.policies, ref)
+		check(ref)
+	}
 	for _, path := range c.DeletedQueues {
 		check("queue " + path)
 	}
@@ -95,6 +103,9 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 	}
 	for _, n := range r.nodes {
 		l.Node(n)
+	}
+	for _, p := range r.policies {
+		l.Policy(p)
 	}
 	return l.End(at)
 }

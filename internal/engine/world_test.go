@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
@@ -40,7 +41,7 @@ type world struct {
 func newWorld(t *testing.T, seed uint64, limits state.Budget) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
-		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, Chain: soonWell()},
+		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell()},
 		acked: map[string]bool{}, seen: map[string]int32{},
 	}
 	for i := range 24 {
@@ -117,7 +118,7 @@ func (w *world) turn() (more bool) {
 // checkLimits counts what the store counts.
 func (w *world) checkLimits() {
 	c := &w.out.Changes
-	ops := len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
+	ops := len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.Policies) + len(c.DeletedPolicies) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
 	for i := range c.JobStatuses {
 		if !c.JobStatuses[i].Ephemeral {
 			ops++
@@ -255,7 +256,7 @@ func (w *world) step() {
 }
 
 func (w *world) command() {
-	switch w.rng.IntN(20) {
+	switch w.rng.IntN(23) {
 	case 0, 1, 2, 3:
 		w.submit()
 	case 4:
@@ -281,9 +282,49 @@ func (w *world) command() {
 		if w.rng.IntN(3) == 0 {
 			w.send(&engine.SetQueueConfig{Config: w.tree()})
 		}
+	case 13:
+		w.policy()
+	case 14, 15:
+		w.reportNode()
 	default:
 		w.report()
 	}
+}
+
+// policy applies or deletes a policy or two, of few names, so that they often refer to each other.
+func (w *world) policy() {
+	action := plimsoll.Policy{Action: &plimsoll.Action{Name: w.pick([]string{"a", "b"}), CoolDown: time.Duration(1 + w.rng.IntN(3)), DisableScheduling: true}}
+	switch w.rng.IntN(4) {
+	case 0:
+		w.send(&engine.DeletePolicy{Ref: plimsoll.PolicyRef{Kind: plimsoll.PolicyKind(1 + w.rng.IntN(3)), Name: w.pick([]string{"a", "b"})}})
+	case 1:
+		w.send(&engine.ApplyPolicies{Policies: []plimsoll.Policy{action}, DryRun: w.rng.IntN(3) == 0})
+	case 2:
+		w.send(&engine.ApplyPolicies{Policies: []plimsoll.Policy{action, {TaskQOS: &plimsoll.TaskQOS{
+			Name: "a", Labels: map[string]string{"app": "x"}, Allowed: []string{w.pick([]string{"a", "b"})},
+		}}}})
+	case 3:
+		w.send(&engine.ApplyPolicies{Policies: []plimsoll.Policy{action, {NodeQOS: &plimsoll.NodeQOS{Name: "b", Rules: []plimsoll.Rule{
+			{Name: "r", Metric: w.pick([]string{"load", "nope"}), Waterline: "3", Action: w.pick([]string{"a", "b"})},
+		}}}}})
+	}
+}
+
+// reportNode closes or opens a node, and offers room on it or takes the offer back.
+func (w *world) reportNode() {
+	n := w.engine.State().Node(w.node())
+	if n == nil {
+		return
+	}
+	cmd := &engine.ReportNode{Node: n.ID, Incarnation: n.Incarnation, Sequence: n.Gate.Sequence + uint64(w.rng.IntN(3))}
+	if cmd.Report.SchedulingDisabled = w.rng.IntN(3) == 0; cmd.Report.SchedulingDisabled {
+		cmd.Report.SchedulingReason = w.pick([]string{"cpu", "memory"})
+	}
+	if w.rng.IntN(3) > 0 {
+		cmd.Report.Extended = plimsoll.Resources{plimsoll.ExtCPU: int64(w.rng.IntN(4) * 500)}
+	}
+	cmd.Report.Events = []plimsoll.QOSEvent{{Kind: plimsoll.QOSThrottled, Task: "j1.g.0", Before: "none", After: "quota 200m"}}
+	w.send(cmd)
 }
 
 func (w *world) pick(from []string) string { return from[w.rng.IntN(len(from))] }
@@ -312,6 +353,9 @@ func (w *world) submit() {
 	}
 	if w.rng.IntN(2) == 0 {
 		spec.Token = "token"
+	}
+	if w.rng.IntN(6) == 0 {
+		spec.Groups[1].Resources = plimsoll.Resources{plimsoll.ExtCPU: 500}
 	}
 	if w.rng.IntN(20) == 0 {
 		spec.Groups[0].Resources["cpu"] = 4500 // only the largest nodes have it

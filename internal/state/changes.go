@@ -28,25 +28,31 @@ type Changes struct {
 	NodeStatuses  []plimsoll.NodeStatus
 	QueueConfig   *plimsoll.QueueConfig
 	QueueStatuses []plimsoll.QueueStatus
+	Policies      []plimsoll.Policy
 	DeletedJobs   []string
 	DeletedTasks  []TaskName
 	DeletedNodes  []string
 	DeletedQueues []string
 	Events        []plimsoll.Event
-	Bytes         int // estimated size of what is stored of it, not too low
+
+	DeletedPolicies []plimsoll.PolicyRef
+
+	Bytes int // estimated size of what is stored of it, not too low
 }
 
 // Empty reports whether nothing changed.
 func (c *Changes) Empty() bool {
 	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 && len(c.NodeStatuses) == 0 &&
 		c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 && len(c.DeletedTasks) == 0 &&
-		len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0
+		len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0
 }
 
 func (c *Changes) reset() {
 	clear(c.JobSpecs)
 	clear(c.Events)
+	clear(c.Policies)
 	*c = Changes{
+		Policies: c.Policies[:0], DeletedPolicies: c.DeletedPolicies[:0],
 		JobSpecs: c.JobSpecs[:0], JobStatuses: c.JobStatuses[:0], Tasks: c.Tasks[:0], Nodes: c.Nodes[:0], NodeStatuses: c.NodeStatuses[:0],
 		QueueStatuses: c.QueueStatuses[:0], DeletedJobs: c.DeletedJobs[:0], DeletedTasks: c.DeletedTasks[:0],
 		DeletedNodes: c.DeletedNodes[:0], DeletedQueues: c.DeletedQueues[:0], Events: c.Events[:0],
@@ -65,8 +71,12 @@ type dirtyLists struct {
 	deletedTasks  []TaskName
 	deletedNodes  []string
 	deletedQueues []string
+	policies      []plimsoll.PolicyRef
 	events        []plimsoll.Event
-	bytes         int // estimated, of all that is stored
+
+	deletedPolicies []plimsoll.PolicyRef
+
+	bytes int // estimated, of all that is stored
 }
 
 // Budget bounds what a turn may change. Zero means no bound.
@@ -84,7 +94,8 @@ const opReserve = 8
 // Over reports whether the turn has no room left for one more step. There is always room for the first.
 func (s *State) Over(b Budget) bool {
 	d := &s.dirty
-	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes)
+	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes) +
+		len(d.policies) + len(d.deletedPolicies)
 	if b.Ops > 0 && ops > 0 && ops+opReserve > b.Ops {
 		return true
 	}
@@ -220,6 +231,7 @@ func (s *State) Take(c *Changes) {
 		config := s.QueueConfig()
 		c.QueueConfig = &config
 	}
+	s.takePolicies(c)
 	s.takeDeleted(c)
 	c.Events = append(c.Events, d.events...)
 	c.Bytes = d.bytes
@@ -286,6 +298,7 @@ func (d *dirtyLists) reset() {
 	clear(d.tasks)
 	clear(d.events)
 	*d = dirtyLists{
+		policies: d.policies[:0], deletedPolicies: d.deletedPolicies[:0],
 		specs: d.specs[:0], jobs: d.jobs[:0], tasks: d.tasks[:0], nodes: d.nodes[:0], nodeStatuses: d.nodeStatuses[:0],
 		queues: d.queues[:0], deletedJobs: d.deletedJobs[:0], deletedTasks: d.deletedTasks[:0], deletedNodes: d.deletedNodes[:0],
 		deletedQueues: d.deletedQueues[:0], events: d.events[:0],

@@ -59,12 +59,36 @@ func (s *State) checkSums() error {
 		if s.Fleet.Open(n.Slot) {
 			eligible++
 		}
-		if open := n.Ready && n.Mode == plimsoll.NodeActive; open != s.Fleet.Open(n.Slot) {
-			return fmt.Errorf("node %s: ready %t and %s, but its server is open %t", n.ID, n.Ready, n.Mode, s.Fleet.Open(n.Slot))
+		if open := n.Ready && n.Mode == plimsoll.NodeActive && !n.Gate.Closed; open != s.Fleet.Open(n.Slot) {
+			return fmt.Errorf("node %s: ready %t, %s, closed %t, but its server is open %t", n.ID, n.Ready, n.Mode, n.Gate.Closed, s.Fleet.Open(n.Slot))
+		}
+		if err := s.checkEvictions(n); err != nil {
+			return err
 		}
 	}
 	if asked != s.asked || total != s.total || eligible != s.eligible {
 		return fmt.Errorf("asked %v, total %v, eligible %d, but there are %v, %v, %d", s.asked, s.total, s.eligible, asked, total, eligible)
+	}
+	return nil
+}
+
+// checkEvictions holds what a node remembers against the groups that are kept from it, and those against their shapes.
+func (s *State) checkEvictions(n *Node) error {
+	for i, e := range n.Evictions {
+		j := s.jobs[e.Job]
+		if j == nil || j.State.Ended() || j.group(e.Group) == nil {
+			return fmt.Errorf("node %s: keeps %s.%s away, but there is no such live job", n.ID, e.Job, e.Group)
+		}
+		g := j.group(e.Group)
+		if !slices.Contains(g.away, away{n, e.Index, e.Until}) {
+			return fmt.Errorf("node %s: keeps %s.%s away, but the group does not know", n.ID, e.Job, e.Group)
+		}
+		if g.Shape.kept() && g.Shape.key != string(g.key(nil)) {
+			return fmt.Errorf("group %s.%s: is in another shape than it asks for", e.Job, e.Group)
+		}
+		if i > 0 && n.Evictions[i-1].Until > e.Until {
+			return fmt.Errorf("node %s: its evictions are not in the order of their ends", n.ID)
+		}
 	}
 	return nil
 }
@@ -185,6 +209,11 @@ func (s *State) Dump(w io.Writer) error {
 		st := s.NodeStatus(n)
 		st.SickUntil = 0
 		if _, err := fmt.Fprintf(w, "node %+v status %+v\n", n.Node, st); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.Policies() {
+		if _, err := fmt.Fprintf(w, "policy %d %+v %+v %+v\n", p.Revision, p.Action, p.TaskQOS, p.NodeQOS); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ type Loader struct {
 	statuses []plimsoll.JobStatus
 	tasks    []plimsoll.Task
 	nodes    []plimsoll.Node
+	policies []plimsoll.Policy
 }
 
 // NewLoader returns a Loader that uses the given queues if none are stored.
@@ -42,6 +43,9 @@ func (l *Loader) Task(t plimsoll.Task) { l.tasks = append(l.tasks, t) }
 // Node takes a stored node.
 func (l *Loader) Node(n plimsoll.Node) { l.nodes = append(l.nodes, n) }
 
+// Policy takes a stored policy.
+func (l *Loader) Policy(p plimsoll.Policy) { l.policies = append(l.policies, p) }
+
 // End builds the state as it is at the given time. Records that do not belong together are a CodeCorrupt error. A store that
 // was never used gives the state with the given queues, their events included.
 func (l *Loader) End(at int64) (*State, error) {
@@ -50,7 +54,7 @@ func (l *Loader) End(at int64) (*State, error) {
 	}
 	s := New(l.cfg, l.queues)
 	s.at = at
-	if !l.found && len(l.specs)+len(l.statuses)+len(l.tasks)+len(l.nodes) == 0 {
+	if !l.found && len(l.specs)+len(l.statuses)+len(l.tasks)+len(l.nodes)+len(l.policies) == 0 {
 		s.EmitTree()
 		return s, nil
 	}
@@ -71,6 +75,12 @@ func (l *Loader) End(at int64) (*State, error) {
 			return nil, err
 		}
 	}
+	for i := range l.policies {
+		if err := s.loadPolicy(&l.policies[i]); err != nil {
+			return nil, err
+		}
+	}
+	s.resumeAway()
 	s.resume(l.statuses)
 	s.dirty.forget()
 	return s, nil
@@ -329,6 +339,9 @@ func (s *State) All(c *Changes) {
 	for _, id := range slices.Sorted(maps.Keys(s.nodes)) {
 		c.Nodes = append(c.Nodes, s.nodes[id].Node)
 		c.NodeStatuses = append(c.NodeStatuses, s.NodeStatus(s.nodes[id]))
+	}
+	for _, p := range s.Policies() {
+		c.Policies = append(c.Policies, *p)
 	}
 	config := s.QueueConfig()
 	c.QueueConfig = &config

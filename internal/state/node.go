@@ -27,6 +27,7 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 		}
 		first := *node
 		first.Mode, first.Ready, first.Registered = plimsoll.NodeActive, true, s.at
+		first.Gate, first.Evictions = plimsoll.NodeGate{}, nil
 		n = s.addNode(first)
 		s.freed.add(n.Slot)
 		s.emitNode(n, plimsoll.ChangeAdd, plimsoll.DetailNone, "", n.Capacity, "Node added to the scheduler")
@@ -82,12 +83,15 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 func server(n *Node) *placement.Server {
 	s := placement.NewServer(n.ID, n.Capacity)
 	s.Labels, s.NodeFacts = n.Attributes, n.Facts
+	s.Metrics = nil // they are not placement's
 	s.Overprovision = realRatios(n.Facts.Overprovision)
 	if !n.Ready {
 		s.Status = "not heard from"
 	}
 	if n.Mode != plimsoll.NodeActive {
 		s.Reserved = n.Mode.String()
+	} else {
+		s.Reserved = n.closedBy()
 	}
 	return &s
 }
@@ -114,13 +118,21 @@ func (s *State) book(n *Node) {
 
 func (s *State) update(n *Node, node *plimsoll.Node) {
 	known := n.Incarnation == node.Incarnation && n.Address == node.Address
+	capacity := node.Capacity
 	if n.Incarnation != node.Incarnation {
 		s.recover(n)
+		n.Gate.Sequence = 0
+		s.setGate(n, false, "", "its agent has started anew")
+	} else {
+		capacity = withOffers(capacity, n.Capacity) // what its agent has said holds
 	}
 	same := maps.Equal(n.Attributes, node.Attributes) && n.Facts.Equal(&node.Facts)
 	n.Incarnation, n.Address, n.Attributes, n.Facts = node.Incarnation, node.Address, node.Attributes, node.Facts
-	if !maps.Equal(n.Capacity, node.Capacity) {
-		s.resize(n, node.Capacity)
+	if !maps.Equal(n.Capacity, capacity) {
+		s.resize(n, capacity)
+		if !same {
+			s.lessened++
+		}
 	} else if !same {
 		s.book(n)
 		s.lessened++ // some requests may not be for it any more, or find too little room
@@ -144,7 +156,12 @@ func (s *State) resize(n *Node, capacity plimsoll.Resources) {
 	is := s.Fleet.Capacity(n.Slot)
 	s.total.Sub(&was)
 	s.total.Add(is)
-	s.lessened++
+	for i := range is {
+		if is[i] < was[i] {
+			s.lessened++
+			break
+		}
+	}
 	n.shrunk = !s.Fleet.Holds(n.Slot)
 	s.freed.add(n.Slot)
 	s.markNode(n)
@@ -180,6 +197,8 @@ func (s *State) Silent(id string, registration uint64) {
 
 func (s *State) notReady(n *Node, why string) {
 	s.setReady(n, false)
+	s.setGate(n, false, "", "nothing is known of its QoS agent any more") // its agent says anew what holds when it is back
+	s.offer(n, nil)
 	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: false ("+why+")")
 }
 
@@ -209,6 +228,9 @@ func (s *State) nodeDue(n *Node) {
 	if n.deadline != 0 && n.deadline <= s.at {
 		n.deadline = 0
 		s.notReady(n, "it has not registered again")
+	}
+	if n.returnAt != 0 && n.returnAt <= s.at {
+		s.returnDue(n)
 	}
 	if n.sickUntil != 0 && n.sickUntil <= s.at {
 		s.setSick(n, 0)
@@ -288,6 +310,9 @@ func (s *State) RemoveNode(id string) error {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q holds %d tasks; drain it, or wait until a node that is not heard is given up", id, len(n.tasks))
 	case n.Ready:
 		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q is alive and would register again; stop its agent first", id)
+	}
+	for _, e := range n.Evictions {
+		s.comeBack(n, e)
 	}
 	s.total.Sub(s.Fleet.Capacity(n.Slot))
 	s.countEligible(n.Slot, -1)

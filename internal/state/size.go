@@ -16,6 +16,8 @@ const (
 	entryBytes    = 16  // what stands around the key and value of an attribute
 	resourceBytes = 80  // the longest name, its amount, and what stands around them
 	eventBytes    = 32  // an event without its texts
+	policyFixed   = 160 // and of a policy, with its key
+	ruleFixed     = 48  // numbers and what stands before texts of a rule or requirement
 	configBytes   = 48  // a queue in the configuration without its name and resources
 )
 
@@ -37,6 +39,43 @@ func nodeBytes(n *plimsoll.Node) int {
 	size := nodeFixed + 2*len(n.ID) + len(n.Address) + len(n.Capacity)*resourceBytes
 	for _, pair := range plimsoll.SortedPairs(n.Attributes) {
 		size += entryBytes + len(pair[0]) + len(pair[1])
+	}
+	for _, name := range n.Facts.Metrics {
+		size += 4 + len(name)
+	}
+	for i := range n.Evictions {
+		size += evictionBytes(&n.Evictions[i])
+	}
+	return size + 24 + len(n.Gate.Reason)
+}
+
+func evictionBytes(e *plimsoll.Eviction) int { return 32 + len(e.Job) + len(e.Group) }
+
+func policyBytes(p *plimsoll.Policy) int {
+	size := policyFixed + 2*len(p.Name())
+	pairs := func(m map[string]string) {
+		for _, pair := range plimsoll.SortedPairs(m) {
+			size += entryBytes + len(pair[0]) + len(pair[1])
+		}
+	}
+	if n := p.NodeQOS; n != nil {
+		pairs(n.Selector)
+		for i := range n.Rules {
+			r := &n.Rules[i]
+			size += ruleFixed + len(r.Name) + len(r.Metric) + len(r.Waterline) + len(r.Release) + len(r.Action)
+		}
+	}
+	if t := p.TaskQOS; t != nil {
+		pairs(t.Labels)
+		for i := range t.Match {
+			size += ruleFixed
+			for _, v := range t.Match[i].Values {
+				size += 4 + len(v)
+			}
+		}
+		for _, name := range t.Allowed {
+			size += 4 + len(name)
+		}
 	}
 	return size
 }

@@ -16,6 +16,7 @@ type Config struct {
 	MaxJobs      int   // jobs known at once; 1,000,000
 	MaxNodes     int   // nodes known at once; 200,000
 	MaxSpecBytes int   // size of one job's specification; 1 MiB
+	EvictedFor   int64 // ns that a group does not go back to a node that evicted a task of it; 5 min
 
 	Chain *placement.Chain // what chooses nodes; DefaultChain()
 }
@@ -36,6 +37,7 @@ func (c Config) withDefaults() Config {
 	set(&c.NodeGrace, 15*second)
 	set(&c.LostAfter, 60*second)
 	set(&c.KeepEnded, 72*3600*second)
+	set(&c.EvictedFor, 5*60*second)
 	setInt(&c.MaxEnded, 10_000)
 	setInt(&c.MaxJobs, 1_000_000)
 	setInt(&c.MaxNodes, 200_000)
@@ -73,6 +75,8 @@ type State struct {
 	nodes  map[string]*Node
 	slots  []*Node // by slot; nil: vacant
 	vacant []int32
+
+	policies policies
 
 	total         placement.Amounts // capacity of all nodes
 	asked         placement.Amounts // what the jobs that have not ended ask for; no sum in a queue is larger
@@ -113,6 +117,7 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 		jobs:   map[string]*Job{},
 		nodes:  map[string]*Node{},
 	}
+	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.whereIs, s.volumesOf
 	s.buildTree(queues)
 	return s
@@ -152,6 +157,7 @@ type Group struct {
 	Shape *Shape
 	Tasks []Task
 	kind  *placement.Kind // as the fleet books its tasks
+	away  []away          // nodes that it is kept from, by the time until which it is
 
 	// Refused is why its constraints are not understood, although they were when it was stored; empty: they are. It waits for ever.
 	Refused string
@@ -205,6 +211,7 @@ type Node struct {
 	tasks       []Ref
 	deadline    int64 // ready, but its gateway or leader was lost: not ready from then; 0: none
 	lostAt      int64 // not ready: its tasks are given up from then; 0: none
+	returnAt    int64 // the first of its evictions ends then; 0: there is none
 	sickUntil   int64 // it could not start the last two tasks and takes none until then; 0: it is not sick; not stored
 	lost        bool  // its tasks are being given up
 	shrunk      bool  // its capacity became less than what is used

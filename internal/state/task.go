@@ -11,11 +11,12 @@ import (
 // maxMessage bounds what an agent or a user may say about a task or job, in bytes.
 const maxMessage = 512
 
-func cut(text string) string {
-	if len(text) <= maxMessage {
+func cut(text string) string { return cutTo(text, maxMessage) }
+
+func cutTo(text string, end int) string {
+	if len(text) <= end {
 		return text
 	}
-	end := maxMessage
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}
@@ -179,6 +180,9 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 		}
 		if t.State == plimsoll.TaskStopping && result != plimsoll.ResultSucceeded {
 			result = t.Result // the stop that was asked for is the cause
+		}
+		if report.Result == plimsoll.ResultEvicted && t.State != plimsoll.TaskStopping && !ref.Unwanted() {
+			s.keepAway(n, ref)
 		}
 		if j.Started == 0 && result != plimsoll.ResultNeverStarted && result != plimsoll.ResultLost && result != plimsoll.ResultNodeFault {
 			s.started(ref, at)

@@ -64,7 +64,7 @@ func (h *timerHeap) pop() timer {
 // live reports whether the cause of a timer still is there.
 func (t *timer) live() bool {
 	if n := t.node; n != nil {
-		return !n.deleted && (n.deadline == t.at || n.lostAt == t.at || n.sickUntil == t.at)
+		return !n.deleted && (n.deadline == t.at || n.lostAt == t.at || n.sickUntil == t.at || n.returnAt == t.at)
 	}
 	if int(t.ref.Index) >= len(t.ref.Group.Tasks) || t.ref.Group.Job.Killed {
 		return false

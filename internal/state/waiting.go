@@ -3,6 +3,8 @@ package state
 import (
 	"container/heap"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -39,7 +41,40 @@ func (g *Group) request() *placement.Request {
 	if g.Refused != "" {
 		return &placement.Request{Owner: g.Job.Spec.Owner, Resources: g.Spec.Resources}
 	}
-	return request(g.Job.Spec, g.Spec)
+	r := request(g.Job.Spec, g.Spec)
+	list := g.away[max(0, len(g.away)-placement.MaxExclusions):]
+	for i := range list {
+		r.Except = append(r.Except, placement.Exclusion{Server: list[i].node.ID, Why: g.whyAway(&list[i])})
+	}
+	return r
+}
+
+// whyAway says why the group does not go to a node.
+func (g *Group) whyAway(a *away) string {
+	return fmt.Sprintf("its task %s was evicted from it, so no task of %s goes there until %s", taskID(g.Job.Spec.ID, g.Spec.Name, a.index),
+		g.Spec.Name, time.Unix(0, a.until).UTC().Format(time.RFC3339))
+}
+
+// reshape puts a group into the shape for what it asks for now.
+func (s *State) reshape(g *Group) {
+	h, n := g.Shape, int32(0)
+	if h.Prepared == nil { // it never waits again
+		return
+	}
+	if g.Job.admitted {
+		n = g.ready
+	}
+	if g.listed {
+		h.groups.items = append(h.groups.items[:h.groups.head], slices.DeleteFunc(h.groups.items[h.groups.head:], func(o *Group) bool { return o == g })...)
+		g.listed = false
+	}
+	changeShape(h, func() { h.ready -= n })
+	if h.ready == 0 {
+		h.Blocked, h.Reason = plimsoll.WaitNone, ""
+		s.dropShape(h)
+	}
+	g.Shape = s.shapeOf(h.Queue, g)
+	s.list(g, n)
 }
 
 // key appends what tells the group's request from others.
@@ -525,6 +560,7 @@ func (s *State) release(j *Job) {
 			q.Admitted--
 		}
 	}
+	s.forgive(j)
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		if g.listed {
