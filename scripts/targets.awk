@@ -52,6 +52,9 @@ BEGIN {
 	want("Memory/nodes=10000/brought", "B/instance", "", 0, "memory of an instance with an id that comes with its server's record")
 	want("Place/in-process/heed-query=false", "loads/op", "<=", 20, "loads of a remote source of 120 servers, easy case", "original 20")
 	split("least-allocated most-allocated random-fit", policies, " ")
+
+	want("Sweep/groups=1000", "cpu-ms/op", "<=", 4, "processor time of a sweep of 1,000 control groups", "containerd/cgroups 165, os.ReadFile 22")
+	want("Sweep/groups=1000", "allocs/op", "<=", 0, "  allocations", "containerd/cgroups 338,000, os.ReadFile 18,000")
 }
 /^Benchmark/ {
 	name = $1

@@ -174,7 +174,7 @@ func pread(fd int, buf []byte) (n int, err error) {
 		if err == nil {
 			return n, nil
 		}
-		if err != unix.EINTR { //nolint:errorlint // a bare errno of a system call; this runs thousands of times a second
+		if err != unix.EINTR {
 			return 0, err
 		}
 	}

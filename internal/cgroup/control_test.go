@@ -3,6 +3,7 @@ package cgroup
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,6 +29,14 @@ func control(t *testing.T, g *Group) *Control {
 		}
 	})
 	return c
+}
+
+// closing closes what a test has opened.
+func closing(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // eachControl runs a test on every real hierarchy that has the controller. With none it looks at what the calls answer then.
@@ -315,7 +324,7 @@ func reading(t *testing.T, g *Group) Reading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
+	defer closing(t, r)
 	var out Reading
 	if err := r.Read(make([]byte, 16<<10), &out, true); err != nil {
 		t.Fatal(err)
@@ -410,7 +419,7 @@ func TestAGroupThatIsGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer r.Close()
+		defer closing(t, r)
 		trigger := trigger(t, s, c)
 		if err := g.Remove(timeLimit(t)); err != nil {
 			t.Fatal(err)

@@ -133,7 +133,7 @@ func TestReaderOnAFakeTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
+	defer closing(t, r)
 	buf, stall := make([]byte, 4096), Pressure{Some: Stall{50, 9}}
 	full := Reading{1_500_000, 7000, 12_000_000, stall, stall, true, true, true, true, true}
 	with := func(change func(*Reading)) Reading { r := full; change(&r); return r }

@@ -22,7 +22,7 @@ func TestReclaimGivesPageCacheBack(t *testing.T) {
 	eachControl(t, memoryController, func(t *testing.T, g *Group, c *Control) {
 		file := filepath.Join(t.TempDir(), "data")
 		const size = 16 << 20
-		cmd := shell(t, g, "dd if=/dev/zero of="+file+" bs=1048576 count="+strconv.Itoa(size>>20)+" 2>/dev/null; sync; exec dd if="+file+" of=/dev/null bs=1048576 2>/dev/null")
+		cmd := shell(t, g, "dd if=/dev/zero of="+file+" bs=1048576 count="+strconv.Itoa(size>>20)+" conv=fsync 2>/dev/null; exec dd if="+file+" of=/dev/null bs=1048576 2>/dev/null")
 		if err := cmd.Wait(); err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func readFile(fd int, buf []byte) []byte {
 		if err == nil {
 			return buf[:n]
 		}
-		if err != unix.EINTR { //nolint:errorlint // a bare errno of a system call
+		if err != unix.EINTR {
 			break
 		}
 	}

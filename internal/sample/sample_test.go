@@ -3,6 +3,7 @@ package sample
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,6 +25,14 @@ func files(t *testing.T, dir string, texts map[string]string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// closing closes what a test has opened.
+func closing(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -71,7 +80,7 @@ func TestRatesOfAGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer closing(t, s)
 	if err := s.Track("task", g); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +132,7 @@ func TestNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer closing(t, s)
 	now, pressure := time.Unix(1000, 0), Pressure{Avg10: 1234, Full: 100, Known: true}
 	full := Node{
 		Cores: 2, MemoryTotal: 2000 << 10, MemoryAvailable: 1500 << 10, MemoryKnown: true, Load1: 1250, LoadKnown: true,
