@@ -1,0 +1,190 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// NodeQOS is what the QoS agent of a node sees and would do. Processor time is in nanocores, memory in bytes, instants in Unix nanoseconds.
+type NodeQOS struct {
+	Node               string
+	At                 int64 // of the sample; 0: there was none yet
+	Sequence           uint64
+	Lines              []QOSLine
+	SchedulingDisabled bool
+	SchedulingReason   string
+	Extended           plimsoll.Resources // what it offers of ext-cpu and ext-memory
+	Tasks              []QOSTask          // in the order in which they would be acted on
+	Plan               []QOSStep          // what the last sample led to
+	Skipped            []QOSSkip
+	Values             map[string]int64 // what was measured, by metric, in the metric's finest unit; what is not in it is missing
+	CPU                int64            // of the machine
+	Memory             int64            // of the machine
+	Waits              string           // why the last sample led to no plan; empty: it did
+	Unable             string           // what the node cannot do; empty: nothing
+}
+
+// QOSLine is a rule on a node. Waterline, Release, Usage and Gap are in 1/Scale of Unit.
+type QOSLine struct {
+	Rule      string // nodeqos/rule
+	Metric    string
+	Unit      string // percent, cores, bytes, or empty for a plain number
+	Scale     int64
+	Waterline int64
+	Release   int64
+	Usage     int64
+	Gap       int64 // what has to go until the line is reached; 0: nothing
+	Triggered bool
+	Since     int64 // since when it is triggered; 0: it is not
+	Action    string
+	Preview   bool
+	Missing   bool   // there is no usable sample of the metric
+	Waits     string // what it waits for, for people; empty: nothing
+}
+
+// QOSTask is a task as the QoS agent of its node sees it.
+type QOSTask struct {
+	Task           string
+	Attempt        int32
+	Class          plimsoll.Class
+	Priority       int32
+	CPU            int64
+	CPUKnown       bool
+	Memory         int64
+	MemoryKnown    bool
+	ExtRatio       int64 // use of extended processors by what it holds of them, in thousandths; 0: it holds none
+	Started        int64 // 0: it does not run yet
+	Quota          int64 // 0: none
+	OriginalQuota  int64 // before it was throttled; 0: none
+	Shares         int64 // weight, in the units of cpu.shares
+	OriginalShares int64 // before it was lowered; 0: it was not
+	Idle           bool  // it runs only when nothing else wants to
+	Frozen         bool
+	Rung           string   // of the ladder on which it is: weight, throttle, freeze or evict; empty: none
+	Allowed        []string // names of Actions that may act on it
+	Exempt         string   // why nothing may act on it; empty: something may
+	Pending        bool     // what was done to it last is not over
+	Stopping       bool
+
+	Owner          string
+	Queue          string
+	Labels         map[string]string
+	ExtCPU         int64 // that it holds
+	ExtMemory      int64 // that it holds
+	Limit          int64 // processor time that its specification allows; 0: no limit
+	Request        int64 // processor time that it is never throttled below
+	CPUPressure    int64 // share of time in which some of it waits for a processor, in thousandths of a percent
+	MemoryPressure int64
+	PressureKnown  bool
+	OwnQuota       bool             // its own quota held it up
+	Values         map[string]int64 // of user-defined metrics
+}
+
+// QOSStep is one thing that a QoS agent does, or would do, about a task. Amount, Before, After and Reason are for people.
+type QOSStep struct {
+	Task    string
+	Verb    string // reweight, throttle, freeze, reclaim, evict; thaw, restore, unweight
+	Metric  string
+	Rule    string // nodeqos/rule
+	Amount  string
+	Before  string
+	After   string
+	Reason  string
+	Preview bool // it is only said
+}
+
+// QOSSkip is a task that was passed over although its turn had come.
+type QOSSkip struct {
+	Task   string
+	Rule   string // empty: it is about what is given back
+	Verb   string // what would have been done
+	Reason string
+}
+
+// WatchNodeQOS sends what the QoS agent of a node sees and would do, now and then again whenever interval has passed and there is a new sample; 0
+// is each sample. It goes on until the caller wants no more, and outlives a gateway or agent that goes away for less than the retry budget.
+func (c *Client) WatchNodeQOS(ctx context.Context, node string, interval time.Duration) iter.Seq2[NodeQOS, error] {
+	return func(yield func(NodeQOS, error) bool) {
+		for r := c.newRetry(); ; {
+			done, err := c.watchNodeQOSOnce(ctx, &pb.WatchNodeQOSRequest{Node: node, IntervalNanos: int64(interval)}, r, yield)
+			if done {
+				return
+			}
+			if err := r.wait(ctx, err); err != nil {
+				yield(NodeQOS{}, err)
+				return
+			}
+		}
+	}
+}
+
+// watchNodeQOSOnce reads one stream; done is true if nothing more is wanted.
+func (c *Client) watchNodeQOSOnce(
+	ctx context.Context, req *pb.WatchNodeQOSRequest, r *retry, yield func(NodeQOS, error) bool,
+) (done bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.nodes.WatchNodeQOS(ctx, connect.NewRequest(req))
+	if err != nil {
+		return false, wire.FromConnectError(err)
+	}
+	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
+	for stream.Receive() {
+		r.reset()
+		if !yield(nodeQOS(stream.Msg().GetStatus()), nil) {
+			return true, nil
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return false, wire.FromConnectError(err)
+	}
+	return false, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the watch of node %s", req.GetNode())
+}
+
+func nodeQOS(m *pb.NodeQOSStatus) NodeQOS {
+	q := NodeQOS{
+		Node: m.GetNode(), At: m.GetAt(), Sequence: m.GetSequence(), SchedulingDisabled: m.GetSchedulingDisabled(),
+		SchedulingReason: m.GetSchedulingReason(), Extended: wire.ResourcesFromProto(m.GetExtended()), Values: m.GetValues(),
+		CPU: m.GetCpuNanocores(), Memory: m.GetMemoryBytes(), Waits: m.GetWaits(), Unable: m.GetUnable(),
+	}
+	for _, l := range m.GetLines() {
+		q.Lines = append(q.Lines, QOSLine{
+			Rule: l.GetRule(), Metric: l.GetMetric(), Unit: l.GetUnit(), Scale: max(l.GetScale(), 1), Waterline: l.GetWaterline(), Release: l.GetRelease(),
+			Usage: l.GetUsage(), Gap: l.GetGap(), Triggered: l.GetTriggered(), Since: l.GetSince(), Action: l.GetAction(), Preview: l.GetPreview(),
+			Missing: l.GetMissing(), Waits: l.GetWaits(),
+		})
+	}
+	for _, t := range m.GetTasks() {
+		q.Tasks = append(q.Tasks, qosTask(t))
+	}
+	for _, s := range m.GetPlan() {
+		q.Plan = append(q.Plan, QOSStep{
+			Task: s.GetTask(), Verb: s.GetVerb(), Metric: s.GetMetric(), Rule: s.GetRule(), Amount: s.GetAmount(), Before: s.GetBefore(), After: s.GetAfter(),
+			Reason: s.GetReason(), Preview: s.GetPreview(),
+		})
+	}
+	for _, s := range m.GetSkipped() {
+		q.Skipped = append(q.Skipped, QOSSkip{Task: s.GetTask(), Rule: s.GetRule(), Verb: s.GetVerb(), Reason: s.GetReason()})
+	}
+	return q
+}
+
+func qosTask(t *pb.QOSTask) QOSTask {
+	return QOSTask{
+		Task: t.GetTask(), Attempt: t.GetAttempt(), Class: plimsoll.Class(t.GetClass()), Priority: t.GetPriority(), CPU: t.GetCpuNanocores(),
+		CPUKnown: !t.GetCpuUnknown(), Memory: t.GetMemoryBytes(), MemoryKnown: !t.GetMemoryUnknown(), ExtRatio: t.GetExtRatioPermille(),
+		Started: t.GetStarted(), Quota: t.GetQuotaNanocores(), OriginalQuota: t.GetOriginalQuotaNanocores(), Shares: t.GetShares(),
+		OriginalShares: t.GetOriginalShares(), Idle: t.GetIdle(), Frozen: t.GetFrozen(), Rung: t.GetRung(), Allowed: t.GetAllowed(),
+		Exempt: t.GetExempt(), Pending: t.GetPending(), Stopping: t.GetStopping(), Owner: t.GetOwner(), Queue: t.GetQueue(), Labels: t.GetLabels(),
+		ExtCPU: t.GetExtCpuNanocores(), ExtMemory: t.GetExtMemoryBytes(), Limit: t.GetLimitNanocores(), Request: t.GetRequestNanocores(),
+		CPUPressure: t.GetCpuPressure(), MemoryPressure: t.GetMemoryPressure(), PressureKnown: t.GetPressureKnown(), OwnQuota: t.GetOwnQuota(),
+		Values: t.GetValues(),
+	}
+}
