@@ -207,3 +207,21 @@ func FuzzNode(f *testing.F) {
 		}
 	})
 }
+
+// What is acted on now is seen in the next sample, whatever the kernel's averages say.
+func TestPressureIsThatSinceTheLastSweep(t *testing.T) {
+	var c counter
+	start := time.Unix(1000, 0)
+	if _, ok := c.share(start, 5_000_000, true); ok {
+		t.Error("the first value tells a share")
+	}
+	for _, step := range []struct {
+		seconds, micros, want int64
+		ok                    bool
+	}{{1, 5_250_000, 25_00, true}, {2, 5_250_000, 0, true}, {3, 9_000_000, 100_00, true}, {4, 1, 0, false}, {5, 100_001, 10_00, true}} {
+		got, ok := c.share(start.Add(time.Duration(step.seconds)*time.Second), step.micros, true)
+		if got != step.want || ok != step.ok {
+			t.Errorf("after %d s: %d, %v; want %d, %v", step.seconds, got, ok, step.want, step.ok)
+		}
+	}
+}

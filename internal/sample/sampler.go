@@ -51,11 +51,13 @@ type Pressure struct {
 
 // Group is one task's control group.
 type Group struct {
-	Key            string
-	CPU            int64 // nanocores since the last sweep
-	Memory         int64 // bytes in use, page cache left out
-	Throttled      int64 // nanoseconds that it waited for its quota since the last sweep
-	CPUPressure    int64 // hundredths of a percent of the last ten seconds in which at least one of its threads waited
+	Key       string
+	CPU       int64 // nanocores since the last sweep
+	Memory    int64 // bytes in use, page cache left out
+	Throttled int64 // nanoseconds that it waited for its quota since the last sweep
+	// Hundredths of a percent of the time since the last sweep in which at least one of its threads waited. The kernel's own averages take ten
+	// seconds to follow, and whoever acts on a sample must see in the next one what came of it.
+	CPUPressure    int64
 	MemoryPressure int64
 
 	CPUKnown, MemoryKnown, ThrottledKnown, CPUPressureKnown, MemoryPressureKnown bool
@@ -79,10 +81,11 @@ type Sampler struct {
 }
 
 type tracked struct {
-	key            string
-	reader         *cgroup.Reader
-	cpu, throttled counter
-	phase          uint64 // spreads the groups over RefreshSweeps
+	key                string
+	reader             *cgroup.Reader
+	cpu, throttled     counter
+	cpuStall, memStall counter // microseconds
+	phase              uint64  // spreads the groups over RefreshSweeps
 }
 
 // counter is a number that grows, as it was read last.
@@ -202,8 +205,17 @@ func (t *tracked) fill(now time.Time, r *cgroup.Reading, cores int64, g *Group) 
 		g.CPU, g.CPUKnown = perSecond(d, elapsed, cores)
 	}
 	g.Throttled, _, g.ThrottledKnown = t.throttled.advance(now, r.Throttled, r.ThrottledKnown)
-	g.CPUPressure, g.CPUPressureKnown = r.CPUPressure.Some.Avg10, r.CPUPressureKnown
-	g.MemoryPressure, g.MemoryPressureKnown = r.MemoryPressure.Some.Avg10, r.MemoryPressureKnown
+	g.CPUPressure, g.CPUPressureKnown = t.cpuStall.share(now, r.CPUPressure.Some.TotalMicros, r.CPUPressureKnown)
+	g.MemoryPressure, g.MemoryPressureKnown = t.memStall.share(now, r.MemoryPressure.Some.TotalMicros, r.MemoryPressureKnown)
+}
+
+// share returns which part of the time since the last value a counter of microseconds has grown, in hundredths of a percent.
+func (c *counter) share(now time.Time, micros int64, known bool) (part int64, ok bool) {
+	grown, elapsed, ok := c.advance(now, micros, known)
+	if !ok || elapsed < time.Microsecond {
+		return 0, false
+	}
+	return min(grown, elapsed.Microseconds()) * 100_00 / elapsed.Microseconds(), true
 }
 
 // advance returns how much the counter has grown since it was known last. A counter that went backwards starts again from there.
