@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -26,6 +27,7 @@ type Agent struct {
 	deps    Deps
 	machine machine
 	dial    func(address string) (gateway, error)
+	newLoop func(nodeqos.Config, nodeqos.Deps) (qosLoop, error)
 }
 
 // retryDelay is how long an operation that the supervisor could not do waits before it is tried again.
@@ -46,7 +48,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{cfg: cfg, deps: deps, machine: thisMachine(), dial: dialGateway}, nil
+	return &Agent{cfg: cfg, deps: deps, machine: thisMachine(), dial: dialGateway, newLoop: newQOSLoop}, nil
 }
 
 // Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it returns nil, or until it
@@ -120,6 +122,9 @@ func (a *Agent) describe(id identity, listening net.Addr) (plimsoll.Node, error)
 	if err != nil {
 		return plimsoll.Node{}, err
 	}
+	if len(a.cfg.QOS.Metrics) > 0 {
+		facts.Metrics = nodeqos.MetricNames(a.cfg.QOS.Metrics)
+	}
 	node := plimsoll.Node{
 		ID: id.Node, Incarnation: id.Incarnation, Capacity: capacity, Attributes: attributes, Mode: plimsoll.NodeActive,
 		Ready: true, Address: a.address(listening, attributes["hostname"]), Facts: facts,
@@ -165,18 +170,20 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 	s := &speaker{
 		node: node, gateways: a.cfg.Gateways, dial: a.dial, every: a.cfg.HeartbeatInterval, timeout: a.cfg.CallTimeout, ledger: l,
 		out: out, log: a.deps.Log, networks: func() (map[string]bool, error) { return a.machine.networks(&a.cfg) },
+		news: newNewsbox(),
 	}
+	watch := &qosHandler{node: node.ID}
 	j := &janitor{ledger: l, count: a.cfg.KeepAttempts, bytes: a.cfg.KeepBytes}
 	held := make(chan struct{}) // closed when the supervisor has said what it holds for the first time
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return transport.Serve(ctx, listener, newLogHandler(l, a.deps.Log)) })
+	group.Go(func() error { return transport.Serve(ctx, listener, newHandler(&logHandler{l, a.deps.Log}, watch)) })
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
 	group.Go(func() error { a.act(ctx, l, out); return nil })
 	group.Go(func() error {
 		select {
 		case <-held: // a node that cannot run tasks is not offered
 			a.describeCgroups(&s.node)
-			return s.run(ctx)
+			return a.speak(ctx, s, l, watch)
 		case <-ctx.Done():
 			return nil
 		}
@@ -195,6 +202,25 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 			}
 		}
 	})
+	return group.Wait()
+}
+
+// speak runs the QoS loop and the sessions with gateways. The loop needs no gateway, and a loop that fails does not end the sessions.
+func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, watch *qosHandler) error {
+	loop, policies, err := a.makeQOS(&s.node, l, s.news)
+	if err != nil {
+		return err
+	}
+	s.policies, s.registered = policies, loop.Resend
+	watch.loop.Store(&loop)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := loop.Run(ctx); err != nil && ctx.Err() == nil {
+			a.deps.Log.Error("the node is no longer kept at its lines; restart the agent", "error", err)
+		}
+		return nil
+	})
+	group.Go(func() error { return s.run(ctx) })
 	return group.Wait()
 }
 
@@ -229,7 +255,11 @@ func (a *Agent) act(ctx context.Context, l *ledger, out *outbox) {
 			return
 		case <-l.wake:
 		}
-		for _, o := range l.settle(time.Now()) {
+		ops := l.settle(time.Now())
+		if notes := l.takeNotes(); len(notes) > 0 {
+			calls.Go(func() { a.keep(l, notes) })
+		}
+		for _, o := range ops {
 			calls.Go(func() {
 				result, err := a.perform(ctx, l, &o)
 				if err != nil {
@@ -243,6 +273,15 @@ func (a *Agent) act(ctx context.Context, l *ledger, out *outbox) {
 		}
 		if err := out.flush(); err != nil {
 			a.deps.Log.Error("reports are not kept on disk", "error", err)
+		}
+	}
+}
+
+// keep notes what attempts are worth in their directories.
+func (a *Agent) keep(l *ledger, notes []note) {
+	for i := range notes {
+		if err := notes[i].write(l.attemptDir(notes[i].key)); err != nil {
+			a.deps.Log.Warn("what a task is worth could not be noted in its directory", "task", notes[i].key.task, "error", err)
 		}
 	}
 }

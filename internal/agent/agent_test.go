@@ -33,6 +33,7 @@ type world struct {
 	cluster  *cluster
 	super    *supervisor
 	executor Executor // super, unless a test has a real one
+	qos      *qosFake
 	address  string
 	log      *logBuffer
 }
@@ -51,7 +52,7 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{T: t, ctx: ctx, dir: dir, cluster: newCluster(), super: newSupervisor(dir), log: &logBuffer{}}
+	w := &world{T: t, ctx: ctx, dir: dir, cluster: newCluster(), super: newSupervisor(dir), log: &logBuffer{}, qos: newQOSFake()}
 	w.executor = w.super
 	w.address = w.serve(w.cluster)
 	return w
@@ -92,6 +93,7 @@ func (w *world) run(cfg Config) (stop func() error, ended <-chan struct{}) {
 	if err != nil {
 		w.Fatal(err)
 	}
+	a.newLoop = w.qos.make
 	return w.start(a)
 }
 
@@ -393,6 +395,8 @@ func TestNewRefuses(t *testing.T) {
 		{"platform", func(c *Config) { c.Facts.Platform = "new" }},
 		{"heartbeatInterval", func(c *Config) { c.HeartbeatInterval = -1 }},
 		{"callTimeout", func(c *Config) { c.CallTimeout = -1 }},
+		{"qos.interval", func(c *Config) { c.QOS.Interval = time.Millisecond }},
+		{"qos.extended.cpuReserve", func(c *Config) { c.QOS.Extended.CPUReserve = 101 }},
 		{"keepAttempts", func(c *Config) { c.KeepAttempts = -1 }},
 		{"keepBytes", func(c *Config) { c.KeepBytes = -1 }},
 	}

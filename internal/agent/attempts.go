@@ -61,9 +61,11 @@ func (l *ledger) attempt(a *Attempt) {
 		l.attemptAfterEnd(a, e)
 		return
 	}
-	e.phase = phaseLive
-	if a.Started != 0 && a.State >= plimsoll.TaskRunning && e.reported < plimsoll.TaskRunning {
+	e.phase, e.ending = phaseLive, a.State == plimsoll.TaskStopping
+	if a.Started != 0 {
 		e.started = a.Started
+	}
+	if a.Started != 0 && a.State >= plimsoll.TaskRunning && e.reported < plimsoll.TaskRunning {
 		l.report(a.Task, e, plimsoll.TaskRunning, a.Started)
 	}
 	if a.State == plimsoll.TaskFinished {
@@ -103,6 +105,9 @@ func (l *ledger) done(o *op, result Attempt, err error, now time.Time) {
 	case opStop:
 		if e := l.find(attemptKey{o.task, o.stop.Attempt}); err != nil && e != nil {
 			e.stopping = false
+			if o.once {
+				delete(l.mu.evicting, attemptKey{o.task, o.stop.Attempt})
+			}
 			if plimsoll.CodeOf(err) == plimsoll.CodeNotFound && e.phase == phaseLive {
 				e.gone()
 			}

@@ -34,6 +34,8 @@ type Config struct {
 	HeartbeatInterval time.Duration // used until a gateway names another; 0: DefaultHeartbeatInterval
 	CallTimeout       time.Duration // for one call to a gateway or the supervisor; 0: DefaultCallTimeout
 
+	QOS QOSConfig // how the node is kept at its waterlines
+
 	KeepAttempts int   // ended attempts whose directories are kept; 0: DefaultKeepAttempts
 	KeepBytes    int64 // bytes that these may use together; 0: DefaultKeepBytes
 }
@@ -89,6 +91,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.validateFacts(); err != nil {
+		return err
+	}
+	if err := c.QOS.validate(c.Dir); err != nil {
 		return err
 	}
 	return c.validateBounds()

@@ -22,8 +22,9 @@ const (
 
 // keptDir is the directory of an attempt, found at the start.
 type keptDir struct {
-	key attemptKey
-	end *plimsoll.TaskReport // its end, if that was acknowledged; else nil
+	key   attemptKey
+	end   *plimsoll.TaskReport // its end, if that was acknowledged; else nil
+	worth *worth               // nil: not known
 }
 
 // mark is the content of markFile.
@@ -58,10 +59,19 @@ func scanDirs(root string) ([]keptDir, error) {
 				continue
 			}
 			key := attemptKey{t.Name(), int32(n)}
-			dirs = append(dirs, keptDir{key, readMark(filepath.Join(root, t.Name(), a.Name()), key)})
+			dirs = append(dirs, readDir(filepath.Join(root, t.Name(), a.Name()), key))
 		}
 	}
 	return dirs, nil
+}
+
+// readDir reads what the agent has noted in an attempt's directory. What an attempt that is over was worth is of no interest.
+func readDir(dir string, key attemptKey) keptDir {
+	d := keptDir{key: key, end: readMark(dir, key)}
+	if d.end == nil {
+		d.worth = readWorth(dir)
+	}
+	return d
 }
 
 // readMark returns the acknowledged end of an attempt. A mark that is missing or torn is none: the attempt is then judged anew.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
 // Executor is the node's supervisor as the agent sees it. Calls may be concurrent. An error with CodeUnavailable,
@@ -21,6 +22,9 @@ type Executor interface {
 	// Cgroups says how tasks are confined: v1, v2 … or nothing, and for people what is not limited, and why. It is known when Watch has
 	// synced.
 	Cgroups() (kind, missing string)
+	// Subtree opens the node's control group, in which executor.CgroupName names an attempt's; nil: there is none. It is known when Watch has
+	// synced.
+	Subtree() (*cgroup.Subtree, error)
 	// Forget drops an ended attempt. One that is not held is CodeNotFound.
 	Forget(ctx context.Context, task string, attempt int32) error
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -35,10 +37,14 @@ type cluster struct {
 	requests    []*pb.ReportTasksRequest
 	reports     []plimsoll.TaskReport
 	every       time.Duration
+	policies    map[plimsoll.PolicyRef]*pb.Policy
+	noNews      error // of ReportNode
+	lostAnswers int   // so many reports of the node are taken, and the answer is lost
+	news        []*pb.ReportNodeRequest
 }
 
 func newCluster() *cluster {
-	return &cluster{changed: make(chan struct{}), tasks: map[string]*pb.Assignment{}, every: time.Second}
+	return &cluster{changed: make(chan struct{}), tasks: map[string]*pb.Assignment{}, every: time.Second, policies: map[plimsoll.PolicyRef]*pb.Policy{}}
 }
 
 // change does something and tells everybody who waits.
@@ -84,7 +90,9 @@ func (c *cluster) assign(task string, attempt int32, state plimsoll.TaskState, c
 	t := plimsoll.Task{ID: task, Job: job, Group: group, Index: index, Attempt: attempt, State: state, Node: "n1"}
 	spec := plimsoll.GroupSpec{Name: group, Count: 1, Command: command, KillGrace: 3 * time.Second}
 	c.change(func() {
-		c.tasks[task] = &pb.Assignment{Task: wire.TaskToProto(&t), Spec: wire.GroupSpecToProto(&spec)}
+		c.tasks[task] = &pb.Assignment{
+			Task: wire.TaskToProto(&t), Spec: wire.GroupSpecToProto(&spec), Owner: "ann", Queue: "root.batch", Labels: map[string]string{"app": job},
+		}
 	})
 }
 
@@ -172,9 +180,72 @@ func (c *cluster) take(req *pb.ReportTasksRequest) (err error) {
 	return err
 }
 
+func (c *cluster) reportNode(_ context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error {
+	return c.hear(&pb.ReportNodeRequest{Node: node, Incarnation: incarnation, Sequence: sequence, Report: wire.NodeReportToProto(report)})
+}
+
+// hear takes a report of the node in, unless it was taken before.
+func (c *cluster) hear(req *pb.ReportNodeRequest) (err error) {
+	c.change(func() {
+		report := wire.NodeReportFromProto(req.Report)
+		if err = cmp.Or(c.check(req.Incarnation), c.noNews, report.Validate()); err != nil {
+			return
+		}
+		if n := len(c.news); n == 0 || c.news[n-1].Sequence < req.Sequence || c.news[n-1].Incarnation < req.Incarnation {
+			c.news = append(c.news, req)
+		}
+		if c.lostAnswers > 0 {
+			c.lostAnswers--
+			err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the connection broke")
+		}
+	})
+	return err
+}
+
+// told returns the messages of the events that were told, and the last condition.
+func (c *cluster) told() (messages []string, closed bool) {
+	for _, n := range c.news {
+		for _, e := range n.Report.Events {
+			messages = append(messages, e.Message)
+		}
+		closed = n.Report.SchedulingDisabled
+	}
+	return messages, closed
+}
+
+// policy sets a policy, or without content removes it.
+func (c *cluster) policy(name string, action *plimsoll.Action) {
+	ref := plimsoll.PolicyRef{Kind: plimsoll.PolicyAction, Name: name}
+	c.change(func() {
+		if action == nil {
+			delete(c.policies, ref)
+			return
+		}
+		action.Name = name
+		c.policies[ref] = wire.PolicyToProto(&plimsoll.Policy{Action: action})
+	})
+}
+
+// sendPolicies adds to a message what has changed of the policies since it was sent.
+func (c *cluster) sendPolicies(m *pb.WatchAssignmentsResponse, sent map[plimsoll.PolicyRef]*pb.Policy) {
+	for ref, p := range c.policies {
+		if sent[ref] != p {
+			sent[ref] = p
+			m.ChangedPolicies = append(m.ChangedPolicies, p)
+		}
+	}
+	for ref := range sent {
+		if c.policies[ref] == nil {
+			delete(sent, ref)
+			m.RemovedPolicies = append(m.RemovedPolicies, wire.PolicyRefToProto(ref))
+		}
+	}
+}
+
 // stream sends lists and changes to one watcher.
 func (c *cluster) stream(ctx context.Context, incarnation uint64, send func(*pb.WatchAssignmentsResponse) error) error {
 	sent := map[string]*pb.Assignment{}
+	sentPolicies := map[plimsoll.PolicyRef]*pb.Policy{}
 	var cut int
 	c.change(func() { c.watches++; cut = c.cut })
 	for first := true; ; first = false {
@@ -183,7 +254,9 @@ func (c *cluster) stream(ctx context.Context, incarnation uint64, send func(*pb.
 		m := &pb.WatchAssignmentsResponse{SnapshotEnd: first}
 		for _, task := range sortedKeys(c.tasks) {
 			if a := c.tasks[task]; sent[task] != a {
-				m.Changed = append(m.Changed, &pb.Assignment{Task: wire.TaskToProto(taskOf(a)), Spec: a.Spec})
+				m.Changed = append(m.Changed, &pb.Assignment{
+					Task: wire.TaskToProto(taskOf(a)), Spec: a.Spec, Owner: a.Owner, Queue: a.Queue, Labels: a.Labels,
+				})
 				sent[task] = a
 			}
 		}
@@ -193,6 +266,7 @@ func (c *cluster) stream(ctx context.Context, incarnation uint64, send func(*pb.
 				delete(sent, task)
 			}
 		}
+		c.sendPolicies(m, sentPolicies)
 		if c.cut != cut {
 			err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the network is away")
 		}
@@ -200,7 +274,7 @@ func (c *cluster) stream(ctx context.Context, incarnation uint64, send func(*pb.
 		if err != nil {
 			return err
 		}
-		if first || len(m.Changed)+len(m.Removed) > 0 {
+		if first || len(m.Changed)+len(m.Removed)+len(m.ChangedPolicies)+len(m.RemovedPolicies) > 0 {
 			if err := send(m); err != nil {
 				return err
 			}
@@ -250,6 +324,89 @@ func (s served) WatchAssignments(ctx context.Context, req *connect.Request[pb.Wa
 
 func (s served) ReportTasks(_ context.Context, req *connect.Request[pb.ReportTasksRequest]) (*connect.Response[pb.ReportTasksResponse], error) {
 	return connect.NewResponse(&pb.ReportTasksResponse{}), wire.ConnectError(s.take(req.Msg))
+}
+
+func (s served) ReportNode(_ context.Context, req *connect.Request[pb.ReportNodeRequest]) (*connect.Response[pb.ReportNodeResponse], error) {
+	return connect.NewResponse(&pb.ReportNodeResponse{}), wire.ConnectError(s.hear(req.Msg))
+}
+
+// qosFake is a QoS loop that does nothing by itself.
+type qosFake struct {
+	mu       sync.Mutex
+	changed  chan struct{}
+	cfg      nodeqos.Config
+	deps     nodeqos.Deps
+	policies [][]plimsoll.Policy // as they were set
+	resends  int
+	watching int
+	fails    error // of Run
+}
+
+func newQOSFake() *qosFake { return &qosFake{changed: make(chan struct{})} }
+
+func (q *qosFake) make(cfg nodeqos.Config, deps nodeqos.Deps) (qosLoop, error) {
+	q.change(func() { q.cfg, q.deps = cfg, deps })
+	return q, nil
+}
+
+func (q *qosFake) change(do func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	do()
+	close(q.changed)
+	q.changed = make(chan struct{})
+}
+
+func (q *qosFake) until(ctx context.Context, so func() bool) bool {
+	for {
+		q.mu.Lock()
+		changed, ok := q.changed, so()
+		q.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
+}
+
+// names returns the names of the policies that were set last.
+func (q *qosFake) names() []string {
+	var names []string
+	if n := len(q.policies); n > 0 {
+		for _, p := range q.policies[n-1] {
+			names = append(names, p.Name())
+		}
+	}
+	return names
+}
+
+func (q *qosFake) Run(ctx context.Context) error {
+	q.mu.Lock()
+	fails := q.fails
+	q.mu.Unlock()
+	if fails == nil {
+		<-ctx.Done()
+	}
+	return fails
+}
+
+func (q *qosFake) SetPolicies(p []plimsoll.Policy) {
+	q.change(func() { q.policies = append(q.policies, p) })
+}
+func (q *qosFake) Resend() { q.change(func() { q.resends++ }) }
+
+func (q *qosFake) Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error {
+	q.change(func() { q.watching++ })
+	defer q.change(func() { q.watching-- })
+	if err := each(&pb.NodeQOSStatus{Node: q.cfg.Node, At: int64(interval)}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // supervisor is an Executor without processes. It lives longer than an agent.
@@ -399,6 +556,8 @@ func (s *supervisor) Stop(_ context.Context, stop Stop) (err error) {
 }
 
 func (s *supervisor) Cgroups() (kind, missing string) { return "", "this supervisor runs no processes" }
+
+func (s *supervisor) Subtree() (*cgroup.Subtree, error) { return nil, nil }
 
 func (s *supervisor) Forget(_ context.Context, task string, attempt int32) (err error) {
 	s.change(func() {

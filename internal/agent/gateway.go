@@ -22,6 +22,7 @@ type gateway interface {
 	// watch calls each with what is assigned, and with changes, until ctx ends or the connection is lost.
 	watch(ctx context.Context, node string, incarnation uint64, each func(*assignments)) error
 	report(ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport) error
+	reportNode(ctx context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error
 	close()
 }
 
@@ -29,7 +30,10 @@ type gateway interface {
 type assignments struct {
 	changed  []assignmentOf
 	removed  []string
-	complete bool // all that was assigned when the watch began has been sent
+	complete bool // all that was assigned when the watch began has been sent, and all policies
+
+	policies     []plimsoll.Policy    // new and changed
+	policiesGone []plimsoll.PolicyRef // that are no longer, or no longer concern this node
 }
 
 // connectGateway speaks to a gateway over the network.
@@ -92,8 +96,15 @@ func assignmentsFromProto(m *pb.WatchAssignmentsResponse) *assignments {
 		a.changed = append(a.changed, assignmentOf{
 			task: t.ID, node: t.Node, assignment: assignment{
 				want: want{t.Attempt, t.State, t.Result, t.Message}, job: t.Job, spec: wire.GroupSpecFromProto(c.GetSpec()),
+				owner: c.GetOwner(), queue: c.GetQueue(), labels: c.GetLabels(),
 			},
 		})
+	}
+	for _, p := range m.GetChangedPolicies() {
+		a.policies = append(a.policies, wire.PolicyFromProto(p))
+	}
+	for _, r := range m.GetRemovedPolicies() {
+		a.policiesGone = append(a.policiesGone, wire.PolicyRefFromProto(r))
 	}
 	return a
 }
@@ -107,4 +118,10 @@ func (g *connectGateway) report(ctx context.Context, node string, incarnation, s
 		return wire.FromConnectError(err)
 	}
 	return nil
+}
+
+func (g *connectGateway) reportNode(ctx context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error {
+	req := &pb.ReportNodeRequest{Node: node, Incarnation: incarnation, Sequence: sequence, Report: wire.NodeReportToProto(report)}
+	_, err := g.rpc.ReportNode(ctx, connect.NewRequest(req))
+	return wire.FromConnectError(err)
 }

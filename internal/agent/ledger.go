@@ -39,27 +39,38 @@ type ledger struct {
 		queued    map[attemptKey]bool
 		busy      int // ops under way
 		discarded uint64
+
+		evicting map[attemptKey]eviction // stops that this node has decided on itself
+		notes    []note                  // wait to be written
+		version  uint64                  // raised at each change of a task
+		tasks    residents
 	}
 }
 
 // assignment is a task that the coordinator has bound to this node.
 type assignment struct {
 	want
-	job  string
-	spec plimsoll.GroupSpec
+	job    string
+	spec   plimsoll.GroupSpec
+	owner  string
+	queue  string
+	labels map[string]string // of the job
 }
 
 // entry is an attempt that has left a trace on this node.
 type entry struct {
 	attempt   int32
 	phase     phase
-	stopping  bool
+	stopping  bool // we have asked the supervisor to stop it
+	ending    bool // the supervisor has said that it is being stopped
 	void      bool // it lives although its end was reported
 	onDisk    bool // its directory is there
 	confirmed bool // its end was told by the supervisor
 	acked     bool // its end was acknowledged
 	reported  plimsoll.TaskState
 	started   int64
+	worth     *worth              // nil: not known yet
+	noted     bool                // worth is on disk, or about to be
 	end       plimsoll.TaskReport // invariant: set if phase is phaseEnded or void is true
 }
 
@@ -79,6 +90,7 @@ type op struct {
 	stop  Stop
 	end   plimsoll.TaskReport // opForget
 	mark  bool                // opForget: note in the attempt's directory that its end was acknowledged
+	once  bool                // opStop: give an eviction up if this fails
 }
 
 // maxOps is how many calls to the supervisor may be under way at a time.
@@ -93,6 +105,7 @@ func newLedger(node, dir string, out *outbox, log *slog.Logger) *ledger {
 	l.mu.entries = map[string][]*entry{}
 	l.mu.isDirty = map[string]bool{}
 	l.mu.queued = map[attemptKey]bool{}
+	l.mu.evicting = map[attemptKey]eviction{}
 	return l
 }
 
@@ -137,6 +150,7 @@ func (l *ledger) remove(key attemptKey) {
 }
 
 func (l *ledger) touch(task string) {
+	l.mu.version++
 	if !l.mu.isDirty[task] {
 		l.mu.isDirty[task] = true
 		l.mu.dirty = append(l.mu.dirty, task)
@@ -165,7 +179,7 @@ func (l *ledger) restore(dirs []keptDir, ends []plimsoll.TaskReport) {
 	defer l.mu.Unlock()
 	for i := range dirs {
 		e := l.ensure(dirs[i].key)
-		e.onDisk, e.phase = true, phaseOrphan
+		e.onDisk, e.phase, e.worth, e.noted = true, phaseOrphan, dirs[i].worth, dirs[i].worth != nil
 		if dirs[i].end != nil {
 			e.phase, e.acked, e.end, e.reported = phaseEnded, true, *dirs[i].end, plimsoll.TaskFinished
 		}
@@ -310,6 +324,10 @@ func (l *ledger) forget(task string, e *entry) {
 func (l *ledger) settle(now time.Time) []op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.mu.version++ // what is decided here shows in residents too
+	if l.mu.synced {
+		l.settleEvictions() // also before it is known what is wanted: a node that is over its line cannot wait for the network
+	}
 	if l.mu.synced && l.mu.listed {
 		for _, task := range l.mu.dirty {
 			delete(l.mu.isDirty, task)
@@ -362,6 +380,7 @@ func (l *ledger) settleTask(task string, now time.Time) {
 			}
 		}
 	}
+	l.appraise(task)
 	l.clean(task)
 }
 
@@ -408,7 +427,7 @@ func (l *ledger) launch(o *op, now time.Time) bool {
 	}
 	w := l.mu.wanted[o.task]
 	e := l.ensure(key)
-	e.phase = phaseStarting
+	e.phase, e.worth = phaseStarting, w.worth()
 	l.report(o.task, e, plimsoll.TaskStarting, now.UnixNano())
 	o.start.Job, o.start.Node, o.start.Spec = w.job, l.node, w.spec
 	return true

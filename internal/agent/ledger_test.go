@@ -391,7 +391,7 @@ func TestMarksSurviveARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]keptDir{{other, nil}, {key, &end}}, dirs, cmp.AllowUnexported(keptDir{}, attemptKey{})); diff != "" {
+	if diff := cmp.Diff([]keptDir{{key: other}, {key: key, end: &end}}, dirs, cmp.AllowUnexported(keptDir{}, attemptKey{})); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
 	b.restore(dirs, nil)

@@ -33,9 +33,11 @@ type logHandler struct {
 	log    *slog.Logger
 }
 
-func newLogHandler(l *ledger, log *slog.Logger) http.Handler {
+// newHandler serves what gateways ask an agent for.
+func newHandler(logs *logHandler, qos *qosHandler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(plimsollv1connect.NewLogServiceHandler(&logHandler{l, log}, connect.WithReadMaxBytes(1<<20)))
+	mux.Handle(plimsollv1connect.NewLogServiceHandler(logs, connect.WithReadMaxBytes(1<<20)))
+	mux.Handle(plimsollv1connect.NewQOSServiceHandler(qos, connect.WithReadMaxBytes(1<<20)))
 	return mux
 }
 

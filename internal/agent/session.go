@@ -56,6 +56,10 @@ type speaker struct {
 	log      *slog.Logger
 	sequence uint64                          // of the last report of this incarnation
 	networks func() (map[string]bool, error) // which are up now; nil: they do not change
+
+	policies   *policyBook // nil: nobody wants them
+	news       *newsbox    // what the QoS loop says of the node; nil: nothing
+	registered func()      // called after each registration; nil: by nobody
 }
 
 // errTakenOver ends the agent.
@@ -106,9 +110,18 @@ func (s *speaker) session(ctx context.Context, address string) (listed bool, err
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.heartbeats(ctx, g, every) })
 	group.Go(func() error { return s.reports(ctx, g) })
+	if s.news != nil {
+		group.Go(func() error { return s.reportNode(ctx, g) })
+	}
 	group.Go(func() error {
 		s.ledger.beginList()
+		if s.policies != nil {
+			s.policies.begin()
+		}
 		err := g.watch(ctx, s.node.ID, s.node.Incarnation, func(a *assignments) {
+			if s.policies != nil {
+				s.policies.take(a.policies, a.policiesGone, a.complete)
+			}
 			s.ledger.assign(a.changed, a.removed, a.complete)
 			listed = listed || a.complete
 		})
@@ -130,6 +143,9 @@ func (s *speaker) register(ctx context.Context, g gateway) (every time.Duration,
 	}
 	if err != nil {
 		return every, fmt.Errorf("register the node: %w", err)
+	}
+	if s.registered != nil {
+		s.registered()
 	}
 	return every, nil
 }

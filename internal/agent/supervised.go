@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
@@ -76,6 +77,14 @@ func (s *Supervised) Cgroups() (kind, missing string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.caps.Cgroups, s.mu.caps.Limits
+}
+
+// Subtree opens the node's control group; nil: there is none.
+func (s *Supervised) Subtree() (*cgroup.Subtree, error) {
+	s.mu.Lock()
+	caps := s.mu.caps
+	s.mu.Unlock()
+	return caps.OpenSubtree()
 }
 
 // Start starts an attempt.

@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// newsbox holds what the QoS loop says of the node until a gateway has taken it. Of the condition and the offers only the newest counts; of the
+// events the newest newsBound are kept, and how many are lost is told in their place. It is in memory only: a new agent tells its condition anew.
+//
+// A report keeps its sequence and its content until it is taken, because one that was taken although its answer was lost is not taken again.
+type newsbox struct {
+	changed chan struct{} // capacity 1: something waits to be sent
+
+	mu struct {
+		sync.Mutex
+		now      plimsoll.NodeReport // without events
+		untold   bool                // now or events wait
+		events   []plimsoll.QOSEvent
+		lost     int   // events that were dropped since the last report
+		lostAt   int64 // when the last of them was made
+		sequence uint64
+		sending  *plimsoll.NodeReport // was sent with sequence and is not taken yet
+	}
+}
+
+// newsBound is how many events wait at most: hours of a node that acts now and then, minutes of one that acts on all it has.
+const newsBound = 2000
+
+func newNewsbox() *newsbox { return &newsbox{changed: make(chan struct{}, 1)} }
+
+// add takes in what the loop says.
+func (n *newsbox) add(r plimsoll.NodeReport) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.events = append(n.mu.events, r.Events...)
+	if over := len(n.mu.events) - newsBound; over > 0 {
+		n.mu.lost, n.mu.lostAt = n.mu.lost+over, n.mu.events[over-1].At
+		n.mu.events = slices.Clone(n.mu.events[over:])
+	}
+	r.Events = nil
+	n.mu.now, n.mu.untold = r, true
+	n.wake()
+}
+
+func (n *newsbox) wake() {
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+// next returns the report to send, and its sequence; nil: there is none.
+func (n *newsbox) next() (report *plimsoll.NodeReport, sequence uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.sending != nil {
+		return n.mu.sending, n.mu.sequence
+	}
+	if !n.mu.untold {
+		return nil, 0
+	}
+	r := n.mu.now
+	if n.mu.lost > 0 {
+		r.Events = append(r.Events, plimsoll.QOSEvent{
+			At: n.mu.lostAt, Kind: plimsoll.QOSSkipped,
+			Message: fmt.Sprintf("%d older events were dropped, because no gateway has taken them", n.mu.lost),
+		})
+		n.mu.lost = 0
+	}
+	some := min(len(n.mu.events), plimsoll.MaxQOSEvents-len(r.Events))
+	r.Events = append(r.Events, n.mu.events[:some]...)
+	n.mu.events = n.mu.events[some:]
+	n.mu.untold = len(n.mu.events) > 0
+	n.mu.sending = &r
+	n.mu.sequence++
+	return n.mu.sending, n.mu.sequence
+}
+
+// taken says that the report that next returned last has been taken, or is given up.
+func (n *newsbox) taken() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.sending = nil
+}
+
+// refused says that it will never be taken. The condition is told once more without the events, one of which must be at fault.
+func (n *newsbox) refused() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.untold = n.mu.untold || len(n.mu.sending.Events) > 0
+	n.mu.sending = nil
+}
+
+// reportNode sends what the QoS loop says of the node, one report at a time.
+func (s *speaker) reportNode(ctx context.Context, g gateway) error {
+	for failures := 0; ; {
+		report, sequence := s.news.next()
+		if report == nil {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-s.news.changed:
+			}
+			continue
+		}
+		err := s.sendNews(ctx, g, sequence, report)
+		switch {
+		case err == nil:
+			failures = 0
+			s.news.taken()
+		case ctx.Err() != nil || plimsoll.CodeOf(err) == plimsoll.CodeStale:
+			return err
+		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
+			s.log.Error("a report of the node was refused for good and is dropped", "events", len(report.Events), "error", err)
+			s.news.refused()
+		case plimsoll.CodeOf(err) == plimsoll.CodeUnimplemented:
+			s.log.Warn("this gateway does not take reports of the node; it may be of an older version")
+			<-ctx.Done()
+			return ctx.Err()
+		default:
+			if failures++; failures >= reportTries {
+				return fmt.Errorf("report the node: %w", err)
+			}
+			pause(ctx, backoff(failures, rand.Int64N))
+		}
+	}
+}
+
+func (s *speaker) sendNews(ctx context.Context, g gateway, sequence uint64, report *plimsoll.NodeReport) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := g.reportNode(ctx, s.node.ID, s.node.Incarnation, sequence, report)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return plimsoll.Errorf(plimsoll.CodeDeadline, "the gateway did not acknowledge a report of the node within %s", s.timeout)
+	}
+	return err
+}

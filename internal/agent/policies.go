@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// policyFile is in the agent's directory: the policies that concern the node, as one WatchAssignmentsResponse.
+const policyFile = "policies.pb"
+
+// policyBook holds the policies that concern the node, in memory and on disk, so that an agent that is restarted while no gateway can be reached
+// goes on with them. It is used by one goroutine at a time.
+type policyBook struct {
+	path  string
+	apply func([]plimsoll.Policy) // gets the complete set when it has changed
+	log   *slog.Logger
+
+	set     map[plimsoll.PolicyRef]plimsoll.Policy
+	fresh   map[plimsoll.PolicyRef]plimsoll.Policy // the list that is being received; nil: none
+	applied []byte                                 // the set that was applied last
+	saved   []byte                                 // the set that is on disk
+}
+
+func newPolicyBook(path string, apply func([]plimsoll.Policy), log *slog.Logger) *policyBook {
+	return &policyBook{path: path, apply: apply, log: log, set: map[plimsoll.PolicyRef]plimsoll.Policy{}}
+}
+
+// open reads what an earlier agent has kept, and applies it. A file that cannot be read is as none, and is replaced with the next list.
+func (b *policyBook) open() {
+	data, err := os.ReadFile(b.path)
+	if err == nil {
+		var m pb.WatchAssignmentsResponse
+		if err = proto.Unmarshal(data, &m); err == nil {
+			for _, p := range m.GetChangedPolicies() {
+				b.put(b.set, wire.PolicyFromProto(p))
+			}
+			b.saved = data
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		b.log.Error("the policies that were kept on disk cannot be read; there are none until a gateway tells them", "error", err)
+	}
+	b.publish()
+}
+
+func (b *policyBook) put(into map[plimsoll.PolicyRef]plimsoll.Policy, p plimsoll.Policy) {
+	if err := p.Validate(); err != nil {
+		b.log.Warn("a policy was left out", "policy", p.Ref().String(), "error", err)
+		return
+	}
+	into[p.Ref()] = p
+}
+
+// begin says that a list of all policies follows.
+func (b *policyBook) begin() { b.fresh = map[plimsoll.PolicyRef]plimsoll.Policy{} }
+
+// take enters a part of the list, or changes to it. complete says that the list has been sent: it replaces what was known.
+func (b *policyBook) take(changed []plimsoll.Policy, gone []plimsoll.PolicyRef, complete bool) {
+	into := b.set
+	if b.fresh != nil {
+		into = b.fresh
+	}
+	for _, p := range changed {
+		b.put(into, p)
+	}
+	for _, ref := range gone {
+		delete(into, ref)
+	}
+	if complete && b.fresh != nil {
+		b.set, b.fresh = b.fresh, nil
+	} else if b.fresh != nil || len(changed)+len(gone) == 0 {
+		return
+	}
+	b.publish()
+}
+
+// publish applies the set and keeps it, if it is another one than before.
+func (b *policyBook) publish() {
+	policies, data := b.all()
+	if b.applied == nil || !bytes.Equal(b.applied, data) {
+		b.apply(append(policies, sparing()))
+		b.applied = data
+	}
+	if bytes.Equal(b.saved, data) {
+		return
+	}
+	if err := writeDurably(b.path, data); err != nil {
+		b.log.Error("the node's policies are not kept on disk", "error", err)
+		return
+	}
+	b.saved = data
+}
+
+// all returns the set in the order of kinds and names, and the same as bytes, which are never nil.
+func (b *policyBook) all() (policies []plimsoll.Policy, data []byte) {
+	m := &pb.WatchAssignmentsResponse{SnapshotEnd: true}
+	for _, p := range b.set {
+		policies = append(policies, p)
+	}
+	slices.SortFunc(policies, func(p, q plimsoll.Policy) int {
+		return cmp.Or(cmp.Compare(p.Kind(), q.Kind()), cmp.Compare(p.Name(), q.Name()))
+	})
+	for i := range policies {
+		m.ChangedPolicies = append(m.ChangedPolicies, wire.PolicyToProto(&policies[i]))
+	}
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("policies that were received cannot be encoded: %v", err))
+	}
+	return policies, data
+}
