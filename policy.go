@@ -282,6 +282,9 @@ func (r *Rule) validate(field string) error {
 	if r.Action == "" {
 		return Invalid(field+".action", "is missing; give the name of an Action")
 	}
+	if !isLabel(r.Action) {
+		return Invalid(field+".action", "%q is not a possible name of an Action: use 1 to 63 small letters, digits and -", r.Action)
+	}
 	return nil
 }
 

@@ -415,7 +415,7 @@ func (r *round) grace(i int32) time.Duration {
 func (r *round) report() {
 	for i := range r.runs {
 		if u := &r.runs[i]; u.report.Known && !u.fires {
-			u.report.Gap = max(u.target-u.amount, 0)
+			u.report.Gap = r.roomBelow(u)
 			u.report.LeftGap = u.report.Gap - r.givenOf(u.report.Dimension)
 		}
 	}

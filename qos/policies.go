@@ -69,6 +69,7 @@ type requirement struct {
 	values []string
 	ranges [][2]int32 // ScopePriority
 	class  []plimsoll.Class
+	broken bool // some value cannot be read: excluding by it would match what it was meant to spare
 }
 
 // Compile makes the policies of the node with these attributes ready. Policies are taken as valid (plimsoll.Policy.Validate); what cannot be
@@ -137,12 +138,7 @@ func (p *Policies) task(t *plimsoll.TaskQOS) taskQOS {
 	for i := range t.Match {
 		r := requirement{scope: t.Match[i].Scope, not: t.Match[i].Not, values: t.Match[i].Values}
 		for _, v := range r.values {
-			if from, to, ok := plimsoll.ParsePriorities(v); ok && r.scope == plimsoll.ScopePriority {
-				r.ranges = append(r.ranges, [2]int32{from, to})
-			}
-			if class, ok := plimsoll.ParseClass(v); ok {
-				r.class = append(r.class, class)
-			}
+			r.read(v)
 		}
 		out.match = append(out.match, r)
 	}
@@ -155,8 +151,36 @@ func (p *Policies) task(t *plimsoll.TaskQOS) taskQOS {
 	return out
 }
 
+// read makes a value ready.
+func (r *requirement) read(v string) {
+	switch r.scope {
+	case plimsoll.ScopePriority:
+		from, to, ok := plimsoll.ParsePriorities(v)
+		if !ok {
+			r.broken = true
+			return
+		}
+		r.ranges = append(r.ranges, [2]int32{from, to})
+	case plimsoll.ScopeClass:
+		class, ok := plimsoll.ParseClass(v)
+		if !ok {
+			r.broken = true
+			return
+		}
+		r.class = append(r.class, class)
+	case plimsoll.ScopeOwner, plimsoll.ScopeQueue:
+	default:
+		r.broken = true
+	}
+}
+
 // holds reports whether the requirement holds for a task.
-func (r *requirement) holds(t *Task) bool { return r.fits(t) != r.not }
+func (r *requirement) holds(t *Task) bool {
+	if r.not {
+		return !r.broken && !r.fits(t)
+	}
+	return r.fits(t)
+}
 
 func (r *requirement) fits(t *Task) bool {
 	switch r.scope {

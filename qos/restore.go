@@ -148,9 +148,7 @@ func (r *round) below(u *run, l *leeway, least *int64) Why {
 		return 0
 	}
 	dimension := u.metric.dimension()
-	gap := u.target - u.amount
-	gap += mulDiv(max(gap, 0), r.p.opt.Excess, 1000)
-	gap -= r.givenOf(dimension)
+	gap := r.roomBelow(u) - r.givenOf(dimension)
 	if gap <= 0 {
 		return WhyLine
 	}
@@ -160,6 +158,12 @@ func (r *round) below(u *run, l *leeway, least *int64) Why {
 		l.reason = fmt.Sprintf("%s: %s is %s, %s below the line", u.key, u.Metric, u.metric.Format(u.report.Usage), FormatAmount(dimension, gap))
 	}
 	return 0
+}
+
+// roomBelow is how far a metric is below its target, which it may exceed as much as it is undercut; 0 if it is not below.
+func (r *round) roomBelow(u *run) int64 {
+	gap := max(u.target-u.amount, 0)
+	return gap + mulDiv(gap, r.p.opt.Excess, 1000)
 }
 
 func (r *round) givenOf(dimension string) (sum int64) {
