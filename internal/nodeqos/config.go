@@ -56,6 +56,7 @@ type ExtendedConfig struct {
 	CPUReserve    int32         // percent of the allocatable processors that are never offered
 	MemoryReserve int32         // percent of the allocatable memory that is never offered
 	HalfLife      time.Duration // after which use that was seen counts half; 0: the predictor's own default
+	WarmUp        time.Duration // how much must have been seen before anything is offered; 0: the predictor's own default
 }
 
 // Deps is what a Loop works with.
@@ -89,6 +90,9 @@ func (c *Config) Validate() error {
 	if c.Extended.HalfLife < 0 {
 		return plimsoll.Invalid("extended.halfLife", "is %v; give a duration above 0, or 0 for the default", c.Extended.HalfLife)
 	}
+	if c.Extended.WarmUp < 0 {
+		return plimsoll.Invalid("extended.warmUp", "is %v; give a duration above 0, or 0 for the default", c.Extended.WarmUp)
+	}
 	return nil
 }
 
@@ -101,3 +105,14 @@ func (c *Config) interval() time.Duration {
 
 // directory is where the loop keeps what it must remember.
 func (c *Config) directory() string { return filepath.Join(c.Dir, "qos") }
+
+// stale is how long a metric may be missing before that matters.
+func (c *Config) stale() time.Duration {
+	if c.Options.Stale > 0 {
+		return c.Options.Stale
+	}
+	return defaultStale
+}
+
+// defaultStale is that of qos.Options.
+const defaultStale = 5 * time.Second

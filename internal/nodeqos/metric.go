@@ -5,18 +5,58 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
 // Metric is a user-defined metric: what can be done about it, and how it is measured.
 type Metric struct {
 	qos.Metric
-	// Measure returns the value now, in the metric's unit. task is nil unless PerTask. ok is false for a task that does not tell this metric.
+	// Measure returns the value now, in the metric's unit. task is nil unless PerTask. ok is false for a task that does not tell this
+	// metric. It is called beside the loop, for several tasks at once, and must end with ctx.
 	Measure func(ctx context.Context, task *Task) (value float64, ok bool, err error)
-	PerTask bool          // it is measured for each task; the node's value is their largest, or with Sum all of them together
+	PerTask bool          // it is measured for each task; the node's value is the largest, or with Sum that of all together
 	Sum     bool          // only with PerTask
 	Every   time.Duration // between two measurements; 0: DefaultEvery
-	Timeout time.Duration // of one measurement; 0: DefaultTimeout
+	Timeout time.Duration // of one measurement; 0: DefaultTimeout, or Every if that is less
+}
+
+// Bounds and defaults of how metrics are measured.
+const (
+	DefaultEvery   = 5 * time.Second
+	DefaultTimeout = 2 * time.Second
+	MinEvery       = 100 * time.Millisecond
+	MaxEvery       = time.Hour
+)
+
+func (m *Metric) every() time.Duration {
+	if m.Every == 0 {
+		return DefaultEvery
+	}
+	return m.Every
+}
+
+func (m *Metric) timeout() time.Duration {
+	if m.Timeout == 0 {
+		return min(DefaultTimeout, m.every())
+	}
+	return m.Timeout
+}
+
+func (m *Metric) validate() error {
+	switch {
+	case m.Measure == nil:
+		return plimsoll.Invalid("metric", "%s cannot be measured; give a command or a prometheus endpoint", m.Name)
+	case m.Every != 0 && (m.Every < MinEvery || m.Every > MaxEvery):
+		return plimsoll.Invalid("metric", "%s: every is %v; give %v to %v", m.Name, m.Every, MinEvery, MaxEvery)
+	case m.Timeout < 0 || m.Timeout > m.every():
+		return plimsoll.Invalid("metric", "%s: timeout is %v; give a duration above 0 and up to every, %v", m.Name, m.Timeout, m.every())
+	case m.Sum && !m.PerTask:
+		return plimsoll.Invalid("metric", "%s: only what is measured for each task can be summed up; give perTask: true", m.Name)
+	case m.EvictQuantified && m.Metric.Release == nil && m.Dimension == "" && !(m.PerTask && m.Sum):
+		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes with a task; evictQuantified needs perTask: true and aggregate: sum", m.Name)
+	}
+	return nil
 }
 
 // MetricNames returns the names of the metrics in order, as a node announces them.

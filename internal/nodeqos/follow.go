@@ -1,0 +1,118 @@
+package nodeqos
+
+import (
+	"errors"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/qos"
+)
+
+// follow makes the groups those of the tasks that are there now: opened, sampled, and read when it is their turn.
+func (s *state) follow(l *Loop, pressure bool) {
+	for i := range s.tasks {
+		t := &s.tasks[i]
+		g := s.groups[t.Key()]
+		if g == nil {
+			g = &group{key: sampleKey(t), name: t.Group, phase: uint64(len(s.groups))}
+			s.groups[t.Key()] = g
+		}
+		g.seen = s.number
+		if t.Group == "" || l.cfg.Subtree == nil || g.gone {
+			continue
+		}
+		s.open(l, g, t, pressure && t.Class > plimsoll.ClassBestEffort)
+	}
+	for key, g := range s.groups {
+		if g.seen != s.number {
+			s.closeGroup(l, g)
+			delete(s.groups, key)
+			delete(s.evicting, key)
+		}
+	}
+}
+
+// open opens a group that is not open, and reads it when it is time.
+func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
+	if g.control != nil && g.pressure != pressure {
+		s.closeGroup(l, g)
+	}
+	if g.control == nil {
+		if err := g.open(l.cfg.Subtree, s.sampler, pressure); err != nil {
+			if g.missing = errors.Is(err, cgroup.ErrGone); !g.missing {
+				l.complain(t.Key(), "a control group cannot be opened", err)
+			}
+			return
+		}
+		g.missing, g.readAt = false, 0
+	}
+	if g.readAt != 0 && (s.number+g.phase)%rereadSamples != 0 {
+		return
+	}
+	if err := g.read(s.number); err != nil {
+		s.lose(l, g, t.Key(), "a control group cannot be read", err)
+		return
+	}
+	if !g.adopted {
+		g.adopted = true
+		s.reconcile(l, g, t)
+	}
+	if t.Class >= plimsoll.ClassGuaranteed && !s.ledgerHolds(t.Key(), g.name) {
+		if err := g.setBurst(); err != nil && !errors.Is(err, cgroup.ErrGone) {
+			l.log.Debug("a protected task got no burst", "task", t.ID, "error", err)
+		}
+	}
+}
+
+func (s *state) ledgerHolds(k qos.Key, group string) bool {
+	_, throttled := s.ledger.Original(k, group)
+	return throttled
+}
+
+// reconcile looks for what was taken from a group without a record, by an agent that was killed or by an earlier version, so that it is given
+// back. Only groups that may be older than this loop can have such.
+func (s *state) reconcile(l *Loop, g *group, t *Task) {
+	if !s.first && (t.Started == 0 || t.Started >= s.startedAt) {
+		return
+	}
+	key := t.Key()
+	if g.frozen && s.ledger.FrozenUntil(key) == 0 {
+		step := &qos.Step{Verb: qos.Thaw, Task: t.ID, Attempt: t.Attempt, Reason: "it was frozen, and there is no record by whom"}
+		s.finish(l, step, g.thaw())
+	}
+	found := g.describe(t)
+	before := len(s.ledger.Held())
+	s.ledger.Adopt(key, &found, specQuotaOf(t), specShares(t.Resources, s.v2, found.Shares))
+	if len(s.ledger.Held()) != before {
+		s.dirty = true
+		l.log.Info("a task has less than its specification says, and there is no record why; it is given back", "task", t.ID, "attempt", t.Attempt,
+			"quota", g.quota.String(), "shares", g.weight.Shares, "idle", g.weight.Idle)
+	}
+}
+
+func specQuotaOf(t *Task) int64 {
+	if quota := specQuota(t.Resources); quota > 0 {
+		return quota
+	}
+	return qos.Unlimited
+}
+
+// lose handles an error of a group: one that is gone is no fault.
+func (s *state) lose(l *Loop, g *group, key qos.Key, what string, err error) {
+	if errors.Is(err, cgroup.ErrGone) {
+		g.gone = true
+		s.closeGroup(l, g)
+		return
+	}
+	l.complain(key, what, err)
+}
+
+func (s *state) closeGroup(l *Loop, g *group) {
+	if err := g.close(s.sampler); err != nil {
+		l.log.Warn("a control group could not be closed", "group", g.name, "error", err)
+	}
+}
+
+func (l *Loop) complain(key qos.Key, what string, err error) {
+	l.log.Warn(what, "task", key.Task, "attempt", key.Attempt, "error", err)
+}

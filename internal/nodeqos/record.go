@@ -1,0 +1,118 @@
+package nodeqos
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll/qos"
+)
+
+// What is kept on disk is for a loop that is started again on the same boot: control groups do not outlive the kernel, so nothing is synced,
+// and what was written during another boot is forgotten.
+const (
+	ledgerName     = "ledger.json"
+	predictorsName = "predictors.json"
+)
+
+// recordEvery is how old the record of counts and cool-downs may be; what is taken and given back is recorded at once.
+const recordEvery = 10 * time.Second
+
+// ledgerFile is what is written down.
+type ledgerFile struct {
+	Boot   string // id of the boot during which it was written
+	Ledger json.RawMessage
+}
+
+func (l *Loop) path(name string) string { return filepath.Join(l.cfg.directory(), name) }
+
+func (l *Loop) makeDirectory() error {
+	if err := os.MkdirAll(l.cfg.directory(), 0o755); err != nil {
+		return fmt.Errorf("make the directory of the QoS loop: %w", err)
+	}
+	return nil
+}
+
+// bootID names this run of the kernel; empty: it is not known.
+func (l *Loop) bootID() string {
+	proc := l.cfg.Proc
+	if proc == "" {
+		proc = "/proc"
+	}
+	data, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// loadLedger reads what an earlier loop has written down. What cannot be read is moved aside: what was taken is then found by looking at
+// the groups.
+func (l *Loop) loadLedger() *qos.Ledger {
+	path := l.path(ledgerName)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return qos.NewLedger()
+	}
+	var file ledgerFile
+	var ledger *qos.Ledger
+	if err == nil {
+		if err = json.Unmarshal(data, &file); err == nil {
+			ledger, err = qos.DecodeLedger(file.Ledger)
+		}
+	}
+	if err != nil {
+		aside := path + ".bad"
+		l.log.Error("the record of what was taken from tasks cannot be read; it is moved aside, and the tasks' groups tell what to give back",
+			"path", aside, "error", errors.Join(err, os.Rename(path, aside)))
+		return qos.NewLedger()
+	}
+	if boot := l.bootID(); file.Boot != boot {
+		l.log.Info("the record of what was taken from tasks is of another boot, which nothing has outlived", "boot", boot)
+		return qos.NewLedger()
+	}
+	return ledger
+}
+
+// saveLedger writes the ledger down if something was done, and from time to time while rules count. A disk that is full is no reason to do nothing:
+// what is taken from a group can be told by its specification.
+func (l *Loop) saveLedger(at int64) {
+	s := &l.state
+	counts := s.result != nil && s.result.Spoke && at-s.savedAt >= int64(recordEvery)
+	if !s.dirty && !counts {
+		return
+	}
+	ledger, err := s.ledger.Encode()
+	if err == nil {
+		var data []byte
+		if data, err = json.Marshal(ledgerFile{Boot: l.bootID(), Ledger: ledger}); err == nil {
+			err = replace(l.path(ledgerName), data)
+		}
+	}
+	if err != nil {
+		l.log.Error("what is taken from tasks cannot be recorded", "error", err)
+		return
+	}
+	s.dirty, s.savedAt = false, at
+}
+
+// replace writes a file as a whole, or leaves the old one.
+func replace(path string, data []byte) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, data, 0o644); err != nil {
+		return errors.Join(err, ignoreMissing(os.Remove(temporary)))
+	}
+	return os.Rename(temporary, path)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package nodeqos
+
+import (
+	"errors"
+	"math"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/sample"
+	"github.com/plimsoll-dev/plimsoll/qos"
+)
+
+// measure sweeps the machine and the groups, and makes of that what the planner looks at.
+func (s *state) measure(l *Loop, at int64) (*qos.Snapshot, error) {
+	if err := s.sampler.Sweep(s.now, &s.sweep); err != nil {
+		return nil, err
+	}
+	s.matchSamples()
+	node := &s.sweep.Node
+	snap := &qos.Snapshot{
+		Sequence: s.sweep.Sequence, At: at, Cores: node.Cores * qos.Core, Memory: node.MemoryTotal, Values: nodeValues(node),
+		Tasks: make([]qos.Task, len(s.tasks)),
+	}
+	groups := make([]qos.Group, len(s.tasks))
+	for i := range s.tasks {
+		t := &s.tasks[i]
+		g := s.groups[t.Key()]
+		s.describe(t, g, &snap.Tasks[i])
+		if g.control != nil {
+			groups[i] = g.describe(t)
+			snap.Tasks[i].Groups = groups[i : i+1 : i+1]
+		}
+	}
+	l.gauges.fill(snap, s.now, l.cfg.Metrics)
+	s.lend(l, snap)
+	return snap, nil
+}
+
+// matchSamples finds each group's sample, and notes which groups are gone.
+func (s *state) matchSamples() {
+	byKey := make(map[string]*sample.Group, len(s.sweep.Groups))
+	for i := range s.sweep.Groups {
+		byKey[s.sweep.Groups[i].Key] = &s.sweep.Groups[i]
+	}
+	for _, g := range s.groups {
+		if g.sampled = byKey[g.key]; g.sampled != nil && g.sampled.Gone {
+			g.gone = true
+			s.closing = errors.Join(s.closing, g.close(s.sampler))
+		}
+	}
+}
+
+// describe fills in all of a task but its groups.
+func (s *state) describe(t *Task, g *group, out *qos.Task) {
+	*out = qos.Task{
+		ID: t.ID, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, Owner: t.Owner, Queue: t.Queue, Labels: t.Labels, Started: t.Started,
+		ExtCPU: nanocores(t.Resources[plimsoll.ExtCPU]), ExtMemory: t.Resources[plimsoll.ExtMemory], Stopping: t.Stopping,
+		Gone: g.gone || g.missing && t.Started != 0,
+	}
+	m := g.sampled
+	if m == nil {
+		return
+	}
+	out.CPU, out.CPUKnown, out.Memory, out.MemoryKnown = m.CPU, m.CPUKnown, m.Memory, m.MemoryKnown
+	out.OwnQuota = m.ThrottledKnown && m.Throttled > 0
+	if g.pressure && m.CPUPressureKnown && m.MemoryPressureKnown {
+		out.CPUPressure, out.MemoryPressure, out.PressureKnown = m.CPUPressure*perHundredth, m.MemoryPressure*perHundredth, true
+	}
+}
+
+// perHundredth converts hundredths of a percent to thousandths.
+const perHundredth = plimsoll.LineScale / 100
+
+// nodeValues are the built-in metrics of the machine, as far as they were measured.
+func nodeValues(n *sample.Node) map[string]int64 {
+	values := make(map[string]int64, 8)
+	if n.CPUKnown {
+		values[qos.CPUTotalUsage] = n.CPU
+		if n.Cores > 0 {
+			values[qos.CPUTotalUtilization] = percent(n.CPU, n.Cores*qos.Core)
+		}
+	}
+	if n.MemoryKnown && n.MemoryTotal > 0 {
+		used := n.MemoryTotal - n.MemoryAvailable
+		values[qos.MemoryTotalUsage], values[qos.MemoryTotalUtilization] = used, percent(used, n.MemoryTotal)
+	}
+	if n.LoadKnown {
+		values[qos.Load] = n.Load1
+	}
+	return values
+}
+
+// percent returns thousandths of a percent.
+func percent(part, all int64) int64 {
+	return min(scale(part, 100*plimsoll.LineScale, all), math.MaxInt32)
+}

@@ -1,0 +1,155 @@
+package nodeqos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/qos"
+)
+
+// Status returns what the last sample said and led to. It waits for a sample that is under way.
+func (l *Loop) Status() *pb.NodeQOSStatus {
+	s := &l.state
+	s.Lock()
+	defer s.Unlock()
+	out := &pb.NodeQOSStatus{Node: l.cfg.Node, SchedulingDisabled: s.voice.closed, SchedulingReason: s.voice.reason}
+	if s.snapshot == nil || s.result == nil {
+		return out
+	}
+	out.At, out.Sequence = s.now.UnixNano(), s.snapshot.Sequence
+	if offered := s.lending.offered(); offered != nil {
+		out.Extended = &pb.Resources{Amounts: offered}
+	}
+	if s.result.Waits == "" {
+		out.SchedulingDisabled, out.SchedulingReason = s.result.Closed, s.result.ClosedBy
+	}
+	metric := qos.CPUTotalUsage
+	for i := range s.result.Rules {
+		r := &s.result.Rules[i]
+		out.Lines = append(out.Lines, l.line(r))
+		if r.Fires && !r.Preview {
+			metric = r.Metric
+		}
+	}
+	for _, i := range s.policies.Order(s.snapshot.Tasks, metric) {
+		out.Tasks = append(out.Tasks, s.task(&s.snapshot.Tasks[i]))
+	}
+	for i := range s.result.Steps {
+		out.Plan = append(out.Plan, stepOf(&s.result.Steps[i]))
+	}
+	for _, skip := range s.result.Skipped {
+		reason := fmt.Sprintf("%s: %s", skip.Verb, skip.Why)
+		if skip.Rule != "" {
+			reason = skip.Rule + ": " + reason
+		}
+		out.Skipped = append(out.Skipped, &pb.QOSSkip{Task: skip.Task, Reason: reason})
+	}
+	return out
+}
+
+func (l *Loop) line(r *qos.RuleReport) *pb.QOSLine {
+	out := &pb.QOSLine{
+		Rule: r.Rule, Metric: r.Metric, Scale: plimsoll.LineScale, Waterline: r.Line, Release: r.Target, Usage: r.Usage, Triggered: r.Active,
+		Since: r.Since, Action: r.Action, Preview: r.Preview, Missing: !r.Known, Waits: r.Note,
+	}
+	if m := l.registry.Find(r.Metric); m != nil {
+		out.Unit = m.Unit
+		if m.Scale > 0 {
+			out.Scale = m.Scale
+		}
+	}
+	if r.Known && r.Usage > r.Target {
+		out.Gap = r.Usage - r.Target
+	}
+	switch {
+	case r.Absent:
+		out.Waits = "nobody has registered the metric on this node"
+	case r.NoAction:
+		out.Waits = "there is no action of that name"
+	case !r.Active && r.Above > 0:
+		out.Waits = fmt.Sprintf("%d samples in a row above the line so far", r.Above)
+	}
+	return out
+}
+
+func (s *state) task(t *qos.Task) *pb.QOSTask {
+	key := t.Key()
+	out := &pb.QOSTask{
+		Task: t.ID, Attempt: t.Attempt, Class: pb.Class(t.Class), Priority: t.Priority, CpuNanocores: t.CPU, MemoryBytes: t.Memory, Started: t.Started,
+		Pending: t.Stopping || s.evicting[key],
+	}
+	if t.ExtCPU > 0 {
+		out.ExtRatioPermille = scale(t.CPU, 1000, t.ExtCPU)
+	}
+	out.Allowed, out.Exempt = s.policies.Allowed(t)
+	switch {
+	case out.Exempt != "":
+	case len(out.Allowed) == 0:
+		out.Exempt = "no TaskQOS allows an action on it"
+	}
+	s.taken(t, out)
+	return out
+}
+
+// taken fills in what the task has and had.
+func (s *state) taken(t *qos.Task, out *pb.QOSTask) {
+	key := t.Key()
+	if g := s.groups[key]; g != nil && g.control != nil {
+		out.QuotaNanocores = max(nanocoresOf(g.quota), 0)
+		out.OriginalQuotaNanocores, out.Idle, out.Frozen = out.QuotaNanocores, g.weight.Idle, g.frozen
+		if _, _, ok := s.ledger.Weight(key, g.name); ok {
+			out.Rung = "weight"
+		}
+		if original, ok := s.ledger.Original(key, g.name); ok {
+			out.OriginalQuotaNanocores, out.Rung = max(original, 0), "throttle"
+		}
+	}
+	if s.ledger.FrozenUntil(key) != 0 {
+		out.Rung = "freeze"
+	}
+	if s.evicting[key] {
+		out.Rung = "evict"
+	}
+}
+
+func stepOf(step *qos.Step) *pb.QOSStep {
+	before, after := step.Change()
+	out := &pb.QOSStep{
+		Task: step.Task, Verb: step.Verb.String(), Metric: step.Metric, Rule: step.Rule, Before: before, After: after, Reason: step.Reason,
+		Preview: step.Preview,
+	}
+	for i, a := range step.Release {
+		if i > 0 {
+			out.Amount += ", "
+		}
+		out.Amount += a.Dimension + " " + qos.FormatAmount(a.Dimension, a.Value)
+	}
+	return out
+}
+
+// Watch calls each with the status now and then at every interval, until it fails or ctx ends; both are returned. There is nothing new to tell
+// more often than there are samples.
+func (l *Loop) Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	<-timer.C
+	for {
+		if err := each(l.Status()); err != nil {
+			return err
+		}
+		timer.Reset(max(interval-l.cfg.interval()/2, 0)) // the sample after that is the one to tell
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case <-l.sampled.wait():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
