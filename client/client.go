@@ -51,6 +51,8 @@ type Client struct {
 	nodes  plimsollv1connect.NodeServiceClient
 	queues plimsollv1connect.QueueServiceClient
 	events plimsollv1connect.EventServiceClient
+
+	policies plimsollv1connect.PolicyServiceClient
 }
 
 // New makes a client. It connects with the first call.
@@ -76,6 +78,8 @@ func New(config Config) (*Client, error) {
 		nodes:  plimsollv1connect.NewNodeServiceClient(httpClient, base, limit),
 		queues: plimsollv1connect.NewQueueServiceClient(httpClient, base, limit),
 		events: plimsollv1connect.NewEventServiceClient(httpClient, base, limit),
+
+		policies: plimsollv1connect.NewPolicyServiceClient(httpClient, base, limit),
 	}, nil
 }
 

@@ -20,6 +20,7 @@ type commands struct {
 	Explain explainCmd `cmd:"" help:"Say why a task waits, or why it is where it is."`
 	Place   placeCmd   `cmd:"" help:"Say where the tasks of a job would go, and how many fit, without submitting it."`
 	Defrag  defragCmd  `cmd:"" help:"Plan moves of tasks that would empty nodes or make room; it only plans."`
+	Policy  policyCmd  `cmd:"" help:"Read and change the policies by which nodes are kept below their waterlines."`
 	Config  configCmd  `cmd:"" help:"Check files, and read and replace the configuration of the queues."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 

@@ -10,7 +10,7 @@ import (
 )
 
 type configCmd struct {
-	Check configCheckCmd `cmd:"" help:"Check a job, queue or placement file without sending it anywhere."`
+	Check configCheckCmd `cmd:"" help:"Check a job, queue, placement or policy file without sending it anywhere."`
 	Print configPrintCmd `cmd:"" help:"Print the queues as the server has them, or a file as it is understood."`
 	Chain configChainCmd `cmd:"" help:"Show the stages that choose a node, of a placement file or without one."`
 	Apply configApplyCmd `cmd:"" help:"Replace the configuration of the queues by that of a queue file."`
@@ -26,6 +26,7 @@ type file struct {
 	job       *plimsoll.JobSpec
 	queues    *plimsoll.QueueConfig
 	placement *config.Placement
+	policies  []plimsoll.Policy
 }
 
 func (a *app) parseFile(path string) (file, error) {
@@ -44,6 +45,9 @@ func (a *app) parseFile(path string) (file, error) {
 	case config.PlacementFileKind:
 		p, err := config.ParsePlacement(name, data)
 		return file{placement: &p}, err
+	case config.PolicyFileKind:
+		policies, err := config.ParsePolicies(name, data)
+		return file{policies: policies}, err
 	}
 	root, err := config.ParseQueues(name, data)
 	return file{queues: &root}, err
@@ -58,7 +62,7 @@ func otherKind(problems error, name string, data []byte, other config.FileKind, 
 }
 
 type configCheckCmd struct {
-	Files []string `arg:"" name:"file" help:"Job, queue or placement files; what it is is seen by its keys."`
+	Files []string `arg:"" name:"file" help:"Job, queue, placement or policy files; what it is is seen by its keys."`
 }
 
 // Help is the detail of the help text.
@@ -89,6 +93,8 @@ func (cmd *configCheckCmd) Run(a *app) error {
 				plural(tasks, "task"), plural(len(f.job.Groups), "group"))
 		case f.placement != nil:
 			a.out.printf("%s: chain of %s\n", path, plural(len(f.placement.Chain.Stages()), "stage"))
+		case f.policies != nil:
+			a.out.printf("%s: %s\n", path, policiesText(len(f.policies)))
 		default:
 			a.out.printf("%s: %s\n", path, plural(countQueues(f.queues), "queue"))
 		}
@@ -122,7 +128,7 @@ func countQueues(q *plimsoll.QueueConfig) int {
 }
 
 type configPrintCmd struct {
-	File   string `arg:"" optional:"" help:"Job, queue or placement file; without it the queues of the server are printed."`
+	File   string `arg:"" optional:"" help:"Job, queue, placement or policy file; without it the queues of the server are printed."`
 	Output string `short:"o" help:"How to print: ${enum}." enum:"yaml,json" default:"yaml"`
 }
 
@@ -144,6 +150,8 @@ func (cmd *configPrintCmd) Run(ctx context.Context, a *app) error {
 			v = config.JobFile(f.job)
 		case f.placement != nil:
 			v = config.PlacementFile(f.placement)
+		case f.policies != nil:
+			return printPolicies(a, cmd.Output, f.policies)
 		default:
 			v = config.QueueFile(f.queues)
 		}

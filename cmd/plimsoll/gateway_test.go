@@ -27,6 +27,7 @@ func before(d time.Duration) int64 { return testNow.Add(-d).UnixNano() }
 // fakeGateway is a gateway with a few objects in memory. A job that is submitted runs at once, when somebody watches it.
 type fakeGateway struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
+	plimsollv1connect.UnimplementedNodeServiceHandler
 	mu struct {
 		sync.Mutex
 		jobs   []plimsoll.Job

@@ -49,17 +49,27 @@ func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 	for i := range nodes {
 		views[i] = viewNode(&nodes[i])
 	}
-	return cmd.print(a, views, func(o *output) {
-		rows := make([][]string, len(nodes))
-		for i := range nodes {
-			n := &nodes[i].Node
-			rows[i] = []string{
-				n.ID, takesTasks(&nodes[i], a.now()), count(nodes[i].Status.Tasks), used(&nodes[i], plimsoll.CPU), used(&nodes[i], plimsoll.Memory),
-				shares(n.Facts.Reserve), ratios(n.Facts.Overprovision), n.Address, ago(a.now(), n.Registered),
-			}
+	return cmd.print(a, views, func(o *output) { nodeTable(o, a.now(), nodes) })
+}
+
+func nodeTable(o *output, now time.Time, nodes []client.NodeInfo) {
+	header := []string{"ID", "STATE", "TASKS", "CPU", "MEMORY", "RESERVE", "OVERPROVISION", "ADDRESS", "REGISTERED"}
+	offered := slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return offers(&n) != "" })
+	if offered {
+		header = slices.Insert(header, 5, "OFFERED")
+	}
+	rows := make([][]string, len(nodes))
+	for i := range nodes {
+		n := &nodes[i].Node
+		rows[i] = []string{
+			n.ID, takesTasks(&nodes[i], now), count(nodes[i].Status.Tasks), used(&nodes[i], plimsoll.CPU), used(&nodes[i], plimsoll.Memory),
+			shares(n.Facts.Reserve), ratios(n.Facts.Overprovision), n.Address, ago(now, n.Registered),
 		}
-		columns(o, []string{"ID", "STATE", "TASKS", "CPU", "MEMORY", "RESERVE", "OVERPROVISION", "ADDRESS", "REGISTERED"}, rows)
-	})
+		if offered {
+			rows[i] = slices.Insert(rows[i], 5, offers(&nodes[i]))
+		}
+	}
+	columns(o, header, rows)
 }
 
 type nodeShowCmd struct {
@@ -111,8 +121,20 @@ func showNode(o *output, now time.Time, info *client.NodeInfo) {
 		[2]string{"attributes", attributesText(n.Attributes)},
 		[2]string{"address", n.Address}, [2]string{"registered", ago(now, n.Registered)},
 		[2]string{"last boot", secondsText(f.LastBoot)}, [2]string{"next reboot", secondsText(f.NextReboot)},
+		[2]string{"metrics", strings.Join(f.Metrics, ", ")}, [2]string{"keeps away", keptAway(n, now)},
 	)
 	fields(o, pairs...)
+}
+
+// keptAway prints the groups that do not come back for a while because a task of theirs was evicted.
+func keptAway(n *plimsoll.Node, now time.Time) string {
+	var parts []string
+	for _, e := range n.Evictions {
+		if left := time.Unix(0, e.Until).Sub(now); left > 0 {
+			parts = append(parts, fmt.Sprintf("%s.%s for another %s (evicted %s)", e.Job, e.Group, span(left), plimsoll.TaskID(e.Job, e.Group, e.Index)))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // shares prints parts of a capacity: "cpu 5%, memory 15%".
@@ -174,7 +196,29 @@ func nodeState(n *plimsoll.Node) string {
 	if n.Mode != plimsoll.NodeActive {
 		state += ", " + n.Mode.String()
 	}
+	if why := noNewTasks(n); why != "" {
+		state += ", no new tasks: " + why
+	}
 	return state
+}
+
+// noNewTasks says why the QoS agent of a node has stopped new tasks; empty: it has not.
+func noNewTasks(n *plimsoll.Node) string {
+	if n.Gate.Closed && n.Gate.Reason == "" {
+		return "its QoS agent says so"
+	}
+	return n.Gate.Reason
+}
+
+// offers prints the extended resources of a node, and what of them is lent.
+func offers(n *client.NodeInfo) string {
+	var parts []string
+	for _, name := range []string{plimsoll.ExtCPU, plimsoll.ExtMemory} {
+		if n.Node.Capacity[name] > 0 || n.Status.Allocated[name] > 0 {
+			parts = append(parts, name+" "+used(n, name))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // takesTasks is nodeState, and for how long the node is left out because it could not start tasks.
@@ -193,7 +237,7 @@ func used(n *client.NodeInfo, resource string) string {
 
 // people prints an amount in a few digits.
 func people(resource string, amount int64) string {
-	if resource != plimsoll.Memory && resource != plimsoll.Disk || amount < 1<<10 {
+	if resource != plimsoll.Memory && resource != plimsoll.Disk && resource != plimsoll.ExtMemory || amount < 1<<10 {
 		return plimsoll.FormatQuantity(resource, amount)
 	}
 	value, unit := float64(amount), -1

@@ -12,7 +12,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
-	clusterstate "github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -136,14 +135,11 @@ func (cmd *placeCmd) offline(a *app) error {
 	if err != nil {
 		return err
 	}
-	chain, err := readPlacement(a, cmd.Placement)
+	chosen, err := readPlacement(a, cmd.Placement)
 	if err != nil {
 		return err
 	}
-	if chain == nil {
-		chain = clusterstate.DefaultChain()
-	}
-	tried, err := placement.NewPlacer(fleet, rand.NewPCG(1, 1)).Try(chain, asks, a.now().Unix(), 0)
+	tried, err := placement.NewPlacer(fleet, rand.NewPCG(1, 1)).Try(chosen.Chain, asks, a.now().Unix(), 0)
 	if err != nil {
 		return err //nolint:wrapcheck // it names the field
 	}

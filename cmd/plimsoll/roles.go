@@ -21,7 +21,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
-	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // roleCommands are the processes of a cluster.
@@ -59,21 +58,21 @@ func readQueues(a *app, path string) (*plimsoll.QueueConfig, error) {
 	return &c, nil
 }
 
-// readPlacement reads the chain of a placement file, if one is named.
-func readPlacement(a *app, path string) (*placement.Chain, error) {
+// readPlacement reads a placement file, if one is named.
+func readPlacement(a *app, path string) (config.Placement, error) {
 	if path == "" {
-		return nil, nil
+		return config.DefaultPlacement(), nil
 	}
 	name, data, err := a.readFile(path)
 	if err != nil {
-		return nil, err
+		return config.Placement{}, err
 	}
 	p, err := config.ParsePlacement(name, data)
 	if err != nil {
 		err = otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a placement file; use --queues")
-		return nil, otherKind(err, name, data, config.JobFileKind, "is a job file, not a placement file; use plimsoll submit")
+		return config.Placement{}, otherKind(err, name, data, config.JobFileKind, "is a job file, not a placement file; use plimsoll submit")
 	}
-	return p.Chain, nil
+	return p, nil
 }
 
 // parseCapacity reads amounts such as nvidia.com/gpu=2.
@@ -106,13 +105,15 @@ type devCmd struct {
 	Queues    string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
 	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
 	nodeFlags
+	qosFlags
 }
 
 // Help is the detail of the help text.
 func (devCmd) Help() string {
 	return example("plimsoll dev", "plimsoll dev --data /var/lib/plimsoll --listen 127.0.0.1:9080", "plimsoll dev --queues examples/queues.yaml",
 		"plimsoll dev --placement examples/placement.yaml",
-		"plimsoll dev --trait ssd --trait gpu=a100,h100 --reserve memory=15% --attributes rack=r7")
+		"plimsoll dev --trait ssd --trait gpu=a100,h100 --reserve memory=15% --attributes rack=r7",
+		"plimsoll dev --extended --extended-cpu-reserve 20% --metrics examples/metrics.yaml")
 }
 
 // Run runs until it is told to stop. Tasks that run then go on, and are taken up again at the next start.
@@ -125,11 +126,15 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	chain, err := readPlacement(a, cmd.Placement)
+	chosen, err := readPlacement(a, cmd.Placement)
 	if err != nil {
 		return err
 	}
-	node, err := cmd.parse()
+	node, err := cmd.nodeFlags.parse()
+	if err != nil {
+		return err
+	}
+	qos, err := cmd.qosFlags.parse()
 	if err != nil {
 		return err
 	}
@@ -140,8 +145,9 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	cfg := dev.Config{
 		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Node: cmd.Node, Capacity: node.capacity, Queues: queues,
 		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: cmd.logger(),
+		QOS: qos,
 	}
-	cfg.Coordinator.State.Chain = chain
+	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	d, err := dev.New(cfg)
 	if err != nil {
 		return err
@@ -204,12 +210,12 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	chain, err := readPlacement(a, cmd.Placement)
+	chosen, err := readPlacement(a, cmd.Placement)
 	if err != nil {
 		return err
 	}
 	cfg := coordinator.Config{Listen: cmd.Listen, Logger: cmd.logger()}
-	cfg.State.Chain = chain
+	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
 	}
@@ -309,17 +315,23 @@ type agentCmd struct {
 	Advertise string   `help:"Address at which gateways reach the log service; default: --listen." placeholder:"ADDRESS"`
 	Insecure  bool     `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	nodeFlags
+	qosFlags
 }
 
 // Help is the detail of the help text.
 func (agentCmd) Help() string {
 	return example("plimsoll agent --data /var/lib/plimsoll/agent --gateways 127.0.0.1:9080 --capacity nvidia.com/gpu=1",
-		"plimsoll agent --node n7 --attributes rack=r7 --trait ssd --network storage=eth1 --reserve memory=15% --overprovision cpu=4")
+		"plimsoll agent --node n7 --attributes rack=r7 --trait ssd --network storage=eth1 --reserve memory=15% --overprovision cpu=4",
+		"plimsoll agent --node n7 --extended --extended-cpu-reserve 20% --metrics /etc/plimsoll/metrics.yaml --qos-interval 500ms")
 }
 
 // Run runs until it is told to stop. Tasks go on, and are taken up again at the next start.
 func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
-	node, err := cmd.parse()
+	node, err := cmd.nodeFlags.parse()
+	if err != nil {
+		return err
+	}
+	qos, err := cmd.qosFlags.parse()
 	if err != nil {
 		return err
 	}
@@ -338,6 +350,7 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 	ag, err := agent.New(agent.Config{
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
+		QOS: qos,
 	}, agent.Deps{Executor: supervised, Log: cmd.logger()})
 	if err != nil {
 		return err

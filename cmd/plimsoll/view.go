@@ -141,7 +141,8 @@ type nodeView struct {
 	Incarnation uint64             `json:"incarnation"`
 	Registered  *string            `json:"registered"`
 	Revision    uint64             `json:"revision"`
-	SickUntil   *string            `json:"sickUntil"` // null: it is not left out for faults
+	SickUntil   *string            `json:"sickUntil"`  // null: it is not left out for faults
+	NoNewTasks  *string            `json:"noNewTasks"` // why its QoS agent has stopped new tasks; null: it has not
 	factsView
 }
 
@@ -157,13 +158,14 @@ type factsView struct {
 	Overprovision map[string]float64 `json:"overprovision"`
 	LastBoot      *string            `json:"lastBoot"`
 	NextReboot    *string            `json:"nextReboot"`
+	Metrics       []string           `json:"metrics"`
 }
 
 func viewFacts(f *plimsoll.NodeFacts) factsView {
 	return factsView{
 		Traits: entries(config.TraitsFile(f.Traits)), Networks: entries(f.Networks), Release: f.Release, Platform: f.Platform,
 		Headnode: f.Headnode, Reservoir: f.Reservoir, Reserve: entries(f.Reserve), Overprovision: entries(f.Overprovision),
-		LastBoot: stampSeconds(f.LastBoot), NextReboot: stampSeconds(f.NextReboot),
+		LastBoot: stampSeconds(f.LastBoot), NextReboot: stampSeconds(f.NextReboot), Metrics: append([]string{}, f.Metrics...),
 	}
 }
 
@@ -189,8 +191,15 @@ func viewNode(n *client.NodeInfo) nodeView {
 		ID: n.Node.ID, Ready: n.Node.Ready, Mode: n.Node.Mode.String(), Tasks: n.Status.Tasks, Capacity: amounts(n.Node.Capacity),
 		Allocated: amounts(n.Status.Allocated), Attributes: n.Node.Attributes, Address: n.Node.Address,
 		Incarnation: n.Node.Incarnation, Registered: stamp(n.Node.Registered), Revision: n.Node.Revision,
-		SickUntil: stamp(n.Status.SickUntil), factsView: viewFacts(&n.Node.Facts),
+		SickUntil: stamp(n.Status.SickUntil), NoNewTasks: nullIfEmpty(noNewTasks(&n.Node)), factsView: viewFacts(&n.Node.Facts),
 	}
+}
+
+func nullIfEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 type queueView struct {

@@ -20,13 +20,14 @@ type Placement struct {
 	Expression placement.Expression
 	Define     map[string]placement.Expression // expressions that have a name
 	Settings   placement.Settings
+	EvictedFor time.Duration    // how long a group does not go back to a node that evicted a task of it
 	Chain      *placement.Chain // made of them
 }
 
 // DefaultPlacement returns what holds without a placement file.
 func DefaultPlacement() Placement {
 	chain := state.DefaultChain()
-	return Placement{Expression: chain.Text, Settings: chain.Settings, Chain: chain}
+	return Placement{Expression: chain.Text, Settings: chain.Settings, EvictedFor: state.DefaultEvictedFor, Chain: chain}
 }
 
 // required are stages without which a task could be given to a node that will not run it.
@@ -60,6 +61,12 @@ func ParsePlacement(name string, data []byte) (Placement, error) {
 		field{"largeServers", d.boolean(&s.LargeServers)},
 		field{"ownerSpread", d.boolean(&s.OwnerSpread)},
 		field{"sickFor", d.seconds(&s.SickFor)},
+		field{"evictedFor", func(v *value, path string) {
+			d.duration(&p.EvictedFor)(v, path)
+			if p.EvictedFor < time.Second {
+				d.problem(v.line, path, "is %s; give at least 1s, so that a task does not come back at once", v.what())
+			}
+		}},
 		field{"strategy", word(d, &s.Strategy, plimsoll.ParseStrategy, strategyWords())},
 		field{"weights", d.weights(&s.Weights)},
 		field{"owners", d.owners(&s.OwnerRules)},
@@ -320,6 +327,7 @@ type placementFile struct {
 	LargeServers bool                            `json:"largeServers"`
 	OwnerSpread  bool                            `json:"ownerSpread"`
 	SickFor      string                          `json:"sickFor"`
+	EvictedFor   string                          `json:"evictedFor"`
 	Strategy     string                          `json:"strategy"`
 	Weights      map[string]float64              `json:"weights"`
 	Owners       map[string]string               `json:"owners,omitempty"`
@@ -335,7 +343,7 @@ func PlacementFile(p *Placement) any {
 	return placementFile{
 		Chain: p.Expression, Define: p.Define, Batch: s.Batch, All: s.All, MaxInstances: s.MaxInstances, Capness: s.Capness,
 		Headnodes: s.Headnodes, LargeServers: s.LargeServers, OwnerSpread: s.OwnerSpread,
-		SickFor: FormatDuration(time.Duration(s.SickFor) * time.Second), Strategy: s.Strategy.String(), Weights: weights, Owners: s.OwnerRules,
+		SickFor: FormatDuration(time.Duration(s.SickFor) * time.Second), EvictedFor: FormatDuration(p.EvictedFor), Strategy: s.Strategy.String(), Weights: weights, Owners: s.OwnerRules,
 	}
 }
 

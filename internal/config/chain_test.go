@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -24,6 +25,7 @@ chain:
   - [or, [pipe, reservoir, sick-servers], identity]
   - score-unreserved-memory
   - score-random
+evictedFor: 7m
 batch: 20
 all: true
 maxInstances: 8
@@ -78,6 +80,9 @@ func TestPlacementIsPrintedAsItIsRead(t *testing.T) {
 	again, err := config.ParsePlacement("printed", text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
+	}
+	if again.EvictedFor != 7*time.Minute {
+		t.Errorf("evictedFor became %v", again.EvictedFor)
 	}
 	if d := cmp.Diff(p.Settings, again.Settings); d != "" {
 		t.Errorf("-want +got:\n%s\n%s", d, text)

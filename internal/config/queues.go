@@ -284,7 +284,7 @@ const (
 
 // placementKeys are the fields of a placement file by which it is told from the others.
 var placementKeys = []string{
-	"chain", "define", "batch", "all", "maxInstances", "capness", "headnodes", "largeServers", "ownerSpread", "sickFor", "strategy", "weights",
+	"chain", "define", "batch", "all", "maxInstances", "capness", "headnodes", "largeServers", "ownerSpread", "sickFor", "evictedFor", "strategy", "weights",
 	"owners",
 }
 

@@ -2,6 +2,7 @@ package state
 
 import (
 	"slices"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -23,6 +24,9 @@ type Config struct {
 
 const second = int64(1e9)
 
+// DefaultEvictedFor is how long a group does not go back to a node that evicted a task of it, unless that is configured.
+const DefaultEvictedFor = 5 * time.Minute
+
 func (c Config) withDefaults() Config {
 	set := func(v *int64, d int64) {
 		if *v == 0 {
@@ -37,7 +41,7 @@ func (c Config) withDefaults() Config {
 	set(&c.NodeGrace, 15*second)
 	set(&c.LostAfter, 60*second)
 	set(&c.KeepEnded, 72*3600*second)
-	set(&c.EvictedFor, 5*60*second)
+	set(&c.EvictedFor, int64(DefaultEvictedFor))
 	setInt(&c.MaxEnded, 10_000)
 	setInt(&c.MaxJobs, 1_000_000)
 	setInt(&c.MaxNodes, 200_000)

@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// PolicyChange says what applying a policy changed, or would change.
+type PolicyChange int
+
+// The changes.
+const (
+	PolicyUnknown PolicyChange = iota // the server is newer than this client
+	PolicyCreated
+	PolicyChanged
+	PolicyUnchanged
+)
+
+// String returns the change in a word.
+func (c PolicyChange) String() string {
+	switch c {
+	case PolicyCreated:
+		return "created"
+	case PolicyChanged:
+		return "changed"
+	case PolicyUnchanged:
+		return "unchanged"
+	case PolicyUnknown:
+	}
+	return "applied"
+}
+
+// PolicyOutcome is what became of one policy of a set.
+type PolicyOutcome struct {
+	Policy plimsoll.PolicyRef
+	Change PolicyChange
+}
+
+// ApplyPolicies creates and changes policies: all of the set, which may refer to each other, or none. With dryRun it only says what would
+// change, or what is wrong.
+func (c *Client) ApplyPolicies(ctx context.Context, policies []plimsoll.Policy, dryRun bool) ([]PolicyOutcome, error) {
+	req := &pb.ApplyPoliciesRequest{DryRun: dryRun}
+	for i := range policies {
+		req.Policies = append(req.Policies, wire.PolicyToProto(&policies[i]))
+	}
+	res, err := call(ctx, c, c.policies.ApplyPolicies, req)
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]PolicyOutcome, len(res.GetOutcomes()))
+	for i, o := range res.GetOutcomes() {
+		outcomes[i].Policy = wire.PolicyRefFromProto(o.GetPolicy())
+		if change := PolicyChange(o.GetChange()); change >= PolicyCreated && change <= PolicyUnchanged {
+			outcomes[i].Change = change
+		}
+	}
+	return outcomes, nil
+}
+
+// Policies reads all policies of a kind, zero: of all kinds, by kind and name.
+func (c *Client) Policies(ctx context.Context, kind plimsoll.PolicyKind) ([]plimsoll.Policy, error) {
+	res, err := call(ctx, c, c.policies.ListPolicies, &pb.ListPoliciesRequest{Kind: pb.PolicyKind(kind)})
+	if err != nil {
+		return nil, err
+	}
+	policies := make([]plimsoll.Policy, len(res.GetPolicies()))
+	for i, m := range res.GetPolicies() {
+		policies[i] = wire.PolicyFromProto(m)
+	}
+	return policies, nil
+}
+
+// Policy reads one policy.
+func (c *Client) Policy(ctx context.Context, ref plimsoll.PolicyRef) (plimsoll.Policy, error) {
+	res, err := call(ctx, c, c.policies.GetPolicy, &pb.GetPolicyRequest{Kind: pb.PolicyKind(ref.Kind), Name: ref.Name})
+	if err != nil {
+		return plimsoll.Policy{}, err
+	}
+	return wire.PolicyFromProto(res.GetPolicy()), nil
+}
+
+// DeletePolicy deletes a policy. An Action that others name is kept. If an answer was lost and the call repeated, it may say that there is
+// no such policy.
+func (c *Client) DeletePolicy(ctx context.Context, ref plimsoll.PolicyRef) error {
+	_, err := call(ctx, c, c.policies.DeletePolicy, &pb.DeletePolicyRequest{Kind: pb.PolicyKind(ref.Kind), Name: ref.Name})
+	return err
+}

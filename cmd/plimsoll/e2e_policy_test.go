@@ -1,0 +1,97 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPolicies: a set of policies is applied whole or not at all, is there after a restart, is changed by applying it again, and an Action
+// that others name is kept.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	dev := s.dev()
+	cli := func(want int, says string, args ...string) string {
+		t.Helper()
+		stdout, stderr, code := s.cli(append([]string{"policy"}, args...)...)
+		if code != want || !strings.Contains(stdout+stderr, says) {
+			t.Fatalf("policy %v: exit code %d, want %d and %q\n%s%s", args, code, want, says, stdout, stderr)
+		}
+		return stdout
+	}
+	const file = `
+kind: Action
+name: shed
+throttle: {minRatio: 10, step: 20}
+---
+kind: TaskQOS
+name: batch
+match: [{scope: class, operator: In, values: [best-effort]}]
+allowed: [shed]
+---
+kind: NodeQOS
+name: busy
+rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, action: shed}]
+`
+	good := s.write("good.yaml", file)
+
+	// A dry run and a bad file change nothing; what is wrong is named.
+	cli(0, "Action shed: created (dry run: nothing was changed)", "apply", "-f", good, "--dry-run")
+	for says, bad := range map[string]string{
+		`NodeQOS busy: rules[0].metric: "queue_length" is measured by no node; there are cpu_pressure, cpu_total_usage`: strings.Replace(file, "cpu_total_utilization", "queue_length", 1),
+		`NodeQOS busy: rules[0].action: there is no Action "drop"`:                                                      strings.Replace(file, "action: shed", "action: drop", 1),
+		`TaskQOS batch: allowed[0]: there is no Action "drop"`:                                                          strings.Replace(file, "[shed]", "[drop]", 1),
+		`NodeQOS busy: rules[0].waterline: is 180, and cpu_total_utilization is a percentage`:                           strings.Replace(file, "waterline: 80", "waterline: 180", 1),
+		`bad.yaml:4: throttle.step: is 0`:                                                                               strings.Replace(file, "step: 20", "step: 0", 1),
+		`bad.yaml:9: alowed: unknown field; did you mean "allowed"?`:                                                    strings.Replace(file, "allowed", "alowed", 1),
+	} {
+		cli(1, says, "apply", "-f", s.write("bad.yaml", bad))
+	}
+	if list := cli(0, "KIND", "list"); strings.Contains(list, "shed") {
+		t.Fatalf("a refused file left something behind:\n%s", list)
+	}
+
+	// They are applied, listed, and printed as a file that changes nothing when it is applied.
+	cli(0, "NodeQOS busy: created", "apply", "-f", good)
+	cli(0, "every node: cpu_total_utilization > 80: shed", "list")
+	printed := cli(0, "release: 70", "list", "-o", "yaml")
+	cli(0, "NodeQOS busy: unchanged", "apply", "-f", s.write("printed.yaml", printed))
+	cli(0, `"waterline": 80`, "get", "NodeQOS", "busy", "-o", "json")
+	cli(1, `there is no NodeQOS nothing`, "get", "NodeQOS", "nothing")
+
+	// An update is checked as a creation is, and survives the coordinator.
+	cli(1, "is above the waterline", "apply", "-f", s.write("release.yaml", strings.Replace(file, "release: 70", "release: 90", 1)))
+	cli(0, "Action shed: changed", "apply", "-f", s.write("step.yaml", strings.Replace(file, "step: 20", "step: 30", 1)))
+	dev.stop()
+	s.dev()
+	cli(0, "step: 30", "get", "Action", "shed")
+
+	// What others name is kept.
+	cli(1, "Action shed is in use by TaskQOS batch, NodeQOS busy (rule cpu); change or delete them first", "delete", "Action", "shed")
+	cli(0, "deleted", "delete", "NodeQOS", "busy")
+	cli(0, "deleted", "delete", "TaskQOS", "batch")
+	cli(0, "deleted", "delete", "Action", "shed")
+	if list := cli(0, "KIND", "list"); strings.Contains(list, "shed") {
+		t.Fatalf("deleted, and still there:\n%s", list)
+	}
+}
+
+// TestExtendedResourcesAreForBestEffort: only what is worth least may ask for what is lent, and waits until it is offered.
+func TestExtendedResourcesAreForBestEffort(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.dev()
+	file := func(class string) string {
+		return `{"job": "lent", "groups": [{"name": "main", "command": ["true"], "resources": {"ext-cpu": "500m"}, "class": "` + class + `"}]}`
+	}
+	_, stderr, code := s.cli("submit", s.write("wrong.json", file("guaranteed")))
+	if code == 0 || !strings.Contains(stderr, "groups[0].resources.ext-cpu: is only for tasks of class best-effort") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	s.submitFile("lent", file("best-effort"))
+	s.explains("lent", "too_large", "not enough ext-cpu")
+	if _, stderr, code := run(t, "agent", "--data", s.path("other"), "--node", "n2", "--gateways", s.address, "--capacity", "ext-cpu=4"); code == 0 ||
+		!strings.Contains(stderr, "the node's QoS agent offers it") {
+		t.Errorf("an agent set its extended resources: exit code %d, %s", code, stderr)
+	}
+}
