@@ -1,0 +1,52 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/agent"
+	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+)
+
+// qosFlags say how this machine is kept at the waterlines of its policies.
+type qosFlags struct {
+	QOSInterval time.Duration `name:"qos-interval" help:"How often this machine and its tasks are measured, and acted on if a policy's waterline is crossed." default:"1s"`
+	Metrics     string        `help:"Metric file: what is measured on this machine beside the built-in metrics, for policies." placeholder:"FILE"`
+
+	Extended              bool   `help:"Lend what is allocated here but not used to best-effort tasks, as ext-cpu and ext-memory."`
+	ExtendedCPUReserve    string `help:"The part of the processors that is never lent." default:"10%" placeholder:"PART"`
+	ExtendedMemoryReserve string `help:"The part of the memory that is never lent." default:"10%" placeholder:"PART"`
+}
+
+func (f *qosFlags) parse() (cfg agent.QOSConfig, err error) {
+	if f.QOSInterval < nodeqos.MinInterval || f.QOSInterval > nodeqos.MaxInterval {
+		return cfg, plimsoll.Invalid("qos-interval", "is %v; give a duration from %v to %v, such as 1s", f.QOSInterval, nodeqos.MinInterval, nodeqos.MaxInterval)
+	}
+	cfg.Interval, cfg.Extended.Enabled = f.QOSInterval, f.Extended
+	if cfg.Extended.CPUReserve, err = parsePart("extended-cpu-reserve", f.ExtendedCPUReserve); err != nil {
+		return cfg, err
+	}
+	if cfg.Extended.MemoryReserve, err = parsePart("extended-memory-reserve", f.ExtendedMemoryReserve); err != nil {
+		return cfg, err
+	}
+	if f.Metrics != "" {
+		cfg.Metrics, err = nodeqos.LoadMetrics(f.Metrics)
+	}
+	return cfg, err
+}
+
+// parsePart reads a part of a whole as percent: 10% and 0.1 are the same.
+func parsePart(flag, text string) (percent int32, err error) {
+	digits, written := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(digits, 64)
+	if err == nil && !written {
+		v *= 100
+	}
+	percent = int32(v + 0.5)
+	if err != nil || !(v >= 0 && v <= 100) || v-float64(percent) > 1e-9 || float64(percent)-v > 1e-9 {
+		return 0, plimsoll.Invalid(flag, "%q is not a part; write a whole percentage from 0%% to 100%%, such as 10%% or 0.1", text)
+	}
+	return percent, nil
+}
