@@ -18,9 +18,11 @@ import (
 // app is what commands share.
 type app struct {
 	in       io.Reader
-	out      *output // results
-	notes    *output // progress and errors
-	live     bool    // notes is a terminal
+	out      *output                    // results
+	notes    *output                    // progress and errors
+	live     bool                       // notes is a terminal
+	screen   func() (width, height int) // of the terminal that out is; nil: it is none
+	color    bool                       // out may be coloured
 	now      func() time.Time
 	server   string
 	retryFor time.Duration

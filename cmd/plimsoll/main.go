@@ -30,16 +30,36 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(execute(ctx, process{
 		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		live: term.IsTerminal(int(os.Stderr.Fd())), now: time.Now,
+		live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(), color: colors(), now: time.Now,
 	}))
 }
+
+// screen returns how the size of the terminal that stdout is can be asked for; nil if it is none.
+func screen() func() (width, height int) {
+	out := int(os.Stdout.Fd())
+	if !term.IsTerminal(out) || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return func() (width, height int) {
+		width, height, err := term.GetSize(out)
+		if err != nil || width <= 0 || height <= 0 {
+			return 80, 24
+		}
+		return width, height
+	}
+}
+
+// colors reports whether stdout may be coloured (no-color.org).
+func colors() bool { return os.Getenv("NO_COLOR") == "" && screen() != nil }
 
 // process is what a command sees of the process it runs in.
 type process struct {
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	live           bool // stderr is a terminal, where a line can be rewritten
+	live           bool                       // stderr is a terminal, where a line can be rewritten
+	screen         func() (width, height int) // of the terminal that stdout is; nil: it is none
+	color          bool                       // that terminal shows colours, and nobody minds
 	now            func() time.Time
 }
 
@@ -71,7 +91,7 @@ func execute(ctx context.Context, p process) (code int) {
 		}
 	}()
 	var root commands
-	a := &app{in: p.stdin, out: &output{w: p.stdout}, notes: &output{w: p.stderr}, live: p.live, now: p.now}
+	a := &app{in: p.stdin, out: &output{w: p.stdout}, notes: &output{w: p.stderr}, live: p.live, screen: p.screen, color: p.color, now: p.now}
 	parser, err := newParser(&root, p)
 	if err != nil {
 		a.notes.printf("plimsoll: %s\n", err)

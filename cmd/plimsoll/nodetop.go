@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+)
+
+type nodeTopCmd struct {
+	Node     string        `arg:"" help:"Id of the node."`
+	Interval time.Duration `help:"Time between two pictures; 0 shows each sample." default:"1s"`
+	Once     bool          `help:"Show one sample and end."`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (nodeTopCmd) Help() string {
+	return "A bar shows the use of a metric up to all that there is: ┃ is the waterline, ┆ the release line, ▓ what is above the waterline.\n\n" +
+		example("plimsoll node top n1", "plimsoll node top n1 --once -o json | jq '.tasks[] | select(.rank == 1)'")
+}
+
+// Run shows how a node stands to its lines, until it is interrupted.
+func (cmd *nodeTopCmd) Run(ctx context.Context, a *app) error {
+	if cmd.Interval < 0 {
+		return plimsoll.Invalid("--interval", "is %v; give a duration such as 1s, or 0 for each sample", cmd.Interval)
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if cmd.Once {
+		q, err := oneSample(ctx, c, cmd.Node)
+		if err != nil {
+			return err
+		}
+		return cmd.print(a, viewQOS(&q), func(o *output) { o.printf("%s", (&top{}).picture(a, &q, 0)) })
+	}
+	return cmd.follow(ctx, a, c)
+}
+
+// oneSample waits for the first sample of a node's QoS agent.
+func oneSample(ctx context.Context, c *client.Client, node string) (client.NodeQOS, error) {
+	for q, err := range c.WatchNodeQOS(ctx, node, 0) {
+		if err != nil || q.At != 0 {
+			return q, err
+		}
+	}
+	return client.NodeQOS{}, plimsoll.Errorf(plimsoll.CodeUnavailable, "node %s told nothing", node)
+}
+
+// sighting is what one sample showed, or why there are no more.
+type sighting struct {
+	q   client.NodeQOS
+	err error
+}
+
+func (cmd *nodeTopCmd) follow(ctx context.Context, a *app, c *client.Client) error {
+	within, cancel := context.WithCancel(ctx)
+	seen, ended := make(chan sighting), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for q, err := range c.WatchNodeQOS(within, cmd.Node, cmd.Interval) {
+			select {
+			case seen <- sighting{q, err}:
+			case <-within.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	if cmd.Output != "table" {
+		return followRecords(ctx, a, seen)
+	}
+	t := &top{live: a.screen != nil}
+	t.open(a)
+	err := t.run(ctx, a, seen)
+	t.close(a)
+	return err
+}
+
+// followRecords prints a line of JSON a sample; such a line is also YAML.
+func followRecords(ctx context.Context, a *app, seen <-chan sighting) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // an interrupt is how one stops to watch
+		case s := <-seen:
+			if s.err != nil {
+				return unlessInterrupted(ctx, s.err)
+			}
+			line, err := json.Marshal(viewQOS(&s.q))
+			if err != nil {
+				return fmt.Errorf("print a sample: %w", err)
+			}
+			a.out.write(append(line, '\n'))
+			if err := a.out.failure(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func unlessInterrupted(ctx context.Context, err error) error {
+	if canceled(err) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// top draws samples: on a terminal in place, on a screen of its own, elsewhere one below the other.
+type top struct {
+	live bool
+	last client.NodeQOS
+	drew bool
+	// The last plan in which something was to be done: it stays to be read.
+	plan   []client.QOSStep
+	planAt int64
+}
+
+// Control sequences of terminals (xterm, ctlseqs): the alternate screen, and the cursor.
+const (
+	screenOpen  = "\x1b[?1049h\x1b[?25l"
+	screenClose = "\x1b[?25h\x1b[?1049l"
+	screenHome  = "\x1b[H"
+	restOfLine  = "\x1b[K"
+	restOfPage  = "\x1b[J"
+)
+
+func (t *top) open(a *app) {
+	if t.live {
+		a.out.printf("%s", screenOpen)
+	}
+}
+
+// close gives the terminal back, with the last picture on it.
+func (t *top) close(a *app) {
+	if !t.live {
+		return
+	}
+	a.out.printf("%s", screenClose)
+	if t.drew {
+		a.out.printf("%s", t.picture(a, &t.last, 0))
+	}
+}
+
+func (t *top) run(ctx context.Context, a *app, seen <-chan sighting) error {
+	var again <-chan time.Time // on a terminal, the age of the sample is shown also when no other one comes
+	if t.live {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		again = ticker.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // an interrupt is how one stops to watch
+		case <-again:
+			if t.drew {
+				t.draw(a)
+			}
+		case s := <-seen:
+			if s.err != nil {
+				return unlessInterrupted(ctx, s.err)
+			}
+			t.see(s.q)
+			t.draw(a)
+		}
+		if err := a.out.failure(); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *top) see(q client.NodeQOS) {
+	t.last, t.drew = q, true
+	if len(q.Plan) > 0 {
+		t.plan, t.planAt = q.Plan, q.At
+	}
+}
+
+func (t *top) draw(a *app) {
+	if !t.live {
+		a.out.printf("%s\n", t.picture(a, &t.last, 0))
+		return
+	}
+	_, height := a.screen()
+	text := t.picture(a, &t.last, max(height-1, 1))
+	text = strings.ReplaceAll(text, "\n", restOfLine+"\n")
+	a.out.printf("%s%s%s", screenHome, text, restOfPage)
+}
+
+// picture lays out a sample in at most height lines; 0: as many as it takes.
+func (t *top) picture(a *app, q *client.NodeQOS, height int) string {
+	p := a.page()
+	p.printNode(q, a.now())
+	p.gap()
+	p.printLines(q, a.now())
+	p.gap()
+	below := a.page()
+	t.below(below, q, a.now())
+	most := 0
+	if height > 0 {
+		const around = 3 // its header, what says that there are more, and the blank line below
+		most = max(height-p.height()-below.height()-around, 3)
+	}
+	p.printQOSTasks(q, most)
+	p.gap()
+	p.b.WriteString(below.b.String())
+	return p.text(height)
+}
+
+// below is what stands below the tasks: the plan, and who was passed over.
+func (t *top) below(p *page, q *client.NodeQOS, now time.Time) {
+	switch {
+	case len(q.Plan) > 0:
+		p.line(cell{"the last sample led to " + plural(len(q.Plan), "step"), strong})
+		p.printSteps(q.Plan)
+	case q.Waits != "":
+		p.line(cell{text: "nothing is planned: " + q.Waits})
+	default:
+		p.line(cell{text: "the last sample led to nothing"})
+	}
+	if len(q.Plan) == 0 && len(t.plan) > 0 {
+		p.line(cell{"the last steps, " + ago(now, t.planAt), strong})
+		p.printSteps(t.plan)
+	}
+	if len(q.Skipped) > 0 {
+		p.gap()
+		p.printSkips(q.Skipped)
+	}
+}

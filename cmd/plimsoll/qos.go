@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+)
+
+type qosCmd struct {
+	Preview qosPreviewCmd `cmd:"" help:"Show what the QoS agent of a node makes of its last sample, with the rules that are only previewed."`
+}
+
+// Help is the detail of the help text.
+func (qosCmd) Help() string { return example("plimsoll qos preview n1") }
+
+type qosPreviewCmd struct {
+	Node string `arg:"" help:"Id of the node."`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (qosPreviewCmd) Help() string {
+	return "What policies would do that are not applied is shown by plimsoll policy test.\n\n" +
+		example("plimsoll qos preview n1", "plimsoll qos preview n1 -o json | jq .plan")
+}
+
+// Run shows the plan of a node's last sample.
+func (cmd *qosPreviewCmd) Run(ctx context.Context, a *app) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	q, err := oneSample(ctx, c, cmd.Node)
+	if err != nil {
+		return err
+	}
+	return cmd.print(a, viewQOS(&q), func(o *output) {
+		p := a.page()
+		p.printNode(&q, a.now())
+		p.gap()
+		p.printLines(&q, a.now())
+		p.gap()
+		p.printPlan(&q)
+		o.printf("%s", p.text(0))
+	})
+}
