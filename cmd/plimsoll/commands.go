@@ -21,6 +21,7 @@ type commands struct {
 	Place   placeCmd   `cmd:"" help:"Say where the tasks of a job would go, and how many fit, without submitting it."`
 	Defrag  defragCmd  `cmd:"" help:"Plan moves of tasks that would empty nodes or make room; it only plans."`
 	Policy  policyCmd  `cmd:"" help:"Read and change the policies by which nodes are kept below their waterlines."`
+	QOS     qosCmd     `cmd:"" name:"qos" help:"Show what keeps nodes at their waterlines."`
 	Config  configCmd  `cmd:"" help:"Check files, and read and replace the configuration of the queues."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 

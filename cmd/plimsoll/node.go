@@ -17,6 +17,7 @@ type nodeCmd struct {
 	List     nodeListCmd     `cmd:"" help:"List nodes with what is allocated on them."`
 	Show     nodeShowCmd     `cmd:"" help:"Show a node with all that placement knows of it."`
 	Capacity nodeCapacityCmd `cmd:"" help:"Show what is left on nodes."`
+	Top      nodeTopCmd      `cmd:"" help:"Watch how a node stands to its waterlines, and who would be acted on next."`
 	Drain    nodeDrainCmd    `cmd:"" help:"Take nodes out of use: no new tasks, and those that run are placed elsewhere."`
 	Cordon   nodeCordonCmd   `cmd:"" help:"Give nodes no new tasks; those that run go on."`
 	Uncordon nodeUncordonCmd `cmd:"" help:"Let nodes take tasks again, after cordon or drain."`
