@@ -127,12 +127,15 @@ func sparing() plimsoll.Policy {
 	}}
 }
 
+// resident is an attempt as the loop sees it. As long as nothing is known of it, it is worth the most, and its control group is not told: the loop
+// could not tell what was taken from it from what it never had.
 func (e *entry) resident(task string) nodeqos.Task {
 	t := nodeqos.Task{
-		ID: task, Attempt: e.attempt, Group: executor.CgroupName(task, e.attempt), Class: plimsoll.ClassGuaranteed, Priority: math.MaxInt32,
-		Queue: unknownQueue, Started: e.started, Stopping: e.stopping || e.ending || e.void,
+		ID: task, Attempt: e.attempt, Class: plimsoll.ClassGuaranteed, Priority: math.MaxInt32, Queue: unknownQueue, Started: e.started,
+		Stopping: e.stopping || e.ending || e.void,
 	}
 	if w := e.worth; w != nil {
+		t.Group = executor.CgroupName(task, e.attempt)
 		t.Class, _ = plimsoll.ParseClass(w.Class) // it was checked when it was read
 		t.Priority, t.Owner, t.Queue, t.Labels, t.Resources = w.Priority, w.Owner, w.Queue, w.Labels, w.Resources
 	}

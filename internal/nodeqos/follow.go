@@ -18,6 +18,9 @@ func (s *state) follow(l *Loop, pressure bool) {
 			s.groups[t.Key()] = g
 		}
 		g.seen = s.number
+		if g.control == nil {
+			g.name = t.Group // the agent tells it as soon as it knows the task
+		}
 		if t.Group == "" || l.cfg.Subtree == nil || g.gone {
 			continue
 		}

@@ -185,10 +185,7 @@ func nanocores(milli int64) int64 {
 
 // specQuota is the quota that a task's specification gives it, in nanocores; 0: none.
 func specQuota(r plimsoll.Resources) int64 {
-	if r[plimsoll.CPU] > 0 {
-		return nanocores(r[plimsoll.CPU])
-	}
-	return nanocores(r[plimsoll.ExtCPU])
+	return nanocores(r[plimsoll.CPU] + r[plimsoll.ExtCPU])
 }
 
 // defaultShares is the weight of a group for which no processor was asked.
@@ -201,14 +198,15 @@ const (
 	weightGrain     = 27
 )
 
-// specShares is the weight that a task's specification gives it, as it is read back: found is what was read.
+// specShares is the weight that a task's specification gives it, as it is read back: found is what was read. What is lent gives no weight
+// (internal/executor).
 func specShares(r plimsoll.Resources, v2 bool, found int64) int64 {
-	milli := specQuota(r) / (qos.Core / 1000)
-	if milli == 0 && v2 {
+	milli, lent := r[plimsoll.CPU], r[plimsoll.ExtCPU] > 0
+	if milli == 0 && !lent && v2 {
 		return defaultSharesV2
 	}
 	shares := int64(defaultShares)
-	if milli > 0 {
+	if milli > 0 || lent {
 		shares = min(max(milli*1024/1000, cgroup.MinShares), cgroup.MaxShares)
 	}
 	if v2 && found < shares && shares-found < weightGrain {
