@@ -35,15 +35,20 @@ type column struct {
 	drop  int
 }
 
-// table prints rows below a header, aligned; the last column gets what room is left.
+// table prints rows below their titles, if they have some, aligned; the last column gets what room is left. A row of one cell among others is a line of text.
 func (p *page) table(columns []column, rows [][]cell) {
-	header := make([]cell, len(columns))
-	for i := range columns {
-		header[i] = cell{columns[i].title, faint}
+	if columns[0].title != "" {
+		header := make([]cell, len(columns))
+		for i := range columns {
+			header[i] = cell{columns[i].title, faint}
+		}
+		rows = append([][]cell{header}, rows...)
 	}
-	rows = append([][]cell{header}, rows...)
 	widths := make([]int, len(columns))
 	for _, row := range rows {
+		if isText(row, columns) {
+			continue
+		}
 		for i := range row {
 			row[i].text = oneLine(row[i].text)
 			if row[i].text == "" && columns[i].title != "" {
@@ -54,6 +59,10 @@ func (p *page) table(columns []column, rows [][]cell) {
 	}
 	shown := p.fitting(columns, widths)
 	for _, row := range rows {
+		if isText(row, columns) {
+			p.line(row...)
+			continue
+		}
 		line := make([]cell, 0, 2*len(shown))
 		for n, i := range shown {
 			line = append(line, row[i])
@@ -64,6 +73,8 @@ func (p *page) table(columns []column, rows [][]cell) {
 		p.line(line...)
 	}
 }
+
+func isText(row []cell, columns []column) bool { return len(row) == 1 && len(columns) > 1 }
 
 // least is the room that the last column needs to say something.
 const least = 24

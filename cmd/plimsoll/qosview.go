@@ -65,7 +65,7 @@ func (p *page) printLines(q *client.NodeQOS, now time.Time) {
 			{l.Rule, strong}, {l.Metric, plain}, {usage, how}, {lineBar(l), how}, {lines, plain}, {gap, how}, {text, how}, {l.Action, plain},
 		}
 	}
-	p.table([]column{{"RULE", 0}, {"METRIC", 2}, {"USE", 0}, {"", 3}, {"LINE, RELEASE", 0}, {"GAP", 1}, {"STATE", 0}, {"ACTION", 4}}, rows)
+	p.table([]column{{"RULE", 0}, {"METRIC", 3}, {"USE", 0}, {"", 2}, {"LINE, RELEASE", 0}, {"GAP", 1}, {"STATE", 0}, {"ACTION", 4}}, rows)
 }
 
 // lineState says in words where a rule is.
@@ -244,18 +244,21 @@ func mayAct(t *client.QOSTask) string {
 	return strings.Join(t.Allowed, ", ")
 }
 
-// printSteps prints the steps of a plan in their order.
+// printSteps prints the steps of a plan in their order, those for the same reason below it.
 func (p *page) printSteps(steps []client.QOSStep) {
-	rows := make([][]cell, len(steps))
+	var rows [][]cell
 	for i := range steps {
 		s := &steps[i]
-		verb := cell{s.Verb, strong}
-		if s.Preview {
-			verb = cell{"would " + s.Verb, notice}
+		if i == 0 || s.Reason != steps[i-1].Reason {
+			rows = append(rows, []cell{{s.Reason, plain}})
 		}
-		rows[i] = []cell{verb, {s.Task, plain}, {changeText(s.Before, s.After), plain}, {s.Amount, plain}, {s.Reason, plain}}
+		verb := cell{"  " + s.Verb, strong}
+		if s.Preview {
+			verb = cell{"  would " + s.Verb, notice}
+		}
+		rows = append(rows, []cell{verb, {s.Task, plain}, {changeText(s.Before, s.After), plain}, {s.Amount, plain}})
 	}
-	p.table([]column{{"STEP", 0}, {"TASK", 0}, {"CHANGE", 0}, {"AMOUNT", 1}, {"WHY", 0}}, rows)
+	p.table(make([]column, 4), rows)
 }
 
 func changeText(before, after string) string {
