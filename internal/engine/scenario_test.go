@@ -27,6 +27,7 @@ import (
 //	kill a
 //	scale a count=5
 //	report n1 a.work.0 running          # or: finished result=failed exit=3, attempt=2
+//	report-node n1 7 ext-cpu=2 closed=hot  # what its QoS agent says, with its number; lines of the body are events: kind task rule before after
 //	queues                              # lines of the body: path max:cpu=4 guaranteed:cpu=2 maxjobs:1
 //	advance 30s                         # let time go by
 //	explain a.work.0
@@ -161,6 +162,8 @@ func (w *scenario) run(d *datadriven.TestData) {
 		w.turn(&engine.ScaleJob{ID: args[0], Group: options["group"], Count: int32(w.number(options["count"]))})
 	case "report":
 		w.report(args, options)
+	case "report-node":
+		w.reportNode(args, options, d.Input)
 	case "queues":
 		w.turn(&engine.SetQueueConfig{Config: w.tree(d.Input)})
 	case "advance":
@@ -209,7 +212,7 @@ func (w *scenario) resources(options map[string]string) plimsoll.Resources {
 	r := plimsoll.Resources{}
 	for _, pair := range plimsoll.SortedPairs(options) {
 		name := strings.ReplaceAll(pair[0], "gpu", "nvidia.com/gpu")
-		if name != "cpu" && name != "memory" && name != "disk" && name != "nvidia.com/gpu" {
+		if name != "cpu" && name != "memory" && name != "disk" && name != "nvidia.com/gpu" && !plimsoll.Extended(name) {
 			continue
 		}
 		v, err := plimsoll.ParseQuantity(name, pair[1])
@@ -290,6 +293,32 @@ func (w *scenario) report(args []string, options map[string]string) {
 	w.turn(&engine.ReportTasks{Node: args[0], Incarnation: incarnation, Reports: []engine.Report{r}})
 }
 
+func (w *scenario) reportNode(args []string, options map[string]string, input string) {
+	incarnation := uint64(1)
+	if n := w.engine.State().Node(args[0]); n != nil {
+		incarnation = n.Incarnation
+	}
+	if text := options["incarnation"]; text != "" {
+		incarnation = uint64(w.number(text))
+	}
+	r := plimsoll.NodeReport{SchedulingReason: options["closed"], Extended: w.resources(options)}
+	r.SchedulingDisabled = r.SchedulingReason != ""
+	for line := range strings.Lines(input) {
+		f := append(strings.Fields(line), "", "", "", "", "")
+		e := plimsoll.QOSEvent{At: w.now, Task: strings.Trim(f[1], "-"), Rule: f[2], Metric: "cpu_total_usage", Before: f[3], After: f[4]}
+		for kind := plimsoll.QOSRuleTriggered; kind <= plimsoll.QOSSchedulingEnabled; kind++ {
+			if strings.ReplaceAll(kind.String(), " ", "-") == f[0] {
+				e.Kind = kind
+			}
+		}
+		if text := options["age"]; text != "" {
+			e.At -= w.number(text) * int64(time.Second)
+		}
+		r.Events = append(r.Events, e)
+	}
+	w.turn(&engine.ReportNode{Node: args[0], Incarnation: incarnation, Sequence: uint64(w.number(args[1])), Report: r})
+}
+
 // tree reads lines of "path max:cpu=4,memory=1Gi guaranteed:cpu=2 maxjobs:1"; a queue above one that is named need not be.
 func (w *scenario) tree(input string) plimsoll.QueueConfig {
 	root := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
@@ -362,6 +391,12 @@ func (w *scenario) show(what string) {
 			fmt.Fprintf(&w.printed, "%s %s ready=%t %s of %s in %d tasks", n.ID, n.Mode, n.Ready, st.Allocated, n.Capacity, st.Tasks)
 			if st.SickUntil != 0 {
 				fmt.Fprintf(&w.printed, ", sick for another %s", time.Duration(st.SickUntil-w.now))
+			}
+			if n.Gate.Closed {
+				fmt.Fprintf(&w.printed, ", closed: %s", n.Gate.Reason)
+			}
+			for _, e := range n.Evictions {
+				fmt.Fprintf(&w.printed, ", keeps %s.%s away for another %s", e.Job, e.Group, time.Duration(e.Until-w.now))
 			}
 			w.printed.WriteString("\n")
 		}

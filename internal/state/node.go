@@ -197,9 +197,9 @@ func (s *State) Silent(id string, registration uint64) {
 
 func (s *State) notReady(n *Node, why string) {
 	s.setReady(n, false)
+	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: false ("+why+")")
 	s.setGate(n, false, "", "nothing is known of its QoS agent any more") // its agent says anew what holds when it is back
 	s.offer(n, nil)
-	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: false ("+why+")")
 }
 
 // GatewayLost says that the leader no longer hears a gateway. The nodes that are registered there have a while to register
