@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// TestRankIsTheOrderOfTheMetric: of equal class and priority, the preferred come first and the avoided last; among the rest the metric decides.
-func TestRankIsTheOrderOfTheMetric(t *testing.T) {
+// TestOrderIsThatOfTheMetric: of equal class and priority, the preferred come first and the avoided last; among the rest the metric decides.
+func TestOrderIsThatOfTheMetric(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {
 		t.Fatal(err)
@@ -22,17 +22,17 @@ func TestRankIsTheOrderOfTheMetric(t *testing.T) {
 			ID: id, Class: class, Labels: map[string]string{"when": when}, CPU: cpu, CPUKnown: true, Memory: memory, MemoryKnown: true,
 		}
 	}
-	s := &Snapshot{Tasks: []Task{
+	tasks := []Task{
 		task("web", "first", plimsoll.ClassGuaranteed, 9*Core, 9),
 		task("spared", "last", plimsoll.ClassBestEffort, 5*Core, 5),
 		task("light", "", plimsoll.ClassBestEffort, Core, 4),
 		task("heavy", "", plimsoll.ClassBestEffort, 2*Core, 3),
 		task("given", "first", plimsoll.ClassBestEffort, 0, 0),
-	}}
+	}
 	for metric, want := range map[string][]int32{
 		CPUTotalUsage: {4, 3, 2, 1, 0}, MemoryTotalUsage: {4, 2, 3, 1, 0}, "nobodys": {4, 3, 2, 1, 0},
 	} {
-		if got := policies.Rank(s, registry.Find(metric)); !slices.Equal(got, want) {
+		if got := policies.Order(tasks, metric); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", metric, got, want)
 		}
 	}
