@@ -63,6 +63,11 @@ generate: ## write gen/ anew from proto/
 bench: build ## measure, and print the figures beside the targets
 	@scripts/bench
 
+.PHONY: qos-latency
+qos-latency: ## measure a server beside batch work, with and without the QoS agent (3 min, root, a quiet machine)
+	@CGO_ENABLED=0 go build -o bin/latency ./internal/latency
+	@bin/latency -rounds 6
+
 .PHONY: soak
 soak: ## the randomized tests with their full counts, then 300,000 inputs of fuzzing for each target
 	@PLIMSOLL_SOAK=1 scripts/test -count=1 -timeout=4h

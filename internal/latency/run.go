@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+)
+
+// plan says how much is measured.
+type plan struct {
+	rounds          int
+	measure, settle time.Duration
+	random          *rand.Rand
+}
+
+// mode is a way to treat the burners.
+type mode struct {
+	name    string
+	stopped bool
+	action  *plimsoll.Action // nil: no agent
+}
+
+func modes() []mode {
+	throttle := &plimsoll.ThrottleAction{MinRatio: 0, Step: 40}
+	return []mode{
+		{name: "burners stopped", stopped: true},
+		{name: "agent off"},
+		{name: "quota only", action: &plimsoll.Action{Name: "shed", CoolDown: time.Minute, Throttle: throttle}},
+		{name: "full ladder", action: &plimsoll.Action{
+			Name: "shed", CoolDown: time.Minute, Weight: &plimsoll.WeightAction{Idle: true}, Throttle: throttle,
+			Freeze: &plimsoll.FreezeAction{For: 2 * time.Second},
+		}},
+	}
+}
+
+// The line that both agents keep: the server may wait for a processor for this share of the time.
+const waterline, release = "8", "4"
+
+func policies(a *plimsoll.Action) []plimsoll.Policy {
+	return []plimsoll.Policy{
+		{Action: a},
+		{TaskQOS: &plimsoll.TaskQOS{
+			Name: "batch", Allowed: []string{a.Name}, Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}},
+		}},
+		{NodeQOS: &plimsoll.NodeQOS{
+			Name: "latency", Rules: []plimsoll.Rule{{Name: "wait", Metric: "cpu_pressure", Waterline: waterline, Release: release, Action: a.Name}},
+		}},
+	}
+}
+
+// outcome is one measurement.
+type outcome struct {
+	wait     time.Duration // of the server's threads for a processor, per request
+	p50, p95 time.Duration // of the answers
+	batch    float64       // cores that the burners got
+	idle     float64       // cores that nobody used
+}
+
+// site is what runs while it is measured.
+type site struct {
+	dir  string
+	tree *cgroup.Subtree
+
+	// Invariant: the server's first, then the burners', in both.
+	groups   []*cgroup.Group
+	children []*exec.Cmd
+}
+
+func (s *site) socket() string { return filepath.Join(s.dir, "socket") }
+
+func taskName(i int) string {
+	if i == 0 {
+		return "web"
+	}
+	return fmt.Sprintf("batch-%d", i)
+}
+
+// run measures everything and prints the table.
+func run(ctx context.Context, p *plan, out io.Writer) (err error) {
+	s, err := build()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.remove()) }()
+	all := modes()
+	results := make([][]outcome, len(all))
+	for round := range p.rounds {
+		for _, i := range p.random.Perm(len(all)) {
+			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, p.rounds, all[i].name)
+			o, err := s.measure(ctx, p, &all[i])
+			if err != nil {
+				return fmt.Errorf("%s: %w", all[i].name, err)
+			}
+			results[i] = append(results[i], o)
+		}
+	}
+	return table(out, p, all, results)
+}
+
+func build() (s *site, err error) {
+	h, err := cgroup.Detect(cgroup.DefaultRoot)
+	if err != nil {
+		return nil, err
+	}
+	s = &site{}
+	if s.dir, err = os.MkdirTemp("", "plimsoll-latency-"); err != nil {
+		return nil, err
+	}
+	if s.tree, err = h.Subtree(fmt.Sprintf("plimsoll/latency-%d", os.Getpid())); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(s.dir))
+	}
+	for i := range burners + 1 {
+		g, err := s.tree.Create(taskName(i), cgroup.Limits{})
+		if err != nil {
+			return nil, errors.Join(err, s.remove())
+		}
+		s.groups = append(s.groups, g)
+		args := []string{"burn"}
+		if i == 0 {
+			args = []string{"serve", s.socket()}
+		}
+		cmd, err := child(args...)
+		if err == nil {
+			err = g.Add(cmd.Process.Pid)
+		}
+		if err != nil {
+			return nil, errors.Join(err, s.remove())
+		}
+		s.children = append(s.children, cmd)
+	}
+	return s, nil
+}
+
+func (s *site) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var errs []error
+	for _, g := range s.groups {
+		errs = append(errs, g.Kill(ctx))
+	}
+	for _, cmd := range s.children {
+		_ = cmd.Wait() // it was killed
+	}
+	for _, g := range s.groups {
+		errs = append(errs, g.Remove(ctx))
+	}
+	if s.tree != nil {
+		errs = append(errs, s.tree.Remove())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// measure lets one mode run: first until the agent has done what it does, then the requests that count.
+func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err error) {
+	if err := s.reset(ctx, m.stopped); err != nil {
+		return o, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	agent := make(chan error, 1)
+	if m.action == nil {
+		agent <- nil
+	} else {
+		loop, err := s.agent(m)
+		if err != nil {
+			return o, err
+		}
+		go func() { agent <- loop.Run(ctx) }()
+	}
+	if _, err := ask(ctx, s.socket(), p.random, p.settle); err != nil {
+		return o, err
+	}
+	before, err := s.read()
+	if err != nil {
+		return o, err
+	}
+	took, err := ask(ctx, s.socket(), p.random, p.measure)
+	if err != nil {
+		return o, err
+	}
+	after, err := s.read()
+	if err != nil {
+		return o, err
+	}
+	elapsed := after.at.Sub(before.at).Seconds()
+	o.wait = (after.waited - before.waited) / time.Duration(max(len(took), 1))
+	o.p50, o.p95 = percentile(took, 50), percentile(took, 95)
+	o.batch, o.idle = (after.batch-before.batch).Seconds()/elapsed, (after.idle-before.idle).Seconds()/elapsed
+	cancel()
+	return o, <-agent
+}
+
+// reset gives every group everything back, and lets the burners run or stand still.
+func (s *site) reset(ctx context.Context, stopped bool) error {
+	for i, g := range s.groups {
+		c, err := g.Control()
+		if err != nil {
+			return err
+		}
+		err = errors.Join(
+			c.Thaw(), c.SetQuota(cgroup.Quota{Micros: -1, PeriodMicros: 100_000}), c.SetScheduling(cgroup.Scheduling{Shares: 1024}),
+		)
+		if stopped && i > 0 {
+			err = errors.Join(err, c.Freeze(ctx))
+		}
+		if err = errors.Join(err, c.Close()); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(filepath.Join(s.dir, "agent"))
+}
+
+func (s *site) agent(m *mode) (*nodeqos.Loop, error) {
+	dir := filepath.Join(s.dir, "agent")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	started := time.Now().UnixNano()
+	loop, err := nodeqos.New(nodeqos.Config{Dir: dir, Node: "latency", Subtree: s.tree}, nodeqos.Deps{
+		Tasks: func() []nodeqos.Task {
+			tasks := make([]nodeqos.Task, len(s.groups))
+			for i := range tasks {
+				tasks[i] = nodeqos.Task{ID: taskName(i), Attempt: 1, Group: taskName(i), Class: plimsoll.ClassBestEffort, Started: started}
+			}
+			tasks[0].Class = plimsoll.ClassGuaranteed
+			return tasks
+		},
+		Evict: func(context.Context, string, int32, time.Duration, string) error {
+			return plimsoll.Errorf(plimsoll.CodeUnimplemented, "nothing is evicted here")
+		},
+		Report: func(plimsoll.NodeReport) {},
+	})
+	if err != nil {
+		return nil, err
+	}
+	loop.SetPolicies(policies(m.action))
+	return loop, nil
+}
+
+// reading is what the kernel has counted so far.
+type reading struct {
+	at                  time.Time
+	waited, batch, idle time.Duration
+}
+
+func (s *site) read() (r reading, err error) {
+	if r.waited, err = waited(s.children[0].Process.Pid); err != nil {
+		return r, err
+	}
+	for _, g := range s.groups[1:] {
+		u, err := g.Usage()
+		if err != nil {
+			return r, err
+		}
+		r.batch += u.CPU
+	}
+	r.idle, err = idleTime()
+	r.at = time.Now()
+	return r, err
+}
+
+// table prints the medians.
+func table(out io.Writer, p *plan, all []mode, results [][]outcome) error {
+	median := func(i int, f func(o *outcome) float64) float64 {
+		var values []float64
+		for j := range results[i] {
+			values = append(values, f(&results[i][j]))
+		}
+		slices.Sort(values)
+		return (values[len(values)/2] + values[(len(values)-1)/2]) / 2
+	}
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	stopped := median(0, func(o *outcome) float64 { return ms(o.wait) })
+	idle := median(0, func(o *outcome) float64 { return o.idle })
+	_, err := fmt.Fprintf(out, "%d processors, %d rounds of %v for each mode in shuffled order, medians; the line: %s %% of the time waiting, release %s %%.\n\n"+
+		"| burners | wait for a processor per request | × stopped | p50 | p95 | batch cores | of the otherwise idle |\n|---|---|---|---|---|---|---|\n",
+		runtime.NumCPU(), p.rounds, p.measure, waterline, release)
+	for i := range all {
+		wait, batch := median(i, func(o *outcome) float64 { return ms(o.wait) }), median(i, func(o *outcome) float64 { return o.batch })
+		_, e := fmt.Fprintf(out, "| %s | %.2f ms | %.2f | %.1f ms | %.1f ms | %.2f | %.0f %% |\n", all[i].name, wait, wait/stopped,
+			median(i, func(o *outcome) float64 { return ms(o.p50) }), median(i, func(o *outcome) float64 { return ms(o.p95) }), batch, 100*batch/idle)
+		err = errors.Join(err, e)
+	}
+	return err
+}
