@@ -41,7 +41,7 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 		`NodeQOS busy: rules[0].metric: "queue_length" is measured by no node; there are cpu_pressure, cpu_total_usage`: strings.Replace(file, "cpu_total_utilization", "queue_length", 1),
 		`NodeQOS busy: rules[0].action: there is no Action "drop"`:                                                      strings.Replace(file, "action: shed", "action: drop", 1),
 		`TaskQOS batch: allowed[0]: there is no Action "drop"`:                                                          strings.Replace(file, "[shed]", "[drop]", 1),
-		`NodeQOS busy: rules[0].waterline: is 180, and cpu_total_utilization is a percentage`:                           strings.Replace(file, "waterline: 80", "waterline: 180", 1),
+		`NodeQOS busy: rules[0].waterline: 180 is above 100 percent`:                                                    strings.Replace(file, "waterline: 80", "waterline: 180", 1),
 		`bad.yaml:4: throttle.step: is 0`:                                                                               strings.Replace(file, "step: 20", "step: 0", 1),
 		`bad.yaml:9: alowed: unknown field; did you mean "allowed"?`:                                                    strings.Replace(file, "allowed", "alowed", 1),
 	} {

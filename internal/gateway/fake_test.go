@@ -71,6 +71,10 @@ func (f *fake) commit(mutations []wire.Mutation, events wire.EventChunk) {
 	was := f.latest
 	f.latest = f.tables.Snapshot()
 	for _, m := range mutations {
+		if m.Kind == wire.KindPolicy {
+			f.signal(wire.KindPolicy, "")
+			continue
+		}
 		f.signal(m.Kind, m.Key)
 		if m.Kind != wire.KindTask {
 			continue
@@ -226,6 +230,8 @@ type served struct {
 	queues  plimsollv1connect.QueueServiceClient
 	events  plimsollv1connect.EventServiceClient
 	agents  plimsollv1connect.AgentServiceClient
+
+	policies plimsollv1connect.PolicyServiceClient
 }
 
 func newGateway(t testing.TB, cfg Config, r Replica) *Gateway {
@@ -280,6 +286,8 @@ func clients(t testing.TB, g *Gateway, address string) *served {
 		queues: plimsollv1connect.NewQueueServiceClient(client, url),
 		events: plimsollv1connect.NewEventServiceClient(client, url),
 		agents: plimsollv1connect.NewAgentServiceClient(client, url),
+
+		policies: plimsollv1connect.NewPolicyServiceClient(client, url),
 	}
 }
 

@@ -11,22 +11,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// builtinMetrics are the metrics that every node's agent measures, in order, and whether their unit is percent.
-var builtinMetrics = []struct {
-	name    string
-	percent bool
-}{
-	{"cpu_pressure", true},
-	{"cpu_total_usage", false},
-	{"cpu_total_utilization", true},
-	{"ext_cpu_total_usage", false},
-	{"ext_memory_total_usage", false},
-	{"load", false},
-	{"memory_pressure", true},
-	{"memory_total_usage", false},
-	{"memory_total_utilization", true},
-}
-
 // PolicyChange says what applying a policy changed, or would change.
 type PolicyChange uint8
 
@@ -143,16 +127,9 @@ func (s *State) checkPolicy(p *plimsoll.Policy, incoming map[plimsoll.PolicyRef]
 
 // checkMetric checks that somebody measures the metric of a rule, and that its lines are possible.
 func (s *State) checkMetric(field string, r *plimsoll.Rule) error {
-	for _, m := range builtinMetrics {
-		if m.name != r.Metric {
-			continue
-		}
-		if !m.percent {
-			return nil
-		}
-		line, err := plimsoll.ParseLine(r.Waterline, plimsoll.LineScale)
-		if err == nil && line > 100*plimsoll.LineScale {
-			return plimsoll.Invalid(field+".waterline", "is %s, and %s is a percentage, which is never above 100", r.Waterline, r.Metric)
+	if s.metrics.Find(r.Metric) != nil {
+		if err := s.metrics.CheckRule(r); err != nil {
+			return plimsoll.Within(field, err)
 		}
 		return nil
 	}
@@ -160,11 +137,7 @@ func (s *State) checkMetric(field string, r *plimsoll.Rule) error {
 	if slices.Contains(announced, r.Metric) {
 		return nil
 	}
-	var possible []string
-	for _, m := range builtinMetrics {
-		possible = append(possible, m.name)
-	}
-	possible = append(possible, announced...)
+	possible := append(s.metrics.Names(), announced...)
 	more := ""
 	if n := len(possible) - maxNamedMetrics; n > 0 {
 		possible, more = possible[:maxNamedMetrics], fmt.Sprintf(" and %d more", n)

@@ -80,8 +80,9 @@ func TestPoliciesRefused(t *testing.T) {
 		{"a metric that nobody measures", []plimsoll.Policy{nodeQOS("n", rule("r", "nope", "3", "old"))}, plimsoll.CodeInvalid,
 			`rules[0].metric: "nope" is measured by no node; there are cpu_pressure, cpu_total_usage, cpu_total_utilization, ext_cpu_total_usage, ` +
 				`ext_memory_total_usage, load, memory_pressure, memory_total_usage, memory_total_utilization, queue_length`},
-		{"more than all", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_utilization", "101", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: is 101, and memory_total_utilization is a percentage"},
-		{"more than all, in thousandths", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_pressure", "100.001%", "old"))}, plimsoll.CodeInvalid, "never above 100"},
+		{"more than all", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_utilization", "101", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 101 is above 100 percent, which memory_total_utilization never is"},
+		{"more than all, in thousandths", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_pressure", "100.001%", "old"))}, plimsoll.CodeInvalid, "above 100 percent"},
+		{"percent of cores", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_total_usage", "80%", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 80% is a percentage, and cpu_total_usage is measured in cores"},
 		{"a line of zero in a change", []plimsoll.Policy{nodeQOS("there", rule("r", "load", "0", "old"))}, plimsoll.CodeInvalid, "NodeQOS there: rules[0].waterline: is 0"},
 		{"a metric that nobody measures in a change", []plimsoll.Policy{nodeQOS("there", rule("r", "nope", "1", "old"))}, plimsoll.CodeInvalid, "is measured by no node"},
 		{"zero step in a change", []plimsoll.Policy{{Action: &plimsoll.Action{Name: "old", CoolDown: 1, Throttle: &plimsoll.ThrottleAction{}}}}, plimsoll.CodeInvalid, "Action old: throttle.step"},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
+	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
 // Config sets the periods and bounds of the state. Zero means the default.
@@ -81,6 +82,7 @@ type State struct {
 	vacant []int32
 
 	policies policies
+	metrics  *qos.Registry // that every node's agent has
 
 	total         placement.Amounts // capacity of all nodes
 	asked         placement.Amounts // what the jobs that have not ended ask for; no sum in a queue is larger
@@ -120,6 +122,10 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 		queues: map[string]*Queue{},
 		jobs:   map[string]*Job{},
 		nodes:  map[string]*Node{},
+	}
+	var err error
+	if s.metrics, err = qos.NewRegistry(); err != nil {
+		panic(err) // the built-in metrics are a constant
 	}
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.whereIs, s.volumesOf
