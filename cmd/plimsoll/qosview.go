@@ -152,8 +152,16 @@ func (p *page) printQOSTasks(q *client.NodeQOS, most int) {
 		}
 		rung, rungHow := taskRung(t)
 		rows = append(rows, []cell{
-			{number, how}, {t.Task, how}, {t.Class.String(), how}, {strconv.Itoa(int(t.Priority)), how}, {taskCPU(t), how}, {taskMemory(t), how},
-			{taskQuota(t), how}, {taskWeight(t), how}, {rung, rungHow}, {mayAct(t), how},
+			{number, how},
+			{t.Task, how},
+			{t.Class.String(), how},
+			{strconv.Itoa(int(t.Priority)), how},
+			{taskCPU(t), how},
+			{taskMemory(t), how},
+			{taskQuota(t), how},
+			{taskWeight(t), how},
+			{rung, rungHow},
+			{mayAct(t), how},
 		})
 	}
 	p.table([]column{
