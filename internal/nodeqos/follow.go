@@ -14,7 +14,7 @@ func (s *state) follow(l *Loop, pressure bool) {
 		t := &s.tasks[i]
 		g := s.groups[t.Key()]
 		if g == nil {
-			g = &group{key: sampleKey(t), name: t.Group, phase: uint64(len(s.groups))}
+			g = &group{key: sampleKey(t), phase: uint64(len(s.groups))}
 			s.groups[t.Key()] = g
 		}
 		g.seen = s.number

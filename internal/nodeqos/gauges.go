@@ -92,12 +92,7 @@ func (l *Loop) measureAll(ctx context.Context, m *Metric) {
 		if tasks[i].Started == 0 {
 			continue
 		}
-		select {
-		case l.gauges.slots <- struct{}{}:
-		case <-ctx.Done():
-			i = len(tasks)
-		}
-		if ctx.Err() != nil {
+		if !l.gauges.acquire(ctx) {
 			break
 		}
 		work.Go(func() {
@@ -118,6 +113,16 @@ func (l *Loop) measureAll(ctx context.Context, m *Metric) {
 	l.gauges.put(m.Name, next)
 }
 
+// acquire waits for a slot; false: ctx has ended.
+func (g *gauges) acquire(ctx context.Context) bool {
+	select {
+	case g.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func textOf(err error) string {
 	if err == nil {
 		return ""
@@ -132,9 +137,7 @@ func (g *gauges) put(metric string, next *gauge) {
 }
 
 func (l *Loop) measureOne(ctx context.Context, m *Metric, t *Task) (reading, error) {
-	select {
-	case l.gauges.slots <- struct{}{}:
-	case <-ctx.Done():
+	if !l.gauges.acquire(ctx) {
 		return reading{}, ctx.Err()
 	}
 	defer func() { <-l.gauges.slots }()

@@ -201,7 +201,7 @@ const (
 // specShares is the weight that a task's specification gives it, as it is read back: found is what was read. What is lent gives no weight
 // (internal/executor).
 func specShares(r plimsoll.Resources, v2 bool, found int64) int64 {
-	milli, lent := r[plimsoll.CPU], r[plimsoll.ExtCPU] > 0
+	milli, lent := min(r[plimsoll.CPU], cgroup.MaxShares), r[plimsoll.ExtCPU] > 0
 	if milli == 0 && !lent && v2 {
 		return defaultSharesV2
 	}

@@ -106,6 +106,7 @@ type node struct {
 	reports []plimsoll.NodeReport
 	evicted []string
 	evict   func(ctx context.Context, task string) error
+	during  func(task string) // called while a plan throttles a task
 }
 
 // pretend is a metric that is what the test says. A task that is throttled by a step releases one of it, and one that is stopped two.
@@ -113,6 +114,9 @@ func (n *node) pretend() Metric {
 	m := Metric{Every: MinEvery, Metric: qos.Metric{
 		Name: "pretend", ActionPriority: 9, Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
 		Throttle: func(t *qos.Task, by qos.Throttling) ([]qos.QuotaChange, int64) {
+			if n.during != nil {
+				n.during(t.ID)
+			}
 			changes, _ := qos.ThrottleCPU(t, by)
 			if len(changes) == 0 {
 				return nil, 0
@@ -178,6 +182,8 @@ func (n *node) start() *Loop {
 			if err := r.Validate(); err != nil {
 				n.t.Errorf("a report that nobody would take: %v", err)
 			}
+			n.mu.Lock()
+			defer n.mu.Unlock()
 			n.reports = append(n.reports, r)
 		},
 		Now: func() time.Time { return n.now },
@@ -273,6 +279,8 @@ func (n *node) quotas() string {
 
 // told returns what was reported since it was called last, an event a line.
 func (n *node) told() (lines []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, r := range n.reports {
 		for _, e := range r.Events {
 			line := e.Kind.String()
@@ -322,4 +330,34 @@ func same(t testing.TB, what string, got, want any) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%s: got  %v\n\twant %v", what, got, want)
 	}
+}
+
+// eventually waits for what the kernel or another goroutine brings about.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for range 20_000 {
+		if cond() {
+			return
+		}
+		<-ticker.C
+	}
+	t.Fatalf("%s did not happen", what)
+}
+
+// used returns how much processor time a group has used.
+func used(t testing.TB, g *cgroup.Group) time.Duration {
+	t.Helper()
+	u, err := g.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.CPU
+}
+
+// settle waits until what was started beside the loop has ended, and lets the loop note it.
+func (n *node) settle() {
+	n.loop.errands.wait()
+	n.loop.collectErrands(n.t.Context())
 }

@@ -35,6 +35,7 @@ type Loop struct {
 	wake    chan struct{} // there is pressure: sample at once
 	errands *errands
 	sampled broadcast // after each sample
+	changed broadcast // when policies are set
 	state   state
 }
 
@@ -80,6 +81,9 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	}
 	if deps.Now == nil {
 		deps.Now = time.Now
+	}
+	if len(cfg.Metrics) > plimsoll.MaxMetrics {
+		return nil, plimsoll.Invalid("metrics", "has %d entries; a node can announce %d", len(cfg.Metrics), plimsoll.MaxMetrics)
 	}
 	registry, err := registryOf(cfg.Metrics)
 	if err != nil {
@@ -128,8 +132,9 @@ func (l *Loop) SetPolicies(policies []plimsoll.Policy) {
 		}
 	}
 	l.policies.Lock()
-	defer l.policies.Unlock()
 	l.policies.compiled, l.policies.pressure = compiled, pressure
+	l.policies.Unlock()
+	l.changed.send()
 }
 
 func (l *Loop) current() (p *qos.Policies, pressure bool) {

@@ -15,24 +15,42 @@ const (
 	stallWindow = time.Second
 )
 
-// watchPressure wakes the loop when tasks of the machine wait for a resource. The machine's pressure is only a reason to look: what counts is that of the
-// protected groups. Where the kernel has no triggers the loop samples at its intervals.
+// watchPressure wakes the loop when tasks of the machine wait for a resource, as long as some rule asks for pressure. The machine's pressure is only a
+// reason to look: what counts is that of the protected groups. Where the kernel has no triggers the loop samples at its intervals.
 func (l *Loop) watchPressure(ctx context.Context, what cgroup.Resource) error {
+	for {
+		changed := l.changed.wait()
+		if _, asked := l.current(); asked && !l.awaitPressure(ctx, what) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// awaitPressure has a trigger until no rule asks for pressure any more; false: there will be none, or ctx has ended.
+func (l *Loop) awaitPressure(ctx context.Context, what cgroup.Resource) bool {
 	trigger, err := cgroup.WatchMachinePressure(l.cfg.Proc, cgroup.Watch{Resource: what, Kind: cgroup.Some, Stall: stall, Window: stallWindow})
 	if err != nil {
 		l.log.Debug("the kernel tells no pressure at once; it is read at every sample", "resource", string(what), "error", err)
-		return nil
+		return false
 	}
 	for {
-		err := trigger.Wait(ctx)
-		if err != nil {
-			if err = errors.Join(ignoreEnd(ctx, err), trigger.Close()); err != nil {
-				l.log.Warn("the kernel tells pressure no more at once; it is read at every sample", "resource", string(what), "error", err)
-			}
-			return nil
+		if err = trigger.Wait(ctx); err != nil {
+			break
+		}
+		if _, asked := l.current(); !asked {
+			break
 		}
 		poke(l.wake)
 	}
+	if closeErr := errors.Join(ignoreEnd(ctx, err), trigger.Close()); closeErr != nil {
+		l.log.Warn("the kernel tells pressure no more at once; it is read at every sample", "resource", string(what), "error", closeErr)
+	}
+	return err == nil
 }
 
 // ignoreEnd leaves out the error that only says that ctx has ended.
