@@ -18,13 +18,18 @@ type qosFlags struct {
 	Extended              bool   `help:"Lend what is allocated here but not used to best-effort tasks, as ext-cpu and ext-memory."`
 	ExtendedCPUReserve    string `help:"The part of the processors that is never lent." default:"10%" placeholder:"PART"`
 	ExtendedMemoryReserve string `help:"The part of the memory that is never lent." default:"10%" placeholder:"PART"`
+
+	ExtendedWarmUp time.Duration `help:"How long the use of this machine is watched before anything of it is lent." default:"10m"`
 }
 
 func (f *qosFlags) parse() (cfg agent.QOSConfig, err error) {
 	if f.QOSInterval < nodeqos.MinInterval || f.QOSInterval > nodeqos.MaxInterval {
 		return cfg, plimsoll.Invalid("qos-interval", "is %v; give a duration from %v to %v, such as 1s", f.QOSInterval, nodeqos.MinInterval, nodeqos.MaxInterval)
 	}
-	cfg.Interval, cfg.Extended.Enabled = f.QOSInterval, f.Extended
+	if f.ExtendedWarmUp <= 0 {
+		return cfg, plimsoll.Invalid("extended-warm-up", "is %v; give a duration above 0, such as 10m", f.ExtendedWarmUp)
+	}
+	cfg.Interval, cfg.Extended.Enabled, cfg.Extended.WarmUp = f.QOSInterval, f.Extended, f.ExtendedWarmUp
 	if cfg.Extended.CPUReserve, err = parsePart("extended-cpu-reserve", f.ExtendedCPUReserve); err != nil {
 		return cfg, err
 	}

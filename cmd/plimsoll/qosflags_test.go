@@ -35,8 +35,8 @@ func TestQOSFlags(t *testing.T) {
 		if err != nil || cfg.Interval != time.Second || cfg.Extended.Enabled || cfg.Extended.CPUReserve != 10 || cfg.Extended.MemoryReserve != 10 || cfg.Metrics != nil {
 			t.Errorf("%s without flags: %+v, %v", role, cfg, err)
 		}
-		cfg, err = parseQOS(t, role, "--qos-interval", "250ms", "--extended", "--extended-cpu-reserve", "25%", "--extended-memory-reserve", "0.29")
-		if err != nil || cfg.Interval != 250*time.Millisecond || !cfg.Extended.Enabled || cfg.Extended.CPUReserve != 25 || cfg.Extended.MemoryReserve != 29 {
+		cfg, err = parseQOS(t, role, "--qos-interval", "250ms", "--extended", "--extended-cpu-reserve", "25%", "--extended-memory-reserve", "0.29", "--extended-warm-up", "1m")
+		if err != nil || cfg.Interval != 250*time.Millisecond || !cfg.Extended.Enabled || cfg.Extended.CPUReserve != 25 || cfg.Extended.MemoryReserve != 29 || cfg.Extended.WarmUp != time.Minute {
 			t.Errorf("%s with flags: %+v, %v", role, cfg, err)
 		}
 	}
@@ -51,6 +51,7 @@ func TestQOSFlagsThatCannotBe(t *testing.T) {
 		{"--qos-interval", "1ms", "qos-interval: is 1ms; give a duration from 50ms"},
 		{"--qos-interval", "1h", "qos-interval: is 1h0m0s"},
 		{"--qos-interval", "soon", "qos-interval"},
+		{"--extended-warm-up", "-1s", "extended-warm-up: is -1s"},
 		{"--extended-cpu-reserve", "101%", "extended-cpu-reserve: "},
 		{"--extended-cpu-reserve", "-1%", "extended-cpu-reserve: "},
 		{"--extended-cpu-reserve", "0.155", "a whole percentage"},

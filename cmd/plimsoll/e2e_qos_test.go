@@ -1,0 +1,260 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
+)
+
+// burner keeps one processor busy.
+const burner = "while :; do :; done"
+
+// bestEffort is what else the group of a burner says: half a processor at the most, and first in line when there is not enough.
+const bestEffort = `, "class": "best-effort", "resources": {"cpu": "500m"}`
+
+// policies is a policy file with one rule: above a twentieth of a processor, where a burner always is, an action is taken on what is best-effort.
+func policies(action string) string { return policiesOf("cpu_total_usage", "50m", action) }
+
+func policiesOf(metric, line, action string) string {
+	return fmt.Sprintf(`
+kind: Action
+name: shed
+coolDown: 1s
+%s
+---
+kind: TaskQOS
+name: batch
+match: [{scope: class, operator: In, values: [best-effort]}]
+allowed: [shed]
+---
+kind: NodeQOS
+name: busy
+rules: [{name: cpu, metric: %s, waterline: %s, action: shed}]
+`, action, metric, line)
+}
+
+func (s *site) policy(args ...string) {
+	s.t.Helper()
+	if _, stderr, code := s.cli(append([]string{"policy"}, args...)...); code != 0 {
+		s.t.Fatalf("policy %v: exit code %d, %s", args, code, stderr)
+	}
+}
+
+// awaits runs a command until what it prints has all the words.
+func (s *site) awaits(args []string, words ...string) string {
+	s.t.Helper()
+	var stdout string
+	eventually(s.t, fmt.Sprintf("wait for %q in %v", words, args), func() error {
+		out, stderr, code := s.cli(args...)
+		for _, w := range words {
+			if code != 0 || !strings.Contains(out, w) {
+				return fmt.Errorf("exit code %d, %s%s", code, out, stderr)
+			}
+		}
+		stdout = out
+		return nil
+	})
+	return stdout
+}
+
+// held is what a control group is held to.
+type held struct {
+	Quota  cgroup.Quota
+	Weight cgroup.Scheduling
+}
+
+func needGroups(t *testing.T) {
+	t.Helper()
+	if h, err := cgroup.Detect(cgroup.DefaultRoot); err != nil || h.Missing() != "" {
+		t.Skipf("no control groups that can be written: %v", err)
+	}
+}
+
+// group is the control group of the first attempt of a task.
+func (s *site) group(task string) (*cgroup.Group, error) {
+	var caps executor.Capabilities
+	data, err := os.ReadFile(filepath.Join(s.data(), "agent", "supervisor.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &caps)
+	}
+	if err != nil {
+		return nil, err
+	}
+	tree, err := caps.OpenSubtree()
+	if err != nil {
+		return nil, err
+	}
+	return tree.Open(executor.CgroupName(task, 1))
+}
+
+// held reads what the first attempt of a task is held to.
+func (s *site) held(task string) (held, error) {
+	g, err := s.group(task)
+	if err != nil {
+		return held{}, err
+	}
+	control, err := g.Control()
+	if err != nil {
+		return held{}, err
+	}
+	quota, err := control.Quota()
+	weight, err2 := control.Scheduling()
+	return held{quota, weight}, errors.Join(err, err2, control.Close())
+}
+
+// awaitHeld waits until a task is held to what is wanted.
+func (s *site) awaitHeld(task, what string, so func(held) bool) (h held) {
+	s.t.Helper()
+	eventually(s.t, "wait until "+task+" is "+what, func() (err error) {
+		if h, err = s.held(task); err == nil && !so(h) {
+			err = fmt.Errorf("it is held to %+v", h)
+		}
+		return err
+	})
+	return h
+}
+
+// TestThrottledAndGivenBack: a node over its line takes quota from what is worth least, down to the floor; everybody can see it and why; an agent
+// that was killed knows what it took; and when the rule is gone the task has exactly what it had.
+func TestThrottledAndGivenBack(t *testing.T) {
+	t.Parallel()
+	needGroups(t)
+	s := newSite(t)
+	dev := s.dev("--qos-interval", "100ms")
+	s.submit("burn", 1, burner, bestEffort)
+	s.running("burn", 1)
+	before, err := s.held("burn.main.0")
+	if err != nil || before.Quota.Unlimited() {
+		t.Fatalf("at first it is held to %+v, %v", before, err)
+	}
+	floor := before.Quota.Micros / 10
+
+	s.policy("apply", "-f", s.write("throttle.yaml", policies("throttle: {minRatio: 10, step: 50}\nweight: {idle: true}")))
+	s.awaitHeld("burn.main.0", "throttled", func(h held) bool { return h.Quota.Micros == floor })
+	s.awaits([]string{"events", "--object", "burn.main.0"}, "ALLOC_QOS", "throttled by busy/cpu (cpu_total_usage): quota 0.5 cores", "line 0.05 cores")
+	s.awaits([]string{"events", "--object", "n1"}, "NODE_QOS", "rule triggered by busy/cpu")
+	s.awaits([]string{"node", "top", "n1", "--once"}, "busy/cpu", "throttled", "50m of 500m")
+
+	dev.kill() // without a word: what it took is on record
+	if h, err := s.held("burn.main.0"); err != nil || h.Quota.Micros != floor {
+		t.Errorf("without an agent it is held to %+v, %v", h, err)
+	}
+	s.dev("--qos-interval", "100ms")
+	s.policy("delete", "NodeQOS", "busy")
+	s.awaitHeld("burn.main.0", "given all back", func(h held) bool { return h == before })
+	s.awaits([]string{"events", "--object", "burn.main.0"}, "restored", "→ quota 0.5 cores")
+	if _, tasks := s.job("burn"); len(tasks) != 1 || tasks[0].Attempt != 1 {
+		t.Errorf("the task was not left to run: %+v", tasks)
+	}
+}
+
+// TestEvictedGoesBackToItsQueue: what is evicted goes back to its queue with the reason, and not to the same node at once; a node over its line takes
+// no new tasks, and takes them again behind the cool-down.
+func TestEvictedGoesBackToItsQueue(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.dev("--qos-interval", "100ms")
+	s.submit("burn", 1, burner, bestEffort)
+	s.running("burn", 1)
+	s.policy("apply", "-f", s.write("evict.yaml", policies("evict: {grace: 1s}\ndisableScheduling: true")))
+	s.awaits([]string{"node", "list"}, "no new tasks: busy/cpu is above its line")
+	s.awaits([]string{"task", "list", "--job", "burn"}, "Pending", "evicted: busy/cpu: cpu_total_usage is", "line 0.05 cores")
+	s.awaits([]string{"events", "--object", "burn.main.0"}, "evicting by busy/cpu (cpu_total_usage)", "APP      REMOVE  ALLOC_CANCEL")
+	s.policy("delete", "NodeQOS", "busy")
+	s.awaits([]string{"events", "--object", "n1"}, "scheduling disabled: busy/cpu is above its line", "scheduling enabled", "schedulable: true")
+	s.works("after")
+	s.awaits([]string{"node", "show", "n1"}, "keeps away", "burn.main for another")
+	s.awaits([]string{"explain", "burn.main.0"}, "burn.main.0 is Pending", "was evicted from it")
+	if _, tasks := s.job("burn"); len(tasks) != 1 || tasks[0].Attempt != 1 {
+		t.Errorf("it was started again: %+v", tasks)
+	}
+}
+
+// TestWhatIsLent: a node offers the memory that nobody uses, and who takes some has it as a limit. (How much of the processors is left depends on what
+// else runs on this machine.)
+func TestWhatIsLent(t *testing.T) {
+	t.Parallel()
+	needGroups(t)
+	s := newSite(t)
+	s.dev("--qos-interval", "100ms", "--extended", "--extended-memory-reserve", "0%", "--extended-warm-up", "1s")
+	s.awaits([]string{"node", "list"}, "OFFERED", "ext-memory")
+	s.submit("lent", 1, "sleep 1000", `, "resources": {"ext-memory": "16Mi"}`)
+	s.running("lent", 1)
+	g, err := s.group("lent.main.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := g.Limits(); err != nil || l != (cgroup.Limits{MemoryBytes: 16 << 20}) {
+		t.Errorf("its limits are %+v, %v", l, err)
+	}
+}
+
+// TestTheCoordinatorIsAway: with the coordinator and all gateways gone, an agent that was restarted meanwhile still keeps its node at the line of a
+// metric of its own; what it did is told when there is somebody to tell.
+func TestTheCoordinatorIsAway(t *testing.T) {
+	t.Parallel()
+	r := &roles{site: newSite(t)}
+	gauge := r.write("gauge", "1\n")
+	metrics := r.write("metrics.yaml", fmt.Sprintf(`[{name: gauge, command: [/bin/cat, %s], every: 1s, evictable: true}]`, gauge))
+	startAgent := func() {
+		r.agent = start(r.t, "agent", "--data", r.path("agent"), "--gateways", r.address, "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
+			"--qos-interval", "100ms", "--metrics", metrics)
+	}
+	r.startCoordinator()
+	r.startGateway()
+	startAgent()
+	r.nodeReady("n1")
+	r.gate(plimsoll.TaskID("gated", "main", 0))
+	r.submitFile("gated", fmt.Sprintf(`{"job": "gated", "groups": [
+		{"name": "main", "count": 1, "class": "best-effort", "command": ["sh", "-c", %[1]q]},
+		{"name": "kept", "count": 1, "class": "guaranteed", "command": ["sleep", "1000"]}]}`, gatedTask(r.dir)))
+	pid := r.pid("gated.main.0")
+	r.running("gated", 2)
+	r.policy("apply", "-f", r.write("evict.yaml", policiesOf("gauge", "5", "evict: {grace: 1s}")))
+	for _, file := range []string{"tasks/gated.main.0/1/worth.json", "tasks/gated.kept.0/1/worth.json"} {
+		r.exists(r.path("agent", file))
+	}
+	eventually(t, "wait until the agent has the policies", func() error {
+		data, err := os.ReadFile(r.path("agent", "policies.pb"))
+		if err == nil && !strings.Contains(string(data), "busy") {
+			err = errors.New("they are not there")
+		}
+		return err
+	})
+
+	r.coordinator.kill()
+	r.gateway.kill()
+	r.agent.kill()
+	startAgent()
+	r.write("gauge", "10\n")
+	r.gone(pid)
+	r.exists(r.path("agent", "tasks/gated.main.0/1/exit.json"))
+
+	r.startCoordinator()
+	r.startGateway()
+	r.awaits([]string{"task", "list", "--job", "gated"}, "evicted: busy/cpu: gauge is 10")
+	r.awaits([]string{"events", "--object", "gated.main.0"}, "evicting by busy/cpu (gauge)")
+	_, tasks := r.job("gated")
+	for _, task := range tasks {
+		if task.Attempt != 1 || task.ID == "gated.kept.0" && task.State != "Running" {
+			t.Errorf("%+v", task)
+		}
+	}
+}
+
+// exists waits for a file.
+func (s *site) exists(path string) {
+	s.t.Helper()
+	eventually(s.t, "wait for "+path, func() error {
+		_, err := os.Stat(path)
+		return err
+	})
+}
