@@ -3,6 +3,7 @@ package qos
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,19 +37,45 @@ func (r *round) act() {
 				r.demands = append(r.demands, r.demand(u))
 			}
 		}
-		if set := r.demands[first:]; len(set) > 0 {
-			r.stand()
-			r.expect(set)
-			r.climb(set)
+		set := r.demands[first:]
+		if len(set) == 0 {
+			continue
+		}
+		r.stand()
+		real := slices.Clone(r.acted)
+		r.merged, r.asked = make([]merged, len(r.Tasks)), 0
+		r.spread()
+		r.expect(set)
+		r.climb(set)
+		if preview {
+			r.acted = real // what is only said keeps nobody from getting something back
 		}
 	}
 }
+
+// spread collects the metrics of the demands whose dimensions no other part of the vector of releases tells.
+func (r *round) spread() {
+	r.vector = r.vector[:0]
+	for i := range r.demands {
+		m := r.demands[i].metric
+		if m == nil || m.Release == nil && builtinDimension(m.dimension()) {
+			continue
+		}
+		if !slices.ContainsFunc(r.vector, func(o *Metric) bool { return o.dimension() == m.dimension() }) {
+			r.vector = append(r.vector, m)
+		}
+	}
+}
+
+func builtinDimension(dimension string) bool { return slices.Contains(dimensions[:], dimension) }
+
+var dimensions = [...]string{DimensionCPU, DimensionExtCPU, DimensionMemory, DimensionExtMemory}
 
 func (r *round) demand(u *run) demand {
 	d := demand{run: u, metric: u.metric, action: &r.p.actions[u.action], blind: u.lost || u.metric == nil}
 	if !d.blind {
 		d.gap = u.amount - u.target
-		d.gap += mulDiv(d.gap, r.p.opt.Excess, 1000)
+		d.gap = plus(d.gap, mulDiv(max(d.gap, 0), r.p.opt.Excess, 1000))
 		u.report.Gap = d.gap
 	}
 	return d
@@ -60,18 +87,45 @@ func (r *round) expect(set []demand) {
 	for i := range r.tasks {
 		t := &r.tasks[i]
 		e := r.l.leaving[t.Key()]
-		if t.Gone || e != nil && e.Deadline <= r.now || e == nil && !t.Stopping && r.acted[i]&bit(Evict) == 0 {
+		if t.Gone || e != nil && e.Deadline <= r.now || e == nil && !t.Stopping {
 			continue
 		}
 		for j := range set {
 			if amount, known := set[j].use(t); known && !set[j].blind {
-				set[j].gap -= amount
+				set[j].gap = plus(set[j].gap, -max(amount, 0))
 			}
 		}
 	}
 	for i := range r.res.Steps {
-		if s := &r.res.Steps[i]; s.Verb == Throttle || s.Verb == Freeze {
-			release(set, s.Release)
+		release(set, r.res.Steps[i].Release)
+	}
+	for _, c := range r.l.recent {
+		if !c.Gives && within(r.At-c.At, r.p.opt.Lag) {
+			release(set, []Amount{c.Amount})
+		}
+	}
+	r.expectGone(set)
+}
+
+// expectGone subtracts what those used that have gone so lately that it is in the node's figures still.
+func (r *round) expectGone(set []demand) {
+	if len(r.l.leaving) == 0 {
+		return
+	}
+	present := make(map[Key]bool, len(r.tasks))
+	for i := range r.tasks {
+		present[r.tasks[i].Key()] = true
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(r.l.leaving), compareKeys) {
+		e := r.l.leaving[k]
+		if present[k] || e.Gone != 0 && !within(r.At-e.Gone, r.p.opt.Lag) {
+			continue
+		}
+		t := e.task()
+		for j := range set {
+			if amount, known := set[j].use(&t); known && !set[j].blind {
+				set[j].gap = plus(set[j].gap, -max(amount, 0))
+			}
 		}
 	}
 }
@@ -88,7 +142,7 @@ func release(set []demand, amounts []Amount) {
 	for _, a := range amounts {
 		for i := range set {
 			if set[i].dimension() == a.Dimension {
-				set[i].gap -= a.Value
+				set[i].gap = plus(set[i].gap, -a.Value)
 			}
 		}
 	}
@@ -116,7 +170,9 @@ func (r *round) climb(set []demand) {
 	}
 	r.rung(set, evictRung)
 	for i := range set {
-		set[i].report.LeftGap = set[i].gap
+		if d := &set[i]; !d.blind {
+			d.report.LeftGap = d.gap
+		}
 	}
 }
 
@@ -213,37 +269,56 @@ func (r *round) precisely(set []demand, d *demand, g *rung) {
 		if !r.candidate(d.run, i) || r.unable(d, g.verb, i) {
 			continue
 		}
+		own := int64(0)
+		if left > 0 {
+			own = r.throttleableOf(d, i)
+		}
 		amounts, why := g.do(r, d, d.metric, i)
 		if why != 0 {
 			r.skip(d, g.verb, i, why)
 			continue
 		}
 		release(set, amounts)
+		left -= own // it is gone or stands still
 	}
 }
 
 // unable passes over tasks that cannot be acted on now, whatever the rung.
 func (r *round) unable(d *demand, verb Verb, i int32) bool {
+	if why := r.hindrance(i); why != 0 {
+		r.skip(d, verb, i, why)
+		return true
+	}
+	return r.acted[i]&(bit(verb)|bit(Evict)) != 0 // for another rule: its release is counted
+}
+
+// hindrance says why nothing can be done about a task now.
+func (r *round) hindrance(i int32) Why {
 	t := &r.tasks[i]
 	e, f := r.l.leaving[t.Key()], r.l.failed[t.Key()]
 	switch {
 	case t.Gone:
-		r.skip(d, verb, i, WhyGone)
+		return WhyGone
 	case e != nil && e.Deadline <= r.now:
-		r.skip(d, verb, i, WhyOverdue)
+		return WhyOverdue
 	case e != nil || t.Stopping:
-		r.skip(d, verb, i, WhyLeaving)
+		return WhyLeaving
 	case f != nil && f.Until > r.now:
-		r.skip(d, verb, i, WhyFailed)
-	case r.acted[i]&(bit(verb)|bit(Evict)) != 0: // for another rule: its release is counted
-	default:
-		return false
+		return WhyFailed
 	}
-	return true
+	return 0
 }
 
 func (r *round) skip(d *demand, verb Verb, i int32, why Why) {
-	r.res.Skipped = append(r.res.Skipped, Skip{Task: r.tasks[i].ID, Rule: d.key, Verb: verb, Why: why})
+	r.res.pass(Skip{Task: r.tasks[i].ID, Rule: d.key, Verb: verb, Why: why})
+}
+
+func (r *Result) pass(s Skip) {
+	if len(r.Skipped) >= MaxSkipped {
+		r.Omitted++
+		return
+	}
+	r.Skipped = append(r.Skipped, s)
 }
 
 func bit(v Verb) uint16 { return 1 << v }
@@ -276,8 +351,8 @@ func (d *demand) reason() string {
 // reweight is the first rung. It says nothing about how much it releases, so the next sample must show whether it was enough.
 func (r *round) reweight(d *demand) {
 	w := d.action.Weight
-	if w == nil {
-		return
+	if w == nil || d.metric == nil || !d.metric.Throttleable {
+		return // it is no matter of processors
 	}
 	for _, i := range r.rankOrder() {
 		if r.candidate(d.run, i) && r.tasks[i].heavier(w) && !r.unable(d, Reweight, i) {
@@ -322,7 +397,10 @@ func (r *round) reclaim(d *demand) {
 		d.done = r.now < at+int64(ReclaimTime)
 		return
 	}
-	left := d.gap
+	left := plus(d.gap, -r.asked)
+	if r.asked > 0 {
+		d.done = true // another rule asks already: see what comes of it
+	}
 	if d.dimension() != DimensionMemory && d.dimension() != DimensionExtMemory {
 		left = reclaimBlind
 	}
@@ -337,6 +415,7 @@ func (r *round) reclaim(d *demand) {
 		s := r.step(d, Reclaim, i)
 		s.Bytes = min(left, t.Memory)
 		left -= s.Bytes
+		r.asked = plus(r.asked, s.Bytes)
 		r.res.Steps = append(r.res.Steps, s)
 		d.done = true
 	}
@@ -351,64 +430,67 @@ const reclaimBlind = int64(64 << 20)
 // evict stops a task. What it releases is everything that it uses.
 func (r *round) evict(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	t := &r.tasks[i]
-	own, known := m.release(t)
-	switch {
-	case d.blind || !m.EvictQuantified:
-	case !known:
-		return nil, WhyUnknown
-	case own <= 0:
-		return nil, WhyNothing
+	releases := r.releases(i)
+	if !d.blind && m.EvictQuantified {
+		if _, known := m.release(t); !known {
+			return nil, WhyUnknown
+		}
+		if !slices.ContainsFunc(releases, func(a Amount) bool { return a.Dimension == m.dimension() }) {
+			return nil, WhyNothing
+		}
 	}
 	s := r.step(d, Evict, i)
-	s.Grace = r.grace(i)
-	s.Release = r.releases(t, r.acted[i])
-	if m.Release != nil || m.dimension() == m.Name {
-		s.Release = append(s.Release, Amount{m.dimension(), own})
-	}
+	s.Grace, s.Release = r.merge(i).grace, releases
+	s.used.note(t)
 	r.res.Steps = append(r.res.Steps, s)
 	return s.Release, 0
 }
 
 // releases is all that ends with a task, less what a step of this plan has released of it already.
-func (r *round) releases(t *Task, acted uint16) []Amount {
-	var all []Amount
-	for _, dimension := range []string{DimensionCPU, DimensionExtCPU, DimensionMemory, DimensionExtMemory} {
-		amount, known := t.use(dimension)
-		if dimension != DimensionMemory && dimension != DimensionExtMemory && acted&(bit(Throttle)|bit(Freeze)) != 0 {
-			amount -= r.released(t, dimension)
+func (r *round) releases(i int32) []Amount {
+	t := &r.tasks[i]
+	all := make([]Amount, 0, 4)
+	add := func(dimension string, amount int64, known bool) {
+		if dimension == DimensionCPU || dimension == DimensionExtCPU {
+			amount = plus(amount, -r.freed[i])
 		}
 		if known && amount > 0 {
 			all = append(all, Amount{dimension, amount})
 		}
 	}
+	for _, dimension := range dimensions {
+		if !slices.ContainsFunc(r.vector, func(m *Metric) bool { return m.dimension() == dimension }) {
+			amount, known := t.use(dimension)
+			add(dimension, amount, known)
+		}
+	}
+	for _, m := range r.vector {
+		amount, known := m.release(t)
+		add(m.dimension(), amount, known)
+	}
 	return all
 }
 
-// released sums up what the steps so far release of a task.
-func (r *round) released(t *Task, dimension string) (sum int64) {
-	for i := range r.res.Steps {
-		if s := &r.res.Steps[i]; s.Task == t.ID && s.Attempt == t.Attempt {
-			for _, a := range s.Release {
-				if a.Dimension == dimension {
-					sum += a.Value
-				}
-			}
-		}
+// merge returns what the rules that fire say together of a task: the larger floor and the larger step, and the shortest grace, 0 being its own.
+func (r *round) merge(i int32) *merged {
+	out := &r.merged[i]
+	if out.done {
+		return out
 	}
-	return sum
-}
-
-// grace is the shortest of the rules that fire and may evict the task; 0: its own.
-func (r *round) grace(i int32) time.Duration {
-	shortest := time.Duration(0)
+	out.done, out.by.Cores = true, r.Cores
 	for j := range r.demands {
-		if d := &r.demands[j]; d.action.Evict != nil && d.action.Evict.Grace > 0 && r.candidate(d.run, i) {
-			if shortest == 0 || d.action.Evict.Grace < shortest {
-				shortest = d.action.Evict.Grace
-			}
+		d := &r.demands[j]
+		if !r.candidate(d.run, i) {
+			continue
+		}
+		if a := d.action.Throttle; a != nil {
+			out.by.MinRatio, out.by.Step = max(out.by.MinRatio, a.MinRatio), max(out.by.Step, a.Step)
+		}
+		if a := d.action.Evict; a != nil && a.Grace > 0 && (out.grace == 0 || a.Grace < out.grace) {
+			out.grace = a.Grace
 		}
 	}
-	return shortest
+	return out
 }
 
 // report fills in the gaps of the rules that do not fire: the room below the line, and what is left of it after what is given back.

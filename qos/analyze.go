@@ -33,8 +33,28 @@ type round struct {
 	standing []standing // by task; nil until somebody is to be acted on
 	orders   []ordered
 	acted    []uint16 // by task: bits of the verbs that it was given
+	freed    []int64  // by task: nanocores that its steps release, short of stopping it
+	merged   []merged // by task: what the demands together say of it; made anew for each set of demands
+	vector   []*Metric
+	byRank   []int32
+	asked    int64 // bytes that the kernel is asked to take back
+	measured []measurement
 	demands  []demand
 	given    []Amount // what was given back in this round, by dimension
+}
+
+// measurement is the value of a metric, which is looked at once however many rules have it.
+type measurement struct {
+	metric *Metric
+	value  int64
+	known  bool
+}
+
+// merged is what all demands together say of one task.
+type merged struct {
+	by    Throttling
+	grace time.Duration
+	done  bool
 }
 
 type ordered struct {
@@ -62,7 +82,7 @@ func Plan(s *Snapshot, p *Policies, l *Ledger, now int64) *Result {
 func newRound(s *Snapshot, p *Policies, l *Ledger, now int64) *round {
 	return &round{
 		View: View{Snapshot: s, ledger: l}, p: p, l: l, now: now, tasks: s.Tasks,
-		res: &Result{Sequence: s.Sequence, At: now, overdue: p.opt.Overdue, backoff: p.opt.Backoff, settle: p.opt.Settle},
+		res: &Result{Sequence: s.Sequence, At: now, overdue: p.opt.Overdue, backoff: p.opt.Backoff, settle: p.opt.Settle, lag: p.opt.Lag},
 	}
 }
 
@@ -105,9 +125,10 @@ func (r *round) analyzeRule(u *run) {
 	value, known := int64(0), false
 	if u.metric != nil {
 		rep.Dimension = u.metric.dimension()
-		value, known = u.metric.usage(&r.View)
+		value, known = r.usage(u.metric)
 	} else {
 		value, known = r.Values[u.Metric]
+		known = known && value >= 0
 	}
 	rep.Usage, rep.Known = value, known
 	if !known {
@@ -123,6 +144,18 @@ func (r *round) analyzeRule(u *run) {
 	}
 	rep.Above, rep.Active, rep.Since, rep.Fires = st.Above, st.Active, st.Since, u.fires
 	r.res.Spoke = r.res.Spoke || u.fires || rep.Restored
+}
+
+func (r *round) usage(m *Metric) (value int64, known bool) {
+	for i := range r.measured {
+		if x := &r.measured[i]; x.metric == m {
+			return x.value, x.known
+		}
+	}
+	value, known = m.usage(&r.View)
+	known = known && value >= 0
+	r.measured = append(r.measured, measurement{m, value, known})
+	return value, known
 }
 
 // count enters a sample.
@@ -243,6 +276,7 @@ func (r *round) stand() {
 	}
 	r.standing = make([]standing, len(r.Tasks))
 	r.acted = make([]uint16, len(r.Tasks))
+	r.freed = make([]int64, len(r.Tasks))
 	bits := make([]bool, len(r.Tasks)*len(r.p.actions))
 	if r.p.biased {
 		r.tasks = slices.Clone(r.Tasks)
@@ -276,4 +310,9 @@ func (r *round) order(m *Metric) []int32 {
 }
 
 // rankOrder is the order when nothing measured can be trusted: class and priority alone.
-func (r *round) rankOrder() []int32 { return OrderedBy(ClassAndPriority).Sort(r.tasks) }
+func (r *round) rankOrder() []int32 {
+	if r.byRank == nil {
+		r.byRank = OrderedBy(ClassAndPriority).Sort(r.tasks)
+	}
+	return r.byRank
+}

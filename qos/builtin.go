@@ -91,7 +91,7 @@ func (v *View) offered(dimension string) int64 {
 func (v *View) usedOf(dimension string) (sum int64) {
 	for i := range v.Tasks {
 		if amount, known := v.Tasks[i].use(dimension); known {
-			sum += amount
+			sum = plus(sum, max(amount, 0))
 		}
 	}
 	return sum

@@ -15,6 +15,18 @@ func mulDiv(a, b, c int64) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
+// plus returns a+b, or the outermost number on that side if that is beyond it: what is measured may be absurd, but must not turn round.
+func plus(a, b int64) int64 {
+	sum := a + b
+	switch {
+	case a > 0 && b > 0 && sum < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && sum >= 0:
+		return -math.MaxInt64
+	}
+	return sum
+}
+
 // compareRatios compares a/b with c/d, for a, c >= 0 and b, d > 0, without rounding.
 func compareRatios(a, b, c, d int64) int {
 	hi1, lo1 := bits.Mul64(uint64(a), uint64(d))

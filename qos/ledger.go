@@ -24,6 +24,14 @@ type Ledger struct {
 	held     map[Key]*hold
 	leaving  map[Key]*leaving
 	failed   map[Key]*failure
+	recent   []change // in the order of their times. Invariant: none is older than Options.Lag
+}
+
+// change is what was released or given back so lately that it does not show in the figures yet.
+type change struct {
+	At    int64
+	Gives bool `json:",omitempty"`
+	Amount
 }
 
 // ruleState counts samples in a row.
@@ -70,6 +78,43 @@ type leaving struct {
 	Attempt  int32
 	Rule     string `json:",omitempty"` // empty: somebody else stops it
 	Deadline int64  // until then what it uses counts as on its way
+	Told     bool   `json:",omitempty"` // it is known that it was told
+	Gone     int64  `json:",omitempty"` // when it had gone; what it used is in the node's figures for a while
+	Used     used   // in its last sample
+}
+
+// used is what a task used.
+type used struct {
+	CPU       *int64           `json:",omitempty"`
+	Memory    *int64           `json:",omitempty"`
+	ExtCPU    int64            `json:",omitempty"`
+	ExtMemory int64            `json:",omitempty"`
+	Values    map[string]int64 `json:",omitempty"`
+}
+
+func (u *used) note(t *Task) {
+	if cpu := t.CPU; t.CPUKnown {
+		u.CPU = &cpu
+	}
+	if memory := t.Memory; t.MemoryKnown {
+		u.Memory = &memory
+	}
+	u.ExtCPU, u.ExtMemory = t.ExtCPU, t.ExtMemory
+	if len(t.Values) > 0 {
+		u.Values = maps.Clone(t.Values)
+	}
+}
+
+// task returns a task that uses as much.
+func (e *leaving) task() Task {
+	t := Task{ID: e.Task, Attempt: e.Attempt, ExtCPU: e.Used.ExtCPU, ExtMemory: e.Used.ExtMemory, Values: e.Used.Values}
+	if e.Used.CPU != nil {
+		t.CPU, t.CPUKnown = *e.Used.CPU, true
+	}
+	if e.Used.Memory != nil {
+		t.Memory, t.MemoryKnown = *e.Used.Memory, true
+	}
+	return t
 }
 
 // failure is a task on which an action failed.
@@ -195,13 +240,19 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 			continue
 		}
 		present[t.Key()] = true
-		if t.Stopping && l.leaving[t.Key()] == nil {
-			l.leaving[t.Key()] = &leaving{Task: t.ID, Attempt: t.Attempt, Deadline: r.At + int64(r.overdue)}
+		e := l.leaving[t.Key()]
+		if t.Stopping && e == nil {
+			e = &leaving{Task: t.ID, Attempt: t.Attempt, Deadline: r.At + int64(r.overdue), Told: true}
+			l.leaving[t.Key()] = e
+		}
+		if e != nil {
+			e.Used.note(t)
 		}
 	}
 	forget(l.held, present)
-	forget(l.leaving, present)
 	forget(l.failed, present)
+	l.bury(r, present)
+	l.recent = slices.DeleteFunc(l.recent, func(c change) bool { return !within(r.At-c.At, r.lag) })
 	maps.DeleteFunc(l.held, func(_ Key, h *hold) bool { return !h.kept(r.At, r.settle) })
 	for _, k := range slices.SortedFunc(maps.Keys(l.failed), compareKeys) {
 		if f := l.failed[k]; f.Until+int64(maxBackoff*r.backoff) < r.At {
@@ -209,6 +260,22 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 		}
 	}
 }
+
+// bury forgets tasks that were told to stop, once they are gone and their use is not in the node's figures any more.
+func (l *Ledger) bury(r *Result, present map[Key]bool) {
+	for _, k := range slices.SortedFunc(maps.Keys(l.leaving), compareKeys) {
+		e := l.leaving[k]
+		if !present[k] && e.Gone == 0 {
+			e.Gone = r.At
+		}
+		if e.Gone != 0 && !within(r.At-e.Gone, r.lag) {
+			delete(l.leaving, k)
+		}
+	}
+}
+
+// within reports whether something is that young. A clock that was set back makes things look younger than they can be.
+func within(age int64, lag time.Duration) bool { return -int64(lag) < age && age < int64(lag) }
 
 func forget[V any](m map[Key]V, present map[Key]bool) {
 	maps.DeleteFunc(m, func(k Key, _ V) bool { return !present[k] })
@@ -220,11 +287,14 @@ const maxBackoff = 32
 // Begin notes a step that is about to be done. After it the ledger can be written down, and whatever happens then, what is taken can be given
 // back.
 func (l *Ledger) Begin(s *Step, now int64) {
+	if s.Preview {
+		return
+	}
 	switch s.Verb {
 	case Throttle, Reweight, Freeze:
 		l.take(s, now)
 	case Evict:
-		l.leaving[s.Key()] = &leaving{Task: s.Task, Attempt: s.Attempt, Rule: s.Rule, Deadline: now + int64(s.Grace) + int64(s.overdue)}
+		l.leaving[s.Key()] = &leaving{Task: s.Task, Attempt: s.Attempt, Rule: s.Rule, Deadline: now + int64(s.Grace) + int64(s.overdue), Used: s.used}
 	case Reclaim:
 		if r := l.rules[s.Rule]; r != nil {
 			r.Reclaimed = now
@@ -257,6 +327,9 @@ func (l *Ledger) take(s *Step, now int64) {
 
 // Done notes how a step ended. What failed counts for nothing, and the task is left alone for a while.
 func (l *Ledger) Done(s *Step, err error, now int64) {
+	if s.Preview {
+		return
+	}
 	if err != nil {
 		if s.Verb == Evict {
 			delete(l.leaving, s.Key())
@@ -265,6 +338,14 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 		return
 	}
 	delete(l.failed, s.Key())
+	if e := l.leaving[s.Key()]; e != nil && s.Verb == Evict {
+		e.Told = true
+	}
+	for _, a := range s.Release {
+		if s.Verb == Throttle || s.Verb == Freeze || s.Verb.Gives() {
+			l.recent = append(l.recent, change{At: now, Gives: s.Verb.Gives(), Amount: a})
+		}
+	}
 	h := l.held[s.Key()]
 	if h == nil {
 		return
@@ -294,13 +375,16 @@ func (l *Ledger) fail(s *Step, err error, now int64) {
 		f = &failure{Task: s.Task, Attempt: s.Attempt}
 		l.failed[s.Key()] = f
 	}
-	f.Count = min(f.Count+1, 32)
+	f.Count = min(f.Count+1, mostFailures)
 	f.Until = now + int64(s.backoff)*min(int64(1)<<(f.Count-1), maxBackoff)
 	f.Reason = err.Error()
 	if len(f.Reason) > 512 {
 		f.Reason = strings.ToValidUTF8(f.Reason[:512], "")
 	}
 }
+
+// mostFailures is up to where failures are counted.
+const mostFailures = 32
 
 // kept reports whether a hold still says something: something is taken, or was given back so lately that taking it again would be flapping.
 func (h *hold) kept(now int64, settle time.Duration) bool {
@@ -315,13 +399,14 @@ type ledgerFile struct {
 	Held     []*hold
 	Leaving  []*leaving
 	Failed   []*failure
+	Recent   []change `json:",omitempty"`
 }
 
 const ledgerVersion = 1
 
 // Encode writes the ledger down; the same ledger is always the same bytes.
 func (l *Ledger) Encode() ([]byte, error) {
-	f := ledgerFile{Version: ledgerVersion, Sequence: l.sequence}
+	f := ledgerFile{Version: ledgerVersion, Sequence: l.sequence, Recent: l.recent}
 	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
 		f.Rules = append(f.Rules, l.rules[name])
 	}
@@ -341,7 +426,8 @@ func inOrder[V any](m map[Key]V) []V {
 	return all
 }
 
-// DecodeLedger reads what Encode wrote. Samples are counted anew, since whoever takes them has started anew too.
+// DecodeLedger reads what Encode wrote. Samples are counted anew, since whoever takes them has started anew too; and an eviction that was begun, and nobody
+// knows whether it was done, counts as not done unless the sample says that the task is being stopped.
 func DecodeLedger(data []byte) (*Ledger, error) {
 	var f ledgerFile
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -351,8 +437,10 @@ func DecodeLedger(data []byte) (*Ledger, error) {
 		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "the ledger was written by another version (%d, this one reads %d)", f.Version, ledgerVersion)
 	}
 	l := NewLedger()
+	l.recent = f.Recent
 	for _, r := range f.Rules {
 		if r != nil {
+			r.Above, r.Below = min(max(r.Above, 0), plimsoll.MaxRuleSamples), min(max(r.Below, 0), plimsoll.MaxRuleSamples)
 			l.rules[r.Rule] = r
 		}
 	}
@@ -362,12 +450,13 @@ func DecodeLedger(data []byte) (*Ledger, error) {
 		}
 	}
 	for _, e := range f.Leaving {
-		if e != nil {
+		if e != nil && e.Told { // else the sample says whether it is being stopped
 			l.leaving[Key{e.Task, e.Attempt}] = e
 		}
 	}
 	for _, e := range f.Failed {
 		if e != nil {
+			e.Count = min(max(e.Count, 0), mostFailures)
 			l.failed[Key{e.Task, e.Attempt}] = e
 		}
 	}

@@ -23,13 +23,17 @@ type Options struct {
 	// Settle is how long a task that was throttled again soon after it got something back waits for the next step; it doubles each time, up
 	// to the action's cool-down. 0: 10 s.
 	Settle time.Duration
+	// Lag is how long it takes until what was done shows in the figures of a sample. Until then it is counted on as it was planned, so that nothing is
+	// taken, or given back, twice for one cause. 0: 500 ms, which means the next sample if there is one a second.
+	Lag time.Duration
 }
 
 func (o Options) withDefaults() Options {
+	o.Excess = max(o.Excess, 0)
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&o.Overdue, 30 * time.Second}, {&o.Stale, 5 * time.Second}, {&o.Backoff, 5 * time.Second}, {&o.Settle, 10 * time.Second}} {
+	}{{&o.Overdue, 30 * time.Second}, {&o.Stale, 5 * time.Second}, {&o.Backoff, 5 * time.Second}, {&o.Settle, 10 * time.Second}, {&o.Lag, 500 * time.Millisecond}} {
 		if *d.field <= 0 {
 			*d.field = d.value
 		}

@@ -27,14 +27,13 @@ func (r *round) giveBack() {
 		}
 		limit, why := r.room(i, h)
 		if why != 0 {
-			r.res.Skipped = append(r.res.Skipped, Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: why})
+			r.res.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: why})
 			continue
 		}
 		switch {
 		case h.Frozen != 0:
 			r.thaw(i, h, limit.reason)
-		case h.throttled():
-			r.raise(i, h, limit)
+		case h.throttled() && r.raise(i, h, limit):
 		case limit.cooling:
 			r.res.Skipped = append(r.res.Skipped, Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
 		case weights > 0 || limit.free:
@@ -118,6 +117,9 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 	if l.by.Step == 0 {
 		l.by.Step = defaultStep
 	}
+	if h.Wait == 0 {
+		l.by.Room = 0 // what it got back was never too much
+	}
 	return l, 0
 }
 
@@ -148,9 +150,12 @@ func (r *round) below(u *run, l *leeway, least *int64) Why {
 		return 0
 	}
 	dimension := u.metric.dimension()
-	gap := r.roomBelow(u) - r.givenOf(dimension)
+	gap := r.roomBelow(u) - r.givenOf(dimension) - r.givenLately(dimension)
 	if gap <= 0 {
 		return WhyLine
+	}
+	if l.by.Room <= 0 || gap < l.by.Room {
+		l.by.Room = gap
 	}
 	if gap < *least {
 		*least = gap
@@ -163,13 +168,23 @@ func (r *round) below(u *run, l *leeway, least *int64) Why {
 // roomBelow is how far a metric is below its target, which it may exceed as much as it is undercut; 0 if it is not below.
 func (r *round) roomBelow(u *run) int64 {
 	gap := max(u.target-u.amount, 0)
-	return gap + mulDiv(gap, r.p.opt.Excess, 1000)
+	return plus(gap, mulDiv(gap, r.p.opt.Excess, 1000))
 }
 
 func (r *round) givenOf(dimension string) (sum int64) {
 	for _, a := range r.given {
 		if a.Dimension == dimension {
-			sum += a.Value
+			sum = plus(sum, a.Value)
+		}
+	}
+	return sum
+}
+
+// givenLately is what was given back so lately that it does not show in the figures yet.
+func (r *round) givenLately(dimension string) (sum int64) {
+	for _, c := range r.l.recent {
+		if c.Gives && c.Dimension == dimension && within(r.At-c.At, r.p.opt.Lag) {
+			sum += c.Value
 		}
 	}
 	return sum
@@ -201,7 +216,7 @@ func (r *round) cost(i int32, cpu int64) []Amount {
 }
 
 // raise gives a task a step of its quotas back; what nobody limits any more, at once.
-func (r *round) raise(i int32, h *hold, l leeway) {
+func (r *round) raise(i int32, h *hold, l leeway) (raised bool) {
 	t := &r.tasks[i]
 	key := t.Key()
 	l.by.Original = func(g *Group) (int64, bool) { return r.l.Original(key, g.Name) }
@@ -209,9 +224,9 @@ func (r *round) raise(i int32, h *hold, l leeway) {
 	cpu := int64(0)
 	for _, c := range changes {
 		if g := &t.Groups[c.Group]; c.After > 0 {
-			cpu += max(c.After-max(g.Quota, 0), 0)
+			cpu = plus(cpu, max(c.After-max(g.Quota, 0), 0))
 		} else if g.limited() {
-			cpu += max(r.Cores-g.Quota, 0)
+			cpu = plus(cpu, max(r.Cores-g.Quota, 0))
 		}
 	}
 	for j, c := range changes {
@@ -226,6 +241,7 @@ func (r *round) raise(i int32, h *hold, l leeway) {
 		}
 		r.res.Steps = append(r.res.Steps, s)
 	}
+	return len(changes) > 0
 }
 
 func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) {

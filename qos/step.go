@@ -71,6 +71,7 @@ type Step struct {
 	Reason string // why, for people
 
 	overdue, backoff, settle, longest time.Duration
+	used                              used // Evict: what it uses
 }
 
 // Key names the attempt.
@@ -177,6 +178,9 @@ type RuleReport struct {
 	Note      string
 }
 
+// MaxSkipped bounds the tasks that a plan says it passed over, so that a plan of many rules stays small.
+const MaxSkipped = 4_096
+
 // Result is a plan: what one sample calls for.
 type Result struct {
 	Sequence uint64
@@ -187,11 +191,12 @@ type Result struct {
 	Up       []Waterline // of the rules that are restored, and of those by which something is still held
 	Evict    []Waterline // of the rules that fire and whose action evicts
 	Steps    []Step      // in order
-	Skipped  []Skip
-	Closed   bool   // the node takes no new tasks
-	ClosedBy string // for which rule, with what it waits for
-	Spoke    bool   // a rule fired or was restored, or the node was opened
+	Skipped  []Skip      // the first MaxSkipped of them
+	Omitted  int         // how many more were passed over
+	Closed   bool        // the node takes no new tasks
+	ClosedBy string      // for which rule, with what it waits for
+	Spoke    bool        // a rule fired or was restored, or the node was opened
 
-	next                     []ruleState
-	overdue, backoff, settle time.Duration
+	next                          []ruleState
+	overdue, backoff, settle, lag time.Duration
 }

@@ -9,6 +9,7 @@ type Throttling struct {
 	MinRatio int32 // percent of a group's limit that it keeps
 	Step     int32 // percent of the quota, or of the use where there is none
 	Cores    int64 // nanocores of the node
+	Room     int64 // nanocores below the line when something is given back; 0: nobody says
 	// Original returns the quota that a group had before anything was taken from it; ok is false if nobody knows.
 	Original func(g *Group) (quota int64, ok bool)
 }
@@ -30,15 +31,18 @@ func ThrottleCPU(t *Task, by Throttling) (changes []QuotaChange, release int64) 
 			continue
 		}
 		base := g.CPU
-		if g.limited() {
+		switch {
+		case g.limited():
 			base = g.Quota
+		case g.CPU <= 0:
+			continue // it does not run: a quota would release nothing and hold it up as soon as it does
 		}
 		next := max(mulDiv(max(base, 0), int64(100-by.Step), 100), g.floor(by))
 		if g.limited() && next >= g.Quota {
 			continue
 		}
 		changes = append(changes, QuotaChange{Group: i, Before: quotaOf(g), After: next})
-		release += max(g.CPU-next, 0)
+		release = plus(release, max(g.CPU-next, 0))
 	}
 	return changes, release
 }
@@ -56,7 +60,7 @@ func (g *Group) floor(by Throttling) int64 {
 }
 
 // RestoreCPU raises the quotas of a task's groups by one step: to quota × (1 + step), at most to what they had. A group that holds extended cores
-// gets what it holds at once. use is what they may use in addition, in nanocores.
+// gets what it holds at once if there is room for it. use is what they may use in addition, in nanocores.
 func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 	for i := range t.Groups {
 		g := &t.Groups[i]
@@ -71,11 +75,14 @@ func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 			}
 		}
 		next := mulDiv(g.Quota, int64(100+by.Step), 100)
-		if g.Ext > 0 {
+		if g.Ext > g.Quota && (by.Room <= 0 || g.Ext-g.Quota <= by.Room) {
 			next = g.Ext
 		}
 		c := QuotaChange{Group: i, Before: g.Quota}
 		switch {
+		case known && most > 0 && g.Quota >= most:
+			c.After, c.Whole = g.Quota, true // somebody else has given it more
+
 		case most > 0 && next >= most:
 			c.After, c.Whole = most, true
 		case most <= 0 && by.Cores > 0 && next >= by.Cores && g.Ext <= 0:
@@ -88,23 +95,12 @@ func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 		}
 		changes = append(changes, c)
 		if c.After > 0 {
-			use += max(c.After-g.Quota, 0)
+			use = plus(use, max(c.After-g.Quota, 0))
 		} else {
-			use += max(by.Cores-g.Quota, 0)
+			use = plus(use, max(by.Cores-g.Quota, 0))
 		}
 	}
 	return changes, use
-}
-
-// throttling merges what the rules that fire say of a task: the larger floor and the larger step.
-func (r *round) throttling(i int32) Throttling {
-	by := Throttling{Cores: r.Cores}
-	for j := range r.demands {
-		if d := &r.demands[j]; d.action.Throttle != nil && r.candidate(d.run, i) {
-			by.MinRatio, by.Step = max(by.MinRatio, d.action.Throttle.MinRatio), max(by.Step, d.action.Throttle.Step)
-		}
-	}
-	return by
 }
 
 // throttle takes one step from a task.
@@ -123,12 +119,12 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		}
 		down = ThrottleCPU
 	}
-	changes, own := down(t, r.throttling(i))
+	changes, own := down(t, r.merge(i).by)
 	if len(changes) == 0 {
 		return nil, WhyFloor
 	}
-	amounts := r.quotaRelease(t, changes)
-	if m.Throttle != nil && own > 0 {
+	amounts := r.quotaRelease(i, changes)
+	if m.Throttle != nil && own > 0 && m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU {
 		amounts = append(amounts, Amount{m.dimension(), own})
 	}
 	for j, c := range changes {
@@ -162,11 +158,12 @@ func (t *Task) limited() bool {
 }
 
 // quotaRelease is what lower quotas release: of the processors and, if the task holds extended ones, of those.
-func (r *round) quotaRelease(t *Task, changes []QuotaChange) []Amount {
-	sum := int64(0)
+func (r *round) quotaRelease(i int32, changes []QuotaChange) []Amount {
+	t, sum := &r.tasks[i], int64(0)
 	for _, c := range changes {
-		sum += max(t.Groups[c.Group].CPU-c.After, 0)
+		sum = plus(sum, max(t.Groups[c.Group].CPU-c.After, 0))
 	}
+	r.freed[i] = plus(r.freed[i], sum)
 	if sum == 0 {
 		return nil
 	}
@@ -180,19 +177,24 @@ func (r *round) quotaRelease(t *Task, changes []QuotaChange) []Amount {
 // throttleable is what can still be released by throttling the candidates of a demand down to their floors, beyond the steps of this plan.
 func (r *round) throttleable(d *demand) (sum int64) {
 	for i := range r.tasks {
-		t := &r.tasks[i]
-		if d.dimension() == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, int32(i)) || t.Gone || t.Stopping || t.frozen() {
-			continue
-		}
-		by, whole := r.throttling(int32(i)), int64(0)
-		for j := range t.Groups {
-			if g := &t.Groups[j]; g.Name != "" {
-				whole += max(g.CPU-g.floor(by), 0)
-			}
-		}
-		sum += max(whole-r.released(t, DimensionCPU), 0)
+		sum = plus(sum, r.throttleableOf(d, int32(i)))
 	}
 	return sum
+}
+
+// throttleableOf is the same of one task.
+func (r *round) throttleableOf(d *demand, i int32) int64 {
+	t := &r.tasks[i]
+	if d.dimension() == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.frozen() || r.hindrance(i) != 0 {
+		return 0
+	}
+	by, whole := r.merge(i).by, int64(0)
+	for j := range t.Groups {
+		if g := &t.Groups[j]; g.Name != "" {
+			whole = plus(whole, max(g.CPU-g.floor(by), 0))
+		}
+	}
+	return max(whole-r.freed[i], 0)
 }
 
 // freeze lets a task stand still.
@@ -209,7 +211,7 @@ func (r *round) freeze(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	case !t.CPUKnown:
 		return nil, WhyUnknown
 	}
-	use := max(t.CPU-r.released(t, DimensionCPU), 0)
+	use := max(t.CPU-r.freed[i], 0)
 	if use == 0 && !d.blind {
 		return nil, WhyNothing
 	}
@@ -219,6 +221,10 @@ func (r *round) freeze(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	if t.ExtCPU > 0 {
 		s.Release = append(s.Release, Amount{DimensionExtCPU, use})
 	}
+	if own, known := m.release(t); known && own > 0 && !builtinDimension(m.dimension()) {
+		s.Release = append(s.Release, Amount{m.dimension(), own})
+	}
+	r.freed[i] = plus(r.freed[i], use)
 	s.Reason += fmt.Sprintf("; for %v at most", d.action.Freeze.For)
 	r.res.Steps = append(r.res.Steps, s)
 	return s.Release, 0
