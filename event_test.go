@@ -43,6 +43,7 @@ func TestEventWordsAreTheDesigns(t *testing.T) {
 		304: "NODE_CAPACITY",
 		305: "NODE_OCCUPIED",
 		306: "NODE_RESERVATION",
+		390: "NODE_QOS", // ours, as 590 is
 		400: "QUEUE_CONFIG",
 		401: "QUEUE_DYNAMIC",
 		402: "QUEUE_TYPE",
@@ -55,6 +56,7 @@ func TestEventWordsAreTheDesigns(t *testing.T) {
 		502: "ALLOC_TIMEOUT",
 		503: "ALLOC_REPLACED",
 		504: "ALLOC_NODEREMOVED",
+		590: "ALLOC_QOS",
 	}
 	for number := range plimsoll.ChangeDetail(1000) {
 		if got, want := number.String(), words[number]; got != want {
