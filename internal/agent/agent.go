@@ -173,17 +173,26 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 		news: newNewsbox(),
 	}
 	watch := &qosHandler{node: node.ID}
+	m := newMetrics(s.news, watch)
+	if a.deps.Metrics != nil {
+		if err := a.deps.Metrics.Register(m); err != nil {
+			return errors.Join(fmt.Errorf("register the agent's metrics: %w", err), listener.Close())
+		}
+		defer a.deps.Metrics.Unregister(m)
+	}
 	j := &janitor{ledger: l, count: a.cfg.KeepAttempts, bytes: a.cfg.KeepBytes}
 	held := make(chan struct{}) // closed when the supervisor has said what it holds for the first time
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return transport.Serve(ctx, listener, newHandler(&logHandler{l, a.deps.Log}, watch)) })
+	group.Go(func() error {
+		return transport.Serve(ctx, listener, newHandler(&logHandler{l, a.deps.Log}, watch, m.handler()))
+	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
 	group.Go(func() error { a.act(ctx, l, out); return nil })
 	group.Go(func() error {
 		select {
 		case <-held: // a node that cannot run tasks is not offered
 			a.describeCgroups(&s.node)
-			return a.speak(ctx, s, l, watch)
+			return a.speak(ctx, s, l, m)
 		case <-ctx.Done():
 			return nil
 		}
@@ -206,13 +215,13 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 }
 
 // speak runs the QoS loop and the sessions with gateways. The loop needs no gateway, and a loop that fails does not end the sessions.
-func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, watch *qosHandler) error {
-	loop, policies, err := a.makeQOS(&s.node, l, s.news)
+func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, m *metrics) error {
+	loop, policies, err := a.makeQOS(&s.node, l, m.report)
 	if err != nil {
 		return err
 	}
 	s.policies, s.registered = policies, loop.Resend
-	watch.loop.Store(&loop)
+	m.watch.loop.Store(&loop)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := loop.Run(ctx); err != nil && ctx.Err() == nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -52,6 +54,8 @@ const (
 type Deps struct {
 	Executor Executor     // the node's supervisor
 	Log      *slog.Logger // nil: nothing is logged
+	// Metrics gets the agent's metrics too. They are always served on Config.Listen, at /metrics.
+	Metrics prometheus.Registerer
 }
 
 // CgroupNone is the value of the node attribute cgroup when tasks run without limits.

@@ -397,7 +397,19 @@ func (q *qosFake) Run(ctx context.Context) error {
 func (q *qosFake) SetPolicies(p []plimsoll.Policy) {
 	q.change(func() { q.policies = append(q.policies, p) })
 }
-func (q *qosFake) Resend() { q.change(func() { q.resends++ }) }
+func (q *qosFake) Took() time.Duration { return time.Millisecond }
+func (q *qosFake) Resend()             { q.change(func() { q.resends++ }) }
+
+func (q *qosFake) Status() *pb.NodeQOSStatus {
+	return &pb.NodeQOSStatus{
+		Node: q.cfg.Node, At: 5e9, SchedulingDisabled: true, Extended: &pb.Resources{Amounts: map[string]int64{plimsoll.ExtCPU: 1500}},
+		Lines: []*pb.QOSLine{
+			{Rule: "busy/cpu", Metric: "cpu_total_usage", Scale: 1000, Waterline: 2000, Usage: 2500, Triggered: true},
+			{Rule: "busy/gauge", Metric: "gauge", Scale: 1, Waterline: 7, Missing: true},
+		},
+		Tasks: []*pb.QOSTask{{Task: "j.g.0", Rung: "throttle"}, {Task: "j.g.1", Rung: "throttle"}, {Task: "j.g.2"}},
+	}
+}
 
 func (q *qosFake) Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error {
 	q.change(func() { q.watching++ })

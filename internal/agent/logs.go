@@ -34,10 +34,11 @@ type logHandler struct {
 }
 
 // newHandler serves what gateways ask an agent for.
-func newHandler(logs *logHandler, qos *qosHandler) http.Handler {
+func newHandler(logs *logHandler, qos *qosHandler, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(plimsollv1connect.NewLogServiceHandler(logs, connect.WithReadMaxBytes(1<<20)))
 	mux.Handle(plimsollv1connect.NewQOSServiceHandler(qos, connect.WithReadMaxBytes(1<<20)))
+	mux.Handle("/metrics", metrics)
 	return mux
 }
 

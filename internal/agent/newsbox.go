@@ -83,6 +83,17 @@ func (n *newsbox) next() (report *plimsoll.NodeReport, sequence uint64) {
 	return n.mu.sending, n.mu.sequence
 }
 
+// waiting is how many events wait.
+func (n *newsbox) waiting() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	waiting := len(n.mu.events)
+	if n.mu.sending != nil {
+		waiting += len(n.mu.sending.Events)
+	}
+	return waiting
+}
+
 // taken says that the report that next returned last has been taken, or is given up.
 func (n *newsbox) taken() {
 	n.mu.Lock()

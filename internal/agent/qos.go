@@ -44,6 +44,9 @@ type qosLoop interface {
 	SetPolicies(policies []plimsoll.Policy)
 	// Resend has the condition and the offers told once more.
 	Resend()
+	Status() *pb.NodeQOSStatus
+	// Took is how long the last sample took.
+	Took() time.Duration
 	// Watch calls each with what the loop sees, now and at every interval, until it fails or ctx ends.
 	Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error
 }
@@ -53,7 +56,7 @@ func newQOSLoop(cfg nodeqos.Config, deps nodeqos.Deps) (qosLoop, error) {
 }
 
 // makeQOS makes the loop of a node that is described, and gives it the policies of an earlier agent. The supervisor must have said what it holds.
-func (a *Agent) makeQOS(node *plimsoll.Node, l *ledger, news *newsbox) (qosLoop, *policyBook, error) {
+func (a *Agent) makeQOS(node *plimsoll.Node, l *ledger, report func(plimsoll.NodeReport)) (qosLoop, *policyBook, error) {
 	tree, err := a.deps.Executor.Subtree()
 	if err != nil {
 		a.deps.Log.Error("the control groups of tasks cannot be opened: only evictions and closing the node are left to keep it at its lines", "error", err)
@@ -66,7 +69,7 @@ func (a *Agent) makeQOS(node *plimsoll.Node, l *ledger, news *newsbox) (qosLoop,
 		Evict: func(ctx context.Context, task string, attempt int32, grace time.Duration, reason string) error {
 			return a.evict(ctx, l, task, attempt, grace, reason)
 		},
-		Report: news.add,
+		Report: report,
 		Log:    a.deps.Log,
 	})
 	if err != nil {

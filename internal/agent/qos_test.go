@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -242,5 +243,43 @@ func TestWatchingTooEarly(t *testing.T) {
 	err := h.WatchQOS(t.Context(), connect.NewRequest(&pb.WatchQOSRequest{Node: "n1"}), nil)
 	if plimsoll.CodeOf(wire.FromConnectError(err)) != plimsoll.CodeUnavailable {
 		t.Errorf("watching before there is a loop: %v", err)
+	}
+}
+
+// /metrics shows where the node stands to its lines, and counts what was done. A metric that is missing has no usage.
+func TestMetrics(t *testing.T) {
+	w := newWorld(t)
+	w.run(w.config())
+	w.await("it has registered", func() bool { return w.cluster.registers > 0 })
+	w.qos.deps.Report(closed("busy", "1", "2"))
+	w.await("the report", func() bool { told, _ := w.cluster.told(); return len(told) == 2 })
+	var address string
+	w.cluster.look(func() { address = w.cluster.node.Address })
+	client, base, err := transport.Client(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	res, err := client.Get(base + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err := errors.Join(err, res.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`plimsoll_agent_qos_events_total{kind="throttled"} 2`, `plimsoll_agent_qos_events_total{kind="evicting"} 0`,
+		`plimsoll_agent_qos_sample_seconds 0.001`, `plimsoll_agent_qos_sample_timestamp_seconds 5`, `plimsoll_agent_qos_scheduling_disabled 1`,
+		`plimsoll_agent_qos_tasks 3`, `plimsoll_agent_qos_tasks_held{rung="throttle"} 2`, `plimsoll_agent_qos_offered{resource="ext-cpu"} 1.5`,
+		`plimsoll_agent_qos_line_usage{metric="cpu_total_usage",rule="busy/cpu"} 2.5`, `plimsoll_agent_qos_line_waterline{metric="gauge",rule="busy/gauge"} 7`,
+		`plimsoll_agent_qos_line_triggered{metric="cpu_total_usage",rule="busy/cpu"} 1`, `# TYPE plimsoll_agent_qos_events_waiting gauge`,
+	} {
+		if !strings.Contains(string(body), line+"\n") {
+			t.Errorf("there is no line %s", line)
+		}
+	}
+	if strings.Contains(string(body), `line_usage{metric="gauge"`) || t.Failed() {
+		t.Errorf("the page:\n%s", body)
 	}
 }

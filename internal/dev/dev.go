@@ -218,7 +218,7 @@ func (d *Dev) makeAgent() error {
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{d.URL()}, Capacity: cfg.Capacity,
 		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS,
-	}, agent.Deps{Executor: supervised, Log: cfg.Logger})
+	}, agent.Deps{Executor: supervised, Log: cfg.Logger, Metrics: cfg.Coordinator.Metrics})
 	if err != nil {
 		return err
 	}

@@ -50,11 +50,12 @@ type state struct {
 	groups   map[qos.Key]*group
 	evicting map[qos.Key]bool // what we told to stop and is still there
 
-	number    uint64    // of the sample
-	now       time.Time // of the sample
-	last      time.Time // of the sample before
-	startedAt int64     // Unix nanoseconds at which Run began
-	first     bool      // this is the first sample of this Run
+	number    uint64        // of the sample
+	now       time.Time     // of the sample
+	last      time.Time     // of the sample before
+	took      time.Duration // of the last sample, with all that was done about it at once
+	startedAt int64         // Unix nanoseconds at which Run began
+	first     bool          // this is the first sample of this Run
 
 	tasks    []Task
 	policies *qos.Policies // of the last plan
@@ -165,7 +166,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	for i := range l.cfg.Metrics {
-		work.Go(func() error { return l.collect(ctx, &l.cfg.Metrics[i]) })
+		if m := &l.cfg.Metrics[i]; m.Measure != nil {
+			work.Go(func() error { return l.collect(ctx, m) })
+		}
 	}
 	work.Go(func() error { return l.watchPressure(ctx, cgroup.CPU) })
 	work.Go(func() error { return l.watchPressure(ctx, cgroup.Memory) })
@@ -242,6 +245,7 @@ func (l *Loop) sample(ctx context.Context) {
 	s.policies, pressure = l.current()
 	s.number++
 	s.now = l.deps.Now()
+	defer func() { s.took = l.deps.Now().Sub(s.now) }()
 	s.last = s.now
 	at := l.at(s.now)
 	s.tasks = l.deps.Tasks()
@@ -261,6 +265,13 @@ func (l *Loop) sample(ctx context.Context) {
 		s.act(ctx, l, at)
 	}
 	s.voice.flush(l, s)
+}
+
+// Took returns how long the last sample took, with all that was done about it at once.
+func (l *Loop) Took() time.Duration {
+	l.state.Lock()
+	defer l.state.Unlock()
+	return l.state.took
 }
 
 // letGo thaws what somebody stops: a task that stands still does not hear SIGTERM.
