@@ -14,6 +14,7 @@ type policyCmd struct {
 	Apply  policyApplyCmd  `cmd:"" help:"Create and change the policies of policy files, all of them or none."`
 	List   policyListCmd   `cmd:"" help:"List policies."`
 	Get    policyGetCmd    `cmd:"" help:"Print a policy as in a policy file."`
+	Test   policyTestCmd   `cmd:"" help:"Check policy files, and show what they would do on a node."`
 	Delete policyDeleteCmd `cmd:"" help:"Delete a policy that no other names."`
 }
 

@@ -234,7 +234,7 @@ func taskRung(t *client.QOSTask) (string, style) {
 		words = append(words, "frozen")
 	case t.Stopping && t.Rung != "evict":
 		words = append(words, "stopping")
-	case t.Started == 0:
+	case t.Started == 0 && !t.CPUKnown:
 		words = append(words, "starts")
 	case t.Pending && t.Rung != "evict":
 		words = append(words, "in progress")

@@ -1,0 +1,600 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
+	"github.com/plimsoll-dev/plimsoll/qos"
+)
+
+type policyTestCmd struct {
+	Files    []string `short:"f" name:"file" required:"" help:"Policy files; - reads stdin." placeholder:"FILE" sep:"none"`
+	Node     string   `help:"Show what they would do on this node now. Actions and TaskQOS of the server count as well." placeholder:"NODE" xor:"where"`
+	Snapshot string   `help:"Show what they would do on the node of this snapshot file." placeholder:"FILE" xor:"where"`
+	Samples  int      `help:"Go on for so many samples at most, if each is not enough." default:"20"`
+	formatFlag
+}
+
+// Help is the detail of the help text.
+func (policyTestCmd) Help() string {
+	return "Nothing is applied, and nothing is done on any node. Every rule counts as having been above its line for as long as its triggerAfter says, and one that is " +
+		"only previewed as one that acts. From one sample to the next, a lower weight is taken to release nothing, and a lower quota what was above it.\n\n" +
+		example("plimsoll policy test -f examples/qos.yaml", "plimsoll policy test -f examples/qos.yaml --node n1",
+			"plimsoll policy test -f examples/qos.yaml --snapshot examples/qos-snapshot.yaml")
+}
+
+// Run tests policies.
+func (cmd *policyTestCmd) Run(ctx context.Context, a *app) error {
+	if cmd.Samples < 1 || cmd.Samples > maxTrialSamples {
+		return plimsoll.Invalid("--samples", "is %d; give 1 to %d", cmd.Samples, maxTrialSamples)
+	}
+	registry, err := qos.NewRegistry()
+	if err != nil {
+		return err
+	}
+	policies, err := a.readPolicies(cmd.Files)
+	if err != nil {
+		return err
+	}
+	t := &trial{registry: registry, policies: policies, view: policyTrialView{Policies: len(policies), Notes: []string{}}, samples: cmd.Samples}
+	switch {
+	case cmd.Node != "":
+		err = t.fromNode(ctx, a, cmd.Node)
+	case cmd.Snapshot != "":
+		err = t.fromFile(a, cmd.Snapshot)
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.check(); err != nil {
+		return err
+	}
+	if t.snapshot != nil {
+		t.run()
+	}
+	return cmd.print(a, &t.view, func(o *output) { o.printf("%s", t.picture(a)) })
+}
+
+const maxTrialSamples = 1000
+
+// trial is a test of policies.
+type trial struct {
+	registry *qos.Registry
+	policies []plimsoll.Policy // of the files
+	others   []plimsoll.Policy // of the server, which the files do not replace
+	samples  int
+
+	where      string // for people: which node it is
+	attributes map[string]string
+	announced  []string      // metrics that the node's agent defines
+	snapshot   *qos.Snapshot // nil: they are only checked
+	ledger     *qos.Ledger
+	first      client.NodeQOS // what the first sample says
+
+	view policyTrialView
+}
+
+// policyTrialView is what a trial found out.
+type policyTrialView struct {
+	Policies int               `json:"policies"`
+	Notes    []string          `json:"notes"` // what is valid and may still not be meant
+	Lines    []qosLineView     `json:"lines,omitempty"`
+	Tasks    []qosTaskView     `json:"tasks,omitempty"`
+	Samples  []trialSampleView `json:"samples,omitempty"`
+	Outcomes []outcomeOfRule   `json:"outcomes,omitempty"`
+}
+
+// trialSampleView is what one sample leads to.
+type trialSampleView struct {
+	Steps   []qosStepView `json:"steps"`
+	Skipped []qosSkipView `json:"skipped"`
+
+	steps   []client.QOSStep
+	skipped []client.QOSSkip
+}
+
+// outcomeOfRule is where a rule's metric comes to; in the metric's unit.
+type outcomeOfRule struct {
+	Rule    string  `json:"rule"`
+	Before  float64 `json:"before"`
+	After   float64 `json:"after"`
+	Reached bool    `json:"reached"` // its release line
+	Why     string  `json:"why"`     // if it is not reached
+	text    string
+}
+
+// fromNode takes what a node's agent sees, and the policies of the server.
+func (t *trial) fromNode(ctx context.Context, a *app, id string) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(nodes, func(n client.NodeInfo) bool { return n.Node.ID == id })
+	if i < 0 {
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", id)
+	}
+	t.attributes, t.announced = nodes[i].Node.Attributes, nodes[i].Node.Facts.Metrics
+	all, err := c.Policies(ctx, 0)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		mine := slices.ContainsFunc(t.policies, func(o plimsoll.Policy) bool { return o.Ref() == p.Ref() })
+		if !mine && p.Kind() != plimsoll.PolicyNodeQOS {
+			t.others = append(t.others, p)
+		}
+	}
+	q, err := oneSample(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	t.where = fmt.Sprintf("%s as it was %s", id, strings.TrimPrefix(ago(a.now(), q.At), "just "))
+	t.snapshot, t.ledger = imagine(&q)
+	return nil
+}
+
+// imagine makes of what an agent tells what it plans with, and of what it has taken a ledger.
+func imagine(q *client.NodeQOS) (*qos.Snapshot, *qos.Ledger) {
+	s := &qos.Snapshot{
+		Sequence: q.Sequence, At: q.At, Cores: q.CPU, Memory: q.Memory, Values: q.Values, ExtCPU: q.Extended[plimsoll.ExtCPU] * nanosPerMilli,
+		ExtMemory: q.Extended[plimsoll.ExtMemory], Tasks: make([]qos.Task, len(q.Tasks)),
+	}
+	l := qos.NewLedger()
+	for i := range q.Tasks {
+		t := &q.Tasks[i]
+		g := qos.Group{
+			Name: "task", CPU: t.CPU, Quota: t.Quota, Limit: t.Limit, Request: t.Request, Ext: t.ExtCPU, Shares: t.Shares, Idle: t.Idle, Frozen: t.Frozen,
+		}
+		s.Tasks[i] = qos.Task{
+			ID: t.Task, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, Owner: t.Owner, Queue: t.Queue, Labels: t.Labels, Started: t.Started,
+			CPU: t.CPU, CPUKnown: t.CPUKnown, Memory: t.Memory, MemoryKnown: t.MemoryKnown, ExtCPU: t.ExtCPU, ExtMemory: t.ExtMemory,
+			CPUPressure: t.CPUPressure, MemoryPressure: t.MemoryPressure, PressureKnown: t.PressureKnown, OwnQuota: t.OwnQuota, Stopping: t.Stopping,
+			Values: t.Values, Groups: []qos.Group{g},
+		}
+		if t.Rung != "" && t.Rung != qos.Evict.String() {
+			quota, shares := t.OriginalQuota, max(t.OriginalShares, t.Shares)
+			if quota == 0 {
+				quota = qos.Unlimited
+			}
+			l.Adopt(s.Tasks[i].Key(), &g, quota, shares)
+		}
+	}
+	return s, l
+}
+
+// fromFile takes the node of a snapshot file.
+func (t *trial) fromFile(a *app, path string) error {
+	name, data, err := a.readFile(path)
+	if err != nil {
+		return err
+	}
+	s, err := config.ParseQOSSnapshot(name, data, t.registry, a.now())
+	if err != nil {
+		return err
+	}
+	t.where, t.attributes, t.snapshot, t.ledger = "the node of "+name, s.Attributes, &s.Snapshot, qos.NewLedger()
+	return nil
+}
+
+// check reports every reference that leads nowhere and every rule that is impossible, and notes what may not be meant.
+func (t *trial) check() error {
+	var problems []error
+	wrong := func(p *plimsoll.Policy, err error) { problems = append(problems, plimsoll.InPolicy(p.Ref(), err)) }
+	for i := range t.policies {
+		p := &t.policies[i]
+		switch p.Kind() {
+		case plimsoll.PolicyTaskQOS:
+			for j, name := range p.TaskQOS.Allowed {
+				if t.action(name) == nil {
+					wrong(p, plimsoll.Invalid(fmt.Sprintf("allowed[%d]", j), "%s", t.noAction(name)))
+				}
+			}
+		case plimsoll.PolicyNodeQOS:
+			for j := range p.NodeQOS.Rules {
+				if err := t.checkRule(p, j); err != nil {
+					wrong(p, err)
+				}
+			}
+			if t.snapshot != nil && !p.NodeQOS.Selects(t.attributes) {
+				t.note("%s does not select this node", p.Ref())
+			}
+		case plimsoll.PolicyAction:
+			if !t.used(p.Action.Name) {
+				t.note("%s is named by no rule of these files", p.Ref())
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (t *trial) note(format string, args ...any) {
+	t.view.Notes = append(t.view.Notes, fmt.Sprintf(format, args...))
+}
+
+func (t *trial) checkRule(p *plimsoll.Policy, i int) error {
+	r, field := &p.NodeQOS.Rules[i], fmt.Sprintf("rules[%d]", i)
+	action := t.action(r.Action)
+	if action == nil {
+		return plimsoll.Invalid(field+".action", "%s", t.noAction(r.Action))
+	}
+	if slices.Contains(t.announced, r.Metric) {
+		t.note("%s, rule %s: %s is defined on the node, and what can be done about it is not known here; the rule is left out", p.Ref(), r.Name, r.Metric)
+		return nil
+	}
+	if err := t.registry.CheckRule(r); err != nil {
+		var e *plimsoll.Error
+		if errors.As(err, &e) {
+			return plimsoll.Invalid(field+"."+e.Field, "%s", e.Msg)
+		}
+		return err
+	}
+	m := t.registry.Find(r.Metric)
+	acts := action.Weight != nil || action.Throttle != nil || action.Freeze != nil || action.Evict != nil
+	switch {
+	case acts && !t.allowed(r.Action):
+		t.note("%s, rule %s: no TaskQOS allows %s, so no task is acted on", p.Ref(), r.Name, r.Action)
+	case action.Evict == nil && !m.Throttleable && acts:
+		t.note("%s, rule %s: %s is not lowered by throttling; only evict in %s would help", p.Ref(), r.Name, r.Metric, r.Action)
+	}
+	if t.snapshot != nil && m.Most != nil {
+		most := m.Most(&qos.View{Snapshot: t.snapshot})
+		if line, err := plimsoll.ParseLine(r.Waterline, lineScale(m)); err == nil && line >= most {
+			t.note("%s, rule %s: the line, %s, is never crossed on this node: %s is at most %s", p.Ref(), r.Name, m.Format(line), r.Metric, m.Format(most))
+		}
+	}
+	return nil
+}
+
+func (t *trial) noAction(name string) string {
+	where := "these files"
+	if t.where != "" && t.others != nil {
+		where += " or on the server"
+	}
+	return fmt.Sprintf("there is no Action %q in %s", name, where)
+}
+
+// each calls do with all policies until it returns true.
+func (t *trial) each(do func(p *plimsoll.Policy) bool) bool {
+	for _, list := range [][]plimsoll.Policy{t.policies, t.others} {
+		for i := range list {
+			if do(&list[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (t *trial) action(name string) (found *plimsoll.Action) {
+	t.each(func(p *plimsoll.Policy) bool {
+		if p.Kind() == plimsoll.PolicyAction && p.Action.Name == name {
+			found = p.Action
+		}
+		return found != nil
+	})
+	return found
+}
+
+func (t *trial) allowed(action string) bool {
+	return t.each(func(p *plimsoll.Policy) bool {
+		return p.Kind() == plimsoll.PolicyTaskQOS && slices.Contains(p.TaskQOS.Allowed, action)
+	})
+}
+
+func (t *trial) used(action string) bool {
+	return t.each(func(p *plimsoll.Policy) bool {
+		return p.Kind() == plimsoll.PolicyNodeQOS && slices.ContainsFunc(p.NodeQOS.Rules, func(r plimsoll.Rule) bool { return r.Action == action })
+	})
+}
+
+// compile makes the policies ready: each rule fires on the first sample above its line, and none is only previewed.
+func (t *trial) compile() *qos.Policies {
+	var all []plimsoll.Policy
+	t.each(func(p *plimsoll.Policy) bool {
+		if p.Kind() != plimsoll.PolicyNodeQOS {
+			all = append(all, *p)
+			return false
+		}
+		n := *p.NodeQOS
+		n.Rules = nil
+		for _, r := range p.NodeQOS.Rules {
+			if slices.Contains(t.announced, r.Metric) {
+				continue
+			}
+			r.TriggerAfter, r.RestoreAfter, r.Preview = 1, 1, false
+			n.Rules = append(n.Rules, r)
+		}
+		all = append(all, plimsoll.Policy{NodeQOS: &n})
+		return false
+	})
+	return qos.Compile(all, t.registry, t.attributes, qos.Options{})
+}
+
+// run plays one sample after the other, until no rule fires any more or nothing more can be done.
+func (t *trial) run() {
+	policies := t.compile()
+	var last *qos.Result
+	pause := false
+	for n := 0; ; n++ {
+		res := qos.Plan(t.snapshot, policies, t.ledger, t.snapshot.At)
+		fires := slices.ContainsFunc(res.Rules, func(r qos.RuleReport) bool { return r.Fires })
+		if n == 0 {
+			t.see(policies, res)
+		}
+		last = res
+		if n > 0 && !fires || n == t.samples {
+			break
+		}
+		if len(res.Steps) == 0 && n > 0 && pause {
+			break // it has waited long enough, too
+		}
+		if len(res.Steps) > 0 || n == 0 {
+			t.view.Samples = append(t.view.Samples, trialSample(res))
+		}
+		t.pass(res)
+		if pause = len(res.Steps) == 0; pause {
+			t.snapshot.At += int64(qos.ReclaimTime) // what was reclaimed may still show
+		}
+		if !fires {
+			break
+		}
+	}
+	t.conclude(last)
+}
+
+// see notes what the first sample says.
+func (t *trial) see(policies *qos.Policies, res *qos.Result) {
+	q := &t.first
+	q.CPU, q.Memory = t.snapshot.Cores, t.snapshot.Memory
+	metric := qos.CPUTotalUsage
+	for i := len(res.Rules) - 1; i >= 0; i-- {
+		if res.Rules[i].Fires {
+			metric = res.Rules[i].Metric
+		}
+	}
+	for i := range res.Rules {
+		r := &res.Rules[i]
+		l := client.QOSLine{
+			Rule: r.Rule, Metric: r.Metric, Waterline: r.Line, Release: r.Target, Usage: r.Usage, Missing: !r.Known, Action: r.Action, Waits: r.Note,
+			Scale: plimsoll.LineScale,
+		}
+		if m := t.registry.Find(r.Metric); m != nil {
+			l.Unit, l.Scale = m.Unit, lineScale(m)
+		}
+		if r.Fires {
+			l.Gap, l.Waits = r.Usage-r.Target, "would act"
+		}
+		q.Lines = append(q.Lines, l)
+	}
+	for _, i := range policies.Order(t.snapshot.Tasks, metric) {
+		q.Tasks = append(q.Tasks, imagined(&t.snapshot.Tasks[i], policies))
+	}
+	t.view.Lines, t.view.Tasks = viewQOSLines(q.Lines), viewQOSTasks(q.Tasks)
+}
+
+func lineScale(m *qos.Metric) int64 {
+	if m.Scale <= 0 {
+		return plimsoll.LineScale
+	}
+	return m.Scale
+}
+
+// imagined is a task of a snapshot as an agent would tell of it.
+func imagined(t *qos.Task, policies *qos.Policies) client.QOSTask {
+	out := client.QOSTask{
+		Task: t.ID, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, CPU: t.CPU, CPUKnown: t.CPUKnown, Memory: t.Memory, MemoryKnown: t.MemoryKnown,
+		Started: t.Started, Stopping: t.Stopping,
+	}
+	for i := range t.Groups {
+		g := &t.Groups[i]
+		out.Quota, out.Shares, out.Idle, out.Frozen = max(g.Quota, 0), g.Shares, g.Idle, g.Frozen
+	}
+	out.OriginalQuota = out.Quota
+	out.Allowed, out.Exempt = policies.Allowed(t)
+	if len(out.Allowed) == 0 && out.Exempt == "" {
+		out.Exempt = "no TaskQOS allows an action on it"
+	}
+	return out
+}
+
+func trialSample(res *qos.Result) trialSampleView {
+	v := trialSampleView{}
+	for i := range res.Steps {
+		s := &res.Steps[i]
+		before, after := s.Change()
+		var amounts []string
+		for _, x := range s.Release {
+			amounts = append(amounts, x.Dimension+" "+qos.FormatAmount(x.Dimension, x.Value))
+		}
+		v.steps = append(v.steps, client.QOSStep{
+			Task: s.Task, Verb: s.Verb.String(), Metric: s.Metric, Rule: s.Rule, Amount: strings.Join(amounts, ", "), Before: before, After: after,
+			Reason: s.Reason, Preview: true,
+		})
+	}
+	for _, s := range res.Skipped {
+		if s.Verb.Gives() {
+			continue // nothing is given back before the line is reached
+		}
+		v.skipped = append(v.skipped, client.QOSSkip{Task: s.Task, Rule: s.Rule, Verb: s.Verb.String(), Reason: s.Why.String()})
+	}
+	v.Steps, v.Skipped = viewQOSSteps(v.steps), viewQOSSkips(v.skipped)
+	return v
+}
+
+// pass does the steps of a plan to the snapshot, and lets a second go by.
+func (t *trial) pass(res *qos.Result) {
+	s := t.snapshot
+	next := imagination{*s}
+	next.Tasks, next.Values = slices.Clone(s.Tasks), maps.Clone(s.Values)
+	t.ledger.Accept(res, s)
+	for i := range s.Tasks {
+		if s.Tasks[i].Stopping {
+			next.remove(s.Tasks[i].Key()) // by the next sample it is gone
+		}
+	}
+	for i := range res.Steps {
+		step := &res.Steps[i]
+		t.ledger.Begin(step, s.At)
+		next.suffer(step)
+		t.ledger.Done(step, nil, s.At)
+	}
+	next.Sequence, next.At = s.Sequence+1, s.At+int64(time.Second)
+	t.snapshot = &next.Snapshot
+}
+
+// imagination is a snapshot that goes by what is done, as far as that can be told.
+type imagination struct{ qos.Snapshot }
+
+func (s *imagination) find(key qos.Key) int {
+	return slices.IndexFunc(s.Tasks, func(t qos.Task) bool { return t.Key() == key })
+}
+
+// suffer changes it as a step would.
+func (s *imagination) suffer(step *qos.Step) {
+	i := s.find(step.Key())
+	if i < 0 {
+		return
+	}
+	if step.Verb == qos.Evict {
+		s.remove(step.Key())
+		return
+	}
+	t := &s.Tasks[i]
+	before := t.CPU
+	t.Groups = slices.Clone(t.Groups)
+	for j := range t.Groups {
+		g := &t.Groups[j]
+		if step.Group != g.Name && step.Group != "" {
+			continue
+		}
+		switch step.Verb {
+		case qos.Reweight, qos.Unweight:
+			g.Shares, g.Idle = step.NewWeight.Shares, step.NewWeight.Idle
+		case qos.Throttle, qos.Restore:
+			g.Quota = step.After
+			if step.After > 0 {
+				t.CPU -= max(g.CPU-step.After, 0)
+				g.CPU = min(g.CPU, step.After)
+			}
+		case qos.Freeze:
+			t.CPU, g.CPU, g.Frozen = 0, 0, true
+		case qos.Thaw:
+			g.Frozen = false
+		case qos.Reclaim, qos.Evict:
+		}
+	}
+	s.lower(qos.CPUTotalUsage, qos.CPUTotalUtilization, before-t.CPU, s.Cores)
+}
+
+// remove takes a task away.
+func (s *imagination) remove(key qos.Key) {
+	i := s.find(key)
+	if i < 0 {
+		return
+	}
+	s.lower(qos.CPUTotalUsage, qos.CPUTotalUtilization, s.Tasks[i].CPU, s.Cores)
+	s.lower(qos.MemoryTotalUsage, qos.MemoryTotalUtilization, s.Tasks[i].Memory, s.Memory)
+	s.Tasks = slices.Delete(s.Tasks, i, i+1)
+}
+
+// lower takes an amount from both forms of what is measured of a resource.
+func (s *imagination) lower(usage, utilization string, amount, all int64) {
+	if v, ok := s.Values[usage]; ok {
+		s.Values[usage] = max(v-amount, 0)
+	}
+	if v, ok := s.Values[utilization]; ok && all > 0 {
+		s.Values[utilization] = max(v-int64(float64(amount)/float64(all)*100*plimsoll.LineScale+0.5), 0)
+	}
+}
+
+// conclude says where each rule that fired at first has come to.
+func (t *trial) conclude(last *qos.Result) {
+	for i := range last.Rules {
+		r := &last.Rules[i]
+		j := slices.IndexFunc(t.first.Lines, func(l client.QOSLine) bool { return l.Rule == r.Rule })
+		if j < 0 || t.first.Lines[j].Gap == 0 {
+			continue
+		}
+		l := &t.first.Lines[j]
+		m := &qos.Metric{Unit: l.Unit, Scale: l.Scale}
+		o := outcomeOfRule{Rule: r.Rule, Before: float64(l.Usage) / float64(l.Scale), After: float64(r.Usage) / float64(l.Scale), Reached: !r.Fires}
+		switch {
+		case o.Reached:
+			o.text = fmt.Sprintf("%s: %s would go from %s to %s; its line is reached", r.Rule, r.Metric, m.Format(l.Usage), m.Format(r.Usage))
+		case len(last.Steps) > 0:
+			o.Why = "more is to be done after " + plural(t.samples, "sample") + "; see further with --samples"
+		default:
+			o.Why = "nobody is left who may be acted on"
+			if metric := t.registry.Find(r.Metric); metric != nil && metric.Dimension == "" {
+				o.Why += "; what it would be then cannot be told beforehand"
+			}
+		}
+		if !o.Reached {
+			o.text = fmt.Sprintf("%s: %s would go from %s to %s; its line, %s, is not reached: %s", r.Rule, r.Metric, m.Format(l.Usage), m.Format(r.Usage),
+				m.Format(l.Release), o.Why)
+		}
+		t.view.Outcomes = append(t.view.Outcomes, o)
+	}
+}
+
+// picture lays a trial out for people.
+func (t *trial) picture(a *app) string {
+	p := a.page()
+	verb := "are"
+	if len(t.policies) == 1 {
+		verb = "is"
+	}
+	p.line(cell{text: policiesText(len(t.policies)) + " " + verb + " valid"})
+	for _, note := range t.view.Notes {
+		p.line(cell{"note: ", notice}, cell{text: note})
+	}
+	if t.snapshot == nil {
+		return p.text(0)
+	}
+	p.gap()
+	p.line(cell{text: "on " + t.where + ", if every rule had been above its line for long enough:"})
+	p.gap()
+	if len(t.first.Lines) == 0 {
+		p.line(cell{text: "no rule of these files is for this node"})
+		return p.text(0)
+	}
+	p.printLines(&t.first, a.now())
+	p.gap()
+	p.printQOSTasks(&t.first, 0)
+	for i := range t.view.Samples {
+		s := &t.view.Samples[i]
+		p.gap()
+		title := "at once"
+		if i > 0 {
+			title = "then, if that is not enough"
+		}
+		p.line(cell{title, strong})
+		if len(s.steps) > 0 {
+			p.printSteps(s.steps)
+		} else {
+			p.line(cell{text: "nothing"})
+		}
+		if len(s.skipped) > 0 {
+			p.printSkips(s.skipped)
+		}
+	}
+	if len(t.view.Outcomes) > 0 {
+		p.gap()
+	}
+	for i := range t.view.Outcomes {
+		p.line(cell{text: t.view.Outcomes[i].text})
+	}
+	return p.text(0)
+}
