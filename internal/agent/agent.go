@@ -134,12 +134,13 @@ func (a *Agent) describe(id identity, listening net.Addr) (plimsoll.Node, error)
 
 // describeCgroups adds what only the supervisor knows, and says once what tasks must do without.
 func (a *Agent) describeCgroups(node *plimsoll.Node) {
-	kind, missing := a.deps.Executor.Cgroups()
+	caps := a.deps.Executor.Capabilities()
+	kind := caps.Cgroups
 	if kind == "" {
 		kind = CgroupNone
 	}
-	if missing != "" {
-		a.deps.Log.Warn("tasks run without some limits", "cgroup", kind, "why", missing)
+	if caps.Limits != "" {
+		a.deps.Log.Warn("tasks run without some limits", "cgroup", kind, "why", caps.Limits)
 	}
 	if node.Attributes["cgroup"] == "" { // unless Config.Attributes says otherwise
 		node.Attributes["cgroup"] = kind

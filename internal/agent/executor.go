@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
 // Executor is the node's supervisor as the agent sees it. Calls may be concurrent. An error with CodeUnavailable,
@@ -19,12 +19,8 @@ type Executor interface {
 	Start(ctx context.Context, start Start) (Attempt, error)
 	// Stop begins SIGTERM, grace, SIGKILL and returns at once. A repeated stop changes nothing.
 	Stop(ctx context.Context, stop Stop) error
-	// Cgroups says how tasks are confined: v1, v2 … or nothing, and for people what is not limited, and why. It is known when Watch has
-	// synced.
-	Cgroups() (kind, missing string)
-	// Subtree opens the node's control group, in which executor.CgroupName names an attempt's; nil: there is none. It is known when Watch has
-	// synced.
-	Subtree() (*cgroup.Subtree, error)
+	// Capabilities says how tasks are confined, and where the node's control group is. They are known when Watch has synced.
+	Capabilities() executor.Capabilities
 	// Forget drops an ended attempt. One that is not held is CodeNotFound.
 	Forget(ctx context.Context, task string, attempt int32) error
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
-	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -567,9 +567,9 @@ func (s *supervisor) Stop(_ context.Context, stop Stop) (err error) {
 	return err
 }
 
-func (s *supervisor) Cgroups() (kind, missing string) { return "", "this supervisor runs no processes" }
-
-func (s *supervisor) Subtree() (*cgroup.Subtree, error) { return nil, nil }
+func (s *supervisor) Capabilities() executor.Capabilities {
+	return executor.Capabilities{Limits: "this supervisor runs no processes"}
+}
 
 func (s *supervisor) Forget(_ context.Context, task string, attempt int32) (err error) {
 	s.change(func() {

@@ -21,9 +21,14 @@ type gateway interface {
 	heartbeat(ctx context.Context, node string, incarnation uint64) (registered bool, err error)
 	// watch calls each with what is assigned, and with changes, until ctx ends or the connection is lost.
 	watch(ctx context.Context, node string, incarnation uint64, each func(*assignments)) error
+	reporter
+	close()
+}
+
+// reporter takes what a node has to tell, and answers when it is durable.
+type reporter interface {
 	report(ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport) error
 	reportNode(ctx context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error
-	close()
 }
 
 // assignments is one message of a watch.

@@ -90,8 +90,10 @@ func (m *metrics) figures() []figure {
 	}
 	status := (*loop).Status()
 	all := []figure{
-		{sampleSeconds, (*loop).Took().Seconds(), nil}, {sampleTime, float64(status.GetAt()) / nanosPerSecond, nil},
-		{schedulingOff, truth(status.GetSchedulingDisabled()), nil}, {tasksSeen, float64(len(status.GetTasks())), nil},
+		{sampleSeconds, (*loop).Took().Seconds(), nil},
+		{sampleTime, float64(status.GetAt()) / nanosPerSecond, nil},
+		{schedulingOff, truth(status.GetSchedulingDisabled()), nil},
+		{tasksSeen, float64(len(status.GetTasks())), nil},
 	}
 	held := map[string]float64{}
 	for _, t := range status.GetTasks() {

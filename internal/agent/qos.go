@@ -44,11 +44,16 @@ type qosLoop interface {
 	SetPolicies(policies []plimsoll.Policy)
 	// Resend has the condition and the offers told once more.
 	Resend()
+	scraped
+	// Watch calls each with what the loop sees, now and at every interval, until it fails or ctx ends.
+	Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error
+}
+
+// scraped is what /metrics asks of the loop.
+type scraped interface {
 	Status() *pb.NodeQOSStatus
 	// Took is how long the last sample took.
 	Took() time.Duration
-	// Watch calls each with what the loop sees, now and at every interval, until it fails or ctx ends.
-	Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error
 }
 
 func newQOSLoop(cfg nodeqos.Config, deps nodeqos.Deps) (qosLoop, error) {
@@ -57,9 +62,14 @@ func newQOSLoop(cfg nodeqos.Config, deps nodeqos.Deps) (qosLoop, error) {
 
 // makeQOS makes the loop of a node that is described, and gives it the policies of an earlier agent. The supervisor must have said what it holds.
 func (a *Agent) makeQOS(node *plimsoll.Node, l *ledger, report func(plimsoll.NodeReport)) (qosLoop, *policyBook, error) {
-	tree, err := a.deps.Executor.Subtree()
+	caps := a.deps.Executor.Capabilities()
+	tree, err := caps.OpenSubtree()
 	if err != nil {
 		a.deps.Log.Error("the control groups of tasks cannot be opened: only evictions and closing the node are left to keep it at its lines", "error", err)
+	}
+	if caps.Cgroups != "" && caps.Subtree == "" {
+		a.deps.Log.Warn("the supervisor is of an earlier version and does not say where the control groups of tasks are: until it is started again, " +
+			"only evictions and closing the node are left to keep it at its lines")
 	}
 	loop, err := a.newLoop(nodeqos.Config{
 		Dir: a.cfg.Dir, Node: node.ID, Interval: a.cfg.QOS.Interval, Subtree: tree, Attributes: maps.Clone(node.Attributes),

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
@@ -72,19 +71,11 @@ func (s *Supervised) client() (*executor.Client, error) {
 	return s.mu.client, nil
 }
 
-// Cgroups says how tasks are confined.
-func (s *Supervised) Cgroups() (kind, missing string) {
+// Capabilities says what the supervisor could do when it was connected to last.
+func (s *Supervised) Capabilities() executor.Capabilities {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.caps.Cgroups, s.mu.caps.Limits
-}
-
-// Subtree opens the node's control group; nil: there is none.
-func (s *Supervised) Subtree() (*cgroup.Subtree, error) {
-	s.mu.Lock()
-	caps := s.mu.caps
-	s.mu.Unlock()
-	return caps.OpenSubtree()
+	return s.mu.caps
 }
 
 // Start starts an attempt.
@@ -93,9 +84,8 @@ func (s *Supervised) Start(ctx context.Context, start Start) (Attempt, error) {
 	if err != nil {
 		return Attempt{}, err
 	}
-	kind, _ := s.Cgroups()
 	status, err := client.Start(ctx, executor.StartRequest{
-		Task: start.Task, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec, NoCgroup: kind == "",
+		Task: start.Task, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec, NoCgroup: s.Capabilities().Cgroups == "",
 	})
 	return attemptFrom(&status), err
 }
