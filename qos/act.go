@@ -16,16 +16,11 @@ type demand struct {
 	*run
 	metric *Metric // nil: nobody registered it
 	action *plimsoll.Action
-	gap    int64 // what is still to be released of the dimension
-	blind  bool  // the metric is missing, or nobody registered it
-	done   bool  // a rung was used that must show its effect before the next one
-}
-
-func (d *demand) dimension() string {
-	if d.metric == nil {
-		return d.Metric
-	}
-	return d.metric.dimension()
+	of     string // the dimension
+	gap    int64  // what is still to be released of it
+	blind  bool   // the metric is missing, or nobody registered it
+	done   bool   // a rung was used that must show its effect before the next one
+	why    string
 }
 
 // act plans what the rules that fire call for; then, on top of it, what those would that are only previewed.
@@ -72,7 +67,7 @@ func builtinDimension(dimension string) bool { return slices.Contains(dimensions
 var dimensions = [...]string{DimensionCPU, DimensionExtCPU, DimensionMemory, DimensionExtMemory}
 
 func (r *round) demand(u *run) demand {
-	d := demand{run: u, metric: u.metric, action: &r.p.actions[u.action], blind: u.lost || u.metric == nil}
+	d := demand{run: u, of: u.report.Dimension, metric: u.metric, action: &r.p.actions[u.action], blind: u.lost || u.metric == nil}
 	if !d.blind {
 		d.gap = u.amount - u.target
 		d.gap = plus(d.gap, mulDiv(max(d.gap, 0), r.p.opt.Excess, 1000))
@@ -141,7 +136,7 @@ func (d *demand) use(t *Task) (int64, bool) {
 func release(set []demand, amounts []Amount) {
 	for _, a := range amounts {
 		for i := range set {
-			if set[i].dimension() == a.Dimension {
+			if set[i].of == a.Dimension {
 				set[i].gap = plus(set[i].gap, -a.Value)
 			}
 		}
@@ -155,7 +150,7 @@ func (r *round) climb(set []demand) {
 		if c := cmp.Compare(b.priority(), a.priority()); c != 0 {
 			return c
 		}
-		if c := strings.Compare(a.dimension(), b.dimension()); c != 0 {
+		if c := strings.Compare(a.of, b.of); c != 0 {
 			return c
 		}
 		return cmp.Compare(b.gap, a.gap)
@@ -258,6 +253,9 @@ func (r *round) all(d *demand, g *rung, by *Metric) {
 
 // precisely acts on one candidate after the other until the gap is gone.
 func (r *round) precisely(set []demand, d *demand, g *rung) {
+	if d.gap <= 0 {
+		return
+	}
 	left := int64(0)
 	if g.verb != Throttle && d.action.Throttle != nil && d.metric.Throttleable {
 		left = r.throttleable(d) // it will be throttled away step by step: nobody must be stopped for that
@@ -285,7 +283,7 @@ func (r *round) precisely(set []demand, d *demand, g *rung) {
 
 // unable passes over tasks that cannot be acted on now, whatever the rung.
 func (r *round) unable(d *demand, verb Verb, i int32) bool {
-	if why := r.hindrance(i); why != 0 {
+	if why := r.hindered[i]; why != 0 {
 		r.skip(d, verb, i, why)
 		return true
 	}
@@ -335,6 +333,13 @@ func (r *round) step(d *demand, verb Verb, i int32) Step {
 
 // reason says why, for people.
 func (d *demand) reason() string {
+	if d.why == "" {
+		d.why = d.tell()
+	}
+	return d.why
+}
+
+func (d *demand) tell() string {
 	if d.metric == nil {
 		return fmt.Sprintf("%s: nobody has registered %s, so nobody can say how much is enough", d.key, d.Metric)
 	}
@@ -401,7 +406,7 @@ func (r *round) reclaim(d *demand) {
 	if r.asked > 0 {
 		d.done = true // another rule asks already: see what comes of it
 	}
-	if d.dimension() != DimensionMemory && d.dimension() != DimensionExtMemory {
+	if d.of != DimensionMemory && d.of != DimensionExtMemory {
 		left = reclaimBlind
 	}
 	for _, i := range r.order(d.metric) {
@@ -449,13 +454,13 @@ func (r *round) evict(d *demand, m *Metric, i int32) ([]Amount, Why) {
 // releases is all that ends with a task, less what a step of this plan has released of it already.
 func (r *round) releases(i int32) []Amount {
 	t := &r.tasks[i]
-	all := make([]Amount, 0, 4)
+	n := 0
 	add := func(dimension string, amount int64, known bool) {
 		if dimension == DimensionCPU || dimension == DimensionExtCPU {
 			amount = plus(amount, -r.freed[i])
 		}
 		if known && amount > 0 {
-			all = append(all, Amount{dimension, amount})
+			r.arena, n = append(r.arena, Amount{dimension, amount}), n+1
 		}
 	}
 	for _, dimension := range dimensions {
@@ -468,7 +473,7 @@ func (r *round) releases(i int32) []Amount {
 		amount, known := m.release(t)
 		add(m.dimension(), amount, known)
 	}
-	return all
+	return r.newest(n)
 }
 
 // merge returns what the rules that fire say together of a task: the larger floor and the larger step, and the shortest grace, 0 being its own.

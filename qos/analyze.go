@@ -32,6 +32,8 @@ type round struct {
 	tasks    []Task     // those of the snapshot, with their bias
 	standing []standing // by task; nil until somebody is to be acted on
 	orders   []ordered
+	open     []int32  // tasks that some action may act on
+	hindered []Why    // by task: why nothing can be done about it now
 	acted    []uint16 // by task: bits of the verbs that it was given
 	freed    []int64  // by task: nanocores that its steps release, short of stopping it
 	merged   []merged // by task: what the demands together say of it; made anew for each set of demands
@@ -39,6 +41,7 @@ type round struct {
 	byRank   []int32
 	asked    int64 // bytes that the kernel is asked to take back
 	measured []measurement
+	arena    []Amount // of which those of the steps are parts, so that each need not be allocated
 	demands  []demand
 	given    []Amount // what was given back in this round, by dimension
 }
@@ -277,6 +280,8 @@ func (r *round) stand() {
 	r.standing = make([]standing, len(r.Tasks))
 	r.acted = make([]uint16, len(r.Tasks))
 	r.freed = make([]int64, len(r.Tasks))
+	r.hindered = make([]Why, len(r.Tasks))
+	r.open = make([]int32, 0, len(r.Tasks))
 	bits := make([]bool, len(r.Tasks)*len(r.p.actions))
 	if r.p.biased {
 		r.tasks = slices.Clone(r.Tasks)
@@ -285,6 +290,10 @@ func (r *round) stand() {
 		n := len(r.p.actions)
 		r.standing[i].allowed = bits[i*n : (i+1)*n : (i+1)*n]
 		r.p.stand(&r.Tasks[i], &r.standing[i])
+		r.hindered[i] = r.hindrance(int32(i))
+		if s := &r.standing[i]; s.critical == "" && slices.Contains(s.allowed, true) {
+			r.open = append(r.open, int32(i))
+		}
 		if r.p.biased {
 			r.tasks[i].Bias = r.standing[i].bias
 		}
@@ -297,14 +306,15 @@ func (r *round) candidate(u *run, task int32) bool {
 	return u.action >= 0 && s.critical == "" && s.allowed[u.action]
 }
 
-// order returns the tasks in the order of a metric's sorter.
+// order returns the tasks that some action may act on in the order of a metric's sorter.
 func (r *round) order(m *Metric) []int32 {
 	for i := range r.orders {
 		if o := &r.orders[i]; o.metric == m || o.metric.Sort == m.Sort {
 			return o.order
 		}
 	}
-	order := m.sorter().Sort(r.tasks)
+	order := slices.Clone(r.open)
+	m.sorter().sort(r.tasks, order)
 	r.orders = append(r.orders, ordered{m, order})
 	return order
 }
@@ -312,7 +322,8 @@ func (r *round) order(m *Metric) []int32 {
 // rankOrder is the order when nothing measured can be trusted: class and priority alone.
 func (r *round) rankOrder() []int32 {
 	if r.byRank == nil {
-		r.byRank = OrderedBy(ClassAndPriority).Sort(r.tasks)
+		r.byRank = slices.Clone(r.open)
+		OrderedBy(ClassAndPriority).sort(r.tasks, r.byRank)
 	}
 	return r.byRank
 }

@@ -62,8 +62,7 @@ func (r *round) heldInOrder() []int32 {
 }
 
 func (r *round) sortToRestore(order []int32) {
-	s := OrderedBy(restoreOrder)
-	slices.SortFunc(order, func(a, b int32) int { return s.compare(&r.tasks[a], &r.tasks[b]) })
+	OrderedBy(restoreOrder).sort(r.tasks, order)
 }
 
 // leeway is how much a task may be given back.

@@ -34,8 +34,12 @@ func (s Sorter) Sort(tasks []Task) []int32 {
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(a, b int32) int { return s.compare(&tasks[a], &tasks[b]) })
+	s.sort(tasks, order)
 	return order
+}
+
+func (s Sorter) sort(tasks []Task, order []int32) {
+	slices.SortFunc(order, func(a, b int32) int { return s.compare(&tasks[a], &tasks[b]) })
 }
 
 // The keys of the design, and of its memory counterpart.

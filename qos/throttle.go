@@ -2,6 +2,7 @@ package qos
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Throttling says how far and in which steps quotas change.
@@ -167,17 +168,22 @@ func (r *round) quotaRelease(i int32, changes []QuotaChange) []Amount {
 	if sum == 0 {
 		return nil
 	}
-	amounts := []Amount{{DimensionCPU, sum}}
+	r.arena = append(r.arena, Amount{DimensionCPU, sum})
+	n := 1
 	if t.ExtCPU > 0 {
-		amounts = append(amounts, Amount{DimensionExtCPU, sum})
+		r.arena = append(r.arena, Amount{DimensionExtCPU, sum})
+		n = 2
 	}
-	return amounts
+	return r.newest(n)
 }
+
+// newest returns the last n amounts of the arena. Whoever appends to them gets a copy.
+func (r *round) newest(n int) []Amount { return slices.Clip(r.arena[len(r.arena)-n:]) }
 
 // throttleable is what can still be released by throttling the candidates of a demand down to their floors, beyond the steps of this plan.
 func (r *round) throttleable(d *demand) (sum int64) {
-	for i := range r.tasks {
-		sum = plus(sum, r.throttleableOf(d, int32(i)))
+	for _, i := range r.open {
+		sum = plus(sum, r.throttleableOf(d, i))
 	}
 	return sum
 }
@@ -185,7 +191,7 @@ func (r *round) throttleable(d *demand) (sum int64) {
 // throttleableOf is the same of one task.
 func (r *round) throttleableOf(d *demand, i int32) int64 {
 	t := &r.tasks[i]
-	if d.dimension() == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.frozen() || r.hindrance(i) != 0 {
+	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.frozen() || r.hindered[i] != 0 {
 		return 0
 	}
 	by, whole := r.merge(i).by, int64(0)
