@@ -18,3 +18,12 @@ func (p *Policies) Order(tasks []Task, metric string) []int32 {
 	}
 	return m.sorter().Sort(tasks)
 }
+
+// Triggers returns how many samples in a row above its line each rule waits for, by nodeqos/rule.
+func (p *Policies) Triggers() map[string]int32 {
+	triggers := make(map[string]int32, len(p.rules))
+	for i := range p.rules {
+		triggers[p.rules[i].key] = p.rules[i].Trigger()
+	}
+	return triggers
+}

@@ -3,6 +3,7 @@ package nodeqos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -16,20 +17,24 @@ func (l *Loop) Status() *pb.NodeQOSStatus {
 	s.Lock()
 	defer s.Unlock()
 	out := &pb.NodeQOSStatus{Node: l.cfg.Node, SchedulingDisabled: s.voice.closed, SchedulingReason: s.voice.reason}
+	if l.cfg.Subtree == nil {
+		out.Unable = "tasks have no control groups, so they cannot be slowed down or measured; they can be evicted, and new ones kept away"
+	}
 	if s.snapshot == nil || s.result == nil {
 		return out
 	}
-	out.At, out.Sequence = s.now.UnixNano(), s.snapshot.Sequence
+	out.At, out.Sequence, out.Waits = s.now.UnixNano(), s.snapshot.Sequence, s.result.Waits
+	out.CpuNanocores, out.MemoryBytes, out.Values = s.snapshot.Cores, s.snapshot.Memory, maps.Clone(s.snapshot.Values)
 	if offered := s.lending.offered(); offered != nil {
 		out.Extended = &pb.Resources{Amounts: offered}
 	}
 	if s.result.Waits == "" {
 		out.SchedulingDisabled, out.SchedulingReason = s.result.Closed, s.result.ClosedBy
 	}
-	metric := qos.CPUTotalUsage
+	metric, triggers := qos.CPUTotalUsage, s.policies.Triggers()
 	for i := range s.result.Rules {
 		r := &s.result.Rules[i]
-		out.Lines = append(out.Lines, l.line(r))
+		out.Lines = append(out.Lines, l.line(r, triggers[r.Rule]))
 		if r.Fires && !r.Preview {
 			metric = r.Metric
 		}
@@ -41,16 +46,12 @@ func (l *Loop) Status() *pb.NodeQOSStatus {
 		out.Plan = append(out.Plan, stepOf(&s.result.Steps[i]))
 	}
 	for _, skip := range s.result.Skipped {
-		reason := fmt.Sprintf("%s: %s", skip.Verb, skip.Why)
-		if skip.Rule != "" {
-			reason = skip.Rule + ": " + reason
-		}
-		out.Skipped = append(out.Skipped, &pb.QOSSkip{Task: skip.Task, Reason: reason})
+		out.Skipped = append(out.Skipped, &pb.QOSSkip{Task: skip.Task, Rule: skip.Rule, Verb: skip.Verb.String(), Reason: skip.Why.String()})
 	}
 	return out
 }
 
-func (l *Loop) line(r *qos.RuleReport) *pb.QOSLine {
+func (l *Loop) line(r *qos.RuleReport, trigger int32) *pb.QOSLine {
 	out := &pb.QOSLine{
 		Rule: r.Rule, Metric: r.Metric, Scale: plimsoll.LineScale, Waterline: r.Line, Release: r.Target, Usage: r.Usage, Triggered: r.Active,
 		Since: r.Since, Action: r.Action, Preview: r.Preview, Missing: !r.Known, Waits: r.Note,
@@ -61,7 +62,7 @@ func (l *Loop) line(r *qos.RuleReport) *pb.QOSLine {
 			out.Scale = m.Scale
 		}
 	}
-	if r.Known && r.Usage > r.Target {
+	if r.Known && (r.Fires || r.Usage > r.Line) {
 		out.Gap = r.Usage - r.Target
 	}
 	switch {
@@ -70,7 +71,7 @@ func (l *Loop) line(r *qos.RuleReport) *pb.QOSLine {
 	case r.NoAction:
 		out.Waits = "there is no action of that name"
 	case !r.Active && r.Above > 0:
-		out.Waits = fmt.Sprintf("%d samples in a row above the line so far", r.Above)
+		out.Waits = fmt.Sprintf("%d of %d samples", r.Above, max(trigger, r.Above))
 	}
 	return out
 }
@@ -79,7 +80,12 @@ func (s *state) task(t *qos.Task) *pb.QOSTask {
 	key := t.Key()
 	out := &pb.QOSTask{
 		Task: t.ID, Attempt: t.Attempt, Class: pb.Class(t.Class), Priority: t.Priority, CpuNanocores: t.CPU, MemoryBytes: t.Memory, Started: t.Started,
-		Pending: t.Stopping || s.evicting[key],
+		Pending: t.Stopping || s.evicting[key], Stopping: t.Stopping, CpuUnknown: !t.CPUKnown, MemoryUnknown: !t.MemoryKnown,
+		Owner: t.Owner, Queue: t.Queue, Labels: t.Labels, ExtCpuNanocores: t.ExtCPU, ExtMemoryBytes: t.ExtMemory,
+		CpuPressure: t.CPUPressure, MemoryPressure: t.MemoryPressure, PressureKnown: t.PressureKnown, OwnQuota: t.OwnQuota, Values: maps.Clone(t.Values),
+	}
+	for i := range t.Groups { // there is one
+		out.LimitNanocores, out.RequestNanocores = t.Groups[i].Limit, t.Groups[i].Request
 	}
 	if t.ExtCPU > 0 {
 		out.ExtRatioPermille = scale(t.CPU, 1000, t.ExtCPU)
@@ -99,9 +105,9 @@ func (s *state) taken(t *qos.Task, out *pb.QOSTask) {
 	key := t.Key()
 	if g := s.groups[key]; g != nil && g.control != nil {
 		out.QuotaNanocores = max(nanocoresOf(g.quota), 0)
-		out.OriginalQuotaNanocores, out.Idle, out.Frozen = out.QuotaNanocores, g.weight.Idle, g.frozen
-		if _, _, ok := s.ledger.Weight(key, g.name); ok {
-			out.Rung = "weight"
+		out.OriginalQuotaNanocores, out.Idle, out.Frozen, out.Shares = out.QuotaNanocores, g.weight.Idle, g.frozen, g.weight.Shares
+		if shares, _, ok := s.ledger.Weight(key, g.name); ok {
+			out.OriginalShares, out.Rung = shares, "weight"
 		}
 		if original, ok := s.ledger.Original(key, g.name); ok {
 			out.OriginalQuotaNanocores, out.Rung = max(original, 0), "throttle"
