@@ -81,6 +81,7 @@ type leaving struct {
 	Told     bool   `json:",omitempty"` // it is known that it was told
 	Gone     int64  `json:",omitempty"` // when it had gone; what it used is in the node's figures for a while
 	Used     used   // in its last sample
+	doubted  bool   // nobody knows whether it was told; the next sample says so
 }
 
 // used is what a task used.
@@ -245,7 +246,12 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 			e = &leaving{Task: t.ID, Attempt: t.Attempt, Deadline: r.At + int64(r.overdue), Told: true}
 			l.leaving[t.Key()] = e
 		}
-		if e != nil {
+		switch {
+		case e == nil:
+		case e.doubted && !t.Stopping:
+			delete(l.leaving, t.Key())
+		default:
+			e.doubted = false
 			e.Used.note(t)
 		}
 	}
@@ -426,8 +432,8 @@ func inOrder[V any](m map[Key]V) []V {
 	return all
 }
 
-// DecodeLedger reads what Encode wrote. Samples are counted anew, since whoever takes them has started anew too; and an eviction that was begun, and nobody
-// knows whether it was done, counts as not done unless the sample says that the task is being stopped.
+// DecodeLedger reads what Encode wrote. Samples are counted anew, since whoever takes them has started anew too; and of an eviction that was
+// begun, the next sample says whether it was done: else the task would be taken as leaving for ever.
 func DecodeLedger(data []byte) (*Ledger, error) {
 	var f ledgerFile
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -450,7 +456,8 @@ func DecodeLedger(data []byte) (*Ledger, error) {
 		}
 	}
 	for _, e := range f.Leaving {
-		if e != nil && e.Told { // else the sample says whether it is being stopped
+		if e != nil {
+			e.doubted = !e.Told
 			l.leaving[Key{e.Task, e.Attempt}] = e
 		}
 	}
