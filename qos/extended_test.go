@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plimsoll-dev/plimsoll"
 	"pgregory.net/rapid"
+
+	"github.com/plimsoll-dev/plimsoll"
 )
 
 // What is offered in each situation.
