@@ -13,7 +13,7 @@ import (
 type Metric struct {
 	qos.Metric
 	// Measure returns the value now, in the metric's unit. task is nil unless PerTask. ok is false for a task that does not tell this
-	// metric. It is called beside the loop, for several tasks at once, and must end with ctx.
+	// metric. It is called beside the loop, for several tasks at once, and must end with ctx. nil: Metric.Usage tells it from what is measured anyway.
 	Measure func(ctx context.Context, task *Task) (value float64, ok bool, err error)
 	PerTask bool          // it is measured for each task; the node's value is the largest, or with Sum that of all together
 	Sum     bool          // only with PerTask
@@ -45,7 +45,7 @@ func (m *Metric) timeout() time.Duration {
 
 func (m *Metric) validate() error {
 	switch {
-	case m.Measure == nil:
+	case m.Measure == nil && m.Usage == nil:
 		return plimsoll.Invalid("metric", "%s cannot be measured; give a command or a prometheus endpoint", m.Name)
 	case m.Every != 0 && (m.Every < MinEvery || m.Every > MaxEvery):
 		return plimsoll.Invalid("metric", "%s: every is %v; give %v to %v", m.Name, m.Every, MinEvery, MaxEvery)

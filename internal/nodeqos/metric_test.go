@@ -1,0 +1,341 @@
+package nodeqos
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/qos"
+)
+
+// The example file has every field, and what it describes can be registered.
+func TestTheExampleLoads(t *testing.T) {
+	metrics, err := LoadMetrics("../../examples/metrics.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "names", MetricNames(metrics), []string{"open_connections", "request_latency_p99", "scratch_used_percent"})
+	if m := metrics[0]; m.PerTask || m.Every != 10*time.Second || m.Timeout != 2*time.Second || !m.Evictable || m.Throttleable || m.ActionPriority != 4 {
+		t.Errorf("the first is %+v", m)
+	}
+	if m := metrics[1]; !m.PerTask || m.Sum || !m.Throttleable || m.ThrottleQuantified || m.Sort == nil {
+		t.Errorf("the second is %+v", m)
+	}
+	if m := metrics[2]; !m.Sum || !m.EvictQuantified {
+		t.Errorf("the third is %+v", m)
+	}
+	if _, err := New(Config{Dir: t.TempDir(), Metrics: metrics}, Deps{
+		Tasks: func() []Task { return nil }, Report: func(plimsoll.NodeReport) {},
+		Evict: func(context.Context, string, int32, time.Duration, string) error { return nil },
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is wrong in a file of metrics is told with the file, the place and the fix.
+func TestBadMetricsAreRefused(t *testing.T) {
+	const prom = "prometheus: {port: metrics.port, series: x, perTask: true}"
+	for _, c := range []struct{ name, text, want string }{
+		{"no list", "name: a", "metrics.yaml"},
+		{"unknown field", "- {name: a, comand: [/bin/a]}", `metrics.yaml:1: `},
+		{"second document", "- {name: a, command: [/bin/a]}\n---\n- {name: b, command: [/bin/a]}", "second document"},
+		{"no name", "- {command: [/bin/a]}", "is not a possible name"},
+		{"a built-in name", "- {name: load, command: [/bin/a]}", "registered already"},
+		{"a name twice", "- {name: a, command: [/bin/a]}\n- {name: a, command: [/bin/b]}", "registered already"},
+		{"no source", "- {name: a}", "give one of them"},
+		{"two sources", "- {name: a, command: [/bin/a], " + prom + "}", "give one of them"},
+		{"a shell line", "- {name: a, command: [echo 1]}", "whole path"},
+		{"an empty argument", `- {name: a, command: [/bin/a, ""]}`, "none of them empty"},
+		{"priority", "- {name: a, command: [/bin/a], actionPriority: 11}", "action priority"},
+		{"aggregate", "- {name: a, aggregate: mean, " + prom + "}", "use max or sum"},
+		{"sum of one", "- {name: a, aggregate: sum, command: [/bin/a]}", "perTask: true"},
+		{"every", "- {name: a, every: 5, command: [/bin/a]}", "a duration with its unit"},
+		{"too often", "- {name: a, every: 1ms, command: [/bin/a]}", "every is 1ms"},
+		{"longer than every", "- {name: a, every: 1s, timeout: 2s, command: [/bin/a]}", "timeout is 2s"},
+		{"quantified by a maximum", "- {name: a, evictable: true, evictQuantified: true, " + prom + "}", "aggregate: sum"},
+		{"quantified and not possible", "- {name: a, aggregate: sum, evictQuantified: true, " + prom + "}", "evictable too"},
+		{"no endpoint", "- {name: a, prometheus: {series: x}}", "port, socket or url"},
+		{"two endpoints", "- {name: a, prometheus: {port: p, socket: /s, series: x}}", "port, socket or url"},
+		{"series", "- {name: a, prometheus: {port: p, perTask: true}}", "prometheus.series"},
+		{"not of tasks", "- {name: a, prometheus: {port: p, series: x}}", "perTask: true"},
+		{"a socket somewhere", "- {name: a, prometheus: {socket: s, series: x}}", "whole path"},
+		{"a path with a url", "- {name: a, prometheus: {url: 'http://a/b', path: /c, series: x}}", "part of the url"},
+		{"no address", "- {name: a, prometheus: {url: 'file:///etc/passwd', series: x}}", "is no address"},
+		{"an open brace", "- {name: a, prometheus: {url: 'http://a/{b', series: x}}", "{name} stands for"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := parseMetrics("metrics.yaml", []byte(c.text))
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "metrics.yaml") {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+				t.Errorf("its code is %v", plimsoll.CodeOf(err))
+			}
+		})
+	}
+	if _, err := LoadMetrics(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
+		t.Error("a file that is not there was read")
+	}
+	if list, err := parseMetrics("empty.yaml", nil); err != nil || len(list) != 0 {
+		t.Errorf("an empty file: %v, %v", list, err)
+	}
+}
+
+// A value is kept in fixed point; what cannot be held against a line is refused.
+func TestValuesAreFixed(t *testing.T) {
+	for _, c := range []struct {
+		value float64
+		scale int64
+		want  int64
+		ok    bool
+	}{
+		{1.2345, 0, 1235, true},
+		{0, 0, 0, true},
+		{4096, 1, 4096, true},
+		{1.5, qos.Core, 1_500_000_000, true},
+		{math.NaN(), 0, 0, false},
+		{math.Inf(1), 0, 0, false},
+		{math.Inf(-1), 0, 0, false},
+		{-0.001, 0, 0, false},
+		{1e300, 0, 0, false},
+		{math.MaxFloat64, 1, 0, false},
+	} {
+		got, err := fixed(c.value, &qos.Metric{Scale: c.scale})
+		if got != c.want || (err == nil) != c.ok {
+			t.Errorf("%v: %d, %v; want %d", c.value, got, err, c.want)
+		}
+	}
+}
+
+const exposition = `# HELP app_latency what it is
+# TYPE app_latency gauge
+app_latency{handler="main",zone="a"} 12.5
+app_latency{handler="main",zone="b"} 40 1700000000000
+app_latency{handler="admin"} 99
+# TYPE app_latency_total counter
+app_latency_total 7
+# TYPE hist histogram
+hist_bucket{le="1"} 1
+hist_bucket{le="+Inf"} 2
+hist_sum 3
+hist_count 2
+nan NaN
+`
+
+// The series that fit are put together as the metric says: the largest, or all of them.
+func TestASeriesIsFound(t *testing.T) {
+	for _, c := range []struct {
+		series string
+		labels [][2]string
+		sum    bool
+		want   float64
+		err    string
+	}{
+		{series: "app_latency", want: 99},
+		{series: "app_latency", labels: [][2]string{{"handler", "main"}}, want: 40},
+		{series: "app_latency", labels: [][2]string{{"handler", "main"}}, sum: true, want: 52.5},
+		{series: "app_latency", labels: [][2]string{{"handler", "main"}, {"zone", "a"}}, want: 12.5},
+		{series: "app_latency", labels: [][2]string{{"handler", "none"}}, err: `does not tell app_latency{handler="none"}`},
+		{series: "app_latency_total", want: 7},
+		{series: "app_lat", err: "does not tell"},
+		{series: "hist", err: "does not tell"},
+		{series: "nan", want: math.NaN()},
+	} {
+		s := &scrape{series: c.series, labels: c.labels, sum: c.sum}
+		text, err := s.lines(strings.NewReader(exposition))
+		value := 0.0
+		if err == nil {
+			value, err = s.find(text)
+		}
+		switch {
+		case c.err != "":
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s %v: got %v, %v; want %q", c.series, c.labels, value, err, c.err)
+			}
+		case err != nil, value != c.want && !(math.IsNaN(value) && math.IsNaN(c.want)):
+			t.Errorf("%s %v: got %v, %v; want %v", c.series, c.labels, value, err, c.want)
+		}
+	}
+}
+
+// Each task is asked at the port that its job names. One that names none does not count, one that does not answer is missing, and a label cannot
+// lead anywhere but to a port.
+func TestTasksAreScrapedAtTheirPorts(t *testing.T) {
+	serve := func(text string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/metrics" {
+				t.Errorf("asked for %s", r.URL)
+			}
+			fmt.Fprint(w, text)
+		}))
+		t.Cleanup(s.Close)
+		_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	metrics, err := parseMetrics("m.yaml", []byte("- name: connections\n  aggregate: sum\n  evictable: true\n  evictQuantified: true\n"+
+		"  prometheus: {port: metrics.port, series: conns, perTask: true}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t, nil)
+	n.cfg.Metrics = metrics
+	n.loop = n.start()
+	for id, port := range map[string]string{
+		"a": serve("conns 10\n"), "b": serve("conns{x=\"1\"} 20\nconns{x=\"2\"} 5\n"), "silent": "1", "bad": "1/@example.com:80", "none": "", "text": serve("conns many\n"),
+		"huge": serve(strings.Repeat("conns{x=\"1\"} 20\n", 1<<16)),
+	} {
+		labels := map[string]string{"metrics.port": port}
+		if port == "" {
+			labels = nil
+		}
+		n.add(Task{ID: id, Labels: labels})
+	}
+	n.steps(2)
+	snap := n.loop.state.snapshot
+	values := map[string]int64{}
+	for i := range snap.Tasks {
+		if v, ok := snap.Tasks[i].Values["connections"]; ok {
+			values[snap.Tasks[i].ID] = v
+		}
+	}
+	same(t, "tasks", values, map[string]int64{"a": 10_000, "b": 25_000})
+	if got := snap.Values["connections"]; got != 35_000 {
+		t.Errorf("the node has %d", got)
+	}
+	if trouble := n.loop.gauges.trouble("connections"); trouble == "" {
+		t.Error("nothing is said of those that did not answer")
+	}
+	n.tasks = n.tasks[:0]
+	n.add(Task{ID: "silent", Labels: map[string]string{"metrics.port": "1"}})
+	n.steps(2)
+	if v, ok := n.loop.state.snapshot.Values["connections"]; ok {
+		t.Errorf("nobody answers, and the node has %d", v)
+	}
+	n.tasks = n.tasks[:0]
+	n.steps(2)
+	if v, ok := n.loop.state.snapshot.Values["connections"]; !ok || v != 0 {
+		t.Errorf("nobody is there who could tell it, and the node has %d, %v", v, ok)
+	}
+}
+
+// A unix socket is found by the task's labels, and an endpoint that redirects is not followed.
+func TestUnixSocketsAndRedirects(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "shop"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "shop", "m.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/moved" {
+			http.Redirect(w, r, "/metrics", http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, "queue 3\n")
+	}))
+	_ = s.Listener.Close() // it is another one that is served
+	s.Listener = listener
+	s.Start()
+	defer s.Close()
+	task := &Task{ID: "a", Labels: map[string]string{"app": "shop"}}
+	for _, c := range []struct {
+		path  string
+		label string
+		want  string
+	}{
+		{"/metrics", "shop", ""}, {"/moved", "shop", "302"}, {"/metrics", "..", "cannot be part of an address"}, {"/metrics", "sho/p", "cannot be part"},
+	} {
+		e, err := newEndpoint(filepath.Join(dir, "{app}", "m.sock"), "http://localhost"+c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		task.Labels["app"] = c.label
+		value, ok, err := (&scrape{endpoint: e, series: "queue"}).measure(t.Context(), task)
+		if c.want == "" && (err != nil || !ok || value != 3) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s for %s: %v, %v, %v; want %q", c.path, c.label, value, ok, err, c.want)
+		}
+	}
+}
+
+// A command prints one number. One that prints anything else, fails, or takes too long has no value; it leaves no process behind.
+func TestCommands(t *testing.T) {
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip("there is no shell to run")
+	}
+	for _, c := range []struct {
+		script string
+		value  float64
+		want   string
+	}{
+		{"echo ' 12.5 '", 12.5, ""},
+		{"echo 1e3", 1000, ""},
+		{"echo twelve", 0, `printed "twelve"`},
+		{"true", 0, `printed ""`},
+		{"echo 1; echo 2", 0, "one number"},
+		{"echo out of order >&2; exit 3", 0, "exit status 3: out of order"},
+		{"i=0; while [ $i -lt 2000 ]; do echo 12345; i=$((i+1)); done", 0, "more than 4096 bytes"},
+		{"while :; do :; done", 0, "deadline"},
+		{"(while :; do :; done) & wait", 0, "deadline"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if c.want == "deadline" {
+			cancel()
+			ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+		}
+		value, _, err := command([]string{"/bin/sh", "-c", c.script})(ctx, nil)
+		cancel()
+		if c.want == "" && (err != nil || value != c.value) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, %v; want %v %q", c.script, value, err, c.value, c.want)
+		}
+	}
+}
+
+// What an endpoint answers, whatever it is, is a value or an error.
+func FuzzScrape(f *testing.F) {
+	f.Add([]byte(exposition))
+	f.Add([]byte("app_latency{"))
+	f.Add([]byte("app_latency{handler=\"\\"))
+	f.Add([]byte("# TYPE app_latency histogram\napp_latency{le=\"x\"} 1\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := &scrape{series: "app_latency"}
+		text, err := s.lines(strings.NewReader(string(data)))
+		if err != nil {
+			return
+		}
+		if value, err := s.find(text); err == nil {
+			if n, err := fixed(value, &qos.Metric{}); err == nil && (n < 0 || n > plimsoll.MaxLine) {
+				t.Errorf("%v becomes %d", value, n)
+			}
+		}
+	})
+}
+
+// Whatever a file of metrics holds, it is read or refused.
+func FuzzMetrics(f *testing.F) {
+	data, err := os.ReadFile("../../examples/metrics.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte("- {name: a, prometheus: {url: '{}', series: x}}"))
+	f.Add([]byte("- null\n"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		if _, err := parseMetrics("fuzz.yaml", data); err != nil {
+			_ = err.Error() // it must not fail on itself
+		}
+	})
+}
