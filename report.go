@@ -122,8 +122,12 @@ func (e *QOSEvent) validate(field string) error {
 		name, value string
 		most        int
 	}{
-		{".rule", e.Rule, MaxQOSText}, {".metric", e.Metric, MaxQOSText}, {".before", e.Before, MaxQOSText}, {".after", e.After, MaxQOSText},
-		{".message", e.Message, MaxQOSMessage}, {".task", e.Task, 256},
+		{".rule", e.Rule, MaxQOSText},
+		{".metric", e.Metric, MaxQOSText},
+		{".before", e.Before, MaxQOSText},
+		{".after", e.After, MaxQOSText},
+		{".message", e.Message, MaxQOSMessage},
+		{".task", e.Task, 256},
 	} {
 		if len(text.value) > text.most {
 			return Invalid(field+text.name, "is %d bytes long; at most %d are possible", len(text.value), text.most)

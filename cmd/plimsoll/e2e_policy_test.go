@@ -43,7 +43,7 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 		`TaskQOS batch: allowed[0]: there is no Action "drop"`:                                                          strings.Replace(file, "[shed]", "[drop]", 1),
 		`NodeQOS busy: rules[0].waterline: 180 is above 100 percent`:                                                    strings.Replace(file, "waterline: 80", "waterline: 180", 1),
 		`bad.yaml:4: throttle.step: is 0`:                                                                               strings.Replace(file, "step: 20", "step: 0", 1),
-		`bad.yaml:9: alowed: unknown field; did you mean "allowed"?`:                                                    strings.Replace(file, "allowed", "alowed", 1),
+		`bad.yaml:10: prefers: unknown field; did you mean "prefer"?`:                                                   strings.Replace(file, "allowed: [shed]", "allowed: [shed]\nprefers: true", 1),
 	} {
 		cli(1, says, "apply", "-f", s.write("bad.yaml", bad))
 	}

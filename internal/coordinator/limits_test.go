@@ -63,6 +63,16 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 		nodes = append(nodes, longNode(i))
 	}
 	turn("nodes", nodes...)
+	turn("policies", &engine.ApplyPolicies{Policies: longPolicies()})
+	for i := range 3 {
+		turn("what a QoS agent says", longReport(i))
+	}
+	for i := range 5 {
+		task := s.Job(long(128, i)).Groups[0].Tasks[0]
+		r := engine.Report{Job: long(128, i), Group: long(63, 0)}
+		r.Attempt, r.State, r.Result, r.Message = task.Attempt, plimsoll.TaskFinished, plimsoll.ResultEvicted, strings.Repeat("m", 2000)
+		turn("evictions", &engine.ReportTasks{Node: task.Node, Incarnation: 1 << 60, Reports: []engine.Report{r}})
+	}
 	for i := range 5 {
 		job := s.Job(long(128, i))
 		for g := range job.Groups {
@@ -90,6 +100,9 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 	}
 	now += 2e9
 	turn("forget")
+	for _, kind := range []plimsoll.PolicyKind{plimsoll.PolicyNodeQOS, plimsoll.PolicyTaskQOS, plimsoll.PolicyAction} {
+		turn("policies go", &engine.DeletePolicy{Ref: plimsoll.PolicyRef{Kind: kind, Name: long(63, 1)}})
+	}
 }
 
 func resources(amount int64) plimsoll.Resources {
@@ -114,6 +127,47 @@ func longJob(i int, queue string) *engine.SubmitJob {
 		})
 	}
 	return &engine.SubmitJob{Spec: job}
+}
+
+func longPolicies() []plimsoll.Policy {
+	pairs, values := map[string]string{}, []string{}
+	for k := range plimsoll.MaxLabels {
+		pairs[long(128, k)] = long(1024, k)
+	}
+	for k := range plimsoll.MaxPolicyValues {
+		values = append(values, long(128, k))
+	}
+	task := &plimsoll.TaskQOS{Name: long(63, 1), Labels: pairs, Prefer: true}
+	node := &plimsoll.NodeQOS{Name: long(63, 1), Selector: pairs}
+	for k := range 100 {
+		task.Match = append(task.Match, plimsoll.Requirement{Scope: plimsoll.ScopeOwner, Not: true, Values: values[:k+1]})
+		task.Allowed = append(task.Allowed, long(63, 1))
+		node.Rules = append(node.Rules, plimsoll.Rule{
+			Name: long(63, k), Metric: "memory_total_utilization", Waterline: strings.Repeat("0", 60) + "90", Release: strings.Repeat("0", 60) + "80",
+			TriggerAfter: plimsoll.MaxRuleSamples, RestoreAfter: plimsoll.MaxRuleSamples, Action: long(63, 1), Preview: true, Hold: true,
+		})
+	}
+	return []plimsoll.Policy{{NodeQOS: node}, {TaskQOS: task}, {Action: &plimsoll.Action{
+		Name: long(63, 1), CoolDown: plimsoll.MaxCoolDown, Weight: &plimsoll.WeightAction{Shares: plimsoll.MaxShares}, DisableScheduling: true,
+		Throttle: &plimsoll.ThrottleAction{MinRatio: 100, Step: 100}, Freeze: &plimsoll.FreezeAction{For: plimsoll.MaxFreeze},
+		Evict: &plimsoll.EvictAction{Grace: plimsoll.MaxEvictGrace, Reclaim: true},
+	}}}
+}
+
+func longReport(i int) *engine.ReportNode {
+	r := &engine.ReportNode{Node: long(128, i), Incarnation: 1 << 60, Sequence: 1 << 62}
+	r.Report.SchedulingDisabled, r.Report.SchedulingReason = true, long(plimsoll.MaxQOSMessage, i)
+	for k := range plimsoll.MaxQOSEvents {
+		e := plimsoll.QOSEvent{
+			At: 1, Kind: plimsoll.QOSRuleTriggered, Attempt: 1 << 30, Rule: long(plimsoll.MaxQOSText, k), Metric: long(plimsoll.MaxQOSText, k),
+			Before: long(plimsoll.MaxQOSText, k), After: long(plimsoll.MaxQOSText, k), Message: long(plimsoll.MaxQOSMessage, k),
+		}
+		if k%2 == 0 {
+			e.Task = long(200, k)
+		}
+		r.Report.Events = append(r.Report.Events, e)
+	}
+	return r
 }
 
 func longNode(i int) *engine.RegisterNode {

@@ -3,6 +3,7 @@ package state_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,9 +78,13 @@ func TestPoliciesRefused(t *testing.T) {
 	}{
 		{"a rule without its action", []plimsoll.Policy{nodeQOS("n", rule("r", "load", "3", "nope"))}, plimsoll.CodeInvalid, `NodeQOS n: rules[0].action: there is no Action "nope"`},
 		{"an allowed action that is not there", []plimsoll.Policy{taskQOS("t", "old", "nope")}, plimsoll.CodeInvalid, `TaskQOS t: allowed[1]: there is no Action "nope"`},
-		{"a metric that nobody measures", []plimsoll.Policy{nodeQOS("n", rule("r", "nope", "3", "old"))}, plimsoll.CodeInvalid,
+		{
+			"a metric that nobody measures",
+			[]plimsoll.Policy{nodeQOS("n", rule("r", "nope", "3", "old"))},
+			plimsoll.CodeInvalid,
 			`rules[0].metric: "nope" is measured by no node; there are cpu_pressure, cpu_total_usage, cpu_total_utilization, ext_cpu_total_usage, ` +
-				`ext_memory_total_usage, load, memory_pressure, memory_total_usage, memory_total_utilization, queue_length`},
+				`ext_memory_total_usage, load, memory_pressure, memory_total_usage, memory_total_utilization, queue_length`,
+		},
 		{"more than all", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_utilization", "101", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 101 is above 100 percent, which memory_total_utilization never is"},
 		{"more than all, in thousandths", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_pressure", "100.001%", "old"))}, plimsoll.CodeInvalid, "above 100 percent"},
 		{"percent of cores", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_total_usage", "80%", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 80% is a percentage, and cpu_total_usage is measured in cores"},
@@ -90,6 +95,9 @@ func TestPoliciesRefused(t *testing.T) {
 		{"none of the kinds", []plimsoll.Policy{{}}, plimsoll.CodeInvalid, "kind: is missing"},
 		{"two of the kinds", []plimsoll.Policy{{Action: action("x").Action, TaskQOS: taskQOS("x").TaskQOS}}, plimsoll.CodeInvalid, "kind: is given twice"},
 		{"too many", many, plimsoll.CodeExhausted, "at most 1000 are possible"},
+		{"too large", []plimsoll.Policy{{TaskQOS: &plimsoll.TaskQOS{Name: "t", Match: slices.Repeat([]plimsoll.Requirement{{
+			Scope: plimsoll.ScopeOwner, Values: slices.Repeat([]string{strings.Repeat("x", 128)}, 1000),
+		}}, 20)}}}, plimsoll.CodeExhausted, "make TaskQOS t shorter"},
 		{"too many rules", full, plimsoll.CodeExhausted, "would have 11001 rules; at most 10000"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
