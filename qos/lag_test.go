@@ -136,3 +136,33 @@ func TestEvictionThatNobodyKnowsOf(t *testing.T) {
 		}
 	}
 }
+
+// A clock that is set back by an hour does not keep a frozen task standing still for an hour more, nor one that waits waiting.
+func TestLedgerMovesWithTheClock(t *testing.T) {
+	registry, err := NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sample := lagging(t, 0)
+	p := Compile([]plimsoll.Policy{
+		{Action: &plimsoll.Action{Name: "halt", CoolDown: time.Minute, Freeze: &plimsoll.FreezeAction{For: 10 * time.Second}}},
+		{TaskQOS: &plimsoll.TaskQOS{
+			Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}}, Allowed: []string{"halt"},
+		}},
+		{NodeQOS: &plimsoll.NodeQOS{Name: "node", Rules: []plimsoll.Rule{{Name: "cpu", Metric: CPUTotalUsage, Waterline: "4", Action: "halt"}}}},
+	}, registry, nil, Options{})
+	l, at := NewLedger(), 5*int64(time.Hour)
+	if got := turn(t, sample(at, 5*Core, 0, "a"), p, l, nil); len(got) != 1 || got[0].Verb != Freeze {
+		t.Fatalf("first %+v", got)
+	}
+	at -= int64(time.Hour)
+	for i := range 13 {
+		l = restarted(t, l)
+		s := sample(at+int64(i)*second, 5*Core, 0, "a")
+		s.Tasks[0].Groups[0].Frozen = true
+		if got := turn(t, s, p, l, nil); len(got) == 1 && got[0].Verb == Thaw {
+			return
+		}
+	}
+	t.Error("it stands still for longer than it may")
+}

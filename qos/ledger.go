@@ -20,6 +20,7 @@ import (
 // and Done after it.
 type Ledger struct {
 	sequence uint64
+	at       int64 // of the last sample
 	rules    map[string]*ruleState
 	held     map[Key]*hold
 	leaving  map[Key]*leaving
@@ -234,6 +235,10 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 		next[r.next[i].Rule] = &r.next[i]
 	}
 	l.rules = next
+	if r.At < l.at {
+		l.setBack(r.At, l.at-r.At)
+	}
+	l.at = r.At
 	present := make(map[Key]bool, len(s.Tasks))
 	for i := range s.Tasks {
 		t := &s.Tasks[i]
@@ -265,6 +270,32 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 			delete(l.failed, k)
 		}
 	}
+}
+
+// setBack moves what is remembered with a clock that was set back. Else a frozen task would stand still, and others would wait, until the clock
+// is where it was.
+func (l *Ledger) setBack(now, by int64) {
+	past := func(times ...*int64) {
+		for _, t := range times {
+			if *t > now {
+				*t -= by
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
+		r := l.rules[name]
+		past(&r.Since, &r.LastAbove, &r.Missing, &r.Reclaimed)
+	}
+	for _, h := range inOrder(l.held) {
+		past(&h.Frozen, &h.Thawed, &h.Taken, &h.Given)
+	}
+	for _, e := range inOrder(l.leaving) {
+		past(&e.Deadline, &e.Gone)
+	}
+	for _, f := range inOrder(l.failed) {
+		past(&f.Until)
+	}
+	l.recent = nil
 }
 
 // bury forgets tasks that were told to stop, once they are gone and their use is not in the node's figures any more.
@@ -401,6 +432,7 @@ func (h *hold) kept(now int64, settle time.Duration) bool {
 type ledgerFile struct {
 	Version  int
 	Sequence uint64
+	At       int64
 	Rules    []*ruleState
 	Held     []*hold
 	Leaving  []*leaving
@@ -412,7 +444,7 @@ const ledgerVersion = 1
 
 // Encode writes the ledger down; the same ledger is always the same bytes.
 func (l *Ledger) Encode() ([]byte, error) {
-	f := ledgerFile{Version: ledgerVersion, Sequence: l.sequence, Recent: l.recent}
+	f := ledgerFile{Version: ledgerVersion, Sequence: l.sequence, At: l.at, Recent: l.recent}
 	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
 		f.Rules = append(f.Rules, l.rules[name])
 	}
@@ -443,7 +475,7 @@ func DecodeLedger(data []byte) (*Ledger, error) {
 		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "the ledger was written by another version (%d, this one reads %d)", f.Version, ledgerVersion)
 	}
 	l := NewLedger()
-	l.recent = f.Recent
+	l.at, l.recent = f.At, f.Recent
 	for _, r := range f.Rules {
 		if r != nil {
 			r.Above, r.Below = min(max(r.Above, 0), plimsoll.MaxRuleSamples), min(max(r.Below, 0), plimsoll.MaxRuleSamples)
