@@ -178,6 +178,41 @@ func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	}
 }
 
+// TestWhatIsFrozenCanBeStopped: a task that stands still, even one that an agent froze that was killed since, hears that it is to end, and ends by itself.
+func TestWhatIsFrozenCanBeStopped(t *testing.T) {
+	t.Parallel()
+	needGroups(t)
+	s := newSite(t)
+	dev := s.dev("--qos-interval", "100ms")
+	s.submit("burn", 1, "trap 'exit 7' TERM; "+burner, bestEffort)
+	s.running("burn", 1)
+	s.policy("apply", "-f", s.write("freeze.yaml", policies("freeze: {for: 10m}")))
+	s.awaits([]string{"events", "--object", "burn.main.0"}, "frozen by busy/cpu")
+	frozen := func() (still bool, err error) {
+		g, err := s.group("burn.main.0")
+		if err != nil {
+			return false, err
+		}
+		control, err := g.Control()
+		if err != nil {
+			return false, err
+		}
+		still, err = control.Frozen()
+		return still, errors.Join(err, control.Close())
+	}
+	dev.kill()
+	if still, err := frozen(); err != nil || !still {
+		t.Errorf("without an agent it runs: %v", err)
+	}
+	s.dev("--qos-interval", "100ms")
+	if _, stderr, code := s.cli("job", "kill", "burn"); code != 0 {
+		t.Fatalf("kill: exit code %d, %s", code, stderr)
+	}
+	if _, tasks := s.ended("burn"); len(tasks) != 1 || tasks[0].ExitCode == nil || *tasks[0].ExitCode != 7 {
+		t.Errorf("it did not end by itself: %+v", tasks)
+	}
+}
+
 // TestWhatIsLent: a node offers the memory that nobody uses, and who takes some has it as a limit. (How much of the processors is left depends on what
 // else runs on this machine.)
 func TestWhatIsLent(t *testing.T) {
