@@ -62,16 +62,16 @@ type Predictor struct {
 // NewPredictor returns one that has seen nothing.
 func NewPredictor(cfg PredictorConfig) *Predictor { return &Predictor{cfg: cfg.withDefaults()} }
 
-// one is the weight of a sample at the origin, in fixed point; steps is how finely a half-life is divided.
+// fullWeight is that of a sample at the origin, in fixed point; fadeSteps is how finely a half-life is divided.
 const (
-	one        = 1 << 16
-	steps      = 16
+	fullWeight = 1 << 16
+	fadeSteps  = 16
 	maxDoubled = 20              // half-lives after which the origin moves
 	maxTotal   = uint64(1) << 60 // at which it moves too
 )
 
-// doubling[i] is 2^(i/steps), in units of 1/one.
-var doubling = [steps]uint64{
+// doubling[i] is 2^(i/fadeSteps), in units of 1/fullWeight.
+var doubling = [fadeSteps]uint64{
 	65536, 68438, 71468, 74632, 77936, 81386, 84990, 88752, 92682, 96785, 101070, 105545, 110218, 115098, 120194, 125515,
 }
 
@@ -109,9 +109,9 @@ func (p *Predictor) weigh(at int64) uint64 {
 	}
 	since := at - p.origin
 	if since < 0 { // only after very many samples in one half-life
-		return one >> min((-since+half-1)/half, 16)
+		return fullWeight >> min((-since+half-1)/half, 16)
 	}
-	part := mulDiv(since%half, steps, half)
+	part := mulDiv(since%half, fadeSteps, half)
 	return doubling[part] << (since / half)
 }
 

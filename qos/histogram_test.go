@@ -110,7 +110,7 @@ func TestPredictorDecays(t *testing.T) {
 // The table of weights is what powers of two say, to half a unit.
 func TestPredictorWeights(t *testing.T) {
 	for i, got := range doubling {
-		if want := math.Round(one * math.Exp2(float64(i)/steps)); float64(got) != want {
+		if want := math.Round(fullWeight * math.Exp2(float64(i)/fadeSteps)); float64(got) != want {
 			t.Errorf("doubling[%d] = %d, want %v", i, got, want)
 		}
 	}
