@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -101,12 +102,21 @@ func (n *newsbox) taken() {
 	n.mu.sending = nil
 }
 
-// refused says that it will never be taken. The condition is told once more without the events, one of which must be at fault.
-func (n *newsbox) refused() {
+// refused says that it will never be taken. What is at fault is left out, and the rest told once more, so that a node that must be closed is: the
+// offers if the error is about them, and else the events.
+func (n *newsbox) refused(cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.mu.untold = n.mu.untold || len(n.mu.sending.Events) > 0
+	r := n.mu.sending
 	n.mu.sending = nil
+	var at *plimsoll.Error
+	switch {
+	case len(r.Extended) > 0 && errors.As(cause, &at) && strings.HasPrefix(at.Field, "extended"):
+		n.mu.now.Extended, n.mu.untold = nil, true
+		n.mu.events = append(r.Events, n.mu.events...)
+	case len(r.Events) > 0:
+		n.mu.untold = true
+	}
 }
 
 // reportNode sends what the QoS loop says of the node, one report at a time.
@@ -129,19 +139,31 @@ func (s *speaker) reportNode(ctx context.Context, g gateway) error {
 		case ctx.Err() != nil || plimsoll.CodeOf(err) == plimsoll.CodeStale:
 			return err
 		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
-			s.log.Error("a report of the node was refused for good and is dropped", "events", len(report.Events), "error", err)
-			s.news.refused()
+			s.log.Error("a report of the node was refused for good; what is wrong in it is left out", "events", len(report.Events), "error", err)
+			s.news.refused(err)
 		case plimsoll.CodeOf(err) == plimsoll.CodeUnimplemented:
 			s.log.Warn("this gateway does not take reports of the node; it may be of an older version")
 			<-ctx.Done()
 			return ctx.Err()
 		default:
-			if failures++; failures >= reportTries {
+			if failures++; failures >= reportTries && elsewhere(err) {
 				return fmt.Errorf("report the node: %w", err)
+			}
+			if failures == reportTries {
+				s.log.Warn("a report of the node is not taken; tasks go on, and it is tried again and again", "error", err)
 			}
 			pause(ctx, backoff(failures, rand.Int64N))
 		}
 	}
+}
+
+// elsewhere reports whether another gateway, or a new registration, can help. What cannot be helped must not cost the tasks their session.
+func elsewhere(err error) bool {
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeUnavailable, plimsoll.CodeDeadline, plimsoll.CodeNotFound:
+		return true
+	}
+	return false
 }
 
 func (s *speaker) sendNews(ctx context.Context, g gateway, sequence uint64, report *plimsoll.NodeReport) error {

@@ -93,7 +93,8 @@ func TestTooManyEvents(t *testing.T) {
 	}
 }
 
-// A report that is refused for good takes its events with it, and the condition is told without them.
+// Of a report that is refused for good only what is at fault is left out: the offers, with which the events are told all the same, or the events, without
+// which the condition is.
 func TestNewsThatAreRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
@@ -107,11 +108,11 @@ func TestNewsThatAreRefused(t *testing.T) {
 		}
 		bad := closed("busy")
 		bad.Extended = plimsoll.Resources{"gold": 1}
+		bad.Events = closed("", "not lost").Events
 		b.speaker.news.add(bad)
-		b.speaker.news.add(closed("idle", "later"))
 		after(time.Second)
-		if told, _ := c.told(); len(told) != 1 || b.speaker.news.mu.untold {
-			t.Errorf("told %v after one that cannot be", told)
+		if told, closed := c.told(); len(told) != 1 || told[0] != "not lost" || !closed || len(c.news) != 2 || c.news[1].Report.Extended != nil {
+			t.Errorf("told %v, closed %v, in %v", told, closed, c.news)
 		}
 	})
 }
@@ -163,6 +164,27 @@ func TestAGatewayThatTakesNoNews(t *testing.T) {
 		}
 		c.change(func() { c.noNews = nil })
 		c.disconnect(nil) // the next one is newer
+		after(time.Minute)
+		if told, _ := c.told(); len(told) != 1 {
+			t.Errorf("told %v", told)
+		}
+	})
+}
+
+// A coordinator that has no room for what is told, for however long, keeps the session with all the rest.
+func TestNewsThatThereIsNoRoomFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		c := newCluster()
+		c.noNews = plimsoll.Errorf(plimsoll.CodeExhausted, "no room for another resource")
+		b.gateways["a"] = local{c}
+		b.speaker.news = newNewsbox()
+		b.run()
+		b.speaker.news.add(closed("a", "1"))
+		after(time.Hour)
+		if c.registers != 1 || c.watches != 1 {
+			t.Errorf("%d registrations over %d streams, want one over one", c.registers, c.watches)
+		}
+		c.change(func() { c.noNews = nil })
 		after(time.Minute)
 		if told, _ := c.told(); len(told) != 1 {
 			t.Errorf("told %v", told)
