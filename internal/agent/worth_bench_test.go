@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// BenchmarkResidents asks what lives on a node, as the QoS loop does every second: when nothing has changed, and when something has.
+func BenchmarkResidents(b *testing.B) {
+	for _, tasks := range []int{200, 1000} {
+		dir := b.TempDir()
+		out, _, err := openOutbox(filepath.Join(dir, "reports"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := out.close(); err != nil {
+				b.Error(err)
+			}
+		})
+		l := newLedger("n1", dir, out, slog.New(slog.DiscardHandler))
+		l.beginAttempts()
+		l.beginList()
+		for i := range tasks {
+			id := plimsoll.TaskID("job", "group", int32(i))
+			l.attempts([]Attempt{live(id, 1, plimsoll.TaskRunning)}, false)
+			l.assign([]assignmentOf{owned(id, 1, plimsoll.TaskRunning)}, nil, false)
+		}
+		l.attempts(nil, true)
+		l.assign(nil, nil, true)
+		b.Run(fmt.Sprintf("tasks=%d/unchanged", tasks), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l.residents()
+			}
+		})
+		b.Run(fmt.Sprintf("tasks=%d/changed", tasks), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l.mu.version++
+				if got := len(l.residents()); got != tasks {
+					b.Fatalf("%d tasks", got)
+				}
+			}
+		})
+	}
+}
