@@ -398,7 +398,7 @@ func (r *round) reclaim(d *demand) {
 	if e == nil || !e.Reclaim || d.metric == nil || !d.metric.Reclaimable || d.blind || d.done {
 		return
 	}
-	if at := d.state.Reclaimed; at != 0 {
+	if at := r.reclaimed(d.of); at != 0 {
 		d.done = r.now < at+int64(ReclaimTime)
 		return
 	}
@@ -424,6 +424,17 @@ func (r *round) reclaim(d *demand) {
 		r.res.Steps = append(r.res.Steps, s)
 		d.done = true
 	}
+}
+
+// reclaimed returns when the kernel was asked for some of a dimension since a rule that still acts was triggered; 0 if it was not. What is asked for one
+// rule counts for all: they see one overload.
+func (r *round) reclaimed(dimension string) (latest int64) {
+	for i := range r.runs {
+		if u := &r.runs[i]; u.state.Active && u.report.Dimension == dimension {
+			latest = max(latest, u.state.Reclaimed)
+		}
+	}
+	return latest
 }
 
 // ReclaimTime is how long memory may take to be reclaimed before tasks are stopped instead.
