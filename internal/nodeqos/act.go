@@ -27,8 +27,10 @@ func (s *state) act(ctx context.Context, l *Loop, at int64) {
 		steps = append(steps, step)
 	}
 	l.saveLedger(at)
+	soon, cancel := context.WithTimeout(ctx, l.cfg.interval()/2) // for all of them: the next sample is to be on time
+	defer cancel()
 	for _, step := range steps {
-		s.do(ctx, l, step)
+		s.do(ctx, soon, l, step)
 	}
 	l.saveLedger(at)
 }
@@ -56,8 +58,8 @@ func (s *state) ready(l *Loop, step *qos.Step) bool {
 	return quota == g.quota && weight == g.weight // else somebody else has changed it since it was read
 }
 
-// do does one step.
-func (s *state) do(ctx context.Context, l *Loop, step *qos.Step) {
+// do does one step: what is over at once within soon, the rest beside the loop.
+func (s *state) do(ctx, soon context.Context, l *Loop, step *qos.Step) {
 	switch step.Verb {
 	case qos.Evict:
 		s.evict(ctx, l, step)
@@ -66,7 +68,7 @@ func (s *state) do(ctx context.Context, l *Loop, step *qos.Step) {
 		s.reclaim(ctx, l, step)
 		return
 	}
-	s.finish(l, step, s.change(ctx, step))
+	s.finish(l, step, s.change(soon, step))
 }
 
 // change does a step that is over when it returns: everything but stopping a task and reclaiming memory.
@@ -150,7 +152,7 @@ func (s *state) reclaim(ctx context.Context, l *Loop, step *qos.Step) {
 	})
 }
 
-// collectErrands notes how what was done beside the loop has ended.
+// collectErrands notes how what was done beside the loop has ended. What was given up because ctx has ended is noted as nothing.
 func (l *Loop) collectErrands(ctx context.Context) {
 	s := &l.state
 	s.Lock()

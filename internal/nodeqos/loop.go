@@ -175,6 +175,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	work.Go(func() error { return l.loop(ctx) })
 	err := work.Wait()
 	l.errands.wait()
+	l.collectErrands(ctx)
 	return errors.Join(err, l.end())
 }
 
@@ -193,7 +194,8 @@ func (l *Loop) begin() error {
 		return fmt.Errorf("start the QoS loop: %w", err)
 	}
 	s.sampler, s.first, s.number = sampler, true, 0
-	s.startedAt = l.deps.Now().UnixNano()
+	s.startedAt, s.voice.told = l.deps.Now().UnixNano(), false
+	clear(s.evicting)
 	s.ledger = l.loadLedger()
 	l.loadPredictors()
 	return nil

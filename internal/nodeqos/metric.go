@@ -53,7 +53,7 @@ func (m *Metric) validate() error {
 		return plimsoll.Invalid("metric", "%s: timeout is %v; give a duration above 0 and up to every, %v", m.Name, m.Timeout, m.every())
 	case m.Sum && !m.PerTask:
 		return plimsoll.Invalid("metric", "%s: only what is measured for each task can be summed up; give perTask: true", m.Name)
-	case m.EvictQuantified && m.Metric.Release == nil && m.Dimension == "" && !(m.PerTask && m.Sum):
+	case m.EvictQuantified && m.Release == nil && m.Dimension == "" && !(m.PerTask && m.Sum):
 		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes with a task; evictQuantified needs perTask: true and aggregate: sum", m.Name)
 	}
 	return nil

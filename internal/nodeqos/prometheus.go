@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -58,14 +59,15 @@ func (t *template) fill(task *Task) (s string, ok bool, err error) {
 	var b strings.Builder
 	b.WriteString(t.texts[0])
 	for i, name := range t.names {
-		value := ""
+		value, ok := task.Labels[name]
 		if name == "task" {
-			value = task.ID
-		} else if value, ok = task.Labels[name]; !ok {
+			value, ok = task.ID, true
+		}
+		if !ok {
 			return "", false, nil
 		}
 		if !harmless(value) {
-			return "", true, fmt.Errorf("its label %s is %q, which cannot be part of an address; use letters, digits, - _ and .", name, cut(value, 60))
+			return "", true, fmt.Errorf("its label %s is %q, which cannot be part of an address; use letters, digits and any of - _ . in it", name, cut(value, 60))
 		}
 		b.WriteString(value)
 		b.WriteString(t.texts[i+1])
@@ -206,7 +208,7 @@ func (s *scrape) find(text []byte) (value float64, err error) {
 			value = v
 		case s.sum:
 			value += v
-		case v > value || v != v: //nolint:staticcheck // a value that is no number is no value
+		case v > value || math.IsNaN(v): // a value that is no number is no value
 			value = v
 		}
 		found = true

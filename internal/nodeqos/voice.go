@@ -114,6 +114,9 @@ func (v *voice) preview(step *qos.Step, now time.Time) {
 // rules tells what has changed about the rules: triggered, restored, and metrics that are missing for so long that it matters.
 func (v *voice) rules(l *Loop, res *qos.Result) {
 	now := l.state.now
+	if len(v.missing) > len(res.Rules) { // of rules that are not there any more
+		clear(v.missing)
+	}
 	for i := range res.Rules {
 		r := &res.Rules[i]
 		e := plimsoll.QOSEvent{At: now.UnixNano(), Rule: r.Rule, Metric: r.Metric}
