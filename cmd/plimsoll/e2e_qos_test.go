@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // burner keeps one processor busy.
@@ -82,6 +85,9 @@ func needGroups(t *testing.T) {
 func (s *site) group(task string) (*cgroup.Group, error) {
 	var caps executor.Capabilities
 	data, err := os.ReadFile(filepath.Join(s.data(), "agent", "supervisor.json"))
+	if errors.Is(err, fs.ErrNotExist) { // each role is a process of its own
+		data, err = os.ReadFile(s.path("agent", "supervisor.json"))
+	}
 	if err == nil {
 		err = json.Unmarshal(data, &caps)
 	}
@@ -232,21 +238,97 @@ func TestWhatIsLent(t *testing.T) {
 	}
 }
 
+// gauged are roles whose agent measures a metric of its own: gauge, which is in a file.
+type gauged struct{ *roles }
+
+func newGauged(t *testing.T) *gauged {
+	t.Helper()
+	g := &gauged{&roles{site: newSite(t)}}
+	g.write("metrics.yaml", fmt.Sprintf(`[{name: gauge, command: [/bin/cat, %s], every: 200ms, evictable: true, throttleable: true}]`, g.write("gauge", "1\n")))
+	g.startCoordinator()
+	g.startGateway()
+	g.startGauged()
+	g.nodeReady("n1")
+	return g
+}
+
+func (g *gauged) startGauged() {
+	g.agent = start(g.t, "agent", "--data", g.path("agent"), "--gateways", g.address, "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
+		"--qos-interval", "100ms", "--metrics", g.path("metrics.yaml"))
+}
+
+// killAll kills all roles as soon as the agent has the policies on disk.
+func (g *gauged) killAll() {
+	g.t.Helper()
+	eventually(g.t, "wait until the agent has the policies", func() error {
+		data, err := os.ReadFile(g.path("agent", "policies.pb"))
+		if err == nil && !strings.Contains(string(data), "busy") {
+			err = errors.New("they are not there")
+		}
+		return err
+	})
+	g.coordinator.kill()
+	g.gateway.kill()
+	g.agent.kill()
+}
+
+// shows waits until the agent's own /metrics has a line.
+func (g *gauged) shows(line string) {
+	g.t.Helper()
+	client, base, err := transport.Client("unix:" + g.path("agent", "agent.sock"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	eventually(g.t, "wait for "+line, func() error {
+		res, err := client.Get(base + "/metrics")
+		if err != nil {
+			return err
+		}
+		page, err := io.ReadAll(res.Body)
+		if err == nil && !strings.Contains(string(page), line+"\n") {
+			err = errors.New("it is not there")
+		}
+		return errors.Join(err, res.Body.Close())
+	})
+}
+
+// TestWhatIsNotKnownIsLeftAlone: an agent that has lost what a task is worth, with nobody to ask, leaves it as it is although its node is over the line,
+// and acts on it as soon as it is told.
+func TestWhatIsNotKnownIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	needGroups(t)
+	g := newGauged(t)
+	g.submit("burn", 1, burner, bestEffort)
+	g.running("burn", 1)
+	before, err := g.held("burn.main.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.policy("apply", "-f", g.write("throttle.yaml", policiesOf("gauge", "5", "throttle: {minRatio: 10, step: 50}")))
+	noted := g.path("agent", "tasks", "burn.main.0", "1", "worth.json")
+	g.exists(noted)
+	g.killAll()
+	if err := os.Remove(noted); err != nil {
+		t.Fatal(err)
+	}
+	g.write("gauge", "10\n")
+	g.startGauged()
+	g.shows(`plimsoll_agent_qos_line_triggered{metric="gauge",rule="busy/cpu"} 1`)
+	if h, err := g.held("burn.main.0"); err != nil || h != before {
+		t.Errorf("it is held to %+v, %v; it was %+v", h, err, before)
+	}
+	g.startCoordinator()
+	g.startGateway()
+	g.awaitHeld("burn.main.0", "throttled", func(h held) bool { return h.Quota.Micros == before.Quota.Micros/10 })
+	g.exists(noted)
+}
+
 // TestTheCoordinatorIsAway: with the coordinator and all gateways gone, an agent that was restarted meanwhile still keeps its node at the line of a
 // metric of its own; what it did is told when there is somebody to tell.
 func TestTheCoordinatorIsAway(t *testing.T) {
 	t.Parallel()
-	r := &roles{site: newSite(t)}
-	gauge := r.write("gauge", "1\n")
-	metrics := r.write("metrics.yaml", fmt.Sprintf(`[{name: gauge, command: [/bin/cat, %s], every: 1s, evictable: true}]`, gauge))
-	startAgent := func() {
-		r.agent = start(r.t, "agent", "--data", r.path("agent"), "--gateways", r.address, "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
-			"--qos-interval", "100ms", "--metrics", metrics)
-	}
-	r.startCoordinator()
-	r.startGateway()
-	startAgent()
-	r.nodeReady("n1")
+	r := newGauged(t)
 	r.gate(plimsoll.TaskID("gated", "main", 0))
 	r.submitFile("gated", fmt.Sprintf(`{"job": "gated", "groups": [
 		{"name": "main", "count": 1, "class": "best-effort", "command": ["sh", "-c", %[1]q]},
@@ -257,18 +339,8 @@ func TestTheCoordinatorIsAway(t *testing.T) {
 	for _, file := range []string{"tasks/gated.main.0/1/worth.json", "tasks/gated.kept.0/1/worth.json"} {
 		r.exists(r.path("agent", file))
 	}
-	eventually(t, "wait until the agent has the policies", func() error {
-		data, err := os.ReadFile(r.path("agent", "policies.pb"))
-		if err == nil && !strings.Contains(string(data), "busy") {
-			err = errors.New("they are not there")
-		}
-		return err
-	})
-
-	r.coordinator.kill()
-	r.gateway.kill()
-	r.agent.kill()
-	startAgent()
+	r.killAll()
+	r.startGauged()
 	r.write("gauge", "10\n")
 	r.gone(pid)
 	r.exists(r.path("agent", "tasks/gated.main.0/1/exit.json"))
