@@ -212,8 +212,10 @@ func BenchmarkCrossing(b *testing.B) {
 		tasks = append(tasks, task)
 	}
 	var level atomic.Int64
-	r := run(b, Config{Dir: b.TempDir(), Proc: fakeProc(b), Subtree: s, Interval: interval, Metrics: []Metric{direct(&level)},
-		Options: qos.Options{Settle: time.Millisecond, Lag: time.Millisecond}}, tasks...)
+	r := run(b, Config{
+		Dir: b.TempDir(), Proc: fakeProc(b), Subtree: s, Interval: interval, Metrics: []Metric{direct(&level)},
+		Options: qos.Options{Settle: time.Millisecond, Lag: time.Millisecond},
+	}, tasks...)
 	defer r.end(b)
 	hasty := plimsoll.Action{Throttle: throttleByFifth.Throttle, CoolDown: time.Millisecond} // else what is taken again so soon is kept for longer
 	r.SetPolicies(policies(hasty, plimsoll.Rule{Metric: "direct"}))
