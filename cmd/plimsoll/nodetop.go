@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
 type nodeTopCmd struct {
@@ -232,8 +234,16 @@ func (t *top) below(p *page, q *client.NodeQOS, now time.Time) {
 		p.line(cell{"the last steps, " + ago(now, t.planAt), strong})
 		p.printSteps(t.plan)
 	}
-	if len(q.Skipped) > 0 {
+	if skips := telling(q); len(skips) > 0 {
 		p.gap()
-		p.printSkips(q.Skipped)
+		p.printSkips(skips)
 	}
+}
+
+// telling leaves out what goes without saying: that nothing is given back while a rule acts.
+func telling(q *client.NodeQOS) []client.QOSSkip {
+	acts := slices.ContainsFunc(q.Lines, func(l client.QOSLine) bool { return l.Triggered && !l.Preview })
+	return slices.DeleteFunc(slices.Clone(q.Skipped), func(s client.QOSSkip) bool {
+		return acts && slices.Contains([]string{qos.Thaw.String(), qos.Restore.String(), qos.Unweight.String()}, s.Verb)
+	})
 }

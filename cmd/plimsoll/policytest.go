@@ -140,7 +140,7 @@ func (t *trial) fromNode(ctx context.Context, a *app, id string) error {
 	if err != nil {
 		return err
 	}
-	t.where = fmt.Sprintf("%s as it was %s", id, strings.TrimPrefix(ago(a.now(), q.At), "just "))
+	t.where = fmt.Sprintf("%s with what was measured %s", id, ago(a.now(), q.At))
 	t.snapshot, t.ledger = imagine(&q)
 	return nil
 }
@@ -533,7 +533,7 @@ func (t *trial) conclude(last *qos.Result) {
 		switch {
 		case o.Reached:
 			o.text = fmt.Sprintf("%s: %s would go from %s to %s; its line is reached", r.Rule, r.Metric, m.Format(l.Usage), m.Format(r.Usage))
-		case len(last.Steps) > 0:
+		case slices.ContainsFunc(last.Steps, func(s qos.Step) bool { return s.Rule == r.Rule }):
 			o.Why = "more is to be done after " + plural(t.samples, "sample") + "; see further with --samples"
 		default:
 			o.Why = "nobody is left who may be acted on"
