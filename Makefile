@@ -19,6 +19,10 @@ help:
 demo: build ## build, start everything in a temporary directory, run the jobs of examples/, show what became of them
 	@scripts/demo
 
+.PHONY: demo-qos
+demo-qos: build ## drive a node over its waterlines, and see who is slowed down, stopped and given back what was taken, and why
+	@scripts/demo-qos
+
 .PHONY: dev
 dev: build ## build and start everything in one process, with its data in ./data
 	@exec bin/plimsoll dev --data data --listen 127.0.0.1:9080
