@@ -24,6 +24,9 @@ var deviations = []deviation{
 	{"nothing to gain", (*conformanceCase).stopsTheIdle},
 	{"unlimited at the machine's size", (*conformanceCase).capsAboveMachine},
 	{labelExpressions, (*conformanceCase).selectsByExpression},
+	{"labels are any text", (*conformanceCase).selectsOddly},
+	{"memory throttles nobody", (*conformanceCase).throttlesForMemory},
+	{"below the lines that are known", (*conformanceCase).restoresBlindly},
 }
 
 // labelExpressions is a deviation that in a case of matching concerns single policies: those that match labels by more than equality are left
@@ -53,7 +56,10 @@ type conformanceCase struct {
 }
 
 // tally counts what became of the cases.
-type tally struct{ ran, deviates, later int }
+type tally struct {
+	ran, deviates, later int
+	shown                []string // names of deviations that a case showed
+}
 
 // TestConformance holds the package against cases of our own design whose expectations come from running the original, or by hand where it
 // contradicts its design: those of the folder that QOS_CONFORMANCE names, and some in testdata. The adapter renames fields and converts units.
@@ -63,6 +69,11 @@ func TestConformance(t *testing.T) {
 		n := conform(t, filepath.Join("testdata", "conformance"))
 		if n.later > 0 {
 			t.Errorf("%d cases met an outcome that is not the first; our own must meet the first", n.later)
+		}
+		for _, d := range deviations {
+			if !slices.Contains(n.shown, d.name) {
+				t.Errorf("no case of our own shows the deviation %q", d.name)
+			}
 		}
 	})
 	folder := os.Getenv("QOS_CONFORMANCE")
@@ -78,7 +89,6 @@ func TestConformance(t *testing.T) {
 }
 
 func conform(t *testing.T, folder string) (n tally) {
-	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -127,6 +137,7 @@ func (n *tally) run(t *testing.T, kind string, raw json.RawMessage) {
 		case met == 0:
 		case why != "":
 			n.deviates++
+			n.shown = append(n.shown, why)
 			t.Logf("deviates on purpose (%s): %s", why, strings.Join(outcomes[0], "; "))
 		case met > 0:
 			n.later++

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -156,6 +158,50 @@ func (c *conformanceCase) selectsByExpression() bool {
 	}
 	_, equality := o.Spec.Selector.pairs()
 	return !equality
+}
+
+// kubernetesName is what a label's key, behind its prefix, and its value look like there.
+var kubernetesName = regexp.MustCompile(`^([a-z0-9.-]+/)?([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`)
+
+// selectsOddly reports whether an object selects by labels that Kubernetes does not allow.
+func (c *conformanceCase) selectsOddly() bool {
+	o := c.object()
+	if o == nil {
+		return false
+	}
+	for _, pair := range plimsoll.SortedPairs(o.Spec.Selector.MatchLabels) {
+		if pair[0] == "" || !kubernetesName.MatchString(pair[0]) || !kubernetesName.MatchString(pair[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// throttlesForMemory reports whether lines of what can be throttled stand beside lines of what cannot.
+func (c *conformanceCase) throttlesForMemory() bool {
+	if c.Input == nil || c.Input.StepCPURatio == nil {
+		return false
+	}
+	can, cannot := false, false
+	for _, m := range builtin() {
+		if _, has := c.Input.Watermarks[m.Name]; has {
+			can, cannot = can || m.Throttleable, cannot || !m.Throttleable
+		}
+	}
+	return can && cannot
+}
+
+// restoresBlindly reports whether some line to restore by is of a metric that is measured, and another is not.
+func (c *conformanceCase) restoresBlindly() bool {
+	if c.Input == nil {
+		return false
+	}
+	measured, missing := false, false
+	for _, metric := range slices.Sorted(maps.Keys(c.Input.RestoreWatermarks)) {
+		_, known := c.Input.NodeUsage[metric]
+		measured, missing = measured || known, missing || !known
+	}
+	return measured && missing
 }
 
 // leavesThresholdOut reports whether a rule has a threshold of 0, which cannot be told from none.

@@ -245,6 +245,19 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
+// TestPlansAreBounded: with a thousand rules that nobody can satisfy, since every task is left alone for a while, a plan still explains only so much.
+func TestPlansAreBounded(t *testing.T) {
+	s, p, l := busyNode(t, 1000, 1000, true)
+	for i := range s.Tasks {
+		k := s.Tasks[i].Key()
+		l.failed[k] = &failure{Task: k.Task, Attempt: k.Attempt, Until: s.At + 1}
+	}
+	res := Plan(s, p, l, s.At)
+	if len(res.Steps) > 0 || len(res.Skipped) != MaxSkipped || res.Omitted < 100*MaxSkipped {
+		t.Errorf("%d steps, %d explained, %d omitted", len(res.Steps), len(res.Skipped), res.Omitted)
+	}
+}
+
 func text(t *rapid.T, v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
