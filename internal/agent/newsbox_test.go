@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,8 +124,8 @@ func TestNewsOverABadNetwork(t *testing.T) {
 		c := newCluster()
 		b.gateways["a"] = local{c}
 		b.speaker.news = newNewsbox()
-		registrations := 0
-		b.speaker.registered = func() { registrations++ }
+		var registrations atomic.Int64
+		b.speaker.registered = func() { registrations.Add(1) }
 		b.run()
 		c.disconnect(plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader"))
 		b.speaker.news.add(closed("a", "1"))
@@ -137,14 +138,16 @@ func TestNewsOverABadNetwork(t *testing.T) {
 		if diff := cmp.Diff([]string{"1", "2"}, told); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
-		if registrations != c.registers || registrations < 3 {
-			t.Errorf("the loop heard of %d registrations of %d; %d failures in a row end a session", registrations, c.registers, reportTries)
-		}
+		before := registrations.Load()
+		c.look(func() {
+			if before != int64(c.registers) || before < 3 {
+				t.Errorf("the loop heard of %d registrations of %d; %d failures in a row end a session", before, c.registers, reportTries)
+			}
+		})
 		c.change(func() { c.registered = false }) // a gateway that has forgotten the node
-		before := registrations
 		after(10 * time.Second)
-		if registrations != before+1 {
-			t.Errorf("the loop heard of %d registrations, want one more than %d", registrations, before)
+		if got := registrations.Load(); got != before+1 {
+			t.Errorf("the loop heard of %d registrations, want one more than %d", got, before)
 		}
 	})
 }
