@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
 var throttleByFifth = plimsoll.Action{Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20}}
@@ -265,4 +266,35 @@ func TestGuaranteedTasksGetABurst(t *testing.T) {
 	if q, err := c.Quota(); err != nil || q.Micros != 20_000 {
 		t.Errorf("quota %v, %v", q, err)
 	}
+}
+
+// Before a task is stopped the kernel may take back what it can of its memory, beside the loop. Only when that had its time and was not enough is the
+// task stopped.
+func TestMemoryIsReclaimedBeforeAnybodyIsStopped(t *testing.T) {
+	n := newNode(t, subtree(t))
+	n.batch("a")
+	g, err := n.tree.Open("a-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	burner(t, g)
+	eventually(t, "using memory", func() bool { u, err := g.Usage(); return err == nil && u.MemoryBytes > 4<<20 })
+	n.loop.SetPolicies(policies(plimsoll.Action{Evict: &plimsoll.EvictAction{Reclaim: true}}, plimsoll.Rule{}))
+	n.steps(2)
+	n.set(11)
+	n.step()
+	if steps := n.loop.state.result.Steps; len(steps) != 1 || steps[0].Verb != qos.Reclaim {
+		t.Fatalf("planned %+v", steps)
+	}
+	n.settle()
+	told := n.told()
+	if len(told) != 2 || !strings.HasPrefix(told[1], "reclaimed a") && !strings.HasPrefix(told[1], "failed a") { // an old kernel takes its time
+		t.Errorf("told %v", told)
+	}
+	n.step()
+	n.settle()
+	same(t, "stopped while memory is reclaimed", n.evicted, []string{})
+	n.steps(12) // when it failed, the task is left alone for longer
+	n.settle()
+	same(t, "stopped at last", n.evicted, []string{"a"})
 }

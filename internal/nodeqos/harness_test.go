@@ -28,11 +28,13 @@ const burnVariable = "NODEQOS_TEST_BURN"
 
 var burnt atomic.Int64
 
-// TestMain is also what tests run in control groups: a process that uses all the processor it gets, so that no shell is needed.
+// TestMain is also what tests run in control groups: a process that uses all the processor it gets, and 8 MiB, so that no shell is needed.
 func TestMain(m *testing.M) {
 	if os.Getenv(burnVariable) != "" {
 		if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err == nil {
+			memory := make([]byte, 8<<20)
 			for n := 0; ; n++ {
+				memory[n*4096%len(memory)]++
 				burnt.Store(int64(n))
 			}
 		}
@@ -116,7 +118,7 @@ type node struct {
 // pretend is a metric that is what the test says. A task that is throttled by a step releases one of it, and one that is stopped two.
 func (n *node) pretend() Metric {
 	m := Metric{Every: MinEvery, Metric: qos.Metric{
-		Name: "pretend", ActionPriority: 9, Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
+		Name: "pretend", ActionPriority: 9, Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true, Reclaimable: true,
 		Throttle: func(t *qos.Task, by qos.Throttling) ([]qos.QuotaChange, int64) {
 			if n.during != nil {
 				n.during(t.ID)
