@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
 // The condition of the node is told at the start, when it changes, and when it is asked for; its reason stays the same while it lasts, though the
@@ -130,5 +131,46 @@ func TestARefusedActionIsToldAndBackedOff(t *testing.T) {
 	}
 	if err := errors.Join(g.close(n.loop.state.sampler)); err != nil {
 		t.Error(err)
+	}
+}
+
+// Pressure costs two more files a group, so it is sampled only while some rule asks for it, and only of tasks that are protected.
+func TestPressureIsSampledOnlyWhereItIsAskedFor(t *testing.T) {
+	n := newNode(t, subtree(t))
+	n.batch("a")
+	n.add(Task{ID: "b", Class: plimsoll.ClassBurstable})
+	sampled := func() (ids []string) {
+		n.step()
+		for i := range n.tasks {
+			if n.loop.state.groups[n.tasks[i].Key()].pressure {
+				ids = append(ids, n.tasks[i].ID)
+			}
+		}
+		return ids
+	}
+	same(t, "without a rule", sampled(), []string{})
+	n.loop.SetPolicies(policies(throttleByFifth, plimsoll.Rule{Metric: qos.MemoryPressure}))
+	same(t, "with one", sampled(), []string{"b"})
+	n.loop.SetPolicies(policies(throttleByFifth, plimsoll.Rule{}))
+	same(t, "when it is gone", sampled(), []string{})
+}
+
+// A node without control groups still says what the machine uses, closes itself, and has tasks stopped; nothing else is planned, and nothing fails.
+func TestANodeWithoutControlGroups(t *testing.T) {
+	n := newNode(t, nil)
+	n.batch("a", "b")
+	all := plimsoll.Action{
+		Weight: &plimsoll.WeightAction{Idle: true}, Throttle: throttleByFifth.Throttle, Freeze: &plimsoll.FreezeAction{For: time.Second},
+		Evict: &plimsoll.EvictAction{Reclaim: true}, DisableScheduling: true,
+	}
+	n.loop.SetPolicies(policies(all, plimsoll.Rule{}))
+	n.set(11)
+	n.steps(2)
+	n.settle()
+	same(t, "stopped", n.evicted, []string{"a"})
+	same(t, "told", n.told(), []string{"rule triggered", "evicting a running → stopping", "scheduling disabled"})
+	values := n.loop.state.snapshot.Values
+	if values[qos.CPUTotalUsage] != 0 || values[qos.MemoryTotalUtilization] != 50_000 || values[qos.Load] != 500 {
+		t.Errorf("the machine's values are %v", values)
 	}
 }
