@@ -211,3 +211,81 @@ func TestMissedSamplesAreNotMadeUpFor(t *testing.T) {
 		r.end(t)
 	})
 }
+
+// Metrics are measured at their own intervals, whatever they do: one that hangs is given up in time, is missing when what it said last is too old, and holds
+// up neither the loop nor the others.
+func TestAMetricThatHangsIsMissing(t *testing.T) {
+	proc, dir := fakeProc(t), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var asked, hangs atomic.Int64
+		gauge := func(name string, measure func(ctx context.Context) (float64, error)) Metric {
+			return Metric{Metric: qos.Metric{Name: name}, Every: 2 * time.Second, Measure: func(ctx context.Context, _ *Task) (float64, bool, error) {
+				v, err := measure(ctx)
+				return v, true, err
+			}}
+		}
+		r := run(t, Config{Dir: dir, Proc: proc, Metrics: []Metric{
+			gauge("hanging", func(ctx context.Context) (float64, error) {
+				if hangs.Load() == 0 {
+					return 7, nil
+				}
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}),
+			gauge("steady", func(context.Context) (float64, error) { return float64(asked.Add(1)), nil }),
+		}})
+		value := func(name string) (int64, bool) {
+			r.state.Lock()
+			defer r.state.Unlock()
+			v, ok := r.state.snapshot.Values[name]
+			return v, ok
+		}
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		if v, ok := value("hanging"); !ok || v != 7000 {
+			t.Errorf("%d, %v", v, ok)
+		}
+		hangs.Store(1)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if v, ok := value("hanging"); ok {
+			t.Errorf("it says nothing any more, and has the value %d", v)
+		}
+		if v, ok := value("steady"); !ok || v < 11_000 || v > 12_000 {
+			t.Errorf("the other one: %d, %v", v, ok)
+		}
+		if samples, _ := r.count(); samples != 24 {
+			t.Errorf("%d samples", samples)
+		}
+		if trouble := r.gauges.trouble("hanging"); trouble != context.DeadlineExceeded.Error() {
+			t.Errorf("its trouble is %q", trouble)
+		}
+		r.end(t)
+	})
+}
+
+// What cannot be meant is refused before anything is started, with the field and the fix.
+func TestBadConfigurationIsRefused(t *testing.T) {
+	deps := Deps{
+		Tasks: func() []Task { return nil }, Report: func(plimsoll.NodeReport) {},
+		Evict: func(context.Context, string, int32, time.Duration, string) error { return nil },
+	}
+	for field, c := range map[string]Config{
+		"dir":                    {},
+		"interval":               {Dir: "d", Interval: time.Millisecond},
+		"extended.cpuReserve":    {Dir: "d", Extended: ExtendedConfig{CPUReserve: 101}},
+		"extended.memoryReserve": {Dir: "d", Extended: ExtendedConfig{MemoryReserve: -1}},
+		"extended.halfLife":      {Dir: "d", Extended: ExtendedConfig{HalfLife: -1}},
+		"extended.warmUp":        {Dir: "d", Extended: ExtendedConfig{WarmUp: -1}},
+		"metrics":                {Dir: "d", Metrics: make([]Metric, plimsoll.MaxMetrics+1)},
+		"metric":                 {Dir: "d", Metrics: []Metric{{Metric: qos.Metric{Name: "a"}}}},
+	} {
+		var e *plimsoll.Error
+		if _, err := New(c, deps); !errors.As(err, &e) || e.Code != plimsoll.CodeInvalid || e.Field != field {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+	if _, err := New(Config{Dir: "d"}, Deps{}); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+		t.Errorf("without dependencies: %v", err)
+	}
+}

@@ -164,8 +164,21 @@ func TestWhatIsLentIsTakenBackByThrottling(t *testing.T) {
 	if offer := n.reports[len(n.reports)-1].Extended; offer[plimsoll.ExtCPU] != 1000 {
 		t.Errorf("offered %v; want what is held", offer)
 	}
-	if _, err := os.Stat(n.loop.path(predictorsName)); err != nil {
-		t.Error(err)
+	if err := n.loop.end(); err != nil {
+		t.Fatal(err)
+	}
+	n.loop = n.start()
+	tick(1.9)
+	tick(1.9)
+	if _, ok := n.loop.state.lending.cpu.Peak(n.loop.at(n.now)); !ok {
+		t.Error("what was learnt is forgotten after a restart")
+	}
+	n.kill()
+	writeFile(t, n.loop.path(predictorsName), "{")
+	n.loop = n.start()
+	tick(1.9)
+	if offer := n.reports[len(n.reports)-1].Extended; offer[plimsoll.ExtCPU] != 1000 {
+		t.Errorf("nothing is known any more, and offered is %v; want what is held", offer)
 	}
 }
 
