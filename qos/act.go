@@ -37,13 +37,13 @@ func (r *round) act() {
 			continue
 		}
 		r.stand()
-		real := slices.Clone(r.acted)
+		done := slices.Clone(r.acted)
 		r.merged, r.asked = make([]merged, len(r.Tasks)), 0
 		r.spread()
 		r.expect(set)
 		r.climb(set)
 		if preview {
-			r.acted = real // what is only said keeps nobody from getting something back
+			r.acted = done // what is only said keeps nobody from getting something back
 		}
 	}
 }
@@ -308,15 +308,15 @@ func (r *round) hindrance(i int32) Why {
 }
 
 func (r *round) skip(d *demand, verb Verb, i int32, why Why) {
-	r.res.pass(Skip{Task: r.tasks[i].ID, Rule: d.key, Verb: verb, Why: why})
+	r.pass(Skip{Task: r.tasks[i].ID, Rule: d.key, Verb: verb, Why: why})
 }
 
-func (r *Result) pass(s Skip) {
-	if len(r.Skipped) >= MaxSkipped {
-		r.Omitted++
+func (r *round) pass(s Skip) {
+	if len(r.res.Skipped) >= MaxSkipped {
+		r.res.Omitted++
 		return
 	}
-	r.Skipped = append(r.Skipped, s)
+	r.res.Skipped = append(r.res.Skipped, s)
 }
 
 func bit(v Verb) uint16 { return 1 << v }

@@ -18,7 +18,7 @@ type run struct {
 }
 
 // active reports whether something taken for the rule must not be given back now.
-func (r *run) active() bool { return r.state.Active }
+func (u *run) active() bool { return u.state.Active }
 
 // round is the making of one plan.
 type round struct {
@@ -125,13 +125,11 @@ func (r *round) analyzeRule(u *run) {
 		Rule: u.key, Metric: u.Metric, Action: u.Action, Preview: u.Preview, Line: u.line, Target: u.rule.target, Absent: u.metric == nil,
 		NoAction: u.action < 0, Dimension: u.Metric,
 	}
-	value, known := int64(0), false
+	value, known := r.Values[u.Metric]
+	known = known && value >= 0
 	if u.metric != nil {
 		rep.Dimension = u.metric.dimension()
 		value, known = r.usage(u.metric)
-	} else {
-		value, known = r.Values[u.Metric]
-		known = known && value >= 0
 	}
 	rep.Usage, rep.Known = value, known
 	if !known {

@@ -233,3 +233,17 @@ func TestFlapping(t *testing.T) {
 		t.Errorf("the longest that it was left as it is was %d samples", longest)
 	}
 }
+
+// TestSparedTasksGetBackFirst: what a policy avoids to act on comes last when something is taken, and first when it is given back, also when
+// nothing fires.
+func TestSparedTasksGetBackFirst(t *testing.T) {
+	p := append(rules(throttling(), CPUTotalUsage, "4"), plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{
+		Name: "spare", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Values: []string{"bob"}}}, Avoid: true,
+	}})
+	x := newStage(t, p, with(task("spared", Core), func(t *Task) { t.Owner = "bob" }), task("other", Core))
+	res := x.sample(CPUTotalUsage, 5*Core)
+	x.want(told(res), "throttle other unlimited → 0.8 cores, throttle spared unlimited → 0.8 cores")
+	x.do(res)
+	x.sample(CPUTotalUsage, 4*Core)
+	x.want(told(x.sample(CPUTotalUsage, 3900*milliCore)), "restore spared 0.8 cores → 0.96 cores")
+}

@@ -290,12 +290,12 @@ func (w *drawn) task(s *Step) *Task {
 	return &w.snapshot.Tasks[slices.IndexFunc(w.snapshot.Tasks, func(x Task) bool { return x.Key() == s.Key() })]
 }
 
-func (res *Result) rule(key string) *RuleReport {
-	i := slices.IndexFunc(res.Rules, func(r RuleReport) bool { return r.Rule == key })
+func (r *Result) rule(key string) *RuleReport {
+	i := slices.IndexFunc(r.Rules, func(rep RuleReport) bool { return rep.Rule == key })
 	if i < 0 {
 		return nil
 	}
-	return &res.Rules[i]
+	return &r.Rules[i]
 }
 
 // checkSteps: only tasks that a policy allows are acted on, for rules that fire, and within their bounds.

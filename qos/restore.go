@@ -12,11 +12,12 @@ import (
 // giveBack plans what tasks get back of what was taken from them. It looks at what is held, not at whether a rule was restored just now: as long as something
 // is held and there is room below the line, somebody gets a step. The highest rank comes first.
 func (r *round) giveBack() {
-	order := r.heldInOrder()
+	order := r.held()
 	if len(order) == 0 {
 		return
 	}
-	r.stand()
+	r.stand() // with what policies prefer and avoid
+	r.sortToRestore(order)
 	weights := max(1, len(order)/10)
 	for _, i := range order {
 		t := &r.tasks[i]
@@ -27,7 +28,7 @@ func (r *round) giveBack() {
 		}
 		limit, why := r.room(i, h)
 		if why != 0 {
-			r.res.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: why})
+			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: why})
 			continue
 		}
 		switch {
@@ -35,7 +36,7 @@ func (r *round) giveBack() {
 			r.thaw(i, h, limit.reason)
 		case h.throttled() && r.raise(i, h, limit):
 		case limit.cooling:
-			r.res.Skipped = append(r.res.Skipped, Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
+			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
 		case weights > 0 || limit.free:
 			weights--
 			r.unweight(i, h, limit.reason)
@@ -47,8 +48,8 @@ func (h *hold) throttled() bool {
 	return slices.ContainsFunc(h.Groups, func(o original) bool { return o.Throttle })
 }
 
-// heldInOrder returns the tasks from which something is taken, the highest rank first.
-func (r *round) heldInOrder() []int32 {
+// held returns the tasks from which something is taken.
+func (r *round) held() []int32 {
 	var order []int32
 	if len(r.l.held) > 0 {
 		for i := range r.tasks {
@@ -57,10 +58,10 @@ func (r *round) heldInOrder() []int32 {
 			}
 		}
 	}
-	r.sortToRestore(order)
 	return order
 }
 
+// sortToRestore puts the highest rank first.
 func (r *round) sortToRestore(order []int32) {
 	OrderedBy(restoreOrder).sort(r.tasks, order)
 }
@@ -73,8 +74,7 @@ type leeway struct {
 	cooling bool
 	by      Throttling
 	reason  string
-	dims    []string // of the lines that limit it
-	metric  *Metric  // whose Restore is used
+	metric  *Metric // whose Restore is used
 }
 
 // room looks whether a task may get something back now.
