@@ -118,3 +118,23 @@ func calmNode() *pb.NodeQOSStatus {
 	s.Tasks = s.Tasks[4:]
 	return s
 }
+
+// ListPolicies answers with what the server has: more than the files of a test that try something else.
+func (g *fakeGateway) ListPolicies(_ context.Context, _ *connect.Request[pb.ListPoliciesRequest]) (*connect.Response[pb.ListPoliciesResponse], error) {
+	res := &pb.ListPoliciesResponse{}
+	for _, p := range []plimsoll.Policy{
+		{Action: &plimsoll.Action{Name: "stop", CoolDown: time.Minute, Evict: &plimsoll.EvictAction{}}},
+		{Action: &plimsoll.Action{Name: "slow", CoolDown: time.Minute, Throttle: &plimsoll.ThrottleAction{Step: 90}}},
+		{TaskQOS: &plimsoll.TaskQOS{
+			Name: "batch", Allowed: []string{"stop", "slow"},
+			Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeQueue, Values: []string{"root.batch"}}},
+		}},
+		{TaskQOS: &plimsoll.TaskQOS{
+			Name: "services", Critical: true, Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"guaranteed"}}},
+		}},
+		{NodeQOS: &plimsoll.NodeQOS{Name: "in-force", Rules: []plimsoll.Rule{{Name: "cpu", Metric: "load", Waterline: "1", Action: "stop"}}}},
+	} {
+		res.Policies = append(res.Policies, wire.PolicyToProto(&p))
+	}
+	return connect.NewResponse(res), nil
+}

@@ -28,6 +28,7 @@ func before(d time.Duration) int64 { return testNow.Add(-d).UnixNano() }
 type fakeGateway struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedNodeServiceHandler
+	plimsollv1connect.UnimplementedPolicyServiceHandler
 	mu struct {
 		sync.Mutex
 		jobs   []plimsoll.Job
@@ -50,6 +51,7 @@ func serve(t *testing.T) (address string, g *fakeGateway) {
 	mux := http.NewServeMux()
 	mux.Handle(plimsollv1connect.NewJobServiceHandler(g))
 	mux.Handle(plimsollv1connect.NewNodeServiceHandler(g))
+	mux.Handle(plimsollv1connect.NewPolicyServiceHandler(g))
 	mux.Handle(plimsollv1connect.NewQueueServiceHandler(g))
 	mux.Handle(plimsollv1connect.NewEventServiceHandler(g))
 	ctx, cancel := context.WithCancel(context.Background())

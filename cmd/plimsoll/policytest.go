@@ -72,6 +72,7 @@ type trial struct {
 	others   []plimsoll.Policy // of the server, which the files do not replace
 	samples  int
 
+	server     bool   // others were read
 	where      string // for people: which node it is
 	attributes map[string]string
 	announced  []string      // metrics that the node's agent defines
@@ -130,6 +131,7 @@ func (t *trial) fromNode(ctx context.Context, a *app, id string) error {
 	if err != nil {
 		return err
 	}
+	t.server = true
 	for _, p := range all {
 		mine := slices.ContainsFunc(t.policies, func(o plimsoll.Policy) bool { return o.Ref() == p.Ref() })
 		if !mine && p.Kind() != plimsoll.PolicyNodeQOS {
@@ -248,9 +250,9 @@ func (t *trial) checkRule(p *plimsoll.Policy, i int) error {
 	case action.Evict == nil && !m.Throttleable && acts:
 		t.note("%s, rule %s: %s is not lowered by throttling; only evict in %s would help", p.Ref(), r.Name, r.Metric, r.Action)
 	}
-	if t.snapshot != nil && m.Most != nil {
+	if t.snapshot != nil && m.Most != nil && p.NodeQOS.Selects(t.attributes) {
 		most := m.Most(&qos.View{Snapshot: t.snapshot})
-		if line, err := plimsoll.ParseLine(r.Waterline, lineScale(m)); err == nil && line >= most {
+		if line, err := plimsoll.ParseLine(r.Waterline, lineScale(m)); err == nil && line >= most && most > 0 {
 			t.note("%s, rule %s: the line, %s, is never crossed on this node: %s is at most %s", p.Ref(), r.Name, m.Format(line), r.Metric, m.Format(most))
 		}
 	}
@@ -259,7 +261,7 @@ func (t *trial) checkRule(p *plimsoll.Policy, i int) error {
 
 func (t *trial) noAction(name string) string {
 	where := "these files"
-	if t.where != "" && t.others != nil {
+	if t.server {
 		where += " or on the server"
 	}
 	return fmt.Sprintf("there is no Action %q in %s", name, where)

@@ -47,6 +47,10 @@ func TestQOSGolden(t *testing.T) {
 		"qos-preview-json":   "qos preview n1 -o json",
 		"qos-preview-quiet":  "qos preview n2",
 		"qos-preview-nobody": "qos preview n3",
+		"policy-test":        "policy test -f testdata/policies.yaml --node n1",
+		"policy-test-json":   "policy test -f testdata/policies.yaml --node n1 -o json",
+		"policy-test-other":  "policy test -f testdata/policies.yaml --node n2",
+		"policy-test-nobody": "policy test -f testdata/policies.yaml --node n3",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
