@@ -362,7 +362,7 @@ func (r *round) reweight(d *demand) {
 	for _, i := range r.rankOrder() {
 		if r.candidate(d.run, i) && r.tasks[i].heavier(w) && !r.unable(d, Reweight, i) {
 			r.reweightTask(d, i)
-			d.done = true
+			d.done = d.state.Weighed == 0 // once: who starts later must not hold up the other rungs
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (u *run) count(value, now int64) {
 		st.Above, st.Below = min(st.Above+1, u.Trigger()), 0
 		if !st.Active && st.Above >= u.Trigger() {
 			st.Active, st.Since, rep.Triggered = true, now, true
-			st.Reclaimed = 0
+			st.Reclaimed, st.Weighed = 0, 0
 		}
 		u.fires = st.Active
 	} else {

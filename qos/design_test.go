@@ -196,6 +196,17 @@ func TestLadder(t *testing.T) {
 	x.want(told(x.sample(CPUTotalUsage, 7*Core)), "throttle a unlimited → 1.6 cores, throttle b unlimited → 1.6 cores, evict a")
 }
 
+// TestNewTasksDoNotHoldUpTheLadder: a rule waits once for its weights to show their effect, not again for each task that starts later.
+func TestNewTasksDoNotHoldUpTheLadder(t *testing.T) {
+	a := throttling()
+	a.Weight = &plimsoll.WeightAction{Idle: true}
+	x := newStage(t, rules(a, CPUTotalUsage, "4"), task("a", 2*Core))
+	x.do(x.sample(CPUTotalUsage, 4100*milliCore))
+	x.s.Tasks[0].Groups[0].Idle = true
+	x.s.Tasks = append(x.s.Tasks, task("new", Core))
+	x.want(told(x.sample(CPUTotalUsage, 4100*milliCore)), "reweight new, throttle a unlimited → 1.6 cores")
+}
+
 // TestReclaimComesBeforeStopping: memory that the kernel can take back is asked for first, once, and waited for.
 func TestReclaimComesBeforeStopping(t *testing.T) {
 	a := evicting()

@@ -45,6 +45,7 @@ type ruleState struct {
 	LastAbove int64 `json:",omitempty"` // when it last fired; the cool-down counts from here
 	Missing   int64 `json:",omitempty"` // since when its metric is missing
 	Reclaimed int64 `json:",omitempty"` // when memory was reclaimed for it since it was triggered
+	Weighed   int64 `json:",omitempty"` // when a weight was lowered for it first since it was triggered
 }
 
 // hold is what was taken from a task and not given back yet.
@@ -330,6 +331,9 @@ func (l *Ledger) Begin(s *Step, now int64) {
 	switch s.Verb {
 	case Throttle, Reweight, Freeze:
 		l.take(s, now)
+		if r := l.rules[s.Rule]; r != nil && s.Verb == Reweight && r.Weighed == 0 {
+			r.Weighed = now
+		}
 	case Evict:
 		l.leaving[s.Key()] = &leaving{Task: s.Task, Attempt: s.Attempt, Rule: s.Rule, Deadline: now + int64(s.Grace) + int64(s.overdue), Used: s.used}
 	case Reclaim:
