@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
 // PolicyChange says what applying a policy changed, or would change.
@@ -103,6 +104,9 @@ func (s *State) put(p *plimsoll.Policy, dryRun bool) PolicyChange {
 
 // checkPolicy checks what a policy says of others and of metrics. incoming are those that come with it.
 func (s *State) checkPolicy(p *plimsoll.Policy, incoming map[plimsoll.PolicyRef]*plimsoll.Policy) error {
+	if strings.HasPrefix(p.Name(), qos.ReservedPrefix) {
+		return plimsoll.Invalid("name", "%q begins as the names of built-in policies do; choose one that does not begin with %s", p.Name(), qos.ReservedPrefix)
+	}
 	hasAction := func(field, name string) error {
 		ref := plimsoll.PolicyRef{Kind: plimsoll.PolicyAction, Name: name}
 		if incoming[ref] == nil && s.policies.byRef[ref] == nil {

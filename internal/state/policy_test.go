@@ -77,6 +77,7 @@ func TestPoliciesRefused(t *testing.T) {
 		want string
 	}{
 		{"a rule without its action", []plimsoll.Policy{nodeQOS("n", rule("r", "load", "3", "nope"))}, plimsoll.CodeInvalid, `NodeQOS n: rules[0].action: there is no Action "nope"`},
+		{"a name of the built-in ones", []plimsoll.Policy{action("plimsoll-mine")}, plimsoll.CodeInvalid, `"plimsoll-mine" begins as the names of built-in policies do`},
 		{"an allowed action that is not there", []plimsoll.Policy{taskQOS("t", "old", "nope")}, plimsoll.CodeInvalid, `TaskQOS t: allowed[1]: there is no Action "nope"`},
 		{
 			"a metric that nobody measures",
