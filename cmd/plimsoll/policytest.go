@@ -196,6 +196,9 @@ func (t *trial) check() error {
 	wrong := func(p *plimsoll.Policy, err error) { problems = append(problems, plimsoll.InPolicy(p.Ref(), err)) }
 	for i := range t.policies {
 		p := &t.policies[i]
+		if strings.HasPrefix(p.Name(), qos.ReservedPrefix) {
+			wrong(p, plimsoll.Invalid("name", "%q begins as the names of built-in policies do; choose another", p.Name()))
+		}
 		switch p.Kind() {
 		case plimsoll.PolicyTaskQOS:
 			for j, name := range p.TaskQOS.Allowed {
