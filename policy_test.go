@@ -79,6 +79,7 @@ func TestPoliciesRefused(t *testing.T) {
 		{rule(func(r *plimsoll.Rule) { r.TriggerAfter = 3601 }), "rules[0].triggerAfter", "1 to 3600"},
 		{rule(func(r *plimsoll.Rule) { r.RestoreAfter = -1 }), "rules[0].restoreAfter", "1 to 3600"},
 		{rule(func(r *plimsoll.Rule) { r.Action = "" }), "rules[0].action", "is missing"},
+		{rule(func(r *plimsoll.Rule) { r.Action = "Act_1" }), "rules[0].action", "not a possible name"},
 	} {
 		refused(t, test.policy.Validate(), test.field, test.msg)
 	}
