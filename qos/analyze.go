@@ -108,10 +108,10 @@ func (r *round) analyze() {
 	r.res.next = make([]ruleState, len(r.p.rules))
 	for i := range r.p.rules {
 		rule := &r.p.rules[i]
-		if old := r.l.rules[rule.key]; old != nil {
+		if old := r.l.rules[rule.key]; old != nil && (old.Metric == rule.Metric || old.Metric == "") {
 			r.res.next[i] = *old
 		}
-		r.res.next[i].Rule = rule.key
+		r.res.next[i].Rule, r.res.next[i].Metric = rule.key, rule.Metric
 		r.runs[i] = run{rule: rule, state: &r.res.next[i], report: &r.res.Rules[i]}
 		r.analyzeRule(&r.runs[i])
 	}

@@ -38,14 +38,15 @@ type change struct {
 // ruleState counts samples in a row.
 type ruleState struct {
 	Rule      string
-	Above     int32 `json:",omitempty"`
-	Below     int32 `json:",omitempty"`
-	Active    bool  `json:",omitempty"` // it was triggered and is not restored
-	Since     int64 `json:",omitempty"` // when it was triggered
-	LastAbove int64 `json:",omitempty"` // when it last fired; the cool-down counts from here
-	Missing   int64 `json:",omitempty"` // since when its metric is missing
-	Reclaimed int64 `json:",omitempty"` // when memory was reclaimed for it since it was triggered
-	Weighed   int64 `json:",omitempty"` // when a weight was lowered for it first since it was triggered
+	Metric    string `json:",omitempty"` // of which it speaks; a rule that is changed to another one begins anew
+	Above     int32  `json:",omitempty"`
+	Below     int32  `json:",omitempty"`
+	Active    bool   `json:",omitempty"` // it was triggered and is not restored
+	Since     int64  `json:",omitempty"` // when it was triggered
+	LastAbove int64  `json:",omitempty"` // when it last fired; the cool-down counts from here
+	Missing   int64  `json:"-"`          // since when its metric is missing; a restart begins anew
+	Reclaimed int64  `json:",omitempty"` // when memory was reclaimed for it since it was triggered
+	Weighed   int64  `json:",omitempty"` // when a weight was lowered for it first since it was triggered
 }
 
 // hold is what was taken from a task and not given back yet.
@@ -366,13 +367,17 @@ func (l *Ledger) take(s *Step, now int64) {
 	}
 }
 
-// Done notes how a step ended. What failed counts for nothing, and the task is left alone for a while.
+// Done notes how a step ended. What failed counts for nothing, and the task is left alone for a while; but not if only no memory could be
+// reclaimed from it: that is asked for once, and when it was in vain the task is the first to be stopped.
 func (l *Ledger) Done(s *Step, err error, now int64) {
 	if s.Preview {
 		return
 	}
 	if err != nil {
-		if s.Verb == Evict {
+		switch s.Verb {
+		case Reclaim:
+			return
+		case Evict:
 			delete(l.leaving, s.Key())
 		}
 		l.fail(s, err, now)
@@ -468,8 +473,8 @@ func inOrder[V any](m map[Key]V) []V {
 	return all
 }
 
-// DecodeLedger reads what Encode wrote. Samples are counted anew, since whoever takes them has started anew too; and of an eviction that was
-// begun, the next sample says whether it was done: else the task would be taken as leaving for ever.
+// DecodeLedger reads what Encode wrote. Samples are numbered anew, and how long a metric is missing is counted anew, since whoever takes them has
+// started anew too; and of an eviction that was begun, the next sample says whether it was done: else the task would be taken as leaving for ever.
 func DecodeLedger(data []byte) (*Ledger, error) {
 	var f ledgerFile
 	if err := json.Unmarshal(data, &f); err != nil {

@@ -38,8 +38,9 @@ func (r *round) giveBack() {
 		case limit.cooling:
 			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
 		case weights > 0 || limit.free:
-			weights--
-			r.unweight(i, h, limit.reason)
+			if r.unweight(i, h, limit.reason) {
+				weights--
+			}
 		}
 	}
 }
@@ -261,8 +262,8 @@ func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) 
 	return changes, own
 }
 
-// unweight gives a task its weight back.
-func (r *round) unweight(i int32, h *hold, reason string) {
+// unweight gives a task its weight back, if its groups can be reached.
+func (r *round) unweight(i int32, h *hold, reason string) (given bool) {
 	t := &r.tasks[i]
 	for j := range t.Groups {
 		g := &t.Groups[j]
@@ -273,5 +274,7 @@ func (r *round) unweight(i int32, h *hold, reason string) {
 		s := r.giving(i, Unweight, h, reason)
 		s.Group, s.Weight, s.NewWeight = g.Name, Weight{g.Shares, g.Idle}, Weight{shares, idle}
 		r.res.Steps = append(r.res.Steps, s)
+		given = true
 	}
+	return given
 }

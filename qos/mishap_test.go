@@ -1,0 +1,75 @@
+package qos
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Memory that the kernel could not take back from a task does not spare the task: it is still the first to be stopped, and nobody who is worth more goes
+// in its place.
+func TestATaskThatNothingCouldBeReclaimedFromIsStillTheFirst(t *testing.T) {
+	a := evicting()
+	a.Evict.Reclaim = true
+	x := newStage(t, rules(a, MemoryTotalUsage, "8G"),
+		with(task("batch", 0), func(t *Task) { t.Memory = 2_000_000_000 }),
+		with(task("server", 0), func(t *Task) { t.Memory, t.Class = 2_000_000_000, plimsoll.ClassBurstable }))
+	res := x.sample(MemoryTotalUsage, int64(9_000_000_000))
+	x.want(told(res), "reclaim batch")
+	x.l.Begin(&res.Steps[0], x.at)
+	x.l.Done(&res.Steps[0], errors.New("the kernel was still at it"), x.at+int64(ReclaimTime))
+	for range 4 {
+		if res = x.sample(MemoryTotalUsage, int64(9_000_000_000)); len(res.Steps) > 0 {
+			break
+		}
+	}
+	x.want(told(res), "evict batch")
+}
+
+// A metric is missing since when this agent found it missing, not since an earlier one did: the first sample of an agent that is started again has no processor
+// time, and that is no reason to act on everybody.
+func TestAnAgentThatWasAwayDoesNotTakeThatForAMissingMetric(t *testing.T) {
+	x := newStage(t, rules(evicting(), CPUTotalUsage, "4"), task("a", 2*Core), task("b", Core))
+	x.do(x.sample(CPUTotalUsage, 4500*milliCore))
+	x.s.Tasks = x.s.Tasks[1:]
+	x.sample() // the first sample of an agent that is killed after it
+	data, err := x.l.Encode()
+	if err == nil {
+		x.l, err = DecodeLedger(data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.at += int64(time.Minute)
+	x.want(told(x.sample()), "")
+}
+
+// A rule that was triggered by one metric and is changed to another one begins anew: it is not taken for a triggered one whose metric has gone missing.
+func TestARuleWithAnotherMetricBeginsAnew(t *testing.T) {
+	x := newStage(t, rules(evicting(), CPUTotalUsage, "4"), task("a", 2*Core), task("b", Core))
+	x.do(x.sample(CPUTotalUsage, 4500*milliCore))
+	x.p = Compile(rules(evicting(), "disk_iops", "10"), x.p.registry, nil, Options{})
+	for range 10 {
+		res := x.sample(CPUTotalUsage, 3*Core)
+		x.want(told(res), "")
+		if res.Rules[0].Active || res.Closed {
+			t.Fatalf("it counts as triggered: %+v", res.Rules[0])
+		}
+	}
+}
+
+// A task whose groups cannot be reached now does not keep the others from getting their weight back.
+func TestATaskThatCannotBeReachedKeepsNobodyFromTheirWeight(t *testing.T) {
+	idle := &plimsoll.Action{Weight: &plimsoll.WeightAction{Idle: true}, CoolDown: time.Second}
+	x := newStage(t, rules(idle, CPUTotalUsage, "4"), with(task("a", 2*Core), func(t *Task) { t.Priority = 9 }), task("b", Core))
+	x.do(x.sample(CPUTotalUsage, 4500*milliCore))
+	x.s.Tasks[0].Groups, x.s.Tasks[1].Groups[0].Idle, x.s.Tasks[1].Groups[0].Shares = nil, true, 0
+	for range 5 {
+		x.do(x.sample(CPUTotalUsage, 2*Core))
+	}
+	if held := x.l.Held(); len(held) != 1 || held[0].Task != "a" {
+		t.Errorf("%v is held", held)
+	}
+}
