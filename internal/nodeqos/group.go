@@ -31,6 +31,7 @@ type group struct {
 
 	pressure bool // its pressure is sampled
 	noQuota  bool // the machine has no controller for it
+	noIdle   bool // the kernel knows no idle groups: the least weight stands for it
 
 	quota  cgroup.Quota
 	weight cgroup.Scheduling
@@ -117,6 +118,7 @@ func (g *group) setQuota(nanocores int64) error {
 	return err
 }
 
+// setWeight writes a weight. Before Linux 5.15 no group can be idle; there it gets the least weight that there is.
 func (g *group) setWeight(w qos.Weight) error {
 	s := cgroup.Scheduling{Shares: w.Shares, Idle: w.Idle}
 	if w.Idle {
@@ -124,12 +126,19 @@ func (g *group) setWeight(w qos.Weight) error {
 	} else if s.Shares == 0 {
 		s.Shares = defaultShares
 	}
-	if err := g.control.SetScheduling(s); err != nil {
-		return err
+	err := g.control.SetScheduling(s)
+	if s.Idle && errors.Is(err, cgroup.ErrUnsupported) {
+		g.noIdle, s = true, cgroup.Scheduling{Shares: cgroup.MinShares}
+		err = g.control.SetScheduling(s)
 	}
-	g.weight = s
-	return nil
+	if err == nil {
+		g.weight = s
+	}
+	return err
 }
+
+// idle reports whether the group runs only when nothing else wants to, as far as the kernel knows such.
+func (g *group) idle() bool { return g.weight.Idle || g.noIdle && g.weight.Shares <= cgroup.MinShares }
 
 func (g *group) freeze(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeTime)
@@ -161,7 +170,7 @@ func (g *group) setBurst() error {
 func (g *group) describe(t *Task) qos.Group {
 	out := qos.Group{
 		Quota: nanocoresOf(g.quota), Period: g.quota.PeriodMicros * int64(time.Microsecond), Limit: specQuota(t.Resources), Ext: nanocores(t.Resources[plimsoll.ExtCPU]),
-		Shares: g.weight.Shares, Idle: g.weight.Idle, Frozen: g.frozen,
+		Shares: g.weight.Shares, Idle: g.idle(), Frozen: g.frozen,
 	}
 	if !g.noQuota {
 		out.Name = g.name
