@@ -6,7 +6,7 @@
 // written to Dir/qos/ledger.json, and then they are done in order: quota, weight, freezer at once; stopping tasks and reclaiming memory
 // beside the loop, since they take their time. What the node says of itself (closed or open, what it lends, what happened) goes to Deps.Report.
 //
-// It owns, while Run runs: the loop's goroutine, one a user-defined metric, two that wait for pressure if some rule asks for it, at most 64 that stop tasks
+// It owns, while Run runs: the loop's goroutine, one a user-defined metric and 8 more while it measures tasks, two that wait for pressure if some rule asks for it, at most 64 that stop tasks
 // or reclaim memory; the open files of Sampler and Controls; and the directory Dir/qos. It does NOT decide whom to act on (qos), know the
 // coordinator, or start and stop tasks (Deps.Evict).
 //

@@ -11,13 +11,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// maxMeasuring is how many measurements of user-defined metrics are under way at once, of all metrics together.
+// maxMeasuring is how many measurements of one user-defined metric are under way at once. Metrics do not share them: tasks that answer late, of one
+// metric, must not make another one go missing.
 const maxMeasuring = 8
 
 // gauges hold what was measured last of the user-defined metrics. Measuring goes on beside the loop, which takes what is there.
 type gauges struct {
-	slots chan struct{} // one for each measurement under way
-	mu    struct {
+	mu struct {
 		sync.Mutex
 		tasks  []Task
 		values map[string]*gauge // by metric
@@ -40,7 +40,7 @@ type reading struct {
 }
 
 func newGauges() *gauges {
-	g := &gauges{slots: make(chan struct{}, maxMeasuring)}
+	g := &gauges{}
 	g.mu.values = map[string]*gauge{}
 	return g
 }
@@ -79,7 +79,7 @@ func (l *Loop) collect(ctx context.Context, m *Metric) error {
 // measureAll measures one metric once: of the node, or of each task.
 func (l *Loop) measureAll(ctx context.Context, m *Metric) {
 	if !m.PerTask {
-		r, err := l.measureOne(ctx, m, nil)
+		r, err := l.measureTask(ctx, m, nil)
 		l.gauges.put(m.Name, &gauge{node: r, trouble: textOf(err)})
 		return
 	}
@@ -87,16 +87,18 @@ func (l *Loop) measureAll(ctx context.Context, m *Metric) {
 	tasks := l.gauges.mu.tasks
 	l.gauges.mu.Unlock()
 	readings, errs := make([]reading, len(tasks)), make([]error, len(tasks))
+	slots := make(chan struct{}, maxMeasuring)
 	var work sync.WaitGroup
 	for i := range tasks {
 		if tasks[i].Started == 0 {
 			continue
 		}
-		if !l.gauges.acquire(ctx) {
+		if ctx.Err() != nil {
 			break
 		}
+		slots <- struct{}{} // one comes free at the latest when a measurement's time is up
 		work.Go(func() {
-			defer func() { <-l.gauges.slots }()
+			defer func() { <-slots }()
 			readings[i], errs[i] = l.measureTask(ctx, m, &tasks[i])
 		})
 	}
@@ -113,16 +115,6 @@ func (l *Loop) measureAll(ctx context.Context, m *Metric) {
 	l.gauges.put(m.Name, next)
 }
 
-// acquire waits for a slot; false: ctx has ended.
-func (g *gauges) acquire(ctx context.Context) bool {
-	select {
-	case g.slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 func textOf(err error) string {
 	if err == nil {
 		return ""
@@ -134,14 +126,6 @@ func (g *gauges) put(metric string, next *gauge) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.values[metric] = next
-}
-
-func (l *Loop) measureOne(ctx context.Context, m *Metric, t *Task) (reading, error) {
-	if !l.gauges.acquire(ctx) {
-		return reading{}, ctx.Err()
-	}
-	defer func() { <-l.gauges.slots }()
-	return l.measureTask(ctx, m, t)
 }
 
 func (l *Loop) measureTask(ctx context.Context, m *Metric, t *Task) (reading, error) {

@@ -1,12 +1,18 @@
 package nodeqos
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
 // Before Linux 5.15 no group can be idle. There it gets the least weight instead, once, and has its own back in the end; the rungs above go on.
@@ -38,4 +44,34 @@ func TestWhereNoGroupCanBeIdle(t *testing.T) {
 	n.set(1)
 	n.steps(90)
 	same(t, "weight after all", weight(), "100")
+}
+
+// Tasks whose endpoints hang hold up their own metric and no other one.
+func TestTasksThatHangHoldUpTheirOwnMetric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context, _ *Task) (float64, bool, error) { <-ctx.Done(); return 0, true, ctx.Err() }
+		answers := func(context.Context, *Task) (float64, bool, error) { return 1, true, nil }
+		metrics := []Metric{
+			{Metric: qos.Metric{Name: "hangs"}, Measure: hangs, PerTask: true}, {Metric: qos.Metric{Name: "node"}, Measure: answers},
+			{Metric: qos.Metric{Name: "tasks"}, Measure: answers, PerTask: true},
+		}
+		l, err := New(Config{Dir: t.TempDir(), Metrics: metrics}, Deps{
+			Tasks: func() []Task { return nil }, Report: func(plimsoll.NodeReport) {},
+			Evict: func(context.Context, string, int32, time.Duration, string) error { return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.gauges.setTasks(slices.Repeat([]Task{{ID: "a", Attempt: 1, Started: 1}}, 100))
+		var work sync.WaitGroup
+		work.Go(func() { l.measureAll(t.Context(), &metrics[0]) })
+		synctest.Wait()
+		start := time.Now()
+		l.measureAll(t.Context(), &metrics[1])
+		l.measureAll(t.Context(), &metrics[2])
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("the others waited %v", waited)
+		}
+		work.Wait()
+	})
 }
