@@ -6,9 +6,9 @@
 // written to Dir/qos/ledger.json, and then they are done in order: quota, weight, freezer at once; stopping tasks and reclaiming memory
 // beside the loop, since they take their time. What the node says of itself (closed or open, what it lends, what happened) goes to Deps.Report.
 //
-// It owns, while Run runs: the loop's goroutine, one a user-defined metric and 8 more while it measures tasks, two that wait for pressure if some rule asks for it, at most 64 that stop tasks
-// or reclaim memory; the open files of Sampler and Controls; and the directory Dir/qos. It does NOT decide whom to act on (qos), know the
-// coordinator, or start and stop tasks (Deps.Evict).
+// It owns, while Run runs: the loop's goroutine, one a user-defined metric and 8 more while it measures tasks, two that wait for pressure if some
+// rule asks for it, at most 64 that stop tasks or reclaim memory; the open files of Sampler and Controls; and the directory Dir/qos. It does NOT
+// decide whom to act on (qos), know the coordinator, or start and stop tasks (Deps.Evict).
 //
 // Guarantees:
 //   - Nothing local waits for the network: Deps.Report must not block, Deps.Evict and the metrics of tasks are called beside the loop.
