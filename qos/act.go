@@ -429,6 +429,12 @@ func (r *round) reclaim(d *demand) {
 // reclaimed returns when the kernel was asked for some of a dimension since a rule that still acts was triggered; 0 if it was not. What is asked for one
 // rule counts for all: they see one overload.
 func (r *round) reclaimed(dimension string) (latest int64) {
+	for _, known := range r.reclaims { // thousands of rules may ask
+		if known.Dimension == dimension {
+			return known.Value
+		}
+	}
+	defer func() { r.reclaims = append(r.reclaims, Amount{dimension, latest}) }()
 	for i := range r.runs {
 		if u := &r.runs[i]; u.state.Active && u.report.Dimension == dimension {
 			latest = max(latest, u.state.Reclaimed)

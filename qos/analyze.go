@@ -39,7 +39,8 @@ type round struct {
 	merged   []merged // by task: what the demands together say of it; made anew for each set of demands
 	vector   []*Metric
 	byRank   []int32
-	asked    int64 // bytes that the kernel is asked to take back
+	asked    int64    // bytes that the kernel is asked to take back
+	reclaims []Amount // by dimension, when it was asked before
 	measured []measurement
 	arena    []Amount // of which those of the steps are parts, so that each need not be allocated
 	demands  []demand
