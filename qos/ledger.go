@@ -255,7 +255,7 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 		}
 		switch {
 		case e == nil:
-		case e.doubted && !t.Stopping:
+		case !t.Stopping && (e.doubted || e.Deadline <= r.At): // it was never told, or that was forgotten
 			delete(l.leaving, t.Key())
 		default:
 			e.doubted = false

@@ -73,3 +73,43 @@ func TestATaskThatCannotBeReachedKeepsNobodyFromTheirWeight(t *testing.T) {
 		t.Errorf("%v is held", held)
 	}
 }
+
+// A stop that was forgotten, since supervisor and agent were both started again, is not waited for for ever: once it is overdue and nobody is stopping
+// the task, it counts as any other. It gets back what was taken from it, and can be told again.
+func TestAStopThatWasForgotten(t *testing.T) {
+	a := throttling()
+	a.Evict = &plimsoll.EvictAction{}
+	a.Throttle.MinRatio = 90
+	x := newStage(t, rules(a, CPUTotalUsage, "4"), with(task("a", 2*Core), func(t *Task) { t.Groups[0].Limit = 2 * Core }))
+	for range 2 {
+		x.do(x.sample(CPUTotalUsage, 6*Core))
+	}
+	if x.l.leaving[Key{"a", 1}] == nil || len(x.l.Held()) != 1 {
+		t.Fatal("it was not throttled and told to stop")
+	}
+	data, err := x.l.Encode()
+	if err == nil {
+		x.l, err = DecodeLedger(data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 120 {
+		x.do(x.sample(CPUTotalUsage, 2*Core))
+	}
+	if held := x.l.Held(); len(held) > 0 {
+		t.Errorf("%v is still held", held)
+	}
+	for range 2 {
+		x.do(x.sample(CPUTotalUsage, 6*Core))
+	}
+	if x.l.leaving[Key{"a", 1}] == nil {
+		t.Error("it is never told again")
+	}
+	x.s.Tasks[0].Stopping = true
+	for range 60 {
+		if got := told(x.sample(CPUTotalUsage, 6*Core), Evict); got != "" {
+			t.Fatalf("one that is being stopped is told again: %s", got)
+		}
+	}
+}
