@@ -3,6 +3,7 @@ package nodeqos
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
@@ -106,10 +107,28 @@ func (s *state) finish(l *Loop, step *qos.Step, err error) {
 	}
 	s.ledger.Done(step, err, at)
 	if err != nil {
-		s.voice.failed(l, step, err)
+		if step.Verb != qos.Thaw || s.stuck(l, step.Key()) {
+			s.voice.failed(l, step, err)
+		}
 		return
 	}
 	s.voice.done(l, step)
+}
+
+// stuckAgain is after how long it is told once more that a task cannot be thawed. That is tried at each sample.
+const stuckAgain = time.Minute
+
+// stuck reports whether it is to be told that a task cannot be thawed.
+func (s *state) stuck(l *Loop, key qos.Key) bool {
+	g, now := s.groups[key], l.deps.Now()
+	if g == nil {
+		return true
+	}
+	if now.Sub(g.stuckAt) < stuckAgain {
+		return false
+	}
+	g.stuckAt = now
+	return true
 }
 
 // thawFirst lets a task go on before it is stopped, or before the loop ends.

@@ -43,7 +43,7 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 	if g.control == nil {
 		if err := g.open(l.cfg.Subtree, s.sampler, pressure); err != nil {
 			if g.missing = errors.Is(err, cgroup.ErrGone); !g.missing {
-				l.complain(t.Key(), "a control group cannot be opened", err)
+				l.complain(g, t.Key(), "a control group cannot be opened", err)
 			}
 			return
 		}
@@ -107,7 +107,7 @@ func (s *state) lose(l *Loop, g *group, key qos.Key, what string, err error) {
 		s.closeGroup(l, g)
 		return
 	}
-	l.complain(key, what, err)
+	l.complain(g, key, what, err)
 }
 
 func (s *state) closeGroup(l *Loop, g *group) {
@@ -116,6 +116,12 @@ func (s *state) closeGroup(l *Loop, g *group) {
 	}
 }
 
-func (l *Loop) complain(key qos.Key, what string, err error) {
+// complain logs what is wrong with a group, once and not at each sample: what is wrong with one, such as too many open files, is often wrong with
+// a thousand.
+func (l *Loop) complain(g *group, key qos.Key, what string, err error) {
+	if g.trouble == err.Error() {
+		return
+	}
+	g.trouble = err.Error()
 	l.log.Warn(what, "task", key.Task, "attempt", key.Attempt, "error", err)
 }

@@ -43,6 +43,8 @@ type group struct {
 	seen    uint64 // number of the sample at which its task was there last
 	adopted bool   // what was taken from it without a record has been looked for
 	sampled *sample.Group
+	stuckAt time.Time // when it was told last that it cannot be thawed
+	trouble string    // what was complained of last
 }
 
 func sampleKey(t *Task) string { return t.ID + "." + strconv.Itoa(int(t.Attempt)) }

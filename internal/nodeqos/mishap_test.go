@@ -1,7 +1,9 @@
 package nodeqos
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,4 +76,32 @@ func TestTasksThatHangHoldUpTheirOwnMetric(t *testing.T) {
 		}
 		work.Wait()
 	})
+}
+
+// A frozen task that cannot be thawed, since nothing says where its group is, is tried at each sample and told once a minute.
+func TestATaskThatCannotBeThawedIsToldNowAndThen(t *testing.T) {
+	n := newNode(t, fakeTree(t, "a-1"))
+	n.tasks = []Task{{ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()}}
+	step := &qos.Step{Verb: qos.Freeze, Task: "a", Attempt: 1, Until: n.loop.at(n.now), Use: qos.Core}
+	n.loop.state.ledger.Begin(step, n.loop.at(n.now))
+	n.loop.state.ledger.Done(step, nil, n.loop.at(n.now))
+	n.task("a").Group = ""
+	n.steps(100)
+	same(t, "told", n.told(), slices.Repeat([]string{"failed a frozen → running"}, 2))
+	n.task("a").Group = "a-1"
+	n.steps(2)
+	same(t, "told in the end", n.told(), []string{"thawed a frozen → running"})
+}
+
+// A group that cannot be opened is complained of once, however often that is tried.
+func TestAGroupThatCannotBeOpenedIsComplainedOfOnce(t *testing.T) {
+	n := newNode(t, fakeTree(t, "a-1"))
+	writeFile(t, filepath.Join(n.tree.Hierarchy().Root(), "n1", "b-1"), "no directory")
+	var log bytes.Buffer
+	n.loop.log = slog.New(slog.NewTextHandler(&log, nil))
+	n.tasks = []Task{{ID: "b", Attempt: 1, Group: "b-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()}}
+	n.steps(20)
+	if got := strings.Count(log.String(), "cannot be opened"); got != 1 {
+		t.Errorf("%d times: %s", got, log.String())
+	}
 }
