@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -162,7 +163,7 @@ func fixed(value float64, m *qos.Metric) (int64, error) {
 }
 
 // fill enters what was measured into a snapshot. What is too old is missing. Of a metric of tasks, those that do not tell it do not count; when none of
-// those that should tell it does, it is missing.
+// those that should tell it does, it is missing. One that is being stopped or stands still need not tell it.
 func (g *gauges) fill(snap *qos.Snapshot, now time.Time, metrics []Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,7 +193,9 @@ func (v *gauge) fillTasks(snap *qos.Snapshot, now time.Time, m *Metric) {
 		case t.Gone || !r.told:
 			continue
 		case !r.known || !m.fresh(r.at, now):
-			silent++
+			if !t.Stopping && !standsStill(t) { // which cannot answer: what they told is over
+				silent++
+			}
 			continue
 		}
 		known++
@@ -209,4 +212,8 @@ func (v *gauge) fillTasks(snap *qos.Snapshot, now time.Time, m *Metric) {
 	if known > 0 || silent == 0 {
 		snap.Values[m.Name] = all
 	}
+}
+
+func standsStill(t *qos.Task) bool {
+	return slices.ContainsFunc(t.Groups, func(g qos.Group) bool { return g.Frozen })
 }

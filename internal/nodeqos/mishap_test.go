@@ -3,6 +3,7 @@ package nodeqos
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -103,5 +104,53 @@ func TestAGroupThatCannotBeOpenedIsComplainedOfOnce(t *testing.T) {
 	n.steps(20)
 	if got := strings.Count(log.String(), "cannot be opened"); got != 1 {
 		t.Errorf("%d times: %s", got, log.String())
+	}
+}
+
+// A task that does not answer because it is being stopped, or stands still, is not missed: what it told does not count any more. Else stopping the one task
+// that is over the line would mean that the metric is missing, and that everybody is acted on.
+func TestATaskThatIsStoppedIsNotMissed(t *testing.T) {
+	for name, action := range map[string]plimsoll.Action{
+		"stopping": {Evict: &plimsoll.EvictAction{}}, "frozen": {Freeze: &plimsoll.FreezeAction{For: plimsoll.MaxFreeze}, Evict: &plimsoll.EvictAction{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, fakeTree(t, "a-1"))
+			answers := true
+			n.cfg.Metrics = []Metric{{
+				Metric: qos.Metric{Name: "depth", Throttleable: true, Evictable: true}, PerTask: true, Every: MinEvery,
+				Measure: func(_ context.Context, t *Task) (float64, bool, error) {
+					if t.ID != "a" {
+						return 0, false, nil
+					}
+					if !answers {
+						return 0, true, errors.New("connection refused")
+					}
+					return 20, true, nil
+				},
+			}}
+			n.loop = n.start()
+			only := policies(action, plimsoll.Rule{Metric: "depth"})
+			all := policies(action, plimsoll.Rule{Metric: "depth"})
+			only[1].TaskQOS.Labels = map[string]string{"app": "a"}
+			n.tasks = []Task{
+				{ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano(), Labels: only[1].TaskQOS.Labels},
+				{ID: "b", Attempt: 1, Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()},
+			}
+			n.loop.SetPolicies(only)
+			n.step()
+			writeFile(t, filepath.Join(n.tree.Hierarchy().Root(), "n1", "a-1", "cpu.stat"), "usage_usec 1000000\nthrottled_usec 0\n")
+			n.step()
+			n.settle()
+			if told := strings.Join(n.told(), ", "); !strings.Contains(told, " a running") {
+				t.Fatalf("nothing was done about it: %s", told)
+			}
+			n.loop.SetPolicies(all)
+			answers, n.task("a").Stopping = false, name == "stopping"
+			n.steps(20)
+			n.settle()
+			if told := strings.Join(n.told(), ", "); strings.Contains(told, " b ") {
+				t.Errorf("told: %s", told)
+			}
+		})
 	}
 }
