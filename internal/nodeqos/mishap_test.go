@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
@@ -152,5 +153,16 @@ func TestATaskThatIsStoppedIsNotMissed(t *testing.T) {
 				t.Errorf("told: %s", told)
 			}
 		})
+	}
+}
+
+// What a program prints may be no text. It is made one, in no more bytes than a report takes, before anybody is told: a report that is refused is lost.
+func TestWhatIsNoTextIsMadeOne(t *testing.T) {
+	var v voice
+	v.init()
+	v.add(plimsoll.QOSEvent{Kind: plimsoll.QOSMetricMissing, Message: strings.Repeat("a\xff", 250)})
+	r := wire.NodeReportFromProto(wire.NodeReportToProto(&plimsoll.NodeReport{Events: v.events}))
+	if err := r.Validate(); err != nil {
+		t.Error(err)
 	}
 }

@@ -57,6 +57,7 @@ func (v *voice) add(e plimsoll.QOSEvent) {
 }
 
 func cut(s string, most int) string {
+	s = strings.ToValidUTF8(s, "?") // it may come from a program
 	if len(s) <= most {
 		return s
 	}
