@@ -45,6 +45,8 @@ type state struct {
 
 	sampler  *sample.Sampler // nil while Run is not under way
 	sweep    sample.Sweep
+	cores    int64 // nanocores of the machine, as they were read last
+	memory   int64 // bytes of the machine, as they were read last
 	closing  error
 	v2       bool // groups are v2's alone
 	groups   map[qos.Key]*group

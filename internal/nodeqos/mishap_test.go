@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -165,4 +166,30 @@ func TestWhatIsNoTextIsMadeOne(t *testing.T) {
 	if err := r.Validate(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A sample in which the size of the machine cannot be read is no reason to take back what was lent.
+func TestAMachineThatCannotBeReadOnceIsNotEmpty(t *testing.T) {
+	n := newNode(t, fakeTree(t, "a-1"))
+	n.cfg.Extended = ExtendedConfig{Enabled: true, WarmUp: 2 * time.Second}
+	n.cfg.Allocatable = plimsoll.Resources{plimsoll.CPU: 2000, plimsoll.Memory: 1 << 30}
+	n.loop = n.start()
+	n.tasks = []Task{{
+		ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano(),
+		Resources: plimsoll.Resources{plimsoll.ExtCPU: 500, plimsoll.ExtMemory: 1 << 20},
+	}}
+	stat := filepath.Join(n.tree.Hierarchy().Root(), "n1", "a-1", "cpu.stat")
+	for i := range 10 {
+		writeFile(t, stat, fmt.Sprintf("usage_usec %d\nthrottled_usec 0\n", i*100_000))
+		n.step()
+	}
+	if told := n.told(); len(told) > 0 && strings.Contains(strings.Join(told, ", "), "triggered") {
+		t.Fatalf("told before: %v", told)
+	}
+	for _, file := range []string{"meminfo", "stat"} {
+		writeFile(t, filepath.Join(n.cfg.Proc, file), "\n")
+	}
+	writeFile(t, stat, "usage_usec 1000000\nthrottled_usec 0\n")
+	n.step()
+	same(t, "told", n.told(), []string(nil))
 }

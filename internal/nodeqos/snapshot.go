@@ -16,8 +16,14 @@ func (s *state) measure(l *Loop, at int64) (*qos.Snapshot, error) {
 	}
 	s.matchSamples()
 	node := &s.sweep.Node
+	if node.Cores > 0 {
+		s.cores = node.Cores * qos.Core
+	}
+	if node.MemoryTotal > 0 {
+		s.memory = node.MemoryTotal
+	}
 	snap := &qos.Snapshot{
-		Sequence: s.sweep.Sequence, At: at, Cores: node.Cores * qos.Core, Memory: node.MemoryTotal, Values: nodeValues(node),
+		Sequence: s.sweep.Sequence, At: at, Cores: s.cores, Memory: s.memory, Values: nodeValues(node),
 		Tasks: make([]qos.Task, len(s.tasks)),
 	}
 	groups := make([]qos.Group, len(s.tasks))
