@@ -35,6 +35,7 @@ build: ## build bin/plimsoll
 test: ## all that CI runs: lint, generated code, short fuzzing, every test with the race detector, e2e-v2
 	@scripts/step lint $(MAKE) --no-print-directory lint
 	@scripts/step 'generated code' scripts/generated
+	@scripts/step 'bench module' go test -C bench ./...
 	@scripts/step build $(MAKE) --no-print-directory build
 	@scripts/step fuzz scripts/fuzz 5000x
 	@echo "== tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED"
@@ -50,6 +51,8 @@ lint: ## formatting, vet, golangci-lint, buf lint
 	@status=0; \
 	$(GOLANGCI) fmt --diff || status=1; \
 	go vet ./... || status=1; \
+	go vet -C bench ./... || status=1; \
+	go mod tidy -C bench -diff || { echo 'run go mod tidy in bench/ too' >&2; status=1; }; \
 	$(GOLANGCI) run ./... || status=1; \
 	$(BUF) lint || status=1; \
 	exit $$status

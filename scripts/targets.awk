@@ -1,12 +1,12 @@
 # Prints the figures that are wanted beside those that the output of go test -bench holds, and beside what peers reach. The peers' figures are
 # recorded (they were measured on the same kind of machine, 2 shared cores, with other load beside it) and not measured in this run, except those
-# of placement quality. A figure that is missing is said to be.
+# that say so: of placement quality, and what the module in bench/ measures. A figure that is missing is said to be.
 function want(benchmark, unit, relation, value, words, peers) {
 	n++
 	names[n] = benchmark; units[n] = unit; relations[n] = relation; wanted[n] = value; text[n] = words; others[n] = peers
 }
 function ratio(name, benchmark, over, unit) {
-	if ((benchmark SUBSEP unit) in measured && measured[over, unit] > 0) measured[name, "x"] = sprintf("%.2f", measured[benchmark, unit] / measured[over, unit])
+	if ((benchmark SUBSEP unit) in measured && (over SUBSEP unit) in measured && measured[over, unit] > 0) measured[name, "x"] = sprintf("%.2f", measured[benchmark, unit] / measured[over, unit])
 }
 # best puts the best of the other policies beside ours, from the same run.
 function best(list, unit, words,   k, name, high, told) {
@@ -18,6 +18,24 @@ function best(list, unit, words,   k, name, high, told) {
 		if (measured[name, unit] > high) high = measured[name, unit]
 	}
 	want("Quality/openb/" list "/plimsoll", unit, ">=", high, words, told " (this run)")
+}
+# beside puts what peers reached in the same run beside ours.
+function beside(benchmark, unit, list, relation, value, words,   k, count, theirs, key, told) {
+	count = split(list, theirs, " ")
+	told = ""
+	for (k = 1; k <= count; k++) {
+		key = benchmark "/" theirs[k] SUBSEP unit
+		if (key in measured) told = told (told == "" ? "" : ", ") theirs[k] " " measured[key]
+	}
+	want(benchmark "/plimsoll", unit, relation, value, words, told == "" ? "" : told " (this run)")
+}
+# over says how many times as much as ours each peer took in the same run.
+function over(benchmark, unit, list,   k, count, theirs) {
+	count = split(list, theirs, " ")
+	for (k = 1; k <= count; k++) {
+		ratio(benchmark "/" theirs[k] "/plimsoll", benchmark "/" theirs[k], benchmark "/plimsoll", unit)
+		want(benchmark "/" theirs[k] "/plimsoll", "x", ">=", 1, "  processor time of " theirs[k] " over ours")
+	}
 }
 BEGIN {
 	want("Cycle/nodes=10000/tasks=100000", "placements/s", ">=", 50000, "engine alone, 10,000 nodes 80 % full, on one core", "YuniKorn 3,100-5,900")
@@ -53,8 +71,11 @@ BEGIN {
 	want("Place/in-process/heed-query=false", "loads/op", "<=", 20, "loads of a remote source of 120 servers, easy case", "original 20")
 	split("least-allocated most-allocated random-fit", policies, " ")
 
-	want("Sweep/groups=1000", "cpu-ms/op", "<=", 4, "processor time of a sweep of 1,000 control groups", "containerd/cgroups 165, os.ReadFile 22")
-	want("Sweep/groups=1000", "allocs/op", "<=", 0, "  allocations", "containerd/cgroups 338,000, os.ReadFile 18,000")
+	# The node's QoS agent.
+	want("Plan/tasks=1000/rules=10/firing", "ns/op", "<=", 1000000, "QoS plan, 1,000 tasks, 10 rules that all fire")
+	want("Loop/tasks=200", "cpu-ms/op", "<=", 10, "processor time of a second of a QoS agent with 200 idle tasks", "crane-agent, 119-217 pods: 900-2,000")
+	want("Loop/tasks=200", "rss-MB", "<=", 40, "  memory of the process")
+	want("Crossing", "late-ms", "<=", 10, "from a line crossed to the quota written, beyond one loop, slowest")
 }
 /^Benchmark/ {
 	name = $1
@@ -70,7 +91,17 @@ END {
 		best(lists[l], "%first-failure", "GPUs allocated at the first failure, openb, " lists[l])
 		best(lists[l], "%end", "GPUs allocated at the end, openb, " lists[l])
 	}
-	printf "%-72s %24s %12s  %-12s  %s\n", "figure", "wanted", "measured", "", "peers (recorded, not measured in this run)"
+	readers = "os.ReadFile containerd opencontainers"
+	split("100 1000", sizes, " ")
+	for (g = 1; g <= 2; g++) {
+		sweep = "QoSSweep/groups=" sizes[g]
+		beside(sweep, "cpu-ms/op", readers, g == 2 ? "<=" : "", 4, "processor time of a sweep of " sizes[g] " control groups")
+		beside(sweep, "allocs/op", readers, "<=", 0, "  allocations")
+		over(sweep, "cpu-ms/op", readers)
+	}
+	beside("QoSQuota", "cpu-us/op", "containerd", "", 0, "processor time of changing a quota")
+	over("QoSQuota", "cpu-us/op", "containerd")
+	printf "%-72s %24s %12s  %-12s  %s\n", "figure", "wanted", "measured", "", "peers (recorded, unless of this run)"
 	for (i = 1; i <= n; i++) {
 		key = names[i] SUBSEP units[i]
 		goal = relations[i] " " wanted[i] " " units[i]
