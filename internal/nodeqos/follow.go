@@ -2,6 +2,9 @@ package nodeqos
 
 import (
 	"errors"
+	"math"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
@@ -40,6 +43,10 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 	if g.control != nil && g.pressure != pressure {
 		s.closeGroup(l, g)
 	}
+	if g.control == nil && s.sampler.Len() >= s.most {
+		l.complain(g, t.Key(), "a control group is not watched", errTooManyFiles)
+		return
+	}
 	if g.control == nil {
 		if err := g.open(l.cfg.Subtree, s.sampler, pressure); err != nil {
 			if g.missing = errors.Is(err, cgroup.ErrGone); !g.missing {
@@ -70,6 +77,36 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 func (s *state) ledgerHolds(k qos.Key, group string) bool {
 	_, throttled := s.ledger.Original(k, group)
 	return throttled
+}
+
+// A group has up to so many files open, its directories and counters; and so many are left, or a quarter of all, for everything else that an agent does.
+const (
+	filesV1   = 10
+	filesV2   = 6
+	filesLeft = 256
+)
+
+var errTooManyFiles = errors.New("there would be too few open files left for the agent; raise its limit of open files (RLIMIT_NOFILE)")
+
+// mostGroups is how many groups may be open at a time with a limit of open files.
+func mostGroups(limit uint64, v2 bool) int {
+	if limit > math.MaxInt32 {
+		return math.MaxInt
+	}
+	files, each := int(limit), filesV1
+	if v2 {
+		each = filesV2
+	}
+	return (files - min(filesLeft, files/4)) / each
+}
+
+// openFiles is the limit of open files of this process.
+func openFiles() uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxUint64 // there is none that could be told
+	}
+	return limit.Cur
 }
 
 // reconcile looks for what was taken from a group without a record, by an agent that was killed or by an earlier version, so that it is given

@@ -49,6 +49,7 @@ type state struct {
 	memory   int64 // bytes of the machine, as they were read last
 	closing  error
 	v2       bool // groups are v2's alone
+	most     int  // how many groups may be open
 	groups   map[qos.Key]*group
 	evicting map[qos.Key]bool // what we told to stop and is still there
 
@@ -196,6 +197,7 @@ func (l *Loop) begin() error {
 		return fmt.Errorf("start the QoS loop: %w", err)
 	}
 	s.sampler, s.first, s.number = sampler, true, 0
+	s.most = mostGroups(openFiles(), s.v2)
 	s.startedAt, s.voice.told = l.deps.Now().UnixNano(), false
 	clear(s.evicting)
 	s.ledger = l.loadLedger()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -192,4 +195,31 @@ func TestAMachineThatCannotBeReadOnceIsNotEmpty(t *testing.T) {
 	writeFile(t, stat, "usage_usec 1000000\nthrottled_usec 0\n")
 	n.step()
 	same(t, "told", n.told(), []string(nil))
+}
+
+// Groups take no more open files than leave some for everything else: an agent that can open nothing loses its gateway, and its node with it.
+func TestSomeOpenFilesAreLeft(t *testing.T) {
+	for _, c := range []struct {
+		limit uint64
+		v2    bool
+		most  int
+	}{
+		{1024, false, 76}, {1024, true, 128}, {4096, false, 384}, {20_000, false, 1974}, {1 << 20, true, 174_720}, {0, false, 0}, {unix.RLIM_INFINITY, true, math.MaxInt},
+	} {
+		if got := mostGroups(c.limit, c.v2); got != c.most {
+			t.Errorf("limit %d, v2 %t: %d groups, want %d", c.limit, c.v2, got, c.most)
+		}
+	}
+	n := newNode(t, fakeTree(t, "a-1"))
+	var log bytes.Buffer
+	n.loop.log = slog.New(slog.NewTextHandler(&log, nil))
+	n.loop.state.most = 0
+	n.tasks = []Task{{ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()}}
+	n.steps(20)
+	if got := log.String(); strings.Count(got, "is not watched") != 1 || n.loop.state.sampler.Len() != 0 {
+		t.Errorf("%d groups are open: %s", n.loop.state.sampler.Len(), got)
+	}
+	n.loop.state.most = 1
+	n.step()
+	same(t, "groups that are open", n.loop.state.sampler.Len(), 1)
 }
