@@ -52,6 +52,27 @@ func turn(t *testing.T, s *Snapshot, p *Policies, l *Ledger, fail error) []Step 
 	return res.Steps
 }
 
+// A task that is throttled again soon after it got something back waits longer, but only for as long as a rule speaks of it: without one it gets everything at once.
+func TestNobodyWaitsForARuleThatIsGone(t *testing.T) {
+	p, at := lagging(t, 0)
+	none := Compile(nil, p.registry, nil, Options{})
+	l := NewLedger()
+	second := int64(time.Second)
+	turn(t, at(0, 7*Core, 0, "a"), p, l, nil)
+	h := l.held[Key{Task: "a", Attempt: 1}]
+	h.Taken, h.Wait = 0, time.Minute
+	quota := func(s *Snapshot) *Snapshot {
+		s.Tasks[0].Groups[0].Quota = Core
+		return s
+	}
+	if steps := turn(t, quota(at(2*second, 1*Core, 0, "a")), p, l, nil); len(steps) != 0 {
+		t.Errorf("while the rule is there: %v, want nothing before the wait is over", steps)
+	}
+	if steps := turn(t, quota(at(3*second, 1*Core, 0, "a")), none, l, nil); len(steps) != 1 || steps[0].Verb != Restore || steps[0].After != Unlimited {
+		t.Errorf("without the rule: %v, want all of the quota back", steps)
+	}
+}
+
 // What was throttled counts as released until the figures show it; what could not be done counts for nothing.
 func TestThrottledCountsUntilItShows(t *testing.T) {
 	for _, c := range []struct {

@@ -89,8 +89,6 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 		return l, WhyFailed
 	case r.acted[i]&^bit(Reclaim) != 0:
 		return l, WhyActive
-	case r.now < h.Taken+int64(h.Wait):
-		return l, WhyWaits
 	}
 	l.free, l.reason = true, "no rule speaks of it any more"
 	l.by = Throttling{Step: 100, Cores: r.Cores}
@@ -100,7 +98,10 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 		if u.Preview || !r.candidate(u, i) || !holdsBack(&r.p.actions[u.action]) {
 			continue
 		}
-		if u.active() {
+		switch {
+		case r.now < h.Taken+int64(h.Wait): // guards against flapping, which needs a rule
+			return l, WhyWaits
+		case u.active():
 			return l, WhyActive
 		}
 		if l.free {
