@@ -60,7 +60,8 @@ func TestTasksThatHangHoldUpTheirOwnMetric(t *testing.T) {
 		hangs := func(ctx context.Context, _ *Task) (float64, bool, error) { <-ctx.Done(); return 0, true, ctx.Err() }
 		answers := func(context.Context, *Task) (float64, bool, error) { return 1, true, nil }
 		metrics := []Metric{
-			{Metric: qos.Metric{Name: "hangs"}, Measure: hangs, PerTask: true}, {Metric: qos.Metric{Name: "node"}, Measure: answers},
+			{Metric: qos.Metric{Name: "hangs"}, Measure: hangs, PerTask: true},
+			{Metric: qos.Metric{Name: "node"}, Measure: answers},
 			{Metric: qos.Metric{Name: "tasks"}, Measure: answers, PerTask: true},
 		}
 		l, err := New(Config{Dir: t.TempDir(), Metrics: metrics}, Deps{
