@@ -379,6 +379,10 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 			return
 		case Evict:
 			delete(l.leaving, s.Key())
+		case Freeze:
+			if h := l.held[s.Key()]; h != nil { // whoever cannot freeze a group lets it run again
+				h.Frozen, h.FrozenUse = 0, 0
+			}
 		}
 		l.fail(s, err, now)
 		return

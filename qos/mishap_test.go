@@ -113,3 +113,26 @@ func TestAStopThatWasForgotten(t *testing.T) {
 		}
 	}
 }
+
+// A task that could not be frozen in time, which happens on a busy machine, runs: it does not count as frozen until it would have been thawed, and is frozen
+// when it is left alone no longer.
+func TestATaskThatCouldNotBeFrozenIsFrozenLater(t *testing.T) {
+	x := newStage(t, rules(&plimsoll.Action{Freeze: &plimsoll.FreezeAction{For: plimsoll.MaxFreeze}, CoolDown: time.Hour}, CPUTotalUsage, "4"), task("a", 2*Core))
+	res := x.sample(CPUTotalUsage, 5*Core)
+	x.want(told(res), "freeze a")
+	x.l.Begin(&res.Steps[0], x.at)
+	x.l.Done(&res.Steps[0], errors.New("it does not stand still"), x.at)
+	if len(x.l.Held()) > 0 {
+		t.Error("it counts as frozen")
+	}
+	for range 6 {
+		if res = x.sample(CPUTotalUsage, 5*Core); len(res.Steps) > 0 {
+			break
+		}
+	}
+	x.want(told(res), "freeze a")
+	x.do(res)
+	if until := x.l.FrozenUntil(Key{"a", 1}); until != x.at+int64(plimsoll.MaxFreeze) {
+		t.Errorf("it is frozen until %d", until)
+	}
+}
