@@ -56,6 +56,12 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 		}
 		g.missing, g.readAt = false, 0
 	}
+	if g.owed {
+		if err := g.thaw(); err != nil {
+			s.lose(l, g, t.Key(), "a control group cannot be thawed", err)
+			return
+		}
+	}
 	if g.readAt != 0 && (s.number+g.phase)%rereadSamples != 0 {
 		return
 	}

@@ -36,6 +36,7 @@ type group struct {
 	quota  cgroup.Quota
 	weight cgroup.Scheduling
 	frozen bool
+	owed   bool // freezing it has failed: whether it runs again is not known, so it is thawed once more
 	burst  bool // it was asked for
 
 	readAt  uint64 // number of the sample at which the above was read last
@@ -146,14 +147,14 @@ func (g *group) freeze(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()
 	err := g.control.Freeze(ctx)
-	g.frozen = err == nil
+	g.frozen, g.owed = err == nil, err != nil
 	return err
 }
 
 func (g *group) thaw() error {
 	err := g.control.Thaw()
 	if err == nil {
-		g.frozen = false
+		g.frozen, g.owed = false, false
 	}
 	return err
 }

@@ -305,6 +305,11 @@ func (l *Loop) end() error {
 	s.voice.flush(l, s)
 	errs := []error{s.closing}
 	for key, g := range s.groups {
+		if g.owed && g.control != nil {
+			if err := g.thaw(); !errors.Is(err, cgroup.ErrGone) {
+				errs = append(errs, err)
+			}
+		}
 		errs = append(errs, g.close(s.sampler))
 		delete(s.groups, key)
 	}

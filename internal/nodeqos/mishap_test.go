@@ -224,3 +224,25 @@ func TestSomeOpenFilesAreLeft(t *testing.T) {
 	n.step()
 	same(t, "groups that are open", n.loop.state.sampler.Len(), 1)
 }
+
+// Whoever could not freeze a group thaws it until that has worked, though the record does not say that it is frozen.
+func TestAGroupThatCouldNotBeFrozenIsThawed(t *testing.T) {
+	n := newNode(t, fakeTree(t, "a-1"))
+	dir := filepath.Join(n.tree.Hierarchy().Root(), "n1", "a-1")
+	writeFile(t, filepath.Join(dir, "cgroup.events"), "populated 1\nfrozen 0\n")
+	n.tasks = []Task{{ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()}}
+	n.loop.SetPolicies(policies(plimsoll.Action{Freeze: &plimsoll.FreezeAction{For: time.Minute}}, plimsoll.Rule{}))
+	n.step()
+	n.set(20)
+	writeFile(t, filepath.Join(dir, "cpu.stat"), "usage_usec 500000\nthrottled_usec 0\n")
+	n.step()
+	if told := strings.Join(n.told(), ", "); !strings.Contains(told, "failed a running → frozen") {
+		t.Fatalf("told: %s", told)
+	}
+	writeFile(t, filepath.Join(dir, "cgroup.freeze"), "1\n") // as if the kernel had not taken that either
+	n.set(1)
+	n.step()
+	if data, err := os.ReadFile(filepath.Join(dir, "cgroup.freeze")); err != nil || strings.TrimSpace(string(data)) != "0" {
+		t.Errorf("the freezer says %q, %v", data, err)
+	}
+}
