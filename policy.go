@@ -255,6 +255,9 @@ func (r *Rule) validate(field string) error {
 	if !IsMetricName(r.Metric) {
 		return Invalid(field+".metric", "%q is not a possible name of a metric: use 1 to 128 letters, digits and _ : starting with a letter, such as cpu_total_utilization", r.Metric)
 	}
+	if r.Waterline == "" {
+		return Invalid(field+".waterline", "is missing; write a quantity in the unit of the metric, such as 65, 3500m or 48Gi")
+	}
 	line, err := ParseLine(r.Waterline, LineScale)
 	if err != nil {
 		return Invalid(field+".waterline", "%v", err)
@@ -431,6 +434,9 @@ func isLabel(s string) bool {
 }
 
 func validatePolicyName(field, name string) error {
+	if name == "" {
+		return Invalid(field, "is missing; give 1 to 63 small letters, digits and - starting with a letter, such as shed-batch")
+	}
 	if !isLabel(name) || name[0] < 'a' {
 		return Invalid(field, "%q is not a possible name: use 1 to 63 small letters, digits and - starting with a letter, such as shed-batch", name)
 	}

@@ -42,6 +42,7 @@ func TestPoliciesRefused(t *testing.T) {
 	}{
 		{plimsoll.Policy{}, "kind", "is missing"},
 		{plimsoll.Policy{Action: &plimsoll.Action{}, NodeQOS: &plimsoll.NodeQOS{}}, "kind", "is given twice"},
+		{action(func(a *plimsoll.Action) { a.Name = "" }), "name", "is missing; give 1 to 63 small letters"},
 		{action(func(a *plimsoll.Action) { a.Name = "-a" }), "name", "not a possible name"},
 		{action(func(a *plimsoll.Action) { a.Name = strings.Repeat("a", 64) }), "name", "not a possible name"},
 		{action(func(a *plimsoll.Action) { a.CoolDown = 0 }), "coolDown", "above 0"},
@@ -71,6 +72,7 @@ func TestPoliciesRefused(t *testing.T) {
 		{plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a", Rules: make([]plimsoll.Rule, 1001)}}, "rules", "at most 1000"},
 		{rule(func(r *plimsoll.Rule) { r.Name = "" }), "rules[0].name", "not a possible name"},
 		{rule(func(r *plimsoll.Rule) { r.Metric = "a b" }), "rules[0].metric", "not a possible name"},
+		{rule(func(r *plimsoll.Rule) { r.Waterline = "" }), "rules[0].waterline", "is missing; write a quantity"},
 		{rule(func(r *plimsoll.Rule) { r.Waterline = "NaN" }), "rules[0].waterline", "cannot be read"},
 		{rule(func(r *plimsoll.Rule) { r.Waterline = "-1" }), "rules[0].waterline", "is negative"},
 		{rule(func(r *plimsoll.Rule) { r.Waterline = "1e90" }), "rules[0].waterline", "absurdly large"},

@@ -233,7 +233,8 @@ func TestHostileFilesAreRefused(t *testing.T) {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"larger than the limit", strings.Repeat("#", config.MaxFileBytes+1), "bytes long; at most"},
+		{"larger than the limit", strings.Repeat("#", config.MaxFileBytes+1), "is longer than 4194304 bytes"},
+		{"a tab", "job: a\n\towner: b\n", "2: has a tab where YAML wants spaces"},
 		{"billion laughs", bomb, "values (an alias counts as what it stands for)"},
 		{"deep flow", strings.Repeat("[", 100_000), "nested deeper than"},
 		{"deep flow that closes", strings.Repeat("{a: ", 100) + strings.Repeat("}", 100), "nested deeper than"},

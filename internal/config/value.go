@@ -96,7 +96,7 @@ func parseDocuments(name string, data []byte) (docs []*value, err error) {
 		return newError(name, []Problem{{Line: line, Msg: fmt.Sprintf(format, args...)}})
 	}
 	if len(data) > MaxFileBytes {
-		return nil, fail(0, "is %d bytes long; at most %d are read", len(data), MaxFileBytes)
+		return nil, fail(0, "is longer than %d bytes; split it, or make it smaller", MaxFileBytes)
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	if line, bad := notText(text); bad {
@@ -165,6 +165,9 @@ func checkTokens(tokens token.Tokens) (line int, msg string) {
 		case token.SequenceEndType, token.MappingEndType:
 			flow--
 		case token.InvalidType:
+			if strings.Contains(t.Error, "'\t'") {
+				return line, "has a tab where YAML wants spaces; indent with spaces"
+			}
 			return line, "cannot be read as YAML: " + firstLine(t.Error)
 		}
 		if flow > maxNesting {
