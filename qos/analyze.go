@@ -2,6 +2,7 @@ package qos
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -107,17 +108,41 @@ func (r *round) analyze() {
 	r.runs = make([]run, len(r.p.rules))
 	r.res.Rules = make([]RuleReport, len(r.p.rules))
 	r.res.next = make([]ruleState, len(r.p.rules))
+	known := 0
 	for i := range r.p.rules {
 		rule := &r.p.rules[i]
-		if old := r.l.rules[rule.key]; old != nil && (old.Metric == rule.Metric || old.Metric == "") {
+		if old := r.l.rules[rule.key]; old != nil && old.of(rule) {
 			r.res.next[i] = *old
+			known++
 		}
 		r.res.next[i].Rule, r.res.next[i].Metric = rule.key, rule.Metric
 		r.runs[i] = run{rule: rule, state: &r.res.next[i], report: &r.res.Rules[i]}
 		r.analyzeRule(&r.runs[i])
 	}
+	if known < len(r.l.rules) {
+		r.ended()
+	}
 	r.gate()
 	r.waterlines()
+}
+
+// of reports whether it is the state of this rule, and not of one that had its name.
+func (s *ruleState) of(rule *rule) bool {
+	return s.Metric == rule.Metric || s.Metric == ""
+}
+
+// ended notes the rules that were active and are not there any more: nobody else would say that they have ended.
+func (r *round) ended() {
+	rules := make(map[string]*rule, len(r.p.rules))
+	for i := range r.p.rules {
+		rules[r.p.rules[i].key] = &r.p.rules[i]
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.l.rules)) {
+		s := r.l.rules[key]
+		if now := rules[key]; s.Active && (now == nil || !s.of(now)) {
+			r.res.Ended = append(r.res.Ended, EndedRule{Rule: key, Metric: s.Metric})
+		}
+	}
 }
 
 func (r *round) analyzeRule(u *run) {

@@ -2,6 +2,7 @@ package qos
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +71,33 @@ func TestNobodyWaitsForARuleThatIsGone(t *testing.T) {
 	}
 	if steps := turn(t, quota(at(3*second, 1*Core, 0, "a")), none, l, nil); len(steps) != 1 || steps[0].Verb != Restore || steps[0].After != Unlimited {
 		t.Errorf("without the rule: %v, want all of the quota back", steps)
+	}
+}
+
+// A rule that was active and is not there any more has ended, as has one that is now about another metric. That is said with one plan.
+func TestRulesThatEnd(t *testing.T) {
+	p, at := lagging(t, 0)
+	none := Compile(nil, p.registry, nil, Options{})
+	l := NewLedger()
+	turn(t, at(1, 7*Core, 0), p, l, nil)
+	res := Plan(at(2, 7*Core, 0), none, l, 2)
+	if len(res.Ended) != 1 || res.Ended[0] != (EndedRule{Rule: "node/cpu", Metric: CPUTotalUsage}) {
+		t.Errorf("ended are %v, want the rule that was active", res.Ended)
+	}
+	other := *p
+	other.rules = slices.Clone(p.rules)
+	for i := range other.rules {
+		other.rules[i].Metric = CPUPressure
+	}
+	if res := Plan(at(3, 7*Core, 0), &other, l, 3); len(res.Ended) != 1 {
+		t.Errorf("with another metric, ended are %v, want the rule that was active", res.Ended)
+	}
+	if res := Plan(at(4, 7*Core, 0), p, l, 4); res.Ended != nil {
+		t.Errorf("with all rules, ended are %v", res.Ended)
+	}
+	turn(t, at(5, 7*Core, 0), none, l, nil)
+	if res := Plan(at(6, 7*Core, 0), none, l, 6); res.Ended != nil {
+		t.Errorf("said already, ended are %v", res.Ended)
 	}
 }
 

@@ -181,6 +181,12 @@ type RuleReport struct {
 // MaxSkipped bounds the tasks that a plan says it passed over, so that a plan of many rules stays small.
 const MaxSkipped = 4_096
 
+// EndedRule is a rule that was active when it was deleted, or was given another metric.
+type EndedRule struct {
+	Rule   string
+	Metric string // that it was about, if that is known
+}
+
 // Result is a plan: what one sample calls for.
 type Result struct {
 	Sequence uint64
@@ -190,6 +196,7 @@ type Result struct {
 	Down     []Waterline // of the rules that fire and whose action throttles
 	Up       []Waterline // of the rules that are restored, and of those by which something is still held
 	Evict    []Waterline // of the rules that fire and whose action evicts
+	Ended    []EndedRule // that were active and are not among the policies any more
 	Steps    []Step      // in order
 	Skipped  []Skip      // the first MaxSkipped of them
 	Omitted  int         // how many more were passed over

@@ -118,6 +118,12 @@ func (v *voice) rules(l *Loop, res *qos.Result) {
 	if len(v.missing) > len(res.Rules) { // of rules that are not there any more
 		clear(v.missing)
 	}
+	for _, r := range res.Ended {
+		l.state.dirty = true
+		v.add(plimsoll.QOSEvent{
+			At: now.UnixNano(), Kind: plimsoll.QOSRuleRestored, Rule: r.Rule, Metric: r.Metric, Message: "there is no such rule for this node any more",
+		})
+	}
 	for i := range res.Rules {
 		r := &res.Rules[i]
 		e := plimsoll.QOSEvent{At: now.UnixNano(), Rule: r.Rule, Metric: r.Metric}

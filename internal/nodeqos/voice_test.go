@@ -41,6 +41,19 @@ func TestTheGateIsToldWhenItChanges(t *testing.T) {
 	same(t, "cooled down", gates(), []string{"open"})
 }
 
+// A rule that is deleted while it is triggered is told to have ended, once, or whoever reads would take it to be triggered still.
+func TestADeletedRuleIsToldToHaveEnded(t *testing.T) {
+	n := newNode(t, nil)
+	n.loop.SetPolicies(policies(plimsoll.Action{DisableScheduling: true}, plimsoll.Rule{}))
+	n.set(11)
+	n.steps(2)
+	n.told()
+	n.reports = nil
+	n.loop.SetPolicies(nil)
+	n.steps(3)
+	same(t, "told", n.told(), []string{"rule restored", "scheduling enabled"})
+}
+
 // What would be done in preview is told once, not at every sample, and nothing is done.
 func TestPreviewsAreToldOnce(t *testing.T) {
 	n := newNode(t, subtree(t))
