@@ -15,7 +15,7 @@ type qosFlags struct {
 	QOSInterval time.Duration `name:"qos-interval" help:"How often this machine and its tasks are measured, and acted on if a policy's waterline is crossed." default:"1s"`
 	Metrics     string        `help:"Metric file: what is measured on this machine beside the built-in metrics, for policies." placeholder:"FILE"`
 
-	Extended              bool   `help:"Lend what is allocated here but not used to best-effort tasks, as ext-cpu and ext-memory."`
+	Extended              bool   `help:"Lend what is not used here to best-effort tasks, as ext-cpu and ext-memory."`
 	ExtendedCPUReserve    string `help:"The part of the processors that is never lent." default:"10%" placeholder:"PART"`
 	ExtendedMemoryReserve string `help:"The part of the memory that is never lent." default:"10%" placeholder:"PART"`
 
