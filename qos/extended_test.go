@@ -9,6 +9,25 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
+// What is used where nothing is offered is as far above any line as can be told, and is not shown as a number that somebody might believe.
+func TestAPartOfNothing(t *testing.T) {
+	registry, err := NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := registry.Find(ExtCPUTotalUsage)
+	used, known := extUsage(DimensionExtCPU)(&View{Snapshot: &Snapshot{Tasks: []Task{{ExtCPU: Core, CPU: Core, CPUKnown: true}}}})
+	if got := m.Format(used); !known || got != "∞ %" {
+		t.Errorf("the usage is %q, known: %v", got, known)
+	}
+	if got := m.Format(used - 95*m.scale()); got != "∞ %" {
+		t.Errorf("the gap is %q", got)
+	}
+	if got := m.Format(12_345); got != "12.3 %" {
+		t.Errorf("a usual one is %q", got)
+	}
+}
+
 // What is offered in each situation.
 func TestExtended(t *testing.T) {
 	told := func(target, published int64) Offer { return Offer{Target: target, Published: published, Told: true} }

@@ -150,6 +150,9 @@ func (m *Metric) Format(value int64) string {
 	case unitBytes:
 		return formatBytes(value)
 	case unitPercent:
+		if value > plimsoll.MaxLine/2 { // a part of nothing, or how far above a line that is
+			return "∞ %"
+		}
 		return decimal(value, m.scale(), 1) + " %"
 	case unitCores:
 		return decimal(value, m.scale(), 3) + " cores"
