@@ -185,14 +185,22 @@ func idleTime() (time.Duration, error) {
 	return time.Duration(sum) * 10 * time.Millisecond, nil
 }
 
+// client sends requests. Its connections are kept, so that what is measured is the work and not the connecting.
+type client struct {
+	path string
+	idle chan net.Conn
+}
+
+func newClient(path string) *client { return &client{path: path, idle: make(chan net.Conn, 256)} }
+
 // ask sends requests at random instants for a while and returns how long each took. A request does not wait for the one before it.
-func ask(ctx context.Context, path string, random *rand.Rand, last time.Duration) ([]time.Duration, error) {
+func (c *client) ask(ctx context.Context, random *rand.Rand, last time.Duration) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, last)
 	defer cancel()
 	var mu sync.Mutex
 	var took []time.Duration
 	var group errgroup.Group
-	group.SetLimit(256)
+	group.SetLimit(cap(c.idle))
 	next := time.Now()
 	for {
 		next = next.Add(time.Duration(random.ExpFloat64() / perSecond * float64(time.Second)))
@@ -206,7 +214,7 @@ func ask(ctx context.Context, path string, random *rand.Rand, last time.Duration
 		}
 		group.Go(func() error {
 			begin := time.Now()
-			if err := request(path); err != nil {
+			if err := c.request(); err != nil {
 				return err
 			}
 			mu.Lock()
@@ -217,18 +225,33 @@ func ask(ctx context.Context, path string, random *rand.Rand, last time.Duration
 	}
 }
 
-func request(path string) (err error) {
-	conn, err := net.Dial("unix", path)
-	if err != nil {
-		return err
+func (c *client) request() (err error) {
+	var conn net.Conn
+	select {
+	case conn = <-c.idle:
+	default:
+		if conn, err = net.Dial("unix", c.path); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
 	var b [1]byte
-	if _, err := conn.Write(b[:]); err != nil {
-		return err
+	if _, err = conn.Write(b[:]); err == nil {
+		_, err = io.ReadFull(conn, b[:])
 	}
-	_, err = io.ReadFull(conn, b[:])
-	return err
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	c.idle <- conn
+	return nil
+}
+
+func (c *client) close() error {
+	close(c.idle)
+	var errs []error
+	for conn := range c.idle {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func percentile(all []time.Duration, p int) time.Duration {

@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
 // plan says how much is measured.
@@ -29,35 +30,42 @@ type plan struct {
 type mode struct {
 	name    string
 	stopped bool
-	action  *plimsoll.Action // nil: no agent
+	rungs   []rung // none: no agent
 }
 
+// rung is a rule on the share of time in which the server waits for a processor.
+type rung struct {
+	waterline, release string
+	action             plimsoll.Action
+}
+
+// The ladder begins with what costs the burners nothing while processors are idle. Only if that is not enough, which a second line tells,
+// they are throttled, and in the end stand still for a moment.
 func modes() []mode {
-	throttle := &plimsoll.ThrottleAction{MinRatio: 0, Step: 40}
+	throttle := &plimsoll.ThrottleAction{Step: 40}
 	return []mode{
 		{name: "burners stopped", stopped: true},
 		{name: "agent off"},
-		{name: "quota only", action: &plimsoll.Action{Name: "shed", CoolDown: time.Minute, Throttle: throttle}},
-		{name: "full ladder", action: &plimsoll.Action{
-			Name: "shed", CoolDown: time.Minute, Weight: &plimsoll.WeightAction{Idle: true}, Throttle: throttle,
-			Freeze: &plimsoll.FreezeAction{For: 2 * time.Second},
+		{name: "quota only", rungs: []rung{{"8", "4", plimsoll.Action{Name: "shed", Throttle: throttle}}}},
+		{name: "full ladder", rungs: []rung{
+			{"8", "4", plimsoll.Action{Name: "yield", Weight: &plimsoll.WeightAction{Idle: true}}},
+			{"40", "30", plimsoll.Action{Name: "shed", Throttle: throttle, Freeze: &plimsoll.FreezeAction{For: 2 * time.Second}}},
 		}},
 	}
 }
 
-// The line that both agents keep: the server may wait for a processor for this share of the time.
-const waterline, release = "8", "4"
-
-func policies(a *plimsoll.Action) []plimsoll.Policy {
-	return []plimsoll.Policy{
-		{Action: a},
-		{TaskQOS: &plimsoll.TaskQOS{
-			Name: "batch", Allowed: []string{a.Name}, Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}},
-		}},
-		{NodeQOS: &plimsoll.NodeQOS{
-			Name: "latency", Rules: []plimsoll.Rule{{Name: "wait", Metric: "cpu_pressure", Waterline: waterline, Release: release, Action: a.Name}},
-		}},
+func policies(m *mode) []plimsoll.Policy {
+	node := &plimsoll.NodeQOS{Name: "latency"}
+	tasks := &plimsoll.TaskQOS{Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}}}
+	all := []plimsoll.Policy{{TaskQOS: tasks}, {NodeQOS: node}}
+	for _, r := range m.rungs {
+		a := r.action
+		a.CoolDown = time.Minute
+		tasks.Allowed = append(tasks.Allowed, a.Name)
+		node.Rules = append(node.Rules, plimsoll.Rule{Name: a.Name, Metric: qos.CPUPressure, Waterline: r.waterline, Release: r.release, Action: a.Name})
+		all = append(all, plimsoll.Policy{Action: &a})
 	}
+	return all
 }
 
 // outcome is one measurement.
@@ -76,6 +84,9 @@ type site struct {
 	// Invariant: the server's first, then the burners', in both.
 	groups   []*cgroup.Group
 	children []*exec.Cmd
+
+	client *client
+	own    *cgroup.Group // of this process: who asks competes with who answers as its neighbour, not as the whole tree's
 }
 
 func (s *site) socket() string { return filepath.Join(s.dir, "socket") }
@@ -121,6 +132,13 @@ func build() (s *site, err error) {
 	if s.tree, err = h.Subtree(fmt.Sprintf("plimsoll/latency-%d", os.Getpid())); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
+	s.client = newClient(s.socket())
+	if s.own, err = s.tree.Create("client", cgroup.Limits{}); err == nil {
+		err = s.own.Add(os.Getpid())
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
 	for i := range burners + 1 {
 		g, err := s.tree.Create(taskName(i), cgroup.Limits{})
 		if err != nil {
@@ -153,13 +171,11 @@ func (s *site) remove() error {
 	for _, cmd := range s.children {
 		_ = cmd.Wait() // it was killed
 	}
-	for _, g := range s.groups {
+	errs = append(errs, s.client.close(), s.tree.Hierarchy().Leave(os.Getpid()))
+	for _, g := range append(s.groups, s.own) {
 		errs = append(errs, g.Remove(ctx))
 	}
-	if s.tree != nil {
-		errs = append(errs, s.tree.Remove())
-	}
-	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+	return errors.Join(append(errs, s.tree.Remove(), os.RemoveAll(s.dir))...)
 }
 
 // measure lets one mode run: first until the agent has done what it does, then the requests that count.
@@ -170,7 +186,7 @@ func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	agent := make(chan error, 1)
-	if m.action == nil {
+	if len(m.rungs) == 0 {
 		agent <- nil
 	} else {
 		loop, err := s.agent(m)
@@ -179,14 +195,14 @@ func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err er
 		}
 		go func() { agent <- loop.Run(ctx) }()
 	}
-	if _, err := ask(ctx, s.socket(), p.random, p.settle); err != nil {
+	if _, err := s.client.ask(ctx, p.random, p.settle); err != nil {
 		return o, err
 	}
 	before, err := s.read()
 	if err != nil {
 		return o, err
 	}
-	took, err := ask(ctx, s.socket(), p.random, p.measure)
+	took, err := s.client.ask(ctx, p.random, p.measure)
 	if err != nil {
 		return o, err
 	}
@@ -245,7 +261,7 @@ func (s *site) agent(m *mode) (*nodeqos.Loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	loop.SetPolicies(policies(m.action))
+	loop.SetPolicies(policies(m))
 	return loop, nil
 }
 
@@ -284,9 +300,9 @@ func table(out io.Writer, p *plan, all []mode, results [][]outcome) error {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	stopped := median(0, func(o *outcome) float64 { return ms(o.wait) })
 	idle := median(0, func(o *outcome) float64 { return o.idle })
-	_, err := fmt.Fprintf(out, "%d processors, %d rounds of %v for each mode in shuffled order, medians; the line: %s %% of the time waiting, release %s %%.\n\n"+
+	_, err := fmt.Fprintf(out, "%d processors, %d rounds of %v for each mode in shuffled order, medians.\n\n"+
 		"| burners | wait for a processor per request | × stopped | p50 | p95 | batch cores | of the otherwise idle |\n|---|---|---|---|---|---|---|\n",
-		runtime.NumCPU(), p.rounds, p.measure, waterline, release)
+		runtime.NumCPU(), p.rounds, p.measure)
 	for i := range all {
 		wait, batch := median(i, func(o *outcome) float64 { return ms(o.wait) }), median(i, func(o *outcome) float64 { return o.batch })
 		_, e := fmt.Fprintf(out, "| %s | %.2f ms | %.2f | %.1f ms | %.1f ms | %.2f | %.0f %% |\n", all[i].name, wait, wait/stopped,
