@@ -141,14 +141,15 @@ func groupLimits(r plimsoll.Resources) cgroup.Limits {
 	}
 }
 
-// lentShares is the weight of an attempt that was lent processors; 0: it was lent none, and the weight follows its quota. What is lent
-// belongs to others, who go first as soon as they want it back: only what the attempt has asked for itself counts, and one that has nothing
-// of its own gets the least there is.
-func lentShares(r plimsoll.Resources) int64 {
-	if r[plimsoll.ExtCPU] <= 0 {
+// yieldingShares is the weight of an attempt that must let others go first on a busy machine: one that was lent processors, which belong to
+// others, and a best-effort one that asked for none. Only what it has asked for itself counts, and one that has nothing of its own gets the
+// least there is. 0: its weight follows its quota.
+func yieldingShares(spec *plimsoll.GroupSpec) int64 {
+	own := spec.Resources[plimsoll.CPU]
+	if spec.Resources[plimsoll.ExtCPU] <= 0 && (own > 0 || spec.Worth() != plimsoll.ClassBestEffort) {
 		return 0
 	}
-	return min(max(r[plimsoll.CPU]*1024/1000, cgroup.MinShares), cgroup.MaxShares)
+	return min(max(own*1024/1000, cgroup.MinShares), cgroup.MaxShares)
 }
 
 // stopRequest says why an attempt is being stopped.

@@ -13,21 +13,26 @@ func TestWhatIsLentIsLimitedAndYields(t *testing.T) {
 	const core = int64(1000)
 	for _, c := range []struct {
 		name      string
+		class     plimsoll.Class
 		resources plimsoll.Resources
 		limits    cgroup.Limits
 		shares    int64 // 0: those of the limits
 	}{
-		{"nothing is asked for", nil, cgroup.Limits{}, 0},
-		{"nothing is lent", plimsoll.Resources{plimsoll.CPU: core, plimsoll.Memory: 7}, cgroup.Limits{CPUMilli: core, MemoryBytes: 7}, 0},
-		{"all is lent", plimsoll.Resources{plimsoll.ExtCPU: 2 * core, plimsoll.ExtMemory: 9}, cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 9}, cgroup.MinShares},
-		{"a part is lent", plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtCPU: core, plimsoll.Memory: 1, plimsoll.ExtMemory: 2}, cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 3}, 1024},
-		{"only memory is lent", plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtMemory: 2}, cgroup.Limits{CPUMilli: core, MemoryBytes: 2}, 0},
-		{"more than the kernel weighs", plimsoll.Resources{plimsoll.CPU: 1 << 40, plimsoll.ExtCPU: 1}, cgroup.Limits{CPUMilli: 1<<40 + 1}, cgroup.MaxShares},
+		{"nothing is asked for", 0, nil, cgroup.Limits{}, 0},
+		{"nothing is lent", 0, plimsoll.Resources{plimsoll.CPU: core, plimsoll.Memory: 7}, cgroup.Limits{CPUMilli: core, MemoryBytes: 7}, 0},
+		{"all is lent", 0, plimsoll.Resources{plimsoll.ExtCPU: 2 * core, plimsoll.ExtMemory: 9}, cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 9}, cgroup.MinShares},
+		{"a part is lent", 0, plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtCPU: core, plimsoll.Memory: 1, plimsoll.ExtMemory: 2}, cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 3}, 1024},
+		{"only memory is lent", 0, plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtMemory: 2}, cgroup.Limits{CPUMilli: core, MemoryBytes: 2}, 0},
+		{"best effort without a processor", plimsoll.ClassBestEffort, nil, cgroup.Limits{}, cgroup.MinShares},
+		{"only memory is lent, without a processor", 0, plimsoll.Resources{plimsoll.ExtMemory: 2}, cgroup.Limits{MemoryBytes: 2}, cgroup.MinShares},
+		{"best effort with a processor", plimsoll.ClassBestEffort, plimsoll.Resources{plimsoll.CPU: core}, cgroup.Limits{CPUMilli: core}, 0},
+		{"more than the kernel weighs", 0, plimsoll.Resources{plimsoll.CPU: 1 << 40, plimsoll.ExtCPU: 1}, cgroup.Limits{CPUMilli: 1<<40 + 1}, cgroup.MaxShares},
 	} {
-		if l, s := groupLimits(c.resources), lentShares(c.resources); l != c.limits || s != c.shares {
+		spec := plimsoll.GroupSpec{Class: c.class, Resources: c.resources}
+		if l, s := groupLimits(c.resources), yieldingShares(&spec); l != c.limits || s != c.shares {
 			t.Errorf("%s: limits %+v and %d shares, want %+v and %d", c.name, l, s, c.limits, c.shares)
 		}
-		if l := limitsOf(&plimsoll.GroupSpec{Resources: c.resources}); l.Memory != c.limits.MemoryBytes {
+		if l := limitsOf(&spec); l.Memory != c.limits.MemoryBytes {
 			t.Errorf("%s: its memory limit is told as %d, want %d", c.name, l.Memory, c.limits.MemoryBytes)
 		}
 	}

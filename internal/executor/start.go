@@ -233,7 +233,7 @@ func (s *Supervisor) joinGroup(a *attempt, req *StartRequest, start *launch) err
 		return err
 	}
 	a.group = g
-	if shares := lentShares(req.Spec.Resources); shares > 0 {
+	if shares := yieldingShares(&req.Spec); shares > 0 {
 		if err := change(g, func(c *cgroup.Control) error { return c.SetScheduling(cgroup.Scheduling{Shares: shares}) }); err != nil {
 			return err
 		}

@@ -128,7 +128,7 @@ func (s *state) reconcile(l *Loop, g *group, t *Task) {
 	}
 	found := g.describe(t)
 	before := len(s.ledger.Held())
-	s.ledger.Adopt(key, &found, specQuotaOf(t), specShares(t.Resources, s.v2, found.Shares))
+	s.ledger.Adopt(key, &found, specQuotaOf(t), specShares(t.Class, t.Resources, s.v2, found.Shares))
 	if len(s.ledger.Held()) != before {
 		s.dirty = true
 		l.log.Info("a task has less than its specification says, and there is no record why; it is given back", "task", t.ID, "attempt", t.Attempt,

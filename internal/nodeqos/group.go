@@ -210,10 +210,11 @@ const (
 	weightGrain     = 27
 )
 
-// specShares is the weight that a task's specification gives it, as it is read back: found is what was read. What is lent gives no weight
-// (internal/executor).
-func specShares(r plimsoll.Resources, v2 bool, found int64) int64 {
-	milli, lent := min(r[plimsoll.CPU], cgroup.MaxShares), r[plimsoll.ExtCPU] > 0
+// specShares is the weight that a task's specification gives it, as it is read back: found is what was read. What is lent gives no weight, nor does
+// best effort without a processor (internal/executor).
+func specShares(class plimsoll.Class, r plimsoll.Resources, v2 bool, found int64) int64 {
+	milli := min(r[plimsoll.CPU], cgroup.MaxShares)
+	lent := r[plimsoll.ExtCPU] > 0 || milli == 0 && class == plimsoll.ClassBestEffort
 	if milli == 0 && !lent && v2 {
 		return defaultSharesV2
 	}

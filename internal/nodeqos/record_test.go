@@ -151,6 +151,9 @@ func TestQuotasAreConvertedExactly(t *testing.T) {
 // A v2 weight is coarser than the shares that it was made of: what is read back is not taken for less than the specification says.
 func TestTheWeightOfTheSpecificationIsRecognised(t *testing.T) {
 	cores := func(milli int64) plimsoll.Resources { return plimsoll.Resources{plimsoll.CPU: milli} }
+	if got := specShares(plimsoll.ClassBestEffort, nil, true, 2); got != cgroup.MinShares {
+		t.Errorf("best effort without a processor has %d shares, want the least", got)
+	}
 	for _, c := range []struct {
 		resources   plimsoll.Resources
 		v2          bool
@@ -167,7 +170,7 @@ func TestTheWeightOfTheSpecificationIsRecognised(t *testing.T) {
 		{plimsoll.Resources{plimsoll.CPU: 1000, plimsoll.ExtCPU: 2000}, false, 2, 1024},
 		{cores(1 << 50), false, 262_144, 262_144},
 	} {
-		if got := specShares(c.resources, c.v2, c.found); got != c.want {
+		if got := specShares(plimsoll.ClassBurstable, c.resources, c.v2, c.found); got != c.want {
 			t.Errorf("%v, v2 %v, found %d: %d shares, want %d", c.resources, c.v2, c.found, got, c.want)
 		}
 	}
