@@ -210,7 +210,22 @@ func (v *voice) flush(l *Loop, s *state) {
 		})
 	}
 	v.events, v.leftOut = nil, 0
+	for i := range events {
+		if e := &events[i]; loud(e.Kind) {
+			l.deps.Log.Info("to keep the node at its lines", "task", e.Task, "event", e.Text())
+		}
+	}
 	l.deps.Report(plimsoll.NodeReport{SchedulingDisabled: closed, SchedulingReason: reason, Extended: maps.Clone(extended), Events: events})
+}
+
+// loud reports whether an event is in the log too, for whoever has nothing but this machine: not the small steps, of which there are many.
+func loud(kind plimsoll.QOSEventKind) bool {
+	switch kind {
+	case plimsoll.QOSRuleTriggered, plimsoll.QOSRuleRestored, plimsoll.QOSEvicting, plimsoll.QOSFrozen, plimsoll.QOSFailed,
+		plimsoll.QOSMetricMissing, plimsoll.QOSSchedulingDisabled, plimsoll.QOSSchedulingEnabled:
+		return true
+	}
+	return false
 }
 
 // resend reports the condition once more.
