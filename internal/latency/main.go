@@ -3,8 +3,9 @@
 //
 // One server process does 2 ms of processor work a request and gets requests at random instants, 60 a second. Beside it four processes burn
 // whatever processor time they get, each a task of its own. In shuffled rounds the burners stand still, run with the agent off, with an agent that only lowers
-// quotas, and with one that has the whole ladder. The figure that counts is how long the server's threads waited for a processor per request
-// (/proc/PID/task/*/schedstat): the kernel counts it exactly, while percentiles of a few hundred requests are noise.
+// quotas, and with one that has the whole ladder; with -others, programs that are no tasks use some of the machine all the time. The figure that counts is
+// how long the server's threads waited for a processor per request (/proc/PID/task/*/schedstat): the kernel counts it exactly, while percentiles of a few
+// hundred requests are noise.
 //
 // Cost: it runs for about rounds × 4 × 7 seconds. It calls internal/nodeqos as the agent does; nobody calls it.
 package main
@@ -44,6 +45,7 @@ func main() {
 	rounds := flag.Int("rounds", 6, "how often each mode is measured")
 	measure := flag.Duration("measure", 5*time.Second, "how long it is measured each time")
 	settle := flag.Duration("settle", 2*time.Second, "how long the agent gets before that")
+	others := flag.Float64("others", 0, "cores that programs use which are no tasks")
 	seed := flag.Uint64("seed", 1, "of the order of the modes and of the requests")
 	flag.Parse()
 	var err error
@@ -54,7 +56,7 @@ func main() {
 		burn()
 	case "":
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = run(ctx, &plan{rounds: *rounds, measure: *measure, settle: *settle, random: rand.New(rand.NewPCG(*seed, 0))}, os.Stdout)
+		err = run(ctx, &plan{rounds: *rounds, measure: *measure, settle: *settle, others: *others, random: rand.New(rand.NewPCG(*seed, 0))}, os.Stdout)
 		stop()
 	default:
 		err = fmt.Errorf("there is no %q; run it without arguments", flag.Arg(0))

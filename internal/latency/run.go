@@ -23,6 +23,7 @@ import (
 type plan struct {
 	rounds          int
 	measure, settle time.Duration
+	others          float64 // cores
 	random          *rand.Rand
 }
 
@@ -46,9 +47,9 @@ func modes() []mode {
 	return []mode{
 		{name: "burners stopped", stopped: true},
 		{name: "agent off"},
-		{name: "quota only", rungs: []rung{{"8", "4", plimsoll.Action{Name: "shed", Throttle: throttle}}}},
+		{name: "quota only", rungs: []rung{{"3", "2", plimsoll.Action{Name: "shed", Throttle: throttle}}}},
 		{name: "full ladder", rungs: []rung{
-			{"8", "4", plimsoll.Action{Name: "yield", Weight: &plimsoll.WeightAction{Idle: true}}},
+			{"3", "2", plimsoll.Action{Name: "yield", Weight: &plimsoll.WeightAction{Idle: true}}},
 			{"40", "30", plimsoll.Action{Name: "shed", Throttle: throttle, Freeze: &plimsoll.FreezeAction{For: 2 * time.Second}}},
 		}},
 	}
@@ -81,9 +82,10 @@ type site struct {
 	dir  string
 	tree *cgroup.Subtree
 
-	// Invariant: the server's first, then the burners', in both.
+	// Invariant: the server's first, then the burners', then those of others, in both.
 	groups   []*cgroup.Group
 	children []*exec.Cmd
+	tasks    []*cgroup.Group // of groups, those of the server and the burners
 
 	client *client
 	own    *cgroup.Group // of this process: who asks competes with who answers as its neighbour, not as the whole tree's
@@ -100,7 +102,7 @@ func taskName(i int) string {
 
 // run measures everything and prints the table.
 func run(ctx context.Context, p *plan, out io.Writer) (err error) {
-	s, err := build()
+	s, err := build(p.others)
 	if err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func run(ctx context.Context, p *plan, out io.Writer) (err error) {
 	return table(out, p, all, results)
 }
 
-func build() (s *site, err error) {
+func build(others float64) (s *site, err error) {
 	h, err := cgroup.Detect(cgroup.DefaultRoot)
 	if err != nil {
 		return nil, err
@@ -140,25 +142,40 @@ func build() (s *site, err error) {
 		return nil, errors.Join(err, s.remove())
 	}
 	for i := range burners + 1 {
-		g, err := s.tree.Create(taskName(i), cgroup.Limits{})
-		if err != nil {
-			return nil, errors.Join(err, s.remove())
-		}
-		s.groups = append(s.groups, g)
 		args := []string{"burn"}
 		if i == 0 {
 			args = []string{"serve", s.socket()}
 		}
-		cmd, err := child(args...)
-		if err == nil {
-			err = g.Add(cmd.Process.Pid)
-		}
-		if err != nil {
+		if err := s.start(taskName(i), cgroup.Limits{}, args...); err != nil {
 			return nil, errors.Join(err, s.remove())
 		}
-		s.children = append(s.children, cmd)
+	}
+	s.tasks = s.groups
+	for i := range runtime.NumCPU() {
+		milli := int64(1000 * others / float64(runtime.NumCPU()))
+		if milli <= 0 {
+			break
+		}
+		if err := s.start(fmt.Sprintf("other-%d", i), cgroup.Limits{CPUMilli: milli}, "burn"); err != nil {
+			return nil, errors.Join(err, s.remove())
+		}
 	}
 	return s, nil
+}
+
+// start starts a process in a group of its own.
+func (s *site) start(name string, limits cgroup.Limits, args ...string) error {
+	g, err := s.tree.Create(name, limits)
+	if err != nil {
+		return err
+	}
+	s.groups = append(s.groups, g)
+	cmd, err := child(args...)
+	if err != nil {
+		return err
+	}
+	s.children = append(s.children, cmd)
+	return g.Add(cmd.Process.Pid)
 }
 
 func (s *site) remove() error {
@@ -220,7 +237,7 @@ func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err er
 
 // reset gives every group everything back, and lets the burners run or stand still.
 func (s *site) reset(ctx context.Context, stopped bool) error {
-	for i, g := range s.groups {
+	for i, g := range s.tasks {
 		c, err := g.Control()
 		if err != nil {
 			return err
@@ -246,7 +263,7 @@ func (s *site) agent(m *mode) (*nodeqos.Loop, error) {
 	started := time.Now().UnixNano()
 	loop, err := nodeqos.New(nodeqos.Config{Dir: dir, Node: "latency", Subtree: s.tree}, nodeqos.Deps{
 		Tasks: func() []nodeqos.Task {
-			tasks := make([]nodeqos.Task, len(s.groups))
+			tasks := make([]nodeqos.Task, len(s.tasks))
 			for i := range tasks {
 				tasks[i] = nodeqos.Task{ID: taskName(i), Attempt: 1, Group: taskName(i), Class: plimsoll.ClassBestEffort, Started: started}
 			}
@@ -275,7 +292,7 @@ func (s *site) read() (r reading, err error) {
 	if r.waited, err = waited(s.children[0].Process.Pid); err != nil {
 		return r, err
 	}
-	for _, g := range s.groups[1:] {
+	for _, g := range s.tasks[1:] {
 		u, err := g.Usage()
 		if err != nil {
 			return r, err
@@ -300,9 +317,9 @@ func table(out io.Writer, p *plan, all []mode, results [][]outcome) error {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	stopped := median(0, func(o *outcome) float64 { return ms(o.wait) })
 	idle := median(0, func(o *outcome) float64 { return o.idle })
-	_, err := fmt.Fprintf(out, "%d processors, %d rounds of %v for each mode in shuffled order, medians.\n\n"+
+	_, err := fmt.Fprintf(out, "%d processors, of which others use %.1f; %d rounds of %v for each mode in shuffled order, medians.\n\n"+
 		"| burners | wait for a processor per request | × stopped | p50 | p95 | batch cores | of the otherwise idle |\n|---|---|---|---|---|---|---|\n",
-		runtime.NumCPU(), p.rounds, p.measure)
+		runtime.NumCPU(), p.others, p.rounds, p.measure)
 	for i := range all {
 		wait, batch := median(i, func(o *outcome) float64 { return ms(o.wait) }), median(i, func(o *outcome) float64 { return o.batch })
 		_, e := fmt.Fprintf(out, "| %s | %.2f ms | %.2f | %.1f ms | %.1f ms | %.2f | %.0f %% |\n", all[i].name, wait, wait/stopped,
