@@ -158,7 +158,7 @@ var sentences = []struct {
 		rate := func(t *Task) { t.Values = map[string]int64{"net_rate": 100} }
 		x := newStageWith(t, rules(throttling(), "net_rate", "150"), []Metric{m}, with(task("a", Core), rate), with(task("b", Core), rate))
 		res := x.sample("net_rate", int64(200))
-		x.want(told(res), "throttle a unlimited → 1 cores")
+		x.want(told(res), "throttle a unlimited → 1 core")
 		if res.Rules[0].LeftGap != 0 {
 			t.Errorf("%d is left", res.Rules[0].LeftGap)
 		}

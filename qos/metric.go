@@ -155,7 +155,7 @@ func (m *Metric) Format(value int64) string {
 		}
 		return decimal(value, m.scale(), 1) + " %"
 	case unitCores:
-		return decimal(value, m.scale(), 3) + " cores"
+		return counted(decimal(value, m.scale(), 3), "core")
 	}
 	return strings.TrimSpace(decimal(value, m.scale(), 3) + " " + m.Unit)
 }
@@ -175,6 +175,13 @@ func decimal(value, scale int64, places int) string {
 	return s
 }
 
+func counted(number, unit string) string {
+	if number == "1" {
+		return "1 " + unit
+	}
+	return number + " " + unit + "s"
+}
+
 func formatBytes(value int64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(value), 0
@@ -182,7 +189,7 @@ func formatBytes(value int64) string {
 		v, i = v/1024, i+1
 	}
 	if i == 0 {
-		return strconv.FormatInt(value, 10) + " bytes"
+		return counted(strconv.FormatInt(value, 10), "byte")
 	}
 	return strconv.FormatFloat(v, 'f', 1, 64) + " " + units[i]
 }
@@ -191,7 +198,7 @@ func formatBytes(value int64) string {
 func FormatAmount(dimension string, amount int64) string {
 	switch dimension {
 	case DimensionCPU, DimensionExtCPU:
-		return decimal(amount, Core, 3) + " cores"
+		return counted(decimal(amount, Core, 3), "core")
 	case DimensionMemory, DimensionExtMemory:
 		return formatBytes(amount)
 	}
@@ -264,6 +271,9 @@ func (r *Registry) Names() []string {
 	return names
 }
 
+// leastBytes is the least line in bytes that can be meant: who writes 80 means something else.
+const leastBytes = 1 << 20
+
 // CheckRule reports what is wrong with a rule's metric and lines.
 func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 	m := r.Find(rule.Metric)
@@ -281,6 +291,10 @@ func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 		if strings.HasSuffix(strings.TrimSpace(text), "%") && m.Unit != unitPercent {
 			return plimsoll.Invalid("waterline", "%s is a percentage, and %s is measured in %s; use the metric's own unit, or the utilization metric", text, m.Name, m.unitOr("plain numbers"))
 		}
+	}
+	if m.Unit == unitBytes && line < leastBytes*m.scale() {
+		return plimsoll.Invalid("waterline", "%s is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use %s for a percentage",
+			rule.Waterline, MemoryTotalUtilization)
 	}
 	if m.Unit == unitPercent && m.Most != nil && line > 100*m.scale() {
 		return plimsoll.Invalid("waterline", "%s is above 100 percent, which %s never is; give a line from 1 to 100", rule.Waterline, m.Name)

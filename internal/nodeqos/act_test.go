@@ -30,7 +30,7 @@ func TestThrottleOnlyAsManyAsNeededAndGiveBackExactly(t *testing.T) {
 	n.step()
 	same(t, "above the line", n.quotas(), "a:80000 b:80000 c:80000 d:100000")
 	same(t, "told", n.told(), []string{
-		"rule triggered", "throttled a quota 1 cores → quota 0.8 cores", "throttled b quota 1 cores → quota 0.8 cores", "throttled c quota 1 cores → quota 0.8 cores",
+		"rule triggered", "throttled a quota 1 core → quota 0.8 cores", "throttled b quota 1 core → quota 0.8 cores", "throttled c quota 1 core → quota 0.8 cores",
 	})
 
 	n.set(9.85)
@@ -226,7 +226,7 @@ func TestAGroupThatVanishesIsNoFailure(t *testing.T) {
 	}
 	n.set(11.5)
 	n.step()
-	same(t, "told", n.told(), []string{"rule triggered", "throttled b quota 1 cores → quota 0.8 cores"})
+	same(t, "told", n.told(), []string{"rule triggered", "throttled b quota 1 core → quota 0.8 cores"})
 	n.during = nil
 	n.tasks = n.tasks[1:]
 	n.set(1)

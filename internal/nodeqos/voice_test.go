@@ -61,10 +61,10 @@ func TestPreviewsAreToldOnce(t *testing.T) {
 	n.loop.SetPolicies(policies(throttleByFifth, plimsoll.Rule{Preview: true}))
 	n.set(10.5)
 	n.steps(5)
-	same(t, "told", n.told(), []string{"rule triggered", "previewed a quota 1 cores → quota 0.8 cores"})
+	same(t, "told", n.told(), []string{"rule triggered", "previewed a quota 1 core → quota 0.8 cores"})
 	n.set(11.5)
 	n.steps(5)
-	same(t, "another one", n.told(), []string{"previewed b quota 1 cores → quota 0.8 cores"})
+	same(t, "another one", n.told(), []string{"previewed b quota 1 core → quota 0.8 cores"})
 	same(t, "nothing is done", n.quotas(), "a:100000 b:100000")
 	if st := n.loop.Status(); len(st.GetPlan()) != 2 || !st.GetPlan()[0].GetPreview() {
 		t.Errorf("the plan is %v", st.GetPlan())
@@ -135,7 +135,7 @@ func TestARefusedActionIsToldAndBackedOff(t *testing.T) {
 	n.set(10.5)
 	g.readAt = n.loop.state.number + 1 // it was just read
 	n.step()
-	if told := n.told(); len(told) != 2 || told[1] != "failed a quota 1 cores → quota 0.8 cores" {
+	if told := n.told(); len(told) != 2 || told[1] != "failed a quota 1 core → quota 0.8 cores" {
 		t.Errorf("told %v", told)
 	}
 	n.steps(3)
