@@ -281,9 +281,13 @@ func (r *round) precisely(set []demand, d *demand, g *rung) {
 	}
 }
 
-// unable passes over tasks that cannot be acted on now, whatever the rung.
+// unable passes over tasks that cannot be acted on now.
 func (r *round) unable(d *demand, verb Verb, i int32) bool {
-	if why := r.hindered[i]; why != 0 {
+	why := r.hindered[i]
+	if why == 0 && r.failed(verb, i) {
+		why = WhyFailed
+	}
+	if why != 0 {
 		r.skip(d, verb, i, why)
 		return true
 	}
@@ -293,7 +297,7 @@ func (r *round) unable(d *demand, verb Verb, i int32) bool {
 // hindrance says why nothing can be done about a task now.
 func (r *round) hindrance(i int32) Why {
 	t := &r.tasks[i]
-	e, f := r.l.leaving[t.Key()], r.l.failed[t.Key()]
+	e := r.l.leaving[t.Key()]
 	switch {
 	case t.Gone:
 		return WhyGone
@@ -301,10 +305,14 @@ func (r *round) hindrance(i int32) Why {
 		return WhyOverdue
 	case e != nil || t.Stopping:
 		return WhyLeaving
-	case f != nil && f.Until > r.now:
-		return WhyFailed
 	}
 	return 0
+}
+
+// failed reports whether the like of a verb failed on a task so lately that it is not tried again yet.
+func (r *round) failed(verb Verb, i int32) bool {
+	f := r.l.failures(verb)[r.tasks[i].Key()]
+	return f != nil && f.Until > r.now
 }
 
 func (r *round) skip(d *demand, verb Verb, i int32, why Why) {

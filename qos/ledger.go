@@ -19,13 +19,15 @@ import (
 // Whoever executes a plan calls Accept with it, Begin before each step, so that the ledger can be kept on disk before anything is done,
 // and Done after it.
 type Ledger struct {
-	sequence uint64
-	at       int64 // of the last sample
-	rules    map[string]*ruleState
-	held     map[Key]*hold
-	leaving  map[Key]*leaving
-	failed   map[Key]*failure
-	recent   []change // in the order of their times. Invariant: none is older than Options.Lag
+	sequence  uint64
+	at        int64 // of the last sample
+	rules     map[string]*ruleState
+	held      map[Key]*hold
+	leaving   map[Key]*leaving
+	failed    map[Key]*failure // a change of their groups failed
+	unstopped map[Key]*failure // stopping them failed
+	given     int64            // when something was given back last, to whomever
+	recent    []change         // in the order of their times. Invariant: none is older than Options.Lag
 }
 
 // change is what was released or given back so lately that it does not show in the figures yet.
@@ -61,6 +63,7 @@ type hold struct {
 	Taken     int64         // when something was taken last
 	Given     int64         `json:",omitempty"` // when something was given back last
 	Wait      time.Duration `json:",omitempty"` // how long after Taken nothing is given back
+	Longest   time.Duration `json:",omitempty"` // what Wait is at the most, and how long after Given it is remembered
 }
 
 func (h *hold) key() Key { return Key{h.Task, h.Attempt} }
@@ -121,7 +124,7 @@ func (e *leaving) task() Task {
 	return t
 }
 
-// failure is a task on which an action failed.
+// failure is a task on which an action failed. Whoever cannot be throttled may still be stopped, and the other way round.
 type failure struct {
 	Task    string
 	Attempt int32
@@ -133,7 +136,7 @@ type failure struct {
 // NewLedger returns one that remembers nothing.
 func NewLedger() *Ledger {
 	return &Ledger{
-		rules: map[string]*ruleState{}, held: map[Key]*hold{}, leaving: map[Key]*leaving{}, failed: map[Key]*failure{},
+		rules: map[string]*ruleState{}, held: map[Key]*hold{}, leaving: map[Key]*leaving{}, failed: map[Key]*failure{}, unstopped: map[Key]*failure{},
 	}
 }
 
@@ -264,13 +267,12 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 	}
 	forget(l.held, present)
 	forget(l.failed, present)
+	forget(l.unstopped, present)
 	l.bury(r, present)
 	l.recent = slices.DeleteFunc(l.recent, func(c change) bool { return !within(r.At-c.At, r.lag) })
 	maps.DeleteFunc(l.held, func(_ Key, h *hold) bool { return !h.kept(r.At, r.settle) })
-	for _, k := range slices.SortedFunc(maps.Keys(l.failed), compareKeys) {
-		if f := l.failed[k]; f.Until+int64(maxBackoff*r.backoff) < r.At {
-			delete(l.failed, k)
-		}
+	for _, failed := range []map[Key]*failure{l.failed, l.unstopped} {
+		maps.DeleteFunc(failed, func(_ Key, f *failure) bool { return f.Until+int64(maxBackoff*r.backoff) < r.At })
 	}
 }
 
@@ -288,13 +290,14 @@ func (l *Ledger) setBack(now, by int64) {
 		r := l.rules[name]
 		past(&r.Since, &r.LastAbove, &r.Missing, &r.Reclaimed)
 	}
+	past(&l.given)
 	for _, h := range inOrder(l.held) {
 		past(&h.Frozen, &h.Thawed, &h.Taken, &h.Given)
 	}
 	for _, e := range inOrder(l.leaving) {
 		past(&e.Deadline, &e.Gone)
 	}
-	for _, f := range inOrder(l.failed) {
+	for _, f := range slices.Concat(inOrder(l.failed), inOrder(l.unstopped)) {
 		past(&f.Until)
 	}
 	l.recent = nil
@@ -346,10 +349,11 @@ func (l *Ledger) Begin(s *Step, now int64) {
 
 func (l *Ledger) take(s *Step, now int64) {
 	h := l.hold(s.Key(), s.Rule)
-	if again := now - h.Given; h.Given > 0 && again < 3*int64(max(h.Wait, s.settle)) {
-		h.Wait = min(max(2*h.Wait, s.settle), s.longest) // what was given back is taken again soon: wait longer the next time
+	// What was given back is taken again soon, or somebody else pays for what one got: wait longer the next time.
+	if h.Given > h.Taken && now-h.Given < 3*int64(max(h.Wait, s.settle)) || l.given > h.Taken && now-l.given < int64(s.settle) {
+		h.Wait = min(max(2*h.Wait, s.settle), s.longest)
 	}
-	h.Rule, h.Taken = s.Rule, now
+	h.Rule, h.Taken, h.Longest = s.Rule, now, s.longest
 	if s.Verb == Freeze {
 		h.Frozen, h.FrozenUse = s.Until, s.Use
 		return
@@ -387,7 +391,7 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 		l.fail(s, err, now)
 		return
 	}
-	delete(l.failed, s.Key())
+	delete(l.failures(s.Verb), s.Key())
 	if e := l.leaving[s.Key()]; e != nil && s.Verb == Evict {
 		e.Told = true
 	}
@@ -400,30 +404,40 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 	if h == nil {
 		return
 	}
+	if s.Verb.Gives() {
+		h.Given, l.given = now, now
+	}
 	switch s.Verb {
 	case Restore:
-		h.Given = now
 		if o := h.group(s.Group); o != nil && s.Whole {
 			o.Throttle = false
 		}
 	case Unweight:
-		h.Given = now
 		if o := h.group(s.Group); o != nil {
 			o.Reweight = false
 		}
 	case Thaw:
-		h.Given, h.Frozen, h.Thawed = now, 0, now
+		h.Frozen, h.Thawed = 0, now
 	default:
 		return
 	}
 	h.Groups = slices.DeleteFunc(h.Groups, func(o original) bool { return !o.Throttle && !o.Reweight })
 }
 
+// failures are those that keep a verb from being tried.
+func (l *Ledger) failures(v Verb) map[Key]*failure {
+	if v == Evict {
+		return l.unstopped
+	}
+	return l.failed
+}
+
 func (l *Ledger) fail(s *Step, err error, now int64) {
-	f := l.failed[s.Key()]
+	failed := l.failures(s.Verb)
+	f := failed[s.Key()]
 	if f == nil {
 		f = &failure{Task: s.Task, Attempt: s.Attempt}
-		l.failed[s.Key()] = f
+		failed[s.Key()] = f
 	}
 	f.Count = min(f.Count+1, mostFailures)
 	f.Until = now + int64(s.backoff)*min(int64(1)<<(f.Count-1), maxBackoff)
@@ -438,7 +452,7 @@ const mostFailures = 32
 
 // kept reports whether a hold still says something: something is taken, or was given back so lately that taking it again would be flapping.
 func (h *hold) kept(now int64, settle time.Duration) bool {
-	return h.takes() || now-h.Given < 3*int64(max(h.Wait, settle))
+	return h.takes() || now-h.Given < max(3*int64(max(h.Wait, settle)), int64(h.Longest))
 }
 
 // ledgerFile is the ledger as it is written down.
@@ -450,7 +464,9 @@ type ledgerFile struct {
 	Held     []*hold
 	Leaving  []*leaving
 	Failed   []*failure
-	Recent   []change `json:",omitempty"`
+
+	Unstopped []*failure `json:",omitempty"`
+	Recent    []change   `json:",omitempty"`
 }
 
 const ledgerVersion = 1
@@ -461,7 +477,7 @@ func (l *Ledger) Encode() ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
 		f.Rules = append(f.Rules, l.rules[name])
 	}
-	f.Held, f.Leaving, f.Failed = inOrder(l.held), inOrder(l.leaving), inOrder(l.failed)
+	f.Held, f.Leaving, f.Failed, f.Unstopped = inOrder(l.held), inOrder(l.leaving), inOrder(l.failed), inOrder(l.unstopped)
 	data, err := json.Marshal(&f)
 	if err != nil {
 		return nil, fmt.Errorf("encode the ledger: %w", err)
@@ -498,6 +514,7 @@ func DecodeLedger(data []byte) (*Ledger, error) {
 	for _, h := range f.Held {
 		if h != nil {
 			l.held[h.key()] = h
+			l.given = max(l.given, h.Given)
 		}
 	}
 	for _, e := range f.Leaving {
@@ -506,10 +523,15 @@ func DecodeLedger(data []byte) (*Ledger, error) {
 			l.leaving[Key{e.Task, e.Attempt}] = e
 		}
 	}
-	for _, e := range f.Failed {
-		if e != nil {
-			e.Count = min(max(e.Count, 0), mostFailures)
+	for i, e := range slices.Concat(f.Failed, f.Unstopped) {
+		if e == nil {
+			continue
+		}
+		e.Count = min(max(e.Count, 0), mostFailures)
+		if i < len(f.Failed) {
 			l.failed[Key{e.Task, e.Attempt}] = e
+		} else {
+			l.unstopped[Key{e.Task, e.Attempt}] = e
 		}
 	}
 	return l, nil

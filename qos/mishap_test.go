@@ -136,3 +136,26 @@ func TestATaskThatCouldNotBeFrozenIsFrozenLater(t *testing.T) {
 		t.Errorf("it is frozen until %d", until)
 	}
 }
+
+// A task whose groups cannot be written may still be stopped: else a quota that the kernel refuses would keep a machine from getting its memory back.
+func TestWhoCannotBeThrottledCanStillBeStopped(t *testing.T) {
+	both := append(rules(throttling(), CPUTotalUsage, "4"), plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "m", Rules: []plimsoll.Rule{
+		{Name: "mem", Metric: MemoryTotalUsage, Waterline: "4G", Action: "stop"},
+	}}})
+	stop := evicting()
+	stop.Name, stop.CoolDown = "stop", 10*time.Second
+	both = append(both, plimsoll.Policy{Action: stop}, plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: "stoppable", Match: allOf, Allowed: []string{"act", "stop"}}})
+	x := newStage(t, both, with(task("a", 2*Core), func(t *Task) { t.Memory = 2_000_000_000 }))
+	first := x.sample(CPUTotalUsage, 5*Core)
+	x.want(told(first), "throttle a unlimited → 1.6 cores")
+	x.l.Begin(&first.Steps[0], x.at)
+	x.l.Done(&first.Steps[0], errInjected, x.at)
+	second := x.sample(CPUTotalUsage, 5*Core, MemoryTotalUsage, int64(5_000_000_000))
+	x.want(told(second), "evict a")
+	x.l.Begin(&second.Steps[0], x.at)
+	x.l.Done(&second.Steps[0], errInjected, x.at)
+	x.want(told(x.sample(CPUTotalUsage, 5*Core, MemoryTotalUsage, int64(5_000_000_000))), "")
+	x.l = restarted(t, x.l)
+	x.s.Sequence, x.at = 0, x.at+6*int64(time.Second)
+	x.want(told(x.sample(CPUTotalUsage, 5*Core)), "throttle a unlimited → 1.6 cores")
+}

@@ -196,7 +196,9 @@ func (w *drawn) drawLedger(t *rapid.T) {
 			l.leaving[task.Key()] = &leaving{Task: task.ID, Attempt: task.Attempt, Told: true, Deadline: w.now + int64(oneOf(t, -time.Second, time.Second))}
 		}
 		if seldom(t, 12) {
-			l.failed[task.Key()] = &failure{Task: task.ID, Attempt: task.Attempt, Count: 1, Until: w.now + int64(oneOf(t, -time.Second, time.Second))}
+			l.failures(oneOf(t, Throttle, Evict))[task.Key()] = &failure{
+				Task: task.ID, Attempt: task.Attempt, Count: 1, Until: w.now + int64(oneOf(t, -time.Second, time.Second)),
+			}
 		}
 	}
 	for i := range w.policies.rules {
@@ -251,6 +253,7 @@ func TestPlansAreBounded(t *testing.T) {
 	for i := range s.Tasks {
 		k := s.Tasks[i].Key()
 		l.failed[k] = &failure{Task: k.Task, Attempt: k.Attempt, Until: s.At + 1}
+		l.unstopped[k] = l.failed[k]
 	}
 	res := Plan(s, p, l, s.At)
 	if len(res.Steps) > 0 || len(res.Skipped) != MaxSkipped || res.Omitted < 100*MaxSkipped {
@@ -534,7 +537,8 @@ func (w *drawn) checkLedger(t *rapid.T, res *Result) {
 	for _, key := range slices.Sorted(maps.Keys(w.ledger.rules)) {
 		w.ledger.rules[key].Missing = 0 // how long a metric is missing is counted anew
 	}
-	if !reflect.DeepEqual(back.held, w.ledger.held) || !reflect.DeepEqual(back.rules, w.ledger.rules) || !reflect.DeepEqual(back.failed, w.ledger.failed) {
+	if !reflect.DeepEqual(back.held, w.ledger.held) || !reflect.DeepEqual(back.rules, w.ledger.rules) || !reflect.DeepEqual(back.failed, w.ledger.failed) ||
+		!reflect.DeepEqual(back.unstopped, w.ledger.unstopped) {
 		t.Fatalf("it reads back as\n%s\nnot\n%s", encoded(t, back), data)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(w.ledger.leaving), compareKeys) {

@@ -73,6 +73,7 @@ type leeway struct {
 	// A rule has fired within its action's cool-down. A low weight takes nothing from a task while processors are idle, and when it is given back
 	// nobody can say what that costs, so it waits for that.
 	cooling bool
+	blind   bool // the metric of a rule is missing: a step, and nothing at once
 	by      Throttling
 	reason  string
 	metric  *Metric // whose Restore is used
@@ -81,11 +82,10 @@ type leeway struct {
 // room looks whether a task may get something back now.
 func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 	t := &r.tasks[i]
-	f := r.l.failed[t.Key()]
 	switch {
 	case t.Stopping || r.l.leaving[t.Key()] != nil:
 		return l, WhyLeaving
-	case f != nil && f.Until > r.now:
+	case r.failed(Restore, i):
 		return l, WhyFailed
 	case r.acted[i]&^bit(Reclaim) != 0:
 		return l, WhyActive
@@ -118,7 +118,10 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 	if l.by.Step == 0 {
 		l.by.Step = defaultStep
 	}
-	if h.Wait == 0 {
+	switch {
+	case l.blind:
+		l.by.Room = 1
+	case h.Wait == 0:
 		l.by.Room = 0 // what it got back was never too much
 	}
 	return l, 0
@@ -141,7 +144,7 @@ func (r *round) below(u *run, l *leeway, least *int64) Why {
 		if u.Hold || time.Duration(r.now-u.state.Missing) < r.p.opt.Stale {
 			return WhyMissing
 		}
-		l.reason = u.report.Note
+		l.blind, l.reason = true, u.report.Note
 		return 0
 	}
 	if !u.metric.ThrottleQuantified {

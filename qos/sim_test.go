@@ -277,7 +277,7 @@ func (w *world) settling() int {
 
 // waiting is how long tasks are left alone because acting on them failed.
 func (w *world) waiting() (ticks int) {
-	for _, f := range w.ledger.failed {
+	for _, f := range slices.Concat(inOrder(w.ledger.failed), inOrder(w.ledger.unstopped)) {
 		ticks = max(ticks, int((f.Until-w.now)/second)+1)
 	}
 	return ticks
@@ -298,6 +298,7 @@ func (w *world) steady() {
 	most := 3*(int(p.trigger)+int(p.lag())+1) + 3
 	limit := p.line + noise/2 + p.cores/10_000 // figures in percent are that coarse
 	over, run, longest, lent, tooMuch := 0, 0, 0, 0, 0
+	below := false // it was below its line once: what is above it before is left from the load that varied
 	w.run(watched, func(i int) {
 		w.undershot(settle + i)
 		if lent++; !w.lentTooMuch() {
@@ -305,11 +306,12 @@ func (w *world) steady() {
 		}
 		tooMuch = max(tooMuch, lent)
 		if w.history[0].cpu <= limit || w.awaited() {
-			run = 0
+			run, below = 0, below || w.history[0].cpu <= p.release+noise
 			return
 		}
-		over++
-		run++
+		if run++; below {
+			over++
+		}
 		if longest = max(longest, run); longest == most+1 {
 			w.note("the node was above its line for %d samples in a row", longest)
 		}
@@ -367,10 +369,11 @@ func (w *world) oneStep() (most int64) {
 	return most
 }
 
-// undershot: throttling ends at the line. What is released beyond it is one step of one task, and what noise can make of the figures.
+// undershot: throttling ends at the line. What is released beyond it is one step of one task, and what noise can make of the figures. But a task that was
+// told to stop and is overdue goes in addition, when it goes.
 func (w *world) undershot(since int) {
 	p := &w.plan
-	if since < 20 || w.tick-w.took > int(p.lag())+1 || !p.throttle || p.freeze > 0 || p.evictCPU || p.ext {
+	if since < 20 || w.tick-w.took > int(p.lag())+1 || w.awaited() || !p.throttle || p.freeze > 0 || p.evictCPU || p.ext {
 		return
 	}
 	low := p.release - 2*mulDiv(p.line, int64(p.noise), 1000) - w.oneStep() - Core/1000

@@ -62,6 +62,7 @@ type world struct {
 	calm     bool
 	quiet    bool
 	silence  int // ticks without a sample of the node
+	silent   int // tick of the last silence
 
 	tasks    []*simTask
 	buried   []*simTask // gone lately
@@ -222,12 +223,13 @@ func (w *world) sample() *Snapshot {
 	w.sequence++
 	s := &Snapshot{Sequence: w.sequence, At: w.now, Cores: w.plan.cores, Memory: w.plan.memory, Values: map[string]int64{}}
 	m := w.history[min(w.plan.delay, len(w.history)-1)]
+	steady := w.calm || w.quiet // then a metric is never away for so long that it counts as missing
 	if w.silence > 0 {
-		w.silence--
-	} else if w.plan.gaps && w.r.IntN(50) == 0 {
-		w.silence = w.r.IntN(3)
-		if !w.calm && !w.quiet {
-			w.silence = w.r.IntN(12)
+		w.silence, w.silent = w.silence-1, w.tick
+	} else if w.plan.gaps && w.r.IntN(50) == 0 && !(steady && w.silent == w.tick-1) {
+		w.silence, w.silent = w.r.IntN(12), w.tick
+		if steady {
+			w.silence = w.r.IntN(3)
 		}
 	} else {
 		cpu, memory := w.noisy(m.cpu), w.noisy(m.memory)
@@ -288,6 +290,7 @@ func (w *world) agent() {
 	w.check(res, s)
 	if faults && w.r.IntN(300) == 0 { // killed before the plan was accepted
 		w.down = 1 + w.r.IntN(5)
+		w.excuse()
 		return
 	}
 	w.ledger.Accept(res, s)

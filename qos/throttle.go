@@ -191,7 +191,7 @@ func (r *round) throttleable(d *demand) (sum int64) {
 // throttleableOf is the same of one task.
 func (r *round) throttleableOf(d *demand, i int32) int64 {
 	t := &r.tasks[i]
-	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.frozen() || r.hindered[i] != 0 {
+	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.frozen() || r.hindered[i] != 0 || r.failed(Throttle, i) {
 		return 0
 	}
 	by, whole := r.merge(i).by, int64(0)

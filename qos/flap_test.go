@@ -1,0 +1,101 @@
+package qos
+
+import (
+	"testing"
+	"time"
+)
+
+// wait of a task, if the ledger remembers it.
+func (x *stage) wait(id string) time.Duration {
+	if h := x.l.held[Key{Task: id, Attempt: 1}]; h != nil {
+		return h.Wait
+	}
+	return 0
+}
+
+// Of two tasks the one that ranks lower is taken from, although the other one got too much back. It waits as if it had got that itself: else it would be
+// taken from and given back to over and over for the sake of the other.
+func TestWhoPaysForWhatAnotherOneGotWaitsToo(t *testing.T) {
+	high := with(task("high", Core), func(t *Task) { t.Priority = 2 })
+	low := with(task("low", 2*Core), func(t *Task) { t.Priority = 1 })
+	x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), high, low)
+	first := x.sample(CPUTotalUsage, 6*Core)
+	x.want(told(first), "throttle low unlimited → 1.6 cores, throttle high unlimited → 0.8 cores")
+	x.do(first)
+	if x.wait("low") != 0 {
+		t.Errorf("it waits for %v after nothing was given to anybody", x.wait("low"))
+	}
+	given := x.sample(CPUTotalUsage, 3900*milliCore)
+	x.want(told(given), "restore high 0.8 cores → 0.96 cores")
+	x.do(given)
+	taken := x.sample(CPUTotalUsage, 4100*milliCore)
+	x.want(told(taken), "throttle low 1.6 cores → 1.28 cores")
+	x.do(taken)
+	if got := x.wait("low"); got != 10*time.Second {
+		t.Errorf("it waits for %v, want 10s", got)
+	}
+	x.do(x.sample(CPUTotalUsage, 4100*milliCore))
+	if got := x.wait("low"); got != 10*time.Second {
+		t.Errorf("it waits for %v after a second step for the same thing, want 10s", got)
+	}
+}
+
+// How long a task waits is remembered for a cool-down after it got everything back, through a restart too, and forgotten then.
+func TestTheWaitIsRememberedForACoolDown(t *testing.T) {
+	a := throttling()
+	a.CoolDown = 90 * time.Second
+	x := newStage(t, rules(a, CPUTotalUsage, "4"), with(task("a", 2*Core), func(t *Task) { t.Groups[0].CPU = 0 }))
+	h := x.l.hold(Key{Task: "a", Attempt: 1}, "n/r0")
+	h.Wait, h.Longest, h.Given = 20*time.Second, a.CoolDown, x.at
+	for i := range 90 {
+		if x.sample(CPUTotalUsage, 3*Core); x.wait("a") != 20*time.Second && i < 89 {
+			t.Fatalf("%d s after it got everything back, its wait is %v", i+1, x.wait("a"))
+		}
+		x.l = restarted(t, x.l)
+		x.s.Sequence = 0
+	}
+	if x.wait("a") != 0 {
+		t.Errorf("after the cool-down its wait is %v", x.wait("a"))
+	}
+}
+
+// Who holds extended cores gets what it holds back at once, but step by step while the metric of another rule is missing: nobody knows how much room there is.
+func TestWhoCannotSeeGivesBackStepByStep(t *testing.T) {
+	for _, missing := range []bool{false, true} {
+		p := append(rules(throttling(), CPUTotalUsage, "4"), ExtendedPolicies()...)
+		x := newStage(t, p, with(task("a", Core/4), func(t *Task) {
+			t.ExtCPU, t.Groups[0].Ext, t.Groups[0].Quota = 2*Core, 2*Core, Core/4
+		}))
+		x.s.ExtCPU = 4 * Core
+		h := x.l.hold(Key{Task: "a", Attempt: 1}, "n/r0")
+		h.Groups, h.Wait = []original{{Group: "a", Throttle: true, Quota: 2 * Core}}, time.Second
+		want, got := "restore a 0.25 cores → 2 cores", ""
+		if missing {
+			want = "restore a 0.25 cores → 0.3 cores"
+		}
+		for range 7 {
+			if got != "" {
+				break
+			}
+			if missing {
+				got = told(x.sample())
+			} else {
+				got = told(x.sample(CPUTotalUsage, Core))
+			}
+		}
+		x.want(got, want)
+	}
+}
+
+// A task of several groups is one task: its wait doubles once.
+func TestManyGroupsWaitOnce(t *testing.T) {
+	l := NewLedger()
+	h := l.hold(Key{Task: "a", Attempt: 1}, "n/r0")
+	h.Given, h.Taken = 5*second, second
+	for _, group := range []string{"a", "b", "c"} {
+		l.Begin(&Step{Verb: Throttle, Task: "a", Attempt: 1, Group: group, settle: 10 * time.Second, longest: time.Hour}, 6*second)
+	}
+	if h.Wait != 10*time.Second {
+		t.Errorf("it waits for %v, want 10s", h.Wait)
+	}
+}
