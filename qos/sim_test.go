@@ -370,14 +370,14 @@ func (w *world) oneStep() (most int64) {
 	return most
 }
 
-// undershot: throttling ends at the line. What is released beyond it is one step of one task, and what noise can make of the figures. But a task that was
-// told to stop and is overdue goes in addition, when it goes.
+// undershot: throttling ends at the line. What is released beyond it is one step of one task, and what noise can make of the node's figures, before and
+// after, and of the tasks'. But a task that was told to stop and is overdue goes in addition, when it goes.
 func (w *world) undershot(since int) {
 	p := &w.plan
 	if since < 20 || w.tick-w.took > int(p.lag())+1 || w.awaited() || !p.throttle || p.freeze > 0 || p.evictCPU || p.ext {
 		return
 	}
-	low := p.release - 2*mulDiv(p.line, int64(p.noise), 1000) - w.oneStep() - Core/1000
+	low := p.release - 3*mulDiv(p.line, int64(p.noise), 1000) - w.oneStep() - Core/1000
 	if now, before := w.history[0], w.history[1]; now.cpu < low && before.cpu >= low && len(now.tasks) == len(before.tasks) {
 		w.fail("throttling went on down to %d, and the target is %d; one step is %d", now.cpu, p.release, w.oneStep())
 	}
