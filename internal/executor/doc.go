@@ -32,7 +32,8 @@
 // When the main process ends, what is left of its control group (without one: its session, and processes that carry its environment)
 // is killed; then the end is published. Exit code 0 is success; SIGKILL after an out-of-memory kill in the group is out of memory; what ended
 // after a stop has the result that the stop asked for; maxRuntime is timed out; all else has failed, with 128+n for signal n.
-// A stop thaws what is frozen, so that SIGTERM is heard and the grace is of use.
+// A stop thaws what is frozen, so that SIGTERM is heard and the grace is of use. So does the supervisor when no agent has watched it for a minute:
+// an agent freezes tasks for seconds, and one that does not come back would leave them standing still.
 //
 // If the supervisor dies, tasks run on. The next one re-adopts what still runs (pid, start time and boot id agree): it can be watched and
 // stopped, and ends as "exit code unknown". What has ended meanwhile is "exit code unknown" too; another boot id is lost.

@@ -1,8 +1,10 @@
 package executor
 
 import (
+	"context"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
@@ -108,5 +110,38 @@ func TestWhatIsFrozenHearsTheStop(t *testing.T) {
 		n.connect()
 		stop("job.g.1")
 		n.wantEnd(n.waitFor("job.g.1", 1, (*Status).Ended), plimsoll.ResultEvicted, -1, "make room")
+	})
+}
+
+// An agent that has frozen a task and does not come back leaves nobody who would let it run again but the supervisor.
+func TestWhatIsFrozenRunsAgainWithoutAnAgent(t *testing.T) {
+	short := func(m mode) mode { m.thaw = 300 * time.Millisecond; return m }
+	eachMode(t, []mode{short(inGroups), short(inV1Alone)}, func(_ *testing.T, n *node) {
+		n.start(request("job.g.0", `while :; do echo beat >> said; sleep 0.01; done`))
+		n.lines("job.g.0", "said", 1)
+		watch, gone := context.WithCancel(n.limit())
+		watching, watched := make(chan struct{}, 1000), make(chan error, 1)
+		go func() {
+			watched <- n.Watch(watch, func([]Status, bool) error { watching <- struct{}{}; return nil })
+		}()
+		<-watching
+		control := func(do func(*cgroup.Control) error) {
+			n.Helper()
+			if err := change(n.group("job.g.0"), do); err != nil {
+				n.Fatal(err)
+			}
+		}
+		frozen := func() (is bool) {
+			control(func(c *cgroup.Control) (err error) { is, err = c.Frozen(); return err })
+			return is
+		}
+		control(func(c *cgroup.Control) error { return c.Freeze(n.limit()) })
+		time.Sleep(4 * n.mode.thaw)
+		if !frozen() {
+			n.Error("it was thawed although an agent watches")
+		}
+		gone()
+		<-watched
+		n.eventually("it runs again", func() bool { return !frozen() })
 	})
 }

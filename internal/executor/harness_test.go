@@ -35,6 +35,7 @@ func supervisorMain(args []string) int {
 	flags.StringVar(&cfg.Dir, "dir", "", "")
 	flags.StringVar(&cfg.CgroupRoot, "cgroups", "", "")
 	flags.BoolVar(&cfg.NoTrace, "notrace", false, "")
+	flags.DurationVar(&cfg.ThawAfter, "thaw", 0, "")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -56,6 +57,7 @@ type mode struct {
 	name    string
 	cgroups string
 	noTrace bool
+	thaw    time.Duration
 }
 
 var (
@@ -117,7 +119,8 @@ func onlyV1(t testing.TB) string {
 }
 
 func (n *node) config() ClientConfig {
-	command := []string{os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups, "-notrace=" + strconv.FormatBool(n.mode.noTrace)}
+	command := []string{os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups, "-notrace=" + strconv.FormatBool(n.mode.noTrace),
+		"-thaw", n.mode.thaw.String()}
 	return ClientConfig{Dir: n.dir, Command: command}
 }
 

@@ -46,6 +46,7 @@ func (s *Supervisor) watch() *watcher {
 		w.dirty[key] = struct{}{}
 	}
 	s.watchers[w] = struct{}{}
+	s.alone = time.Time{}
 	return w
 }
 
@@ -53,6 +54,9 @@ func (s *Supervisor) unwatch(w *watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.watchers, w)
+	if len(s.watchers) == 0 {
+		s.alone = time.Now()
+	}
 }
 
 // take returns the present status of what has changed, in the order of their names. What was forgotten, or may still be given up, is left out.

@@ -42,12 +42,14 @@ const ownGroup = "_supervisor"
 
 // SupervisorConfig says where a supervisor works.
 type SupervisorConfig struct {
-	Dir        string       // the agent's directory, absolute; must be there
-	Socket     string       // path of the unix socket; empty: supervisor.sock in Dir
-	Node       string       // a word for the name of the node's control group; empty: none
-	CgroupRoot string       // where control groups are mounted; empty: /sys/fs/cgroup; NoCgroups: use none
-	NoTrace    bool         // start programs through a shell even if ptrace is permitted
-	Logger     *slog.Logger // nil: nothing is logged
+	Dir        string // the agent's directory, absolute; must be there
+	Socket     string // path of the unix socket; empty: supervisor.sock in Dir
+	Node       string // a word for the name of the node's control group; empty: none
+	CgroupRoot string // where control groups are mounted; empty: /sys/fs/cgroup; NoCgroups: use none
+	NoTrace    bool   // start programs through a shell even if ptrace is permitted
+
+	ThawAfter time.Duration // how long no agent may watch until what is frozen is thawed; 0: DefaultThawAfter
+	Logger    *slog.Logger  // nil: nothing is logged
 }
 
 // Validate fills in defaults and reports the first field that is wrong.
@@ -63,6 +65,9 @@ func (c *SupervisorConfig) Validate() error {
 	}
 	if c.CgroupRoot == "" {
 		c.CgroupRoot = cgroup.DefaultRoot
+	}
+	if c.ThawAfter <= 0 {
+		c.ThawAfter = DefaultThawAfter
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -95,6 +100,7 @@ type Supervisor struct {
 	mu       sync.Mutex
 	attempts map[attemptKey]*attempt
 	watchers map[*watcher]struct{}
+	alone    time.Time       // since when nobody watches; zero: somebody does, or what was frozen is thawed
 	work     *errgroup.Group // nil before Run and after it began to end
 	workCtx  func() context.Context
 	caps     Capabilities
@@ -165,6 +171,7 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 		return nil
 	})
 	work.Go(func() error { return s.trim(workCtx) })
+	work.Go(func() error { return s.thawAlone(workCtx) })
 	work.Go(func() error {
 		if err := s.takeOver(workCtx); err != nil {
 			return err

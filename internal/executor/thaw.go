@@ -1,0 +1,64 @@
+package executor
+
+import (
+	"context"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+)
+
+// DefaultThawAfter is how long an agent has to come back before what it froze runs again.
+const DefaultThawAfter = time.Minute
+
+// thawAlone thaws what stands still when the agent is gone for long: it freezes tasks for seconds, and nobody else would end that.
+func (s *Supervisor) thawAlone(ctx context.Context) error {
+	s.mu.Lock()
+	if len(s.watchers) == 0 {
+		s.alone = time.Now()
+	}
+	s.mu.Unlock()
+	tick := time.NewTicker(s.cfg.ThawAfter / 10)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if s.tree != nil && s.isAlone() {
+			s.thawAll()
+		}
+	}
+}
+
+// isAlone reports, once each time, whether nobody has watched for long.
+func (s *Supervisor) isAlone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alone.IsZero() || time.Since(s.alone) < s.cfg.ThawAfter {
+		return false
+	}
+	s.alone = time.Time{}
+	return true
+}
+
+func (s *Supervisor) thawAll() {
+	for _, a := range s.running() {
+		if a.group == nil {
+			continue
+		}
+		thawed := false
+		err := change(a.group, func(c *cgroup.Control) (err error) {
+			if thawed, err = c.Frozen(); err != nil || !thawed {
+				return err
+			}
+			return c.Thaw()
+		})
+		switch {
+		case err != nil:
+			s.log.Warn("an attempt that stands still without an agent cannot be thawed", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+		case thawed:
+			s.log.Info("an attempt stood still without an agent and runs again", "task", a.key.task, "attempt", a.key.attempt)
+		}
+	}
+}
