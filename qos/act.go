@@ -339,6 +339,15 @@ func (r *round) step(d *demand, verb Verb, i int32) Step {
 	}
 }
 
+// add puts a step into the plan. A plan of more than a few may well take all tasks, some of them twice: growing bit by bit would copy it
+// again and again.
+func (r *round) add(s *Step) {
+	if n := len(r.res.Steps); n == cap(r.res.Steps) && n >= 64 {
+		r.res.Steps = slices.Grow(r.res.Steps, max(n, len(r.tasks)*3/2))
+	}
+	r.res.Steps = append(r.res.Steps, *s)
+}
+
 // reason says why, for people.
 func (d *demand) reason() string {
 	if d.why == "" {
@@ -396,7 +405,7 @@ func (r *round) reweightTask(d *demand, i int32) {
 		if w.Idle {
 			s.NewWeight.Shares = g.Shares
 		}
-		r.res.Steps = append(r.res.Steps, s)
+		r.add(&s)
 	}
 }
 
@@ -429,7 +438,7 @@ func (r *round) reclaim(d *demand) {
 		s.Bytes = min(left, t.Memory)
 		left -= s.Bytes
 		r.asked = plus(r.asked, s.Bytes)
-		r.res.Steps = append(r.res.Steps, s)
+		r.add(&s)
 		d.done = true
 	}
 }
@@ -472,7 +481,7 @@ func (r *round) evict(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	s := r.step(d, Evict, i)
 	s.Grace, s.Release = r.merge(i).grace, releases
 	s.used.note(t)
-	r.res.Steps = append(r.res.Steps, s)
+	r.add(&s)
 	return s.Release, 0
 }
 

@@ -43,7 +43,8 @@ type round struct {
 	asked    int64    // bytes that the kernel is asked to take back
 	reclaims []Amount // by dimension, when it was asked before
 	measured []measurement
-	arena    []Amount // of which those of the steps are parts, so that each need not be allocated
+	arena    []Amount      // of which those of the steps are parts, so that each need not be allocated
+	changes  []QuotaChange // of the task that is throttled just now
 	demands  []demand
 	given    []Amount // what was given back in this round, by dimension
 }

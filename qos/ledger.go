@@ -92,19 +92,21 @@ type leaving struct {
 
 // used is what a task used.
 type used struct {
-	CPU       *int64           `json:",omitempty"`
-	Memory    *int64           `json:",omitempty"`
-	ExtCPU    int64            `json:",omitempty"`
-	ExtMemory int64            `json:",omitempty"`
-	Values    map[string]int64 `json:",omitempty"`
+	CPU         int64            `json:",omitempty"`
+	CPUKnown    bool             `json:",omitempty"`
+	Memory      int64            `json:",omitempty"`
+	MemoryKnown bool             `json:",omitempty"`
+	ExtCPU      int64            `json:",omitempty"`
+	ExtMemory   int64            `json:",omitempty"`
+	Values      map[string]int64 `json:",omitempty"`
 }
 
 func (u *used) note(t *Task) {
-	if cpu := t.CPU; t.CPUKnown {
-		u.CPU = &cpu
+	if t.CPUKnown {
+		u.CPU, u.CPUKnown = t.CPU, true
 	}
-	if memory := t.Memory; t.MemoryKnown {
-		u.Memory = &memory
+	if t.MemoryKnown {
+		u.Memory, u.MemoryKnown = t.Memory, true
 	}
 	u.ExtCPU, u.ExtMemory = t.ExtCPU, t.ExtMemory
 	if len(t.Values) > 0 {
@@ -114,14 +116,11 @@ func (u *used) note(t *Task) {
 
 // task returns a task that uses as much.
 func (e *leaving) task() Task {
-	t := Task{ID: e.Task, Attempt: e.Attempt, ExtCPU: e.Used.ExtCPU, ExtMemory: e.Used.ExtMemory, Values: e.Used.Values}
-	if e.Used.CPU != nil {
-		t.CPU, t.CPUKnown = *e.Used.CPU, true
+	u := &e.Used
+	return Task{
+		ID: e.Task, Attempt: e.Attempt, CPU: u.CPU, CPUKnown: u.CPUKnown, Memory: u.Memory, MemoryKnown: u.MemoryKnown,
+		ExtCPU: u.ExtCPU, ExtMemory: u.ExtMemory, Values: u.Values,
 	}
-	if e.Used.Memory != nil {
-		t.Memory, t.MemoryKnown = *e.Used.Memory, true
-	}
-	return t
 }
 
 // failure is a task on which an action failed. Whoever cannot be throttled may still be stopped, and the other way round.

@@ -206,7 +206,7 @@ func (r *round) giving(i int32, verb Verb, h *hold, reason string) Step {
 func (r *round) thaw(i int32, h *hold, reason string) {
 	s := r.giving(i, Thaw, h, reason)
 	s.Release = r.cost(i, h.FrozenUse)
-	r.res.Steps = append(r.res.Steps, s)
+	r.add(&s)
 }
 
 // cost notes what giving back may cost the node.
@@ -243,7 +243,7 @@ func (r *round) raise(i int32, h *hold, l leeway) (raised bool) {
 				r.given = append(r.given, Amount{l.metric.dimension(), own})
 			}
 		}
-		r.res.Steps = append(r.res.Steps, s)
+		r.add(&s)
 	}
 	return len(changes) > 0
 }
@@ -277,7 +277,7 @@ func (r *round) unweight(i int32, h *hold, reason string) (given bool) {
 		}
 		s := r.giving(i, Unweight, h, reason)
 		s.Group, s.Weight, s.NewWeight = g.Name, Weight{g.Shares, g.Idle}, Weight{shares, idle}
-		r.res.Steps = append(r.res.Steps, s)
+		r.add(&s)
 		given = true
 	}
 	return given

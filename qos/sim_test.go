@@ -267,11 +267,16 @@ func (w *world) fixed() (cpu int64) {
 }
 
 // settling is a bound on how many samples it takes until the node is below its line when the load is steady: the triggering and, for each step
-// from all processors down to the target, with quotas that are twice the use at first, until it shows; after what is left alone because acting on it failed,
+// from all processors down to the target, with quotas that are twice the use at first or more, until it shows; after what is left alone because acting on it failed,
 // and after what stands still runs again.
 func (w *world) settling() int {
-	p, fixed := &w.plan, w.fixed()
-	share := float64(p.release*95/100-fixed) / float64(2*(p.cores-fixed))
+	p, fixed, quotas := &w.plan, w.fixed(), int64(0)
+	for _, t := range w.tasks {
+		if !t.protected {
+			quotas += max(t.quota, 0)
+		}
+	}
+	share := float64(p.release*95/100-fixed) / float64(max(2*(p.cores-fixed), quotas))
 	steps := int(math.Ceil(math.Log(max(share, 0.01)) / math.Log(1-float64(p.step)/100)))
 	return w.waiting() + int(p.freeze/time.Second) + int(p.trigger) + (int(p.lag())+1)*(steps+3)
 }

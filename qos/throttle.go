@@ -26,6 +26,10 @@ type QuotaChange struct {
 // the group asked for, its limit × MinRatio, or what the kernel takes at the least. Groups without a name are left alone. release is what they
 // will use less, in nanocores: a quota far above the use releases nothing yet.
 func ThrottleCPU(t *Task, by Throttling) (changes []QuotaChange, release int64) {
+	return throttleCPU(nil, t, by)
+}
+
+func throttleCPU(changes []QuotaChange, t *Task, by Throttling) (_ []QuotaChange, release int64) {
 	for i := range t.Groups {
 		g := &t.Groups[i]
 		if g.Name == "" {
@@ -113,19 +117,22 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	case m.dimension() == DimensionExtCPU && t.ExtCPU <= 0:
 		return nil, WhyNothing
 	}
-	down := m.Throttle
-	if down == nil {
+	var changes []QuotaChange
+	own := int64(0)
+	if m.Throttle != nil {
+		changes, own = m.Throttle(t, r.merge(i).by)
+	} else {
 		if !t.CPUKnown && !t.limited() {
 			return nil, WhyUnknown
 		}
-		down = ThrottleCPU
+		changes, _ = throttleCPU(r.changes[:0], t, r.merge(i).by)
+		r.changes = changes
 	}
-	changes, own := down(t, r.merge(i).by)
 	if len(changes) == 0 {
 		return nil, WhyFloor
 	}
 	amounts := r.quotaRelease(i, changes)
-	if m.Throttle != nil && own > 0 && m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU {
+	if own > 0 && m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU {
 		amounts = append(amounts, Amount{m.dimension(), own})
 	}
 	for j, c := range changes {
@@ -134,7 +141,7 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		if j == 0 {
 			s.Release = amounts // of all groups together
 		}
-		r.res.Steps = append(r.res.Steps, s)
+		r.add(&s)
 	}
 	return amounts, 0
 }
@@ -232,6 +239,6 @@ func (r *round) freeze(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	}
 	r.freed[i] = plus(r.freed[i], use)
 	s.Reason += fmt.Sprintf("; for %v at most", d.action.Freeze.For)
-	r.res.Steps = append(r.res.Steps, s)
+	r.add(&s)
 	return s.Release, 0
 }
