@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -141,7 +142,9 @@ func TestWhatIsFrozenRunsAgainWithoutAnAgent(t *testing.T) {
 			n.Error("it was thawed although an agent watches")
 		}
 		gone()
-		<-watched
+		if err := <-watched; !errors.Is(err, context.Canceled) && plimsoll.CodeOf(err) != plimsoll.CodeCanceled {
+			n.Errorf("the watch ended with %v", err)
+		}
 		n.eventually("it runs again", func() bool { return !frozen() })
 	})
 }

@@ -119,8 +119,10 @@ func onlyV1(t testing.TB) string {
 }
 
 func (n *node) config() ClientConfig {
-	command := []string{os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups, "-notrace=" + strconv.FormatBool(n.mode.noTrace),
-		"-thaw", n.mode.thaw.String()}
+	command := []string{
+		os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups, "-notrace=" + strconv.FormatBool(n.mode.noTrace),
+		"-thaw", n.mode.thaw.String(),
+	}
 	return ClientConfig{Dir: n.dir, Command: command}
 }
 
