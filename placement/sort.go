@@ -145,6 +145,10 @@ func (b *Batch) radix() {
 		return
 	}
 	b.spare = slices.Grow(b.spare[:0], len(b.keys))[:len(b.keys)]
+	if width <= digit {
+		b.count(low)
+		return
+	}
 	b.packed, b.unpacked = slices.Grow(b.packed[:0], len(b.keys))[:len(b.keys)], slices.Grow(b.unpacked[:0], len(b.keys))[:len(b.keys)]
 	src, dst := b.packed, b.unpacked
 	for i := range b.keys {
@@ -167,6 +171,23 @@ func (b *Batch) radix() {
 	}
 	for i, n := range src {
 		b.spare[i] = b.keys[n&(1<<place-1)]
+	}
+	b.keys, b.spare = b.spare, b.keys
+}
+
+// count sorts keys that differ only in one digit: each goes to its place at once.
+func (b *Batch) count(low int) {
+	var starts [1<<digit + 1]int32
+	for i := range b.keys {
+		starts[b.keys[i].key>>low&(1<<digit-1)+1]++
+	}
+	for i := 1; i < len(starts); i++ {
+		starts[i] += starts[i-1]
+	}
+	for i := range b.keys {
+		d := &starts[b.keys[i].key>>low&(1<<digit-1)]
+		b.spare[*d] = b.keys[i]
+		*d++
 	}
 	b.keys, b.spare = b.spare, b.keys
 }
