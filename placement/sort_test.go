@@ -15,8 +15,12 @@ func TestSortIsStable(t *testing.T) {
 			bits, low  int
 			everywhere uint64
 		}{
-			{"one value", 0, 0, 42}, {"one bit", 1, 30, 1 << 62}, {"one digit", digit, 12, 1 << 63}, {"two digits", digit + 1, 20, 0},
-			{"three digits", 3 * digit, 5, 1 << 50}, {"all bits", 64, 0, 0},
+			{"one value", 0, 0, 42},
+			{"one bit", 1, 30, 1 << 62},
+			{"one digit", digit, 12, 1 << 63},
+			{"two digits", digit + 1, 20, 0},
+			{"three digits", 3 * digit, 5, 1 << 50},
+			{"all bits", 64, 0, 0},
 		} {
 			r := rand.New(rand.NewPCG(uint64(n), uint64(c.bits)))
 			b := &Batch{}
