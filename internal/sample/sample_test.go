@@ -146,6 +146,7 @@ func TestNode(t *testing.T) {
 	}{
 		{"first", "stat", stat, with(func(n *Node) { n.CPUKnown = false })},
 		{"busy 1.5 cores", "stat", strings.Replace(stat, total, "cpu  1050 220 340 40500 900 80 90 580 90 0\n", 1), with(func(n *Node) { n.CPU = 1_500_000_000 })},
+		{"busier than all, by the grain of the counters", "stat", strings.Replace(stat, total, "cpu  1260 220 340 40500 900 80 90 580 90 0\n", 1), with(func(n *Node) { n.CPU = 2_000_000_000 })},
 		{"backwards", "stat", stat, with(func(n *Node) { n.CPUKnown = false })},
 		{"negative", "stat", strings.Replace(stat, " 300 ", " -300 ", 1), with(func(n *Node) { n.CPUKnown = false })},
 		{"few fields", "stat", "cpu  1 2 3\ncpu0 1 2 3\nintr 1\n", with(func(n *Node) { n.Cores, n.CPUKnown = 1, false })},

@@ -232,8 +232,8 @@ func (c *counter) advance(now time.Time, value int64, known bool) (grown int64, 
 	return grown, elapsed, true
 }
 
-// perSecond returns nanoseconds of processor time over elapsed as nanocores. More than twice what cores can give is not known: the counter
-// has jumped, or elapsed is so short that the grain of the kernel's counters shows.
+// perSecond returns nanoseconds of processor time over elapsed as nanocores. More than cores can give is the grain of the kernel's counters, and cut off;
+// more than twice as much is not known: the counter has jumped, or elapsed is too short for that grain.
 func perSecond(nanos int64, elapsed time.Duration, cores int64) (nanocores int64, known bool) {
 	hi, lo := bits.Mul64(uint64(nanos), uint64(time.Second))
 	if hi >= uint64(elapsed) {
@@ -242,6 +242,9 @@ func perSecond(nanos int64, elapsed time.Duration, cores int64) (nanocores int64
 	n, _ := bits.Div64(hi, lo, uint64(elapsed))
 	if n > math.MaxInt64 || cores > 0 && n > uint64(2*cores)*uint64(time.Second) {
 		return 0, false
+	}
+	if cores > 0 {
+		n = min(n, uint64(cores)*uint64(time.Second))
 	}
 	return int64(n), true
 }
