@@ -178,6 +178,9 @@ func (n *node) tearDown() {
 	if n.Failed() {
 		n.Logf("supervisor's log:\n%s", c.tail())
 	}
+	if log, err := os.ReadFile(filepath.Join(n.dir, supervisorLog)); err != nil || strings.Contains(string(log), "DATA RACE") {
+		n.Errorf("the supervisor's log, %v:\n%s", err, log)
+	}
 	if err := os.RemoveAll(n.dir); err != nil {
 		n.Error(err)
 	}

@@ -100,7 +100,7 @@ type Supervisor struct {
 	mu       sync.Mutex
 	attempts map[attemptKey]*attempt
 	watchers map[*watcher]struct{}
-	alone    time.Time       // since when nobody watches; zero: somebody does, or what was frozen is thawed
+	alone    time.Time       // since when nobody watches, or all was thawed last; zero: somebody watches
 	work     *errgroup.Group // nil before Run and after it began to end
 	workCtx  func() context.Context
 	caps     Capabilities
@@ -171,11 +171,11 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 		return nil
 	})
 	work.Go(func() error { return s.trim(workCtx) })
-	work.Go(func() error { return s.thawAlone(workCtx) })
 	work.Go(func() error {
 		if err := s.takeOver(workCtx); err != nil {
 			return err
 		}
+		work.Go(func() error { return s.thawAlone(workCtx) }) // from now on agents can come back
 		l, err := transport.Listen("unix:" + s.cfg.Socket)
 		if err != nil {
 			return err

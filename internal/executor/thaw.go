@@ -17,7 +17,7 @@ func (s *Supervisor) thawAlone(ctx context.Context) error {
 		s.alone = time.Now()
 	}
 	s.mu.Unlock()
-	tick := time.NewTicker(s.cfg.ThawAfter / 10)
+	tick := time.NewTicker(max(s.cfg.ThawAfter/10, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -25,40 +25,47 @@ func (s *Supervisor) thawAlone(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if s.tree != nil && s.isAlone() {
-			s.thawAll()
+		if s.tree != nil && s.isAlone() && s.thawAll() {
+			s.mu.Lock()
+			if !s.alone.IsZero() {
+				s.alone = time.Now()
+			}
+			s.mu.Unlock()
 		}
 	}
 }
 
-// isAlone reports, once each time, whether nobody has watched for long.
+// isAlone reports whether nobody has watched for long.
 func (s *Supervisor) isAlone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alone.IsZero() || time.Since(s.alone) < s.cfg.ThawAfter {
-		return false
-	}
-	s.alone = time.Time{}
-	return true
+	return !s.alone.IsZero() && time.Since(s.alone) >= s.cfg.ThawAfter
 }
 
-func (s *Supervisor) thawAll() {
+// thawAll lets everything run again; whole is false if it must be tried again.
+func (s *Supervisor) thawAll() (whole bool) {
+	whole = true
 	for _, a := range s.running() {
 		if a.group == nil {
 			continue
 		}
 		thawed := false
-		err := change(a.group, func(c *cgroup.Control) (err error) {
-			if thawed, err = c.Frozen(); err != nil || !thawed {
+		err := change(a.group, func(c *cgroup.Control) error {
+			frozen, err := c.Frozen()
+			if err != nil || !frozen {
 				return err
 			}
-			return c.Thaw()
+			err = c.Thaw()
+			thawed = err == nil
+			return err
 		})
 		switch {
 		case err != nil:
-			s.log.Warn("an attempt that stands still without an agent cannot be thawed", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+			whole = false
+			s.log.Warn("an attempt that stands still without an agent cannot be thawed; trying again", "task", a.key.task, "attempt", a.key.attempt, "error", err)
 		case thawed:
 			s.log.Info("an attempt stood still without an agent and runs again", "task", a.key.task, "attempt", a.key.attempt)
 		}
 	}
+	return whole
 }
