@@ -284,7 +284,7 @@ func (r *round) precisely(set []demand, d *demand, g *rung) {
 // unable passes over tasks that cannot be acted on now.
 func (r *round) unable(d *demand, verb Verb, i int32) bool {
 	why := r.hindered[i]
-	if why == 0 && r.failed(verb, i) {
+	if why == 0 && (r.failed(verb, i) || verb == Evict && d.gentle() && r.failed(Throttle, i) && !r.givenUp(i)) {
 		why = WhyFailed
 	}
 	if why != 0 {
@@ -314,6 +314,20 @@ func (r *round) failed(verb Verb, i int32) bool {
 	f := r.l.failures(verb)[r.tasks[i].Key()]
 	return f != nil && f.Until > r.now
 }
+
+// gentle reports whether a demand would rather throttle or freeze. Then a task that cannot be, just now, is not stopped instead.
+func (d *demand) gentle() bool {
+	return d.metric != nil && d.metric.Throttleable && (d.action.Throttle != nil || d.action.Freeze != nil)
+}
+
+// givenUp reports whether changing a task's groups has failed so often that it will not do.
+func (r *round) givenUp(i int32) bool {
+	f := r.l.failed[r.tasks[i].Key()]
+	return f != nil && f.Count >= patience
+}
+
+// patience is how often changing a task's groups may fail until it is stopped where it would only have been throttled.
+const patience = 3
 
 func (r *round) skip(d *demand, verb Verb, i int32, why Why) {
 	r.pass(Skip{Task: r.tasks[i].ID, Rule: d.key, Verb: verb, Why: why})

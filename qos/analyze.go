@@ -190,6 +190,9 @@ func (r *round) usage(m *Metric) (value int64, known bool) {
 func (u *run) count(value, now int64) {
 	st, rep := u.state, u.report
 	if value > u.line {
+		if st.Above == 0 && !st.Active {
+			st.Rising = now
+		}
 		st.Above, st.Below = min(st.Above+1, u.Trigger()), 0
 		if !st.Active && st.Above >= u.Trigger() {
 			st.Active, st.Since, rep.Triggered = true, now, true

@@ -3,6 +3,8 @@ package qos
 import (
 	"testing"
 	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
 )
 
 // wait of a task, if the ledger remembers it.
@@ -97,5 +99,77 @@ func TestManyGroupsWaitOnce(t *testing.T) {
 	}
 	if h.Wait != 10*time.Second {
 		t.Errorf("it waits for %v, want 10s", h.Wait)
+	}
+}
+
+// A rule that takes many samples to be triggered guards against flapping as well: what counts is when the line was crossed.
+func TestFlappingIsSeenHoweverLateARuleIsTriggered(t *testing.T) {
+	p := rules(throttling(), CPUTotalUsage, "4")
+	p[2].NodeQOS.Rules[0].TriggerAfter = 12
+	high, low := with(task("high", Core), func(t *Task) { t.Priority = 2 }), task("low", 2*Core)
+	x := newStage(t, p, high, low)
+	above := func(cpu int64) {
+		for range 12 {
+			x.do(x.sample(CPUTotalUsage, cpu))
+		}
+	}
+	above(6 * Core)
+	x.do(x.sample(CPUTotalUsage, 3900*milliCore))
+	above(4100 * milliCore)
+	if got := x.wait("low"); got != 10*time.Second {
+		t.Errorf("it waits for %v, want 10s", got)
+	}
+}
+
+// What others get back while a rule is above its line, because they were frozen for as long as they may be, has not led to that.
+func TestThawingDuringAnOverloadIsNoFlapping(t *testing.T) {
+	a := throttling()
+	a.Throttle.Step, a.CoolDown = 5, 5*time.Minute
+	tasks := []Task{task("y", 3*Core)}
+	for _, id := range []string{"z1", "z2", "z3", "z4"} {
+		tasks = append(tasks, with(task(id, 0), func(t *Task) { t.Groups[0].Frozen = true }))
+	}
+	x := newStage(t, rules(a, CPUTotalUsage, "4"), tasks...)
+	for i := range 4 {
+		x.l.hold(Key{Task: tasks[i+1].ID, Attempt: 1}, "n/r0").Frozen = x.at + int64(i+1)*second
+	}
+	for i := range 6 {
+		res := x.sample(CPUTotalUsage, 6*Core)
+		if x.do(res); i < 4 && len(res.Steps) != 2 {
+			t.Errorf("sample %d: %s", i, told(res))
+		}
+	}
+	if x.wait("y") != 0 {
+		t.Errorf("it waits for %v", x.wait("y"))
+	}
+}
+
+// While a metric is missing nobody is thawed before its time.
+func TestWhoCannotSeeThawsNobodyEarly(t *testing.T) {
+	a := &plimsoll.Action{Freeze: &plimsoll.FreezeAction{For: time.Minute}, CoolDown: time.Second}
+	x := newStage(t, rules(a, CPUTotalUsage, "4"), with(task("a", Core), func(t *Task) { t.Groups[0].Frozen = true }))
+	h := x.l.hold(Key{Task: "a", Attempt: 1}, "n/r0")
+	h.Frozen, h.FrozenUse = x.at+30*second, Core
+	for i := range 30 {
+		want := ""
+		if i == 29 {
+			want = "thaw a"
+		}
+		x.want(told(x.sample()), want)
+	}
+}
+
+// Who was given something lately is remembered through a restart, although it has gone meanwhile.
+func TestWhatWasGivenIsRemembered(t *testing.T) {
+	l := NewLedger()
+	l.hold(Key{Task: "a", Attempt: 1}, "n/r0")
+	l.Done(&Step{Verb: Restore, Task: "a", Attempt: 1, Group: "a", Before: Core, After: Core}, nil, 4*second)
+	if l.given != 0 {
+		t.Errorf("nothing was given, and it counts as given at %d", l.given)
+	}
+	l.Done(&Step{Verb: Restore, Task: "a", Attempt: 1, Group: "a", Before: Core, After: 2 * Core}, nil, 5*second)
+	delete(l.held, Key{Task: "a", Attempt: 1})
+	if got := restarted(t, l).given; got != 5*second {
+		t.Errorf("it reads back as %d", got)
 	}
 }

@@ -26,7 +26,7 @@ type Ledger struct {
 	leaving   map[Key]*leaving
 	failed    map[Key]*failure // a change of their groups failed
 	unstopped map[Key]*failure // stopping them failed
-	given     int64            // when something was given back last, to whomever
+	given     int64            // when a quota or a weight was given back last, to whomever
 	recent    []change         // in the order of their times. Invariant: none is older than Options.Lag
 }
 
@@ -45,6 +45,7 @@ type ruleState struct {
 	Below     int32  `json:",omitempty"`
 	Active    bool   `json:",omitempty"` // it was triggered and is not restored
 	Since     int64  `json:",omitempty"` // when it was triggered
+	Rising    int64  `json:",omitempty"` // when it was above its line first, in the row that triggered it or may do so
 	LastAbove int64  `json:",omitempty"` // when it last fired; the cool-down counts from here
 	Missing   int64  `json:"-"`          // since when its metric is missing; a restart begins anew
 	Reclaimed int64  `json:",omitempty"` // when memory was reclaimed for it since it was triggered
@@ -270,8 +271,12 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 	l.bury(r, present)
 	l.recent = slices.DeleteFunc(l.recent, func(c change) bool { return !within(r.At-c.At, r.lag) })
 	maps.DeleteFunc(l.held, func(_ Key, h *hold) bool { return !h.kept(r.At, r.settle) })
+	longest := int64(maxBackoff * r.backoff)
 	for _, failed := range []map[Key]*failure{l.failed, l.unstopped} {
-		maps.DeleteFunc(failed, func(_ Key, f *failure) bool { return f.Until+int64(maxBackoff*r.backoff) < r.At })
+		maps.DeleteFunc(failed, func(_ Key, f *failure) bool {
+			f.Until = min(f.Until, r.At+longest)
+			return f.Until+longest < r.At
+		})
 	}
 }
 
@@ -287,7 +292,7 @@ func (l *Ledger) setBack(now, by int64) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
 		r := l.rules[name]
-		past(&r.Since, &r.LastAbove, &r.Missing, &r.Reclaimed)
+		past(&r.Since, &r.Rising, &r.LastAbove, &r.Missing, &r.Reclaimed)
 	}
 	past(&l.given)
 	for _, h := range inOrder(l.held) {
@@ -348,11 +353,10 @@ func (l *Ledger) Begin(s *Step, now int64) {
 
 func (l *Ledger) take(s *Step, now int64) {
 	h := l.hold(s.Key(), s.Rule)
-	// What was given back is taken again soon, or somebody else pays for what one got: wait longer the next time.
-	if h.Given > h.Taken && now-h.Given < 3*int64(max(h.Wait, s.settle)) || l.given > h.Taken && now-l.given < int64(s.settle) {
-		h.Wait = min(max(2*h.Wait, s.settle), s.longest)
+	if l.flaps(h, s, now) {
+		h.Wait = max(h.Wait, min(max(2*h.Wait, s.settle), s.longest))
 	}
-	h.Rule, h.Taken, h.Longest = s.Rule, now, s.longest
+	h.Rule, h.Taken, h.Longest = s.Rule, now, max(h.Longest, s.longest)
 	if s.Verb == Freeze {
 		h.Frozen, h.FrozenUse = s.Until, s.Use
 		return
@@ -368,6 +372,17 @@ func (l *Ledger) take(s *Step, now int64) {
 	case s.Verb == Reweight && !o.Reweight:
 		o.Reweight, o.Shares, o.Idle = true, s.Weight.Shares, s.Weight.Idle
 	}
+}
+
+// flaps reports whether something is taken again soon after it was given back, or so soon after another one got something that this one pays for that. What
+// counts is when the line was crossed, however many samples it took to trigger the rule; and what was given since then has not led to it.
+func (l *Ledger) flaps(h *hold, s *Step, now int64) bool {
+	crossed := now
+	if r := l.rules[s.Rule]; r != nil && r.Rising > 0 {
+		crossed = r.Rising
+	}
+	return h.Given > h.Taken && crossed-h.Given < 3*int64(max(h.Wait, s.settle)) ||
+		l.given > h.Taken && l.given < crossed && crossed-l.given < int64(s.settle)
 }
 
 // Done notes how a step ended. What failed counts for nothing, and the task is left alone for a while; but not if only no memory could be
@@ -390,7 +405,9 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 		l.fail(s, err, now)
 		return
 	}
-	delete(l.failures(s.Verb), s.Key())
+	if s.Verb != Reclaim {
+		delete(l.failures(s.Verb), s.Key())
+	}
 	if e := l.leaving[s.Key()]; e != nil && s.Verb == Evict {
 		e.Told = true
 	}
@@ -404,7 +421,10 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 		return
 	}
 	if s.Verb.Gives() {
-		h.Given, l.given = now, now
+		h.Given = now
+		if s.Verb == Unweight || s.Verb == Restore && s.Before != s.After { // a task thaws at its time, and not because there is room
+			l.given = now
+		}
 	}
 	switch s.Verb {
 	case Restore:
@@ -459,6 +479,7 @@ type ledgerFile struct {
 	Version  int
 	Sequence uint64
 	At       int64
+	Given    int64 `json:",omitempty"`
 	Rules    []*ruleState
 	Held     []*hold
 	Leaving  []*leaving
@@ -472,7 +493,7 @@ const ledgerVersion = 1
 
 // Encode writes the ledger down; the same ledger is always the same bytes.
 func (l *Ledger) Encode() ([]byte, error) {
-	f := ledgerFile{Version: ledgerVersion, Sequence: l.sequence, At: l.at, Recent: l.recent}
+	f := ledgerFile{Version: ledgerVersion, Sequence: l.sequence, At: l.at, Given: l.given, Recent: l.recent}
 	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
 		f.Rules = append(f.Rules, l.rules[name])
 	}
@@ -503,7 +524,7 @@ func DecodeLedger(data []byte) (*Ledger, error) {
 		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "the ledger was written by another version (%d, this one reads %d)", f.Version, ledgerVersion)
 	}
 	l := NewLedger()
-	l.at, l.recent = f.At, f.Recent
+	l.at, l.given, l.recent = f.At, f.Given, f.Recent
 	for _, r := range f.Rules {
 		if r != nil {
 			r.Above, r.Below = min(max(r.Above, 0), plimsoll.MaxRuleSamples), min(max(r.Below, 0), plimsoll.MaxRuleSamples)
@@ -512,8 +533,8 @@ func DecodeLedger(data []byte) (*Ledger, error) {
 	}
 	for _, h := range f.Held {
 		if h != nil {
+			h.Wait = min(max(h.Wait, 0), max(h.Longest, 0))
 			l.held[h.key()] = h
-			l.given = max(l.given, h.Given)
 		}
 	}
 	for _, e := range f.Leaving {

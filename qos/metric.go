@@ -271,9 +271,6 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// leastBytes is the least line in bytes that can be meant: who writes 80 means something else.
-const leastBytes = 1 << 20
-
 // CheckRule reports what is wrong with a rule's metric and lines.
 func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 	m := r.Find(rule.Metric)
@@ -292,19 +289,30 @@ func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 			return plimsoll.Invalid("waterline", "%s is a percentage, and %s is measured in %s; use the metric's own unit, or the utilization metric", text, m.Name, m.unitOr("plain numbers"))
 		}
 	}
-	if m.Unit == unitBytes && line < leastBytes*m.scale() {
-		return plimsoll.Invalid("waterline", "%s is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use %s for a percentage",
-			rule.Waterline, MemoryTotalUtilization)
+	if err := m.checkBytes("waterline", rule.Waterline, line); err != nil {
+		return err
 	}
 	if m.Unit == unitPercent && m.Most != nil && line > 100*m.scale() {
 		return plimsoll.Invalid("waterline", "%s is above 100 percent, which %s never is; give a line from 1 to 100", rule.Waterline, m.Name)
 	}
-	if rule.Release != "" {
-		if _, err := plimsoll.ParseLine(rule.Release, m.scale()); err != nil {
-			return plimsoll.Invalid("release", "%v", err)
-		}
+	if rule.Release == "" {
+		return nil
 	}
-	return nil
+	release, err := plimsoll.ParseLine(rule.Release, m.scale())
+	if err != nil {
+		return plimsoll.Invalid("release", "%v", err)
+	}
+	return m.checkBytes("release", rule.Release, release)
+}
+
+// checkBytes refuses what cannot be a line of the node's memory: who writes 80 means something else.
+func (m *Metric) checkBytes(field, text string, line int64) error {
+	const least = 1 << 20
+	if m.Unit != unitBytes || m.Most == nil || line >= least*m.scale() {
+		return nil
+	}
+	return plimsoll.Invalid(field, "%s is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use %s for a percentage",
+		text, MemoryTotalUtilization)
 }
 
 func (m *Metric) unitOr(other string) string {

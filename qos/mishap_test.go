@@ -159,3 +159,29 @@ func TestWhoCannotBeThrottledCanStillBeStopped(t *testing.T) {
 	x.s.Sequence, x.at = 0, x.at+6*int64(time.Second)
 	x.want(told(x.sample(CPUTotalUsage, 5*Core)), "throttle a unlimited → 1.6 cores")
 }
+
+// A task that could not be throttled, frozen or given something back just now is not stopped instead, and neither is another one for its share. But when it
+// has failed three times, something else must do.
+func TestWhoCannotBeThrottledJustNowIsNotStoppedInstead(t *testing.T) {
+	for name, a := range map[string]*plimsoll.Action{
+		"throttle": {Throttle: &plimsoll.ThrottleAction{Step: 20}, Evict: &plimsoll.EvictAction{}},
+		"freeze":   {Freeze: &plimsoll.FreezeAction{For: 10 * time.Second}, Evict: &plimsoll.EvictAction{}},
+	} {
+		x := newStage(t, rules(a, CPUTotalUsage, "4"), task("a", 2*Core))
+		failures, stopped := 0, ""
+		for range 60 {
+			res := x.sample(CPUTotalUsage, 4500*milliCore)
+			if stopped = told(res, Evict); stopped != "" {
+				break
+			}
+			for i := range res.Steps {
+				failures++
+				x.l.Begin(&res.Steps[i], x.at)
+				x.l.Done(&res.Steps[i], errInjected, x.at)
+			}
+		}
+		if failures != patience || stopped != "evict a" {
+			t.Errorf("%s: after %d failures %q, want the end of it after %d", name, failures, stopped, patience)
+		}
+	}
+}

@@ -213,7 +213,7 @@ func (w *drawn) drawLedger(t *rapid.T) {
 func (w *drawn) drawHold(t *rapid.T, task *Task) {
 	h := &hold{
 		Task: task.ID, Attempt: task.Attempt, Rule: "n0/r0", Taken: w.now - int64(oneOf(t, time.Second, time.Minute)),
-		Wait: oneOf(t, 0, 10*time.Second), Frozen: oneOf(t, 0, 0, 0, w.now-1, w.now+int64(time.Second)), FrozenUse: Core,
+		Wait: oneOf(t, 0, 10*time.Second), Longest: time.Minute, Frozen: oneOf(t, 0, 0, 0, w.now-1, w.now+int64(time.Second)), FrozenUse: Core,
 	}
 	for _, g := range task.Groups {
 		o := original{Group: g.Name, Throttle: seldom(t, 2), Quota: oneOf(t, Unlimited, 2*Core, 8*Core), Reweight: seldom(t, 3), Shares: 1024}

@@ -32,6 +32,8 @@ func (r *round) giveBack() {
 			continue
 		}
 		switch {
+		case h.Frozen != 0 && limit.by.Stepwise: // all that it used, before its time
+			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyMissing})
 		case h.Frozen != 0:
 			r.thaw(i, h, limit.reason)
 		case h.throttled() && r.raise(i, h, limit):
@@ -73,7 +75,6 @@ type leeway struct {
 	// A rule has fired within its action's cool-down. A low weight takes nothing from a task while processors are idle, and when it is given back
 	// nobody can say what that costs, so it waits for that.
 	cooling bool
-	blind   bool // the metric of a rule is missing: a step, and nothing at once
 	by      Throttling
 	reason  string
 	metric  *Metric // whose Restore is used
@@ -118,10 +119,7 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 	if l.by.Step == 0 {
 		l.by.Step = defaultStep
 	}
-	switch {
-	case l.blind:
-		l.by.Room = 1
-	case h.Wait == 0:
+	if h.Wait == 0 {
 		l.by.Room = 0 // what it got back was never too much
 	}
 	return l, 0
@@ -144,7 +142,7 @@ func (r *round) below(u *run, l *leeway, least *int64) Why {
 		if u.Hold || time.Duration(r.now-u.state.Missing) < r.p.opt.Stale {
 			return WhyMissing
 		}
-		l.blind, l.reason = true, u.report.Note
+		l.by.Stepwise, l.reason = true, u.report.Note
 		return 0
 	}
 	if !u.metric.ThrottleQuantified {

@@ -57,7 +57,7 @@ func (x *stage) do(res *Result) {
 	for i := range res.Steps {
 		s := &res.Steps[i]
 		x.l.Begin(s, x.at)
-		x.l.Done(s, nil, x.at)
+		x.l.Done(s, nil, x.at+int64(time.Millisecond))
 		for j := range x.s.Tasks {
 			t := &x.s.Tasks[j]
 			for k := range t.Groups {

@@ -11,6 +11,7 @@ type Throttling struct {
 	Step     int32 // percent of the quota, or of the use where there is none
 	Cores    int64 // nanocores of the node
 	Room     int64 // nanocores below the line when something is given back; 0: nobody says
+	Stepwise bool  // nothing is given back at once, however much room there seems to be: the metric of a rule is missing
 	// Original returns the quota that a group had before anything was taken from it; ok is false if nobody knows.
 	Original func(g *Group) (quota int64, ok bool)
 }
@@ -80,7 +81,7 @@ func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 			}
 		}
 		next := mulDiv(g.Quota, int64(100+by.Step), 100)
-		if g.Ext > g.Quota && (by.Room <= 0 || g.Ext-g.Quota <= by.Room) {
+		if g.Ext > g.Quota && !by.Stepwise && (by.Room <= 0 || g.Ext-g.Quota <= by.Room) {
 			next = g.Ext
 		}
 		c := QuotaChange{Group: i, Before: g.Quota}
@@ -198,7 +199,7 @@ func (r *round) throttleable(d *demand) (sum int64) {
 // throttleableOf is the same of one task.
 func (r *round) throttleableOf(d *demand, i int32) int64 {
 	t := &r.tasks[i]
-	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.frozen() || r.hindered[i] != 0 || r.failed(Throttle, i) {
+	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.frozen() || r.hindered[i] != 0 || r.givenUp(i) {
 		return 0
 	}
 	by, whole := r.merge(i).by, int64(0)

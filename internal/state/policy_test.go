@@ -89,6 +89,7 @@ func TestPoliciesRefused(t *testing.T) {
 		{"more than all", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_utilization", "101", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 101 is above 100 percent, which memory_total_utilization never is"},
 		{"more than all, in thousandths", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_pressure", "100.001%", "old"))}, plimsoll.CodeInvalid, "above 100 percent"},
 		{"bytes without a unit", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_usage", "80", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 80 is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use memory_total_utilization"},
+		{"a release line without a unit", []plimsoll.Policy{nodeQOS("n", plimsoll.Rule{Name: "r", Metric: "memory_total_usage", Waterline: "80Gi", Release: "70", Action: "old"})}, plimsoll.CodeInvalid, "rules[0].release: 70 is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use memory_total_utilization"},
 		{"percent of cores", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_total_usage", "80%", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 80% is a percentage, and cpu_total_usage is measured in cores"},
 		{"a line of zero in a change", []plimsoll.Policy{nodeQOS("there", rule("r", "load", "0", "old"))}, plimsoll.CodeInvalid, "NodeQOS there: rules[0].waterline: is 0"},
 		{"a metric that nobody measures in a change", []plimsoll.Policy{nodeQOS("there", rule("r", "nope", "1", "old"))}, plimsoll.CodeInvalid, "is measured by no node"},
