@@ -9,6 +9,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
+// MaxHalfLife is the longest half-life that a Predictor takes; a longer one is cut to it.
+const MaxHalfLife = 30 * 24 * time.Hour
+
 // PredictorConfig says what a Predictor remembers and how careful it is. The zero value is usable.
 type PredictorConfig struct {
 	// HalfLife is the age at which a sample counts half. 0: 24 h, so that yesterday's peak still counts today. It is kept between a second and 30 days.
@@ -27,7 +30,7 @@ func (c PredictorConfig) withDefaults() PredictorConfig {
 	if c.HalfLife <= 0 {
 		c.HalfLife = 24 * time.Hour
 	}
-	c.HalfLife = min(max(c.HalfLife, time.Second), 30*24*time.Hour)
+	c.HalfLife = min(max(c.HalfLife, time.Second), MaxHalfLife)
 	if c.Percentile <= 0 || c.Percentile > 1000 {
 		c.Percentile = 990
 	}
@@ -229,7 +232,7 @@ func RestorePredictor(cfg PredictorConfig, data []byte) (*Predictor, error) {
 	switch {
 	case f.Version != predictorVersion:
 		return nil, bad(fmt.Sprintf("it is of version %d, and this program reads %d", f.Version, predictorVersion))
-	case f.HalfLife < time.Second || f.HalfLife > 30*24*time.Hour || f.Value < 0 || f.Seen < 0 || len(f.Buckets)%2 != 0 || len(f.Buckets) > 2*maxBuckets:
+	case f.HalfLife < time.Second || f.HalfLife > MaxHalfLife || f.Value < 0 || f.Seen < 0 || len(f.Buckets)%2 != 0 || len(f.Buckets) > 2*maxBuckets:
 		return nil, bad("a number in it is impossible")
 	case since/int64(f.HalfLife) < -16 || since/int64(f.HalfLife) > maxDoubled || (f.Last < f.Origin) != (since < 0):
 		return nil, bad("its times contradict each other")

@@ -404,10 +404,15 @@ func (w *world) spared() {
 const watched = 400
 
 // mostFlips bounds how often something is taken from a task that had got something back while it is watched: the wait doubles each time, up to the
-// cool-down, and then it happens once in each.
+// cool-down, and then it happens once in each. Where figures are noisy, or what is to be lent moves, a line is crossed now and then without that anything was
+// given back too much: after three times the shortest wait that does not count.
 func (p *simPlan) mostFlips() int {
-	longest := max(p.cool, 10*time.Second)
-	return 1 + int(math.Ceil(math.Log2(float64(longest)/float64(10*time.Second)))) + int(watched*time.Second/longest)
+	const settle = 10 * time.Second
+	longest, chance := max(p.cool, settle), 0
+	if p.noise > 0 || p.ext {
+		chance = int(watched * time.Second / (3 * settle))
+	}
+	return 1 + chance + int(math.Ceil(math.Log2(float64(longest)/float64(settle)))) + int(watched*time.Second/longest)
 }
 
 // gone lets the load go: everybody gets back what was taken, and the node is open again.

@@ -103,15 +103,15 @@ func explainable(ctx context.Context, c *client.Client, id string) (string, erro
 func printExplanation(o *output, x *client.Explanation, now time.Time) {
 	o.printf("%s is %s\n%s\n", x.Task.ID, x.Task.State, oneLine(x.Summary))
 	switch {
+	case x.Task.State == plimsoll.TaskPending && len(x.Steps) > 0: // what is known of its last node does not say why it waits
+		o.printf("\n")
+		printRefusal(o, x.Nodes, x.Steps)
 	case x.Decision != nil:
 		o.printf("\n")
 		printDecision(o, x.Decision, now)
 	case x.Task.State == plimsoll.TaskFinished: // where it could be placed no longer matters
 	case x.Task.State.OnNode():
 		o.printf("\nHow it came there is not known any more: %s.\n", keptDecisions(x))
-	case len(x.Steps) > 0:
-		o.printf("\n")
-		printRefusal(o, x.Nodes, x.Steps)
 	}
 }
 

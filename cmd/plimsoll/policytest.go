@@ -214,6 +214,7 @@ func (t *trial) fromFile(a *app, path string) error {
 // check reports every reference that leads nowhere and every rule that is impossible, and notes what may not be meant.
 func (t *trial) check() error {
 	var problems []error
+	rules := 0
 	wrong := func(p *plimsoll.Policy, err error) { problems = append(problems, plimsoll.InPolicy(p.Ref(), err)) }
 	for i := range t.policies {
 		p := &t.policies[i]
@@ -228,6 +229,7 @@ func (t *trial) check() error {
 				}
 			}
 		case plimsoll.PolicyNodeQOS:
+			rules += len(p.NodeQOS.Rules)
 			for j := range p.NodeQOS.Rules {
 				if err := t.checkRule(p, j); err != nil {
 					wrong(p, err)
@@ -241,6 +243,9 @@ func (t *trial) check() error {
 				t.note("%s is named by no rule of these files", p.Ref())
 			}
 		}
+	}
+	if rules > plimsoll.MaxRulesTotal {
+		problems = append(problems, plimsoll.Errorf(plimsoll.CodeExhausted, "all NodeQOS together have %d rules; at most %d are possible", rules, plimsoll.MaxRulesTotal))
 	}
 	return errors.Join(problems...)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/agent"
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
 // qosFlags say how this machine is kept at the waterlines of its policies.
@@ -19,7 +20,8 @@ type qosFlags struct {
 	ExtendedCPUReserve    string `help:"The part of the processors that is never lent." default:"10%" placeholder:"PART"`
 	ExtendedMemoryReserve string `help:"The part of the memory that is never lent." default:"10%" placeholder:"PART"`
 
-	ExtendedWarmUp time.Duration `help:"How long the use of this machine is watched before anything of it is lent." default:"10m"`
+	ExtendedWarmUp   time.Duration `help:"How long the use of this machine is watched before anything of it is lent." default:"10m"`
+	ExtendedHalfLife time.Duration `help:"After this time a peak that was seen counts half as much for what may be lent." default:"24h"`
 }
 
 func (f *qosFlags) parse() (cfg agent.QOSConfig, err error) {
@@ -29,6 +31,10 @@ func (f *qosFlags) parse() (cfg agent.QOSConfig, err error) {
 	if f.ExtendedWarmUp <= 0 {
 		return cfg, plimsoll.Invalid("extended-warm-up", "is %v; give a duration above 0, such as 10m", f.ExtendedWarmUp)
 	}
+	if f.ExtendedHalfLife < time.Second || f.ExtendedHalfLife > qos.MaxHalfLife {
+		return cfg, plimsoll.Invalid("extended-half-life", "is %v; give a duration from 1s to %v, such as 24h", f.ExtendedHalfLife, qos.MaxHalfLife)
+	}
+	cfg.Extended.HalfLife = f.ExtendedHalfLife
 	cfg.Interval, cfg.Extended.Enabled, cfg.Extended.WarmUp = f.QOSInterval, f.Extended, f.ExtendedWarmUp
 	if cfg.Extended.CPUReserve, err = parsePart("extended-cpu-reserve", f.ExtendedCPUReserve); err != nil {
 		return cfg, err

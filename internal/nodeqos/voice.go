@@ -212,7 +212,11 @@ func (v *voice) flush(l *Loop, s *state) {
 	v.events, v.leftOut = nil, 0
 	for i := range events {
 		if e := &events[i]; loud(e.Kind) {
-			l.deps.Log.Info("to keep the node at its lines", "task", e.Task, "event", e.Text())
+			log := l.deps.Log
+			if e.Task != "" {
+				log = log.With("task", e.Task)
+			}
+			log.Info("to keep the node at its lines", "event", e.Text())
 		}
 	}
 	l.deps.Report(plimsoll.NodeReport{SchedulingDisabled: closed, SchedulingReason: reason, Extended: maps.Clone(extended), Events: events})
