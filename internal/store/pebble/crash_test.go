@@ -343,3 +343,32 @@ func TestReadErrors(t *testing.T) {
 	}
 	t.Logf("%d of 100 runs failed", failed)
 }
+
+// The disk fails at a write of a manifest, which Pebble takes for the end of the process: the store fails like with any other file, and nobody panics.
+func TestManifestErrors(t *testing.T) {
+	rng := randomSeed(t)
+	for at := range int64(40) {
+		seed := rng.Uint64()
+		mem := vfs.NewCrashableMem()
+		var n atomic.Int64
+		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			base := mem.PathBase(op.Path)
+			harmless := op.Kind == errorfs.OpRemove || op.Kind == errorfs.OpFilePreallocate
+			if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || harmless || !isManifest(base) && !isMarker(base) {
+				return nil
+			}
+			if n.Add(1)-1 == at {
+				return errorfs.ErrInjected
+			}
+			return nil
+		}))
+		p := newPromises()
+		err := p.run(small(fs, "store"), rand.New(rand.NewPCG(seed, 5)), 200)
+		if n.Load() > at && err == nil {
+			t.Errorf("write %d of a manifest failed, workload %d, and nobody was told", at, seed)
+		}
+		if err := p.check(p.crashNow(mem, rng, 0, "at once")); err != nil {
+			t.Fatalf("write %d of a manifest fails, workload %d: %v", at, seed, err)
+		}
+	}
+}

@@ -16,8 +16,9 @@ import (
 // nothing that was acknowledged, whatever it does. It also remembers which file was read last, so that an error that does
 // not say so can be blamed on a file.
 //
-// Of a log and of a directory Pebble is not even told that they failed, neither the first time nor after: it panics then,
-// in a way that nothing can recover from (it unlocks a mutex twice). So who waits for a sync must ask the fence afterwards.
+// Of a log, a manifest, a marker and a directory Pebble is not even told that they failed, neither the first time nor after: it panics
+// then, in a way that nothing can recover from (it unlocks a mutex twice, or it goes on with a picture of its files that was changed for a
+// version that never came to be). So who waits for a sync must ask the fence afterwards.
 // The fence is shut before Pebble hears of such a success, so no success that came before the failure is ever doubted wrongly,
 // and none that is false believed.
 type fence struct {
@@ -65,7 +66,9 @@ func (f *fence) pass(err error) error {
 	return err
 }
 
-func isLog(name string) bool   { return strings.HasSuffix(name, ".log") }
+func isLog(name string) bool      { return strings.HasSuffix(name, ".log") }
+func isManifest(base string) bool { return strings.HasPrefix(base, "MANIFEST-") }
+
 func isTable(name string) bool { return strings.HasSuffix(name, ".sst") }
 
 // isMarker tells the files by which Pebble goes over from one manifest, or format, to the next.
@@ -85,7 +88,13 @@ func (f *fence) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fencedFile{File: file, fence: f, name: name, quiet: isLog(name)}, nil
+	return &fencedFile{File: file, fence: f, name: name, quiet: f.quiet(name)}, nil
+}
+
+// quiet tells the files of whose failures Pebble is not told.
+func (f *fence) quiet(name string) bool {
+	base := f.PathBase(name)
+	return isLog(base) || isManifest(base) || isMarker(base)
 }
 
 func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -100,7 +109,7 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 		// The marker must not be there after a crash without the file that it names. Pebble trusts the file system to keep
 		// new names in order.
 		if err := syncDir(f.FS, f.PathDir(name)); err != nil {
-			return nil, f.pass(err)
+			return f.dead(name, f.pass(err))
 		}
 	}
 	file, err := f.FS.Create(name, category)
@@ -110,9 +119,9 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	return f.wrap(name, file, nil)
 }
 
-// dead stands in for a file that could not be made: for a log, a file that swallows all; for others, the error.
+// dead stands in for a file that could not be made: for one that is quiet, a file that swallows all; for others, the error.
 func (f *fence) dead(name string, err error) (vfs.File, error) {
-	if !isLog(name) {
+	if !f.quiet(name) {
 		return nil, err
 	}
 	return &fencedFile{File: vfs.NewMemFile(nil), fence: f, name: name, quiet: true}, nil
