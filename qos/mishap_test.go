@@ -185,9 +185,3 @@ func TestWhoCannotBeThrottledJustNowIsNotStoppedInstead(t *testing.T) {
 		}
 	}
 }
-
-// A quota below which a task stays anyway releases nothing, so it is not set: it would hold the task up as soon as it has something to do.
-func TestWhoHardlyRunsGetsNoQuota(t *testing.T) {
-	x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), task("idle", milliCore), task("busy", Core))
-	x.want(told(x.sample(CPUTotalUsage, 5*Core)), "throttle busy unlimited → 0.8 cores")
-}

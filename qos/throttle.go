@@ -44,8 +44,8 @@ func throttleCPU(changes []QuotaChange, t *Task, by Throttling) (_ []QuotaChange
 			continue // it does not run: a quota would release nothing and hold it up as soon as it does
 		}
 		next := max(mulDiv(max(base, 0), int64(100-by.Step), 100), g.floor(by))
-		if g.limited() && next >= g.Quota || !g.limited() && next >= g.CPU {
-			continue // it would release nothing, and a task that hardly runs now would be held up when it does
+		if g.limited() && next >= g.Quota {
+			continue
 		}
 		changes = append(changes, QuotaChange{Group: i, Before: quotaOf(g), After: next})
 		release = plus(release, max(g.CPU-next, 0))
