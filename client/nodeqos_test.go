@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
-	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -68,28 +66,10 @@ func someQOS(sequence uint64) *pb.NodeQOSStatus {
 
 // What a node tells of its QoS reaches the caller whole, and the watch outlives its stream.
 func TestWatchNodeQOS(t *testing.T) {
-	address := "unix:" + filepath.Join(t.TempDir(), "s")
-	l, err := transport.Listen(address)
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := &watched{}
 	mux := http.NewServeMux()
 	mux.Handle(plimsollv1connect.NewNodeServiceHandler(w))
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- transport.Serve(ctx, l, mux) }()
-	defer func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	}()
-	c, err := client.New(client.Config{Server: address, RetryBudget: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := clientOf(t, mux, client.Config{RetryBudget: time.Minute})
 
 	want := client.NodeQOS{
 		Node: "n1", At: 1, SchedulingDisabled: true, SchedulingReason: "full", CPU: 2, Memory: 3, Waits: "old", Unable: "v0",

@@ -70,30 +70,37 @@ func (placer) NodeCapacity(_ context.Context, req *connect.Request[pb.NodeCapaci
 	}}), nil
 }
 
-// What the server says about placement reaches the caller whole.
-func TestPlacement(t *testing.T) {
-	address := "unix:" + filepath.Join(t.TempDir(), "s")
-	l, err := transport.Listen(address)
+// clientOf serves on a socket until the test ends, and returns a client of that.
+func clientOf(t *testing.T, mux *http.ServeMux, cfg client.Config) *client.Client {
+	t.Helper()
+	cfg.Server = "unix:" + filepath.Join(t.TempDir(), "s")
+	l, err := transport.Listen(cfg.Server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle(plimsollv1connect.NewJobServiceHandler(placer{}))
-	mux.Handle(plimsollv1connect.NewNodeServiceHandler(placer{}))
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // cleaning up comes after the test's own context has ended
 	served := make(chan error, 1)
 	go func() { served <- transport.Serve(ctx, l, mux) }()
-	c, err := client.New(client.Config{Server: address})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		c.Close()
+	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	c, err := client.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// What the server says about placement reaches the caller whole.
+func TestPlacement(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle(plimsollv1connect.NewJobServiceHandler(placer{}))
+	mux.Handle(plimsollv1connect.NewNodeServiceHandler(placer{}))
+	c := clientOf(t, mux, client.Config{})
 	check := func(got any, err error, want any) {
 		t.Helper()
 		if err != nil {
@@ -103,7 +110,7 @@ func TestPlacement(t *testing.T) {
 			t.Errorf("(-want +got)\n%s", d)
 		}
 	}
-	x, err := c.ExplainTask(ctx, "a.g.2", client.ExplainOptions{Node: "n9", Export: true})
+	x, err := c.ExplainTask(t.Context(), "a.g.2", client.ExplainOptions{Node: "n9", Export: true})
 	check(x, err, client.Explanation{
 		Task: plimsoll.Task{ID: "a.g.2", Job: "a", Group: "g", Index: 2}, WaitCode: plimsoll.WaitNoNode, Summary: "full", Steps: wantSteps, Nodes: wantCounts,
 		Verdicts: []client.NodeVerdict{{Stage: "traits", Kind: client.StageNotEligible, Reason: "on n9"}}, Kept: 7,
@@ -112,16 +119,16 @@ func TestPlacement(t *testing.T) {
 			Candidates: []client.Candidate{{Node: "n1", Kept: true, Score: 1.5, Free: plimsoll.Resources{"cpu": 1}, Tasks: 3}},
 		},
 	})
-	trial, err := c.PlaceJob(ctx, plimsoll.JobSpec{ID: "try"}, client.PlaceOptions{Group: "g", Count: 12})
+	trial, err := c.PlaceJob(t.Context(), plimsoll.JobSpec{ID: "try"}, client.PlaceOptions{Group: "g", Count: 12})
 	check(trial, err, client.Trial{QueueReason: "try", Groups: []client.TriedGroup{{
 		Name: "g", Asked: 12, Stopped: true, Placed: []client.PlacedTask{{Node: "n1", Score: 2, Free: plimsoll.Resources{"cpu": 5}}},
 		Refused: &client.Refusal{WaitCode: plimsoll.WaitTooLarge, Summary: "large", Steps: wantSteps, Nodes: wantCounts},
 	}}})
-	rooms, err := c.NodeCapacity(ctx)
+	rooms, err := c.NodeCapacity(t.Context())
 	check(rooms, err, []client.NodeRoom{
 		{Node: "n1", Unreserved: plimsoll.Resources{"cpu": -1}, Whole: plimsoll.Resources{"cpu": 4}, Tasks: 6}, {Node: "n2", Reason: "not heard"},
 	})
-	if _, err := c.NodeCapacity(ctx, "n1", "n9"); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
+	if _, err := c.NodeCapacity(t.Context(), "n1", "n9"); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
 		t.Errorf("an unknown node: %v", err)
 	}
 	for k, want := range []string{"", "closed", "not eligible", "no room", "not best"} {

@@ -77,12 +77,7 @@ func TestIdleAndWeightComeBack(t *testing.T) {
 // A task that was frozen stands still in the kernel, for no longer than the action says, however far above its line the node is.
 func TestFreezeHasALimit(t *testing.T) {
 	n := newNode(t, subtree(t))
-	n.batch("a")
-	g, err := n.tree.Open("a-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	burner(t, g)
+	g := n.burning("a")
 	n.loop.SetPolicies(policies(plimsoll.Action{Freeze: &plimsoll.FreezeAction{For: 3 * time.Second}}, plimsoll.Rule{}))
 	n.steps(2)
 	n.set(11)
@@ -111,12 +106,7 @@ func TestFrozenTasksAreThawedToBeStopped(t *testing.T) {
 	for _, who := range []string{"somebody else", "the loop", "the end of the loop"} {
 		t.Run(who, func(t *testing.T) {
 			n := newNode(t, subtree(t))
-			n.batch("a")
-			g, err := n.tree.Open("a-1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			burner(t, g)
+			g := n.burning("a")
 			freeze := plimsoll.Action{Freeze: &plimsoll.FreezeAction{For: time.Minute}}
 			n.loop.SetPolicies(policies(freeze, plimsoll.Rule{}))
 			n.steps(2)
@@ -276,12 +266,7 @@ func TestGuaranteedTasksGetABurst(t *testing.T) {
 // task stopped.
 func TestMemoryIsReclaimedBeforeAnybodyIsStopped(t *testing.T) {
 	n := newNode(t, subtree(t))
-	n.batch("a")
-	g, err := n.tree.Open("a-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	burner(t, g)
+	g := n.burning("a")
 	eventually(t, "using memory", func() bool { u, err := g.Usage(); return err == nil && u.MemoryBytes > 4<<20 })
 	n.loop.SetPolicies(policies(plimsoll.Action{Evict: &plimsoll.EvictAction{Reclaim: true}}, plimsoll.Rule{}))
 	n.steps(2)

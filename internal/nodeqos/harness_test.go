@@ -331,6 +331,18 @@ func (n *node) batch(ids ...string) {
 	}
 }
 
+// burning adds a best-effort task that burns what it gets, in a group of its own.
+func (n *node) burning(id string) *cgroup.Group {
+	n.t.Helper()
+	n.batch(id)
+	g, err := n.tree.Open(id + "-1")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	burner(n.t, g)
+	return g
+}
+
 func same(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
