@@ -84,7 +84,7 @@ func measured(registry *Registry, metric string, v float64) int64 {
 	case metric == CPUTotalUsage:
 		return int64(math.Round(v * float64(milliCore)))
 	case m != nil:
-		return int64(math.Round(v * float64(m.scale())))
+		return int64(math.Round(v * float64(m.LineScale())))
 	}
 	return int64(math.Round(v * plimsoll.LineScale))
 }

@@ -258,7 +258,7 @@ func (a *analysis) finest(t *testing.T, in map[string][]string) map[string][]str
 	for _, metric := range slices.Sorted(maps.Keys(in)) {
 		scale := int64(plimsoll.LineScale)
 		if m := a.registry.Find(metric); m != nil {
-			scale = m.scale()
+			scale = m.LineScale()
 		}
 		for _, text := range in[metric] {
 			line, err := plimsoll.ParseLine(waterline(t, metric, text), scale)

@@ -20,7 +20,7 @@ func TestAPartOfNothing(t *testing.T) {
 	if got := m.Format(used); !known || got != "∞ %" {
 		t.Errorf("the usage is %q, known: %v", got, known)
 	}
-	if got := m.Format(used - 95*m.scale()); got != "∞ %" {
+	if got := m.Format(used - 95*m.LineScale()); got != "∞ %" {
 		t.Errorf("the gap is %q", got)
 	}
 	if got := m.Format(12_345); got != "12.3 %" {

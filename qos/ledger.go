@@ -543,16 +543,16 @@ func DecodeLedger(data []byte) (*Ledger, error) {
 			l.leaving[Key{e.Task, e.Attempt}] = e
 		}
 	}
-	for i, e := range slices.Concat(f.Failed, f.Unstopped) {
-		if e == nil {
-			continue
-		}
-		e.Count = min(max(e.Count, 0), mostFailures)
-		if i < len(f.Failed) {
-			l.failed[Key{e.Task, e.Attempt}] = e
-		} else {
-			l.unstopped[Key{e.Task, e.Attempt}] = e
+	recall(l.failed, f.Failed)
+	recall(l.unstopped, f.Unstopped)
+	return l, nil
+}
+
+func recall(into map[Key]*failure, all []*failure) {
+	for _, e := range all {
+		if e != nil {
+			e.Count = min(max(e.Count, 0), mostFailures)
+			into[Key{e.Task, e.Attempt}] = e
 		}
 	}
-	return l, nil
 }

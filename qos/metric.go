@@ -84,7 +84,8 @@ func (m *Metric) dimension() string {
 	return m.Dimension
 }
 
-func (m *Metric) scale() int64 {
+// LineScale is how many units of the metric's values make one of its lines: Scale, or the usual one.
+func (m *Metric) LineScale() int64 {
 	if m.Scale <= 0 {
 		return plimsoll.LineScale
 	}
@@ -153,11 +154,11 @@ func (m *Metric) Format(value int64) string {
 		if value > plimsoll.MaxLine/2 { // a part of nothing, or how far above a line that is
 			return "∞ %"
 		}
-		return decimal(value, m.scale(), 1) + " %"
+		return decimal(value, m.LineScale(), 1) + " %"
 	case unitCores:
-		return counted(decimal(value, m.scale(), 3), "core")
+		return counted(decimal(value, m.LineScale(), 3), "core")
 	}
-	return strings.TrimSpace(decimal(value, m.scale(), 3) + " " + m.Unit)
+	return strings.TrimSpace(decimal(value, m.LineScale(), 3) + " " + m.Unit)
 }
 
 const (
@@ -277,7 +278,7 @@ func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 	if m == nil {
 		return plimsoll.Invalid("metric", "nobody has registered %q; there are %s", rule.Metric, strings.Join(r.Names(), ", "))
 	}
-	line, err := plimsoll.ParseLine(rule.Waterline, m.scale())
+	line, err := plimsoll.ParseLine(rule.Waterline, m.LineScale())
 	if err != nil {
 		return plimsoll.Invalid("waterline", "%v", err)
 	}
@@ -292,13 +293,13 @@ func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 	if err := m.checkBytes("waterline", rule.Waterline, line); err != nil {
 		return err
 	}
-	if m.Unit == unitPercent && m.Most != nil && line > 100*m.scale() {
+	if m.Unit == unitPercent && m.Most != nil && line > 100*m.LineScale() {
 		return plimsoll.Invalid("waterline", "%s is above 100 percent, which %s never is; give a line from 1 to 100", rule.Waterline, m.Name)
 	}
 	if rule.Release == "" {
 		return nil
 	}
-	release, err := plimsoll.ParseLine(rule.Release, m.scale())
+	release, err := plimsoll.ParseLine(rule.Release, m.LineScale())
 	if err != nil {
 		return plimsoll.Invalid("release", "%v", err)
 	}
@@ -308,7 +309,7 @@ func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 // checkBytes refuses what cannot be a line of the node's memory: who writes 80 means something else.
 func (m *Metric) checkBytes(field, text string, line int64) error {
 	const least = 1 << 20
-	if m.Unit != unitBytes || m.Most == nil || line >= least*m.scale() {
+	if m.Unit != unitBytes || m.Most == nil || line >= least*m.LineScale() {
 		return nil
 	}
 	return plimsoll.Invalid(field, "%s is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use %s for a percentage",

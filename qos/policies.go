@@ -116,7 +116,7 @@ func (p *Policies) rule(node string, r *plimsoll.Rule) rule {
 	out := rule{Rule: *r, key: node + "/" + r.Name, metric: p.registry.Find(r.Metric), action: p.action(r.Action)}
 	scale := int64(plimsoll.LineScale)
 	if out.metric != nil {
-		scale = out.metric.scale()
+		scale = out.metric.LineScale()
 	}
 	line, err := plimsoll.ParseLine(r.Waterline, scale)
 	if err != nil || line <= 0 {

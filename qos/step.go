@@ -2,6 +2,7 @@ package qos
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -29,6 +30,9 @@ func (v Verb) String() string {
 	}
 	return "unknown"
 }
+
+// VerbOf returns the verb of a word; 0 if there is none.
+func VerbOf(word string) Verb { return Verb(max(slices.Index(verbNames[:], word), 0)) }
 
 // Gives reports whether it gives back what was taken.
 func (v Verb) Gives() bool { return v >= Thaw }

@@ -113,7 +113,7 @@ func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	t := &r.tasks[i]
 	switch {
-	case t.frozen():
+	case t.Frozen():
 		return nil, WhyFloor
 	case m.dimension() == DimensionExtCPU && t.ExtCPU <= 0:
 		return nil, WhyNothing
@@ -147,7 +147,8 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	return amounts, 0
 }
 
-func (t *Task) frozen() bool {
+// Frozen reports whether a group of the task stands still.
+func (t *Task) Frozen() bool {
 	for i := range t.Groups {
 		if t.Groups[i].Frozen {
 			return true
@@ -199,7 +200,7 @@ func (r *round) throttleable(d *demand) (sum int64) {
 // throttleableOf is the same of one task.
 func (r *round) throttleableOf(d *demand, i int32) int64 {
 	t := &r.tasks[i]
-	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.frozen() || r.hindered[i] != 0 || r.givenUp(i) {
+	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.Frozen() || r.hindered[i] != 0 || r.givenUp(i) {
 		return 0
 	}
 	by, whole := r.merge(i).by, int64(0)
@@ -216,7 +217,7 @@ func (r *round) freeze(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	t := &r.tasks[i]
 	h := r.l.held[t.Key()]
 	switch {
-	case t.frozen() || h != nil && h.Frozen != 0:
+	case t.Frozen() || h != nil && h.Frozen != 0:
 		return nil, WhyFloor
 	case h != nil && h.Thawed != 0 && r.now-h.Thawed < int64(d.action.CoolDown):
 		return nil, WhyFrozenBefore

@@ -244,6 +244,6 @@ func (t *top) below(p *page, q *client.NodeQOS, now time.Time) {
 func telling(q *client.NodeQOS) []client.QOSSkip {
 	acts := slices.ContainsFunc(q.Lines, func(l client.QOSLine) bool { return l.Triggered && !l.Preview })
 	return slices.DeleteFunc(slices.Clone(q.Skipped), func(s client.QOSSkip) bool {
-		return acts && slices.Contains([]string{qos.Thaw.String(), qos.Restore.String(), qos.Unweight.String()}, s.Verb)
+		return acts && qos.VerbOf(s.Verb).Gives()
 	})
 }

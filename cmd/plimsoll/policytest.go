@@ -74,11 +74,7 @@ func (cmd *policyTestCmd) registry() (*qos.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	more := make([]qos.Metric, len(metrics))
-	for i := range metrics {
-		more[i] = metrics[i].Metric
-	}
-	return qos.NewRegistry(more...)
+	return qos.NewRegistry(nodeqos.Definitions(metrics)...)
 }
 
 // unknown reports whether a metric is one that the node's agent has and nobody here knows.
@@ -281,7 +277,7 @@ func (t *trial) checkRule(p *plimsoll.Policy, i int) error {
 	}
 	if t.snapshot != nil && m.Most != nil && p.NodeQOS.Selects(t.attributes) {
 		most := m.Most(&qos.View{Snapshot: t.snapshot})
-		if line, err := plimsoll.ParseLine(r.Waterline, lineScale(m)); err == nil && line >= most && most > 0 {
+		if line, err := plimsoll.ParseLine(r.Waterline, m.LineScale()); err == nil && line >= most && most > 0 {
 			t.note("%s, rule %s: the line, %s, is never crossed on this node: %s is at most %s", p.Ref(), r.Name, m.Format(line), r.Metric, m.Format(most))
 		}
 	}

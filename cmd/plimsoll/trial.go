@@ -84,7 +84,7 @@ func (t *trial) see(policies *qos.Policies, res *qos.Result) {
 			Scale: plimsoll.LineScale,
 		}
 		if m := t.registry.Find(r.Metric); m != nil {
-			l.Unit, l.Scale = m.Unit, lineScale(m)
+			l.Unit, l.Scale = m.Unit, m.LineScale()
 		}
 		if r.Fires {
 			l.Gap, l.Waits = r.Usage-r.Target, "would act"
@@ -95,13 +95,6 @@ func (t *trial) see(policies *qos.Policies, res *qos.Result) {
 		q.Tasks = append(q.Tasks, imagined(&t.snapshot.Tasks[i], policies))
 	}
 	t.view.Lines, t.view.Tasks = viewQOSLines(q.Lines), viewQOSTasks(q.Tasks)
-}
-
-func lineScale(m *qos.Metric) int64 {
-	if m.Scale <= 0 {
-		return plimsoll.LineScale
-	}
-	return m.Scale
 }
 
 // imagined is a task of a snapshot as an agent would tell of it.

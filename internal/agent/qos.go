@@ -28,11 +28,7 @@ func (c *QOSConfig) validate(dir string) error {
 	if err := (&nodeqos.Config{Dir: dir, Interval: c.Interval, Extended: c.Extended}).Validate(); err != nil {
 		return plimsoll.Within("qos", err)
 	}
-	metrics := make([]qos.Metric, len(c.Metrics))
-	for i := range c.Metrics {
-		metrics[i] = c.Metrics[i].Metric
-	}
-	if _, err := qos.NewRegistry(metrics...); err != nil {
+	if _, err := qos.NewRegistry(nodeqos.Definitions(c.Metrics)...); err != nil {
 		return plimsoll.Within("qos.metrics", err)
 	}
 	return nil

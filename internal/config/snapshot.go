@@ -170,18 +170,18 @@ func (r *snapshotReader) measured(into map[string]int64, missing map[string]bool
 				missing[e.name] = true // a name cannot stand twice, so it has no value
 			default:
 				var n int64
-				r.line(e.value, at, scaleOf(r.registry.Find(e.name)), &n)
+				r.line(e.value, at, r.scaleOf(e.name), &n)
 				into[e.name] = n
 			}
 		})
 	}
 }
 
-func scaleOf(m *qos.Metric) int64 {
-	if m == nil || m.Scale <= 0 {
-		return plimsoll.LineScale
+func (r *snapshotReader) scaleOf(metric string) int64 {
+	if m := r.registry.Find(metric); m != nil {
+		return m.LineScale()
 	}
-	return m.Scale
+	return plimsoll.LineScale
 }
 
 // derive fills in the usual values that were not given.

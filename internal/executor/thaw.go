@@ -12,6 +12,9 @@ const DefaultThawAfter = time.Minute
 
 // thawAlone thaws what stands still when the agent is gone for long: it freezes tasks for seconds, and nobody else would end that.
 func (s *Supervisor) thawAlone(ctx context.Context) error {
+	if s.tree == nil {
+		return nil
+	}
 	s.mu.Lock()
 	if len(s.watchers) == 0 {
 		s.alone = time.Now()
@@ -25,7 +28,7 @@ func (s *Supervisor) thawAlone(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if s.tree != nil && s.isAlone() && s.thawAll() {
+		if s.isAlone() && s.thawAll() {
 			s.mu.Lock()
 			if !s.alone.IsZero() {
 				s.alone = time.Now()

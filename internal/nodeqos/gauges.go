@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -193,7 +192,7 @@ func (v *gauge) fillTasks(snap *qos.Snapshot, now time.Time, m *Metric) {
 		case t.Gone || !r.told:
 			continue
 		case !r.known || !m.fresh(r.at, now):
-			if !t.Stopping && !standsStill(t) { // which cannot answer: what they told is over
+			if !t.Stopping && !t.Frozen() { // which cannot answer: what they told is over
 				silent++
 			}
 			continue
@@ -212,8 +211,4 @@ func (v *gauge) fillTasks(snap *qos.Snapshot, now time.Time, m *Metric) {
 	if known > 0 || silent == 0 {
 		snap.Values[m.Name] = all
 	}
-}
-
-func standsStill(t *qos.Task) bool {
-	return slices.ContainsFunc(t.Groups, func(g qos.Group) bool { return g.Frozen })
 }

@@ -106,14 +106,12 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 }
 
 func registryOf(metrics []Metric) (*qos.Registry, error) {
-	more := make([]qos.Metric, len(metrics))
 	for i := range metrics {
 		if err := metrics[i].validate(); err != nil {
 			return nil, err
 		}
-		more[i] = metrics[i].Metric
 	}
-	registry, err := qos.NewRegistry(more...)
+	registry, err := qos.NewRegistry(Definitions(metrics)...)
 	if err != nil {
 		return nil, fmt.Errorf("register the node's metrics: %w", err)
 	}

@@ -9,6 +9,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
+// Definitions are what the planner is to know of metrics.
+func Definitions(metrics []Metric) []qos.Metric {
+	all := make([]qos.Metric, len(metrics))
+	for i := range metrics {
+		all[i] = metrics[i].Metric
+	}
+	return all
+}
+
 // Metric is a user-defined metric: what can be done about it, and how it is measured.
 type Metric struct {
 	qos.Metric
