@@ -48,12 +48,17 @@ const (
 	ReservoirLast  ReservoirUse = iota // when nothing else is left
 	ReservoirNever                     // not at all
 	ReservoirOnly                      // no other nodes
+
+	numReservoirUses
 )
 
-var reservoirNames = [...]string{"last", "never", "only"}
+var reservoirNames = [numReservoirUses]string{"last", "never", "only"}
+
+// Known reports whether this version has the use.
+func (u ReservoirUse) Known() bool { return u < numReservoirUses }
 
 // String returns the word of the job file.
-func (u ReservoirUse) String() string { return nameOf(reservoirNames[:], int(u)) }
+func (u ReservoirUse) String() string { return wordOf(reservoirNames[:], u) }
 
 // ParseReservoirUse reads a word of the job file; ok is false for an unknown one.
 func ParseReservoirUse(s string) (use ReservoirUse, ok bool) {
@@ -71,12 +76,17 @@ const (
 	StrategySpread                      // the node with the most free memory (max-ram)
 	StrategyFewestOwner                 // the node with the fewest tasks of the owner (min-owner)
 	StrategyRandom                      // any
+
+	numStrategies
 )
 
-var strategyNames = [...]string{"default", "pack", "spread", "fewest-of-owner", "random"}
+var strategyNames = [numStrategies]string{"default", "pack", "spread", "fewest-of-owner", "random"}
+
+// Known reports whether this version has the strategy.
+func (s Strategy) Known() bool { return s < numStrategies }
 
 // String returns the word of the job file.
-func (s Strategy) String() string { return nameOf(strategyNames[:], int(s)) }
+func (s Strategy) String() string { return wordOf(strategyNames[:], s) }
 
 // ParseStrategy reads a word of the job file; ok is false for an unknown one.
 func ParseStrategy(s string) (strategy Strategy, ok bool) {

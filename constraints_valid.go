@@ -84,7 +84,7 @@ func (c *Constraints) validateRest(field string) error {
 				"with * for any text and ? for one character, such as gpu-*", pattern)
 		}
 	}
-	if c.Reservoir > ReservoirOnly {
+	if !c.Reservoir.Known() {
 		return Invalid(field+".reservoir", "is not known; use %s", strings.Join(reservoirNames[:], ", "))
 	}
 	if err := validateRatios(field+".class", c.Class); err != nil {
@@ -111,7 +111,7 @@ func (p *Preferences) validate(field string) error {
 			return Invalid(at(field+".spread", i)+".maxSkew", "is not possible in a preference, which has no bound; move it to constraints")
 		}
 	}
-	if p.Strategy > StrategyRandom {
+	if !p.Strategy.Known() {
 		return Invalid(field+".strategy", "is not known; use %s", strings.Join(strategyNames[:], ", "))
 	}
 	return nil

@@ -25,19 +25,28 @@ const (
 	CodeCorrupt                    // stored data cannot be read
 	CodeAlreadyRunning             // another process owns the directory or the address
 	CodeUnimplemented              // the peer does not know this call
+
+	numCodes
 )
 
-var codeNames = [...]string{
+// NumCodes is one more than the highest code, for tables.
+const NumCodes = int(numCodes)
+
+var codeNames = [numCodes]string{
 	"internal", "invalid", "not_found", "already_exists", "conflict", "unavailable", "exhausted", "denied", "stale", "deadline",
 	"canceled", "corrupt", "already_running", "unimplemented",
 }
 
-// String returns the code's word, such as "not_found".
+// Known reports whether this version has the code.
+func (c Code) Known() bool { return c < numCodes }
+
+// String returns the code's word, such as "not_found"; that of a code which is not known is "internal", as what is not known is no
+// business of the caller's.
 func (c Code) String() string {
-	if int(c) < len(codeNames) {
-		return codeNames[c]
+	if !c.Known() {
+		c = CodeInternal
 	}
-	return "internal"
+	return codeNames[c]
 }
 
 // ParseCode is the inverse of String; an unknown word is CodeInternal.

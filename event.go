@@ -10,12 +10,20 @@ const (
 	EventApp
 	EventNode
 	EventQueue
+
+	numEventTypes
 )
 
-var eventTypeNames = [...]string{"UNKNOWN", "REQUEST", "APP", "NODE", "QUEUE"}
+// NumEventTypes is one more than the highest event type, for tables.
+const NumEventTypes = int(numEventTypes)
+
+var eventTypeNames = [numEventTypes]string{"UNKNOWN", "REQUEST", "APP", "NODE", "QUEUE"}
+
+// Known reports whether this version has the type.
+func (t EventType) Known() bool { return t < numEventTypes }
 
 // String returns the design's word, such as "APP".
-func (t EventType) String() string { return nameOf(eventTypeNames[:], int(t)) }
+func (t EventType) String() string { return wordOf(eventTypeNames[:], t) }
 
 // ChangeType says how the object changed (event design, "Change types").
 type ChangeType uint8
@@ -26,12 +34,17 @@ const (
 	ChangeSet
 	ChangeAdd
 	ChangeRemove
+
+	numChangeTypes
 )
 
-var changeTypeNames = [...]string{"NONE", "SET", "ADD", "REMOVE"}
+var changeTypeNames = [numChangeTypes]string{"NONE", "SET", "ADD", "REMOVE"}
+
+// Known reports whether this version has the type.
+func (t ChangeType) Known() bool { return t < numChangeTypes }
 
 // String returns the design's word, such as "ADD".
-func (t ChangeType) String() string { return nameOf(changeTypeNames[:], int(t)) }
+func (t ChangeType) String() string { return wordOf(changeTypeNames[:], t) }
 
 // ChangeDetail says what changed (event design, "Change details"). The numbers are the design's.
 type ChangeDetail uint16
@@ -83,8 +96,19 @@ const (
 	AllocQOSDetail   ChangeDetail = 590 // not the design's: what the QoS agent of its node did to a task
 )
 
-// String returns the design's word, such as "APP_ALLOC"; for a number that neither the design nor this page has, an empty string.
+// Known reports whether the design or this page has the detail.
+func (d ChangeDetail) Known() bool { return d.word() != "" }
+
+// String returns the design's word, such as "APP_ALLOC".
 func (d ChangeDetail) String() string {
+	if word := d.word(); word != "" {
+		return word
+	}
+	return unknown(d)
+}
+
+// word returns an empty string for a number that neither the design nor this page has.
+func (d ChangeDetail) word() string {
 	switch d {
 	case NodeQOSDetail:
 		return "NODE_QOS"
@@ -105,10 +129,10 @@ func (d ChangeDetail) String() string {
 		{"QUEUE_CONFIG", "QUEUE_DYNAMIC", "QUEUE_TYPE", "QUEUE_MAX", "QUEUE_GUARANTEED", "QUEUE_APP", "QUEUE_ALLOC"},
 		{"ALLOC_CANCEL", "ALLOC_PREEMPT", "ALLOC_TIMEOUT", "ALLOC_REPLACED", "ALLOC_NODEREMOVED"},
 	}
-	if group >= len(names) {
+	if group >= len(names) || n >= len(names[group]) {
 		return ""
 	}
-	return nameOf(names[group], n)
+	return names[group][n]
 }
 
 // MaxEventMessage is the longest message of an event in bytes; a longer one is cut.

@@ -1,6 +1,7 @@
 package plimsoll_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -8,12 +9,12 @@ import (
 
 // The words and numbers are those of the design "Historical Usage Tracking", tables "Event types", "Change types" and "Change details".
 func TestEventWordsAreTheDesigns(t *testing.T) {
-	for typ, want := range map[plimsoll.EventType]string{0: "UNKNOWN", 1: "REQUEST", 2: "APP", 3: "NODE", 4: "QUEUE", 5: ""} {
+	for typ, want := range map[plimsoll.EventType]string{0: "UNKNOWN", 1: "REQUEST", 2: "APP", 3: "NODE", 4: "QUEUE", 5: "unknown(5)"} {
 		if got := typ.String(); got != want {
 			t.Errorf("event type %d is %q, want %q", typ, got, want)
 		}
 	}
-	for change, want := range map[plimsoll.ChangeType]string{0: "NONE", 1: "SET", 2: "ADD", 3: "REMOVE", 4: ""} {
+	for change, want := range map[plimsoll.ChangeType]string{0: "NONE", 1: "SET", 2: "ADD", 3: "REMOVE", 4: "unknown(4)"} {
 		if got := change.String(); got != want {
 			t.Errorf("change type %d is %q, want %q", change, got, want)
 		}
@@ -59,7 +60,11 @@ func TestEventWordsAreTheDesigns(t *testing.T) {
 		590: "ALLOC_QOS",
 	}
 	for number := range plimsoll.ChangeDetail(1000) {
-		if got, want := number.String(), words[number]; got != want {
+		want, has := words[number]
+		if !has {
+			want = fmt.Sprintf("unknown(%d)", number)
+		}
+		if got := number.String(); got != want {
 			t.Errorf("change detail %d is %q, want %q", number, got, want)
 		}
 	}

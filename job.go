@@ -37,14 +37,19 @@ const (
 	JobFailed                         // ended; a task failed for good or the job was killed
 	JobResuming                       // a gang gave its room back and starts again
 	JobExpired                        // ended so long ago that it is being forgotten
+
+	numJobStates
 )
 
-var jobStateNames = [...]string{
+var jobStateNames = [numJobStates]string{
 	"", "New", "Accepted", "Starting", "Running", "Completing", "Completed", "Rejected", "Failing", "Failed", "Resuming", "Expired",
 }
 
+// Known reports whether this version has the state.
+func (s JobState) Known() bool { return s >= JobNew && s < numJobStates }
+
 // String returns the state's name, such as "Running".
-func (s JobState) String() string { return nameOf(jobStateNames[:], int(s)) }
+func (s JobState) String() string { return wordOf(jobStateNames[:], s) }
 
 // ParseJobState is the inverse of String; an unknown name is zero.
 func ParseJobState(s string) JobState { return JobState(indexOf(jobStateNames[:], s)) }
@@ -112,12 +117,17 @@ const (
 	RetryImmediate
 	RetryDelayed
 	RetryBackoff
+
+	numRetryKinds
 )
 
-var retryKindNames = [...]string{"none", "immediate", "delayed", "backoff"}
+var retryKindNames = [numRetryKinds]string{"none", "immediate", "delayed", "backoff"}
+
+// Known reports whether this version has the kind.
+func (k RetryKind) Known() bool { return k < numRetryKinds }
 
 // String returns the kind's name as in the job file.
-func (k RetryKind) String() string { return nameOf(retryKindNames[:], int(k)) }
+func (k RetryKind) String() string { return wordOf(retryKindNames[:], k) }
 
 // ParseRetryKind reads a kind's name; ok is false for an unknown one.
 func ParseRetryKind(s string) (kind RetryKind, ok bool) {
@@ -221,12 +231,17 @@ const (
 	WaitTooLarge             // no node would fit even if it were empty
 	WaitRetry                // its failed tasks wait for their next attempt
 	WaitNotEligible          // no node is for it, full or empty: its constraints leave none
+
+	numWaitCodes
 )
 
-var waitCodeNames = [...]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible"}
+var waitCodeNames = [numWaitCodes]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible"}
+
+// Known reports whether this version has the code.
+func (c WaitCode) Known() bool { return c < numWaitCodes }
 
 // String returns the code's word, such as "queue_max"; empty for WaitNone.
-func (c WaitCode) String() string { return nameOf(waitCodeNames[:], int(c)) }
+func (c WaitCode) String() string { return wordOf(waitCodeNames[:], c) }
 
 // TaskID is the id of a task: job.group.index. Group names hold no dot, so it can be taken apart from the right.
 func TaskID(job, group string, index int32) string { return fmt.Sprintf("%s.%s.%d", job, group, index) }
@@ -316,8 +331,8 @@ func (g *GroupSpec) validate(field string) error {
 	if err := g.validateWorth(field); err != nil {
 		return err
 	}
-	if g.Retry.Kind > RetryBackoff {
-		return Invalid(field+".retry.policy", "is not known; use none, immediate, delayed or backoff")
+	if !g.Retry.Kind.Known() {
+		return Invalid(field+".retry.policy", "is not known; use %s", oneOf(retryKindNames[:]))
 	}
 	if g.Retry.Limit < 0 {
 		return Invalid(field+".retry.limit", "is negative; give zero or more")
@@ -345,8 +360,8 @@ func (g *GroupSpec) validate(field string) error {
 }
 
 func (g *GroupSpec) validateWorth(field string) error {
-	if g.Class > ClassGuaranteed {
-		return Invalid(field+".class", "is not known; use best-effort, burstable or guaranteed")
+	if !g.Class.Known() {
+		return Invalid(field+".class", "is not known; use %s", oneOf(classNames[ClassBestEffort:]))
 	}
 	for _, name := range g.Resources.Names() {
 		if Extended(name) && g.Worth() != ClassBestEffort {

@@ -1,16 +1,27 @@
 package plimsoll
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
-func nameOf(names []string, i int) string {
-	if i >= 0 && i < len(names) {
-		return names[i]
+// wordOf returns the word of a value of an enumeration; of one that this version does not have, which a newer one may have written,
+// its number.
+func wordOf[T ~uint8](words []string, value T) string {
+	if int(value) < len(words) {
+		return words[value]
 	}
-	return ""
+	return unknown(value)
+}
+
+func unknown[T ~uint8 | ~uint16](value T) string { return fmt.Sprintf("unknown(%d)", uint16(value)) }
+
+// oneOf lists words of which one may be used: "none, immediate or backoff".
+func oneOf(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 func indexOf(names []string, s string) int {

@@ -13,12 +13,17 @@ const (
 	NodeActive   NodeMode = iota + 1 // takes tasks
 	NodeCordoned                     // takes no new tasks; those that run go on
 	NodeDraining                     // takes no new tasks; those that run are stopped and placed elsewhere
+
+	numNodeModes
 )
 
-var nodeModeNames = [...]string{"", "active", "cordoned", "draining"}
+var nodeModeNames = [numNodeModes]string{"", "active", "cordoned", "draining"}
+
+// Known reports whether this version has the mode.
+func (m NodeMode) Known() bool { return m >= NodeActive && m < numNodeModes }
 
 // String returns the mode's name, such as "cordoned".
-func (m NodeMode) String() string { return nameOf(nodeModeNames[:], int(m)) }
+func (m NodeMode) String() string { return wordOf(nodeModeNames[:], m) }
 
 // ParseNodeMode is the inverse of String; an unknown name is zero.
 func ParseNodeMode(s string) NodeMode { return NodeMode(indexOf(nodeModeNames[:], s)) }

@@ -32,12 +32,17 @@ const (
 	ClassBestEffort
 	ClassBurstable
 	ClassGuaranteed
+
+	numClasses
 )
 
-var classNames = [...]string{"", "best-effort", "burstable", "guaranteed"}
+var classNames = [numClasses]string{"", "best-effort", "burstable", "guaranteed"}
+
+// Known reports whether this version has the class.
+func (c Class) Known() bool { return c < numClasses }
 
 // String returns the class as in the job file.
-func (c Class) String() string { return nameOf(classNames[:], int(c)) }
+func (c Class) String() string { return wordOf(classNames[:], c) }
 
 // ParseClass reads a class; ok is false for an unknown one.
 func ParseClass(s string) (c Class, ok bool) {
@@ -53,12 +58,17 @@ const (
 	PolicyAction PolicyKind = iota + 1
 	PolicyTaskQOS
 	PolicyNodeQOS
+
+	numPolicyKinds
 )
 
-var policyKindNames = [...]string{"", "Action", "TaskQOS", "NodeQOS"}
+var policyKindNames = [numPolicyKinds]string{"", "Action", "TaskQOS", "NodeQOS"}
+
+// Known reports whether this version has the kind.
+func (k PolicyKind) Known() bool { return k >= PolicyAction && k < numPolicyKinds }
 
 // String returns the kind as in policy files.
-func (k PolicyKind) String() string { return nameOf(policyKindNames[:], int(k)) }
+func (k PolicyKind) String() string { return wordOf(policyKindNames[:], k) }
 
 // ParsePolicyKind is the inverse of String; an unknown name is zero.
 func ParsePolicyKind(s string) PolicyKind { return PolicyKind(indexOf(policyKindNames[:], s)) }
@@ -203,12 +213,17 @@ const (
 	ScopePriority                  // values: a number such as 1000, or a range such as 1000-3000, ends included
 	ScopeOwner                     // values: owners of jobs
 	ScopeQueue                     // values: full paths; root.batch stands for the queues below it too
+
+	numScopes
 )
 
-var scopeNames = [...]string{"", "class", "priority", "owner", "queue"}
+var scopeNames = [numScopes]string{"", "class", "priority", "owner", "queue"}
+
+// Known reports whether this version has the scope.
+func (s Scope) Known() bool { return s >= ScopeClass && s < numScopes }
 
 // String returns the scope as in policy files.
-func (s Scope) String() string { return nameOf(scopeNames[:], int(s)) }
+func (s Scope) String() string { return wordOf(scopeNames[:], s) }
 
 // ParseScope is the inverse of String; an unknown name is zero.
 func ParseScope(s string) Scope { return Scope(indexOf(scopeNames[:], s)) }
@@ -364,8 +379,8 @@ func (t *TaskQOS) Validate() error {
 }
 
 func (r *Requirement) validate(field string) error {
-	if r.Scope < ScopeClass || r.Scope > ScopeQueue {
-		return Invalid(field+".scope", "is not known; use class, priority, owner or queue")
+	if !r.Scope.Known() {
+		return Invalid(field+".scope", "is not known; use %s", oneOf(scopeNames[ScopeClass:]))
 	}
 	if len(r.Values) == 0 || len(r.Values) > MaxPolicyValues {
 		return Invalid(field+".values", "has %d entries; give 1 to %d", len(r.Values), MaxPolicyValues)
@@ -375,7 +390,7 @@ func (r *Requirement) validate(field string) error {
 		switch r.Scope {
 		case ScopeClass:
 			if _, ok := ParseClass(v); !ok {
-				return Invalid(field, "%q is not a class; use best-effort, burstable or guaranteed", v)
+				return Invalid(field, "%q is not a class; use %s", v, oneOf(classNames[ClassBestEffort:]))
 			}
 		case ScopePriority:
 			if _, _, ok := ParsePriorities(v); !ok {

@@ -55,15 +55,20 @@ const (
 	QOSMetricMissing                              // there is no usable sample
 	QOSSchedulingDisabled                         // no new tasks are wanted
 	QOSSchedulingEnabled                          // they are again
+
+	numQOSEventKinds
 )
 
-var qosEventKindNames = [...]string{
+var qosEventKindNames = [numQOSEventKinds]string{
 	"", "rule triggered", "rule restored", "previewed", "reweighted", "throttled", "frozen", "thawed", "restored", "reclaimed", "evicting",
 	"failed", "skipped", "metric missing", "scheduling disabled", "scheduling enabled",
 }
 
+// Known reports whether this version has the kind.
+func (k QOSEventKind) Known() bool { return k >= QOSRuleTriggered && k < numQOSEventKinds }
+
 // String returns the kind in words, such as "rule triggered".
-func (k QOSEventKind) String() string { return nameOf(qosEventKindNames[:], int(k)) }
+func (k QOSEventKind) String() string { return wordOf(qosEventKindNames[:], k) }
 
 // Text returns the event in one line: what was done by which rule, and what that changed.
 func (e *QOSEvent) Text() string {
@@ -112,7 +117,7 @@ func (r *NodeReport) Validate() error {
 }
 
 func (e *QOSEvent) validate(field string) error {
-	if e.Kind < QOSRuleTriggered || e.Kind > QOSSchedulingEnabled {
+	if !e.Kind.Known() {
 		return Invalid(field+".kind", "is not known")
 	}
 	if e.Attempt < 0 {

@@ -1,5 +1,7 @@
 package plimsoll
 
+import "slices"
+
 // TaskState is where a task is in its life.
 type TaskState uint8
 
@@ -11,12 +13,17 @@ const (
 	TaskRunning                       // its process runs
 	TaskStopping                      // the agent was asked to stop it
 	TaskFinished                      // it has ended for good; Result says how
+
+	numTaskStates
 )
 
-var taskStateNames = [...]string{"", "Pending", "Bound", "Starting", "Running", "Stopping", "Finished"}
+var taskStateNames = [numTaskStates]string{"", "Pending", "Bound", "Starting", "Running", "Stopping", "Finished"}
+
+// Known reports whether this version has the state.
+func (s TaskState) Known() bool { return s >= TaskPending && s < numTaskStates }
 
 // String returns the state's name, such as "Running".
-func (s TaskState) String() string { return nameOf(taskStateNames[:], int(s)) }
+func (s TaskState) String() string { return wordOf(taskStateNames[:], s) }
 
 // ParseTaskState is the inverse of String; an unknown name is zero.
 func ParseTaskState(s string) TaskState { return TaskState(indexOf(taskStateNames[:], s)) }
@@ -41,15 +48,26 @@ const (
 	ResultNeverStarted            // its command could not be started
 	ResultUnknownExit             // it ended while nobody watched, and its exit code is not known
 	ResultNodeFault               // its node could not start it, for a reason that is the node's, such as a full disk
+
+	numTaskResults
 )
 
-var taskResultNames = [...]string{
+var taskResultNames = [numTaskResults]string{
 	"", "succeeded", "failed", "killed", "evicted", "preempted", "lost", "out of memory", "timed out", "never started",
 	"exit code unknown", "node fault",
 }
 
+// Known reports whether this version has the result.
+func (r TaskResult) Known() bool { return r < numTaskResults }
+
 // String returns the result in words, such as "out of memory"; empty for ResultNone.
-func (r TaskResult) String() string { return nameOf(taskResultNames[:], int(r)) }
+func (r TaskResult) String() string { return wordOf(taskResultNames[:], r) }
+
+// ParseTaskResult reads a result in words; ok is false for unknown ones.
+func ParseTaskResult(s string) (result TaskResult, ok bool) {
+	i := slices.Index(taskResultNames[:], s)
+	return TaskResult(max(i, 0)), i >= 0
+}
 
 // Charged reports whether an attempt that ended so counts against the task's retry limit. What is not the task's own fault
 // does not.

@@ -178,7 +178,7 @@ func nodeQOS(m *pb.NodeQOSStatus) NodeQOS {
 
 func qosTask(t *pb.QOSTask) QOSTask {
 	return QOSTask{
-		Task: t.GetTask(), Attempt: t.GetAttempt(), Class: plimsoll.Class(t.GetClass()), Priority: t.GetPriority(), CPU: t.GetCpuNanocores(),
+		Task: t.GetTask(), Attempt: t.GetAttempt(), Class: wire.EnumFromProto[plimsoll.Class](t.GetClass()), Priority: t.GetPriority(), CPU: t.GetCpuNanocores(),
 		CPUKnown: !t.GetCpuUnknown(), Memory: t.GetMemoryBytes(), MemoryKnown: !t.GetMemoryUnknown(), ExtRatio: t.GetExtRatioPermille(),
 		Started: t.GetStarted(), Quota: t.GetQuotaNanocores(), OriginalQuota: t.GetOriginalQuotaNanocores(), Shares: t.GetShares(),
 		OriginalShares: t.GetOriginalShares(), Idle: t.GetIdle(), Frozen: t.GetFrozen(), Rung: t.GetRung(), Allowed: t.GetAllowed(),

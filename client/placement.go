@@ -116,7 +116,7 @@ func (c *Client) ExplainTask(ctx context.Context, id string, options ExplainOpti
 		return Explanation{}, err
 	}
 	x := Explanation{
-		Task: wire.TaskFromProto(res.GetTask()), WaitCode: plimsoll.WaitCode(res.GetWaitCode()), Summary: res.GetSummary(),
+		Task: wire.TaskFromProto(res.GetTask()), WaitCode: wire.EnumFromProto[plimsoll.WaitCode](res.GetWaitCode()), Summary: res.GetSummary(),
 		Steps: steps(res.GetSteps()), Nodes: nodeCounts(res.GetNodes()), Kept: res.GetDecisionsKept(),
 	}
 	for _, v := range res.GetVerdicts() {
@@ -205,7 +205,7 @@ func (c *Client) PlaceJob(ctx context.Context, spec plimsoll.JobSpec, options Pl
 		}
 		if r := m.GetRefused(); r != nil {
 			g.Refused = &Refusal{
-				WaitCode: plimsoll.WaitCode(r.GetWaitCode()), Summary: r.GetSummary(), Steps: steps(r.GetSteps()), Nodes: nodeCounts(r.GetNodes()),
+				WaitCode: wire.EnumFromProto[plimsoll.WaitCode](r.GetWaitCode()), Summary: r.GetSummary(), Steps: steps(r.GetSteps()), Nodes: nodeCounts(r.GetNodes()),
 			}
 		}
 		t.Groups = append(t.Groups, g)

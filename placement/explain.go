@@ -23,7 +23,12 @@ const (
 var stepKindNames = [...]string{"closed", "not eligible", "no room", "not best"}
 
 // String returns the kind in words.
-func (k StepKind) String() string { return stepKindNames[k] }
+func (k StepKind) String() string {
+	if int(k) >= len(stepKindNames) {
+		return fmt.Sprintf("unknown(%d)", uint8(k))
+	}
+	return stepKindNames[k]
+}
 
 // Step says what one stage did to the servers that reached it.
 type Step struct {

@@ -39,7 +39,7 @@ func (jobListCmd) Help() string {
 
 // Run lists jobs.
 func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
-	states, err := parseStates(cmd.State, plimsoll.JobExpired)
+	states, err := parseStates[plimsoll.JobState](cmd.State)
 	if err != nil {
 		return err
 	}
@@ -75,27 +75,28 @@ func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 type state interface {
 	~uint8
 	fmt.Stringer
+	Known() bool
 }
 
-// parseStates reads the names of states, however they are capitalized, of a kind whose last is given.
-func parseStates[S state](names []string, last S) ([]S, error) {
+// parseStates reads the names of states, however they are capitalized.
+func parseStates[S state](names []string) ([]S, error) {
 	var states []S
 	for _, name := range names {
 		s := S(1)
-		for s <= last && !strings.EqualFold(s.String(), name) {
+		for s.Known() && !strings.EqualFold(s.String(), name) {
 			s++
 		}
-		if s > last {
-			return nil, plimsoll.Invalid("--state", "%q is not a state; possible are %s", name, stateNames(last))
+		if !s.Known() {
+			return nil, plimsoll.Invalid("--state", "%q is not a state; possible are %s", name, stateNames[S]())
 		}
 		states = append(states, s)
 	}
 	return states, nil
 }
 
-func stateNames[S state](last S) string {
+func stateNames[S state]() string {
 	var names []string
-	for s := S(1); s <= last; s++ {
+	for s := S(1); s.Known(); s++ {
 		names = append(names, s.String())
 	}
 	return strings.Join(names, ", ")

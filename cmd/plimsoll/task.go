@@ -30,7 +30,7 @@ func (taskListCmd) Help() string {
 
 // Run lists tasks.
 func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
-	states, err := parseStates(cmd.State, plimsoll.TaskFinished)
+	states, err := parseStates[plimsoll.TaskState](cmd.State)
 	if err != nil {
 		return err
 	}

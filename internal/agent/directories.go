@@ -91,10 +91,8 @@ func readMark(dir string, key attemptKey) *plimsoll.TaskReport {
 }
 
 func parseResult(s string) plimsoll.TaskResult {
-	for r := plimsoll.ResultSucceeded; r.String() != ""; r++ {
-		if r.String() == s {
-			return r
-		}
+	if r, ok := plimsoll.ParseTaskResult(s); ok && r != plimsoll.ResultNone {
+		return r
 	}
 	return plimsoll.ResultLost
 }

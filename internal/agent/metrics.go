@@ -21,7 +21,7 @@ func newMetrics(news *newsbox, watch *qosHandler) *metrics {
 	m := &metrics{news: news, watch: watch, events: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plimsoll_agent_qos_events_total", Help: "What the QoS loop has done and seen, by kind: throttled, evicting, failed and so on.",
 	}, []string{"kind"})}
-	for kind := plimsoll.QOSRuleTriggered; kind <= plimsoll.QOSSchedulingEnabled; kind++ {
+	for kind := plimsoll.QOSRuleTriggered; kind.Known(); kind++ {
 		m.events.WithLabelValues(kind.String()) // shown as 0 before it happens, so that rates are right
 	}
 	return m

@@ -67,7 +67,7 @@ func ParsePlacement(name string, data []byte) (Placement, error) {
 				d.problem(v.line, path, "is %s; give at least 1s, so that a task does not come back at once", v.what())
 			}
 		}},
-		field{"strategy", word(d, &s.Strategy, plimsoll.ParseStrategy, strategyWords())},
+		field{"strategy", word(d, &s.Strategy, plimsoll.ParseStrategy, wordsFrom(plimsoll.StrategyDefault))},
 		field{"weights", d.weights(&s.Weights)},
 		field{"owners", d.owners(&s.OwnerRules)},
 	)

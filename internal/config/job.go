@@ -58,7 +58,7 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 		field{"logLimit", d.quantity(plimsoll.Memory, &g.LogLimit)},
 		field{"constraints", d.constraints(&g.Constraints)},
 		field{"preferences", d.preferences(&g.Preferences)},
-		field{"class", word(d, &g.Class, plimsoll.ParseClass, classWords())},
+		field{"class", word(d, &g.Class, plimsoll.ParseClass, wordsFrom(plimsoll.ClassBestEffort))},
 		field{"priority", d.number(&g.Priority)},
 	)
 	return g
@@ -105,13 +105,6 @@ func misnamed(name string) string {
 	return ""
 }
 
-func classWords() (words []string) {
-	for c := plimsoll.ClassBestEffort; c <= plimsoll.ClassGuaranteed; c++ {
-		words = append(words, c.String())
-	}
-	return words
-}
-
 func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
 	var p plimsoll.RetryPolicy
 	var policy string
@@ -122,8 +115,7 @@ func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
 			d.text(&policy)(v, path)
 			kind, ok := plimsoll.ParseRetryKind(policy)
 			if v.kind == scalarKind && !ok {
-				d.problem(v.line, path, "%q is no retry policy; %s", shorten(policy),
-					nearestWord(policy, []string{"none", "immediate", "delayed", "backoff"}))
+				d.problem(v.line, path, "%q is no retry policy; %s", shorten(policy), nearestWord(policy, wordsFrom(plimsoll.RetryNone)))
 			}
 			p.Kind = kind
 		}},

@@ -25,7 +25,7 @@ func (d *decoder) constraints(into *plimsoll.Constraints) func(v *value, path st
 			field{"far", d.selectors(&into.Far)},
 			field{"spread", d.spreads(&into.Spread, true)},
 			field{"nodes", d.texts(&into.Nodes)},
-			field{"reservoir", word(d, &into.Reservoir, plimsoll.ParseReservoirUse, reservoirWords())},
+			field{"reservoir", word(d, &into.Reservoir, plimsoll.ParseReservoirUse, wordsFrom(plimsoll.ReservoirLast))},
 			field{"class", d.ratios(&into.Class)},
 			field{"where", d.text(&into.Where)},
 		)
@@ -39,21 +39,19 @@ func (d *decoder) preferences(into *plimsoll.Preferences) func(v *value, path st
 			field{"near", d.selectors(&into.Near)},
 			field{"far", d.selectors(&into.Far)},
 			field{"spread", d.spreads(&into.Spread, false)},
-			field{"strategy", word(d, &into.Strategy, plimsoll.ParseStrategy, strategyWords())},
+			field{"strategy", word(d, &into.Strategy, plimsoll.ParseStrategy, wordsFrom(plimsoll.StrategyDefault))},
 		)
 	}
 }
 
-func reservoirWords() (words []string) {
-	for u := plimsoll.ReservoirLast; u <= plimsoll.ReservoirOnly; u++ {
-		words = append(words, u.String())
-	}
-	return words
-}
-
-func strategyWords() (words []string) {
-	for s := plimsoll.StrategyDefault; s <= plimsoll.StrategyRandom; s++ {
-		words = append(words, s.String())
+// wordsFrom returns the words of an enumeration, from its first value that can be written on.
+func wordsFrom[T interface {
+	~uint8
+	Known() bool
+	String() string
+}](first T) (words []string) {
+	for x := first; x.Known(); x++ {
+		words = append(words, x.String())
 	}
 	return words
 }

@@ -125,7 +125,7 @@ func (d *decoder) taskQOS(v *value, kind field, t *plimsoll.TaskQOS) {
 				var r plimsoll.Requirement
 				operator := false
 				d.fields(v, path,
-					field{"scope", word(d, &r.Scope, parseScope, scopeWords())},
+					field{"scope", word(d, &r.Scope, parseScope, wordsFrom(plimsoll.ScopeClass))},
 					field{"operator", func(v *value, path string) {
 						operator = true
 						word(d, &r.Not, parseOperator, []string{"In", "NotIn"})(v, path)
@@ -148,13 +148,6 @@ func (d *decoder) taskQOS(v *value, kind field, t *plimsoll.TaskQOS) {
 func parseScope(s string) (plimsoll.Scope, bool) {
 	scope := plimsoll.ParseScope(s)
 	return scope, scope != 0
-}
-
-func scopeWords() (words []string) {
-	for s := plimsoll.ScopeClass; s <= plimsoll.ScopeQueue; s++ {
-		words = append(words, s.String())
-	}
-	return words
 }
 
 func parseOperator(s string) (not, ok bool) { return s == "NotIn", s == "In" || s == "NotIn" }

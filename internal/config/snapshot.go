@@ -81,7 +81,7 @@ func (r *snapshotReader) task(v *value, path string, now time.Time) qos.Task {
 	var running time.Duration
 	r.fields(v, path,
 		field{"id", r.text(&t.ID)},
-		field{"class", word(r.decoder, &t.Class, plimsoll.ParseClass, classWords())},
+		field{"class", word(r.decoder, &t.Class, plimsoll.ParseClass, wordsFrom(plimsoll.ClassBestEffort))},
 		field{"priority", r.number(&t.Priority)},
 		field{"owner", r.text(&t.Owner)},
 		field{"queue", r.text(&t.Queue)},

@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // Status is what is known of an attempt. Times are Unix nanoseconds, zero if it has not happened.
@@ -40,8 +41,8 @@ func statusToProto(s *Status) *pb.AttemptStatus {
 
 func statusFromProto(m *pb.AttemptStatus) Status {
 	return Status{
-		Task: m.GetTask(), Attempt: m.GetAttempt(), State: plimsoll.TaskState(m.GetState()), Result: plimsoll.TaskResult(m.GetResult()),
-		ExitCode: m.GetExitCode(), Message: m.GetMessage(), Started: m.GetStarted(), Finished: m.GetFinished(), PID: int(m.GetPid()),
+		Task: m.GetTask(), Attempt: m.GetAttempt(), State: wire.EnumFromProto[plimsoll.TaskState](m.GetState()),
+		Result: wire.EnumFromProto[plimsoll.TaskResult](m.GetResult()), ExitCode: m.GetExitCode(), Message: m.GetMessage(), Started: m.GetStarted(), Finished: m.GetFinished(), PID: int(m.GetPid()),
 		Dir: m.GetDir(),
 	}
 }

@@ -102,7 +102,7 @@ func (v *service) StartAttempt(ctx context.Context, r *connect.Request[pb.StartA
 // StopAttempt implements the service.
 func (v *service) StopAttempt(_ context.Context, r *connect.Request[pb.StopAttemptRequest]) (*connect.Response[pb.StopAttemptResponse], error) {
 	m := r.Msg
-	why := stopRequest{result: plimsoll.TaskResult(m.GetResult()), message: m.GetMessage()}
+	why := stopRequest{result: wire.EnumFromProto[plimsoll.TaskResult](m.GetResult()), message: m.GetMessage()}
 	if err := validStop(why.result); err != nil {
 		return nil, wire.ConnectError(err)
 	}

@@ -140,7 +140,7 @@ func TypeCheck(dir, pattern string) (Source, error) {
 		return os.Open(exports[path])
 	}
 	config := types.Config{Importer: importer.ForCompiler(src.Fset, "gc", lookup)}
-	if _, err := config.Check(target.ImportPath, src.Fset, src.Files, src.Info); err != nil {
+	if src.Types, err = config.Check(target.ImportPath, src.Fset, src.Files, src.Info); err != nil {
 		return Source{}, fmt.Errorf("type-check %s: %w", pattern, err)
 	}
 	return src, nil

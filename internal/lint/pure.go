@@ -15,6 +15,7 @@ type Source struct {
 	Fset  *token.FileSet
 	Files []*ast.File
 	Info  *types.Info
+	Types *types.Package
 }
 
 // Place prints a position as file:line, without the folder.

@@ -41,7 +41,7 @@ const (
 )
 
 // numTypes bounds the event types that have a role of their own.
-const numTypes = int(plimsoll.EventQueue) + 1
+const numTypes = plimsoll.NumEventTypes
 
 // The families follow from the design's table of reference ids.
 var (

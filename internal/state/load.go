@@ -134,7 +134,7 @@ func (s *State) loadNode(node *plimsoll.Node) error {
 	if s.nodes[node.ID] != nil || node.ID == "" {
 		return corrupt("node %q twice, or without an id", node.ID)
 	}
-	if node.Mode < plimsoll.NodeActive || node.Mode > plimsoll.NodeDraining {
+	if !node.Mode.Known() {
 		return corrupt("node %s in an unknown mode (%d)", node.ID, node.Mode)
 	}
 	err := node.Capacity.Validate("capacity")
@@ -183,7 +183,7 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if spec == nil {
 		return corrupt("the status of job %q but not its specification", st.ID)
 	}
-	if st.State < plimsoll.JobNew || st.State > plimsoll.JobExpired {
+	if !st.State.Known() {
 		return corrupt("job %q in an unknown state (%d)", st.ID, st.State)
 	}
 	if err := s.checkStoredSpec(spec); err != nil {
@@ -239,7 +239,7 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 		return corrupt("task %s twice, or with an impossible index", id)
 	case int(t.Index) > len(g.Tasks):
 		return corrupt("task %s but not the one before it, %s", id, taskID(t.Job, t.Group, int32(len(g.Tasks))))
-	case t.State < plimsoll.TaskPending || t.State > plimsoll.TaskFinished:
+	case !t.State.Known():
 		return corrupt("task %s in an unknown state (%d)", id, t.State)
 	case j.State.Ended() && t.State != plimsoll.TaskFinished, j.State == plimsoll.JobNew && t.State != plimsoll.TaskPending:
 		return corrupt("task %s, which is %s, of a job that is %s", id, t.State, j.State)

@@ -277,7 +277,7 @@ func (s *State) SetNodeMode(id string, mode plimsoll.NodeMode) error {
 	if n == nil {
 		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q", id)
 	}
-	if mode < plimsoll.NodeActive || mode > plimsoll.NodeDraining {
+	if !mode.Known() {
 		return plimsoll.Invalid("mode", "is not one of active, cordoned, draining")
 	}
 	if n.Mode == mode {

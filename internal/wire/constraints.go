@@ -47,7 +47,7 @@ func ConstraintsFromProto(m *pb.Constraints) plimsoll.Constraints {
 		Far:         selectorsFromProto(m.GetFar()),
 		Spread:      spreadsFromProto(m.GetSpread()),
 		Nodes:       textsFromProto(m.GetNodes()),
-		Reservoir:   enumOrZero(m.GetReservoir(), plimsoll.ReservoirOnly),
+		Reservoir:   EnumFromProto[plimsoll.ReservoirUse](m.GetReservoir()),
 		Class:       ratiosFromProto(m.GetClass()),
 		Where:       m.GetWhere(),
 	}
@@ -73,7 +73,7 @@ func PreferencesFromProto(m *pb.Preferences) plimsoll.Preferences {
 		Near:     selectorsFromProto(m.GetNear()),
 		Far:      selectorsFromProto(m.GetFar()),
 		Spread:   spreadsFromProto(m.GetSpread()),
-		Strategy: enumOrZero(m.GetStrategy(), plimsoll.StrategyRandom),
+		Strategy: EnumFromProto[plimsoll.Strategy](m.GetStrategy()),
 	}
 }
 
@@ -128,10 +128,10 @@ var errRatio = errors.New("a ratio is not a finite number")
 // checkPlacement fails for what FromProto could not keep: an enumeration number that this version does not know, and a ratio that
 // is no number.
 func checkPlacement(g *pb.GroupSpec) error {
-	if err := checkEnum("use of reservoir nodes", g.GetConstraints().GetReservoir(), pb.ReservoirUse(plimsoll.ReservoirOnly)); err != nil {
+	if err := checkEnum[plimsoll.ReservoirUse]("use of reservoir nodes", g.GetConstraints().GetReservoir()); err != nil {
 		return err
 	}
-	if err := checkEnum("strategy", g.GetPreferences().GetStrategy(), pb.Strategy(plimsoll.StrategyRandom)); err != nil {
+	if err := checkEnum[plimsoll.Strategy]("strategy", g.GetPreferences().GetStrategy()); err != nil {
 		return err
 	}
 	return checkRatios(g.GetConstraints().GetClass())

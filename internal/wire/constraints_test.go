@@ -24,7 +24,7 @@ func drawConstraints(t *rapid.T) plimsoll.Constraints {
 		Far:         drawSlice(t, "far", drawSelector),
 		Spread:      drawSlice(t, "spread", drawSpread),
 		Nodes:       drawNames(t),
-		Reservoir:   drawEnum(t, "reservoir", plimsoll.ReservoirOnly),
+		Reservoir:   drawEnum[plimsoll.ReservoirUse](t, "reservoir"),
 		Class:       drawRatios(t, "class"),
 		Where:       drawText(t, "where"),
 	}
@@ -35,7 +35,7 @@ func drawPreferences(t *rapid.T) plimsoll.Preferences {
 		Near:     drawSlice(t, "near", drawSelector),
 		Far:      drawSlice(t, "far", drawSelector),
 		Spread:   drawSlice(t, "spread", drawSpread),
-		Strategy: drawEnum(t, "strategy", plimsoll.StrategyRandom),
+		Strategy: drawEnum[plimsoll.Strategy](t, "strategy"),
 	}
 }
 

@@ -26,7 +26,12 @@ func drawUint64(t *rapid.T, label string) uint64 {
 	return rapid.OneOf(rapid.Just(uint64(0)), rapid.Uint64()).Draw(t, label)
 }
 
-func drawEnum[T ~uint8](t *rapid.T, label string, highest T) T {
+// drawEnum draws a value that this version has, or zero: nothing is set.
+func drawEnum[T Enumeration](t *rapid.T, label string) T {
+	highest := T(0)
+	for (highest + 1).Known() {
+		highest++
+	}
 	return T(rapid.Uint8Range(0, uint8(highest)).Draw(t, label))
 }
 
@@ -61,8 +66,8 @@ func drawTask(t *rapid.T) plimsoll.Task {
 		Index:     drawInt32(t, "index"),
 		Attempt:   drawInt32(t, "attempt"),
 		Failures:  drawInt32(t, "failures"),
-		State:     drawEnum(t, "state", plimsoll.TaskFinished),
-		Result:    drawEnum(t, "result", plimsoll.ResultNodeFault),
+		State:     drawEnum[plimsoll.TaskState](t, "state"),
+		Result:    drawEnum[plimsoll.TaskResult](t, "result"),
 		Node:      drawText(t, "node"),
 		ExitCode:  drawInt32(t, "exit code"),
 		Message:   drawText(t, "message"),
@@ -81,8 +86,8 @@ func drawTaskReport(t *rapid.T) plimsoll.TaskReport {
 	return plimsoll.TaskReport{
 		Task:     drawText(t, "task"),
 		Attempt:  drawInt32(t, "attempt"),
-		State:    drawEnum(t, "state", plimsoll.TaskFinished),
-		Result:   drawEnum(t, "result", plimsoll.ResultNodeFault),
+		State:    drawEnum[plimsoll.TaskState](t, "state"),
+		Result:   drawEnum[plimsoll.TaskResult](t, "result"),
 		ExitCode: drawInt32(t, "exit code"),
 		Message:  drawText(t, "message"),
 		At:       drawInt64(t, "at"),
@@ -94,7 +99,7 @@ func drawJobStatus(t *rapid.T) plimsoll.JobStatus {
 		ID:        drawText(t, "id"),
 		Owner:     drawText(t, "owner"),
 		Queue:     drawText(t, "queue"),
-		State:     drawEnum(t, "state", plimsoll.JobExpired),
+		State:     drawEnum[plimsoll.JobState](t, "state"),
 		Reason:    drawText(t, "reason"),
 		Killed:    rapid.Bool().Draw(t, "killed"),
 		Submitted: drawInt64(t, "submitted"),
@@ -109,7 +114,7 @@ func drawGroupStatus(t *rapid.T) plimsoll.GroupStatus {
 	g := plimsoll.GroupStatus{
 		Name:       drawText(t, "name"),
 		Count:      drawInt32(t, "count"),
-		WaitCode:   drawEnum(t, "wait code", plimsoll.WaitNotEligible),
+		WaitCode:   drawEnum[plimsoll.WaitCode](t, "wait code"),
 		WaitReason: drawText(t, "wait reason"),
 	}
 	if rapid.Bool().Draw(t, "has counts") {
@@ -133,7 +138,7 @@ func drawGroupSpec(t *rapid.T) plimsoll.GroupSpec {
 		UserGroup: drawText(t, "user group"),
 		Resources: drawResources(t, "resources"),
 		Retry: plimsoll.RetryPolicy{
-			Kind:         drawEnum(t, "retry kind", plimsoll.RetryBackoff),
+			Kind:         drawEnum[plimsoll.RetryKind](t, "retry kind"),
 			Limit:        drawInt32(t, "retry limit"),
 			InitialDelay: time.Duration(drawInt64(t, "initial delay")),
 			MaxDelay:     time.Duration(drawInt64(t, "max delay")),
@@ -144,7 +149,7 @@ func drawGroupSpec(t *rapid.T) plimsoll.GroupSpec {
 
 		Constraints: drawConstraints(t),
 		Preferences: drawPreferences(t),
-		Class:       drawEnum(t, "class", plimsoll.ClassGuaranteed),
+		Class:       drawEnum[plimsoll.Class](t, "class"),
 		Priority:    drawInt32(t, "priority"),
 	}
 }
@@ -167,7 +172,7 @@ func drawNode(t *rapid.T) plimsoll.Node {
 		Capacity:    drawResources(t, "capacity"),
 		Attributes:  drawTexts(t, "attributes"),
 		Incarnation: drawUint64(t, "incarnation"),
-		Mode:        drawEnum(t, "mode", plimsoll.NodeDraining),
+		Mode:        drawEnum[plimsoll.NodeMode](t, "mode"),
 		Ready:       rapid.Bool().Draw(t, "ready"),
 		Registered:  drawInt64(t, "registered"),
 		Revision:    drawUint64(t, "revision"),

@@ -15,7 +15,7 @@ import (
 const statusClientClosed = 499
 
 // codes is the one table from our codes to those of RPC and HTTP.
-var codes = [...]struct {
+var codes = [plimsoll.NumCodes]struct {
 	rpc  connect.Code
 	http int
 }{
@@ -37,18 +37,18 @@ var codes = [...]struct {
 
 // ConnectCode is the RPC code of a code. Two of ours may share one; the detail of ConnectError tells them apart.
 func ConnectCode(code plimsoll.Code) connect.Code {
-	if int(code) < len(codes) {
-		return codes[code].rpc
+	if !code.Known() {
+		code = plimsoll.CodeInternal
 	}
-	return connect.CodeInternal
+	return codes[code].rpc
 }
 
 // HTTPStatus is the HTTP status of a code.
 func HTTPStatus(code plimsoll.Code) int {
-	if int(code) < len(codes) {
-		return codes[code].http
+	if !code.Known() {
+		code = plimsoll.CodeInternal
 	}
-	return http.StatusInternalServerError
+	return codes[code].http
 }
 
 // codeOfRPC is for answers without our detail: of a proxy, or of another program on that address.

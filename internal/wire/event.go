@@ -24,13 +24,17 @@ func EventToProto(e *plimsoll.Event) *pb.Event {
 // EventFromProto converts an event. A number that the vocabulary has no room for becomes zero.
 func EventFromProto(m *pb.Event) plimsoll.Event {
 	e := plimsoll.Event{
-		Type:      enumOrZero(m.GetType(), plimsoll.EventType(math.MaxUint8)),
-		Change:    enumOrZero(m.GetChange(), plimsoll.ChangeType(math.MaxUint8)),
 		Time:      m.GetTime(),
 		Object:    m.GetObject(),
 		Reference: m.GetReference(),
 		Resources: resourcesFromProto(m.GetResources()),
 		Message:   m.GetMessage(),
+	}
+	if n := m.GetType(); n >= 0 && n <= math.MaxUint8 {
+		e.Type = plimsoll.EventType(n)
+	}
+	if n := m.GetChange(); n >= 0 && n <= math.MaxUint8 {
+		e.Change = plimsoll.ChangeType(n)
 	}
 	if d := m.GetDetail(); d >= 0 && d <= math.MaxUint16 {
 		e.Detail = plimsoll.ChangeDetail(d)

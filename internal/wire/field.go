@@ -155,17 +155,28 @@ func enum(f *field) uint8 {
 	return math.MaxUint8
 }
 
+// Enumeration is one of the vocabulary. Its numbers are those of the contract, where zero stands for what is not set.
+type Enumeration interface {
+	~uint8
+	Known() bool
+}
+
+// Known reports whether this version has the value of an enumeration that a message holds.
+func Known[T Enumeration, N ~uint8 | ~int32](n N) bool {
+	return n == 0 || n > 0 && uint32(n) <= math.MaxUint8 && T(n).Known()
+}
+
 // checkEnum fails for a number that this version does not know.
-func checkEnum[T ~uint8 | ~int32](what string, n, highest T) error {
-	if n < 0 || n > highest {
+func checkEnum[T Enumeration, N ~uint8 | ~int32](what string, n N) error {
+	if !Known[T](n) {
 		return plimsoll.Errorf(plimsoll.CodeCorrupt, "its %s is not known to this version; a newer one may have written it", what)
 	}
 	return nil
 }
 
-// enumOrZero is for FromProto: a number that this version does not know becomes zero.
-func enumOrZero[T ~uint8, N ~int32](n N, highest T) T {
-	if n < 0 || n > N(highest) {
+// EnumFromProto converts the value of an enumeration. A number that this version does not know becomes zero.
+func EnumFromProto[T Enumeration, N ~int32](n N) T {
+	if !Known[T](n) {
 		return 0
 	}
 	return T(n)

@@ -94,7 +94,7 @@ func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 		UserGroup: m.GetUserGroup(),
 		Resources: resourcesFromProto(m.GetResources()),
 		Retry: plimsoll.RetryPolicy{
-			Kind:         enumOrZero(r.GetKind(), plimsoll.RetryBackoff),
+			Kind:         EnumFromProto[plimsoll.RetryKind](r.GetKind()),
 			Limit:        r.GetLimit(),
 			InitialDelay: time.Duration(r.GetInitialDelayNanos()),
 			MaxDelay:     time.Duration(r.GetMaxDelayNanos()),
@@ -104,7 +104,7 @@ func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 		LogLimit:    m.GetLogLimit(),
 		Constraints: ConstraintsFromProto(m.GetConstraints()),
 		Preferences: PreferencesFromProto(m.GetPreferences()),
-		Class:       enumOrZero(m.GetClass(), plimsoll.ClassGuaranteed),
+		Class:       EnumFromProto[plimsoll.Class](m.GetClass()),
 		Priority:    m.GetPriority(),
 	}
 }
@@ -151,10 +151,10 @@ func DecodeJobSpec(data []byte) (plimsoll.JobSpec, error) {
 		return plimsoll.JobSpec{}, err
 	}
 	for _, g := range m.GetGroups() {
-		if err := checkEnum("retry kind", g.GetRetry().GetKind(), pb.RetryKind(plimsoll.RetryBackoff)); err != nil {
+		if err := checkEnum[plimsoll.RetryKind]("retry kind", g.GetRetry().GetKind()); err != nil {
 			return plimsoll.JobSpec{}, corrupt("job", err)
 		}
-		if err := checkEnum("class", g.GetClass(), pb.Class(plimsoll.ClassGuaranteed)); err != nil {
+		if err := checkEnum[plimsoll.Class]("class", g.GetClass()); err != nil {
 			return plimsoll.JobSpec{}, corrupt("job", err)
 		}
 		if err := checkPlacement(g); err != nil {

@@ -44,7 +44,7 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 		ID:        m.GetId(),
 		Owner:     m.GetOwner(),
 		Queue:     m.GetQueue(),
-		State:     enumOrZero(m.GetState(), plimsoll.JobExpired),
+		State:     EnumFromProto[plimsoll.JobState](m.GetState()),
 		Reason:    m.GetReason(),
 		Killed:    m.GetKilled(),
 		Submitted: m.GetSubmitted(),
@@ -61,7 +61,7 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 				Pending: c.GetPending(), Bound: c.GetBound(), Starting: c.GetStarting(), Running: c.GetRunning(),
 				Stopping: c.GetStopping(), Succeeded: c.GetSucceeded(), Failed: c.GetFailed(),
 			},
-			WaitCode:   enumOrZero(g.GetWaitCode(), plimsoll.WaitNotEligible),
+			WaitCode:   EnumFromProto[plimsoll.WaitCode](g.GetWaitCode()),
 			WaitReason: g.GetWaitReason(),
 		})
 	}
@@ -129,7 +129,7 @@ func DecodeJobStatus(data []byte) (plimsoll.JobStatus, error) {
 			return plimsoll.JobStatus{}, corrupt("job status", err)
 		}
 	}
-	if err := checkEnum("state", s.State, plimsoll.JobExpired); err != nil {
+	if err := checkEnum[plimsoll.JobState]("state", s.State); err != nil {
 		return plimsoll.JobStatus{}, corrupt("job status", err)
 	}
 	return s, nil
@@ -188,7 +188,7 @@ func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
 			return err
 		}
 	}
-	return checkEnum("wait code", g.WaitCode, plimsoll.WaitNotEligible)
+	return checkEnum[plimsoll.WaitCode]("wait code", g.WaitCode)
 }
 
 // decodeTaskCounts adds to what is in c: protobuf merges a message that stands twice.

@@ -37,7 +37,7 @@ func NodeFromProto(m *pb.Node) plimsoll.Node {
 		Capacity:    resourcesFromProto(m.GetCapacity()),
 		Attributes:  textMapFromProto(m.GetAttributes()),
 		Incarnation: m.GetIncarnation(),
-		Mode:        enumOrZero(m.GetMode(), plimsoll.NodeDraining),
+		Mode:        EnumFromProto[plimsoll.NodeMode](m.GetMode()),
 		Ready:       m.GetReady(),
 		Registered:  m.GetRegistered(),
 		Revision:    m.GetRevision(),
@@ -59,7 +59,7 @@ func DecodeNode(data []byte) (plimsoll.Node, error) {
 	if err := decodeMessage("node", data, &m); err != nil {
 		return plimsoll.Node{}, err
 	}
-	if err := checkEnum("mode", m.GetMode(), pb.NodeMode(plimsoll.NodeDraining)); err != nil {
+	if err := checkEnum[plimsoll.NodeMode]("mode", m.GetMode()); err != nil {
 		return plimsoll.Node{}, corrupt("node", err)
 	}
 	for _, ratios := range []map[string]float64{m.GetFacts().GetReserve(), m.GetFacts().GetOverprovision()} {

@@ -25,7 +25,7 @@ func PolicyRefToProto(r plimsoll.PolicyRef) *pb.PolicyRef {
 
 // PolicyRefFromProto converts the name of a policy.
 func PolicyRefFromProto(m *pb.PolicyRef) plimsoll.PolicyRef {
-	return plimsoll.PolicyRef{Kind: enumOrZero(m.GetKind(), plimsoll.PolicyNodeQOS), Name: m.GetName()}
+	return plimsoll.PolicyRef{Kind: EnumFromProto[plimsoll.PolicyKind](m.GetKind()), Name: m.GetName()}
 }
 
 // PolicyToProto converts a policy.
@@ -66,7 +66,7 @@ func DecodePolicy(data []byte) (plimsoll.Policy, error) {
 		return plimsoll.Policy{}, err
 	}
 	for _, r := range m.GetTaskQos().GetMatch() {
-		if err := checkEnum("scope", r.GetScope(), pb.PolicyScope(plimsoll.ScopeQueue)); err != nil {
+		if err := checkEnum[plimsoll.Scope]("scope", r.GetScope()); err != nil {
 			return plimsoll.Policy{}, corrupt("policy", err)
 		}
 	}
@@ -126,7 +126,7 @@ func taskQOSFromProto(m *pb.TaskQOS) *plimsoll.TaskQOS {
 	}
 	for _, r := range m.GetMatch() {
 		t.Match = append(t.Match, plimsoll.Requirement{
-			Scope: enumOrZero(r.GetScope(), plimsoll.ScopeQueue), Not: r.GetNot(), Values: textsFromProto(r.GetValues()),
+			Scope: EnumFromProto[plimsoll.Scope](r.GetScope()), Not: r.GetNot(), Values: textsFromProto(r.GetValues()),
 		})
 	}
 	return t
@@ -177,7 +177,7 @@ func NodeReportFromProto(m *pb.NodeReport) plimsoll.NodeReport {
 	}
 	for _, e := range m.GetEvents() {
 		r.Events = append(r.Events, plimsoll.QOSEvent{
-			At: e.GetAt(), Kind: enumOrZero(e.GetKind(), plimsoll.QOSSchedulingEnabled), Task: e.GetTask(), Attempt: e.GetAttempt(),
+			At: e.GetAt(), Kind: EnumFromProto[plimsoll.QOSEventKind](e.GetKind()), Task: e.GetTask(), Attempt: e.GetAttempt(),
 			Rule: e.GetRule(), Metric: e.GetMetric(), Before: e.GetBefore(), After: e.GetAfter(), Message: e.GetMessage(),
 		})
 	}

@@ -46,7 +46,7 @@ func drawAction(t *rapid.T) *plimsoll.Action {
 
 func drawRequirement(t *rapid.T) plimsoll.Requirement {
 	return plimsoll.Requirement{
-		Scope: drawEnum(t, "scope", plimsoll.ScopeQueue), Not: rapid.Bool().Draw(t, "not"),
+		Scope: drawEnum[plimsoll.Scope](t, "scope"), Not: rapid.Bool().Draw(t, "not"),
 		Values: drawSlice(t, "values", func(t *rapid.T) string { return drawText(t, "value") }),
 	}
 }
@@ -64,7 +64,7 @@ func drawNodeReport(t *rapid.T) plimsoll.NodeReport {
 		SchedulingDisabled: rapid.Bool().Draw(t, "disabled"), SchedulingReason: drawText(t, "reason"), Extended: drawResources(t, "extended"),
 		Events: drawSlice(t, "events", func(t *rapid.T) plimsoll.QOSEvent {
 			return plimsoll.QOSEvent{
-				At: drawInt64(t, "at"), Kind: drawEnum(t, "kind", plimsoll.QOSSchedulingEnabled), Task: drawText(t, "task"),
+				At: drawInt64(t, "at"), Kind: drawEnum[plimsoll.QOSEventKind](t, "kind"), Task: drawText(t, "task"),
 				Attempt: drawInt32(t, "attempt"), Rule: drawText(t, "rule"), Metric: drawText(t, "metric"), Before: drawText(t, "before"),
 				After: drawText(t, "after"), Message: drawText(t, "message"),
 			}

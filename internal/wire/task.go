@@ -39,8 +39,8 @@ func TaskFromProto(m *pb.Task) plimsoll.Task {
 		Index:     m.GetIndex(),
 		Attempt:   m.GetAttempt(),
 		Failures:  m.GetFailures(),
-		State:     enumOrZero(m.GetState(), plimsoll.TaskFinished),
-		Result:    enumOrZero(m.GetResult(), plimsoll.ResultNodeFault),
+		State:     EnumFromProto[plimsoll.TaskState](m.GetState()),
+		Result:    EnumFromProto[plimsoll.TaskResult](m.GetResult()),
 		Node:      m.GetNode(),
 		ExitCode:  m.GetExitCode(),
 		Message:   m.GetMessage(),
@@ -95,7 +95,7 @@ func DecodeTask(data []byte) (plimsoll.Task, error) {
 			return plimsoll.Task{}, corrupt("task", err)
 		}
 	}
-	if err := errors.Join(checkEnum("state", t.State, plimsoll.TaskFinished), checkEnum("result", t.Result, plimsoll.ResultNodeFault)); err != nil {
+	if err := errors.Join(checkEnum[plimsoll.TaskState]("state", t.State), checkEnum[plimsoll.TaskResult]("result", t.Result)); err != nil {
 		return plimsoll.Task{}, corrupt("task", err)
 	}
 	nameTask(&t, job, group)
@@ -165,8 +165,8 @@ func TaskReportFromProto(m *pb.TaskReport) plimsoll.TaskReport {
 	return plimsoll.TaskReport{
 		Task:     m.GetTask(),
 		Attempt:  m.GetAttempt(),
-		State:    enumOrZero(m.GetState(), plimsoll.TaskFinished),
-		Result:   enumOrZero(m.GetResult(), plimsoll.ResultNodeFault),
+		State:    EnumFromProto[plimsoll.TaskState](m.GetState()),
+		Result:   EnumFromProto[plimsoll.TaskResult](m.GetResult()),
 		ExitCode: m.GetExitCode(),
 		Message:  m.GetMessage(),
 		At:       m.GetAt(),

@@ -111,7 +111,7 @@ func requestToProto(r *placement.Request) *pb.PlacementRequest {
 }
 
 func requestFromProto(m *pb.PlacementRequest) (placement.Request, error) {
-	if m.GetConstraints().GetReservoir() > pb.ReservoirUse(plimsoll.ReservoirOnly) || m.GetConstraints().GetReservoir() < 0 {
+	if !wire.Known[plimsoll.ReservoirUse](m.GetConstraints().GetReservoir()) {
 		return placement.Request{}, plimsoll.Invalid("constraints.reservoir", "is not known to this evaluator; use last, never or only")
 	}
 	if err := knownStrategy("preferences.strategy", m.GetPreferences().GetStrategy()); err != nil {
@@ -135,7 +135,7 @@ func requestFromProto(m *pb.PlacementRequest) (placement.Request, error) {
 }
 
 func knownStrategy(field string, s pb.Strategy) error {
-	if s < 0 || s > pb.Strategy(plimsoll.StrategyRandom) {
+	if !wire.Known[plimsoll.Strategy](s) {
 		return plimsoll.Invalid(field, "is not known to this evaluator; use default, pack, spread, fewest-of-owner or random")
 	}
 	return nil
@@ -179,7 +179,7 @@ func chainFromProto(m *pb.PlacementChain) (Chain, error) {
 	w := s.GetWeights()
 	c.Settings = placement.Settings{
 		Capness: s.GetCapness(), Headnodes: s.GetHeadnodes(), NoRoom: s.GetNoRoom(), MaxInstances: int(s.GetMaxInstances()),
-		LargeServers: s.GetLargeServers(), OwnerSpread: s.GetOwnerSpread(), SickFor: s.GetSickFor(), Strategy: plimsoll.Strategy(s.GetStrategy()),
+		LargeServers: s.GetLargeServers(), OwnerSpread: s.GetOwnerSpread(), SickFor: s.GetSickFor(), Strategy: wire.EnumFromProto[plimsoll.Strategy](s.GetStrategy()),
 		OwnerRules: s.GetOwnerRules(),
 		Weights: placement.Weights{
 			UnreservedMemory: w.GetUnreservedMemory(), UnreservedDisk: w.GetUnreservedDisk(), UnreservedCustom: w.GetUnreservedCustom(),
