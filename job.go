@@ -193,11 +193,10 @@ type JobStatus struct {
 
 // GroupStatus counts the tasks of a group and says why those that wait do so.
 type GroupStatus struct {
-	Name       string
-	Count      int32 // tasks wanted
-	Counts     TaskCounts
-	WaitCode   WaitCode
-	WaitReason string // a sentence for people; empty if none waits
+	Name   string
+	Count  int32 // tasks wanted
+	Counts TaskCounts
+	Wait   WaitCause
 }
 
 // TaskCounts counts tasks by state, and finished ones by how they ended.
@@ -223,19 +222,20 @@ type WaitCode uint8
 
 // The wait codes.
 const (
-	WaitNone        WaitCode = iota
-	WaitTurn                 // it has not been looked at yet
-	WaitQueueMax             // its queue, or one above, is at its maximum
-	WaitNoNode               // no node fits now
-	WaitNoNodes              // there is no node at all that may take tasks
-	WaitTooLarge             // no node would fit even if it were empty
-	WaitRetry                // its failed tasks wait for their next attempt
-	WaitNotEligible          // no node is for it, full or empty: its constraints leave none
+	WaitNone          WaitCode = iota
+	WaitTurn                   // it has not been looked at yet
+	WaitQueueMax               // its queue, or one above, is at its maximum
+	WaitNoNode                 // no node fits now
+	WaitNoNodes                // there is no node at all that may take tasks
+	WaitTooLarge               // no node would fit even if it were empty
+	WaitRetry                  // its failed tasks wait for their next attempt
+	WaitNotEligible            // no node is for it, full or empty: its constraints leave none
+	WaitNotUnderstood          // what it asks for was understood by an older version and is not by this one
 
 	numWaitCodes
 )
 
-var waitCodeNames = [numWaitCodes]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible"}
+var waitCodeNames = [numWaitCodes]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible", "not_understood"}
 
 // Known reports whether this version has the code.
 func (c WaitCode) Known() bool { return c < numWaitCodes }

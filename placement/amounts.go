@@ -17,6 +17,13 @@ func (a *Amounts) Add(o *Amounts) {
 	}
 }
 
+// AddTimes adds n times o.
+func (a *Amounts) AddTimes(o *Amounts, n int64) {
+	for i := range a {
+		a[i] += n * o[i]
+	}
+}
+
 // Sub subtracts o.
 func (a *Amounts) Sub(o *Amounts) {
 	for i := range a {

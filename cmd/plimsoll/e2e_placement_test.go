@@ -138,9 +138,10 @@ func TestNodeFault(t *testing.T) {
 	isSick := func(id string) {
 		t.Helper()
 		eventually(t, "wait for the node to be sick", func() error {
-			job, tasks := s.job(id)
-			if g := job.Groups[0]; g.WaitCode != "no_node" || !strings.Contains(g.WaitReason, "the last two instances failed on it") {
-				return fmt.Errorf("%+v, %+v", g, tasks)
+			var x explainView
+			s.read(&x, "explain", id)
+			if x.WaitCode != "no_node" || !strings.Contains(x.Summary, "the last two instances failed on it") {
+				return fmt.Errorf("%+v", x)
 			}
 			return nil
 		})

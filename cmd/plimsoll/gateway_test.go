@@ -93,8 +93,8 @@ func newGateway() *fakeGateway {
 	g.mu.jobs = []plimsoll.Job{
 		{Spec: spec("flaky", 3), Status: failed},
 		{Spec: spec("waiting", 2), Status: status("waiting", plimsoll.JobRunning, plimsoll.GroupStatus{
-			Counts: plimsoll.TaskCounts{Pending: 1, Running: 1}, WaitCode: plimsoll.WaitQueueMax,
-			WaitReason: "root.batch is at its max: memory 64Gi of 64Gi",
+			Counts: plimsoll.TaskCounts{Pending: 1, Running: 1},
+			Wait:   plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 1 << 30},
 		})},
 		{Spec: spec("wordcount", 2), Status: status("wordcount", plimsoll.JobCompleted, plimsoll.GroupStatus{
 			Counts: plimsoll.TaskCounts{Succeeded: 2},

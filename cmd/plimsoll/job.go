@@ -164,10 +164,13 @@ func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views
 		}
 		rows[i] = []string{
 			g.Name, count(g.Count), count(g.Counts.Succeeded), count(g.Counts.Failed), count(g.Counts.Running),
-			count(g.Counts.Pending), resources, g.WaitReason,
+			count(g.Counts.Pending), resources, g.Wait.String(),
 		}
 	}
 	columns(o, []string{"GROUP", "TASKS", "SUCCEEDED", "FAILED", "RUNNING", "WAITING", "EACH", "WHY"}, rows)
+	if waitReason(s) != "" {
+		o.printf("\nplimsoll explain %s says more\n", s.ID)
+	}
 	if len(tasks) == 0 {
 		return
 	}

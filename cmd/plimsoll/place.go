@@ -11,7 +11,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
-	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -214,7 +213,7 @@ func offlineTrial(names []string, asks []placement.Ask, tried []placement.Tried)
 			g.Placed = append(g.Placed, client.PlacedTask{Node: p.Server, Score: p.Score, Free: tried[i].Free(k)})
 		}
 		if x := tried[i].Why; x != nil {
-			code, summary := scheduler.Refusal(x, asks[i].Request.Resources)
+			code, summary := x.Refusal(asks[i].Request.Resources)
 			g.Refused = &client.Refusal{
 				WaitCode: code, Summary: summary, Steps: offlineSteps(x.Steps),
 				Nodes: client.NodeCounts{

@@ -76,7 +76,7 @@ func viewJob(s *plimsoll.JobStatus) jobView {
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		v.Groups[i] = groupView{
-			Name: g.Name, Count: g.Count, Counts: viewCounts(g.Counts), WaitCode: g.WaitCode.String(), WaitReason: g.WaitReason,
+			Name: g.Name, Count: g.Count, Counts: viewCounts(g.Counts), WaitCode: g.Wait.Code.String(), WaitReason: g.Wait.String(),
 		}
 	}
 	return v
@@ -120,7 +120,7 @@ func viewTask(t *plimsoll.Task, waits string) taskView {
 func viewTasks(tasks []plimsoll.Task, status *plimsoll.JobStatus) []taskView {
 	waits := map[string]string{}
 	for i := range status.Groups {
-		waits[status.Groups[i].Name] = status.Groups[i].WaitReason
+		waits[status.Groups[i].Name] = status.Groups[i].Wait.String()
 	}
 	views := make([]taskView, len(tasks))
 	for i := range tasks {

@@ -65,8 +65,8 @@ func progressLine(s *plimsoll.JobStatus) string {
 // waitReason is why the first group that waits does so, if it waits for more than its turn.
 func waitReason(s *plimsoll.JobStatus) string {
 	for i := range s.Groups {
-		if g := &s.Groups[i]; g.Counts.Pending > 0 && g.WaitCode > plimsoll.WaitTurn {
-			return g.WaitReason
+		if g := &s.Groups[i]; g.Counts.Pending > 0 && g.Wait.Code > plimsoll.WaitTurn {
+			return g.Wait.String()
 		}
 	}
 	return ""

@@ -372,8 +372,8 @@ func (w *scenario) show(what string) {
 			}
 			for _, g := range st.Groups {
 				fmt.Fprintf(&w.printed, " %s of %d: %s", g.Name, g.Count, strings.Trim(fmt.Sprintf("%+v", g.Counts), "{}"))
-				if g.WaitCode != plimsoll.WaitNone {
-					fmt.Fprintf(&w.printed, " waits (%s): %s", g.WaitCode, g.WaitReason)
+				if g.Wait.Code != plimsoll.WaitNone {
+					fmt.Fprintf(&w.printed, " waits (%s): %s", g.Wait.Code, g.Wait)
 				}
 			}
 			w.printed.WriteString("\n")

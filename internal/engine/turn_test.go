@@ -368,8 +368,8 @@ func TestLoweredMaxJobsAndReload(t *testing.T) {
 	b.crash()
 	b.settle()
 	s := b.engine.State()
-	if s.Job("a").Parked() || s.Job("b").Parked() || !s.Job("c").Parked() {
-		t.Fatalf("parked: a %t, b %t, c %t; want only c", s.Job("a").Parked(), s.Job("b").Parked(), s.Job("c").Parked())
+	if a, b, c := s.Job("a").Parked(), s.Job("b").Parked(), s.Job("c").Parked(); a != nil || b != nil || c == nil {
+		t.Fatalf("parked: a at %v, b at %v, c at %v; want only c", a, b, c)
 	}
 }
 
@@ -404,7 +404,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	}
 	b.settle()
 	b.wantCode(last, plimsoll.CodeExhausted)
-	if pending := b.engine.State().Root.Pending[0]; pending != 4*128*plimsoll.MaxAmount {
+	if pending := b.engine.State().Tree().Root.Pending[0]; pending != 4*128*plimsoll.MaxAmount {
 		t.Fatalf("pending is %d", pending)
 	}
 	scale := b.send(&engine.ScaleJob{ID: "j0", Count: 1}, job("j5", 100, plimsoll.MaxAmount), &engine.ScaleJob{ID: "j0", Count: 100})

@@ -136,22 +136,22 @@ func (w *world) checkLimits() {
 // if one came in this turn the last does not say how many may be in.
 func (w *world) checkQuotas(configured int) {
 	s := w.engine.State()
-	s.Root.Walk(func(q *state.Queue) {
+	s.Tree().Root.Walk(func(q *queue.Queue) {
 		used := w.used[q.Path]
 		for i := range q.Max {
 			if q.MaxSet&(1<<i) != 0 && q.Allocated[i] > q.Max[i] && q.Allocated[i] > used[i] {
 				w.t.Fatalf("queue %s uses %d of %s, over its maximum of %d, and used %d before", q.Path, q.Allocated[i], s.Names.Name(i), q.Max[i], used[i])
 			}
 		}
-		if configured == 0 && q.MaxJobs > 0 && q.Admitted > q.MaxJobs && q.Admitted > w.let[q.Path] {
-			w.t.Fatalf("queue %s has let in %d jobs, over its maximum of %d, and %d before", q.Path, q.Admitted, q.MaxJobs, w.let[q.Path])
+		if configured == 0 && q.MaxAccounts > 0 && q.Admitted > q.MaxAccounts && q.Admitted > w.let[q.Path] {
+			w.t.Fatalf("queue %s has let in %d jobs, over its maximum of %d, and %d before", q.Path, q.Admitted, q.MaxAccounts, w.let[q.Path])
 		}
 	})
 	w.remember()
 }
 
 func (w *world) remember() {
-	w.engine.State().Root.Walk(func(q *state.Queue) { w.used[q.Path], w.let[q.Path] = q.Allocated, q.Admitted })
+	w.engine.State().Tree().Root.Walk(func(q *queue.Queue) { w.used[q.Path], w.let[q.Path] = q.Allocated, q.Admitted })
 }
 
 // checkWaiting looks at everything that waits, by brute force: nothing that could be placed is left alone, and each reason is true.
@@ -181,7 +181,7 @@ func (w *world) checkWaiting() {
 				}
 			}
 			if why := w.untrue(s, placer, g, ready); why != "" {
-				w.t.Fatalf("job %s group %s, %d tasks ready, waits for %s %q, but %s", id, g.Spec.Name, ready, g.WaitCode, g.WaitReason, why)
+				w.t.Fatalf("job %s group %s, %d tasks ready, waits for %s %q, but %s", id, g.Spec.Name, ready, g.Wait.Code, g.Wait, why)
 			}
 		}
 	}
@@ -207,9 +207,9 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 			fit++
 		}
 	}
-	by, _ := queue.Blocked(s, g.Job.Queue, g.Amounts())
-	parked := g.Job.Parked()
-	switch code := g.WaitCode; {
+	by, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
+	parked := g.Job.Parked() != nil
+	switch code := g.Wait.Code; {
 	case g.Counts.Pending == 0 && code != plimsoll.WaitNone:
 		return "nothing is pending"
 	case ready == 0 && g.Counts.Pending > 0 && code != plimsoll.WaitRetry:

@@ -23,8 +23,7 @@ func TestMovablesThatAreAlikeShareTheirRequest(t *testing.T) {
 			return nil
 		})
 	}
-	list, all, release := c.s.Movables(100)
-	defer release()
+	list, all := c.s.Movables(100)
 	seen := map[*placement.Prepared]int{}
 	for i := range list {
 		seen[list[i].Prepared]++

@@ -39,8 +39,7 @@ func (c *Scheduler) PlanMoves(s *state.State, spec *plimsoll.JobSpec, group stri
 		ask := state.Ask(spec, &spec.Groups[index], 1)
 		goal.For = &ask.Request
 	}
-	movables, all, release := s.Movables(maxMovables)
-	defer release()
+	movables, all := s.Movables(maxMovables)
 	if c.trials == nil {
 		c.trials = placement.NewPlacer(s.Fleet, rand.NewPCG(c.seed^0xd1b54a32d192ed03, c.seed))
 	}

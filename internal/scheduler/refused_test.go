@@ -33,15 +33,16 @@ func TestStoredJobThatIsNotUnderstoodAnyMore(t *testing.T) {
 	for range 3 {
 		sched.Cycle(s, state.Budget{})
 	}
+	s.Tell(state.Budget{})
 	if c := s.Job("other").Groups[0].Counts; c.Pending != 0 {
 		t.Errorf("the other job: %+v", c)
 	}
 	g := &s.Job("old").Groups[0]
-	if g.Counts.Pending != 1 || g.Counts.Running != 1 || g.WaitCode != plimsoll.WaitNotEligible || !strings.Contains(g.WaitReason, "groups[0].constraints.where") {
-		t.Errorf("%+v waits for %s: %s", g.Counts, g.WaitCode, g.WaitReason)
+	if g.Counts.Pending != 1 || g.Counts.Running != 1 || g.Wait.Code != plimsoll.WaitNotUnderstood {
+		t.Errorf("%+v waits for %s: %s", g.Counts, g.Wait.Code, g.Wait)
 	}
 	ref, _ := s.FindTask("old", "g", 1)
-	if x, err := sched.Explain(s, ref, ""); err != nil || x.Code != plimsoll.WaitNotEligible || x.Summary != g.WaitReason {
+	if x, err := sched.Explain(s, ref, ""); err != nil || x.Code != plimsoll.WaitNotUnderstood || !strings.Contains(x.Summary, "groups[0].constraints.where") {
 		t.Errorf("explained: %+v, %v", x.Summary, err)
 	}
 	if err := s.Kill("old", ""); err != nil {

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -19,8 +18,8 @@ import (
 // MaxServerLooks bounds how many servers one cycle looks at in vain before it gives way to the next turn.
 const MaxServerLooks = 2_000_000
 
-// explainLooks is what it costs to say why a server is refused, in looks.
-const explainLooks = 40
+// blockLooks is what it costs to block a class without asking every server, in looks.
+const blockLooks = 50
 
 const second = int64(1e9)
 
@@ -31,75 +30,62 @@ const KeptDecisions = 2000
 type Scheduler struct {
 	placer    *placement.Placer
 	trials    *placement.Placer // with an order of its own; nil before the first trial
+	waits     *waits
 	seed      uint64
 	decisions *placement.Decisions // by task id
 }
 
 // New returns a Scheduler for the nodes of a state, which it draws in an order that follows from the seed.
 func New(s *state.State, seed uint64) *Scheduler {
+	placer := placement.NewPlacer(s.Fleet, rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))
 	return &Scheduler{
-		placer: placement.NewPlacer(s.Fleet, rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)), seed: seed,
-		decisions: placement.NewDecisions(KeptDecisions),
+		placer: placer, waits: newWaits(placer, s.Chain()), seed: seed, decisions: placement.NewDecisions(KeptDecisions),
 	}
 }
 
 // Cycle binds what can be bound within the budget and returns how many tasks that were. more says that it stopped before it
 // was done.
 func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more bool) {
-	s.Reopen(c.placer)
+	c.waits.wake(s)
+	t := s.Tree()
 	looks, seen := 0, 0
 	for {
-		h := queue.Next(s)
-		if h == nil && bound > seen { // what is to be near to or far from others may find them where they are now
-			seen = bound
-			s.Reopen(c.placer)
-			h = queue.Next(s)
+		l := t.Next()
+		if l == nil && bound > seen { // what is to be near to or far from others may find them where they are now
+			if seen = bound; c.waits.poll(s) {
+				l = t.Next()
+			}
 		}
-		if h == nil {
+		if l == nil {
+			t.Settle()
 			return bound, false
 		}
 		if s.Over(budget) || looks > MaxServerLooks {
 			return bound, true
 		}
-		if h.Refused != "" {
-			s.Block(h, plimsoll.WaitNotEligible, nil, h.Refused)
+		g := s.GroupOf(l)
+		class := g.Class()
+		if class.Refused {
+			t.Block(class.Class, plimsoll.WaitNotUnderstood)
 			continue
 		}
-		if by, reason := queue.Blocked(s, h.Queue, h.Prepared.Amounts()); by != nil {
-			s.Block(h, plimsoll.WaitQueueMax, by, reason)
+		w := c.waits.of(class)
+		if c.waits.refused(s, w) {
+			looks += blockLooks
 			continue
 		}
-		choice := c.placer.Place(h.Prepared, s.Seconds())
+		p, _ := s.Prepared(g)
+		choice := c.placer.Place(p, s.Seconds())
 		if choice.Slot < 0 {
-			looks += (1 + explainLooks) * s.Fleet.Len()
-			code, reason := c.why(s, h.Prepared)
-			s.Block(h, code, nil, reason)
+			looks += 2 * s.Fleet.Len()
+			c.waits.block(s, w)
 			continue
 		}
-		ref := h.Group().Next()
+		ref := g.Next()
 		c.placer.Note(c.decisions, ref.Task().ID)
 		s.Bind(ref, choice.Slot)
 		bound++
 	}
-}
-
-// why says why no node takes the request.
-func (c *Scheduler) why(s *state.State, p *placement.Prepared) (plimsoll.WaitCode, string) {
-	x := c.placer.Explain(p, s.Seconds())
-	return Refusal(&x, s.Names.Resources(p.Amounts()))
-}
-
-// Refusal says why no node takes a request that asks for r.
-func Refusal(x *placement.Explanation, r plimsoll.Resources) (plimsoll.WaitCode, string) {
-	switch {
-	case x.Open == 0:
-		return plimsoll.WaitNoNodes, x.Summary()
-	case x.Eligible == 0:
-		return plimsoll.WaitNotEligible, "no node is for it, full or empty: " + x.Summary()
-	case x.FitEmpty == 0:
-		return plimsoll.WaitTooLarge, fmt.Sprintf("too large for every node: it asks for %s; %s", r, x.Summary())
-	}
-	return plimsoll.WaitNoNode, x.Summary()
 }
 
 // Explanation says why a task waits, or where it is.
@@ -130,7 +116,7 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explana
 	if d, ok := c.decisions.Last(t.ID); ok && d.Server == t.Node && d.At == t.Bound/second {
 		e.Decision = d
 	}
-	by, reason := queue.Blocked(s, g.Job.Queue, g.Amounts())
+	by, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
 	switch {
 	case t.State.OnNode():
 		e.Summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
@@ -143,18 +129,18 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explana
 		e.Summary = "is about to be stopped"
 	case g.Job.State == plimsoll.JobNew:
 		e.Code, e.Summary = plimsoll.WaitTurn, "its job is still being taken in"
-	case g.Job.Parked():
-		e.Code, e.Summary = plimsoll.WaitQueueMax, state.ParkedReason(g.Job.Queue)
+	case g.Job.Parked() != nil:
+		e.Code, e.Summary = plimsoll.WaitQueueMax, whyParked(g.Job.Parked())
 	case t.Waits():
 		e.Code, e.Summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
 	case g.Refused != "":
-		e.Code, e.Summary = plimsoll.WaitNotEligible, g.Refused
+		e.Code, e.Summary = plimsoll.WaitNotUnderstood, g.Refused
 	case by != nil:
-		e.Code, e.Summary = plimsoll.WaitQueueMax, reason
+		e.Code, e.Summary = plimsoll.WaitQueueMax, whyFull(s, by, g.Amounts())
 	case x.Fit > 0:
 		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", g.Job.Queue.Path, x.Fit, x.Servers)
 	default:
-		e.Code, e.Summary = Refusal(&x, s.Names.Resources(p.Amounts()))
+		e.Code, e.Summary = x.Refusal(s.Names.Resources(p.Amounts()))
 	}
 	return e, nil
 }

@@ -136,7 +136,7 @@ func TestBlockedShapesAreNotPolled(t *testing.T) {
 		t.Errorf("%v allocations: a cycle without a cause explains something again", n)
 	}
 	c.turn(quiet)
-	before := c.s.Job("j0").Groups[0].WaitReason
+	before := c.s.Job("j0").Groups[0].Wait
 	// A node that gives room back wakes those only that it is enough for.
 	c.turn(func() error {
 		c.s.Report(c.s.Node("full"), "fill", "g", 0, &plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultSucceeded})

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -61,7 +60,7 @@ func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, co
 		}
 		g.Stopped = g.Stopped || g.Why == nil && asks[i].Count < wanted[i]
 		if g.Why != nil {
-			g.Code, g.Summary = Refusal(g.Why, spec.Groups[i].Resources)
+			g.Code, g.Summary = g.Why.Refusal(spec.Groups[i].Resources)
 		}
 		t.Groups = append(t.Groups, g)
 	}
@@ -121,7 +120,7 @@ func queueReason(s *state.State, spec *plimsoll.JobSpec, tried []placement.Tried
 			}
 		}
 	}
-	return queue.Short(s, leaf, &total)
+	return whyShort(s, leaf, &total)
 }
 
 // addTimes returns sum + n*times, or the largest number if that is more.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 )
 
 // TaskName names the record of a task.
@@ -65,7 +66,6 @@ type dirtyLists struct {
 	tasks         []Ref
 	nodes         []*Node
 	nodeStatuses  []*Node
-	queues        []*Queue
 	queueConfig   bool
 	deletedJobs   []string
 	deletedTasks  []TaskName
@@ -122,12 +122,13 @@ func (s *State) Forget(budget Budget) {
 func (s *State) Continue(budget Budget) {
 	s.stopping = work(s.stopping, budget, s.stopTasks)
 	s.emptying = work(s.emptying, budget, s.emptyNode)
+	s.readmit(budget)
 	s.growing = work(s.growing, budget, s.createTasks)
 }
 
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
-	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgetting)+len(s.telling) > 0 || s.mustExpire() || s.isDue()
+	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgetting) > 0 || s.tree.Telling() || s.tree.Readmitting() || s.mustExpire() || s.isDue()
 }
 
 func work[T any](list []T, budget Budget, step func(T, Budget) bool) []T {
@@ -179,13 +180,6 @@ func (s *State) markNodeStatus(n *Node) {
 	}
 }
 
-func (s *State) markQueue(q *Queue) {
-	if !q.dirty {
-		q.dirty = true
-		s.dirty.queues = append(s.dirty.queues, q)
-	}
-}
-
 // Take moves what the turn changed into c and closes the turn.
 func (s *State) Take(c *Changes) {
 	c.reset()
@@ -221,12 +215,11 @@ func (s *State) Take(c *Changes) {
 			c.NodeStatuses = append(c.NodeStatuses, s.NodeStatus(n))
 		}
 	}
-	for _, q := range d.queues {
-		q.dirty = false
-		if s.queues[q.Path] == q {
+	s.tree.Changed(func(q *queue.Queue) {
+		if s.tree.Find(q.Path) == q {
 			c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q))
 		}
-	}
+	})
 	if d.queueConfig {
 		config := s.QueueConfig()
 		c.QueueConfig = &config
@@ -257,7 +250,7 @@ func (s *State) takeDeleted(c *Changes) {
 		}
 	}
 	for _, path := range once(d.deletedQueues) {
-		if s.queues[path] == nil {
+		if s.tree.Find(path) == nil {
 			c.DeletedQueues = append(c.DeletedQueues, path)
 		}
 	}
@@ -286,9 +279,6 @@ func (d *dirtyLists) forget() {
 	for _, n := range d.nodeStatuses {
 		n.dirtyStatus = false
 	}
-	for _, q := range d.queues {
-		q.dirty = false
-	}
 	d.reset()
 }
 
@@ -300,7 +290,7 @@ func (d *dirtyLists) reset() {
 	*d = dirtyLists{
 		policies: d.policies[:0], deletedPolicies: d.deletedPolicies[:0],
 		specs: d.specs[:0], jobs: d.jobs[:0], tasks: d.tasks[:0], nodes: d.nodes[:0], nodeStatuses: d.nodeStatuses[:0],
-		queues: d.queues[:0], deletedJobs: d.deletedJobs[:0], deletedTasks: d.deletedTasks[:0], deletedNodes: d.deletedNodes[:0],
+		deletedJobs: d.deletedJobs[:0], deletedTasks: d.deletedTasks[:0], deletedNodes: d.deletedNodes[:0],
 		deletedQueues: d.deletedQueues[:0], events: d.events[:0],
 	}
 }
@@ -325,7 +315,7 @@ func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		st.Groups[i] = plimsoll.GroupStatus{
-			Name: g.Spec.Name, Count: g.Spec.Count, Counts: g.Counts, WaitCode: g.WaitCode, WaitReason: g.WaitReason,
+			Name: g.Spec.Name, Count: g.Spec.Count, Counts: g.Counts, Wait: g.Wait,
 		}
 	}
 	return st
@@ -352,7 +342,7 @@ func (s *State) emitNode(n *Node, change plimsoll.ChangeType, detail plimsoll.Ch
 	})
 }
 
-func (s *State) emitQueue(q *Queue, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
+func (s *State) emitQueue(q *queue.Queue, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
 	s.dirty.bytes += len(r) * resourceBytes
 	s.emit(plimsoll.Event{
 		Type: plimsoll.EventQueue, Change: change, Detail: detail, Object: q.Path, Reference: ref, Resources: r, Message: message,

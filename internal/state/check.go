@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -15,10 +16,10 @@ import (
 func (s *State) Check() error {
 	used := make([]placement.Amounts, len(s.slots))
 	held := make([]int, len(s.slots))
-	sums := map[*Queue]*Queue{}
-	s.Root.Walk(func(q *Queue) { sums[q] = &Queue{} })
+	all := map[*queue.Queue]*sums{}
+	s.tree.Root.Walk(func(q *queue.Queue) { all[q] = &sums{} })
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
-		if err := s.checkJob(s.jobs[id], used, held, sums); err != nil {
+		if err := s.checkJob(s.jobs[id], used, held, all); err != nil {
 			return err
 		}
 	}
@@ -39,7 +40,13 @@ func (s *State) Check() error {
 	if err := s.checkSums(); err != nil {
 		return err
 	}
-	return s.checkQueues(sums)
+	if err := s.checkQueues(all); err != nil {
+		return err
+	}
+	if err := s.checkClasses(); err != nil {
+		return err
+	}
+	return s.tree.Check() //nolint:wrapcheck // it says what is wrong
 }
 
 func (s *State) checkSums() error {
@@ -72,7 +79,7 @@ func (s *State) checkSums() error {
 	return nil
 }
 
-// checkEvictions holds what a node remembers against the groups that are kept from it, and those against their shapes.
+// checkEvictions holds what a node remembers against the groups that are kept from it.
 func (s *State) checkEvictions(n *Node) error {
 	for i, e := range n.Evictions {
 		j := s.jobs[e.Job]
@@ -83,9 +90,6 @@ func (s *State) checkEvictions(n *Node) error {
 		if !slices.Contains(g.away, away{n, e.Index, e.Until}) {
 			return fmt.Errorf("node %s: keeps %s.%s away, but the group does not know", n.ID, e.Job, e.Group)
 		}
-		if g.Shape.kept() && g.Shape.key != string(g.key(nil)) {
-			return fmt.Errorf("group %s.%s: is in another shape than it asks for", e.Job, e.Group)
-		}
 		if i > 0 && n.Evictions[i-1].Until > e.Until {
 			return fmt.Errorf("node %s: its evictions are not in the order of their ends", n.ID)
 		}
@@ -93,39 +97,53 @@ func (s *State) checkEvictions(n *Node) error {
 	return nil
 }
 
-func (s *State) checkQueues(sums map[*Queue]*Queue) error {
+// sums are those of a queue over the tasks and jobs below it.
+type sums struct {
+	allocated, pending               placement.Amounts
+	running, waiting, jobs, admitted int32
+}
+
+func (s *State) checkQueues(all map[*queue.Queue]*sums) error {
 	var err error
-	s.Root.Walk(func(q *Queue) {
-		sum := sums[q]
-		open, heaped := int32(0), int32(0)
-		q.Walk(func(below *Queue) {
-			for _, h := range below.shapes {
-				if h.open() {
-					open++
-				}
-			}
-			heaped += int32(len(below.open))
-		})
-		switch {
-		case err != nil:
-		case q.Allocated != sum.Allocated || q.Pending != sum.Pending:
-			err = fmt.Errorf("queue %s: allocated %v pending %v, but tasks add up to %v and %v", q.Path, q.Allocated, q.Pending, sum.Allocated, sum.Pending)
-		case q.Running != sum.Running || q.Waiting != sum.Waiting || q.Jobs != sum.Jobs || q.Admitted != sum.Admitted:
-			err = fmt.Errorf("queue %s: running %d waiting %d jobs %d admitted %d, but there are %d, %d, %d, %d", q.Path, q.Running,
-				q.Waiting, q.Jobs, q.Admitted, sum.Running, sum.Waiting, sum.Jobs, sum.Admitted)
-		case q.Open != open || heaped != open:
-			err = fmt.Errorf("queue %s: %d open shapes, %d in order, but there are %d", q.Path, q.Open, heaped, open)
+	s.tree.Root.Walk(func(q *queue.Queue) {
+		is := sums{q.Allocated, q.Pending, q.Running, q.Waiting, q.Accounts, q.Admitted}
+		if err == nil && is != *all[q] {
+			err = fmt.Errorf("queue %s: its sums are %+v, but there are %+v", q.Path, is, *all[q])
 		}
 	})
 	return err
 }
 
-func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, sums map[*Queue]*Queue) error {
+// checkClasses holds the classes against the requests of their groups.
+func (s *State) checkClasses() error {
+	groups := map[*Class]int{}
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		j := s.jobs[id]
+		for i := range j.Groups {
+			g := &j.Groups[i]
+			if g.class == nil {
+				continue
+			}
+			groups[g.class]++
+			if key := string(s.appendKey(nil, g)); g.class.key != key || s.classes[key] != g.class || g.lane.Class() != g.class.Class {
+				return fmt.Errorf("group %s.%s: is of another class than it asks for", id, g.Spec.Name)
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.classes)) {
+		if c := s.classes[key]; groups[c] != c.groups || c.Gone() {
+			return fmt.Errorf("a class has %d groups, but there are %d", c.groups, groups[c])
+		}
+	}
+	return nil
+}
+
+func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, all map[*queue.Queue]*sums) error {
 	live := !j.State.Ended() && !j.forgetting
 	for q := j.Queue; q != nil && live; q = q.Parent {
-		sums[q].Jobs++
-		if j.admitted {
-			sums[q].Admitted++
+		all[q].jobs++
+		if j.account.Admitted() {
+			all[q].admitted++
 		}
 	}
 	unfinished, failed := j.unfinished, j.failed
@@ -141,12 +159,12 @@ func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, sums map[
 			if !live {
 				continue
 			}
-			if err := checkTask(s, ref, used, held, sums); err != nil {
+			if err := checkTask(s, ref, used, held, all); err != nil {
 				return err
 			}
 		}
-		if ready != g.ready {
-			return fmt.Errorf("job %s group %s: %d tasks ready, but there are %d", j.Spec.ID, g.Spec.Name, g.ready, ready)
+		if ready != g.lane.Ready() {
+			return fmt.Errorf("job %s group %s: %d tasks ready, but there are %d", j.Spec.ID, g.Spec.Name, g.lane.Ready(), ready)
 		}
 		if !j.forgetting {
 			s.recount(j)
@@ -158,7 +176,7 @@ func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, sums map[
 	return nil
 }
 
-func checkTask(s *State, ref Ref, used []placement.Amounts, held []int, sums map[*Queue]*Queue) error {
+func checkTask(s *State, ref Ref, used []placement.Amounts, held []int, all map[*queue.Queue]*sums) error {
 	t, amounts := ref.Task(), ref.Group.Amounts()
 	switch {
 	case t.State.OnNode():
@@ -169,15 +187,15 @@ func checkTask(s *State, ref Ref, used []placement.Amounts, held []int, sums map
 		used[t.slot].Add(amounts)
 		held[t.slot]++
 		for q := ref.Group.Job.Queue; q != nil; q = q.Parent {
-			sums[q].Allocated.Add(amounts)
-			sums[q].Running++
+			all[q].allocated.Add(amounts)
+			all[q].running++
 		}
 	case t.slot >= 0:
 		return fmt.Errorf("task %s: is %s, but still has node slot %d", t.ID, t.State, t.slot)
 	case t.State == plimsoll.TaskPending:
 		for q := ref.Group.Job.Queue; q != nil; q = q.Parent {
-			sums[q].Pending.Add(amounts)
-			sums[q].Waiting++
+			all[q].pending.Add(amounts)
+			all[q].waiting++
 		}
 	}
 	return nil
@@ -190,7 +208,7 @@ func (s *State) Dump(w io.Writer) error {
 		j := s.jobs[id]
 		st := s.JobStatus(j)
 		for i := range st.Groups {
-			st.Groups[i].WaitCode, st.Groups[i].WaitReason = plimsoll.WaitNone, ""
+			st.Groups[i].Wait = plimsoll.WaitCause{}
 		}
 		st.Revision = 0 // replicated changes of counts raise it without being stored
 		if _, err := fmt.Fprintf(w, "job %+v\n", st); err != nil {
@@ -218,7 +236,7 @@ func (s *State) Dump(w io.Writer) error {
 		}
 	}
 	var err error
-	s.Root.Walk(func(q *Queue) {
+	s.tree.Root.Walk(func(q *queue.Queue) {
 		if err == nil {
 			_, err = fmt.Fprintf(w, "queue %+v\n", s.QueueStatus(q))
 		}

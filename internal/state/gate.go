@@ -67,7 +67,7 @@ func (s *State) setGate(n *Node, closed bool, reason, opened string) {
 	if closed {
 		message = "schedulable: false (its QoS agent has stopped new tasks: " + reason + ")"
 	} else {
-		s.freed.add(n.Slot)
+		s.nodeLog.add(n.Slot, NodeGained)
 	}
 	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeSchedulable, "", nil, cutEvent(message))
 }
@@ -197,7 +197,7 @@ func (s *State) stayAway(g *Group, a away) {
 
 func (s *State) setAway(g *Group, list []away) {
 	g.away = list
-	s.reshape(g)
+	s.reclass(g)
 }
 
 // forgive takes an ended job out of the nodes that it was kept from: another one may get its id.

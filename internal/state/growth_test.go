@@ -70,18 +70,12 @@ func TestEndedJobsLeaveNothingBehind(t *testing.T) {
 			id := fmt.Sprintf("j%d", i)
 			p.submit(id, 1, 100, plimsoll.RetryPolicy{})
 			p.kill(id)
-			p.submit("own"+id, 1, int64(1000+i), plimsoll.RetryPolicy{}) // a shape of its own
+			p.submit("own"+id, 1, int64(1000+i), plimsoll.RetryPolicy{}) // a class of its own
 			p.kill("own" + id)
 		}
 		q := p.s.Queue("root.default")
-		if n := p.s.Job("first").Groups[0].Shape.groups.len(); n > 200 {
-			t.Errorf("parked %t: %d groups stand in the shape, one waits", parked, n)
-		}
-		if n := q.parked.len(); n > 200 {
-			t.Errorf("parked %t: %d jobs stand among the parked, none is", parked, n)
-		}
-		if len(q.shapes) > 3 || len(q.byShape) > 3 || len(p.s.jobs) > 3 {
-			t.Errorf("parked %t: %d shapes, %d by request, %d jobs are left", parked, len(q.shapes), len(q.byShape), len(p.s.jobs))
+		if q.Accounts != 1 || len(p.s.classes) != 1 || len(p.s.lanes.rows) > 3 || len(p.s.accounts.rows) > 3 || len(p.s.jobs) > 3 {
+			t.Errorf("parked %t: %d accounts, %d classes, %d lanes, %d jobs are left", parked, q.Accounts, len(p.s.classes), len(p.s.lanes.rows), len(p.s.jobs))
 		}
 	}
 }
@@ -104,7 +98,7 @@ func TestScalingLeavesNothingBehind(t *testing.T) {
 		t.Errorf("%d entries, 100 tasks wait", n)
 	}
 	seen := map[int32]bool{}
-	for g.ready > 0 {
+	for g.lane.Ready() > 0 {
 		ref := g.Next()
 		if seen[ref.Index] {
 			t.Fatalf("task %d stands twice", ref.Index)
@@ -130,7 +124,7 @@ func TestStaleTimersAreDropped(t *testing.T) {
 		id := fmt.Sprintf("j%d", i)
 		p.submit(id, 1, 100, plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed, Limit: 1, InitialDelay: math.MaxInt64 - time.Duration(i)})
 		p.turn(func() {
-			ref := p.s.Queue("root.default").Head().Group().Next()
+			ref := p.s.GroupOf(p.s.tree.Next()).Next()
 			p.s.Bind(ref, 0)
 			p.s.Report(p.s.Node("n"), id, "g", 0, &plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed})
 		})
@@ -154,29 +148,30 @@ func TestTimersFireInOrder(t *testing.T) {
 	}
 }
 
-// More frees than are remembered: whoever slept that long is told to look at everything.
-func TestFreeLogForgets(t *testing.T) {
-	var l freeLog
-	number := l.end()
-	for i := range int32(freeLogSize) {
-		l.add(i)
+// A reader that has missed more changes of nodes than are remembered is told to look at everything.
+func TestNodeLogForgets(t *testing.T) {
+	var s State
+	for i := range int32(nodeLogSize) {
+		s.nodeLog.add(i, RoomFreed)
 	}
-	if slots, ok := l.since(number); !ok || len(slots) != freeLogSize || slots[1] != 1 {
-		t.Fatalf("%d slots, %t", len(slots), ok)
+	events, next, ok := s.NodeEvents(0)
+	if !ok || len(events) != nodeLogSize || next != nodeLogSize || events[1] != (NodeEvent{1, RoomFreed}) {
+		t.Fatalf("%d events, %t", len(events), ok)
 	}
-	for i := range int32(freeLogSize) {
-		l.add(i)
+	for i := range int32(nodeLogSize) {
+		s.nodeLog.add(i, TaskCame)
 	}
-	if _, ok := l.since(number); ok {
-		t.Fatal("entries are forgotten, but nobody is told")
+	if _, _, ok := s.NodeEvents(0); ok {
+		t.Fatal("events are forgotten, but the reader is not told")
 	}
-	if slots, ok := l.since(l.end()); !ok || len(slots) != 0 {
+	_, next, _ = s.NodeEvents(next)
+	if events, _, ok := s.NodeEvents(next); !ok || len(events) != 0 {
 		t.Fatal("nothing happened since now")
 	}
 }
 
-// Retried tasks keep the place of their job: inside a leaf the job that was submitted first is first, over all shapes.
-func TestLeafIsFirstInFirstOutOverShapes(t *testing.T) {
+// Retried tasks keep the place of their job: inside a leaf the job that was submitted first is first, over all classes.
+func TestLeafIsFirstInFirstOutOverClasses(t *testing.T) {
 	p := newPond(t, plimsoll.DefaultQueues())
 	p.turn(func() {
 		node := plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 100_000}}
@@ -186,11 +181,11 @@ func TestLeafIsFirstInFirstOutOverShapes(t *testing.T) {
 	})
 	now := plimsoll.RetryPolicy{Kind: plimsoll.RetryImmediate, Limit: 5}
 	p.submit("a", 2, 100, now)
-	p.submit("b", 2, 200, now) // another shape
-	p.submit("c", 1, 100, now) // the shape of a
+	p.submit("b", 2, 200, now) // another class
+	p.submit("c", 1, 100, now) // the class of a
 	var order []string
 	take := func() Ref {
-		ref := p.s.Queue("root.default").Head().Group().Next()
+		ref := p.s.GroupOf(p.s.tree.Next()).Next()
 		order = append(order, ref.Task().ID)
 		p.s.Bind(ref, 0)
 		return ref
@@ -205,7 +200,7 @@ func TestLeafIsFirstInFirstOutOverShapes(t *testing.T) {
 	if got, want := fmt.Sprint(order), "[a.g.0 a.g.1 b.g.0 a.g.0 b.g.1 c.g.0]"; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
-	if p.s.Queue("root.default").Head() != nil {
+	if p.s.tree.Next() != nil {
 		t.Fatal("something is left")
 	}
 }

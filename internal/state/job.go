@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -44,12 +45,11 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 		return nil, err
 	}
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
-	j := s.addJob(spec, q, s.lastSubmitted, s.shapeOf, nil)
+	j := s.addJob(spec, q, s.lastSubmitted, true, nil)
 	j.State = plimsoll.JobNew
 	addAsked(&s.asked, j, 1)
 	s.markSpec(j)
 	s.markStatus(j, true)
-	s.addJobs(q, 1)
 	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
 	s.emitApp(j, plimsoll.ChangeSet, plimsoll.AppNew, "", nil, "")
 	s.emitQueue(q, plimsoll.ChangeAdd, plimsoll.QueueApp, j.Spec.ID, nil, "")
@@ -57,8 +57,8 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	return j, nil
 }
 
-func (s *State) leafFor(path string) (*Queue, error) {
-	q := s.queues[path]
+func (s *State) leafFor(path string) (*queue.Queue, error) {
+	q := s.tree.Find(path)
 	switch {
 	case q == nil:
 		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, s.leafNames())
@@ -72,7 +72,7 @@ func (s *State) leafFor(path string) (*Queue, error) {
 
 func (s *State) leafNames() string {
 	var names []string
-	s.Root.Walk(func(q *Queue) {
+	s.tree.Root.Walk(func(q *queue.Queue) {
 		if q.Leaf && !q.Draining {
 			names = append(names, q.Path)
 		}
@@ -82,14 +82,6 @@ func (s *State) leafNames() string {
 		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
 	}
 	return strings.Join(names, ", ")
-}
-
-// Walk calls visit for the queue and all below it, parents first, children by name.
-func (q *Queue) Walk(visit func(*Queue)) {
-	visit(q)
-	for _, c := range q.Children {
-		c.Walk(visit)
-	}
 }
 
 // checkNames reports whether all names of resources are known or can be taken in together.
@@ -144,7 +136,8 @@ func addAsked(sum *placement.Amounts, j *Job, sign int64) {
 	}
 }
 
-func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64, shape func(*Queue, *Group) *Shape, refused []string) *Job {
+// addJob makes the row of a job; one that is live enters its queue.
+func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, live bool, refused []string) *Job {
 	j := &Job{Spec: spec, Queue: q, Submitted: submitted, Groups: make([]Group, len(spec.Groups))}
 	for i := range spec.Groups {
 		g := &j.Groups[i]
@@ -152,8 +145,12 @@ func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64, shape 
 		if refused != nil {
 			g.Refused = refused[i]
 		}
-		g.Shape = shape(q, g) // before the kind: what nobody has yet need not be counted
-		g.kind = s.Fleet.Kind(instance(spec, g.Spec))
+	}
+	if live {
+		s.enter(j) // before the kinds: what nobody has yet need not be counted
+	}
+	for i := range j.Groups {
+		j.Groups[i].kind = s.Fleet.Kind(instance(spec, j.Groups[i].Spec))
 	}
 	s.jobs[spec.ID] = j
 	return j
@@ -209,7 +206,7 @@ func (s *State) createTask(g *Group) {
 	})
 	g.Counts.Pending++
 	g.Job.unfinished++
-	s.addPending(g.Job.Queue, g.Amounts(), 1)
+	s.tree.Pend(&g.lane, 1)
 	ref := Ref{g, index}
 	s.markTask(ref)
 	s.markStatus(g.Job, false)
@@ -328,7 +325,7 @@ func (s *State) revive(r Ref) {
 	case t.State == plimsoll.TaskFinished && t.Result != plimsoll.ResultSucceeded && !t.Result.Charged():
 		s.setTaskState(r, plimsoll.TaskPending)
 		t.NotBefore = 0
-		s.addPending(g.Job.Queue, g.Amounts(), 1)
+		s.tree.Pend(&g.lane, 1)
 		s.emitApp(g.Job, plimsoll.ChangeAdd, plimsoll.AppRequest, t.ID, g.Spec.Resources, "")
 		s.enqueue(g, r.Index)
 	case t.State == plimsoll.TaskPending && !t.queued && t.NotBefore <= s.at: // it was to be stopped, but has not been
@@ -399,10 +396,9 @@ func (s *State) finishIfDone(j *Job) {
 	}
 	s.emitQueue(j.Queue, plimsoll.ChangeRemove, plimsoll.QueueApp, j.Spec.ID, nil, "")
 	addAsked(&s.asked, j, -1)
-	s.addJobs(j.Queue, -1)
-	s.release(j)
+	s.leave(j)
 	s.ended.push(j)
-	s.dropIfEmpty(j.Queue)
+	s.tellQueues(s.tree.Tidy(j.Queue))
 }
 
 // mustExpire reports whether the job that ended first is to be forgotten.
@@ -430,7 +426,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
 	delete(s.jobs, j.Spec.ID)
-	s.Fleet.Moved()        // the volumes of its tasks are nowhere any more
-	s.dropIfEmpty(j.Queue) // it may hold nothing but this job, if that was abandoned
+	s.Fleet.Moved()                    // the volumes of its tasks are nowhere any more
+	s.tellQueues(s.tree.Tidy(j.Queue)) // it may hold nothing but this job, if that was abandoned
 	return true
 }

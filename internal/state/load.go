@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -83,6 +84,7 @@ func (l *Loader) End(at int64) (*State, error) {
 	s.resumeAway()
 	s.resume(l.statuses)
 	s.dirty.forget()
+	s.tree.Changed(func(*queue.Queue) {})
 	return s, nil
 }
 
@@ -189,17 +191,14 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if err := s.checkStoredSpec(spec); err != nil {
 		return corrupt("the specification of job %q, which cannot be used: %v", st.ID, err)
 	}
-	q, shape := s.queues[st.Queue], s.shapeOf
-	if st.State.Ended() || st.State == plimsoll.JobNew { // it never waits again, and its queue may be gone
-		shape = s.looseShape
-		if q == nil {
-			q = &Queue{Path: st.Queue, Leaf: true}
-		}
+	q, live := s.tree.Find(st.Queue), !st.State.Ended() && st.State != plimsoll.JobNew
+	if q == nil && !live { // it never waits again, and its queue may be gone
+		q = &queue.Queue{Path: st.Queue, Leaf: true}
 	}
-	if q == nil || !q.Leaf && !st.State.Ended() && st.State != plimsoll.JobNew {
+	if q == nil || live && !q.Leaf {
 		return corrupt("job %q in queue %q, which is not a leaf of the stored configuration", st.ID, st.Queue)
 	}
-	j := s.addJob(spec, q, st.Submitted, shape, s.refusals(spec))
+	j := s.addJob(spec, q, st.Submitted, live, s.refusals(spec))
 	j.State, j.Reason, j.Killed, j.Started, j.Finished, j.revision = st.State, st.Reason, st.Killed, st.Started, st.Finished, st.Revision
 	s.lastSubmitted = max(s.lastSubmitted, st.Submitted)
 	return nil
@@ -258,7 +257,8 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 	}
 	ref := Ref{g, t.Index}
 	ref.Task().slot = n.Slot
-	s.occupy(ref, n, g.Amounts())
+	s.occupy(ref, n)
+	s.tree.Book(&g.lane)
 	n.shrunk = !s.Fleet.Holds(n.Slot)
 	return nil
 }
@@ -276,7 +276,6 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 		case j.State.Ended():
 			s.ended.push(j)
 		default:
-			s.addJobs(j.Queue, 1)
 			addAsked(&s.asked, j, 1)
 			live = append(live, j)
 		}
@@ -287,11 +286,12 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 	}
 	for _, j := range live { // those that have begun were let in before, whatever the maximum is now
 		if j.Started != 0 || j.State != plimsoll.JobAccepted {
-			s.letIn(j)
+			s.tree.AdmitAnyway(&j.account)
+			s.tellAdmission(j)
 		}
 	}
 	for _, j := range live {
-		if !j.admitted {
+		if !j.account.Admitted() {
 			s.admit(j)
 		}
 	}
@@ -306,7 +306,7 @@ func (s *State) resumeJob(j *Job) {
 			if t.State != plimsoll.TaskPending {
 				continue
 			}
-			s.addPending(j.Queue, g.Amounts(), 1)
+			s.tree.Pend(&g.lane, 1)
 			switch {
 			case ref.Unwanted():
 			case t.NotBefore > s.at:
@@ -315,7 +315,7 @@ func (s *State) resumeJob(j *Job) {
 				s.enqueue(g, ref.Index)
 			}
 		}
-		if g.ready == 0 {
+		if g.lane.Ready() == 0 {
 			s.clearWait(g)
 		}
 	}
@@ -345,5 +345,5 @@ func (s *State) All(c *Changes) {
 	}
 	config := s.QueueConfig()
 	c.QueueConfig = &config
-	s.Root.Walk(func(q *Queue) { c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q)) })
+	s.tree.Root.Walk(func(q *queue.Queue) { c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q)) })
 }

@@ -29,11 +29,11 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 		first.Mode, first.Ready, first.Registered = plimsoll.NodeActive, true, s.at
 		first.Gate, first.Evictions = plimsoll.NodeGate{}, nil
 		n = s.addNode(first)
-		s.freed.add(n.Slot)
+		s.nodeLog.add(n.Slot, NodeGained)
 		s.emitNode(n, plimsoll.ChangeAdd, plimsoll.DetailNone, "", n.Capacity, "Node added to the scheduler")
 		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: true")
 		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeSchedulable, "", nil, "schedulable: true")
-		s.emitQueue(s.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
+		s.emitQueue(s.tree.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
 	} else if node.Incarnation < n.Incarnation {
 		return 0, plimsoll.Errorf(plimsoll.CodeStale, "another agent with the id %q has started since (incarnation %d, yours is %d); give each machine its own id",
 			node.ID, n.Incarnation, node.Incarnation)
@@ -75,7 +75,7 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 	s.nodes[n.ID] = n
 	s.markNode(n)
 	s.markNodeStatus(n)
-	s.markQueue(s.Root)
+	s.setTotal()
 	return n
 }
 
@@ -130,14 +130,11 @@ func (s *State) update(n *Node, node *plimsoll.Node) {
 	n.Incarnation, n.Address, n.Attributes, n.Facts = node.Incarnation, node.Address, node.Attributes, node.Facts
 	if !maps.Equal(n.Capacity, capacity) {
 		s.resize(n, capacity)
-		if !same {
-			s.lessened++
-		}
 	} else if !same {
 		s.book(n)
-		s.lessened++ // some requests may not be for it any more, or find too little room
 		n.shrunk = !s.Fleet.Holds(n.Slot)
-		s.freed.add(n.Slot)
+		s.nodeLog.add(n.Slot, NodeLost) // some requests may not be for it any more, or find too little room
+		s.nodeLog.add(n.Slot, NodeGained)
 	}
 	if !known || !same {
 		s.markNode(n)
@@ -156,18 +153,13 @@ func (s *State) resize(n *Node, capacity plimsoll.Resources) {
 	is := s.Fleet.Capacity(n.Slot)
 	s.total.Sub(&was)
 	s.total.Add(is)
-	for i := range is {
-		if is[i] < was[i] {
-			s.lessened++
-			break
-		}
-	}
+	s.setTotal()
 	n.shrunk = !s.Fleet.Holds(n.Slot)
-	s.freed.add(n.Slot)
+	s.nodeLog.add(n.Slot, NodeLost)
+	s.nodeLog.add(n.Slot, NodeGained)
 	s.markNode(n)
-	s.markQueue(s.Root)
 	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeCapacity, "", n.Capacity, "")
-	s.emitQueue(s.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
+	s.emitQueue(s.tree.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
 }
 
 func (s *State) setReady(n *Node, ready bool) {
@@ -177,7 +169,7 @@ func (s *State) setReady(n *Node, ready bool) {
 	s.markNode(n)
 	if ready {
 		n.lost = false
-		s.freed.add(n.Slot)
+		s.nodeLog.add(n.Slot, NodeGained)
 		return
 	}
 	s.losing(n)
@@ -293,7 +285,7 @@ func (s *State) SetNodeMode(id string, mode plimsoll.NodeMode) error {
 	switch mode {
 	case plimsoll.NodeActive:
 		s.recover(n)
-		s.freed.add(n.Slot)
+		s.nodeLog.add(n.Slot, NodeGained)
 	case plimsoll.NodeDraining:
 		s.empty(n)
 	}
@@ -315,8 +307,9 @@ func (s *State) RemoveNode(id string) error {
 		s.comeBack(n, e)
 	}
 	s.total.Sub(s.Fleet.Capacity(n.Slot))
+	s.setTotal()
 	s.countEligible(n.Slot, -1)
-	s.lessened++
+	s.nodeLog.add(n.Slot, NodeLost)
 	s.Fleet.Remove(n.Slot)
 	s.slots[n.Slot] = nil
 	s.vacant = append(s.vacant, n.Slot)
@@ -324,9 +317,8 @@ func (s *State) RemoveNode(id string) error {
 	n.deleted = true
 	s.dirty.deletedNodes = append(s.dirty.deletedNodes, id)
 	s.dirty.bytes += len(id)
-	s.markQueue(s.Root)
 	s.emitNode(n, plimsoll.ChangeRemove, plimsoll.NodeDecomission, "", n.Capacity, "")
-	s.emitQueue(s.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
+	s.emitQueue(s.tree.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
 	return nil
 }
 

@@ -40,18 +40,14 @@ func (s *State) recover(n *Node) {
 }
 
 func (s *State) setSick(n *Node, until int64) {
-	was := n.sickUntil
-	if until == was {
+	if until == n.sickUntil {
 		return
 	}
 	n.sickUntil = until
 	s.markNodeStatus(n)
 	if until == 0 {
-		s.freed.add(n.Slot)
+		s.nodeLog.add(n.Slot, NodeGained)
 		return
-	}
-	if was == 0 {
-		s.lessened++ // those that wait for room there wait for something else now
 	}
 	s.wakeAt(timer{at: until, node: n})
 }

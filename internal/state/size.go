@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 )
 
 // Sizes of records are estimated, never too low (internal/wire has the true form), so that a batch stays within the limits of the
@@ -30,7 +31,7 @@ func statusBytes(j *Job) int {
 	size := statusFixed + 2*len(j.Spec.ID) + len(j.Spec.Owner) + len(j.Queue.Path) + len(j.Reason)
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		size += groupFixed + len(g.Spec.Name) + len(g.WaitReason) + len(g.Spec.Resources)*resourceBytes
+		size += groupFixed + len(g.Spec.Name) + len(g.Wait.Queue) + len(g.Wait.Resource) + len(g.Spec.Resources)*resourceBytes
 	}
 	return size
 }
@@ -99,9 +100,9 @@ func SpecBytes(spec *plimsoll.JobSpec) int {
 	return size
 }
 
-func treeBytes(q *Queue) int {
+func treeBytes(q *queue.Queue) int {
 	size := 0
-	q.Walk(func(q *Queue) {
+	q.Walk(func(q *queue.Queue) {
 		size += configBytes + len(q.Name) + (bits.OnesCount32(q.GuaranteedSet)+bits.OnesCount32(q.MaxSet))*resourceBytes
 	})
 	return size
@@ -124,6 +125,6 @@ func (s *State) text(text string) string {
 func (s *State) markQueueConfig() {
 	if !s.dirty.queueConfig {
 		s.dirty.queueConfig = true
-		s.dirty.bytes += treeBytes(s.Root)
+		s.dirty.bytes += treeBytes(s.tree.Root)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/placement"
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
@@ -71,15 +72,17 @@ func DefaultChain() *placement.Chain {
 // State is the working state. It has one owner.
 type State struct {
 	Names *placement.Names
-	Root  *Queue
 	Fleet *placement.Fleet // by node slot; a slot may be vacant
 
-	cfg    Config
-	queues map[string]*Queue
-	jobs   map[string]*Job
-	nodes  map[string]*Node
-	slots  []*Node // by slot; nil: vacant
-	vacant []int32
+	cfg      Config
+	tree     *queue.Tree
+	classes  map[string]*Class
+	lanes    table[Group] // by the number that the tree knows
+	accounts table[Job]   // the same
+	jobs     map[string]*Job
+	nodes    map[string]*Node
+	slots    []*Node // by slot; nil: vacant
+	vacant   []int32
 
 	policies policies
 	metrics  *qos.Registry // that every node's agent has
@@ -87,15 +90,12 @@ type State struct {
 	total         placement.Amounts // capacity of all nodes
 	asked         placement.Amounts // what the jobs that have not ended ask for; no sum in a queue is larger
 	eligible      int               // nodes that are ready and active
-	configured    uint64            // raised when the queues are configured
-	lessened      uint64            // raised when a node goes or its capacity shrinks
 	lastSubmitted int64
 	registrations uint64
 	revision      uint64 // of the turn under way
 	at            int64  // time of the turn under way
 
-	freed   freeLog
-	came    freeLog // nodes to which tasks came
+	nodeLog nodeLog
 	scratch []byte
 
 	growing    []*Job  // tasks are to be created
@@ -103,9 +103,6 @@ type State struct {
 	emptying   []*Node // tasks are to be stopped or given up: draining, or lost
 	forgetting []*Job  // records are to be deleted
 	ended      fifo[*Job]
-	telling    []*Shape // groups in it are to be told what blocks it
-	shaped     []*Queue // leaves with a blocked shape
-	parkedIn   []*Queue // leaves with parked jobs
 	timers     timerHeap
 	tidyTimers int // number of timers at which those that are stale are dropped
 
@@ -116,12 +113,12 @@ type State struct {
 func New(cfg Config, queues plimsoll.QueueConfig) *State {
 	names := placement.NewNames()
 	s := &State{
-		Names:  names,
-		Fleet:  placement.NewFleet(names),
-		cfg:    cfg.withDefaults(),
-		queues: map[string]*Queue{},
-		jobs:   map[string]*Job{},
-		nodes:  map[string]*Node{},
+		Names:   names,
+		Fleet:   placement.NewFleet(names),
+		cfg:     cfg.withDefaults(),
+		classes: map[string]*Class{},
+		jobs:    map[string]*Job{},
+		nodes:   map[string]*Node{},
 	}
 	var err error
 	if s.metrics, err = qos.NewRegistry(); err != nil {
@@ -129,14 +126,14 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 	}
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.whereIs, s.volumesOf
-	s.buildTree(queues)
+	s.tree = queue.New(names, &queues)
 	return s
 }
 
 // Job is a job's row.
 type Job struct {
 	Spec   *plimsoll.JobSpec
-	Queue  *Queue
+	Queue  *queue.Queue
 	Groups []Group
 	State  plimsoll.JobState
 	Reason string
@@ -147,10 +144,9 @@ type Job struct {
 	Finished  int64
 	revision  uint64
 
-	unfinished int32 // created tasks that are not finished
-	failed     int32 // created tasks that failed for good
-	admitted   bool
-	parked     bool
+	account    queue.Account // while it has not ended: its place in the queue
+	unfinished int32         // created tasks that are not finished
+	failed     int32         // created tasks that failed for good
 	growing    bool
 	stopping   bool
 	forgetting bool
@@ -164,21 +160,19 @@ type Group struct {
 	Job   *Job
 	Index int
 	Spec  *plimsoll.GroupSpec
-	Shape *Shape
 	Tasks []Task
+	class *Class          // while its job has not ended: what its tasks ask for
+	lane  queue.Lane      // the same: its tasks that may be placed
 	kind  *placement.Kind // as the fleet books its tasks
 	away  []away          // nodes that it is kept from, by the time until which it is
 
 	// Refused is why its constraints are not understood, although they were when it was stored; empty: they are. It waits for ever.
 	Refused string
 
-	Counts     plimsoll.TaskCounts
-	WaitCode   plimsoll.WaitCode
-	WaitReason string
+	Counts plimsoll.TaskCounts
+	Wait   plimsoll.WaitCause
 
 	pending fifo[int32] // tasks that may be placed; stale entries have queued == false
-	ready   int32       // tasks in pending with queued == true
-	listed  bool        // it stands in its shape's list
 	made    int32       // growing: tasks below it are there and wanted
 	stopped int32       // stopping: tasks below it are wanted, or are being stopped
 }
@@ -234,6 +228,9 @@ type Node struct {
 // Amounts returns what one task of the group asks for.
 func (g *Group) Amounts() *placement.Amounts { return g.kind.Amounts() }
 
+// Class returns what the tasks of the group ask for; nil if its job has ended.
+func (g *Group) Class() *Class { return g.class }
+
 // SetEpoch makes the numbers of registrations differ from those of every leader before.
 func (s *State) SetEpoch(epoch uint64) { s.registrations = epoch << 32 }
 
@@ -242,9 +239,6 @@ func (s *State) Job(id string) *Job { return s.jobs[id] }
 
 // Node returns a node by its id, or nil.
 func (s *State) Node(id string) *Node { return s.nodes[id] }
-
-// Queue returns a queue by its path, or nil.
-func (s *State) Queue(path string) *Queue { return s.queues[path] }
 
 // Seconds returns the time of the turn under way, in Unix seconds.
 func (s *State) Seconds() int64 { return s.at / second }
@@ -278,7 +272,6 @@ func (j *Job) group(name string) *Group {
 type fifo[T any] struct {
 	items []T
 	head  int
-	gone  int // items of which leave has been told since it last tidied up
 }
 
 func (f *fifo[T]) len() int  { return len(f.items) - f.head }
@@ -297,56 +290,4 @@ func (f *fifo[T]) pop() T {
 		f.head = 0
 	}
 	return v
-}
-
-// insert puts v before the first waiting item that is not before it.
-func (f *fifo[T]) insert(v T, before func(a, b T) bool) {
-	if n := len(f.items); n == f.head || before(f.items[n-1], v) {
-		f.items = append(f.items, v)
-		return
-	}
-	i, _ := slices.BinarySearchFunc(f.items[f.head:], v, func(a, b T) int {
-		if before(a, b) {
-			return -1
-		}
-		return 1
-	})
-	f.items = slices.Insert(f.items, f.head+i, v)
-}
-
-// leave says that an item in the middle does not count any more. When there are many of those, all that keep refuses are dropped.
-func (f *fifo[T]) leave(keep func(T) bool) {
-	if f.gone++; f.gone <= 64 || f.gone <= f.len()/2 {
-		return
-	}
-	f.items = slices.DeleteFunc(slices.Delete(f.items, 0, f.head), func(v T) bool { return !keep(v) })
-	f.head, f.gone = 0, 0
-}
-
-// freeLogSize is how many frees are remembered one by one; a shape that slept longer looks at all nodes.
-const freeLogSize = 4096
-
-// freeLog remembers which nodes have freed room or opened up, or to which tasks came.
-type freeLog struct {
-	slots []int32
-	first uint64 // number of the first entry
-}
-
-func (l *freeLog) end() uint64 { return l.first + uint64(len(l.slots)) }
-
-func (l *freeLog) add(slot int32) {
-	l.slots = append(l.slots, slot)
-	if len(l.slots) >= 2*freeLogSize {
-		drop := len(l.slots) - freeLogSize
-		l.slots = append(l.slots[:0], l.slots[drop:]...)
-		l.first += uint64(drop)
-	}
-}
-
-// since returns the slots from a number on; ok is false if some are forgotten.
-func (l *freeLog) since(number uint64) (slots []int32, ok bool) {
-	if number < l.first {
-		return nil, false
-	}
-	return l.slots[number-l.first:], true
 }

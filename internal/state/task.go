@@ -5,7 +5,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // maxMessage bounds what an agent or a user may say about a task or job, in bytes.
@@ -95,15 +94,15 @@ func (s *State) recount(j *Job) {
 // Bind puts a pending task that Next returned on a node that has room for it.
 func (s *State) Bind(r Ref, slot int32) {
 	g, t := r.Group, r.Task()
-	j, n, amounts := g.Job, s.slots[slot], g.Amounts()
+	j, n := g.Job, s.slots[slot]
 	t.Attempt++
 	t.Node, t.slot = s.text(n.ID), slot
 	t.Bound, t.Started, t.Finished, t.NotBefore = s.at, 0, 0, 0
 	t.Result, t.ExitCode, t.Message = plimsoll.ResultNone, 0, ""
 	s.setTaskState(r, plimsoll.TaskBound)
-	s.dequeue(g, t)
-	s.addPending(j.Queue, amounts, -1)
-	s.occupy(r, n, amounts)
+	s.tree.Charge(&g.lane)
+	s.dequeued(g, t)
+	s.occupy(r, n)
 	s.emitNode(n, plimsoll.ChangeAdd, plimsoll.NodeAlloc, t.ID, g.Spec.Resources, "")
 	if j.State == plimsoll.JobAccepted {
 		s.setJobState(j, plimsoll.JobStarting)
@@ -111,19 +110,18 @@ func (s *State) Bind(r Ref, slot int32) {
 	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.AppAlloc, t.ID, g.Spec.Resources, "")
 }
 
-func (s *State) occupy(r Ref, n *Node, amounts *placement.Amounts) {
+func (s *State) occupy(r Ref, n *Node) {
 	t := r.Task()
 	t.place = int32(len(n.tasks))
 	n.tasks = append(n.tasks, r)
 	s.Fleet.Bind(n.Slot, r.Group.kind)
-	s.came.add(n.Slot)
+	s.nodeLog.add(n.Slot, TaskCame)
 	s.markNodeStatus(n)
-	s.addAllocated(r.Group.Job.Queue, amounts, 1)
 }
 
 func (s *State) vacate(r Ref) {
 	t := r.Task()
-	n, amounts := s.slots[t.slot], r.Group.Amounts()
+	n := s.slots[t.slot]
 	last := n.tasks[len(n.tasks)-1]
 	n.tasks[t.place] = last
 	last.Task().place = t.place
@@ -131,9 +129,9 @@ func (s *State) vacate(r Ref) {
 	t.slot = -1
 	s.Fleet.Unbind(n.Slot, r.Group.kind)
 	n.shrunk = n.shrunk && !s.Fleet.Holds(n.Slot)
-	s.freed.add(n.Slot)
+	s.nodeLog.add(n.Slot, RoomFreed)
 	s.markNodeStatus(n)
-	s.addAllocated(r.Group.Job.Queue, amounts, -1)
+	s.tree.Refund(&r.Group.lane)
 }
 
 // stopTask ends a pending task at once and asks the agent to stop one that is on a node.
@@ -141,7 +139,7 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 	t := r.Task()
 	if t.State == plimsoll.TaskPending {
 		s.dequeue(r.Group, t)
-		s.addPending(r.Group.Job.Queue, r.Group.Amounts(), -1)
+		s.tree.Pend(&r.Group.lane, -1)
 		t.Result, t.Message, t.Finished = result, s.text(message), s.at
 		s.setTaskState(r, plimsoll.TaskFinished)
 		s.emitApp(r.Group.Job, plimsoll.ChangeRemove, plimsoll.RequestCancel, t.ID, r.Group.Spec.Resources, message)
@@ -280,14 +278,14 @@ func (s *State) retry(ref Ref, result plimsoll.TaskResult) (delay int64, again b
 func (s *State) again(ref Ref, delay int64) {
 	t, g := ref.Task(), ref.Group
 	s.setTaskState(ref, plimsoll.TaskPending)
-	s.addPending(g.Job.Queue, g.Amounts(), 1)
+	s.tree.Pend(&g.lane, 1)
 	if delay == 0 {
 		s.enqueue(g, ref.Index)
 		return
 	}
 	t.NotBefore = later(s.at, delay)
 	s.wakeAt(timer{at: t.NotBefore, ref: ref})
-	if g.ready == 0 {
+	if g.lane.Ready() == 0 {
 		s.clearWait(g)
 	}
 }

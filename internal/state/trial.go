@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -18,11 +19,11 @@ func Ask(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec, count int) placement.Ask
 }
 
 // Leaf returns the queue that a job would go to, or why it would not be taken.
-func (s *State) Leaf(path string) (*Queue, error) { return s.leafFor(path) }
+func (s *State) Leaf(path string) (*queue.Queue, error) { return s.leafFor(path) }
 
 // Movables returns the tasks on nodes as instances that may be moved, of the nodes with the fewest tasks first and of not many more than
-// most, and whether those are all. The caller calls release when it is done with them.
-func (s *State) Movables(most int) (list []placement.Movable, all bool, release func()) {
+// most, and whether those are all.
+func (s *State) Movables(most int) (list []placement.Movable, all bool) {
 	var nodes []*Node
 	for _, n := range s.slots {
 		if n != nil && len(n.tasks) > 0 {
@@ -32,8 +33,6 @@ func (s *State) Movables(most int) (list []placement.Movable, all bool, release 
 	slices.SortFunc(nodes, func(a, b *Node) int {
 		return cmp.Or(cmp.Compare(len(a.tasks), len(b.tasks)), strings.Compare(a.ID, b.ID))
 	})
-	prepared, alike := map[*Group]*placement.Prepared{}, map[string]*placement.Prepared{}
-	var releases []func()
 	all = true
 	for _, n := range nodes {
 		if len(list) >= most {
@@ -41,12 +40,7 @@ func (s *State) Movables(most int) (list []placement.Movable, all bool, release 
 			break
 		}
 		for _, ref := range n.tasks {
-			p := prepared[ref.Group]
-			if p == nil {
-				p = s.preparedLike(ref.Group, alike, &releases)
-				prepared[ref.Group] = p
-			}
-			m := placement.Movable{Name: ref.Task().ID, Slot: n.Slot, Kind: ref.Group.kind, Prepared: p}
+			m := placement.Movable{Name: ref.Task().ID, Slot: n.Slot, Kind: ref.Group.kind, Prepared: ref.Group.class.Prepared}
 			switch {
 			case ref.Task().State == plimsoll.TaskStopping:
 				m.Fixed = "is being stopped"
@@ -56,25 +50,5 @@ func (s *State) Movables(most int) (list []placement.Movable, all bool, release 
 			list = append(list, m)
 		}
 	}
-	return list, all, func() {
-		for _, release := range releases {
-			release()
-		}
-	}
-}
-
-// preparedLike is Prepared that makes requests that are alike ready once: of many jobs that have their tasks on nodes, and wait for nothing, no
-// shape is kept.
-func (s *State) preparedLike(g *Group, alike map[string]*placement.Prepared, releases *[]func()) *placement.Prepared {
-	if g.Shape.kept() {
-		return g.Shape.Prepared
-	}
-	s.scratch = g.key(s.scratch[:0])
-	p := alike[string(s.scratch)]
-	if p == nil {
-		p = s.prepare(g.request())
-		alike[string(s.scratch)] = p
-		*releases = append(*releases, p.Release)
-	}
-	return p
+	return list, all
 }

@@ -112,10 +112,12 @@ func drawJobStatus(t *rapid.T) plimsoll.JobStatus {
 
 func drawGroupStatus(t *rapid.T) plimsoll.GroupStatus {
 	g := plimsoll.GroupStatus{
-		Name:       drawText(t, "name"),
-		Count:      drawInt32(t, "count"),
-		WaitCode:   drawEnum[plimsoll.WaitCode](t, "wait code"),
-		WaitReason: drawText(t, "wait reason"),
+		Name:  drawText(t, "name"),
+		Count: drawInt32(t, "count"),
+		Wait: plimsoll.WaitCause{
+			Code: drawEnum[plimsoll.WaitCode](t, "wait code"), Queue: drawText(t, "wait queue"),
+			Resource: drawText(t, "wait resource"), Asked: drawInt64(t, "wait asked"),
+		},
 	}
 	if rapid.Bool().Draw(t, "has counts") {
 		g.Counts = plimsoll.TaskCounts{

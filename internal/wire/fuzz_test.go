@@ -129,7 +129,7 @@ var sampleJobStatus = plimsoll.JobStatus{
 	ID: "wordcount", Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning, Submitted: 1_700_000_000_000_000_000,
 	Started: 1_700_000_000_200_000_000, Revision: 123456,
 	Groups: []plimsoll.GroupStatus{
-		{Name: "map", Count: 20, Counts: plimsoll.TaskCounts{Pending: 3, Running: 12, Succeeded: 5}, WaitCode: plimsoll.WaitQueueMax, WaitReason: "root.batch is at its max: memory 64Gi of 64Gi"},
+		{Name: "map", Count: 20, Counts: plimsoll.TaskCounts{Pending: 3, Running: 12, Succeeded: 5}, Wait: plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 64 << 30}},
 		{Name: "reduce", Count: 1, Counts: plimsoll.TaskCounts{Pending: 1}},
 	},
 }

@@ -22,10 +22,12 @@ func JobStatusToProto(s *plimsoll.JobStatus) *pb.JobStatus {
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		status := &pb.GroupStatus{
-			Name:       text(g.Name),
-			Count:      g.Count,
-			WaitCode:   pb.WaitCode(g.WaitCode),
-			WaitReason: text(g.WaitReason),
+			Name:         text(g.Name),
+			Count:        g.Count,
+			WaitCode:     pb.WaitCode(g.Wait.Code),
+			WaitQueue:    text(g.Wait.Queue),
+			WaitResource: text(g.Wait.Resource),
+			WaitAsked:    g.Wait.Asked,
 		}
 		if c := &g.Counts; *c != (plimsoll.TaskCounts{}) {
 			status.Counts = &pb.TaskCounts{
@@ -61,8 +63,10 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 				Pending: c.GetPending(), Bound: c.GetBound(), Starting: c.GetStarting(), Running: c.GetRunning(),
 				Stopping: c.GetStopping(), Succeeded: c.GetSucceeded(), Failed: c.GetFailed(),
 			},
-			WaitCode:   EnumFromProto[plimsoll.WaitCode](g.GetWaitCode()),
-			WaitReason: g.GetWaitReason(),
+			Wait: plimsoll.WaitCause{
+				Code:  EnumFromProto[plimsoll.WaitCode](g.GetWaitCode()),
+				Queue: g.GetWaitQueue(), Resource: g.GetWaitResource(), Asked: g.GetWaitAsked(),
+			},
 		})
 	}
 	return s
@@ -92,13 +96,15 @@ func appendGroupStatus(dst []byte, g *plimsoll.GroupStatus) []byte {
 	if size := sizeTaskCounts(&g.Counts); size > 0 {
 		dst = appendTaskCounts(appendHeader(dst, 3, size), &g.Counts)
 	}
-	dst = appendVarint(dst, 4, uint64(g.WaitCode))
-	return appendText(dst, 5, g.WaitReason)
+	dst = appendVarint(dst, 4, uint64(g.Wait.Code))
+	dst = appendText(dst, 6, g.Wait.Queue)
+	dst = appendText(dst, 7, g.Wait.Resource)
+	return appendVarint(dst, 8, uint64(g.Wait.Asked))
 }
 
 func sizeGroupStatus(g *plimsoll.GroupStatus) int {
 	return sizeText(1, g.Name) + sizeInt32(2, g.Count) + sizeLen(3, sizeTaskCounts(&g.Counts)) +
-		sizeVarint(4, uint64(g.WaitCode)) + sizeText(5, g.WaitReason)
+		sizeVarint(4, uint64(g.Wait.Code)) + sizeText(6, g.Wait.Queue) + sizeText(7, g.Wait.Resource) + sizeVarint(8, uint64(g.Wait.Asked))
 }
 
 func appendTaskCounts(dst []byte, c *plimsoll.TaskCounts) []byte {
@@ -180,15 +186,19 @@ func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
 		case 3<<3 | bytesType:
 			err = decodeTaskCounts(&g.Counts, f.b)
 		case 4<<3 | varintType:
-			g.WaitCode = plimsoll.WaitCode(enum(&f))
-		case 5<<3 | bytesType:
-			g.WaitReason, err = string(f.b), checkText(f.b)
+			g.Wait.Code = plimsoll.WaitCode(enum(&f))
+		case 6<<3 | bytesType:
+			g.Wait.Queue, err = string(f.b), checkText(f.b)
+		case 7<<3 | bytesType:
+			g.Wait.Resource, err = string(f.b), checkText(f.b)
+		case 8<<3 | varintType:
+			g.Wait.Asked = int64(f.v)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return checkEnum[plimsoll.WaitCode]("wait code", g.WaitCode)
+	return checkEnum[plimsoll.WaitCode]("wait code", g.Wait.Code)
 }
 
 // decodeTaskCounts adds to what is in c: protobuf merges a message that stands twice.

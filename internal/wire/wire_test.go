@@ -148,9 +148,9 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	if err != nil || got.Message != "exit: \uFFFD!" {
 		t.Errorf("message became %q, %v", got.Message, err)
 	}
-	status := plimsoll.JobStatus{ID: "a\x80", Groups: []plimsoll.GroupStatus{{Name: "b", WaitReason: "\x80"}}}
+	status := plimsoll.JobStatus{ID: "a\x80", Groups: []plimsoll.GroupStatus{{Name: "b", Wait: plimsoll.WaitCause{Queue: "\x80"}}}}
 	gotStatus, err := DecodeJobStatus(AppendJobStatus(nil, &status))
-	if err != nil || gotStatus.ID != "a\uFFFD" || gotStatus.Groups[0].WaitReason != "\uFFFD" {
+	if err != nil || gotStatus.ID != "a\uFFFD" || gotStatus.Groups[0].Wait.Queue != "\uFFFD" {
 		t.Errorf("status became %+v, %v", gotStatus, err)
 	}
 	spec := plimsoll.JobSpec{Labels: map[string]string{"\x80": "\x81"}, Groups: []plimsoll.GroupSpec{{Command: []string{"\x82"}}}}

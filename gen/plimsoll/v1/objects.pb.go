@@ -154,14 +154,15 @@ func (RetryKind) EnumDescriptor() ([]byte, []int) {
 type WaitCode int32
 
 const (
-	WaitCode_WAIT_CODE_UNSPECIFIED  WaitCode = 0
-	WaitCode_WAIT_CODE_TURN         WaitCode = 1
-	WaitCode_WAIT_CODE_QUEUE_MAX    WaitCode = 2
-	WaitCode_WAIT_CODE_NO_NODE      WaitCode = 3
-	WaitCode_WAIT_CODE_NO_NODES     WaitCode = 4
-	WaitCode_WAIT_CODE_TOO_LARGE    WaitCode = 5
-	WaitCode_WAIT_CODE_RETRY        WaitCode = 6
-	WaitCode_WAIT_CODE_NOT_ELIGIBLE WaitCode = 7
+	WaitCode_WAIT_CODE_UNSPECIFIED    WaitCode = 0
+	WaitCode_WAIT_CODE_TURN           WaitCode = 1
+	WaitCode_WAIT_CODE_QUEUE_MAX      WaitCode = 2
+	WaitCode_WAIT_CODE_NO_NODE        WaitCode = 3
+	WaitCode_WAIT_CODE_NO_NODES       WaitCode = 4
+	WaitCode_WAIT_CODE_TOO_LARGE      WaitCode = 5
+	WaitCode_WAIT_CODE_RETRY          WaitCode = 6
+	WaitCode_WAIT_CODE_NOT_ELIGIBLE   WaitCode = 7
+	WaitCode_WAIT_CODE_NOT_UNDERSTOOD WaitCode = 8
 )
 
 // Enum value maps for WaitCode.
@@ -175,16 +176,18 @@ var (
 		5: "WAIT_CODE_TOO_LARGE",
 		6: "WAIT_CODE_RETRY",
 		7: "WAIT_CODE_NOT_ELIGIBLE",
+		8: "WAIT_CODE_NOT_UNDERSTOOD",
 	}
 	WaitCode_value = map[string]int32{
-		"WAIT_CODE_UNSPECIFIED":  0,
-		"WAIT_CODE_TURN":         1,
-		"WAIT_CODE_QUEUE_MAX":    2,
-		"WAIT_CODE_NO_NODE":      3,
-		"WAIT_CODE_NO_NODES":     4,
-		"WAIT_CODE_TOO_LARGE":    5,
-		"WAIT_CODE_RETRY":        6,
-		"WAIT_CODE_NOT_ELIGIBLE": 7,
+		"WAIT_CODE_UNSPECIFIED":    0,
+		"WAIT_CODE_TURN":           1,
+		"WAIT_CODE_QUEUE_MAX":      2,
+		"WAIT_CODE_NO_NODE":        3,
+		"WAIT_CODE_NO_NODES":       4,
+		"WAIT_CODE_TOO_LARGE":      5,
+		"WAIT_CODE_RETRY":          6,
+		"WAIT_CODE_NOT_ELIGIBLE":   7,
+		"WAIT_CODE_NOT_UNDERSTOOD": 8,
 	}
 )
 
@@ -1483,13 +1486,19 @@ func (x *TaskCounts) GetFailed() int32 {
 	return 0
 }
 
+// The cause of waiting is whole in itself: a sentence can be made of it without anything else.
 type GroupStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	Counts        *TaskCounts            `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
-	WaitCode      WaitCode               `protobuf:"varint,4,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
-	WaitReason    string                 `protobuf:"bytes,5,opt,name=wait_reason,json=waitReason,proto3" json:"wait_reason,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Count    int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Counts   *TaskCounts            `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
+	WaitCode WaitCode               `protobuf:"varint,4,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
+	// With WAIT_CODE_TURN the leaf, with WAIT_CODE_QUEUE_MAX the queue whose maximum holds the tasks back.
+	WaitQueue string `protobuf:"bytes,6,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
+	// With WAIT_CODE_QUEUE_MAX the resource that is short there; empty: as many jobs run as may.
+	WaitResource string `protobuf:"bytes,7,opt,name=wait_resource,json=waitResource,proto3" json:"wait_resource,omitempty"`
+	// How much of it one task asks for.
+	WaitAsked     int64 `protobuf:"varint,8,opt,name=wait_asked,json=waitAsked,proto3" json:"wait_asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1552,11 +1561,25 @@ func (x *GroupStatus) GetWaitCode() WaitCode {
 	return WaitCode_WAIT_CODE_UNSPECIFIED
 }
 
-func (x *GroupStatus) GetWaitReason() string {
+func (x *GroupStatus) GetWaitQueue() string {
 	if x != nil {
-		return x.WaitReason
+		return x.WaitQueue
 	}
 	return ""
+}
+
+func (x *GroupStatus) GetWaitResource() string {
+	if x != nil {
+		return x.WaitResource
+	}
+	return ""
+}
+
+func (x *GroupStatus) GetWaitAsked() int64 {
+	if x != nil {
+		return x.WaitAsked
+	}
+	return 0
 }
 
 // Times are Unix nanoseconds, zero if it has not happened.
@@ -2842,14 +2865,17 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\arunning\x18\x04 \x01(\x05R\arunning\x12\x1a\n" +
 	"\bstopping\x18\x05 \x01(\x05R\bstopping\x12\x1c\n" +
 	"\tsucceeded\x18\x06 \x01(\x05R\tsucceeded\x12\x16\n" +
-	"\x06failed\x18\a \x01(\x05R\x06failed\"\xbd\x01\n" +
+	"\x06failed\x18\a \x01(\x05R\x06failed\"\x92\x02\n" +
 	"\vGroupStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12/\n" +
 	"\x06counts\x18\x03 \x01(\v2\x17.plimsoll.v1.TaskCountsR\x06counts\x122\n" +
-	"\twait_code\x18\x04 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x1f\n" +
-	"\vwait_reason\x18\x05 \x01(\tR\n" +
-	"waitReason\"\xc6\x02\n" +
+	"\twait_code\x18\x04 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x1d\n" +
+	"\n" +
+	"wait_queue\x18\x06 \x01(\tR\twaitQueue\x12#\n" +
+	"\rwait_resource\x18\a \x01(\tR\fwaitResource\x12\x1d\n" +
+	"\n" +
+	"wait_asked\x18\b \x01(\x03R\twaitAskedJ\x04\b\x05\x10\x06R\vwait_reason\"\xc6\x02\n" +
 	"\tJobStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -3004,7 +3030,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x16RETRY_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RETRY_KIND_IMMEDIATE\x10\x01\x12\x16\n" +
 	"\x12RETRY_KIND_DELAYED\x10\x02\x12\x16\n" +
-	"\x12RETRY_KIND_BACKOFF\x10\x03*\xcb\x01\n" +
+	"\x12RETRY_KIND_BACKOFF\x10\x03*\xe9\x01\n" +
 	"\bWaitCode\x12\x19\n" +
 	"\x15WAIT_CODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAIT_CODE_TURN\x10\x01\x12\x17\n" +
@@ -3013,7 +3039,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x12WAIT_CODE_NO_NODES\x10\x04\x12\x17\n" +
 	"\x13WAIT_CODE_TOO_LARGE\x10\x05\x12\x13\n" +
 	"\x0fWAIT_CODE_RETRY\x10\x06\x12\x1a\n" +
-	"\x16WAIT_CODE_NOT_ELIGIBLE\x10\a*\xb8\x01\n" +
+	"\x16WAIT_CODE_NOT_ELIGIBLE\x10\a\x12\x1c\n" +
+	"\x18WAIT_CODE_NOT_UNDERSTOOD\x10\b*\xb8\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x14\n" +

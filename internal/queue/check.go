@@ -1,0 +1,151 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Check recomputes all that the tree derives and reports the first thing that is wrong. It is for tests and for debugging: it costs
+// O(everything). The sums of what is charged are held against each other only; the caller knows the tasks.
+func (t *Tree) Check() error {
+	live := map[*Class]bool{}
+	var err error
+	t.Root.Walk(func(q *Queue) {
+		if err == nil {
+			err = t.checkQueue(q, live)
+		}
+	})
+	if err == nil && len(live) != t.live {
+		err = fmt.Errorf("%d classes may be placed, but there are %d", t.live, len(live))
+	}
+	return err
+}
+
+func (t *Tree) checkQueue(q *Queue, live map[*Class]bool) error {
+	if err := t.checkSums(q); err != nil {
+		return fmt.Errorf("queue %s: %w", q.Path, err)
+	}
+	if len(q.byClass) != len(q.rows) {
+		return fmt.Errorf("queue %s: %d rows by class, but %d in all", q.Path, len(q.byClass), len(q.rows))
+	}
+	for i, r := range q.rows {
+		if r.class.code == plimsoll.WaitNone {
+			live[r.class] = true
+		}
+		if int(r.inLeaf) != i || q.byClass[r.class] != r || r.leaf != q {
+			return fmt.Errorf("queue %s: the row of %v is misplaced", q.Path, r.class.amounts)
+		}
+		if err := r.check(); err != nil {
+			return fmt.Errorf("queue %s: the row of %v: %w", q.Path, r.class.amounts, err)
+		}
+	}
+	if offered := q.rank != absent; q.Parent != nil && offered != (!q.closed && !q.empty()) {
+		return fmt.Errorf("queue %s: offered %t, but closed %t and empty %t", q.Path, offered, q.closed, q.empty())
+	}
+	return checkPresences(q)
+}
+
+// checkSums holds the sums of a queue against those of its children, and its share and the order of its children against what they
+// follow from.
+func (t *Tree) checkSums(q *Queue) error {
+	sum := *q
+	if !q.Leaf {
+		sum = Queue{}
+		for _, c := range q.Children {
+			sum.Allocated.Add(&c.Allocated)
+			sum.Pending.Add(&c.Pending)
+			sum.Running += c.Running
+			sum.Waiting += c.Waiting
+			sum.Accounts += c.Accounts
+			sum.Admitted += c.Admitted
+		}
+	}
+	if sum.Allocated != q.Allocated || sum.Pending != q.Pending || sum.Running != q.Running || sum.Waiting != q.Waiting ||
+		sum.Accounts != q.Accounts || sum.Admitted != q.Admitted {
+		return fmt.Errorf("its sums are not those of its children")
+	}
+	if q.Parent != nil && q.Parent.sharedAt == t.totals && q.share.compare(t.shareOf(q)) != 0 {
+		return fmt.Errorf("its share is %v, not %v", q.share, t.shareOf(q))
+	}
+	if err := checkHeap(q.open); err != nil {
+		return err
+	}
+	if err := checkHeap(q.parked); err != nil {
+		return err
+	}
+	return checkHeap(q.offered)
+}
+
+func checkHeap[T ranked[T]](h heap[T]) error {
+	for i, v := range h {
+		if int(*v.place()) != i || i > 0 && v.before(h[(i-1)/2]) {
+			return fmt.Errorf("item %d of %d is out of order", i, len(h))
+		}
+	}
+	return nil
+}
+
+func (r *row) check() error {
+	if err := checkHeap(r.lanes); err != nil || len(r.lanes) == 0 {
+		return fmt.Errorf("it has %d lanes: %w", len(r.lanes), err)
+	}
+	for _, l := range r.lanes {
+		if l.row != r || l.ready <= 0 || !l.account.admitted || l.class != r.class || l.account.queue != r.leaf || l.told == nil {
+			return fmt.Errorf("lane %d does not belong there", l.ID)
+		}
+	}
+	switch {
+	case r.aside == nil:
+		if r.leaf.offered[r.rank] != r {
+			return fmt.Errorf("is not where it is offered")
+		}
+	case r.aside.rows[r.rank] != r:
+		return fmt.Errorf("is not where it is set aside")
+	case r.aside == &r.class.aside:
+		if r.class.code == plimsoll.WaitNone {
+			return fmt.Errorf("is set aside, but its class is not blocked")
+		}
+	case r.aside.of.queue.lacks(&r.class.amounts) < 0 || r.aside.of.short == absent:
+		return fmt.Errorf("is set aside, but %s has room for it", r.aside.of.queue.Path)
+	}
+	return nil
+}
+
+// checkPresences recounts the classes below a limited queue.
+func checkPresences(q *Queue) error {
+	rows := map[*Class]int32{}
+	q.Walk(func(below *Queue) {
+		for _, r := range below.rows {
+			rows[r.class]++
+		}
+	})
+	if q.MaxSet == 0 {
+		rows = nil
+	}
+	if len(rows) != len(q.presences) || len(rows) != len(q.presenceOf) {
+		return fmt.Errorf("queue %s: %d classes wait below it, but it knows %d", q.Path, len(rows), len(q.presences))
+	}
+	for _, p := range q.presences {
+		c := p.class
+		switch {
+		case rows[c] != p.rows || c.presences[p.inClass] != p || q.presences[p.inQueue] != p:
+			return fmt.Errorf("queue %s: a class has %d rows below it, not %d", q.Path, rows[c], p.rows)
+		case c.code != plimsoll.WaitNone:
+		case q.closed && q.lacks(&c.amounts) < 0:
+			return fmt.Errorf("queue %s: is closed, but has room for %v", q.Path, c.amounts)
+		case q.leastKnown && !atMost(&q.least, &c.amounts):
+			return fmt.Errorf("queue %s: %v waits below it, which is less than the least, %v", q.Path, c.amounts, q.least)
+		}
+	}
+	return nil
+}
+
+func atMost(a, b *Amounts) bool {
+	for i := range a {
+		if a[i] > b[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,202 @@
+package queue
+
+import (
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// ChangeKind says what Configure has changed of a queue.
+type ChangeKind uint8
+
+// The changes.
+const (
+	Added ChangeKind = iota
+	MaxSet
+	GuaranteedSet
+	TypeSet // it became a leaf, or a parent
+	Removed
+)
+
+// Change is one thing that Configure has changed.
+type Change struct {
+	Kind  ChangeKind
+	Queue *Queue
+}
+
+// New returns a tree as it is stored: with queues that drain. The configuration must be valid.
+func New(names *placement.Names, c *plimsoll.QueueConfig) *Tree {
+	t := &Tree{names: names, byPath: map[string]*Queue{}, unsettled: &waiter{code: plimsoll.WaitTurn}}
+	t.Root = t.addQueue(nil, c)
+	return t
+}
+
+func (t *Tree) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
+	q := &Queue{
+		Name: c.Name, Path: c.Name, Parent: parent, Draining: c.Draining, rank: absent, share: fraction{0, 1},
+		byClass: map[*Class]*row{}, presenceOf: map[*Class]*presence{}, waiters: map[*Class]*waiter{},
+	}
+	if parent != nil {
+		q.Path = parent.Path + "." + c.Name
+		i, _ := slices.BinarySearchFunc(parent.Children, q, byName)
+		parent.Children = slices.Insert(parent.Children, i, q)
+	}
+	t.byPath[q.Path] = q
+	t.setLimits(q, c)
+	q.Leaf = len(c.Queues) == 0 && !c.Parent
+	t.touch(q)
+	for i := range c.Queues {
+		t.addQueue(q, &c.Queues[i])
+	}
+	return q
+}
+
+func (t *Tree) setLimits(q *Queue, c *plimsoll.QueueConfig) {
+	q.Guaranteed, q.GuaranteedSet = t.names.Amounts(c.Guaranteed)
+	q.Max, q.MaxSet = t.names.Amounts(c.Max)
+	q.MaxAccounts = c.MaxJobs
+}
+
+// Config returns the tree as it is stored: the configured queues, and those that drain.
+func (t *Tree) Config() plimsoll.QueueConfig { return t.configOf(t.Root) }
+
+func (t *Tree) configOf(q *Queue) plimsoll.QueueConfig {
+	c := plimsoll.QueueConfig{Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxAccounts, Draining: q.Draining}
+	if q.GuaranteedSet != 0 {
+		c.Guaranteed = t.names.Masked(&q.Guaranteed, q.GuaranteedSet)
+	}
+	if q.MaxSet != 0 {
+		c.Max = t.names.Masked(&q.Max, q.MaxSet)
+	}
+	for _, child := range q.Children {
+		c.Queues = append(c.Queues, t.configOf(child))
+	}
+	return c
+}
+
+// CheckConfig reports whether Configure can make the tree such a one: a leaf with accounts cannot become a parent, nor a parent with
+// accounts below it a leaf. The configuration itself must be valid.
+func (t *Tree) CheckConfig(c *plimsoll.QueueConfig) error { return checkConfig(t.Root, c) }
+
+func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
+	becomesParent := len(c.Queues) > 0 || c.Parent
+	if q.Leaf && becomesParent && q.Accounts > 0 {
+		return plimsoll.Errorf(plimsoll.CodeConflict, "%s holds %d jobs and cannot become a parent of queues; wait until they have ended", q.Path, q.Accounts)
+	}
+	if !q.Leaf && !becomesParent && len(q.Children) > 0 && q.Accounts > 0 {
+		return plimsoll.Errorf(plimsoll.CodeConflict, "%s has queues with jobs and cannot become a leaf; wait until they have ended", q.Path)
+	}
+	for i := range c.Queues {
+		if child := q.child(c.Queues[i].Name); child != nil {
+			if err := checkConfig(child, &c.Queues[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Configure makes the tree such a one, which CheckConfig has accepted, and returns what has changed, in order. A queue that is no
+// longer there drains, and goes when it is empty. Queues that stay keep their identity, and all that waits is looked at again.
+func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
+	changes := t.apply(nil, t.Root, c)
+	t.rebuild()
+	return changes
+}
+
+func (t *Tree) apply(changes []Change, q *Queue, c *plimsoll.QueueConfig) []Change {
+	was := q.Limits
+	t.setLimits(q, c)
+	q.Draining = false
+	if was.MaxSet != q.MaxSet || was.Max != q.Max {
+		changes = append(changes, Change{MaxSet, q})
+	}
+	if was.GuaranteedSet != q.GuaranteedSet || was.Guaranteed != q.Guaranteed {
+		changes = append(changes, Change{GuaranteedSet, q})
+	}
+	t.touch(q)
+	for i := range c.Queues {
+		if child := q.child(c.Queues[i].Name); child != nil {
+			changes = t.apply(changes, child, &c.Queues[i])
+			continue
+		}
+		t.addQueue(q, &c.Queues[i]).Walk(func(added *Queue) { changes = append(changes, Change{Added, added}) })
+	}
+	for _, child := range slices.Clone(q.Children) {
+		if !slices.ContainsFunc(c.Queues, func(o plimsoll.QueueConfig) bool { return o.Name == child.Name }) {
+			changes = t.drain(changes, child)
+		}
+	}
+	if leaf := len(c.Queues) == 0 && !c.Parent && len(q.Children) == 0; leaf != q.Leaf {
+		q.Leaf = leaf
+		changes = append(changes, Change{TypeSet, q})
+	}
+	return changes
+}
+
+func (t *Tree) drain(changes []Change, q *Queue) []Change {
+	q.Draining = true
+	t.touch(q)
+	for _, child := range slices.Clone(q.Children) {
+		changes = t.drain(changes, child)
+	}
+	return append(changes, t.Tidy(q)...)
+}
+
+// Tidy removes a queue that drains and is empty, and then its parents alike, and returns the removals.
+func (t *Tree) Tidy(q *Queue) (changes []Change) {
+	for q.Parent != nil && t.byPath[q.Path] == q && q.Draining && q.Accounts == 0 && len(q.Children) == 0 {
+		parent := q.Parent
+		parent.Children = slices.DeleteFunc(parent.Children, func(c *Queue) bool { return c == q })
+		delete(t.byPath, q.Path)
+		changes = append(changes, Change{Removed, q})
+		q = parent
+	}
+	return changes
+}
+
+// rebuild puts everything that waits back into its order under new limits.
+func (t *Tree) rebuild() {
+	var rows []*row
+	t.Root.Walk(func(q *Queue) {
+		rows = append(rows, q.rows...)
+		clear(q.open)
+		clear(q.offered)
+		q.open, q.offered, q.rank, q.closed = q.open[:0], q.offered[:0], absent, false
+		for len(q.presences) > 0 {
+			p := q.presences[0]
+			p.rows = 1
+			q.part(p.class)
+		}
+		q.share, q.sharedAt = t.shareOf(q), t.totals
+		t.readmit(q)
+	})
+	t.Root.Walk(func(q *Queue) {
+		for i := range q.short {
+			for h := &q.short[i]; len(*h) > 0; {
+				w := (*h)[0]
+				h.remove(w)
+				w.short = absent
+				t.doubt(w)
+			}
+		}
+	})
+	for _, r := range rows {
+		if r.aside != nil {
+			r.leaveAside()
+		}
+		for q := r.leaf; q != nil; q = q.Parent {
+			if q.MaxSet != 0 {
+				q.meet(r.class)
+			}
+		}
+		if r.class.code != plimsoll.WaitNone {
+			r.class.aside.add(r)
+			continue
+		}
+		r.rank = absent
+		r.leaf.offered.push(r)
+		r.leaf.offer()
+	}
+}

@@ -1,0 +1,384 @@
+package queue
+
+import "github.com/plimsoll-dev/plimsoll"
+
+// Class is a request as far as the tree knows it. NewClass makes one.
+type Class struct {
+	amounts   Amounts
+	code      plimsoll.WaitCode // why no node takes it; WaitNone: it is not blocked
+	rows      int32             // of the whole tree
+	aside     aside             // rows that were in the way while it was blocked
+	refused   *waiter           // the lanes that were told code
+	presences []*presence       // limited queues below which it has rows
+}
+
+// NewClass makes a class of tasks that ask for such amounts. Nothing is to be done when it is no longer used.
+func (t *Tree) NewClass(amounts *Amounts) *Class { return &Class{amounts: *amounts} }
+
+// Amounts returns what one task of the class asks for.
+func (c *Class) Amounts() *Amounts { return &c.amounts }
+
+// Blocked returns why no node takes the class; WaitNone: it is not blocked.
+func (c *Class) Blocked() plimsoll.WaitCode { return c.code }
+
+// Waits reports whether tasks of the class may be placed but for what blocks them.
+func (c *Class) Waits() bool { return c.rows > 0 }
+
+// presence counts the rows of a class below a limited queue.
+type presence struct {
+	class   *Class
+	queue   *Queue
+	rows    int32
+	inClass int32 // place in class.presences
+	inQueue int32 // place in queue.presences
+}
+
+// Account is one user of a leaf. The caller keeps it where it likes; Enter puts it into the tree.
+type Account struct {
+	ID int32 // the caller's
+
+	queue    *Queue
+	key      int64 // order in the leaf, the smallest first
+	admitted bool
+	parkedAt *Queue // it waits until fewer accounts are admitted there
+	rank     int32  // in parkedAt.parked
+	lanes    *Lane  // the first; the others follow by sibling
+}
+
+func (a *Account) before(o *Account) bool { return a.key < o.key }
+func (a *Account) place() *int32          { return &a.rank }
+
+// Queue returns the leaf of the account; nil if it is in none.
+func (a *Account) Queue() *Queue { return a.queue }
+
+// Admitted reports whether the tasks of the account may be placed.
+func (a *Account) Admitted() bool { return a.admitted }
+
+// Parked returns the queue that has as many accounts admitted as it may, for which the account waits; nil if it waits for none.
+func (a *Account) Parked() *Queue { return a.parkedAt }
+
+// Lane is the tasks of an account that are of one class. The caller keeps it where it likes; Add puts it into the tree.
+type Lane struct {
+	ID int32 // the caller's
+
+	account *Account
+	sibling *Lane
+	class   *Class
+	seq     int32 // order in the account
+	ready   int32 // tasks that may be placed
+	row     *row  // while ready > 0 and the account is admitted
+	rank    int32 // in row.lanes
+
+	told       *waiter // while it stands in a row: the cause that it was told last
+	next, prev *Lane   // of those that were told the same
+}
+
+func (l *Lane) before(o *Lane) bool {
+	if l.account.key != o.account.key {
+		return l.account.key < o.account.key
+	}
+	return l.seq < o.seq
+}
+
+func (l *Lane) place() *int32 { return &l.rank }
+
+// Class returns the class of the lane.
+func (l *Lane) Class() *Class { return l.class }
+
+// Ready returns how many tasks of the lane may be placed.
+func (l *Lane) Ready() int32 { return l.ready }
+
+// row is the lanes of a leaf that are of one class.
+type row struct {
+	leaf   *Queue
+	class  *Class
+	lanes  heap[*Lane] // Invariant: not empty
+	aside  *aside      // where it is set aside; nil: it stands in leaf.offered
+	rank   int32       // in leaf.offered or aside.rows
+	inLeaf int32       // place in leaf.rows
+}
+
+func (r *row) before(o *row) bool { return r.lanes[0].before(o.lanes[0]) }
+func (r *row) place() *int32      { return &r.rank }
+
+// aside holds rows that cannot be placed now, in no order that matters.
+type aside struct {
+	rows []*row
+	of   *waiter // nil: of a class that is blocked
+}
+
+func (a *aside) add(r *row) {
+	r.aside, r.rank = a, int32(len(a.rows))
+	a.rows = append(a.rows, r)
+}
+
+// setAside takes a row out of its leaf's order.
+func (t *Tree) setAside(r *row, to *aside) {
+	leaf := r.leaf
+	leaf.offered.remove(r)
+	if len(leaf.offered) == 0 {
+		leaf.withdraw()
+	}
+	to.add(r)
+}
+
+// bringBack puts a row that is set aside back into its leaf's order.
+func (t *Tree) bringBack(r *row) {
+	r.leaveAside()
+	r.leaf.offered.push(r)
+	r.leaf.offer()
+}
+
+func (r *row) leaveAside() {
+	from := r.aside
+	last := len(from.rows) - 1
+	moved := from.rows[last]
+	from.rows[r.rank], moved.rank = moved, r.rank
+	from.rows[last] = nil
+	from.rows = from.rows[:last]
+	r.aside, r.rank = nil, absent
+	if from.of != nil {
+		from.of.forgetIdle()
+	}
+}
+
+// Enter puts an account into a leaf, behind those with a smaller key. It is neither admitted nor parked yet.
+func (t *Tree) Enter(a *Account, leaf *Queue, key int64) {
+	a.queue, a.key, a.rank = leaf, key, absent
+	for q := leaf; q != nil; q = q.Parent {
+		q.Accounts++
+		t.touch(q)
+	}
+}
+
+// Leave takes an account with its lanes out of the tree. No task of it may be charged or pending.
+func (t *Tree) Leave(a *Account) {
+	for l := a.lanes; l != nil; l = l.sibling {
+		t.unlist(l)
+		l.ready = 0
+	}
+	if a.parkedAt != nil {
+		a.parkedAt.parked.remove(a)
+		a.parkedAt = nil
+	}
+	for q := a.queue; q != nil; q = q.Parent {
+		q.Accounts--
+		if a.admitted {
+			q.Admitted--
+			t.readmit(q)
+		}
+		t.touch(q)
+	}
+	a.admitted = false
+}
+
+// Add gives an account one more lane, the seq-th, of a class.
+func (t *Tree) Add(l *Lane, a *Account, c *Class, seq int32) {
+	l.account, l.class, l.seq, l.rank = a, c, seq, absent
+	l.sibling, a.lanes = a.lanes, l
+}
+
+// SetClass makes a lane one of another class of the same amounts.
+func (t *Tree) SetClass(l *Lane, c *Class) {
+	listed := l.row != nil
+	t.unlist(l)
+	l.class = c
+	if listed {
+		t.list(l)
+	}
+}
+
+// Pend counts n more tasks of the lane that wait, whether they may be placed yet or not; less if n is negative.
+func (t *Tree) Pend(l *Lane, n int32) {
+	for q := l.account.queue; q != nil; q = q.Parent {
+		q.Pending.AddTimes(&l.class.amounts, int64(n))
+		q.Waiting += n
+		t.touch(q)
+	}
+}
+
+// Ready says that n more tasks of the lane may be placed; fewer if n is negative. It reports whether the lane is one that waits for its
+// turn now and was not before.
+func (t *Tree) Ready(l *Lane, n int32) (listed bool) {
+	l.ready += n
+	switch {
+	case l.ready == 0:
+		t.unlist(l)
+	case l.row == nil && l.account.admitted:
+		t.list(l)
+		return true
+	}
+	return false
+}
+
+// Charge books a task that Pend and Ready have counted as running.
+func (t *Tree) Charge(l *Lane) {
+	t.Ready(l, -1)
+	for q := l.account.queue; q != nil; q = q.Parent {
+		q.Pending.Sub(&l.class.amounts)
+		q.Waiting--
+		t.book(q, l)
+	}
+}
+
+// Book books a task as running that was not counted as waiting, as at a load.
+func (t *Tree) Book(l *Lane) {
+	for q := l.account.queue; q != nil; q = q.Parent {
+		t.book(q, l)
+	}
+}
+
+func (t *Tree) book(q *Queue, l *Lane) {
+	q.Allocated.Add(&l.class.amounts)
+	q.Running++
+	t.reorder(q)
+	t.touch(q)
+}
+
+// Refund books a task as running no more, and brings back what its queues have room for now.
+func (t *Tree) Refund(l *Lane) {
+	for q := l.account.queue; q != nil; q = q.Parent {
+		q.Allocated.Sub(&l.class.amounts)
+		q.Running--
+		t.reorder(q)
+		t.touch(q)
+	}
+	for q := l.account.queue; q != nil; q = q.Parent {
+		if q.MaxSet != 0 {
+			t.reopen(q)
+		}
+	}
+}
+
+// list puts a lane with ready tasks into the row of its leaf and class.
+func (t *Tree) list(l *Lane) {
+	leaf := l.account.queue
+	r := leaf.byClass[l.class]
+	if r != nil {
+		l.row = r
+		r.lanes.push(l)
+		if r.aside == nil && r.lanes[0] == l {
+			leaf.offered.fix(r)
+		}
+	} else {
+		t.addRow(leaf, l)
+	}
+	t.unsettled.add(l)
+}
+
+// addRow makes the row of which the lane is the first.
+func (t *Tree) addRow(leaf *Queue, l *Lane) {
+	c := l.class
+	r := &row{leaf: leaf, class: c, rank: absent, inLeaf: int32(len(leaf.rows))}
+	l.row = r
+	r.lanes.push(l)
+	leaf.rows = append(leaf.rows, r)
+	leaf.byClass[c] = r
+	if c.rows++; c.rows == 1 && c.code == plimsoll.WaitNone {
+		t.live++
+	}
+	for q := leaf; q != nil; q = q.Parent {
+		if q.MaxSet != 0 {
+			q.meet(c)
+		}
+	}
+	if c.code != plimsoll.WaitNone {
+		c.aside.add(r)
+		return
+	}
+	leaf.offered.push(r)
+	leaf.offer()
+	for q := leaf; q != nil; q = q.Parent {
+		if q.closed && q.lacks(&c.amounts) < 0 {
+			q.closed = false
+			q.offer()
+		}
+	}
+}
+
+// unlist takes a lane out of its row.
+func (t *Tree) unlist(l *Lane) {
+	r := l.row
+	if r == nil {
+		return
+	}
+	wasFront := r.lanes[0] == l
+	if len(r.lanes) == 1 {
+		t.dropRow(r)
+	}
+	l.told.drop(l)
+	r.lanes.remove(l)
+	l.row = nil
+	if wasFront && len(r.lanes) > 0 && r.aside == nil {
+		r.leaf.offered.fix(r)
+	}
+}
+
+// dropRow takes a row out of the tree whose last lane goes.
+func (t *Tree) dropRow(r *row) {
+	leaf, c := r.leaf, r.class
+	if r.aside != nil {
+		r.leaveAside()
+	} else {
+		leaf.offered.remove(r)
+		if len(leaf.offered) == 0 {
+			leaf.withdraw()
+		}
+	}
+	last := leaf.rows[len(leaf.rows)-1]
+	leaf.rows[r.inLeaf], last.inLeaf = last, r.inLeaf
+	leaf.rows[len(leaf.rows)-1] = nil
+	leaf.rows = leaf.rows[:len(leaf.rows)-1]
+	delete(leaf.byClass, c)
+	if c.rows--; c.rows == 0 && c.code == plimsoll.WaitNone {
+		t.live--
+	}
+	for q := leaf; q != nil; q = q.Parent {
+		if q.MaxSet != 0 {
+			q.part(c)
+		}
+	}
+}
+
+// meet counts one more row of a class below a limited queue.
+func (q *Queue) meet(c *Class) {
+	p := q.presenceOf[c]
+	if p == nil {
+		p = &presence{class: c, queue: q, inClass: int32(len(c.presences)), inQueue: int32(len(q.presences))}
+		c.presences, q.presences = append(c.presences, p), append(q.presences, p)
+		q.presenceOf[c] = p
+		if c.code == plimsoll.WaitNone {
+			q.lower(&c.amounts)
+		}
+	}
+	p.rows++
+}
+
+// part counts one row less.
+func (q *Queue) part(c *Class) {
+	p := q.presenceOf[c]
+	if p.rows--; p.rows > 0 {
+		return
+	}
+	delete(q.presenceOf, c)
+	last := len(q.presences) - 1
+	q.presences[p.inQueue] = q.presences[last]
+	q.presences[p.inQueue].inQueue = p.inQueue
+	q.presences[last] = nil
+	q.presences = q.presences[:last]
+	last = len(c.presences) - 1
+	c.presences[p.inClass] = c.presences[last]
+	c.presences[p.inClass].inClass = p.inClass
+	c.presences[last] = nil
+	c.presences = c.presences[:last]
+	q.leastKnown = false
+}
+
+// lower makes least at most what a class asks for, if it is known.
+func (q *Queue) lower(a *Amounts) {
+	if q.leastKnown {
+		for i := range a {
+			q.least[i] = min(q.least[i], a[i])
+		}
+	}
+}

@@ -1,0 +1,424 @@
+package queue_test
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// world is a tree beside the simplest model of it: lists that are searched anew for each answer.
+type world struct {
+	t     *rapid.T
+	names *placement.Names
+	tree  *queue.Tree
+	total placement.Amounts
+
+	config   plimsoll.QueueConfig
+	classes  []*queue.Class
+	accounts []*account
+	lanes    []*lane // by id; those of accounts that have left are gone
+	key      int64
+}
+
+type account struct {
+	queue.Account
+	leaf  string
+	key   int64
+	lanes []*lane
+	in    bool // not yet told to be parked or admitted
+	gone  bool
+}
+
+type lane struct {
+	queue.Lane
+	of      *account
+	class   *queue.Class
+	seq     int32
+	ready   int32
+	running int32
+	told    queue.Cause
+}
+
+// The model.
+
+func (w *world) configOf(path string) (found *plimsoll.QueueConfig) {
+	c := &w.config
+	for _, name := range strings.Split(path, ".")[1:] {
+		i := slices.IndexFunc(c.Queues, func(o plimsoll.QueueConfig) bool { return o.Name == name })
+		if i < 0 {
+			return nil
+		}
+		c = &c.Queues[i]
+	}
+	return c
+}
+
+func below(path, queue string) bool { return path == queue || strings.HasPrefix(path, queue+".") }
+
+func (w *world) used(path string) (sum placement.Amounts) {
+	for _, l := range w.lanes {
+		if l != nil && below(l.of.leaf, path) {
+			sum.AddTimes(l.class.Amounts(), int64(l.running))
+		}
+	}
+	return sum
+}
+
+func (w *world) admitted(path string) (n int32) {
+	for _, a := range w.accounts {
+		if !a.gone && a.Admitted() && below(a.leaf, path) {
+			n++
+		}
+	}
+	return n
+}
+
+// lacks reports whether the maximum of a queue forbids one more task of a class.
+func (w *world) lacks(path string, c *queue.Class) bool {
+	limits := w.configOf(path).Max
+	used := w.used(path)
+	for i, a := range c.Amounts() {
+		if i >= w.names.Len() {
+			break
+		}
+		if most, ok := limits[w.names.Name(i)]; ok && a > 0 && used[i]+a > most {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) refused(leaf string, c *queue.Class) bool {
+	for path := leaf; ; path = path[:strings.LastIndexByte(path, '.')] {
+		if w.lacks(path, c) {
+			return true
+		}
+		if !strings.Contains(path, ".") {
+			return false
+		}
+	}
+}
+
+func (w *world) share(path string) *big.Rat {
+	c, best := w.configOf(path), new(big.Rat)
+	for i, used := range w.used(path) {
+		if used == 0 {
+			continue
+		}
+		name, of := w.names.Name(i), big.NewRat(used, 1)
+		if g, ok := c.Guaranteed[name]; ok && g > 0 {
+			of = big.NewRat(used, g)
+		} else if ok {
+			of = big.NewRat(1, 1)
+		} else if m, ok := c.Max[name]; ok && m > 0 {
+			of = big.NewRat(used, m)
+		} else if !ok && w.total[i] > 0 || ok && w.total[i] > 0 {
+			of = big.NewRat(used, w.total[i])
+		}
+		if of.Cmp(best) > 0 {
+			best = of
+		}
+	}
+	return best
+}
+
+func (w *world) next() *lane {
+	var open []*lane
+	for _, l := range w.lanes {
+		if l != nil && l.ready > 0 && l.of.Admitted() && l.class.Blocked() == plimsoll.WaitNone && !w.refused(l.of.leaf, l.class) {
+			open = append(open, l)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	path := "root"
+	for {
+		var best string
+		for i := range w.configOf(path).Queues {
+			child := path + "." + w.configOf(path).Queues[i].Name
+			if !slices.ContainsFunc(open, func(l *lane) bool { return below(l.of.leaf, child) }) {
+				continue
+			}
+			if best == "" || w.share(child).Cmp(w.share(best)) < 0 || w.share(child).Cmp(w.share(best)) == 0 && child < best {
+				best = child
+			}
+		}
+		if best == "" {
+			break
+		}
+		path = best
+	}
+	open = slices.DeleteFunc(open, func(l *lane) bool { return l.of.leaf != path })
+	return slices.MinFunc(open, func(a, b *lane) int {
+		if a.of.key != b.of.key {
+			return int(a.of.key - b.of.key)
+		}
+		return int(a.seq - b.seq)
+	})
+}
+
+// What can happen.
+
+var resourceNames = []string{plimsoll.CPU, plimsoll.Memory, "gpu"}
+
+func (w *world) amounts(label string, most int64) plimsoll.Resources {
+	r := plimsoll.Resources{}
+	for _, name := range resourceNames {
+		if n := rapid.Int64Range(-most/2, most).Draw(w.t, label+" "+name); n >= 0 {
+			r[name] = n
+		}
+	}
+	return r
+}
+
+// draw makes a tree of three levels; the names stay, so that limits change while tasks wait and run.
+func (w *world) draw() plimsoll.QueueConfig {
+	c := plimsoll.QueueConfig{Name: "root", Parent: true}
+	for i := range 3 {
+		team := plimsoll.QueueConfig{Name: fmt.Sprint("team", i), Parent: true}
+		for j := range 3 {
+			leaf := plimsoll.QueueConfig{Name: fmt.Sprint("leaf", j)}
+			w.limit(&leaf, 12)
+			team.Queues = append(team.Queues, leaf)
+		}
+		w.limit(&team, 25)
+		c.Queues = append(c.Queues, team)
+	}
+	return c
+}
+
+func (w *world) limit(c *plimsoll.QueueConfig, most int64) {
+	if rapid.Bool().Draw(w.t, "has a maximum") {
+		c.Max = w.amounts("max", most)
+	}
+	if rapid.Bool().Draw(w.t, "has a guarantee") {
+		c.Guaranteed = w.amounts("guaranteed", most)
+	}
+	if rapid.IntRange(0, 3).Draw(w.t, "limits jobs") == 0 {
+		c.MaxJobs = rapid.Int32Range(1, 4).Draw(w.t, "max jobs")
+	}
+}
+
+func (w *world) submit() {
+	w.key++
+	a := &account{leaf: fmt.Sprintf("root.team%d.leaf%d", rapid.IntRange(0, 2).Draw(w.t, "team"), rapid.IntRange(0, 2).Draw(w.t, "leaf")), key: w.key}
+	a.ID = int32(len(w.accounts))
+	w.accounts = append(w.accounts, a)
+	w.tree.Enter(&a.Account, w.tree.Find(a.leaf), a.key)
+	for seq := range rapid.Int32Range(1, 2).Draw(w.t, "lanes") {
+		l := &lane{of: a, seq: seq, class: rapid.SampledFrom(w.classes).Draw(w.t, "class")}
+		l.ID = int32(len(w.lanes))
+		w.lanes, a.lanes = append(w.lanes, l), append(a.lanes, l)
+		w.tree.Add(&l.Lane, &a.Account, l.class, seq)
+		w.more(l, rapid.Int32Range(0, 3).Draw(w.t, "tasks"))
+	}
+	w.admit(a)
+}
+
+func (w *world) admit(a *account) {
+	full := w.tree.Admit(&a.Account)
+	if a.Admitted() != (full == nil) || a.Parked() != full {
+		w.t.Fatalf("admitted %t, parked at %v, but Admit says %v", a.Admitted(), a.Parked(), full)
+	}
+	for _, o := range w.accounts {
+		if a.Admitted() && o.Parked() != nil && o.Parked().MaxAccounts > 0 && below(a.leaf, o.Parked().Path) {
+			w.t.Fatalf("account %d was admitted before account %d, which waits at %s", a.ID, o.ID, o.Parked().Path)
+		}
+	}
+	w.turn(a)
+}
+
+// turn notes that the lanes of an account were told that it is their turn.
+func (w *world) turn(a *account) {
+	for _, l := range a.lanes {
+		if a.Admitted() && l.ready > 0 {
+			l.told = queue.Cause{Code: plimsoll.WaitTurn}
+		}
+	}
+}
+
+func (w *world) more(l *lane, n int32) {
+	l.ready += n
+	w.tree.Pend(&l.Lane, n)
+	if w.tree.Ready(&l.Lane, n) {
+		l.told = queue.Cause{Code: plimsoll.WaitTurn}
+	}
+}
+
+// pick returns a lane that a random number chooses of those that ok accepts, or nil.
+func (w *world) pick(label string, ok func(*lane) bool) *lane {
+	list := slices.DeleteFunc(slices.Clone(w.lanes), func(l *lane) bool { return l == nil || !ok(l) })
+	if len(list) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(list).Draw(w.t, label)
+}
+
+func (w *world) leave(a *account) {
+	for _, l := range a.lanes {
+		for ; l.running > 0; l.running-- {
+			w.tree.Refund(&l.Lane)
+		}
+		w.more(l, -l.ready)
+		w.lanes[l.ID] = nil
+	}
+	a.gone = true
+	w.tree.Leave(&a.Account)
+}
+
+// cycle places as long as there is a next lane, blocking some classes on the way, and at its end holds the causes against the truth.
+func (w *world) cycle() {
+	for range 200 {
+		want, got := w.next(), w.tree.Next()
+		if want == nil && got == nil {
+			w.settle()
+			return
+		}
+		if want == nil || got != &want.Lane {
+			w.t.Fatalf("next is %v, not %v", got, want)
+		}
+		if rapid.IntRange(0, 3).Draw(w.t, "blocked") == 0 {
+			w.tree.Block(want.class, rapid.SampledFrom([]plimsoll.WaitCode{plimsoll.WaitNoNode, plimsoll.WaitTooLarge}).Draw(w.t, "code"))
+			continue
+		}
+		want.ready--
+		want.running++
+		w.tree.Charge(&want.Lane)
+	}
+}
+
+func (w *world) settle() {
+	w.tree.Settle()
+	for l, cause, ok := w.tree.Tell(); ok; l, cause, ok = w.tree.Tell() {
+		w.lanes[l.ID].told = cause
+	}
+	for _, l := range w.lanes {
+		if l == nil || l.ready == 0 || !l.of.Admitted() {
+			continue
+		}
+		switch c := l.told; c.Code {
+		case plimsoll.WaitQueueMax:
+			if !below(l.of.leaf, c.Queue.Path) || !w.lacks(c.Queue.Path, l.class) {
+				w.t.Fatalf("lane %d in %s was told that %s is full, which has room", l.ID, l.of.leaf, c.Queue.Path)
+			}
+		case l.class.Blocked():
+			if c.Code == plimsoll.WaitNone {
+				w.t.Fatalf("lane %d was told nothing", l.ID)
+			}
+		default:
+			w.t.Fatalf("lane %d was told %v, but its class is blocked by %v", l.ID, c.Code, l.class.Blocked())
+		}
+	}
+}
+
+// readmit has the parked accounts admitted for which there is room, and checks that none is forgotten and none passes another.
+func (w *world) readmit() {
+	for a := w.tree.Readmit(); a != nil; a = w.tree.Readmit() {
+		w.turn(w.accounts[a.ID])
+	}
+	if w.tree.Readmitting() {
+		w.t.Fatal("Readmit returned nil, but there is more")
+	}
+	for _, a := range w.accounts {
+		if a.gone {
+			continue
+		}
+		full := false
+		for path := a.leaf; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
+			most := w.configOf(path).MaxJobs
+			full = full || most > 0 && w.admitted(path) >= most
+			if a.Parked() != nil && a.Parked().Path == path && (most == 0 || w.admitted(path) < most) {
+				w.t.Fatalf("account %d is parked at %s, which admits more", a.ID, path)
+			}
+		}
+		if !a.Admitted() && !full {
+			w.t.Fatalf("account %d is not admitted, but no queue is full", a.ID)
+		}
+	}
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{t: t, names: placement.NewNames()}
+	w.names.Amounts(plimsoll.Resources{"gpu": 1})
+	w.config = w.draw()
+	w.tree = queue.New(w.names, &w.config)
+	for range rapid.IntRange(1, 6).Draw(t, "classes") {
+		a, _ := w.names.Amounts(w.amounts("asks for", 6))
+		w.classes = append(w.classes, w.tree.NewClass(&a))
+	}
+	return w
+}
+
+// Whatever happens, the tree says what the simplest model says: who is next, who is refused by which queue, and who is parked.
+func TestTreeIsItsModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		step := map[string]func(){
+			"submit": w.submit,
+			"cycle":  w.cycle,
+			"more": func() {
+				if l := w.pick("lane that gets more", func(*lane) bool { return true }); l != nil {
+					w.more(l, rapid.Int32Range(1, 3).Draw(t, "more"))
+				}
+			},
+			"fewer": func() {
+				if l := w.pick("lane that loses", func(l *lane) bool { return l.ready > 0 }); l != nil {
+					w.more(l, -rapid.Int32Range(1, l.ready).Draw(t, "fewer"))
+				}
+			},
+			"end": func() {
+				if l := w.pick("lane whose task ends", func(l *lane) bool { return l.running > 0 }); l != nil {
+					l.running--
+					w.tree.Refund(&l.Lane)
+				}
+			},
+			"leave": func() {
+				if l := w.pick("account that leaves", func(*lane) bool { return true }); l != nil {
+					w.leave(l.of)
+				}
+			},
+			"reshape": func() {
+				l := w.pick("lane of another class", func(l *lane) bool { return l.ready > 0 })
+				if l == nil {
+					return
+				}
+				c := w.tree.NewClass(l.class.Amounts())
+				w.classes = append(w.classes, c)
+				w.tree.SetClass(&l.Lane, c)
+				l.class = c
+				w.turn(&account{Account: l.of.Account, lanes: []*lane{l}})
+			},
+			"open":  func() { w.tree.Open(rapid.SampledFrom(w.classes).Draw(t, "class that opens")) },
+			"total": func() { w.total, _ = w.names.Amounts(w.amounts("total", 100)); w.tree.SetTotal(&w.total) },
+			"configure": func() {
+				w.config = w.draw()
+				if err := w.tree.CheckConfig(&w.config); err != nil {
+					t.Fatal(err)
+				}
+				w.tree.Configure(&w.config)
+			},
+		}
+		names := []string{"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape", "submit", "submit", "submit", "total"}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			name := rapid.SampledFrom(names).Draw(t, "step")
+			step[name]()
+			if rapid.Bool().Draw(t, "readmits") {
+				w.readmit()
+			}
+			if err := w.tree.Check(); err != nil {
+				t.Fatalf("after %s: %v", name, err)
+			}
+		}
+		w.readmit()
+		w.cycle()
+	})
+}

@@ -1,0 +1,144 @@
+package queue
+
+import (
+	"math"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Next returns the lane whose first task is to be placed next, or nil if everything that waits is blocked.
+func (t *Tree) Next() *Lane {
+	for t.live > 0 && !t.Root.closed {
+		q := t.Root
+		for !q.Leaf {
+			if q.sharedAt != t.totals {
+				t.reshare(q)
+			}
+			if len(q.open) == 0 {
+				return nil
+			}
+			q = q.open[0]
+		}
+		if len(q.offered) == 0 {
+			return nil
+		}
+		r := q.offered[0]
+		if r.class.code != plimsoll.WaitNone {
+			t.setAside(r, &r.class.aside)
+		} else if by, resource := t.Refuses(q, &r.class.amounts); by != nil {
+			t.refuse(by, resource, r)
+		} else {
+			return r.lanes[0]
+		}
+	}
+	return nil
+}
+
+// refuse takes a row out of the order that a queue has no room for: with everything below the queue if there is no room for any of it.
+func (t *Tree) refuse(q *Queue, resource int, r *row) {
+	w := q.waiterOf(r.class, resource)
+	if !q.leastKnown {
+		q.findLeast()
+	}
+	if q.lacks(&q.least) >= 0 {
+		q.closed = true
+		q.withdraw()
+		return
+	}
+	t.setAside(r, &w.aside)
+}
+
+// findLeast computes the least amounts of the classes that wait below the queue and are not blocked.
+func (q *Queue) findLeast() {
+	for i := range q.least {
+		q.least[i] = math.MaxInt64
+	}
+	q.leastKnown = true
+	for _, p := range q.presences {
+		if p.class.code == plimsoll.WaitNone {
+			q.lower(&p.class.amounts)
+		}
+	}
+}
+
+// reopen brings back what a limited queue has room for.
+func (t *Tree) reopen(q *Queue) {
+	if q.closed {
+		if !q.leastKnown {
+			q.findLeast()
+		}
+		if q.lacks(&q.least) < 0 {
+			q.closed = false
+			q.offer()
+		}
+	}
+	for i := range q.short {
+		h := &q.short[i]
+		for left := q.Max[i] - q.Allocated[i]; len(*h) > 0 && (*h)[0].class.amounts[i] <= left; {
+			w := (*h)[0]
+			h.remove(w)
+			w.short = absent
+			if other := q.lacks(&w.class.amounts); other >= 0 {
+				q.await(w, other)
+				continue
+			}
+			t.release(w)
+		}
+	}
+}
+
+// release brings back the rows of a class for which its queue has room, and has its lanes' cause looked at again.
+func (t *Tree) release(w *waiter) {
+	for n := len(w.aside.rows); n > 0; n-- {
+		r := w.aside.rows[n-1]
+		if r.class.code == plimsoll.WaitNone {
+			t.bringBack(r)
+			continue
+		}
+		r.leaveAside()
+		r.class.aside.add(r)
+	}
+	t.doubt(w)
+}
+
+// Block says that no node takes a class now, and why.
+func (t *Tree) Block(c *Class, code plimsoll.WaitCode) {
+	if c.code == plimsoll.WaitNone {
+		if c.rows > 0 {
+			t.live--
+		}
+		for _, p := range c.presences {
+			p.queue.leastKnown = false
+		}
+	}
+	c.code = code
+	if c.refused != nil && c.refused.code != code {
+		t.doubt(c.refused)
+		c.refused = nil
+	}
+}
+
+// Open says that a node may take a class again.
+func (t *Tree) Open(c *Class) {
+	if c.code == plimsoll.WaitNone {
+		return
+	}
+	c.code = plimsoll.WaitNone
+	if c.rows > 0 {
+		t.live++
+	}
+	for _, p := range c.presences {
+		q := p.queue
+		q.lower(&c.amounts)
+		if q.closed && q.lacks(&c.amounts) < 0 {
+			q.closed = false
+			q.offer()
+		}
+	}
+	for n := len(c.aside.rows); n > 0; n-- {
+		t.bringBack(c.aside.rows[n-1])
+	}
+	if c.refused != nil {
+		t.doubt(c.refused)
+	}
+}

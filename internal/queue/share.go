@@ -1,0 +1,62 @@
+package queue
+
+import "math/bits"
+
+// fraction is a non-negative number num/den.
+type fraction struct{ num, den uint64 }
+
+func (a fraction) compare(b fraction) int {
+	hi1, lo1 := bits.Mul64(a.num, b.den)
+	hi2, lo2 := bits.Mul64(b.num, a.den)
+	switch {
+	case hi1 < hi2 || hi1 == hi2 && lo1 < lo2:
+		return -1
+	case hi1 == hi2 && lo1 == lo2:
+		return 0
+	}
+	return 1
+}
+
+// shareOf returns the dominant share of a queue: the largest, over the resources in use, of used over guaranteed, or over the maximum
+// where nothing is guaranteed, or over the whole cluster.
+func (t *Tree) shareOf(q *Queue) fraction {
+	best := fraction{0, 1}
+	for i, used := range q.Allocated {
+		if used <= 0 {
+			continue
+		}
+		f := fraction{uint64(used), 1}
+		bit := uint32(1) << i
+		switch {
+		case q.GuaranteedSet&bit != 0 && q.Guaranteed[i] > 0:
+			f.den = uint64(q.Guaranteed[i])
+		case q.GuaranteedSet&bit != 0: // guaranteed nothing, but in use: counts as the whole share
+			f.num = 1
+		case q.MaxSet&bit != 0 && q.Max[i] > 0:
+			f.den = uint64(q.Max[i])
+		case t.total[i] > 0:
+			f.den = uint64(t.total[i])
+		}
+		if best.compare(f) < 0 {
+			best = f
+		}
+	}
+	return best
+}
+
+// SetTotal says what the whole cluster has, which shares without a limit of their own are parts of.
+func (t *Tree) SetTotal(total *Amounts) {
+	if t.total != *total {
+		t.total = *total
+		t.totals++
+	}
+}
+
+// reshare brings the order of a queue's children up to date after the total has changed.
+func (t *Tree) reshare(q *Queue) {
+	for _, child := range q.Children {
+		child.share = t.shareOf(child)
+	}
+	q.open.order()
+	q.sharedAt = t.totals
+}

@@ -1,0 +1,187 @@
+package queue
+
+import (
+	"math/bits"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Amounts are amounts by the index of a resource name.
+type Amounts = placement.Amounts
+
+// Limits are what is configured of a queue.
+type Limits struct {
+	Guaranteed    Amounts
+	GuaranteedSet uint32 // bit by index: an amount is guaranteed
+	Max           Amounts
+	MaxSet        uint32 // bit by index: the resource is limited
+	MaxAccounts   int32  // admitted at once; 0: no limit
+}
+
+// Queue is a queue of the tree. Its exported fields are for reading; the Tree keeps them.
+type Queue struct {
+	Limits
+	Path     string
+	Name     string
+	Parent   *Queue
+	Children []*Queue // by name
+	Leaf     bool
+	Draining bool // it was taken out of the configuration, and goes when it is empty
+
+	Allocated Amounts // Invariant: the sum over the tasks below it that are charged
+	Pending   Amounts // Invariant: the sum over the tasks below it that wait
+	Running   int32   // tasks that are charged
+	Waiting   int32   // tasks that wait
+	Accounts  int32   // accounts below it
+	Admitted  int32   // accounts that are admitted
+
+	share    fraction
+	sharedAt uint64       // Tree.totals for which the shares of the children were computed
+	open     heap[*Queue] // children that are not closed and have something to offer
+	rank     int32        // in Parent.open, or absent
+	closed   bool         // Invariant: no class that waits below it and is not blocked fits its maximum
+
+	byClass map[*Class]*row // of a leaf: its rows
+	rows    []*row          // the same, in no order that matters
+	offered heap[*row]      // those that are not set aside
+
+	presences  []*presence // of a queue with a maximum: the classes that have rows below it
+	presenceOf map[*Class]*presence
+	least      Amounts // by resource the least of the classes that are not blocked, if leastKnown
+	leastKnown bool
+
+	waiters map[*Class]*waiter                       // classes that the maximum refused
+	parked  heap[*Account]                           // accounts that wait until fewer are admitted here
+	short   [plimsoll.MaxResourceNames]heap[*waiter] // by the resource that was missing, the smallest amount first
+
+	admitting bool // it stands in Tree.admitting
+	changed   bool // it stands in Tree.changed
+}
+
+func (q *Queue) before(o *Queue) bool {
+	if c := q.share.compare(o.share); c != 0 {
+		return c < 0
+	}
+	return q.Name < o.Name
+}
+
+func (q *Queue) place() *int32 { return &q.rank }
+
+// Walk calls visit for the queue and all below it, parents first, children by name.
+func (q *Queue) Walk(visit func(*Queue)) {
+	visit(q)
+	for _, c := range q.Children {
+		c.Walk(visit)
+	}
+}
+
+func (q *Queue) child(name string) *Queue {
+	for _, c := range q.Children {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func byName(a, b *Queue) int { return strings.Compare(a.Name, b.Name) }
+
+// empty reports whether nothing below the queue is offered.
+func (q *Queue) empty() bool { return len(q.open) == 0 && len(q.offered) == 0 }
+
+// Tree is the tree of queues. It has one owner.
+type Tree struct {
+	Root *Queue
+
+	names  *placement.Names
+	byPath map[string]*Queue
+	total  Amounts
+	totals uint64 // grows when the total changes
+
+	live      int       // classes that have rows and are not blocked
+	unsettled *waiter   // lanes that were told that it is their turn
+	recheck   []*waiter // their cause may have gone
+	telling   []*waiter // their lanes are to be told another cause
+	admitting []*Queue  // parked accounts may be admitted
+	changed   []*Queue  // since they were drained
+}
+
+// Find returns a queue by its path, or nil.
+func (t *Tree) Find(path string) *Queue { return t.byPath[path] }
+
+// Changed calls visit for each queue of which something has changed since the last call, once each, and forgets them. A queue may
+// have gone meanwhile.
+func (t *Tree) Changed(visit func(*Queue)) {
+	for _, q := range t.changed {
+		q.changed = false
+		visit(q)
+	}
+	clear(t.changed)
+	t.changed = t.changed[:0]
+}
+
+func (t *Tree) touch(q *Queue) {
+	if !q.changed {
+		q.changed = true
+		t.changed = append(t.changed, q)
+	}
+}
+
+// offer puts a queue that is open and has something to offer into its parent's order, and so upwards.
+func (q *Queue) offer() {
+	for q.Parent != nil && !q.closed && q.rank == absent && !q.empty() {
+		parent := q.Parent
+		was := len(parent.open) > 0
+		parent.open.push(q)
+		if was {
+			return
+		}
+		q = parent
+	}
+}
+
+// withdraw takes a queue out of its parent's order, and so upwards as far as nothing else is offered.
+func (q *Queue) withdraw() {
+	for q.Parent != nil && q.rank != absent {
+		parent := q.Parent
+		parent.open.remove(q)
+		if len(parent.open) > 0 {
+			return
+		}
+		q = parent
+	}
+}
+
+// reorder computes the share of a queue anew.
+func (t *Tree) reorder(q *Queue) {
+	q.share = t.shareOf(q)
+	if q.rank != absent {
+		q.Parent.open.fix(q)
+	}
+}
+
+// Refuses returns the first queue from the leaf upwards whose maximum forbids one more task of such amounts, and the first resource
+// that is short there; nil if there is room.
+func (t *Tree) Refuses(leaf *Queue, a *Amounts) (by *Queue, resource int) {
+	for q := leaf; q != nil; q = q.Parent {
+		if q.MaxSet == 0 {
+			continue
+		}
+		if i := q.lacks(a); i >= 0 {
+			return q, i
+		}
+	}
+	return nil, -1
+}
+
+// lacks returns the first resource of which the queue has not enough left, or -1.
+func (q *Queue) lacks(a *Amounts) int {
+	for set := q.MaxSet; set != 0; set &= set - 1 {
+		if i := bits.TrailingZeros32(set); a[i] > 0 && a[i] > q.Max[i]-q.Allocated[i] {
+			return i
+		}
+	}
+	return -1
+}

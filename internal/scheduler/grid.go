@@ -1,0 +1,121 @@
+package scheduler
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// grid holds classes that wait for a node by the size of their need, so that those that fit into some room are found without looking
+// at the others. Classes that need the same resources and about as much of the first stand in one bin, in the order of what they need
+// of the second.
+//
+// A look costs O(bins + classes that fit + those of the last bin); there are at most 8 bins for each doubling of the first resource
+// and set of resources.
+type grid struct{ bins []*bin }
+
+type bin struct {
+	set   uint32 // of the resources that are needed, by index
+	level int    // of the need of the first resource
+	waits []*wait
+}
+
+// Those two resources that most requests differ in.
+const (
+	firstSize  = placement.IndexCPU
+	secondSize = placement.IndexMemory
+)
+
+// level grows with n: by 8 when n doubles.
+func level(n int64) int {
+	if n < 8 {
+		return int(max(n, 0))
+	}
+	doublings := bits.Len64(uint64(n)) - 4
+	return doublings*8 + int(uint64(n)>>doublings)
+}
+
+// needSet returns the resources that a request asks for.
+func needSet(amounts *placement.Amounts) (set uint32) {
+	for i, n := range amounts {
+		if n > 0 {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+func (g *grid) add(w *wait) {
+	i, found := g.find(w)
+	if !found {
+		g.bins = slices.Insert(g.bins, i, &bin{set: w.set, level: level(w.need[firstSize])})
+	}
+	b := g.bins[i]
+	i, _ = slices.BinarySearchFunc(b.waits, w, bySecond)
+	b.waits = slices.Insert(b.waits, i, w)
+}
+
+// find returns the place of the bin of a class, and whether it is there.
+func (g *grid) find(w *wait) (i int, found bool) {
+	lvl := level(w.need[firstSize])
+	return slices.BinarySearchFunc(g.bins, w, func(b *bin, w *wait) int {
+		return cmp.Or(cmp.Compare(b.set, w.set), cmp.Compare(b.level, lvl))
+	})
+}
+
+func bySecond(a, b *wait) int { return cmp.Compare(a.need[secondSize], b.need[secondSize]) }
+
+// within returns the first class with a need that is within some amounts of its resources, and that ok accepts. The amounts may be less
+// than nothing. only, if it is not 0, is the set of resources that the class must need.
+func (g *grid) within(have *placement.Amounts, only uint32, ok func(*wait) bool) *wait {
+	most := level(have[firstSize])
+	for _, b := range g.bins {
+		if only != 0 && b.set != only || b.level > most || !hasSome(have, b.set) {
+			continue
+		}
+		for _, w := range b.waits {
+			if b.set&(1<<secondSize) != 0 && w.need[secondSize] > have[secondSize] {
+				break
+			}
+			if covers(have, &w.need, b.set) && ok(w) {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// hasSome reports whether there is some of each resource of a set.
+func hasSome(have *placement.Amounts, set uint32) bool {
+	for ; set != 0; set &= set - 1 {
+		if have[bits.TrailingZeros32(set)] <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func covers(have, need *placement.Amounts, set uint32) bool {
+	for ; set != 0; set &= set - 1 {
+		if i := bits.TrailingZeros32(set); need[i] > have[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// remove takes one class out that is in the grid.
+func (g *grid) remove(w *wait) {
+	i, _ := g.find(w)
+	b := g.bins[i]
+	k, _ := slices.BinarySearchFunc(b.waits, w, bySecond) // the first that needs as much
+	for b.waits[k] != w {
+		k++
+	}
+	b.waits = slices.Delete(b.waits, k, k+1)
+	if len(b.waits) == 0 {
+		g.bins = slices.Delete(g.bins, i, i+1)
+	}
+}

@@ -1,0 +1,156 @@
+package state
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Class is a request that the tasks of groups have in common, of whatever queue, and, unless a filter of the chain looks at the owner, of
+// whatever owner. It is made ready for the placement once.
+type Class struct {
+	*queue.Class
+	Prepared *placement.Prepared
+	Refused  bool // the chain does not understand the request, and Prepared is what is left of it
+
+	key    string // in State.classes
+	groups int    // that are of it; 0: it is gone
+}
+
+// Gone reports whether no group is of the class any more. Prepared is released then.
+func (c *Class) Gone() bool { return c.groups == 0 }
+
+// Classes returns how many classes there are.
+func (s *State) Classes() int { return len(s.classes) }
+
+// request returns what the tasks of a group ask for.
+func request(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) *placement.Request {
+	r := &placement.Request{
+		Owner: spec.Owner, Job: spec.ID, Group: g.Name, Resources: g.Resources, Constraints: g.Constraints, Preferences: g.Preferences,
+	}
+	r.Constraints.Class = realRatios(g.Constraints.Class)
+	return r
+}
+
+// instance returns what a task of a group is to the fleet.
+func instance(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) *placement.Instance {
+	in := &placement.Instance{Owner: spec.Owner, Job: spec.ID, Labels: spec.Labels, Resources: g.Resources}
+	if len(g.Constraints.Spread)+len(g.Preferences.Spread) > 0 {
+		in.Group = g.Name
+	}
+	return in
+}
+
+// request returns what the tasks of the group ask for; of one that is refused, what is left without its constraints.
+func (g *Group) request() *placement.Request {
+	if g.Refused != "" {
+		return &placement.Request{Owner: g.Job.Spec.Owner, Resources: g.Spec.Resources}
+	}
+	r := request(g.Job.Spec, g.Spec)
+	list := g.away[max(0, len(g.away)-placement.MaxExclusions):]
+	for i := range list {
+		r.Except = append(r.Except, placement.Exclusion{Server: list[i].node.ID, Why: g.whyAway(&list[i])})
+	}
+	return r
+}
+
+// whyAway says why the group does not go to a node.
+func (g *Group) whyAway(a *away) string {
+	return fmt.Sprintf("its task %s was evicted from it, so no task of %s goes there until %s", taskID(g.Job.Spec.ID, g.Spec.Name, a.index),
+		g.Spec.Name, time.Unix(0, a.until).UTC().Format(time.RFC3339))
+}
+
+// appendKey appends what tells the group's request from others, as far as the chain can.
+func (s *State) appendKey(b []byte, g *Group) []byte {
+	r := g.request()
+	if !s.cfg.Chain.OwnerMatters() {
+		r.Owner = ""
+	}
+	return append(r.AppendKey(b), g.Refused...)
+}
+
+// classOf returns the class of a group's request, which checkPlacement has accepted, and counts the group in it.
+func (s *State) classOf(g *Group) *Class {
+	s.scratch = s.appendKey(s.scratch[:0], g)
+	c := s.classes[string(s.scratch)]
+	if c == nil {
+		p := s.prepare(g.request())
+		c = &Class{Class: s.tree.NewClass(p.Amounts()), Prepared: p, Refused: g.Refused != "", key: string(s.scratch)}
+		s.classes[c.key] = c
+	}
+	c.groups++
+	return c
+}
+
+// leaveClass counts a group out of a class, which goes with the last one.
+func (s *State) leaveClass(c *Class) {
+	if c.groups--; c.groups == 0 {
+		delete(s.classes, c.key)
+		c.Prepared.Release()
+	}
+}
+
+// reclass puts a group into the class of what it asks for now.
+func (s *State) reclass(g *Group) {
+	old := g.class
+	if old == nil { // it never waits again
+		return
+	}
+	g.class = s.classOf(g)
+	s.tree.SetClass(&g.lane, g.class.Class)
+	if g.Job.account.Admitted() && g.lane.Ready() > 0 {
+		s.setWait(g, g.firstCause())
+	}
+	s.leaveClass(old)
+}
+
+// refusals returns for each group of a stored job why the chain does not understand it, if it does not: expressions may have had other
+// rules when it was taken in.
+func (s *State) refusals(spec *plimsoll.JobSpec) []string {
+	out := make([]string, len(spec.Groups))
+	for i := range spec.Groups {
+		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
+		if err != nil {
+			out[i] = fmt.Sprintf("what it asks for is not understood any more, so submit the job anew: groups[%d].%s", i, err)
+			continue
+		}
+		p.Release()
+	}
+	return out
+}
+
+// checkPlacement reports whether the chain understands what the groups of a job ask for.
+func (s *State) checkPlacement(spec *plimsoll.JobSpec) error {
+	names := s.Names.Len()
+	for i := range spec.Groups {
+		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
+		if err != nil {
+			s.Names.TakeBack(names) // those that groups before it brought
+			return plimsoll.Within(fmt.Sprintf("groups[%d]", i), err)
+		}
+		p.Release()
+	}
+	return nil
+}
+
+// Prepared returns what the tasks of a group ask for, made ready; the caller calls release when it is done with it.
+func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
+	if g.class != nil {
+		g.class.Prepared.SetOwner(g.Job.Spec.Owner, g.kind)
+		return g.class.Prepared, func() {}
+	}
+	p = s.prepare(g.request())
+	return p, p.Release
+}
+
+// prepare makes a request ready that checkPlacement has accepted.
+func (s *State) prepare(r *placement.Request) *placement.Prepared {
+	p, err := s.cfg.Chain.Prepare(s.Fleet, r)
+	if err != nil {
+		panic(fmt.Sprintf("a request that was checked is refused: %v", err))
+	}
+	return p
+}
