@@ -40,8 +40,8 @@ var codeNames = [numCodes]string{
 // Known reports whether this version has the code.
 func (c Code) Known() bool { return c < numCodes }
 
-// String returns the code's word, such as "not_found"; that of a code which is not known is "internal", as what is not known is no
-// business of the caller's.
+// String returns the code's word, such as "not_found"; that of a code which is not known is
+// "internal", as what is not known is no business of the caller's.
 func (c Code) String() string {
 	if !c.Known() {
 		c = CodeInternal

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// wordOf returns the word of a value of an enumeration; of one that this version does not have, which a newer one may have written,
-// its number.
+// wordOf returns the word of a value of an enumeration; of one that this version does not have,
+// which a newer one may have written, its number.
 func wordOf[T ~uint8](words []string, value T) string {
 	if int(value) < len(words) {
 		return words[value]

@@ -42,8 +42,8 @@ func statusToProto(s *Status) *pb.AttemptStatus {
 func statusFromProto(m *pb.AttemptStatus) Status {
 	return Status{
 		Task: m.GetTask(), Attempt: m.GetAttempt(), State: wire.EnumFromProto[plimsoll.TaskState](m.GetState()),
-		Result: wire.EnumFromProto[plimsoll.TaskResult](m.GetResult()), ExitCode: m.GetExitCode(), Message: m.GetMessage(), Started: m.GetStarted(), Finished: m.GetFinished(), PID: int(m.GetPid()),
-		Dir: m.GetDir(),
+		Result: wire.EnumFromProto[plimsoll.TaskResult](m.GetResult()), ExitCode: m.GetExitCode(), Message: m.GetMessage(),
+		Started: m.GetStarted(), Finished: m.GetFinished(), PID: int(m.GetPid()), Dir: m.GetDir(),
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Enum is a type of small numbers with named values, as the source has it. It lets a test say which value stands nowhere else.
+// Enum is a type of small numbers with named values, as the source has it. It lets a test say which
+// value stands nowhere else.
 type Enum struct {
 	Type     string
 	File     string // where the type stands
@@ -23,8 +24,8 @@ type EnumValue struct {
 	Number int64
 }
 
-// Enums returns the enumerations of a package by name: its exported types of an unsigned number that have named values. The values are
-// in the order of their numbers.
+// Enums returns the enumerations of a package by name: its exported types of an unsigned number
+// that have named values. The values are in the order of their numbers.
 func (s Source) Enums() []Enum {
 	var enums []Enum
 	scope := s.Types.Scope()

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"math"
-	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -127,47 +126,5 @@ func TestNothingConstrainedIsNotWritten(t *testing.T) {
 	node := plimsoll.Node{ID: "n", Facts: plimsoll.NodeFacts{Networks: map[string]bool{}}}
 	if got, want := AppendNode(nil, &node), marshal(t, &pb.Node{Id: "n"}); string(got) != string(want) {
 		t.Errorf("the node is %x, want %x", got, want)
-	}
-}
-
-// IsZero is what decides whether constraints, preferences and facts are written, so it looks at each of their fields.
-func TestIsZeroLooksAtEveryField(t *testing.T) {
-	everyField(t, func(c *plimsoll.Constraints) bool { return c.IsZero() })
-	everyField(t, func(p *plimsoll.Preferences) bool { return p.IsZero() })
-	everyField(t, func(f *plimsoll.NodeFacts) bool { return f.IsZero() })
-}
-
-func everyField[X any](t *testing.T, isZero func(*X) bool) {
-	t.Helper()
-	if !isZero(new(X)) {
-		t.Errorf("the zero %T is not zero", *new(X))
-	}
-	for i := range reflect.TypeFor[X]().NumField() {
-		var x X
-		fill(reflect.ValueOf(&x).Elem().Field(i))
-		if isZero(&x) {
-			t.Errorf("%T with %s set is zero", x, reflect.TypeFor[X]().Field(i).Name)
-		}
-	}
-}
-
-// fill sets a field to some value that is not zero.
-func fill(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem())
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-	case reflect.Struct:
-		fill(v.Field(0))
-	case reflect.String:
-		v.SetString("a")
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Int64:
-		v.SetInt(1)
-	case reflect.Uint8:
-		v.SetUint(1)
 	}
 }

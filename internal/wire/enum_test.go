@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/lint"
 )
 
-// contracts says for each enumeration of the vocabulary which one of the contract it is. The names correspond: behind the prefixes,
-// JobNew is JOB_STATE_NEW.
+// contracts says for each enumeration of the vocabulary which one of the contract it is. The names
+// correspond: behind the prefixes, JobNew is JOB_STATE_NEW.
 var contracts = map[string]struct {
 	prefix string           // of the constants
 	names  map[int32]string // of the contract
@@ -41,7 +41,8 @@ var plain = map[string]string{
 	"EventType":    "its numbers are the event design's, and those of a newer version pass too",
 }
 
-// TestEveryEnumIsInTheContract reads the enumerations from the source, so that a value that was added there alone shows.
+// TestEveryEnumIsInTheContract reads the enumerations from the source, so that a value that was
+// added there alone shows.
 func TestEveryEnumIsInTheContract(t *testing.T) {
 	src, err := lint.TypeCheck("../..", ".")
 	if err != nil {

@@ -155,7 +155,8 @@ func enum(f *field) uint8 {
 	return math.MaxUint8
 }
 
-// Enumeration is one of the vocabulary. Its numbers are those of the contract, where zero stands for what is not set.
+// Enumeration is one of the vocabulary. Its numbers are those of the contract, where zero stands
+// for what is not set.
 type Enumeration interface {
 	~uint8
 	Known() bool
@@ -174,7 +175,8 @@ func checkEnum[T Enumeration, N ~uint8 | ~int32](what string, n N) error {
 	return nil
 }
 
-// EnumFromProto converts the value of an enumeration. A number that this version does not know becomes zero.
+// EnumFromProto converts the value of an enumeration. A number that this version does not know
+// becomes zero.
 func EnumFromProto[T Enumeration, N ~int32](n N) T {
 	if !Known[T](n) {
 		return 0
