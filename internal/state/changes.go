@@ -110,7 +110,7 @@ func (s *State) Forget(budget Budget) {
 	s.forgetting = work(s.forgetting, budget, s.forgetTasks)
 	for len(s.forgetting) == 0 && s.mustExpire() && !s.Over(budget) {
 		j := s.ended.pop()
-		s.setJobState(j, plimsoll.JobExpired)
+		s.setJobState(j, jobForgotten)
 		j.forgetting = true
 		if !s.forgetTasks(j, budget) {
 			s.forgetting = append(s.forgetting, j)

@@ -82,8 +82,10 @@ func compared(t *testing.T, where string, want, got any, lost map[string]string)
 var derived = map[string]string{
 	"Groups[].Name":             "it is that of the specification",
 	"Groups[].Count":            "it is that of the specification",
-	"Groups[].WaitCode":         "a new leader finds it out anew",
-	"Groups[].WaitReason":       "a new leader finds it out anew",
+	"Groups[].Wait.Code":        "a new leader finds it out anew",
+	"Groups[].Wait.Queue":       "a new leader finds it out anew",
+	"Groups[].Wait.Resource":    "a new leader finds it out anew",
+	"Groups[].Wait.Asked":       "a new leader finds it out anew",
 	"Groups[].Counts.Pending":   "counted anew",
 	"Groups[].Counts.Bound":     "counted anew",
 	"Groups[].Counts.Starting":  "counted anew",

@@ -46,12 +46,11 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	}
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
 	j := s.addJob(spec, q, s.lastSubmitted, true, nil)
-	j.State = plimsoll.JobNew
 	addAsked(&s.asked, j, 1)
 	s.markSpec(j)
 	s.markStatus(j, true)
 	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
-	s.emitApp(j, plimsoll.ChangeSet, plimsoll.AppNew, "", nil, "")
+	s.setJobState(j, jobSubmitted)
 	s.emitQueue(q, plimsoll.ChangeAdd, plimsoll.QueueApp, j.Spec.ID, nil, "")
 	s.grow(j)
 	return j, nil
@@ -187,7 +186,7 @@ func (s *State) createTasks(j *Job, budget Budget) bool {
 	}
 	j.growing = false
 	if j.State == plimsoll.JobNew {
-		s.setJobState(j, plimsoll.JobAccepted)
+		s.setJobState(j, jobCreated)
 		for i := range j.Groups {
 			for index := range j.Groups[i].Tasks {
 				s.enqueue(&j.Groups[i], int32(index))
@@ -202,7 +201,7 @@ func (s *State) createTasks(j *Job, budget Budget) bool {
 func (s *State) createTask(g *Group) {
 	index := int32(len(g.Tasks))
 	g.Tasks = append(g.Tasks, Task{
-		ID: taskID(g.Job.Spec.ID, g.Spec.Name, index), State: plimsoll.TaskPending, Created: s.at, slot: -1,
+		ID: taskID(g.Job.Spec.ID, g.Spec.Name, index), State: taskTransitions[taskCreated].to, Created: s.at, slot: -1,
 	})
 	g.Counts.Pending++
 	g.Job.unfinished++
@@ -210,7 +209,7 @@ func (s *State) createTask(g *Group) {
 	ref := Ref{g, index}
 	s.markTask(ref)
 	s.markStatus(g.Job, false)
-	s.emitApp(g.Job, plimsoll.ChangeAdd, plimsoll.AppRequest, ref.Task().ID, g.Spec.Resources, "")
+	s.emitTask(ref, taskCreated, "")
 	if g.Job.State != plimsoll.JobNew {
 		s.enqueue(g, index)
 	}
@@ -226,7 +225,7 @@ func (s *State) Kill(id, reason string) error {
 		reason = "killed"
 	}
 	j.Killed, j.Reason = true, s.text(cut(reason))
-	s.setJobState(j, plimsoll.JobFailing)
+	s.setJobState(j, jobKilled)
 	s.unqueue(j)
 	s.stop(j)
 	return nil
@@ -323,10 +322,10 @@ func (s *State) revive(r Ref) {
 	g, t := r.Group, r.Task()
 	switch {
 	case t.State == plimsoll.TaskFinished && t.Result != plimsoll.ResultSucceeded && !t.Result.Charged():
-		s.setTaskState(r, plimsoll.TaskPending)
+		s.setTaskState(r, taskRevived)
 		t.NotBefore = 0
 		s.tree.Pend(&g.lane, 1)
-		s.emitApp(g.Job, plimsoll.ChangeAdd, plimsoll.AppRequest, t.ID, g.Spec.Resources, "")
+		s.emitTask(r, taskRevived, "")
 		s.enqueue(g, r.Index)
 	case t.State == plimsoll.TaskPending && !t.queued && t.NotBefore <= s.at: // it was to be stopped, but has not been
 		s.enqueue(g, r.Index)
@@ -361,26 +360,6 @@ func (s *State) stopTasks(j *Job, budget Budget) bool {
 	return true
 }
 
-func (s *State) setJobState(j *Job, to plimsoll.JobState) {
-	if j.State == to {
-		return
-	}
-	j.State = to
-	s.markStatus(j, true)
-	message := ""
-	if to == plimsoll.JobFailing || to == plimsoll.JobFailed {
-		message = j.Reason
-	}
-	s.emitApp(j, plimsoll.ChangeSet, jobDetails[to], "", nil, message)
-}
-
-var jobDetails = [...]plimsoll.ChangeDetail{
-	plimsoll.JobNew: plimsoll.AppNew, plimsoll.JobAccepted: plimsoll.AppAccepted, plimsoll.JobStarting: plimsoll.AppStarting,
-	plimsoll.JobRunning: plimsoll.AppRunning, plimsoll.JobCompleting: plimsoll.AppCompleting, plimsoll.JobCompleted: plimsoll.AppCompleted,
-	plimsoll.JobRejected: plimsoll.AppReject, plimsoll.JobFailing: plimsoll.AppFailing, plimsoll.JobFailed: plimsoll.AppFailed,
-	plimsoll.JobResuming: plimsoll.AppResuming, plimsoll.JobExpired: plimsoll.AppExpired,
-}
-
 // finishIfDone ends a job none of whose tasks will run again.
 func (s *State) finishIfDone(j *Job) {
 	if j.unfinished > 0 || j.growing || j.State.Ended() {
@@ -388,11 +367,13 @@ func (s *State) finishIfDone(j *Job) {
 	}
 	j.Finished = s.at
 	if j.Killed || j.failed > 0 {
-		s.setJobState(j, plimsoll.JobFailing)
-		s.setJobState(j, plimsoll.JobFailed)
+		if j.State != plimsoll.JobFailing { // it was not killed
+			s.setJobState(j, jobEndedBadly)
+		}
+		s.setJobState(j, jobFailed)
 	} else {
-		s.setJobState(j, plimsoll.JobCompleting)
-		s.setJobState(j, plimsoll.JobCompleted)
+		s.setJobState(j, jobEndedWell)
+		s.setJobState(j, jobCompleted)
 	}
 	s.emitQueue(j.Queue, plimsoll.ChangeRemove, plimsoll.QueueApp, j.Spec.ID, nil, "")
 	addAsked(&s.asked, j, -1)

@@ -188,6 +188,9 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if !st.State.Known() {
 		return corrupt("job %q in an unknown state (%d)", st.ID, st.State)
 	}
+	if !jobRests(st.State) || st.State == plimsoll.JobFailing && !st.Killed {
+		return corrupt("job %q in the state %s, in which none is stored", st.ID, st.State)
+	}
 	if err := s.checkStoredSpec(spec); err != nil {
 		return corrupt("the specification of job %q, which cannot be used: %v", st.ID, err)
 	}

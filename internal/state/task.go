@@ -57,16 +57,6 @@ func (r Ref) counter() *int32 {
 	return &c.Failed
 }
 
-// setTaskState moves a task and keeps the counts. For TaskFinished, the result must be set before.
-func (s *State) setTaskState(r Ref, to plimsoll.TaskState) {
-	t, j := r.Task(), r.Group.Job
-	s.count(r, -1)
-	t.State = to
-	s.count(r, 1)
-	s.markTask(r)
-	s.markStatus(j, false)
-}
-
 func (s *State) count(r Ref, n int32) {
 	c, j := r.counter(), r.Group.Job
 	if c != nil {
@@ -99,15 +89,15 @@ func (s *State) Bind(r Ref, slot int32) {
 	t.Node, t.slot = s.text(n.ID), slot
 	t.Bound, t.Started, t.Finished, t.NotBefore = s.at, 0, 0, 0
 	t.Result, t.ExitCode, t.Message = plimsoll.ResultNone, 0, ""
-	s.setTaskState(r, plimsoll.TaskBound)
+	s.setTaskState(r, taskBound)
 	s.tree.Charge(&g.lane)
 	s.dequeued(g, t)
 	s.occupy(r, n)
 	s.emitNode(n, plimsoll.ChangeAdd, plimsoll.NodeAlloc, t.ID, g.Spec.Resources, "")
 	if j.State == plimsoll.JobAccepted {
-		s.setJobState(j, plimsoll.JobStarting)
+		s.setJobState(j, jobBound)
 	}
-	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.AppAlloc, t.ID, g.Spec.Resources, "")
+	s.emitTask(r, taskBound, "")
 }
 
 func (s *State) occupy(r Ref, n *Node) {
@@ -141,15 +131,15 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 		s.dequeue(r.Group, t)
 		s.tree.Pend(&r.Group.lane, -1)
 		t.Result, t.Message, t.Finished = result, s.text(message), s.at
-		s.setTaskState(r, plimsoll.TaskFinished)
-		s.emitApp(r.Group.Job, plimsoll.ChangeRemove, plimsoll.RequestCancel, t.ID, r.Group.Spec.Resources, message)
+		s.setTaskState(r, taskCanceled)
+		s.emitTask(r, taskCanceled, message)
 		if r.Group.Counts.Pending == 0 {
 			s.clearWait(r.Group)
 		}
 		return
 	}
 	t.Result, t.Message = result, s.text(message)
-	s.setTaskState(r, plimsoll.TaskStopping)
+	s.setTaskState(r, taskToStop)
 }
 
 // Report takes in what an agent says about an attempt. What is about an attempt that is no longer current, or says what is
@@ -167,7 +157,7 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 	switch report.State {
 	case plimsoll.TaskStarting:
 		if t.State == plimsoll.TaskBound {
-			s.setTaskState(ref, plimsoll.TaskStarting)
+			s.setTaskState(ref, taskPrepared)
 		}
 	case plimsoll.TaskRunning:
 		s.started(ref, at)
@@ -196,14 +186,14 @@ func (s *State) started(ref Ref, at int64) {
 		s.markTask(ref)
 	}
 	if t.State == plimsoll.TaskBound || t.State == plimsoll.TaskStarting {
-		s.setTaskState(ref, plimsoll.TaskRunning)
+		s.setTaskState(ref, taskStarted)
 	}
 	if j.Started == 0 {
 		j.Started = at
 		s.markStatus(j, true)
 	}
 	if j.State == plimsoll.JobAccepted || j.State == plimsoll.JobStarting {
-		s.setJobState(j, plimsoll.JobRunning)
+		s.setJobState(j, jobStarted)
 	}
 }
 
@@ -225,8 +215,8 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 		s.again(ref, delay)
 		return
 	}
-	s.setTaskState(ref, plimsoll.TaskFinished)
-	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.AppRequest, t.ID, g.Spec.Resources, "")
+	s.setTaskState(ref, taskEnded)
+	s.emitTask(ref, taskEnded, "")
 	if result != plimsoll.ResultSucceeded && j.Reason == "" && !ref.Unwanted() {
 		j.Reason = s.text(cut(firstFailure(t)))
 		s.markStatus(j, true)
@@ -277,7 +267,7 @@ func (s *State) retry(ref Ref, result plimsoll.TaskResult) (delay int64, again b
 
 func (s *State) again(ref Ref, delay int64) {
 	t, g := ref.Task(), ref.Group
-	s.setTaskState(ref, plimsoll.TaskPending)
+	s.setTaskState(ref, taskTriedAgain)
 	s.tree.Pend(&g.lane, 1)
 	if delay == 0 {
 		s.enqueue(g, ref.Index)

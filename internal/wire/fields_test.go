@@ -98,6 +98,12 @@ var places = map[string]place{
 	"Selector":    {"Selector", "objects.proto", "selectorsToProto and selectorsFromProto in constraints.go", jobFile},
 	"Spread":      {"Spread", "objects.proto", "spreadsToProto and spreadsFromProto in constraints.go", jobFile},
 	"Task":        {"Task", "objects.proto", "TaskToProto, TaskFromProto, AppendTask and decodeTaskField in task.go", ""},
+	"WaitCause": {
+		"GroupStatus", "objects.proto",
+		"JobStatusToProto, JobStatusFromProto, appendGroupStatus, sizeGroupStatus and " +
+			"decodeGroupStatus in jobstatus.go",
+		"",
+	},
 	"TaskCounts": {
 		"TaskCounts", "objects.proto",
 		"JobStatusToProto, JobStatusFromProto, appendTaskCounts, sizeTaskCounts and " +
