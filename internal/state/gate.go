@@ -30,6 +30,9 @@ func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plim
 	if err := report.Validate(); err != nil {
 		return err
 	}
+	if err := s.checkReportBytes(report); err != nil {
+		return err
+	}
 	if err := s.Names.Check("extended", report.Extended); err != nil {
 		return err
 	}
@@ -37,10 +40,8 @@ func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plim
 	if err := s.checkTotal(n, &node); err != nil {
 		return err
 	}
-	s.text(report.SchedulingReason)
 	n.Gate.Sequence = sequence
 	s.markNode(n)
-	s.dirty.bytes += 2 * resourceBytes
 	s.setGate(n, report.SchedulingDisabled, report.SchedulingReason, "its QoS agent takes new tasks again")
 	s.offer(n, report.Extended)
 	for i := range report.Events {
@@ -139,21 +140,18 @@ func (s *State) keepAway(n *Node, ref Ref) {
 	job, group := g.Job.Spec.ID, g.Spec.Name
 	e := plimsoll.Eviction{Job: job, Group: group, Index: ref.Index, Until: later(s.at, s.cfg.EvictedFor)}
 	list := slices.DeleteFunc(slices.Clone(n.Evictions), func(o plimsoll.Eviction) bool { return o.Job == job && o.Group == group })
-	if len(list) >= plimsoll.MaxEvictions {
+	list = append(list, e)
+	slices.SortStableFunc(list, func(a, b plimsoll.Eviction) int { return cmp.Compare(a.Until, b.Until) })
+	s.stayAway(g, away{n, ref.Index, e.Until})
+	for len(list) > 0 && (len(list) > plimsoll.MaxEvictions || !s.hasRoom(n, list)) {
 		s.comeBack(n, list[0])
 		list = slices.Delete(list, 0, 1)
 	}
-	list = append(list, e)
-	slices.SortStableFunc(list, func(a, b plimsoll.Eviction) int { return cmp.Compare(a.Until, b.Until) })
 	s.setEvictions(n, list)
-	s.stayAway(g, away{n, ref.Index, e.Until})
 }
 
 func (s *State) setEvictions(n *Node, list []plimsoll.Eviction) {
 	n.Evictions = list
-	for i := range list {
-		s.dirty.bytes += evictionBytes(&list[i])
-	}
 	s.markNode(n)
 	s.awaitReturn(n)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/size"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -31,8 +32,8 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	if len(s.jobs) >= s.cfg.MaxJobs {
 		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d jobs are known, as many as are possible; wait until some have ended", len(s.jobs))
 	}
-	if size := SpecBytes(spec); size > s.cfg.MaxSpecBytes {
-		return nil, plimsoll.Invalid("groups", "the specification is %d bytes long; at most %d are possible", size, s.cfg.MaxSpecBytes)
+	if err := s.checkSpecBytes(spec, specBytes(spec)); err != nil {
+		return nil, err
 	}
 	if err := s.checkNames(spec); err != nil {
 		return nil, err
@@ -154,6 +155,7 @@ func (s *State) addJob(spec *plimsoll.JobSpec, q *Queue, submitted int64, shape 
 		}
 		g.Shape = shape(q, g) // before the kind: what nobody has yet need not be counted
 		g.kind = s.Fleet.Kind(instance(spec, g.Spec))
+		g.resourceBytes = int32(size.Of(g.Spec.Resources))
 	}
 	s.jobs[spec.ID] = j
 	return j
@@ -295,6 +297,9 @@ func (s *State) Scale(id, group string, count int32) error {
 	if err := spec.Validate(); err != nil {
 		return err
 	}
+	if bytes, most := j.specSize(), s.bounds.step-s.bounds.row; bytes > most { // an older version took it in
+		return plimsoll.Invalid("job", "%q has a specification of %d bytes; at most %d are possible; submit a smaller job instead", id, bytes, most)
+	}
 	if j.growing && j.State == plimsoll.JobNew {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "job %q is still being submitted; try again", id)
 	}
@@ -428,6 +433,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 		s.Fleet.Forget(j.Groups[i].kind)
 	}
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
+	s.dirty.bytes += 2 * len(j.Spec.ID) // it has two records
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
 	delete(s.jobs, j.Spec.ID)
 	s.Fleet.Moved()        // the volumes of its tasks are nowhere any more

@@ -55,6 +55,9 @@ func (l *Loader) End(at int64) (*State, error) {
 	s := New(l.cfg, l.queues)
 	s.at = at
 	if !l.found && len(l.specs)+len(l.statuses)+len(l.tasks)+len(l.nodes)+len(l.policies) == 0 {
+		if _, err := s.treeFits(&l.queues, addedBytes("", &l.queues)); err != nil {
+			return nil, err
+		}
 		s.EmitTree()
 		return s, nil
 	}

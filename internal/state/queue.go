@@ -111,15 +111,21 @@ func (s *State) setLimits(q *Queue, c *plimsoll.QueueConfig) {
 func (s *State) QueueConfig() plimsoll.QueueConfig { return s.configOf(s.Root) }
 
 func (s *State) configOf(q *Queue) plimsoll.QueueConfig {
+	c := s.ownConfig(q)
+	for _, child := range q.Children {
+		c.Queues = append(c.Queues, s.configOf(child))
+	}
+	return c
+}
+
+// ownConfig returns a queue as it is stored, without those below it.
+func (s *State) ownConfig(q *Queue) plimsoll.QueueConfig {
 	c := plimsoll.QueueConfig{Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxJobs, Draining: q.Draining}
 	if q.GuaranteedSet != 0 {
 		c.Guaranteed = s.Names.Masked(&q.Guaranteed, q.GuaranteedSet)
 	}
 	if q.MaxSet != 0 {
 		c.Max = s.Names.Masked(&q.Max, q.MaxSet)
-	}
-	for _, child := range q.Children {
-		c.Queues = append(c.Queues, s.configOf(child))
 	}
 	return c
 }
@@ -137,12 +143,13 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	if err := checkTreeNames(s.Names, &wanted, wanted.Name, plimsoll.Resources{}); err != nil {
 		return err
 	}
-	if size := configTreeBytes(&wanted); size > s.cfg.MaxSpecBytes {
-		return plimsoll.Invalid("queues", "the configuration is %d bytes long; at most %d are possible", size, s.cfg.MaxSpecBytes)
+	bytes, err := s.checkTreeBytes(&wanted)
+	if err != nil {
+		return err
 	}
+	s.countQueueConfig(bytes)
 	s.applyTree(s.Root, &wanted)
 	s.configured++
-	s.markQueueConfig()
 	s.unpark()
 	s.tellParked()
 	return nil
@@ -244,6 +251,12 @@ func sameResources(a, b plimsoll.Resources) bool {
 	return true
 }
 
+// What the event of a queue's type says.
+const (
+	leafText   = "leaf queue: true"
+	parentText = "leaf queue: false"
+)
+
 func (s *State) setType(q *Queue, leaf bool) {
 	leaf = leaf && len(q.Children) == 0
 	if q.Leaf == leaf {
@@ -251,10 +264,10 @@ func (s *State) setType(q *Queue, leaf bool) {
 	}
 	q.Leaf = leaf
 	q.byShape, q.shapes = nil, nil
-	text := "leaf queue: false"
+	text := parentText
 	if leaf {
 		q.byShape = map[string]*Shape{}
-		text = "leaf queue: true"
+		text = leafText
 	}
 	s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueType, "", nil, text)
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -11,9 +12,14 @@ import (
 // maxMessage bounds what an agent or a user may say about a task or job, in bytes.
 const maxMessage = 512
 
+// maxWaitReason bounds why a group waits, in bytes.
+const maxWaitReason = 1024
+
 func cut(text string) string { return cutTo(text, maxMessage) }
 
+// cutTo cuts a text, and replaces what is not UTF-8: the wire would, and write more than was counted.
 func cutTo(text string, end int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= end {
 		return text
 	}

@@ -301,6 +301,7 @@ func (s *State) clearWait(g *Group) {
 }
 
 func (s *State) setWait(g *Group, code plimsoll.WaitCode, reason string) {
+	reason = cutTo(reason, maxWaitReason)
 	if g.WaitCode == code && g.WaitReason == reason {
 		return
 	}
@@ -349,6 +350,7 @@ func (g *Group) Next() Ref {
 // Reopen finds a cause to try it again.
 func (s *State) Block(h *Shape, code plimsoll.WaitCode, by *Queue, reason string) {
 	g := h.Group()
+	reason = cutTo(reason, maxWaitReason)
 	changeShape(h, func() { h.Blocked, h.Reason = code, reason })
 	h.freed = pathFreed(h.Queue)
 	h.nodes, h.lessened, h.came = s.freed.end(), s.lessened, s.came.end()
