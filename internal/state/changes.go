@@ -102,11 +102,12 @@ func (s *State) Continue(budget Budget) {
 	s.stopping = work(s.stopping, budget, s.stopTasks)
 	s.emptying = work(s.emptying, budget, s.emptyNode)
 	s.growing = work(s.growing, budget, s.createTasks)
+	s.forgiving = work(s.forgiving, budget, s.forgive) // last: the others end jobs
 }
 
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
-	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgetting)+len(s.telling) > 0 || s.mustExpire() || s.isDue()
+	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgiving)+len(s.forgetting)+len(s.telling) > 0 || s.mustExpire() || s.isDue()
 }
 
 func work[T any](list []T, budget Budget, step func(T, Budget) bool) []T {

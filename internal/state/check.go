@@ -72,18 +72,22 @@ func (s *State) checkSums() error {
 	return nil
 }
 
-// checkEvictions holds what a node remembers against the groups that are kept from it, and those against their shapes.
+// checkEvictions holds what a node remembers against the groups that are kept from it, and those against their shapes. Those of a job that
+// has ended go in parts.
 func (s *State) checkEvictions(n *Node) error {
 	for i, e := range n.Evictions {
 		j := s.jobs[e.Job]
-		if j == nil || j.State.Ended() || j.group(e.Group) == nil {
-			return fmt.Errorf("node %s: keeps %s.%s away, but there is no such live job", n.ID, e.Job, e.Group)
+		if j == nil || j.group(e.Group) == nil {
+			return fmt.Errorf("node %s: keeps %s.%s away, but there is no such job", n.ID, e.Job, e.Group)
+		}
+		if j.State.Ended() && !j.forgetting && !slices.Contains(s.forgiving, j) {
+			return fmt.Errorf("node %s: keeps %s.%s away, but the job has ended and nothing will take it away", n.ID, e.Job, e.Group)
 		}
 		g := j.group(e.Group)
 		if !slices.Contains(g.away, away{n, e.Index, e.Until}) {
 			return fmt.Errorf("node %s: keeps %s.%s away, but the group does not know", n.ID, e.Job, e.Group)
 		}
-		if g.Shape.kept() && g.Shape.key != string(g.key(nil)) {
+		if !j.State.Ended() && g.Shape.kept() && g.Shape.key != string(g.key(nil)) {
 			return fmt.Errorf("group %s.%s: is in another shape than it asks for", e.Job, e.Group)
 		}
 		if i > 0 && n.Evictions[i-1].Until > e.Until {

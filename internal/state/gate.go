@@ -195,23 +195,35 @@ func (s *State) stayAway(g *Group, a away) {
 
 func (s *State) setAway(g *Group, list []away) {
 	g.away = list
-	s.reshape(g)
+	if !g.Job.State.Ended() { // it never waits again
+		s.reshape(g)
+	}
 }
 
-// forgive takes an ended job out of the nodes that it was kept from: another one may get its id.
-func (s *State) forgive(j *Job) {
+// forgiveLater lets Continue forgive an ended job, if a node keeps it away.
+func (s *State) forgiveLater(j *Job) {
+	if slices.ContainsFunc(j.Groups, func(g Group) bool { return len(g.away) > 0 }) {
+		s.forgiving = append(s.forgiving, j)
+	}
+}
+
+// forgive takes an ended job out of the nodes that it was kept from, as far as the budget goes, and reports whether it is done. Until
+// then the job is not forgotten: another one could get its id.
+func (s *State) forgive(j *Job, budget Budget) bool {
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		for _, a := range g.away {
-			if a.node.deleted {
-				continue
+		for n := len(g.away); n > 0; n-- {
+			if s.Over(budget) {
+				return false
 			}
-			s.setEvictions(a.node, slices.DeleteFunc(slices.Clone(a.node.Evictions), func(e plimsoll.Eviction) bool {
+			node := g.away[n-1].node
+			g.away = g.away[:n-1]
+			s.setEvictions(node, slices.DeleteFunc(slices.Clone(node.Evictions), func(e plimsoll.Eviction) bool {
 				return e.Job == j.Spec.ID && e.Group == g.Spec.Name
 			}))
 		}
-		g.away = nil
 	}
+	return true
 }
 
 // resumeAway takes up who is kept from where after a load.
@@ -219,7 +231,7 @@ func (s *State) resumeAway() {
 	for _, n := range s.slots {
 		for _, e := range n.Evictions {
 			j := s.jobs[e.Job]
-			if j == nil || j.State.Ended() || j.State == plimsoll.JobNew {
+			if j == nil {
 				continue
 			}
 			if g := j.group(e.Group); g != nil {

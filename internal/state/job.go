@@ -418,6 +418,9 @@ func (s *State) mustExpire() bool {
 
 // forgetTasks deletes the records of a job as far as the budget goes and reports whether it is done.
 func (s *State) forgetTasks(j *Job, budget Budget) bool {
+	if !s.forgive(j, budget) {
+		return false
+	}
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		for n := len(g.Tasks); n > 0; n-- {

@@ -278,6 +278,7 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 			s.forgetting = append(s.forgetting, j)
 		case j.State.Ended():
 			s.ended.push(j)
+			s.forgiveLater(j)
 		default:
 			s.addJobs(j.Queue, 1)
 			addAsked(&s.asked, j, 1)

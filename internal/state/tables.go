@@ -103,6 +103,7 @@ type State struct {
 	growing    []*Job  // tasks are to be created
 	stopping   []*Job  // tasks are to be stopped: killed, or scaled down
 	emptying   []*Node // tasks are to be stopped or given up: draining, or lost
+	forgiving  []*Job  // ended: nodes are to take them again
 	forgetting []*Job  // records are to be deleted
 	ended      fifo[*Job]
 	telling    []*Shape // groups in it are to be told what blocks it

@@ -562,7 +562,7 @@ func (s *State) release(j *Job) {
 			q.Admitted--
 		}
 	}
-	s.forgive(j)
+	s.forgiveLater(j)
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		if g.listed {
