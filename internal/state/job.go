@@ -1,89 +1,10 @@
 package state
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
-
-// Submit takes in a job. It is acknowledged when Growing says that all its tasks are created; a job for which that has not
-// happened is dropped at load. A second submit with the same id and the same token is the first one again.
-func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
-	if err := spec.Validate(); err != nil {
-		return nil, err
-	}
-	if old := s.jobs[spec.ID]; old != nil {
-		if old.forgetting { // also one whose submit was never acknowledged: the new one must not be taken for it
-			return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "an earlier job %q is being forgotten; try again", spec.ID)
-		}
-		if spec.Token != "" && spec.Token == old.Spec.Token {
-			return old, nil
-		}
-		return nil, &plimsoll.Error{Code: plimsoll.CodeAlreadyExists, Field: "job", Msg: fmt.Sprintf(
-			"%q already exists (%s); choose another id", spec.ID, old.State)}
-	}
-	q, err := s.leafFor(spec.Queue)
-	if err != nil {
-		return nil, err
-	}
-	if len(s.jobs) >= s.cfg.MaxJobs {
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d jobs are known, as many as are possible; wait until some have ended", len(s.jobs))
-	}
-	if err := s.checkSpecBytes(spec, specBytes(spec)); err != nil {
-		return nil, err
-	}
-	if err := s.checkNames(spec); err != nil {
-		return nil, err
-	}
-	if err := s.checkAsked(nil, spec); err != nil {
-		return nil, err
-	}
-	if err := s.checkPlacement(spec); err != nil {
-		return nil, err
-	}
-	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
-	j := s.addJob(spec, q, s.lastSubmitted, s.shapeOf, nil)
-	j.State = plimsoll.JobNew
-	addAsked(&s.asked, j, 1)
-	s.markSpec(j)
-	s.markStatus(j, true)
-	s.addJobs(q, 1)
-	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
-	s.emitApp(j, plimsoll.ChangeSet, plimsoll.AppNew, "", nil, "")
-	s.emitQueue(q, plimsoll.ChangeAdd, plimsoll.QueueApp, j.Spec.ID, nil, "")
-	s.grow(j)
-	return j, nil
-}
-
-func (s *State) leafFor(path string) (*Queue, error) {
-	q := s.queues[path]
-	switch {
-	case q == nil:
-		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, s.leafNames())
-	case !q.Leaf:
-		return nil, plimsoll.Invalid("queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, s.leafNames())
-	case q.Draining:
-		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path, s.leafNames())
-	}
-	return q, nil
-}
-
-func (s *State) leafNames() string {
-	var names []string
-	s.Root.Walk(func(q *Queue) {
-		if q.Leaf && !q.Draining {
-			names = append(names, q.Path)
-		}
-	})
-	const most = 10
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
-	}
-	return strings.Join(names, ", ")
-}
 
 // Walk calls visit for the queue and all below it, parents first, children by name.
 func (q *Queue) Walk(visit func(*Queue)) {
@@ -91,48 +12,6 @@ func (q *Queue) Walk(visit func(*Queue)) {
 	for _, c := range q.Children {
 		c.Walk(visit)
 	}
-}
-
-// checkNames reports whether all names of resources are known or can be taken in together.
-func (s *State) checkNames(spec *plimsoll.JobSpec) error {
-	all := plimsoll.Resources{}
-	for i := range spec.Groups {
-		for _, name := range spec.Groups[i].Resources.Names() {
-			all[name] = 0
-		}
-		if err := s.Names.Check(fmt.Sprintf("groups[%d].resources", i), all); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// mostAsked is the most of one resource that all jobs may ask for together, so that no sum overflows.
-const mostAsked = int64(1) << 62
-
-// checkAsked reports whether what all jobs ask for together can still be counted if a specification is taken in, for that of old
-// unless it is nil.
-func (s *State) checkAsked(old *Job, spec *plimsoll.JobSpec) error {
-	asked := s.asked
-	if old != nil {
-		addAsked(&asked, old, -1)
-	}
-	for i := range spec.Groups {
-		g := &spec.Groups[i]
-		for _, name := range g.Resources.Names() {
-			k := s.Names.Index(name)
-			if k < 0 {
-				continue // nobody else asks for it, and one job cannot ask for too much
-			}
-			amount := int64(g.Count) * g.Resources[name] // at most plimsoll.MaxJobAmount
-			if asked[k] > mostAsked-amount {
-				return plimsoll.Errorf(plimsoll.CodeExhausted, "groups[%d].resources.%s: all jobs together would ask for more than can be counted, %s; ask for less",
-					i, name, plimsoll.FormatQuantity(name, mostAsked))
-			}
-			asked[k] += amount
-		}
-	}
-	return nil
 }
 
 // addAsked adds what a job asks for to a sum, or with sign -1 subtracts it.

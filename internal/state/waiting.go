@@ -95,20 +95,6 @@ func (s *State) refusals(spec *plimsoll.JobSpec) []string {
 	return out
 }
 
-// checkPlacement reports whether the chain understands what the groups of a job ask for.
-func (s *State) checkPlacement(spec *plimsoll.JobSpec) error {
-	names := s.Names.Len()
-	for i := range spec.Groups {
-		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
-		if err != nil {
-			s.Names.TakeBack(names) // those that groups before it brought
-			return plimsoll.Within(fmt.Sprintf("groups[%d]", i), err)
-		}
-		p.Release()
-	}
-	return nil
-}
-
 // Prepared returns what the tasks of a group ask for, made ready; the caller calls release when it is done with it.
 func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
 	if h := g.Shape; h.kept() {
@@ -121,7 +107,7 @@ func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
 // kept reports whether the shape is one of its leaf, and was not dropped.
 func (h *Shape) kept() bool { return h.Prepared != nil && h.Queue.byShape[h.key] == h }
 
-// prepare makes a request ready that checkPlacement has accepted.
+// prepare makes a request ready that prepareGroups has accepted.
 func (s *State) prepare(r *placement.Request) *placement.Prepared {
 	p, err := s.cfg.Chain.Prepare(s.Fleet, r)
 	if err != nil {
@@ -133,12 +119,21 @@ func (s *State) prepare(r *placement.Request) *placement.Prepared {
 // looseShape returns a shape for a group that never waits again.
 func (s *State) looseShape(q *Queue, _ *Group) *Shape { return &Shape{Queue: q} }
 
-// shapeOf returns the leaf's shape for what the group asks for, which checkPlacement has accepted.
-func (s *State) shapeOf(q *Queue, g *Group) *Shape {
+// shapeOf returns the leaf's shape for what the group asks for, which prepareGroups has accepted.
+func (s *State) shapeOf(q *Queue, g *Group) *Shape { return s.shapeFor(q, g, nil) }
+
+// shapeFor is shapeOf with what the group asks for made ready already, unless that is nil. The shape keeps it, or it is released.
+func (s *State) shapeFor(q *Queue, g *Group, prepared *placement.Prepared) *Shape {
 	s.scratch = g.key(s.scratch[:0])
 	h := q.byShape[string(s.scratch)]
+	switch {
+	case h == nil && prepared == nil:
+		prepared = s.prepare(g.request())
+	case h != nil && prepared != nil:
+		prepared.Release()
+	}
 	if h == nil {
-		h = &Shape{Queue: q, Prepared: s.prepare(g.request()), Refused: g.Refused, key: string(s.scratch), place: len(q.shapes)}
+		h = &Shape{Queue: q, Prepared: prepared, Refused: g.Refused, key: string(s.scratch), place: len(q.shapes)}
 		q.byShape[h.key] = h
 		q.shapes = append(q.shapes, h)
 	}
