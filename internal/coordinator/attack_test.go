@@ -94,8 +94,9 @@ func (l *leader) attack(command func(i int) *pb.Command) []error {
 	return errs
 }
 
-// Nothing that a user or an agent can send ends a leadership. What a batch of the store has no room for is refused with its size and the
-// limit, also where it would only be tried, and the leader's epoch stays what it was.
+// Nothing that a user or an agent can send ends a leadership. What a batch of the store has no room
+// for is refused with its size and the limit, also where it would only be tried, and the leader's
+// epoch stays what it was.
 func TestCommandsThatFillABatchAreRefusedAndTheLeaderGoesOn(t *testing.T) {
 	spec, node := wire.JobSpecToProto(constrained("large")), wire.NodeToProto(described("n"))
 	named := func(i int) string { return fmt.Sprintf("large-%d", i) }

@@ -17,8 +17,8 @@ import (
 // etcdLimits are those of etcd as it comes: --max-txn-ops and --max-request-bytes.
 var etcdLimits = store.Limits{Ops: 128, Bytes: 3 << 19}
 
-// largest draws commands of which everything is as long and as many as it may be, or a random part of that, so that some are just
-// below a bound and some above.
+// largest draws commands of which everything is as long and as many as it may be, or a random part
+// of that, so that some are just below a bound and some above.
 type largest struct {
 	rng  *rand.Rand
 	part float64 // of what is possible
@@ -292,8 +292,8 @@ func largestSteps() int {
 	return 60
 }
 
-// Whatever is sent, at its largest, no batch is larger than the store takes or than the state has counted: neither with the limits of the
-// store that comes with Plimsoll nor with those of etcd.
+// Whatever is sent, at its largest, no batch is larger than the store takes or than the state has
+// counted: neither with the limits of the store that comes with Plimsoll nor with those of etcd.
 func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
 	seed := seeded(t)
 	for name, limits := range map[string]store.Limits{"pebble": {Ops: pebble.DefaultOps, Bytes: pebble.DefaultBytes}, "etcd": etcdLimits} {

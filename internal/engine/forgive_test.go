@@ -25,7 +25,8 @@ func (b *bench) mode(nodes int, mode plimsoll.NodeMode) {
 	b.settle()
 }
 
-// A job that many nodes keep away ends: they take it out of their records in parts, through a crash too, and only then is it forgotten.
+// A job that many nodes keep away ends: they take it out of their records in parts, through a crash
+// too, and only then is it forgotten.
 func TestManyNodesForgiveAnEndedJobWithinTinyLimits(t *testing.T) {
 	const nodes = 200
 	b := newBench(t, state.Config{KeepEnded: 1e9, EvictedFor: 3600e9}, state.Limits{Ops: 40})

@@ -1,13 +1,16 @@
-// Package size bounds how many bytes the objects of the vocabulary take as records and events, without encoding them. The state
-// counts with it what a turn puts into a batch, and refuses what no batch has room for.
+// Package size bounds how many bytes the objects of the vocabulary take as records and events,
+// without encoding them. The state counts with it what a turn puts into a batch, and refuses what
+// no batch has room for.
 //
-// Of looks at a value by reflection, so a field that is added to the vocabulary is counted as soon as it is there. It is for what
-// changes seldom: specifications, nodes, policies, the tree of queues. Task, JobStatus, GroupStatus and Event are for what changes
-// in every turn: their numbers are counted at their largest, once, and only their texts are added.
+// Of looks at a value by reflection, so a field that is added to the vocabulary is counted as soon
+// as it is there. It is for what changes seldom: specifications, nodes, policies, the tree of
+// queues. Task, JobStatus, GroupStatus and Event are for what changes in every turn: their numbers
+// are counted at their largest, once, and only their texts are added.
 //
-// A bound is never below what package wire and package ring write, and for large values at most a fifth above it; the tests of
-// this package hold it against both, with every field filled. Cost: Of is linear in the value, some 50 ns a field; the others are
-// a few additions. It owns nothing. Package state calls it.
+// A bound is never below what package wire and package ring write, and for large values at most a
+// fifth above it; the tests of this package hold it against both, with every field filled. Cost: Of
+// is linear in the value, some 50 ns a field; the others are a few additions. It owns nothing.
+// Package state calls it.
 package size
 
 import (
@@ -31,7 +34,8 @@ const (
 // Of returns the most bytes that package wire writes for a value, or for what v points to.
 func Of(v any) int { return content(reflect.ValueOf(v), 1) }
 
-// content is the size of what stands in a message. tag is how long the tags of elements are, if it is a list or a map.
+// content is the size of what stands in a message. tag is how long the tags of elements are, if it
+// is a list or a map.
 func content(v reflect.Value, tag int) int {
 	sum := 0
 	switch v.Kind() {
@@ -114,8 +118,8 @@ func length(s string) int {
 	return len(strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// fixed is the size of a message of a type whose numbers are at their largest and whose texts, lists and maps are empty, but with the
-// tags and lengths of their own.
+// fixed is the size of a message of a type whose numbers are at their largest and whose texts,
+// lists and maps are empty, but with the tags and lengths of their own.
 func fixed(t reflect.Type) int {
 	sum := max(0, t.NumField()-shortFields) // that many tags are long
 	for i := range t.NumField() {
@@ -154,7 +158,8 @@ func Task(job, group, node, message string) int {
 	return taskFixed + 2*(len(job)+len(group)) + len(node) + len(message)
 }
 
-// JobStatus bounds the record of a job's status with its key, without its groups. The arguments are all the texts in it.
+// JobStatus bounds the record of a job's status with its key, without its groups. The arguments are
+// all the texts in it.
 func JobStatus(id, owner, queue, reason string) int {
 	return statusFixed + 2*len(id) + length(owner) + len(queue) + len(reason)
 }
@@ -162,8 +167,8 @@ func JobStatus(id, owner, queue, reason string) int {
 // GroupStatus bounds a group in the status of its job. The arguments are all the texts in it.
 func GroupStatus(name, waitReason string) int { return groupFixed + len(name) + len(waitReason) }
 
-// Event bounds an event without its resources, which package ring writes once in a batch and which Of bounds. The arguments are all the
-// texts in it.
+// Event bounds an event without its resources, which package ring writes once in a batch and which
+// Of bounds. The arguments are all the texts in it.
 func Event(object, reference, message string) int {
 	return eventFixed + len(object) + len(reference) + len(message)
 }

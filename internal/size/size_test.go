@@ -118,8 +118,8 @@ func records(f *filler) map[string]struct{ bound, bytes int } {
 	return out
 }
 
-// With every field of a record filled, the bound holds and is at most a fifth too large. A field that is added to the vocabulary is
-// filled too.
+// With every field of a record filled, the bound holds and is at most a fifth too large. A field
+// that is added to the vocabulary is filled too.
 func TestBoundHoldsWhenEveryFieldIsFilled(t *testing.T) {
 	for name, r := range records(&filler{}) {
 		if r.bound < r.bytes || r.bound > r.bytes+r.bytes/5 {
@@ -131,7 +131,8 @@ func TestBoundHoldsWhenEveryFieldIsFilled(t *testing.T) {
 	}
 }
 
-// The bound holds whichever fields are set and whatever they hold, and large records are at most a fifth smaller.
+// The bound holds whichever fields are set and whatever they hold, and large records are at most a
+// fifth smaller.
 func TestBoundHoldsForRandomRecords(t *testing.T) {
 	seed := rand.Uint64()
 	if text := os.Getenv("PLIMSOLL_SEED"); text != "" {
@@ -160,8 +161,8 @@ func near(t *testing.T, what string, bound, bytes int) {
 	}
 }
 
-// The records that change in every turn are bounded by their texts alone. A number that is added to one is counted; a text, list or
-// map that is added makes this fail.
+// The records that change in every turn are bounded by their texts alone. A number that is added to
+// one is counted; a text, list or map that is added makes this fail.
 func TestBoundsOfRecordsThatChangeOftenCountEveryField(t *testing.T) {
 	f := &filler{}
 	task := filled[plimsoll.Task](f)

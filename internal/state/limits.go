@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
-// Limits are what the store takes in one batch. Zero means no bound. What is promised of bounds holds for stores that take 64
-// operations and 1 MiB or more.
+// Limits are what the store takes in one batch. Zero means no bound. What is promised of bounds
+// holds for stores that take 64 operations and 1 MiB or more.
 type Limits struct {
 	Ops   int // records put or deleted
 	Bytes int // of records, their keys and the packed events
@@ -34,9 +34,10 @@ const (
 	eventWords = 120                          // what the message of a node's event has beside the texts that the agent sent and the node's id
 )
 
-// bounds follow from the limits of the store. A turn begins no further step once its budget is used up, and no step changes more than
-// what the budget leaves: so a batch is within the limits. A step that writes a row of one kind may write rows of others: a report of a
-// task's end writes the task, the job's status, the node and, if its queue goes with it, the configuration of the queues.
+// bounds follow from the limits of the store. A turn begins no further step once its budget is used
+// up, and no step changes more than what the budget leaves: so a batch is within the limits. A step
+// that writes a row of one kind may write rows of others: a report of a task's end writes the task,
+// the job's status, the node and, if its queue goes with it, the configuration of the queues.
 type bounds struct {
 	budget  Budget
 	stepOps int // Invariant: budget and step together are within the limits
@@ -70,7 +71,8 @@ func boundsOf(cfg *Config) bounds {
 // Budget returns what a turn may change before it begins no further step.
 func (s *State) Budget() Budget { return s.bounds.budget }
 
-// Over reports whether the turn has no room left for one more step. There is always room for the first.
+// Over reports whether the turn has no room left for one more step. There is always room for the
+// first.
 func (s *State) Over(b Budget) bool {
 	d := &s.dirty
 	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes) +
@@ -81,8 +83,8 @@ func (s *State) Over(b Budget) bool {
 	return b.Ops > 0 && ops >= b.Ops || b.Bytes > 0 && d.bytes > b.Bytes
 }
 
-// CheckSize reports whether a specification is one that a batch has room for. A dry run asks it too, so that nothing is tried that a
-// submit would refuse for its size.
+// CheckSize reports whether a specification is one that a batch has room for. A dry run asks it
+// too, so that nothing is tried that a submit would refuse for its size.
 func (s *State) CheckSize(spec *plimsoll.JobSpec) error {
 	return s.checkSpecBytes(spec, specBytes(spec))
 }
@@ -122,7 +124,8 @@ func mostStatus(spec *plimsoll.JobSpec) int {
 	return sum
 }
 
-// checkNodeBytes reports whether a batch has room for what is known of a node, and of its QoS agent beside that.
+// checkNodeBytes reports whether a batch has room for what is known of a node, and of its QoS agent
+// beside that.
 func (s *State) checkNodeBytes(node *plimsoll.Node) error {
 	bytes := nodeBytes(node) + nodeSpare
 	if bytes <= s.bounds.row {
@@ -174,7 +177,8 @@ func (s *State) checkSetBytes(set []plimsoll.Policy) error {
 	return nil
 }
 
-// checkTreeBytes reports whether a batch has room for another tree of queues and its events, and returns what it takes as it is stored.
+// checkTreeBytes reports whether a batch has room for another tree of queues and its events, and
+// returns what it takes as it is stored.
 func (s *State) checkTreeBytes(wanted *plimsoll.QueueConfig) (bytes int, err error) {
 	stored, events := s.replaced(s.Root, wanted)
 	return s.treeFits(&stored, events)
@@ -191,7 +195,8 @@ func (s *State) treeFits(stored *plimsoll.QueueConfig, events int) (bytes int, e
 	return bytes, nil
 }
 
-// replaced returns what is stored of a queue and those below it once it has another configuration, and what the events of that take.
+// replaced returns what is stored of a queue and those below it once it has another configuration,
+// and what the events of that take.
 func (s *State) replaced(q *Queue, c *plimsoll.QueueConfig) (stored plimsoll.QueueConfig, events int) {
 	old := s.ownConfig(q)
 	stored = *c
@@ -228,7 +233,8 @@ func (s *State) replaced(q *Queue, c *plimsoll.QueueConfig) (stored plimsoll.Que
 	return stored, events
 }
 
-// drained returns what is stored of a queue that is taken out of the configuration, and what the events of those that go at once take.
+// drained returns what is stored of a queue that is taken out of the configuration, and what the
+// events of those that go at once take.
 func (s *State) drained(q *Queue) (stored plimsoll.QueueConfig, events int) {
 	stored = s.ownConfig(q)
 	stored.Draining = true

@@ -5,8 +5,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
-// The functions below bound what a row takes in a batch, with its key. A row is counted when it is marked dirty. A task or status grows
-// after that only by texts, which text adds; any other row that has grown is marked again, and the difference is counted.
+// The functions below bound what a row takes in a batch, with its key. A row is counted when it is
+// marked dirty. A task or status grows after that only by texts, which text adds; any other row
+// that has grown is marked again, and the difference is counted.
 
 const (
 	revisionBytes = 11 // a record gets its revision when it is taken, after it was counted
@@ -19,7 +20,8 @@ func taskBytes(r Ref) int {
 	return size.Task(r.Group.Job.Spec.ID, r.Group.Spec.Name, t.Node, t.Message)
 }
 
-// statusBytes counts the resources of the groups too: the events of its tasks hold them, once in a batch.
+// statusBytes counts the resources of the groups too: the events of its tasks hold them, once in a
+// batch.
 func statusBytes(j *Job) int {
 	sum := size.JobStatus(j.Spec.ID, j.Spec.Owner, j.Queue.Path, j.Reason)
 	for i := range j.Groups {
