@@ -40,7 +40,10 @@ func longTraits() map[string]plimsoll.Trait {
 func constrained(id string) *plimsoll.JobSpec {
 	spec := job(id, 1)
 	one := spec.Groups[0]
-	one.Constraints.Traits = longTraits()
+	for i := range plimsoll.MaxSelectors {
+		label := plimsoll.Selector{Label: long(plimsoll.MaxLabelKey, i) + "=" + long(plimsoll.MaxLabelValue, i)}
+		one.Constraints.Near, one.Constraints.Far = append(one.Constraints.Near, label), append(one.Constraints.Far, label)
+	}
 	spec.Groups = nil
 	for i := 0; i == 0 || proto.Size(wire.JobSpecToProto(spec)) < attackBytes; i++ {
 		one.Name = fmt.Sprintf("g%d", i)
@@ -59,28 +62,24 @@ func described(id string) *plimsoll.Node {
 	return n
 }
 
-// manyValues is a set of valid policies.
-func manyValues(i int) []*pb.Policy {
+// labelled is a set of valid policies.
+func labelled() []*pb.Policy {
+	pairs := map[string]string{}
+	for i := range plimsoll.MaxLabels {
+		pairs[long(plimsoll.MaxLabelKey, i)] = long(plimsoll.MaxLabelValue, i)
+	}
 	var set []*pb.Policy
 	for size := 0; size < attackBytes; {
-		p := plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: fmt.Sprintf("p%d-%d", i, len(set))}}
-		for range 5 {
-			r := plimsoll.Requirement{Scope: plimsoll.ScopeOwner, Values: make([]string, plimsoll.MaxPolicyValues)}
-			for k := range r.Values {
-				r.Values[k] = long(128, k)
-			}
-			p.TaskQOS.Match = append(p.TaskQOS.Match, r)
-		}
-		m := wire.PolicyToProto(&p)
+		m := wire.PolicyToProto(&plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: fmt.Sprintf("p%d", len(set)), Labels: pairs}})
 		set, size = append(set, m), size+proto.Size(m)
 	}
 	return set
 }
 
-// attack sends commands, several at a time, and returns what they are answered with.
-func (l *leader) attack(command func(i int) *pb.Command) []error {
+// attack sends so many commands, several at a time, and returns what they are answered with.
+func (l *leader) attack(commands int, command func(i int) *pb.Command) []error {
 	l.t.Helper()
-	errs := make([]error, attackCommands)
+	errs := make([]error, commands)
 	place := make(chan struct{}, attackAtOnce)
 	var all sync.WaitGroup
 	for i := range errs {
@@ -99,6 +98,7 @@ func (l *leader) attack(command func(i int) *pb.Command) []error {
 // epoch stays what it was.
 func TestCommandsThatFillABatchAreRefusedAndTheLeaderGoesOn(t *testing.T) {
 	spec, node := wire.JobSpecToProto(constrained("large")), wire.NodeToProto(described("n"))
+	policies := labelled()
 	named := func(i int) string { return fmt.Sprintf("large-%d", i) }
 	ofSpec := func(i int) *pb.JobSpec {
 		s := &pb.JobSpec{Id: named(i), Owner: spec.GetOwner(), Queue: spec.GetQueue(), Groups: spec.GetGroups()}
@@ -110,20 +110,20 @@ func TestCommandsThatFillABatchAreRefusedAndTheLeaderGoesOn(t *testing.T) {
 		fits    bool   // the store that comes with Plimsoll has room for it
 		command func(i int) *pb.Command
 	}{
-		{"submits of 3 MB in constraints", "groups[0]", false, func(i int) *pb.Command {
+		{"submits of 3 MB in constraints", "groups[", false, func(i int) *pb.Command {
 			return &pb.Command{Kind: &pb.Command_SubmitJob{SubmitJob: &pb.SubmitJobRequest{Spec: ofSpec(i)}}}
 		}},
-		{"dry runs of the same", "groups[0]", false, func(i int) *pb.Command {
+		{"dry runs of the same", "groups[", false, func(i int) *pb.Command {
 			return &pb.Command{Kind: &pb.Command_PlaceJob{PlaceJob: &pb.PlaceJobRequest{Spec: ofSpec(i)}}}
 		}},
-		{"plans for the same", "groups[0]", false, func(i int) *pb.Command {
+		{"plans for the same", "groups[", false, func(i int) *pb.Command {
 			return &pb.Command{Kind: &pb.Command_PlanMoves{PlanMoves: &pb.PlanMovesRequest{Spec: ofSpec(i), Group: "g0", Limit: 1}}}
 		}},
-		{"policies", "policies", false, func(i int) *pb.Command {
-			return &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: manyValues(i)}}}
+		{"policies", "policies", false, func(int) *pb.Command {
+			return &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: policies}}}
 		}},
-		{"trials of policies", "policies", false, func(i int) *pb.Command {
-			return &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: manyValues(i), DryRun: true}}}
+		{"trials of policies", "policies", false, func(int) *pb.Command {
+			return &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: policies, DryRun: true}}}
 		}},
 		{"facts of nodes", "facts", true, func(i int) *pb.Command {
 			n := &pb.Node{Id: named(i), Incarnation: 1, Capacity: node.GetCapacity(), Facts: node.GetFacts()}
@@ -132,12 +132,16 @@ func TestCommandsThatFillABatchAreRefusedAndTheLeaderGoesOn(t *testing.T) {
 	}
 	for name, limits := range map[string]store.Limits{"pebble": {}, "etcd": etcdLimits} {
 		t.Run(name, func(t *testing.T) {
+			commands := attackCommands
+			if name != "pebble" {
+				commands = attackAtOnce
+			}
 			l := lead(t, Config{}, openStore(t, vfs.NewMem(), limits))
 			defer l.stop()
 			l.must(submit(job("before", 1)))
 			epoch := l.Latest().Epoch()
 			for _, a := range attacks {
-				for _, err := range l.attack(a.command) {
+				for _, err := range l.attack(commands, a.command) {
 					if a.fits && name == "pebble" {
 						if err != nil {
 							t.Fatalf("%s: %v", a.name, err)
