@@ -53,8 +53,6 @@ const (
 	defaultInbox = 65_536
 	pipeline     = 4 // turns between the engine and the disk (architecture, "The way of the data", step 2)
 	maxTurn      = 4096
-	specShare    = 16      // a specification may take one part in so many of a batch
-	maxSpecBytes = 1 << 20 // whatever the store takes
 )
 
 func (c Config) withDefaults() Config {
@@ -117,12 +115,7 @@ func New(cfg Config, st store.Store) (*Coordinator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if bytes := st.Limits().Bytes; bytes > 0 {
-		if cfg.State.MaxSpecBytes == 0 {
-			cfg.State.MaxSpecBytes = maxSpecBytes
-		}
-		cfg.State.MaxSpecBytes = min(cfg.State.MaxSpecBytes, bytes/specShare)
-	}
+	cfg.State.Limits = state.Limits(st.Limits())
 	c := &Coordinator{cfg: cfg, store: st, wake: make(chan struct{}, 1)}
 	c.mu.streams = map[string]int{}
 	c.metrics = newMetrics(c)
@@ -179,8 +172,7 @@ func (c *Coordinator) begin(ctx context.Context) (*term, error) {
 	if c.cfg.ReplaceQueues {
 		c.push(request{name: "set_queue_config", do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.logRefusal})
 	}
-	limits := c.store.Limits()
-	e := engine.New(engine.Config{Seed: c.cfg.Seed, Limits: state.Budget{Ops: limits.Ops, Bytes: limits.Bytes / 2}}, l.state, l.revision, l.time)
+	e := engine.New(engine.Config{Seed: c.cfg.Seed}, l.state, l.revision, l.time)
 	return &term{Coordinator: c, loaded: l, epoch: epoch, engine: e, source: source}, nil
 }
 

@@ -16,8 +16,8 @@ import (
 func replayed(t *testing.T, seed uint64) []byte {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, seed))
-	s := state.New(state.Config{MaxEnded: 5}, plimsoll.DefaultQueues())
-	e := engine.New(engine.Config{Seed: seed, Limits: state.Budget{Ops: 200}}, s, 0, 1)
+	s := state.New(state.Config{MaxEnded: 5, Limits: state.Limits{Ops: 200}}, plimsoll.DefaultQueues())
+	e := engine.New(engine.Config{Seed: seed}, s, 0, 1)
 	enc := encoder{epoch: 1}
 	var all []byte
 	var out engine.Batch

@@ -19,17 +19,16 @@ import (
 
 // Config sets up an engine.
 type Config struct {
-	Seed   uint64
-	Limits state.Budget // of the store
+	Seed uint64
 }
 
 // Engine makes turns. It has one caller at a time.
 type Engine struct {
 	state     *state.State
 	scheduler *scheduler.Scheduler
-	limits    state.Budget
-	revision  uint64 // of the last batch that changed something
-	time      int64  // of the last turn
+	limits    state.Budget // of a turn
+	revision  uint64       // of the last batch that changed something
+	time      int64        // of the last turn
 	waiting   []waiter
 	reporting []reporting
 	asking    []Command // dry runs and plans that are to be answered, one a turn
@@ -50,7 +49,7 @@ type reporting struct {
 
 // New returns an engine over a loaded state. revision and time are those of the last batch that was committed.
 func New(cfg Config, s *state.State, revision uint64, time int64) *Engine {
-	return &Engine{state: s, scheduler: scheduler.New(s, cfg.Seed), limits: cfg.Limits, revision: revision, time: time}
+	return &Engine{state: s, scheduler: scheduler.New(s, cfg.Seed), limits: s.Budget(), revision: revision, time: time}
 }
 
 // State returns the working state, for tests and for questions between turns.
@@ -246,9 +245,19 @@ func (e *Engine) apply(c *Command, out *Batch) {
 		r.Explanation, r.Err = e.explain(do)
 	case *NodeCapacity:
 		r.Capacities, r.Err = e.scheduler.Capacities(s, do.Nodes)
-	case *PlaceJob, *PlanMoves:
-		e.asking = append(e.asking, *c)
-		return
+	case *PlaceJob:
+		if r.Err = s.CheckSize(do.Spec); r.Err == nil {
+			e.asking = append(e.asking, *c)
+			return
+		}
+	case *PlanMoves:
+		if do.Spec != nil {
+			r.Err = s.CheckSize(do.Spec)
+		}
+		if r.Err == nil {
+			e.asking = append(e.asking, *c)
+			return
+		}
 	default:
 		r.Err = plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know the command %T", do)
 	}

@@ -78,7 +78,7 @@ func TestQuestionsChangeNothing(t *testing.T) {
 			t.Logf("replay with PLIMSOLL_SEED=%d", seed)
 			answered := 0
 			run := func(ask bool) string {
-				w := newWorld(t, seed, state.Budget{})
+				w := newWorld(t, seed, state.Limits{})
 				w.log = &bytes.Buffer{}
 				rng := rand.New(rand.NewPCG(seed, 99))
 				for i := range 2000 {
@@ -117,7 +117,7 @@ func TestQuestionsChangeNothing(t *testing.T) {
 
 // Many dry runs and plans at once are answered over several turns, in their order, and hold up no command that comes with them.
 func TestQuestionsHoldUpNoCommand(t *testing.T) {
-	w := newWorld(t, 1, state.Budget{})
+	w := newWorld(t, 1, state.Limits{})
 	g := plimsoll.GroupSpec{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1}}
 	spec := &plimsoll.JobSpec{ID: "asked", Owner: "alice", Queue: "root.default", Groups: []plimsoll.GroupSpec{g}}
 	var commands []engine.Command

@@ -35,7 +35,7 @@ func steps() int {
 // moments the state is the one that the store gives back.
 func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 	for _, seed := range seeds(t) {
-		for _, limits := range []state.Budget{{}, {Ops: 40, Bytes: 1 << 20}} {
+		for _, limits := range []state.Limits{{}, {Ops: 40, Bytes: 1 << 20}} {
 			t.Run(fmt.Sprintf("seed=%d/ops=%d", seed, limits.Ops), func(t *testing.T) {
 				t.Logf("replay with PLIMSOLL_SEED=%d", seed)
 				w := newWorld(t, seed, limits)
@@ -85,7 +85,7 @@ func (w *world) compare(step int) {
 // The same seed and the same inputs give the same batches.
 func TestSameSeedSameBatches(t *testing.T) {
 	run := func() string {
-		w := newWorld(t, 7, state.Budget{})
+		w := newWorld(t, 7, state.Limits{})
 		w.log = &bytes.Buffer{}
 		for i := range 2000 {
 			w.step()

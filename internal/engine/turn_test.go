@@ -15,7 +15,7 @@ type bench struct {
 	t       *testing.T
 	engine  *engine.Engine
 	cfg     state.Config
-	limits  state.Budget
+	limits  state.Limits
 	records *records
 	now     int64
 	nextID  uint64
@@ -25,7 +25,8 @@ type bench struct {
 	silent  bool             // no Check after each turn: it costs O(everything)
 }
 
-func newBench(t *testing.T, cfg state.Config, limits state.Budget) *bench {
+func newBench(t *testing.T, cfg state.Config, limits state.Limits) *bench {
+	cfg.Limits = limits
 	b := &bench{t: t, cfg: cfg, limits: limits, records: newRecords(), now: 1e15, replies: map[uint64]error{}}
 	b.crash()
 	return b
@@ -38,7 +39,7 @@ func (b *bench) crash() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.engine, b.queue = engine.New(engine.Config{Seed: 1, Limits: b.limits}, s, 0, b.now), nil
+	b.engine, b.queue = engine.New(engine.Config{Seed: 1}, s, 0, b.now), nil
 }
 
 // send gives commands, for the next turn, and returns the id of the last.
@@ -143,7 +144,7 @@ func finished(node, job string, index int32) *engine.ReportTasks {
 // What goes and comes back in one turn is put and not deleted: the store would do both, and the deletes last.
 func TestGoneAndBackInOneTurn(t *testing.T) {
 	t.Run("node", func(t *testing.T) {
-		b := newBench(t, state.Config{}, state.Budget{})
+		b := newBench(t, state.Config{}, state.Limits{})
 		b.send(machine("n", 4000))
 		b.settle()
 		b.send(&engine.NodeSilent{ID: "n", Registration: b.engine.State().Node("n").Registration}, &engine.RemoveNode{ID: "n"}, machine("n", 2000))
@@ -151,7 +152,7 @@ func TestGoneAndBackInOneTurn(t *testing.T) {
 		b.same()
 	})
 	t.Run("queue", func(t *testing.T) {
-		b := newBench(t, state.Config{}, state.Budget{})
+		b := newBench(t, state.Config{}, state.Limits{})
 		without := plimsoll.DefaultQueues()
 		without.Queues = without.Queues[:1]
 		b.send(&engine.SetQueueConfig{Config: without}, &engine.SetQueueConfig{Config: plimsoll.DefaultQueues()}, &engine.SetQueueConfig{Config: without},
@@ -163,7 +164,7 @@ func TestGoneAndBackInOneTurn(t *testing.T) {
 		b.same()
 	})
 	t.Run("job", func(t *testing.T) {
-		b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{})
+		b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{})
 		b.send(machine("n", 4000), job("j", 3, 1000))
 		b.settle()
 		b.send(finished("n", "j", 0), finished("n", "j", 1), finished("n", "j", 2))
@@ -183,7 +184,7 @@ func TestGoneAndBackInOneTurn(t *testing.T) {
 
 // Large work is done in parts, whatever it is, and each part is within the limits of the store.
 func TestLargeWorkStaysWithinTinyLimits(t *testing.T) {
-	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{Ops: 40, Bytes: 1 << 20})
+	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{Ops: 40, Bytes: 1 << 20})
 	const tasks = 500
 	b.send(machine("n", 1000*tasks), job("j", tasks, 1000))
 	b.settle()
@@ -230,7 +231,7 @@ func all(tasks int32) *engine.ReportTasks {
 
 // Many jobs whose time is over at the same moment are forgotten in parts too.
 func TestManyJobsExpireWithinTinyLimits(t *testing.T) {
-	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{Ops: 40})
+	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{Ops: 40})
 	for i := range 200 {
 		b.send(job(fmt.Sprintf("j%d", i), 0, 1))
 	}
@@ -246,7 +247,7 @@ func TestManyJobsExpireWithinTinyLimits(t *testing.T) {
 
 // While large work goes on, other commands are taken; a job can be killed while it is submitted.
 func TestLargeWorkDoesNotHoldUpCommands(t *testing.T) {
-	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{Ops: 40})
+	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{Ops: 40})
 	b.send(job("old", 300, 1000))
 	b.settle()
 	b.send(&engine.KillJob{ID: "old"})
@@ -276,7 +277,7 @@ func TestLargeWorkDoesNotHoldUpCommands(t *testing.T) {
 
 // A submit that a crash interrupted is dropped. Until it is, nothing may take it for a job, least of all its own repetition.
 func TestInterruptedSubmitIsDropped(t *testing.T) {
-	b := newBench(t, state.Config{}, state.Budget{Ops: 40})
+	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 	b.send(machine("n", 4000), job("j", 500, 1000))
 	for range 10 {
 		b.turn()
@@ -305,7 +306,7 @@ func TestInterruptedSubmitIsDropped(t *testing.T) {
 
 // A queue that drains and holds nothing but an interrupted submit goes with it.
 func TestDrainingQueueGoesWithInterruptedSubmit(t *testing.T) {
-	b := newBench(t, state.Config{}, state.Budget{Ops: 40})
+	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 	b.send(job("j", 500, 1000))
 	b.turn()
 	b.send(&engine.SetQueueConfig{Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "batch"}}}})
@@ -321,7 +322,7 @@ func TestDrainingQueueGoesWithInterruptedSubmit(t *testing.T) {
 // Once a kill or a scaling down is acknowledged, none of the tasks that it concerns is placed, however long it takes to stop them.
 func TestUnwantedTasksAreNotPlaced(t *testing.T) {
 	for _, do := range []any{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
-		b := newBench(t, state.Config{}, state.Budget{Ops: 40})
+		b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 		b.send(job("j", 300, 1000))
 		b.settle()
 		id := b.send(do, machine("n", 1_000_000)) // there is room for all from now on
@@ -339,7 +340,7 @@ func TestUnwantedTasksAreNotPlaced(t *testing.T) {
 
 // A gateway that is lost again and again does not keep a silent node alive.
 func TestLostGatewayDoesNotProlongGrace(t *testing.T) {
-	b := newBench(t, state.Config{NodeGrace: 15e9}, state.Budget{})
+	b := newBench(t, state.Config{NodeGrace: 15e9}, state.Limits{})
 	b.send(machine("n", 4000))
 	b.settle()
 	for range 4 {
@@ -360,7 +361,7 @@ func TestLoweredMaxJobsAndReload(t *testing.T) {
 			Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "default", MaxJobs: most}},
 		}}
 	}
-	b := newBench(t, state.Config{}, state.Budget{})
+	b := newBench(t, state.Config{}, state.Limits{})
 	b.send(tree(2), machine("n", 4000), job("a", 1, 1000), job("b", 1, 1000))
 	b.settle()
 	b.send(tree(1), job("c", 1, 1000))
@@ -384,7 +385,7 @@ func TestTooManyResourceNames(t *testing.T) {
 		many.Spec.Groups = append(many.Spec.Groups, g)
 		tree.Queues = append(tree.Queues, plimsoll.QueueConfig{Name: fmt.Sprintf("q%d", i), Max: plimsoll.Resources{name: 1}})
 	}
-	b := newBench(t, state.Config{}, state.Budget{})
+	b := newBench(t, state.Config{}, state.Limits{})
 	submit := b.send(many)
 	set := b.send(&engine.SetQueueConfig{Config: tree})
 	b.settle()
@@ -397,7 +398,7 @@ func TestTooManyResourceNames(t *testing.T) {
 
 // Sums of what jobs ask for and nodes have never overflow: what would make them is refused.
 func TestSumsDoNotOverflow(t *testing.T) {
-	b := newBench(t, state.Config{}, state.Budget{})
+	b := newBench(t, state.Config{}, state.Limits{})
 	var last uint64
 	for i := range 5 { // four are as much as can be counted
 		last = b.send(job(fmt.Sprintf("j%d", i), 128, plimsoll.MaxAmount))
@@ -423,7 +424,7 @@ func TestVeryLargeJob(t *testing.T) {
 	if os.Getenv("PLIMSOLL_SOAK") != "" {
 		tasks = plimsoll.MaxTasksPerJob
 	}
-	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{Ops: 5_000, Bytes: 1 << 20})
+	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{Ops: 5_000, Bytes: 1 << 20})
 	b.silent = true
 	b.send(machine("n", 10_000), job("j", tasks, 1))
 	b.settle()
@@ -449,7 +450,7 @@ func TestVeryLargeJob(t *testing.T) {
 // More nodes free room in one turn than are remembered one by one: what waits for the first of them is woken all the same.
 func TestMoreFreesThanAreRemembered(t *testing.T) {
 	const many = 9000
-	b := newBench(t, state.Config{}, state.Budget{})
+	b := newBench(t, state.Config{}, state.Limits{})
 	b.silent = true
 	b.send(machine("small", 500), job("one", 1, 500))
 	b.settle()
@@ -471,7 +472,7 @@ func TestMoreFreesThanAreRemembered(t *testing.T) {
 // A crash while the tasks of a killed job are being stopped does not give them another chance, nor those that were scaled away.
 func TestUnwantedTasksAreNotPlacedAfterACrash(t *testing.T) {
 	for _, do := range []any{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
-		b := newBench(t, state.Config{}, state.Budget{Ops: 40})
+		b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 		b.send(job("j", 300, 1000))
 		b.settle()
 		b.send(do)
@@ -490,7 +491,7 @@ func TestUnwantedTasksAreNotPlacedAfterACrash(t *testing.T) {
 // Tidying up among the timers keeps those that have a cause: every task is tried again when its time has come.
 func TestManyRetriesAllHappen(t *testing.T) {
 	const tasks = 1000
-	b := newBench(t, state.Config{}, state.Budget{})
+	b := newBench(t, state.Config{}, state.Limits{})
 	do := job("j", tasks, 1)
 	do.Spec.Groups[0].Retry = plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed, Limit: 1}
 	b.send(do, machine("n", tasks))

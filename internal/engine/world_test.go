@@ -21,7 +21,7 @@ type world struct {
 	rng     *rand.Rand
 	engine  *engine.Engine
 	cfg     state.Config
-	limits  state.Budget
+	limits  state.Limits
 	records *records
 	now     int64
 	jobs    []string // ids, used again and again
@@ -38,10 +38,10 @@ type world struct {
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
 
-func newWorld(t *testing.T, seed uint64, limits state.Budget) *world {
+func newWorld(t *testing.T, seed uint64, limits state.Limits) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
-		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell()},
+		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(), Limits: limits},
 		acked: map[string]bool{}, seen: map[string]int32{},
 	}
 	for i := range 24 {
@@ -62,7 +62,7 @@ func (w *world) restart(seed uint64) {
 			w.t.Fatalf("job %s was acknowledged and is gone", id)
 		}
 	}
-	w.engine = engine.New(engine.Config{Seed: seed, Limits: w.limits}, s, 0, w.now)
+	w.engine = engine.New(engine.Config{Seed: seed}, s, 0, w.now)
 	w.queue, w.submits = nil, map[uint64]string{}
 	w.used, w.let = map[string]placement.Amounts{}, map[string]int32{}
 	w.remember()

@@ -62,15 +62,21 @@ func (t *Tree) setLimits(q *Queue, c *plimsoll.QueueConfig) {
 func (t *Tree) Config() plimsoll.QueueConfig { return t.configOf(t.Root) }
 
 func (t *Tree) configOf(q *Queue) plimsoll.QueueConfig {
+	c := t.ConfigOf(q)
+	for _, child := range q.Children {
+		c.Queues = append(c.Queues, t.configOf(child))
+	}
+	return c
+}
+
+// ConfigOf returns a queue as it is stored, without those below it.
+func (t *Tree) ConfigOf(q *Queue) plimsoll.QueueConfig {
 	c := plimsoll.QueueConfig{Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxAccounts, Draining: q.Draining}
 	if q.GuaranteedSet != 0 {
 		c.Guaranteed = t.names.Masked(&q.Guaranteed, q.GuaranteedSet)
 	}
 	if q.MaxSet != 0 {
 		c.Max = t.names.Masked(&q.Max, q.MaxSet)
-	}
-	for _, child := range q.Children {
-		c.Queues = append(c.Queues, t.configOf(child))
 	}
 	return c
 }
@@ -88,7 +94,7 @@ func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "%s has queues with jobs and cannot become a leaf; wait until they have ended", q.Path)
 	}
 	for i := range c.Queues {
-		if child := q.child(c.Queues[i].Name); child != nil {
+		if child := q.Child(c.Queues[i].Name); child != nil {
 			if err := checkConfig(child, &c.Queues[i]); err != nil {
 				return err
 			}
@@ -117,7 +123,7 @@ func (t *Tree) apply(changes []Change, q *Queue, c *plimsoll.QueueConfig) []Chan
 	}
 	t.touch(q)
 	for i := range c.Queues {
-		if child := q.child(c.Queues[i].Name); child != nil {
+		if child := q.Child(c.Queues[i].Name); child != nil {
 			changes = t.apply(changes, child, &c.Queues[i])
 			continue
 		}

@@ -77,7 +77,8 @@ func (q *Queue) Walk(visit func(*Queue)) {
 	}
 }
 
-func (q *Queue) child(name string) *Queue {
+// Child returns the queue of a name directly below, or nil.
+func (q *Queue) Child(name string) *Queue {
 	for _, c := range q.Children {
 		if c.Name == name {
 			return c

@@ -157,7 +157,7 @@ func TestBudgetEndsACycle(t *testing.T) {
 	}
 	total := 0
 	for cycles := 1; ; cycles++ {
-		n, more := c.sched.Cycle(c.s, state.Budget{Ops: 40})
+		n, more := c.sched.Cycle(c.s, state.Budget{Ops: 30})
 		if total += n; !more {
 			if total != 100 || cycles < 4 {
 				t.Fatalf("%d tasks in %d cycles", total, cycles)

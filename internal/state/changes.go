@@ -5,6 +5,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
 // TaskName names the record of a task.
@@ -38,7 +39,7 @@ type Changes struct {
 
 	DeletedPolicies []plimsoll.PolicyRef
 
-	Bytes int // estimated size of what is stored of it, not too low
+	Bytes int // bound of the size of what is stored of it
 }
 
 // Empty reports whether nothing changed.
@@ -76,30 +77,8 @@ type dirtyLists struct {
 
 	deletedPolicies []plimsoll.PolicyRef
 
-	bytes int // estimated, of all that is stored
-}
-
-// Budget bounds what a turn may change. Zero means no bound.
-type Budget struct {
-	Ops   int // records put or deleted in the store
-	Bytes int // estimated
-}
-
-// Part returns n eighths of the budget.
-func (b Budget) Part(n int) Budget { return Budget{(b.Ops*n + 7) / 8, (b.Bytes*n + 7) / 8} }
-
-// opReserve is how many operations one more step may need.
-const opReserve = 8
-
-// Over reports whether the turn has no room left for one more step. There is always room for the first.
-func (s *State) Over(b Budget) bool {
-	d := &s.dirty
-	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes) +
-		len(d.policies) + len(d.deletedPolicies)
-	if b.Ops > 0 && ops > 0 && ops+opReserve > b.Ops {
-		return true
-	}
-	return b.Bytes > 0 && d.bytes > b.Bytes
+	bytes     int // bound of all that is stored
+	treeBytes int // of that, for the configuration of the queues
 }
 
 // Begin opens a turn: what changes now happens at this time and becomes this revision.
@@ -124,11 +103,13 @@ func (s *State) Continue(budget Budget) {
 	s.emptying = work(s.emptying, budget, s.emptyNode)
 	s.readmit(budget)
 	s.growing = work(s.growing, budget, s.createTasks)
+	s.forgiving = work(s.forgiving, budget, s.forgive) // last: the others end jobs
 }
 
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
-	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgetting) > 0 || s.tree.Telling() || s.tree.Readmitting() || s.mustExpire() || s.isDue()
+	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgiving)+len(s.forgetting) > 0 || s.tree.Telling() || s.tree.Readmitting() ||
+		s.mustExpire() || s.isDue()
 }
 
 func work[T any](list []T, budget Budget, step func(T, Budget) bool) []T {
@@ -161,15 +142,36 @@ func (s *State) markSpec(j *Job) {
 	if !j.dirtySpec {
 		j.dirtySpec = true
 		s.dirty.specs = append(s.dirty.specs, j)
-		s.dirty.bytes += SpecBytes(j.Spec)
+		s.dirty.bytes += j.specSize()
 	}
 }
 
+// markNode is called after each change of what is stored of a node.
 func (s *State) markNode(n *Node) {
 	if !n.dirty {
-		n.dirty = true
+		n.dirty, n.counted = true, 0
 		s.dirty.nodes = append(s.dirty.nodes, n)
-		s.dirty.bytes += nodeBytes(&n.Node)
+	}
+	if bytes := nodeBytes(&n.Node); bytes > n.counted {
+		s.dirty.bytes += bytes - n.counted
+		n.counted = bytes
+	}
+}
+
+// markQueueConfig is called after the tree of queues has become other queues, or fewer.
+func (s *State) markQueueConfig() {
+	if !s.dirty.queueConfig {
+		config := s.QueueConfig()
+		s.countQueueConfig(size.Of(&config))
+	}
+}
+
+// countQueueConfig marks the configuration of the queues, which takes so many bytes.
+func (s *State) countQueueConfig(bytes int) {
+	s.dirty.queueConfig = true
+	if more := bytes - s.dirty.treeBytes; more > 0 {
+		s.dirty.bytes += more
+		s.dirty.treeBytes = bytes
 	}
 }
 
@@ -322,20 +324,23 @@ func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
 }
 
 func (s *State) emit(e plimsoll.Event) {
+	if len(s.dirty.events) == 0 {
+		s.dirty.bytes += size.Chunk()
+	}
 	e.Time = s.at
 	s.dirty.events = append(s.dirty.events, e)
-	s.dirty.bytes += eventBytes + len(e.Object) + len(e.Reference) + len(e.Message)
+	s.dirty.bytes += size.Event(e.Object, e.Reference, e.Message)
 }
 
 func (s *State) emitApp(j *Job, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
-	s.emit(plimsoll.Event{
+	s.emit(plimsoll.Event{ // the resources of a task are counted with its job's status
 		Type: plimsoll.EventApp, Change: change, Detail: detail, Object: j.Spec.ID, Reference: ref, Resources: r, Message: message,
 	})
 }
 
 func (s *State) emitNode(n *Node, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
 	if detail != plimsoll.NodeAlloc { // the resources of a task are counted with its job's status
-		s.dirty.bytes += len(r) * resourceBytes
+		s.dirty.bytes += size.Of(r)
 	}
 	s.emit(plimsoll.Event{
 		Type: plimsoll.EventNode, Change: change, Detail: detail, Object: n.ID, Reference: ref, Resources: r, Message: message,
@@ -343,7 +348,7 @@ func (s *State) emitNode(n *Node, change plimsoll.ChangeType, detail plimsoll.Ch
 }
 
 func (s *State) emitQueue(q *queue.Queue, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
-	s.dirty.bytes += len(r) * resourceBytes
+	s.dirty.bytes += size.Of(r)
 	s.emit(plimsoll.Event{
 		Type: plimsoll.EventQueue, Change: change, Detail: detail, Object: q.Path, Reference: ref, Resources: r, Message: message,
 	})

@@ -79,12 +79,15 @@ func (s *State) checkSums() error {
 	return nil
 }
 
-// checkEvictions holds what a node remembers against the groups that are kept from it.
+// checkEvictions holds what a node remembers against the groups that are kept from it. Those of a job that has ended go in parts.
 func (s *State) checkEvictions(n *Node) error {
 	for i, e := range n.Evictions {
 		j := s.jobs[e.Job]
-		if j == nil || j.State.Ended() || j.group(e.Group) == nil {
-			return fmt.Errorf("node %s: keeps %s.%s away, but there is no such live job", n.ID, e.Job, e.Group)
+		if j == nil || j.group(e.Group) == nil {
+			return fmt.Errorf("node %s: keeps %s.%s away, but there is no such job", n.ID, e.Job, e.Group)
+		}
+		if j.State.Ended() && !j.forgetting && !slices.Contains(s.forgiving, j) {
+			return fmt.Errorf("node %s: keeps %s.%s away, but the job has ended and nothing will take it away", n.ID, e.Job, e.Group)
 		}
 		g := j.group(e.Group)
 		if !slices.Contains(g.away, away{n, e.Index, e.Until}) {

@@ -72,12 +72,18 @@ func (s *State) appendKey(b []byte, g *Group) []byte {
 	return append(r.AppendKey(b), g.Refused...)
 }
 
-// classOf returns the class of a group's request, which checkPlacement has accepted, and counts the group in it.
-func (s *State) classOf(g *Group) *Class {
+// classFor returns the class of a group's request, which prepareGroups has accepted, and counts the group in it. What the group asks for may
+// have been made ready already; the class keeps that, or it is released.
+func (s *State) classFor(g *Group, p *placement.Prepared) *Class {
 	s.scratch = s.appendKey(s.scratch[:0], g)
 	c := s.classes[string(s.scratch)]
+	switch {
+	case c == nil && p == nil:
+		p = s.prepare(g.request())
+	case c != nil && p != nil:
+		p.Release()
+	}
 	if c == nil {
-		p := s.prepare(g.request())
 		c = &Class{Class: s.tree.NewClass(p.Amounts()), Prepared: p, Refused: g.Refused != "", key: string(s.scratch)}
 		s.classes[c.key] = c
 	}
@@ -99,7 +105,7 @@ func (s *State) reclass(g *Group) {
 	if old == nil { // it never waits again
 		return
 	}
-	g.class = s.classOf(g)
+	g.class = s.classFor(g, nil)
 	s.tree.SetClass(&g.lane, g.class.Class)
 	if g.Job.account.Admitted() && g.lane.Ready() > 0 {
 		s.setWait(g, g.firstCause())
@@ -122,20 +128,6 @@ func (s *State) refusals(spec *plimsoll.JobSpec) []string {
 	return out
 }
 
-// checkPlacement reports whether the chain understands what the groups of a job ask for.
-func (s *State) checkPlacement(spec *plimsoll.JobSpec) error {
-	names := s.Names.Len()
-	for i := range spec.Groups {
-		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
-		if err != nil {
-			s.Names.TakeBack(names) // those that groups before it brought
-			return plimsoll.Within(fmt.Sprintf("groups[%d]", i), err)
-		}
-		p.Release()
-	}
-	return nil
-}
-
 // Prepared returns what the tasks of a group ask for, made ready; the caller calls release when it is done with it.
 func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
 	if g.class != nil {
@@ -146,7 +138,7 @@ func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
 	return p, p.Release
 }
 
-// prepare makes a request ready that checkPlacement has accepted.
+// prepare makes a request ready that prepareGroups has accepted.
 func (s *State) prepare(r *placement.Request) *placement.Prepared {
 	p, err := s.cfg.Chain.Prepare(s.Fleet, r)
 	if err != nil {

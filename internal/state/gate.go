@@ -30,6 +30,9 @@ func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plim
 	if err := report.Validate(); err != nil {
 		return err
 	}
+	if err := s.checkReportBytes(report); err != nil {
+		return err
+	}
 	if err := s.Names.Check("extended", report.Extended); err != nil {
 		return err
 	}
@@ -37,10 +40,8 @@ func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plim
 	if err := s.checkTotal(n, &node); err != nil {
 		return err
 	}
-	s.text(report.SchedulingReason)
 	n.Gate.Sequence = sequence
 	s.markNode(n)
-	s.dirty.bytes += 2 * resourceBytes
 	s.setGate(n, report.SchedulingDisabled, report.SchedulingReason, "its QoS agent takes new tasks again")
 	s.offer(n, report.Extended)
 	for i := range report.Events {
@@ -139,21 +140,18 @@ func (s *State) keepAway(n *Node, ref Ref) {
 	job, group := g.Job.Spec.ID, g.Spec.Name
 	e := plimsoll.Eviction{Job: job, Group: group, Index: ref.Index, Until: later(s.at, s.cfg.EvictedFor)}
 	list := slices.DeleteFunc(slices.Clone(n.Evictions), func(o plimsoll.Eviction) bool { return o.Job == job && o.Group == group })
-	if len(list) >= plimsoll.MaxEvictions {
+	list = append(list, e)
+	slices.SortStableFunc(list, func(a, b plimsoll.Eviction) int { return cmp.Compare(a.Until, b.Until) })
+	s.stayAway(g, away{n, ref.Index, e.Until})
+	for len(list) > 0 && (len(list) > plimsoll.MaxEvictions || !s.hasRoom(n, list)) {
 		s.comeBack(n, list[0])
 		list = slices.Delete(list, 0, 1)
 	}
-	list = append(list, e)
-	slices.SortStableFunc(list, func(a, b plimsoll.Eviction) int { return cmp.Compare(a.Until, b.Until) })
 	s.setEvictions(n, list)
-	s.stayAway(g, away{n, ref.Index, e.Until})
 }
 
 func (s *State) setEvictions(n *Node, list []plimsoll.Eviction) {
 	n.Evictions = list
-	for i := range list {
-		s.dirty.bytes += evictionBytes(&list[i])
-	}
 	s.markNode(n)
 	s.awaitReturn(n)
 }
@@ -200,20 +198,30 @@ func (s *State) setAway(g *Group, list []away) {
 	s.reclass(g)
 }
 
-// forgive takes an ended job out of the nodes that it was kept from: another one may get its id.
-func (s *State) forgive(j *Job) {
+// forgiveLater lets Continue forgive an ended job, if a node keeps it away.
+func (s *State) forgiveLater(j *Job) {
+	if slices.ContainsFunc(j.Groups, func(g Group) bool { return len(g.away) > 0 }) {
+		s.forgiving = append(s.forgiving, j)
+	}
+}
+
+// forgive takes an ended job out of the nodes that it was kept from, as far as the budget goes, and reports whether it is done. Until
+// then the job is not forgotten: another one could get its id.
+func (s *State) forgive(j *Job, budget Budget) bool {
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		for _, a := range g.away {
-			if a.node.deleted {
-				continue
+		for n := len(g.away); n > 0; n-- {
+			if s.Over(budget) {
+				return false
 			}
-			s.setEvictions(a.node, slices.DeleteFunc(slices.Clone(a.node.Evictions), func(e plimsoll.Eviction) bool {
+			node := g.away[n-1].node
+			g.away = g.away[:n-1]
+			s.setEvictions(node, slices.DeleteFunc(slices.Clone(node.Evictions), func(e plimsoll.Eviction) bool {
 				return e.Job == j.Spec.ID && e.Group == g.Spec.Name
 			}))
 		}
-		g.away = nil
 	}
+	return true
 }
 
 // resumeAway takes up who is kept from where after a load.
@@ -221,7 +229,7 @@ func (s *State) resumeAway() {
 	for _, n := range s.slots {
 		for _, e := range n.Evictions {
 			j := s.jobs[e.Job]
-			if j == nil || j.State.Ended() || j.State == plimsoll.JobNew {
+			if j == nil {
 				continue
 			}
 			if g := j.group(e.Group); g != nil {

@@ -1,129 +1,11 @@
 package state
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/size"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
-
-// Submit takes in a job. It is acknowledged when Growing says that all its tasks are created; a job for which that has not
-// happened is dropped at load. A second submit with the same id and the same token is the first one again.
-func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
-	if err := spec.Validate(); err != nil {
-		return nil, err
-	}
-	if old := s.jobs[spec.ID]; old != nil {
-		if old.forgetting { // also one whose submit was never acknowledged: the new one must not be taken for it
-			return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "an earlier job %q is being forgotten; try again", spec.ID)
-		}
-		if spec.Token != "" && spec.Token == old.Spec.Token {
-			return old, nil
-		}
-		return nil, &plimsoll.Error{Code: plimsoll.CodeAlreadyExists, Field: "job", Msg: fmt.Sprintf(
-			"%q already exists (%s); choose another id", spec.ID, old.State)}
-	}
-	q, err := s.leafFor(spec.Queue)
-	if err != nil {
-		return nil, err
-	}
-	if len(s.jobs) >= s.cfg.MaxJobs {
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d jobs are known, as many as are possible; wait until some have ended", len(s.jobs))
-	}
-	if size := SpecBytes(spec); size > s.cfg.MaxSpecBytes {
-		return nil, plimsoll.Invalid("groups", "the specification is %d bytes long; at most %d are possible", size, s.cfg.MaxSpecBytes)
-	}
-	if err := s.checkNames(spec); err != nil {
-		return nil, err
-	}
-	if err := s.checkAsked(nil, spec); err != nil {
-		return nil, err
-	}
-	if err := s.checkPlacement(spec); err != nil {
-		return nil, err
-	}
-	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
-	j := s.addJob(spec, q, s.lastSubmitted, true, nil)
-	addAsked(&s.asked, j, 1)
-	s.markSpec(j)
-	s.markStatus(j, true)
-	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
-	s.setJobState(j, jobSubmitted)
-	s.emitQueue(q, plimsoll.ChangeAdd, plimsoll.QueueApp, j.Spec.ID, nil, "")
-	s.grow(j)
-	return j, nil
-}
-
-func (s *State) leafFor(path string) (*queue.Queue, error) {
-	q := s.tree.Find(path)
-	switch {
-	case q == nil:
-		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, s.leafNames())
-	case !q.Leaf:
-		return nil, plimsoll.Invalid("queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, s.leafNames())
-	case q.Draining:
-		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path, s.leafNames())
-	}
-	return q, nil
-}
-
-func (s *State) leafNames() string {
-	var names []string
-	s.tree.Root.Walk(func(q *queue.Queue) {
-		if q.Leaf && !q.Draining {
-			names = append(names, q.Path)
-		}
-	})
-	const most = 10
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
-	}
-	return strings.Join(names, ", ")
-}
-
-// checkNames reports whether all names of resources are known or can be taken in together.
-func (s *State) checkNames(spec *plimsoll.JobSpec) error {
-	all := plimsoll.Resources{}
-	for i := range spec.Groups {
-		for _, name := range spec.Groups[i].Resources.Names() {
-			all[name] = 0
-		}
-		if err := s.Names.Check(fmt.Sprintf("groups[%d].resources", i), all); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// mostAsked is the most of one resource that all jobs may ask for together, so that no sum overflows.
-const mostAsked = int64(1) << 62
-
-// checkAsked reports whether what all jobs ask for together can still be counted if a specification is taken in, for that of old
-// unless it is nil.
-func (s *State) checkAsked(old *Job, spec *plimsoll.JobSpec) error {
-	asked := s.asked
-	if old != nil {
-		addAsked(&asked, old, -1)
-	}
-	for i := range spec.Groups {
-		g := &spec.Groups[i]
-		for _, name := range g.Resources.Names() {
-			k := s.Names.Index(name)
-			if k < 0 {
-				continue // nobody else asks for it, and one job cannot ask for too much
-			}
-			amount := int64(g.Count) * g.Resources[name] // at most plimsoll.MaxJobAmount
-			if asked[k] > mostAsked-amount {
-				return plimsoll.Errorf(plimsoll.CodeExhausted, "groups[%d].resources.%s: all jobs together would ask for more than can be counted, %s; ask for less",
-					i, name, plimsoll.FormatQuantity(name, mostAsked))
-			}
-			asked[k] += amount
-		}
-	}
-	return nil
-}
 
 // addAsked adds what a job asks for to a sum, or with sign -1 subtracts it.
 func addAsked(sum *placement.Amounts, j *Job, sign int64) {
@@ -135,8 +17,8 @@ func addAsked(sum *placement.Amounts, j *Job, sign int64) {
 	}
 }
 
-// addJob makes the row of a job; one that is live enters its queue.
-func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, live bool, refused []string) *Job {
+// addJob makes the row of a job; one that is live enters its queue. What its groups ask for may have been made ready already.
+func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, live bool, prepared []*placement.Prepared, refused []string) *Job {
 	j := &Job{Spec: spec, Queue: q, Submitted: submitted, Groups: make([]Group, len(spec.Groups))}
 	for i := range spec.Groups {
 		g := &j.Groups[i]
@@ -146,10 +28,11 @@ func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, 
 		}
 	}
 	if live {
-		s.enter(j) // before the kinds: what nobody has yet need not be counted
+		s.enter(j, prepared) // before the kinds: what nobody has yet need not be counted
 	}
 	for i := range j.Groups {
 		j.Groups[i].kind = s.Fleet.Kind(instance(spec, j.Groups[i].Spec))
+		j.Groups[i].resourceBytes = int32(size.Of(j.Groups[i].Spec.Resources))
 	}
 	s.jobs[spec.ID] = j
 	return j
@@ -291,6 +174,9 @@ func (s *State) Scale(id, group string, count int32) error {
 	if err := spec.Validate(); err != nil {
 		return err
 	}
+	if bytes, most := j.specSize(), s.bounds.step-s.bounds.row; bytes > most { // an older version took it in
+		return plimsoll.Invalid("job", "%q has a specification of %d bytes; at most %d are possible; submit a smaller job instead", id, bytes, most)
+	}
 	if j.growing && j.State == plimsoll.JobNew {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "job %q is still being submitted; try again", id)
 	}
@@ -390,6 +276,9 @@ func (s *State) mustExpire() bool {
 
 // forgetTasks deletes the records of a job as far as the budget goes and reports whether it is done.
 func (s *State) forgetTasks(j *Job, budget Budget) bool {
+	if !s.forgive(j, budget) {
+		return false
+	}
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		for n := len(g.Tasks); n > 0; n-- {
@@ -405,6 +294,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 		s.Fleet.Forget(j.Groups[i].kind)
 	}
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
+	s.dirty.bytes += 2 * len(j.Spec.ID) // it has two records
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
 	delete(s.jobs, j.Spec.ID)
 	s.Fleet.Moved()                    // the volumes of its tasks are nowhere any more

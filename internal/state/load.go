@@ -56,6 +56,9 @@ func (l *Loader) End(at int64) (*State, error) {
 	s := New(l.cfg, l.queues)
 	s.at = at
 	if !l.found && len(l.specs)+len(l.statuses)+len(l.tasks)+len(l.nodes)+len(l.policies) == 0 {
+		if _, err := s.treeFits(&l.queues, addedBytes("", &l.queues)); err != nil {
+			return nil, err
+		}
 		s.EmitTree()
 		return s, nil
 	}
@@ -201,7 +204,7 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if q == nil || live && !q.Leaf {
 		return corrupt("job %q in queue %q, which is not a leaf of the stored configuration", st.ID, st.Queue)
 	}
-	j := s.addJob(spec, q, st.Submitted, live, s.refusals(spec))
+	j := s.addJob(spec, q, st.Submitted, live, nil, s.refusals(spec))
 	j.State, j.Reason, j.Killed, j.Started, j.Finished, j.revision = st.State, st.Reason, st.Killed, st.Started, st.Finished, st.Revision
 	s.lastSubmitted = max(s.lastSubmitted, st.Submitted)
 	return nil
@@ -278,6 +281,7 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 			s.forgetting = append(s.forgetting, j)
 		case j.State.Ended():
 			s.ended.push(j)
+			s.forgiveLater(j)
 		default:
 			addAsked(&s.asked, j, 1)
 			live = append(live, j)

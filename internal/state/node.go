@@ -17,6 +17,9 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 	if err := s.Names.Check("capacity", node.Capacity); err != nil {
 		return 0, err
 	}
+	if err := s.checkNodeBytes(node); err != nil {
+		return 0, err
+	}
 	n := s.nodes[node.ID]
 	if err := s.checkTotal(n, node); err != nil {
 		return 0, err

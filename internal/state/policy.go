@@ -34,14 +34,14 @@ type policies struct {
 	rules int // of all NodeQOS
 }
 
-// maxSetBytes bounds the policies of one set, which go into the store in one batch. It is less than what a batch always has room for.
-const maxSetBytes = 2 << 20
-
 // ApplyPolicies creates and replaces policies: all of the set, which may refer to each other, or none. With dryRun it only says what would
 // change, or what is wrong.
 func (s *State) ApplyPolicies(set []plimsoll.Policy, dryRun bool) ([]PolicyOutcome, error) {
+	if err := s.checkSetBytes(set); err != nil {
+		return nil, err
+	}
 	incoming := make(map[plimsoll.PolicyRef]*plimsoll.Policy, len(set))
-	created, rules, bytes := 0, s.policies.rules, 0
+	created, rules := 0, s.policies.rules
 	for i := range set {
 		p, ref := &set[i], set[i].Ref()
 		if err := p.Validate(); err != nil {
@@ -51,9 +51,6 @@ func (s *State) ApplyPolicies(set []plimsoll.Policy, dryRun bool) ([]PolicyOutco
 			return nil, plimsoll.Invalid("policies", "%s stands twice; give it once", ref)
 		}
 		incoming[ref] = p
-		if bytes += policyBytes(p); bytes > maxSetBytes {
-			return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "the policies are larger than the %d bytes that can be applied at once; apply them in parts, or make %s shorter", maxSetBytes, ref)
-		}
 		old := s.policies.byRef[ref]
 		if old == nil {
 			created++
@@ -188,7 +185,7 @@ func (s *State) DeletePolicy(ref plimsoll.PolicyRef) error {
 	delete(s.policies.byRef, ref)
 	s.policies.rules -= rulesOf(old)
 	s.dirty.deletedPolicies = append(s.dirty.deletedPolicies, ref)
-	s.dirty.bytes += policyFixed
+	s.dirty.bytes += policyKey + len(ref.Name)
 	return nil
 }
 

@@ -28,13 +28,20 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	if err := checkTreeNames(s.Names, &wanted, wanted.Name, plimsoll.Resources{}); err != nil {
 		return err
 	}
-	if size := configTreeBytes(&wanted); size > s.cfg.MaxSpecBytes {
-		return plimsoll.Invalid("queues", "the configuration is %d bytes long; at most %d are possible", size, s.cfg.MaxSpecBytes)
+	bytes, err := s.checkTreeBytes(&wanted)
+	if err != nil {
+		return err
 	}
+	s.countQueueConfig(bytes)
 	s.tellQueues(s.tree.Configure(&wanted))
-	s.markQueueConfig()
 	return nil
 }
+
+// The texts of the event of a queue's type.
+const (
+	leafText   = "leaf queue: true"
+	parentText = "leaf queue: false"
+)
 
 // tellQueues emits the events of what has changed in the tree.
 func (s *State) tellQueues(changes []queue.Change) {
@@ -48,9 +55,9 @@ func (s *State) tellQueues(changes []queue.Change) {
 		case queue.GuaranteedSet:
 			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueGuaranteed, "", s.limit(&q.Guaranteed, q.GuaranteedSet), "")
 		case queue.TypeSet:
-			text := "leaf queue: false"
+			text := parentText
 			if q.Leaf {
-				text = "leaf queue: true"
+				text = leafText
 			}
 			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueType, "", nil, text)
 		case queue.Removed:

@@ -18,10 +18,11 @@ type Config struct {
 	MaxEnded     int   // ended jobs that are kept at most, the oldest go first; 10,000
 	MaxJobs      int   // jobs known at once; 1,000,000
 	MaxNodes     int   // nodes known at once; 200,000
-	MaxSpecBytes int   // size of one job's specification; 1 MiB
+	MaxSpecBytes int   // size of one job's specification; 1 MiB, and never more than a sixteenth of a batch
 	EvictedFor   int64 // ns that a group does not go back to a node that evicted a task of it; 5 min
 
-	Chain *placement.Chain // what chooses nodes; DefaultChain()
+	Limits Limits           // of the store; none
+	Chain  *placement.Chain // what chooses nodes; DefaultChain()
 }
 
 const second = int64(1e9)
@@ -47,7 +48,7 @@ func (c Config) withDefaults() Config {
 	setInt(&c.MaxEnded, 10_000)
 	setInt(&c.MaxJobs, 1_000_000)
 	setInt(&c.MaxNodes, 200_000)
-	setInt(&c.MaxSpecBytes, 1<<20)
+	setInt(&c.MaxSpecBytes, maxSpec)
 	if c.Chain == nil {
 		c.Chain = DefaultChain()
 	}
@@ -75,6 +76,7 @@ type State struct {
 	Fleet *placement.Fleet // by node slot; a slot may be vacant
 
 	cfg      Config
+	bounds   bounds // of what a turn and its steps change
 	tree     *queue.Tree
 	classes  map[string]*Class
 	lanes    table[Group] // by the number that the tree knows
@@ -101,6 +103,7 @@ type State struct {
 	growing    []*Job  // tasks are to be created
 	stopping   []*Job  // tasks are to be stopped: killed, or scaled down
 	emptying   []*Node // tasks are to be stopped or given up: draining, or lost
+	forgiving  []*Job  // ended: nodes are to take them again
 	forgetting []*Job  // records are to be deleted
 	ended      fifo[*Job]
 	timers     timerHeap
@@ -120,6 +123,7 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 		jobs:    map[string]*Job{},
 		nodes:   map[string]*Node{},
 	}
+	s.bounds = boundsOf(&s.cfg)
 	var err error
 	if s.metrics, err = qos.NewRegistry(); err != nil {
 		panic(err) // the built-in metrics are a constant
@@ -153,6 +157,16 @@ type Job struct {
 	dirty      bool // status is in dirty.jobs
 	persist    bool // its status must be stored, not only replicated
 	dirtySpec  bool
+
+	specBytes int32 // what its specification takes in a batch, however it is scaled; 0: not measured yet
+}
+
+// specSize returns what the job's specification takes in a batch.
+func (j *Job) specSize() int {
+	if j.specBytes == 0 {
+		j.specBytes = int32(specBytes(j.Spec))
+	}
+	return int(j.specBytes)
 }
 
 // Group is a group's row.
@@ -175,6 +189,8 @@ type Group struct {
 	pending fifo[int32] // tasks that may be placed; stale entries have queued == false
 	made    int32       // growing: tasks below it are there and wanted
 	stopped int32       // stopping: tasks below it are wanted, or are being stopped
+
+	resourceBytes int32 // what the amounts that a task asks for take in a batch
 }
 
 // Task is a task's row.
@@ -223,6 +239,8 @@ type Node struct {
 	dirty       bool
 	dirtyStatus bool
 	deleted     bool
+
+	counted int // while dirty: the bytes that it was counted with
 }
 
 // Amounts returns what one task of the group asks for.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -12,7 +13,9 @@ const maxMessage = 512
 
 func cut(text string) string { return cutTo(text, maxMessage) }
 
+// cutTo cuts a text, and replaces what is not UTF-8: the wire would, and write more than was counted.
 func cutTo(text string, end int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= end {
 		return text
 	}

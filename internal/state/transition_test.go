@@ -202,7 +202,7 @@ func TestEveryTransitionOfATask(t *testing.T) {
 			s := New(Config{}, plimsoll.DefaultQueues())
 			s.Begin(1000, 1)
 			spec := &plimsoll.JobSpec{ID: "j", Groups: []plimsoll.GroupSpec{{Name: "g", Count: 1}}}
-			j := s.addJob(spec, s.Queue("root.default"), 1, false, nil)
+			j := s.addJob(spec, s.Queue("root.default"), 1, false, nil, nil)
 			g := &j.Groups[0]
 			g.Tasks = []Task{{ID: "j.g.0", State: state, slot: -1}}
 			s.recount(j)

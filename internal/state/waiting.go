@@ -3,6 +3,7 @@ package state
 import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // table gives things that the tree knows by a number their numbers.
@@ -29,13 +30,17 @@ func (t *table[T]) drop(id int32) {
 // GroupOf returns the group of a lane of the tree.
 func (s *State) GroupOf(l *queue.Lane) *Group { return s.lanes.rows[l.ID] }
 
-// enter puts a job that has not ended into its queue. It may not be placed yet.
-func (s *State) enter(j *Job) {
+// enter puts a job that has not ended into its queue. It may not be placed yet. What its groups ask for may have been made ready.
+func (s *State) enter(j *Job, prepared []*placement.Prepared) {
 	j.account.ID = s.accounts.add(j)
 	s.tree.Enter(&j.account, j.Queue, j.Submitted)
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		g.class = s.classOf(g)
+		var p *placement.Prepared
+		if prepared != nil {
+			p = prepared[i]
+		}
+		g.class = s.classFor(g, p)
 		g.lane.ID = s.lanes.add(g)
 		s.tree.Add(&g.lane, &j.account, g.class.Class, int32(i))
 	}
@@ -45,7 +50,7 @@ func (s *State) enter(j *Job) {
 func (s *State) leave(j *Job) {
 	s.tree.Leave(&j.account)
 	s.accounts.drop(j.account.ID)
-	s.forgive(j)
+	s.forgiveLater(j)
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		s.lanes.drop(g.lane.ID)

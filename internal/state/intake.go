@@ -1,0 +1,174 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// intake is a job that nothing speaks against.
+type intake struct {
+	queue    *queue.Queue
+	bytes    int                   // that its specification takes in a batch
+	prepared []*placement.Prepared // what each group asks for, made ready; who has it releases it
+}
+
+// Submit takes in a job. It is acknowledged when Growing says that all its tasks are created; a job
+// for which that has not happened is dropped at load. A second submit with the same id and the same
+// token is the first one again.
+func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
+	in, first, err := s.examine(spec)
+	if first != nil || err != nil {
+		return first, err
+	}
+	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
+	j := s.addJob(spec, in.queue, s.lastSubmitted, true, in.prepared, nil)
+	j.specBytes = int32(in.bytes)
+	addAsked(&s.asked, j, 1)
+	s.markSpec(j)
+	s.markStatus(j, true)
+	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
+	s.setJobState(j, jobSubmitted)
+	s.emitQueue(j.Queue, plimsoll.ChangeAdd, plimsoll.QueueApp, j.Spec.ID, nil, "")
+	s.grow(j)
+	return j, nil
+}
+
+// examine is all that is checked of a job before it is taken in. The order:
+//
+//  1. Its fields by themselves (invalid). Everything after that relies on them.
+//  2. Its id (already exists; unavailable while an earlier job is being forgotten). A repeated submit
+//     is answered as the first was, so that comes before all that may have changed since.
+//  3. Its queue is a leaf that takes jobs (invalid, conflict).
+//  4. There is room for one more job (exhausted).
+//  5. What it takes in a batch (invalid). The checks that follow cost with that.
+//  6. Its names of resources can be taken in (invalid). The sums are by name.
+//  7. What all jobs ask for together can be counted (exhausted).
+//  8. Its constraints are understood (invalid). That costs most, and what it makes is kept.
+//
+// Beside that a gateway checks the fields, to refuse without the leader. first is the job that a
+// repeated submit is for. What is refused has changed nothing.
+func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err error) {
+	if err := spec.Validate(); err != nil {
+		return in, nil, err
+	}
+	if old := s.jobs[spec.ID]; old != nil {
+		switch {
+		case old.forgetting: // also one whose submit was never acknowledged: the new one must not be taken for it
+			return in, nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "an earlier job %q is being forgotten; try again", spec.ID)
+		case spec.Token != "" && spec.Token == old.Spec.Token:
+			return in, old, nil
+		}
+		return in, nil, &plimsoll.Error{Code: plimsoll.CodeAlreadyExists, Field: "job", Msg: fmt.Sprintf(
+			"%q already exists (%s); choose another id", spec.ID, old.State)}
+	}
+	in = intake{bytes: specBytes(spec)}
+	if in.queue, err = s.leafFor(spec.Queue); err != nil {
+		return in, nil, err
+	}
+	if len(s.jobs) >= s.cfg.MaxJobs {
+		return in, nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d jobs are known, as many as are possible; wait until some have ended", len(s.jobs))
+	}
+	if err := s.checkSpecBytes(spec, in.bytes); err != nil {
+		return in, nil, err
+	}
+	if err := s.checkNames(spec); err != nil {
+		return in, nil, err
+	}
+	if err := s.checkAsked(nil, spec); err != nil {
+		return in, nil, err
+	}
+	in.prepared, err = s.prepareGroups(spec)
+	return in, nil, err
+}
+
+func (s *State) leafFor(path string) (*queue.Queue, error) {
+	q := s.tree.Find(path)
+	switch {
+	case q == nil:
+		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, s.leafNames())
+	case !q.Leaf:
+		return nil, plimsoll.Invalid("queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, s.leafNames())
+	case q.Draining:
+		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path, s.leafNames())
+	}
+	return q, nil
+}
+
+func (s *State) leafNames() string {
+	var names []string
+	s.tree.Root.Walk(func(q *queue.Queue) {
+		if q.Leaf && !q.Draining {
+			names = append(names, q.Path)
+		}
+	})
+	const most = 10
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkNames reports whether all names of resources are known or can be taken in together.
+func (s *State) checkNames(spec *plimsoll.JobSpec) error {
+	all := plimsoll.Resources{}
+	for i := range spec.Groups {
+		for _, name := range spec.Groups[i].Resources.Names() {
+			all[name] = 0
+		}
+		if err := s.Names.Check(fmt.Sprintf("groups[%d].resources", i), all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostAsked is the most of one resource that all jobs may ask for together, so that no sum
+// overflows.
+const mostAsked = int64(1) << 62
+
+// checkAsked reports whether what all jobs ask for together can still be counted if a specification
+// is taken in, for that of old unless it is nil.
+func (s *State) checkAsked(old *Job, spec *plimsoll.JobSpec) error {
+	asked := s.asked
+	if old != nil {
+		addAsked(&asked, old, -1)
+	}
+	for i := range spec.Groups {
+		g := &spec.Groups[i]
+		for _, name := range g.Resources.Names() {
+			k := s.Names.Index(name)
+			if k < 0 {
+				continue // nobody else asks for it, and one job cannot ask for too much
+			}
+			amount := int64(g.Count) * g.Resources[name] // at most plimsoll.MaxJobAmount
+			if asked[k] > mostAsked-amount {
+				return plimsoll.Errorf(plimsoll.CodeExhausted, "groups[%d].resources.%s: all jobs together would ask for more than can be counted, %s; ask for less",
+					i, name, plimsoll.FormatQuantity(name, mostAsked))
+			}
+			asked[k] += amount
+		}
+	}
+	return nil
+}
+
+// prepareGroups makes ready what the groups of a job ask for, if the chain understands it.
+func (s *State) prepareGroups(spec *plimsoll.JobSpec) ([]*placement.Prepared, error) {
+	names := s.Names.Len()
+	prepared := make([]*placement.Prepared, 0, len(spec.Groups))
+	for i := range spec.Groups {
+		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
+		if err != nil {
+			for _, p := range prepared {
+				p.Release()
+			}
+			s.Names.TakeBack(names) // those that groups before it brought
+			return nil, plimsoll.Within(fmt.Sprintf("groups[%d]", i), err)
+		}
+		prepared = append(prepared, p)
+	}
+	return prepared, nil
+}
