@@ -84,7 +84,8 @@ func TestEveryEnumIsComplete(t *testing.T) {
 	for _, e := range found {
 		x, ok := enums[e.Type]
 		if !ok {
-			t.Errorf("%s of %s is missing in the table enums of this test; give it the methods Known and String and add it", e.Type, e.File)
+			t.Errorf("%s of %s is missing in the table enums of this test; give it the methods Known and String "+
+				"and add it", e.Type, e.File)
 			continue
 		}
 		last := e.Values[len(e.Values)-1]
@@ -113,7 +114,8 @@ func checkWords(t *testing.T, e *lint.Enum, x enum) {
 			continue
 		}
 		if word == "" || word == fmt.Sprintf("unknown(%d)", v.Number) {
-			t.Errorf("%s: %s = %d has no word; add it to the words of %s in %s", e.Type, v.Name, v.Number, e.Type, e.File)
+			t.Errorf("%s: %s = %d has no word; add it to the words of %s in %s",
+				e.Type, v.Name, v.Number, e.Type, e.File)
 			continue
 		}
 		if other, taken := words[word]; taken {

@@ -53,7 +53,8 @@ func TestSumsCountEveryState(t *testing.T) {
 			t.Errorf("TaskCounts.Plus forgets %s; add it in job.go", d.Field)
 		}
 	}
-	if ignored := fill.Ignored(fill.Options{}, func(c *plimsoll.TaskCounts) string { return fmt.Sprint(c.Total()) }); len(ignored) > 0 {
+	ignored := fill.Ignored(fill.Options{}, func(c *plimsoll.TaskCounts) string { return fmt.Sprint(c.Total()) })
+	if len(ignored) > 0 {
 		t.Errorf("TaskCounts.Total forgets %v; add them in job.go", ignored)
 	}
 }
@@ -61,7 +62,9 @@ func TestSumsCountEveryState(t *testing.T) {
 // An event of a node's agent is told in one line, in which nothing is missing but what the event
 // has beside its message.
 func TestTextOfAnEventTellsEveryField(t *testing.T) {
-	beside := map[string]string{"At": "the time of the event", "Task": "the object of the event", "Attempt": "added where the event is made"}
+	beside := map[string]string{
+		"At": "the event's time", "Task": "the event's object", "Attempt": "added where the event is made",
+	}
 	for _, field := range fill.Ignored(fill.Options{}, func(e *plimsoll.QOSEvent) string { return e.Text() }) {
 		if beside[field] == "" {
 			t.Errorf("QOSEvent.Text does not tell %s; add it in report.go", field)

@@ -46,6 +46,10 @@ func (c *Client) PlanMoves(ctx context.Context, options PlanOptions) (MovePlan, 
 	if err != nil {
 		return MovePlan{}, err
 	}
+	return movePlan(res), nil
+}
+
+func movePlan(res *pb.PlanMovesResponse) MovePlan {
 	p := MovePlan{Emptied: res.GetEmptied(), Room: res.GetRoom(), More: res.GetMore(), Stopped: res.GetStopped(), Refusal: res.GetRefusal()}
 	for _, m := range res.GetMoves() {
 		p.Moves = append(p.Moves, Move{Task: m.GetTask(), From: m.GetFrom(), To: m.GetTo()})
@@ -53,5 +57,5 @@ func (c *Client) PlanMoves(ctx context.Context, options PlanOptions) (MovePlan, 
 	for _, k := range res.GetKept() {
 		p.Kept = append(p.Kept, KeptNode{Node: k.GetNode(), Task: k.GetTask(), Reason: k.GetReason()})
 	}
-	return p, nil
+	return p
 }

@@ -115,6 +115,10 @@ func (c *Client) ExplainTask(ctx context.Context, id string, options ExplainOpti
 	if err != nil {
 		return Explanation{}, err
 	}
+	return explanation(res), nil
+}
+
+func explanation(res *pb.ExplainTaskResponse) Explanation {
 	x := Explanation{
 		Task: wire.TaskFromProto(res.GetTask()), WaitCode: wire.EnumFromProto[plimsoll.WaitCode](res.GetWaitCode()), Summary: res.GetSummary(),
 		Steps: steps(res.GetSteps()), Nodes: nodeCounts(res.GetNodes()), Kept: res.GetDecisionsKept(),
@@ -133,7 +137,7 @@ func (c *Client) ExplainTask(ctx context.Context, id string, options ExplainOpti
 			})
 		}
 	}
-	return x, nil
+	return x
 }
 
 func steps(list []*pb.ExplainStep) []ExplainStep {
@@ -197,6 +201,10 @@ func (c *Client) PlaceJob(ctx context.Context, spec plimsoll.JobSpec, options Pl
 	if err != nil {
 		return Trial{}, err
 	}
+	return trial(res), nil
+}
+
+func trial(res *pb.PlaceJobResponse) Trial {
 	t := Trial{QueueReason: res.GetQueueReason()}
 	for _, m := range res.GetGroups() {
 		g := TriedGroup{Name: m.GetGroup(), Asked: m.GetAsked(), Stopped: m.GetStopped()}
@@ -210,7 +218,7 @@ func (c *Client) PlaceJob(ctx context.Context, spec plimsoll.JobSpec, options Pl
 		}
 		t.Groups = append(t.Groups, g)
 	}
-	return t, nil
+	return t
 }
 
 // NodeRoom is what is left on a node.
@@ -228,6 +236,10 @@ func (c *Client) NodeCapacity(ctx context.Context, nodes ...string) ([]NodeRoom,
 	if err != nil {
 		return nil, err
 	}
+	return nodeRooms(res), nil
+}
+
+func nodeRooms(res *pb.NodeCapacityResponse) []NodeRoom {
 	rooms := make([]NodeRoom, len(res.GetNodes()))
 	for i, m := range res.GetNodes() {
 		rooms[i] = NodeRoom{
@@ -235,5 +247,5 @@ func (c *Client) NodeCapacity(ctx context.Context, nodes ...string) ([]NodeRoom,
 			Whole: wire.ResourcesFromProto(m.GetWhole()), Tasks: m.GetTasks(),
 		}
 	}
-	return rooms, nil
+	return rooms
 }

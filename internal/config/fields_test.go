@@ -72,7 +72,8 @@ func (f file[T]) pass(t *testing.T, leave []string) {
 	}
 	out, err := f.parse(data)
 	if err != nil {
-		t.Errorf("%s is not read as it is printed; if only some values of a new field are possible, say so in the options of this test: %v\n%s",
+		t.Errorf("%s is not read as it is printed; if only some values of a new field are possible, say so in "+
+			"the options of this test: %v\n%s",
 			f.name, err, data)
 		return
 	}

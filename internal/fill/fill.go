@@ -31,7 +31,7 @@ type Options struct {
 	Leave  []string                   // fields that stay as they are
 	Values map[string]func(n int) any // what goes into a field, by the longest path; n counts up
 	After  int                        // the numbers begin behind it, so that a second value has others
-	OneOf  []string                   // structs of which one field is set at a time; a list or map of them has an entry for each
+	OneOf  []string                   // structs of which one field is set at a time: an entry for each
 }
 
 // Fill sets every field of the value that v points to. Lists and maps get two entries, enumerations
@@ -164,9 +164,9 @@ func (f *filler) fillScalar(v reflect.Value, path string) {
 		v.SetString(fmt.Sprintf("s%d", f.n))
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int, reflect.Int64:
+	case reflect.Int64:
 		v.SetInt(int64(f.n)<<32 + int64(f.n))
-	case reflect.Int32:
+	case reflect.Int, reflect.Int32:
 		v.SetInt(int64(f.n))
 	case reflect.Uint64:
 		v.SetUint(uint64(f.n)<<32 + uint64(f.n))

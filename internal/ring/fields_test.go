@@ -24,7 +24,8 @@ func TestEveryFieldOfAnEventIsPacked(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range fill.Differences(&in[n], &out) {
-			t.Errorf("Event.%s is lost in a chunk (%s). It belongs into: Encoder.Append and isBlank in encode.go; decoder.next in decode.go",
+			t.Errorf("Event.%s is lost in a chunk (%s). It belongs into: Encoder.Append and isBlank in "+
+				"encode.go; decoder.next in decode.go",
 				d.Path, d)
 		}
 		n++

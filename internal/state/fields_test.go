@@ -222,7 +222,8 @@ func TestEveryFieldOfASpecificationIsPlaced(t *testing.T) {
 	ignored = append(ignored, fill.Ignored(o, func(g *plimsoll.GroupSpec) string { return image(&plimsoll.JobSpec{}, g) })...)
 	for _, field := range ignored {
 		if unplaced[field] == "" {
-			t.Errorf("%s of a job or group makes no difference to placement; add it to request and instance in waiting.go, or to unplaced",
+			t.Errorf("%s of a job or group makes no difference to placement; add it to request and instance in "+
+				"waiting.go, or to unplaced",
 				field)
 		}
 	}

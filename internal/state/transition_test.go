@@ -43,7 +43,8 @@ func drawing[S plimsoll.JobState | plimsoll.TaskState](table []transition[S], al
 		}
 		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", strings.Join(begins, ", "), t.cause, name(t.to), event)
 	}
-	return "```mermaid\nstateDiagram-v2\n" + diagram.String() + "```\n\n| from | cause | to | event |\n|---|---|---|---|\n" + rows.String()
+	return "```mermaid\nstateDiagram-v2\n" + diagram.String() + "```\n\n" +
+		"| from | cause | to | event |\n|---|---|---|---|\n" + rows.String()
 }
 
 // TestDesignDrawsTheTransitions holds the drawings in DESIGN.md against the tables.
@@ -102,7 +103,8 @@ func checkWays[S plimsoll.JobState | plimsoll.TaskState](t *testing.T, e lint.En
 			t.Errorf("%s: no row of %s in transition.go leads to it; add one, and its line in DESIGN.md", v.Name, name)
 		}
 		if !out && !never && v.Name != last {
-			t.Errorf("%s: no row of %s in transition.go leads from it; add it to those that do, and to DESIGN.md", v.Name, name)
+			t.Errorf("%s: no row of %s in transition.go leads from it; add it to those that do, and to DESIGN.md",
+				v.Name, name)
 		}
 	}
 }
@@ -126,7 +128,8 @@ func TestOnlyTransitionsSetStates(t *testing.T) {
 				if _, field := left.(*ast.SelectorExpr); !field || of == nil {
 					continue
 				}
-				if name := of.String(); strings.HasSuffix(name, "plimsoll.JobState") || strings.HasSuffix(name, "plimsoll.TaskState") {
+				name := of.String()
+				if strings.HasSuffix(name, "plimsoll.JobState") || strings.HasSuffix(name, "plimsoll.TaskState") {
 					where, _, _ := strings.Cut(src.Place(left.Pos()), ":")
 					set[where]++
 				}
@@ -222,7 +225,8 @@ func TestEveryTransitionOfATask(t *testing.T) {
 			}
 			s.emitTask(ref, cause, "why")
 			want := plimsoll.Event{
-				Type: plimsoll.EventApp, Change: row.change, Detail: row.detail, Time: 1000, Object: "j", Reference: "j.g.0", Message: "why",
+				Type: plimsoll.EventApp, Change: row.change, Detail: row.detail, Time: 1000,
+				Object: "j", Reference: "j.g.0", Message: "why",
 			}
 			if got := fmt.Sprint(s.dirty.events); got != fmt.Sprint([]plimsoll.Event{want}) {
 				t.Errorf("%q from %v: the events are %v", row.cause, state, got)
@@ -239,7 +243,8 @@ func TestEveryTaskStateIsCounted(t *testing.T) {
 		g.Tasks[0].State = state
 		c := Ref{g, 0}.counter()
 		if other, taken := counters[c]; taken {
-			t.Errorf("a task that is %v is counted as one that is %v; add the state to counter in task.go, and to TaskCounts", state, other)
+			t.Errorf("a task that is %v is counted as one that is %v; add the state to counter in task.go, and "+
+				"to TaskCounts", state, other)
 		}
 		counters[c] = state
 	}
@@ -249,7 +254,8 @@ func TestEveryTaskStateIsCounted(t *testing.T) {
 func TestOnlyStatesThatRestAreLoaded(t *testing.T) {
 	for _, state := range statesOf[plimsoll.JobState]() {
 		l := NewLoader(Config{}, plimsoll.DefaultQueues())
-		l.JobSpec(plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: []plimsoll.GroupSpec{{Name: "g", Command: []string{"true"}}}})
+		groups := []plimsoll.GroupSpec{{Name: "g", Command: []string{"true"}}}
+		l.JobSpec(plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: groups})
 		l.JobStatus(plimsoll.JobStatus{ID: "j", Queue: "root.default", State: state, Killed: state == plimsoll.JobFailing})
 		_, err := l.End(1000)
 		refused := state == plimsoll.JobCompleting || state == plimsoll.JobRejected || state == plimsoll.JobResuming

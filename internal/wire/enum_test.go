@@ -51,7 +51,8 @@ func TestEveryEnumIsInTheContract(t *testing.T) {
 	for _, e := range src.Enums() {
 		c, ok := contracts[e.Type]
 		if !ok && plain[e.Type] == "" {
-			t.Errorf("%s of %s is missing in the contract: add it to a file in proto/plimsoll/v1, and to the table contracts of this test", e.Type, e.File)
+			t.Errorf("%s of %s is missing in the contract: add it to a file in proto/plimsoll/v1, and to the "+
+				"table contracts of this test", e.Type, e.File)
 		}
 		if !ok {
 			continue
@@ -63,7 +64,8 @@ func TestEveryEnumIsInTheContract(t *testing.T) {
 				want = c.before + "UNSPECIFIED"
 			}
 			if got := c.names[number]; got != want {
-				t.Errorf("%s: %s = %d is %q in the contract; write %s = %d in proto/plimsoll/v1/%s and run make generate",
+				t.Errorf("%s: %s = %d is %q in the contract; write %s = %d in proto/plimsoll/v1/%s and run make "+
+					"generate",
 					e.Type, v.Name, number, got, want, number, c.proto)
 			}
 			if !c.known(number) {

@@ -158,7 +158,8 @@ func passes[T any](o fill.Options, lost map[string]string, ways ...way[T]) guard
 					d.Type, d.Field, w.through, d.Path, d, places[d.Type])
 			}
 			for _, rule := range stale {
-				t.Errorf("%T: %s comes back through %s, although this test says that it does not; take that out", in, rule, w.through)
+				t.Errorf("%T: %s comes back through %s, although this test says that it does not; take that out",
+					in, rule, w.through)
 			}
 		}
 	}}
@@ -219,7 +220,8 @@ func TestEveryTypePassesTheWire(t *testing.T) {
 	for _, name := range src.Structs() {
 		switch {
 		case !met[name] && otherwise[name] == "":
-			t.Errorf("%s is a type of the vocabulary that does not pass here: add it to guards of this test, or to otherwise with the reason", name)
+			t.Errorf("%s is a type of the vocabulary that does not pass here: add it to guards of this test, or "+
+				"to otherwise with the reason", name)
 		case met[name] && otherwise[name] != "":
 			t.Errorf("%s passes here; take it out of otherwise", name)
 		}

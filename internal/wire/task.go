@@ -95,7 +95,8 @@ func DecodeTask(data []byte) (plimsoll.Task, error) {
 			return plimsoll.Task{}, corrupt("task", err)
 		}
 	}
-	if err := errors.Join(checkEnum[plimsoll.TaskState]("state", t.State), checkEnum[plimsoll.TaskResult]("result", t.Result)); err != nil {
+	err := errors.Join(checkEnum[plimsoll.TaskState]("state", t.State), checkEnum[plimsoll.TaskResult]("result", t.Result))
+	if err != nil {
 		return plimsoll.Task{}, corrupt("task", err)
 	}
 	nameTask(&t, job, group)

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/fill"
+)
+
+// shows holds what -o json prints of a value against its fields. hidden are those that are not
+// shown, with the reason.
+func shows[T any](view func(*T) any, o fill.Options, hidden map[string]string) func(t *testing.T) {
+	return func(t *testing.T) {
+		ignored := fill.Ignored(o, func(v *T) string {
+			data, err := json.Marshal(view(v))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(data)
+		})
+		for _, field := range ignored {
+			if hidden[field] == "" {
+				t.Errorf("%s of %T is not shown by -o json and yaml; add it to the view in view.go, or to the "+
+					"table of this test", field, *new(T))
+			}
+			delete(hidden, field)
+		}
+		for field := range hidden {
+			t.Errorf("%s of %T is shown; take it out of the table of this test", field, *new(T))
+		}
+	}
+}
+
+// TestEveryFieldIsShown sets every field of what commands print, and looks whether scripts see it.
+func TestEveryFieldIsShown(t *testing.T) {
+	pending := fill.Options{Values: map[string]func(int) any{"State": func(int) any { return plimsoll.TaskPending }}}
+	t.Run("job", shows(func(s *plimsoll.JobStatus) any { return viewJob(s) }, fill.Options{}, nil))
+	t.Run("task", shows(func(k *plimsoll.Task) any { return viewTask(k, "") }, pending, map[string]string{
+		"NotBefore": "the group's reason says what its tasks wait for", "Revision": "nobody has asked for it yet",
+	}))
+	traits := fill.Options{OneOf: []string{"Traits[]"}} // a flag or words
+	t.Run("node", shows(func(n *client.NodeInfo) any { return viewNode(n) }, traits, map[string]string{
+		"Status.ID": "it is the node's", "Node.Gate.Sequence": "it is between the agent and the state",
+		"Node.Gate.Closed":     "the reason says it, or stands for it",
+		"Node.Evictions[].Job": "plimsoll explain tells it", "Node.Evictions[].Group": "plimsoll explain tells it",
+		"Node.Evictions[].Index": "plimsoll explain tells it", "Node.Evictions[].Until": "plimsoll explain tells it",
+	}))
+	t.Run("queue", shows(func(q *plimsoll.QueueStatus) any { return viewQueue(q) }, fill.Options{}, nil))
+	t.Run("event", shows(func(r *client.EventRecord) any { return viewEvent(r) }, fill.Options{}, nil))
+}

@@ -1,0 +1,49 @@
+package remote
+
+import (
+	"testing"
+
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/fill"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// TestEveryFieldOfABatchPasses sets every field of what is sent to an evaluator and of what it
+// answers. One that was added to its type alone would be evaluated as if it were not there.
+func TestEveryFieldOfABatchPasses(t *testing.T) {
+	free := fill.Options{}
+	passes(t, free, serverToProto, serverFromProto, map[string]string{"Instances": "the evaluator loads them"})
+	passes(t, free, instanceToProto, func(m *pb.PlacementInstance) placement.Instance { return *instanceFromProto(m) }, nil)
+	passes(t, free, requestToProto, func(m *pb.PlacementRequest) placement.Request {
+		r, err := requestFromProto(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}, nil)
+	passes(t, free, settingsToProto, func(m *pb.PlacementSettings) placement.Settings {
+		c, err := chainFromProto(&pb.PlacementChain{Expression: `["pipe", "hard-filter-setup"]`, Settings: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Settings
+	}, map[string]string{"Batch": "it is the caller's, who makes the batch", "All": "it is the caller's, who makes the batch"})
+	kinds := fill.Options{Values: map[string]func(int) any{"Kind": func(int) any { return placement.NoRoom }}}
+	passes(t, kinds, evaluationToProto, func(m *pb.EvaluateResponse) Evaluation { return *evaluationFromProto(m) },
+		map[string]string{"Steps[].Step.Refused": "only explain counts it, over all servers"})
+}
+
+func passes[T, M any](t *testing.T, o fill.Options, to func(*T) M, from func(M) T, lost map[string]string) {
+	t.Helper()
+	var in T
+	fill.Fill(&in, o)
+	out := from(to(&in))
+	left, stale := fill.Unexpected(fill.Differences(&in, &out), lost)
+	for _, d := range left {
+		t.Errorf("%s.%s is lost on its way to or from an evaluator (%s: %s). It belongs into: its message in "+
+			"proto/plimsoll/v1/placement.proto, then make generate; both directions in message.go", d.Type, d.Field, d.Path, d)
+	}
+	for _, rule := range stale {
+		t.Errorf("%s of %T passes, although this test says that it does not; take that out", rule, in)
+	}
+}
