@@ -10,7 +10,7 @@ import (
 // wordOf returns the word of a value of an enumeration; of one that this version does not have,
 // which a newer one may have written, its number.
 func wordOf[T ~uint8](words []string, value T) string {
-	if int(value) < len(words) {
+	if int(value) < len(words) && (value == 0 || words[value] != "") {
 		return words[value]
 	}
 	return unknown(value)

@@ -28,14 +28,16 @@ func Differences(want, got any) []Difference {
 	return c.found
 }
 
-// Unexpected takes out the differences that are meant to be. It also returns the rules that no
-// difference needs: what they say is not true.
+// Unexpected takes out the differences that are meant to be, and of several with one rule all but
+// the first. It also returns the rules that no difference needs: what they say is not true.
 func Unexpected(found []Difference, meant map[string]string) (left []Difference, stale []string) {
-	needed := map[string]bool{}
+	needed, told := map[string]bool{}, map[string]bool{}
 	for _, d := range found {
-		if meant[d.Rule] != "" {
+		switch {
+		case meant[d.Rule] != "":
 			needed[d.Rule] = true
-		} else {
+		case !told[d.Rule]:
+			told[d.Rule] = true
 			left = append(left, d)
 		}
 	}

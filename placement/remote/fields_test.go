@@ -41,7 +41,8 @@ func passes[T, M any](t *testing.T, o fill.Options, to func(*T) M, from func(M) 
 	left, stale := fill.Unexpected(fill.Differences(&in, &out), lost)
 	for _, d := range left {
 		t.Errorf("%s.%s is lost on its way to or from an evaluator (%s: %s). It belongs into: its message in "+
-			"proto/plimsoll/v1/placement.proto, then make generate; both directions in message.go", d.Type, d.Field, d.Path, d)
+			"proto/plimsoll/v1/placement.proto, then make generate; both directions in "+
+			"message.go, and in internal/wire for what that converts", d.Type, d.Field, d.Path, d)
 	}
 	for _, rule := range stale {
 		t.Errorf("%s of %T passes, although this test says that it does not; take that out", rule, in)
