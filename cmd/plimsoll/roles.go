@@ -19,6 +19,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -201,7 +202,7 @@ func (coordinatorCmd) Help() string {
 		"plimsoll coordinator --data /var/lib/plimsoll/store --placement examples/placement.yaml")
 }
 
-// Run leads until it is told to stop.
+// Run leads, or stands by until it can, until it is told to stop.
 func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
@@ -214,19 +215,15 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	cfg := coordinator.Config{Listen: cmd.Listen, Logger: cmd.logger()}
+	log := cmd.logger()
+	cfg := coordinator.Config{Listen: cmd.Listen, Events: dev.CoordinatorEvents(log)}
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
 	}
-	if err := checkFree(cmd.Listen); err != nil {
-		return err // before a directory is made
-	}
-	st, err := pebble.Open(pebble.Config{Dir: cmd.Data, Logger: cfg.Logger})
-	if err != nil {
-		return err
-	}
-	c, err := coordinator.New(cfg, st)
+	c, err := coordinator.New(cfg, func(context.Context) (store.Store, error) {
+		return pebble.Open(pebble.Config{Dir: cmd.Data, Logger: log})
+	})
 	if err != nil {
 		return err
 	}
@@ -239,18 +236,6 @@ func checkListen(address string, insecure bool) error {
 	}
 	if !insecure && !transport.Loopback(address) {
 		return plimsoll.Invalid("listen", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or add --insecure", address)
-	}
-	return nil
-}
-
-// checkFree reports an address that is in use.
-func checkFree(address string) error {
-	l, err := transport.Listen(address)
-	if err != nil {
-		return err
-	}
-	if err := l.Close(); err != nil {
-		return fmt.Errorf("try to listen on %s: %w", address, err)
 	}
 	return nil
 }

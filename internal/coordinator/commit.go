@@ -19,7 +19,7 @@ type commit struct {
 
 // beginCommits encodes turns and begins to write them, until there are no more. There is room in begun for every turn there is.
 func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
-	enc := encoder{epoch: t.epoch, nextEvent: t.next}
+	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent}
 	for m := range made {
 		next := &commit{turn: m}
 		if m.batch.Revision != 0 {
@@ -75,7 +75,7 @@ func (t *term) trimEvents(b *wire.Batch) error {
 		return nil
 	}
 	t.events.add(b.Revision, b.Events.Count)
-	if keep, ok := t.events.trim(uint64(t.cfg.EventCapacity)); ok {
+	if keep, ok := t.events.trim(uint64(t.eventCapacity)); ok {
 		if err := t.store.TrimEvents(keep); err != nil {
 			return fmt.Errorf("trim the stored events: %w", err)
 		}

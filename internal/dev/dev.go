@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -48,7 +49,7 @@ type Config struct {
 	Store      pebble.Config         // Dir and Logger are set here
 	Logger     *slog.Logger          // nil: nothing is logged
 
-	Coordinator coordinator.Config // Listen, Queues, Logger and Metrics are set here
+	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
 	Gateway     gateway.Config     // Listen, Insecure and Registry are set here
 }
 
@@ -98,7 +99,7 @@ func (d *Dev) make() error {
 	}
 	registry := prometheus.NewRegistry()
 	cfg.Gateway.Registry, cfg.Coordinator.Metrics = registry, registry
-	cfg.Coordinator.Listen, cfg.Coordinator.Logger = "unix:"+filepath.Join(cfg.Data, "coordinator.sock"), cfg.Logger
+	cfg.Coordinator.Listen, cfg.Coordinator.Events = "unix:"+filepath.Join(cfg.Data, "coordinator.sock"), CoordinatorEvents(cfg.Logger)
 	if cfg.Queues != nil {
 		cfg.Coordinator.Queues, cfg.Coordinator.ReplaceQueues = *cfg.Queues, true
 	}
@@ -128,23 +129,45 @@ func (d *Dev) makeRoles() error {
 		return plimsoll.Invalid("data", "%s cannot be made: %v; choose a directory that you may write to", cfg.Data, err)
 	}
 	cfg.Store.Dir, cfg.Store.Logger = filepath.Join(cfg.Data, "store"), cfg.Logger
-	st, err := pebble.Open(cfg.Store)
+	st, err := pebble.Open(cfg.Store) // for the first term, so that a directory in use, or a damaged store, is refused at once
 	if err != nil {
 		return err
 	}
-	c, err := coordinator.New(cfg.Coordinator, st)
-	if err != nil {
-		return errors.Join(err, st.Close())
+	first := &firstStore{config: cfg.Store, opened: st}
+	c, err := coordinator.New(cfg.Coordinator, first.open)
+	if err == nil {
+		err = d.makeReaders()
 	}
-	err = d.makeReaders()
 	if err == nil && !cfg.NoAgent {
 		err = d.makeAgent()
 	}
 	if err != nil {
 		return errors.Join(err, st.Close())
 	}
-	d.parts = append(d.parts, c.Run)
+	d.parts = append(d.parts, func(ctx context.Context) error { return errors.Join(c.Run(ctx), first.close()) })
 	return nil
+}
+
+// firstStore gives the coordinator the store that New has opened, and opens it anew for later terms.
+type firstStore struct {
+	config pebble.Config
+	opened store.Store // nil once it is given away
+}
+
+func (f *firstStore) open(context.Context) (store.Store, error) {
+	if st := f.opened; st != nil {
+		f.opened = nil
+		return st, nil
+	}
+	return pebble.Open(f.config)
+}
+
+// close closes the store if the coordinator has never asked for it.
+func (f *firstStore) close() error {
+	if f.opened == nil {
+		return nil
+	}
+	return f.opened.Close()
 }
 
 func (d *Dev) makeReaders() error {
