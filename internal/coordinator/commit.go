@@ -59,8 +59,8 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 		t.metrics.finished(next)
 		for i, asked := range next.turn.asked {
 			if reply := &next.turn.batch.Replies[i]; asked.respond != nil {
-				t.metrics.answered(asked.name, reply.Err)
-				asked.respond(encodeReply(reply, next.turn.revision))
+				t.metrics.answered(asked.command.name, reply.Err)
+				asked.respond(encodeReply(asked.command, reply, next.turn.revision))
 			}
 		}
 		t.metrics.depth.Dec()

@@ -135,6 +135,7 @@ type Coordinator struct {
 	cfg       Config
 	openStore Open
 	pauses    pauses
+	commands  *commandTable
 	metrics   *metrics
 	status    *status
 }
@@ -145,7 +146,7 @@ func New(cfg Config, open Open) (*Coordinator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, openStore: open, pauses: defaultPauses, status: newStatus()}
+	c := &Coordinator{cfg: cfg, openStore: open, pauses: defaultPauses, commands: newCommandTable(), status: newStatus()}
 	c.metrics = newMetrics(c.status)
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(c.metrics); err != nil {

@@ -9,8 +9,8 @@ import (
 
 // request is a command and where its reply goes.
 type request struct {
-	name    string // of the command, for metrics
-	do      any
+	command *command // how it is answered; nil if nobody waits
+	do      engine.Operation
 	respond func(*pb.Reply) // nil: nobody waits
 }
 
@@ -52,7 +52,7 @@ func (b *inbox) gatewayDisconnected(gateway string, _ error) {
 }
 
 func gatewayLost(gateway string) request {
-	return request{name: "gateway_lost", do: &engine.GatewayLost{Gateway: gateway}}
+	return request{do: &engine.GatewayLost{Gateway: gateway}}
 }
 
 // push puts a request in; false says that the inbox is full.

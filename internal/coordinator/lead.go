@@ -116,7 +116,7 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 		return nil, err
 	}
 	t := &term{
-		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, inbox: newInbox(c.cfg.MaxInbox),
+		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands, inbox: newInbox(c.cfg.MaxInbox),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
 	}
 	t.source, err = replica.NewSource(replica.SourceConfig{
@@ -129,7 +129,9 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	t.engine = engine.New(engine.Config{Seed: c.cfg.Seed, Limits: state.Budget{Ops: limits.Ops, Bytes: limits.Bytes / 2}}, l.state, l.revision, l.time)
 	_, t.replication = replica.NewHandler(t.source, t.exec)
 	if c.cfg.ReplaceQueues && !c.status.queuesReplaced() {
-		t.inbox.push(request{name: "set_queue_config", do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.replacedQueues})
+		t.inbox.push(request{
+			command: c.commands.byName["set_queue_config"], do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.replacedQueues,
+		})
 	}
 	return t, nil
 }

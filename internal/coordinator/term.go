@@ -20,6 +20,7 @@ type term struct {
 	now         func() int64 // Unix nanoseconds
 	store       store.Store
 	metrics     *metrics
+	commands    *commandTable
 	inbox       *inbox
 	source      *replica.Source
 	replication http.Handler   // of source
@@ -66,13 +67,13 @@ func (t *term) run(ctx context.Context) error {
 
 // exec takes a command from a gateway (replica.Exec).
 func (t *term) exec(_ context.Context, gateway string, cmd *pb.Command, respond func(*pb.Reply)) {
-	name, do, err := decodeCommand(gateway, cmd)
-	if err == nil && !t.inbox.push(request{name, do, respond}) {
+	c, do, err := t.commands.decode(gateway, cmd)
+	if err == nil && !t.inbox.push(request{c, do, respond}) {
 		err = plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", t.inbox.limit)
 	}
 	if err != nil {
-		t.metrics.answered(name, err)
-		respond(encodeReply(&engine.Reply{Err: err}, 0))
+		t.metrics.answered(c.name, err)
+		respond(refusal(err))
 	}
 }
 
