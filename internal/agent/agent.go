@@ -249,7 +249,7 @@ func (a *Agent) follow(ctx context.Context, l *ledger, first func()) {
 		if ctx.Err() != nil {
 			return
 		}
-		wait := backoff(max(failures, 1), rand.Int64N)
+		wait := redial.Jittered(failures, rand.Int64N)
 		a.deps.Log.Warn("no connection to the supervisor; tasks go on", "error", err, "retry in", wait.Round(time.Millisecond))
 		pause(ctx, wait)
 	}

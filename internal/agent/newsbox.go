@@ -152,7 +152,7 @@ func (s *speaker) reportNode(ctx context.Context, g gateway) error {
 			if failures == reportTries {
 				s.log.Warn("a report of the node is not taken; tasks go on, and it is tried again and again", "error", err)
 			}
-			pause(ctx, backoff(failures, rand.Int64N))
+			pause(ctx, redial.Jittered(failures, rand.Int64N))
 		}
 	}
 }

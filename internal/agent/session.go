@@ -15,25 +15,15 @@ import (
 )
 
 const (
-	firstBackoff   = 100 * time.Millisecond
-	longestBackoff = 5 * time.Second
-	reportBatch    = 500 // reports in one request
+	reportBatch = 500 // reports in one request
 	// reportLinger lets what follows at once go with the first: that a task starts, runs, and often has ended. Each request costs the
 	// coordinator a commit.
 	reportLinger = 5 * time.Millisecond
 	reportTries  = 4 // failures in a row before another gateway is tried
 )
 
-// backoff is how long to wait after the n-th failure in a row, n from 1: it doubles, and half of it is random, so that the
-// agents of a whole cluster do not come back at the same instant.
-func backoff(n int, random func(int64) int64) time.Duration {
-	d := firstBackoff
-	for i := 1; i < n && d < longestBackoff; i++ {
-		d *= 2
-	}
-	d = min(d, longestBackoff)
-	return d/2 + time.Duration(random(int64(d/2)+1))
-}
+// redial is how long to wait before a gateway or the supervisor is tried again.
+var redial = plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
@@ -88,7 +78,7 @@ func (s *speaker) run(ctx context.Context) error {
 			failures = 0
 		}
 		failures++
-		wait := backoff(failures, rand.Int64N)
+		wait := redial.Jittered(failures, rand.Int64N)
 		s.log.Warn("no session with a gateway; tasks go on", "gateway", address, "error", err, "retry in", wait.Round(time.Millisecond))
 		pause(ctx, wait)
 	}
@@ -225,7 +215,7 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 			if failures++; failures >= reportTries {
 				return fmt.Errorf("report tasks: %w", err)
 			}
-			pause(ctx, backoff(failures, rand.Int64N))
+			pause(ctx, redial.Jittered(failures, rand.Int64N))
 			continue
 		}
 		s.out.ack(batch)

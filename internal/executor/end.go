@@ -141,7 +141,8 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for wait := time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+	looks := plimsoll.Backoff{First: time.Millisecond, Longest: 200 * time.Millisecond}
+	for look := 1; ; look++ {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -164,7 +165,7 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 		if err := errors.Join(denied, signalAll(pids, syscall.SIGKILL)); err != nil {
 			return err
 		}
-		timer.Reset(wait)
+		timer.Reset(looks.Delay(look))
 	}
 }
 
