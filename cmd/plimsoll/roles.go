@@ -266,19 +266,11 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 		}
 		cmd.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: cmd.ID, Leader: cmd.Leader, Events: replica.FollowerEvents{
-		Live: func(epoch, revision uint64, resumed bool) {
-			log.Info("following the leader", "epoch", epoch, "revision", revision, "resumed", resumed)
-		},
-		Disconnected: func(err error, pause time.Duration) { log.Warn("no leader", "error", err, "again in", pause) },
-	}})
+	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: cmd.ID, Leader: cmd.Leader, Events: dev.FollowerEvents(log)})
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Config{ID: cmd.ID, Listen: cmd.Listen, Insecure: cmd.Insecure, Listener: gateway.Listener{
-		Serving: func(address string) { log.Info("serving", "address", address) },
-		Fault:   func(rpc string, err error) { log.Error("fault", "rpc", rpc, "error", err) },
-	}}, follower)
+	g, err := gateway.New(gateway.Config{ID: cmd.ID, Listen: cmd.Listen, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log)}, follower)
 	if err != nil {
 		return err
 	}
@@ -336,7 +328,7 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
 		QOS: qos,
-	}, agent.Deps{Executor: supervised, Log: cmd.logger()})
+	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(cmd.logger())})
 	if err != nil {
 		return err
 	}
@@ -360,7 +352,7 @@ func (supervisorCmd) Help() string {
 func (cmd *supervisorCmd) Run(ctx context.Context, _ *app) error {
 	s, err := executor.New(executor.SupervisorConfig{
 		Dir: cmd.Dir, Socket: cmd.Socket, Node: cmd.Node, CgroupRoot: cmd.CgroupRoot,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cmd.LogLevel})),
+		Events: dev.SupervisorEvents(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cmd.LogLevel}))),
 	})
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"time"
@@ -43,7 +42,7 @@ type speaker struct {
 	timeout  time.Duration // of a call
 	ledger   *ledger
 	out      *outbox
-	log      *slog.Logger
+	events   Events
 	sequence uint64                          // of the last report of this incarnation
 	networks func() (map[string]bool, error) // which are up now; nil: they do not change
 
@@ -79,7 +78,7 @@ func (s *speaker) run(ctx context.Context) error {
 		}
 		failures++
 		wait := redial.Jittered(failures, rand.Int64N)
-		s.log.Warn("no session with a gateway; tasks go on", "gateway", address, "error", err, "retry in", wait.Round(time.Millisecond))
+		s.events.Disconnected(address, err, wait)
 		pause(ctx, wait)
 	}
 }
@@ -96,7 +95,7 @@ func (s *speaker) session(ctx context.Context, address string) (listed bool, err
 	if err != nil {
 		return false, err
 	}
-	s.log.Info("registered", "gateway", address, "incarnation", s.node.Incarnation, "capacity", s.node.Capacity.String())
+	s.events.Registered(address, &s.node)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.heartbeats(ctx, g, every) })
 	group.Go(func() error { return s.reports(ctx, g) })
@@ -147,7 +146,7 @@ func (s *speaker) remeasure() bool {
 	}
 	now, err := s.networks()
 	if err != nil {
-		s.log.Warn("the networks of this machine cannot be read; what was known of them stays", "error", err)
+		s.events.Trouble(Trouble{Kind: TroubleNetworks, Err: err})
 		return false
 	}
 	changed := !maps.Equal(now, s.node.Facts.Networks)
@@ -197,7 +196,7 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 		}
 		if err := s.out.flush(); err != nil {
 			// The coordinator will make durable what this disk cannot keep; the supervisor holds the ends until then.
-			s.log.Error("reports are not kept on disk", "error", err)
+			s.events.Trouble(Trouble{Kind: TroubleKeepReports, Err: err})
 		}
 		err := s.send(ctx, g, batch)
 		switch {
@@ -209,7 +208,7 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 			limit = 1 // find the one that cannot be accepted
 			continue
 		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
-			s.log.Error("a report was refused for good and is dropped", "task", batch[0].Task, "attempt", batch[0].Attempt, "error", err)
+			s.events.Trouble(Trouble{Kind: TroubleReport, Task: batch[0].Task, Attempt: batch[0].Attempt, Err: err})
 			limit = reportBatch
 		default:
 			if failures++; failures >= reportTries {

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -31,7 +30,7 @@ func inBubble(t *testing.T, do func(t *testing.T, b *bubble)) {
 		b.hold()
 		b.speaker = &speaker{
 			node: plimsoll.Node{ID: "n1", Incarnation: 7}, gateways: []string{"a"}, every: 3 * time.Second, timeout: 15 * time.Second,
-			ledger: b.ledger, out: b.out, log: slog.New(slog.DiscardHandler),
+			ledger: b.ledger, out: b.out, events: Events{}.withDefaults(),
 			dial: func(address string) (gateway, error) {
 				b.dialed = append(b.dialed, address)
 				if g := b.gateways[address]; g != nil {

@@ -5,6 +5,8 @@
 // supervisor, a process of its own that outlives this one). Everything else is owned by the roles. The process may be killed at
 // any instant: what was acknowledged is there at the next start, and running tasks are taken up again.
 //
+// What the roles tell through their Events becomes log lines here, in tell.go, also for the commands that run one role alone.
+//
 // Its callers are the commands `plimsoll dev`, tests and benchmarks. It is ready in a fraction of a second.
 package dev
 
@@ -50,7 +52,7 @@ type Config struct {
 	Logger     *slog.Logger          // nil: nothing is logged
 
 	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
-	Gateway     gateway.Config     // Listen, Insecure and Registry are set here
+	Gateway     gateway.Config     // Listen, Insecure, Events and Registry are set here
 }
 
 // Dev is the process.
@@ -94,9 +96,7 @@ func (d *Dev) make() error {
 	if cfg.Gateway.ID == "" {
 		cfg.Gateway.ID = "dev"
 	}
-	if cfg.Gateway.Listener.Fault == nil {
-		cfg.Gateway.Listener.Fault = func(rpc string, err error) { cfg.Logger.Error("fault", "rpc", rpc, "error", err) }
-	}
+	cfg.Gateway.Events = gateway.Events{Fault: GatewayEvents(cfg.Logger).Fault} // that it serves, the process says itself
 	registry := prometheus.NewRegistry()
 	cfg.Gateway.Registry, cfg.Coordinator.Metrics = registry, registry
 	cfg.Coordinator.Listen, cfg.Coordinator.Events = "unix:"+filepath.Join(cfg.Data, "coordinator.sock"), CoordinatorEvents(cfg.Logger)
@@ -241,7 +241,7 @@ func (d *Dev) makeAgent() error {
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{d.URL()}, Capacity: cfg.Capacity,
 		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS,
-	}, agent.Deps{Executor: supervised, Log: cfg.Logger, Metrics: cfg.Coordinator.Metrics})
+	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})
 	if err != nil {
 		return err
 	}
