@@ -158,14 +158,7 @@ func (p RetryPolicy) Delay(n int32) time.Duration {
 		if longest <= 0 {
 			longest = 5 * time.Minute
 		}
-		d := initial
-		for i := int32(1); i < n && d < longest; i++ {
-			if d > longest/2 {
-				return longest // and doubling could overflow
-			}
-			d *= 2
-		}
-		return min(d, longest)
+		return Backoff{First: initial, Longest: longest}.Delay(int(n))
 	}
 	return 0
 }

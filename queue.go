@@ -2,8 +2,15 @@ package plimsoll
 
 import "strings"
 
-// RootQueue is the path of the root of the queue tree.
-const RootQueue = "root"
+// RootQueue is the path of the root of the queue tree; the others are the leaves of DefaultQueues.
+const (
+	RootQueue    = "root"
+	DefaultQueue = RootQueue + "." + defaultLeaf // where a job goes that names no queue
+	BatchQueue   = RootQueue + "." + batchLeaf
+
+	defaultLeaf = "default"
+	batchLeaf   = "batch"
+)
 
 // Bounds on the tree of queues.
 const (
@@ -22,9 +29,9 @@ type QueueConfig struct {
 	Queues     []QueueConfig
 }
 
-// DefaultQueues is the tree without a configuration file: root.default and root.batch.
+// DefaultQueues is the tree without a configuration file: DefaultQueue and BatchQueue.
 func DefaultQueues() QueueConfig {
-	return QueueConfig{Name: RootQueue, Parent: true, Queues: []QueueConfig{{Name: "default"}, {Name: "batch"}}}
+	return QueueConfig{Name: RootQueue, Parent: true, Queues: []QueueConfig{{Name: defaultLeaf}, {Name: batchLeaf}}}
 }
 
 // QueueStatus is a queue of the tree with what is derived of it; it is replicated but not stored.

@@ -19,8 +19,6 @@ const DefaultServer = "http://127.0.0.1:9080"
 
 const (
 	defaultRetryBudget = 10 * time.Second
-	firstRetryDelay    = 50 * time.Millisecond
-	longestRetryDelay  = 2 * time.Second
 	maxMessageBytes    = 64 << 20
 )
 
@@ -92,11 +90,13 @@ func retryable(err error) bool {
 	return code == plimsoll.CodeUnavailable || code == plimsoll.CodeExhausted
 }
 
-// retry counts the delays of one call. Its budget begins with the first failure.
+var retryDelays = plimsoll.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second}
+
+// retry counts the failures of one call. Its budget begins with the first failure.
 type retry struct {
-	budget time.Duration
-	delay  time.Duration
-	end    <-chan time.Time
+	budget   time.Duration
+	failures int
+	end      <-chan time.Time
 }
 
 func (c *Client) newRetry() *retry { return &retry{budget: c.budget} }
@@ -109,9 +109,8 @@ func (r *retry) wait(ctx context.Context, err error) error {
 	if r.end == nil {
 		r.end = time.After(r.budget)
 	}
-	r.delay = min(max(2*r.delay, firstRetryDelay), longestRetryDelay)
-	// Half of the delay is random, so that clients that failed together do not come back together.
-	pause := time.NewTimer(r.delay/2 + rand.N(r.delay/2))
+	r.failures++
+	pause := time.NewTimer(retryDelays.Jittered(r.failures, rand.Int64N))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
@@ -124,7 +123,7 @@ func (r *retry) wait(ctx context.Context, err error) error {
 }
 
 // reset is called after a success in the middle of a stream: the next failure has a budget of its own.
-func (r *retry) reset() { r.delay, r.end = 0, nil }
+func (r *retry) reset() { r.failures, r.end = 0, nil }
 
 // call makes a unary call until it succeeds or the retries end.
 func call[Req, Res any](

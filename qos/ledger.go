@@ -459,7 +459,7 @@ func (l *Ledger) fail(s *Step, err error, now int64) {
 		failed[s.Key()] = f
 	}
 	f.Count = min(f.Count+1, mostFailures)
-	f.Until = now + int64(s.backoff)*min(int64(1)<<(f.Count-1), maxBackoff)
+	f.Until = now + int64(plimsoll.Backoff{First: s.backoff, Longest: maxBackoff * s.backoff}.Delay(int(f.Count)))
 	f.Reason = err.Error()
 	if len(f.Reason) > 512 {
 		f.Reason = strings.ToValidUTF8(f.Reason[:512], "")

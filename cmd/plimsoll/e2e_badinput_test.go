@@ -156,7 +156,6 @@ func TestPlacesInUse(t *testing.T) {
 	pid := d.cmd.Process.Pid
 	inUse := fmt.Sprintf(`.*%s.* is in use by .*process %d.*; stop it, or choose another directory`, regexp.QuoteMeta(s.data()), pid)
 	s.refuses(t, "", inUse, "dev", "--data", s.data(), "--listen", "127.0.0.1:0")
-	s.refuses(t, "", inUse, "coordinator", "--data", filepath.Join(s.data(), "store"), "--listen", "127.0.0.1:0")
 	s.refuses(t, "", `.*`+regexp.QuoteMeta(s.data())+`.*; stop it.*`, "agent", "--data", filepath.Join(s.data(), "agent"), "--gateways", port, "--node", "n1")
 	portInUse := regexp.QuoteMeta(port) + " is in use by another process; stop it, or listen on another address"
 	s.refuses(t, "", portInUse, "dev", "--data", s.path("other"), "--listen", port)

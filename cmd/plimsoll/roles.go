@@ -19,6 +19,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -201,7 +202,7 @@ func (coordinatorCmd) Help() string {
 		"plimsoll coordinator --data /var/lib/plimsoll/store --placement examples/placement.yaml")
 }
 
-// Run leads until it is told to stop.
+// Run leads, or stands by until it can, until it is told to stop.
 func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
@@ -214,19 +215,15 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	cfg := coordinator.Config{Listen: cmd.Listen, Logger: cmd.logger()}
+	log := cmd.logger()
+	cfg := coordinator.Config{Listen: cmd.Listen, Events: dev.CoordinatorEvents(log)}
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
 	}
-	if err := checkFree(cmd.Listen); err != nil {
-		return err // before a directory is made
-	}
-	st, err := pebble.Open(pebble.Config{Dir: cmd.Data, Logger: cfg.Logger})
-	if err != nil {
-		return err
-	}
-	c, err := coordinator.New(cfg, st)
+	c, err := coordinator.New(cfg, func(context.Context) (store.Store, error) {
+		return pebble.Open(pebble.Config{Dir: cmd.Data, Logger: log})
+	})
 	if err != nil {
 		return err
 	}
@@ -239,18 +236,6 @@ func checkListen(address string, insecure bool) error {
 	}
 	if !insecure && !transport.Loopback(address) {
 		return plimsoll.Invalid("listen", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or add --insecure", address)
-	}
-	return nil
-}
-
-// checkFree reports an address that is in use.
-func checkFree(address string) error {
-	l, err := transport.Listen(address)
-	if err != nil {
-		return err
-	}
-	if err := l.Close(); err != nil {
-		return fmt.Errorf("try to listen on %s: %w", address, err)
 	}
 	return nil
 }
@@ -281,19 +266,11 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 		}
 		cmd.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: cmd.ID, Leader: cmd.Leader, Events: replica.FollowerEvents{
-		Live: func(epoch, revision uint64, resumed bool) {
-			log.Info("following the leader", "epoch", epoch, "revision", revision, "resumed", resumed)
-		},
-		Disconnected: func(err error, pause time.Duration) { log.Warn("no leader", "error", err, "again in", pause) },
-	}})
+	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: cmd.ID, Leader: cmd.Leader, Events: dev.FollowerEvents(log)})
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Config{ID: cmd.ID, Listen: cmd.Listen, Insecure: cmd.Insecure, Listener: gateway.Listener{
-		Serving: func(address string) { log.Info("serving", "address", address) },
-		Fault:   func(rpc string, err error) { log.Error("fault", "rpc", rpc, "error", err) },
-	}}, follower)
+	g, err := gateway.New(gateway.Config{ID: cmd.ID, Listen: cmd.Listen, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log)}, follower)
 	if err != nil {
 		return err
 	}
@@ -351,7 +328,7 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
 		QOS: qos,
-	}, agent.Deps{Executor: supervised, Log: cmd.logger()})
+	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(cmd.logger())})
 	if err != nil {
 		return err
 	}
@@ -375,7 +352,7 @@ func (supervisorCmd) Help() string {
 func (cmd *supervisorCmd) Run(ctx context.Context, _ *app) error {
 	s, err := executor.New(executor.SupervisorConfig{
 		Dir: cmd.Dir, Socket: cmd.Socket, Node: cmd.Node, CgroupRoot: cmd.CgroupRoot,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cmd.LogLevel})),
+		Events: dev.SupervisorEvents(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cmd.LogLevel}))),
 	})
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
-	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
 // runGroup is the name of the only group of a job that run submits.
@@ -159,4 +158,4 @@ func addAmount(r plimsoll.Resources, flag, name, text string) error {
 }
 
 // runDefaults are the values that the tags of runCmd refer to.
-func runDefaults() map[string]string { return map[string]string{"queue": config.DefaultQueue} }
+func runDefaults() map[string]string { return map[string]string{"queue": plimsoll.DefaultQueue} }

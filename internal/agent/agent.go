@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -41,9 +40,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if deps.Executor == nil {
 		return nil, plimsoll.Invalid("executor", "is missing; an agent needs the node's supervisor")
 	}
-	if deps.Log == nil {
-		deps.Log = slog.New(slog.DiscardHandler)
-	}
+	deps.Events = deps.Events.withDefaults()
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -70,8 +67,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, out.close()) }()
 	if dropped > 0 {
-		a.deps.Log.Warn("the end of the reports that were kept on disk could not be read; it is made up for from the supervisor's records",
-			"bytes", dropped)
+		a.deps.Events.ReportsCut(dropped)
 	}
 	ledger, err := a.openLedger(id.Node, out)
 	if err != nil {
@@ -89,14 +85,14 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 }
 
 func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
-	l := newLedger(node, a.cfg.Dir, out, a.deps.Log)
+	l := newLedger(node, a.cfg.Dir, out, a.deps.Events.Trouble)
 	for _, dir := range []string{l.root, l.trash} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("make the directory for tasks: %w", err)
 		}
 	}
 	if err := emptyDir(l.trash); err != nil {
-		a.deps.Log.Warn("directories of old tasks could not be removed", "error", err)
+		a.deps.Events.Trouble(Trouble{Kind: TroubleOldDirs, Err: err})
 	}
 	dirs, err := scanDirs(l.root)
 	if err != nil {
@@ -140,7 +136,7 @@ func (a *Agent) describeCgroups(node *plimsoll.Node) {
 		kind = CgroupNone
 	}
 	if caps.Limits != "" {
-		a.deps.Log.Warn("tasks run without some limits", "cgroup", kind, "why", caps.Limits)
+		a.deps.Events.Limited(kind, caps.Limits)
 	}
 	if node.Attributes["cgroup"] == "" { // unless Config.Attributes says otherwise
 		node.Attributes["cgroup"] = kind
@@ -170,7 +166,7 @@ func (a *Agent) address(listening net.Addr, host string) string {
 func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *outbox, listener net.Listener) error {
 	s := &speaker{
 		node: node, gateways: a.cfg.Gateways, dial: a.dial, every: a.cfg.HeartbeatInterval, timeout: a.cfg.CallTimeout, ledger: l,
-		out: out, log: a.deps.Log, networks: func() (map[string]bool, error) { return a.machine.networks(&a.cfg) },
+		out: out, events: a.deps.Events, networks: func() (map[string]bool, error) { return a.machine.networks(&a.cfg) },
 		news: newNewsbox(),
 	}
 	watch := &qosHandler{node: node.ID}
@@ -185,7 +181,7 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 	held := make(chan struct{}) // closed when the supervisor has said what it holds for the first time
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return transport.Serve(ctx, listener, newHandler(&logHandler{l, a.deps.Log}, watch, m.handler()))
+		return transport.Serve(ctx, listener, newHandler(&logHandler{l, a.deps.Events.Trouble}, watch, m.handler()))
 	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
 	group.Go(func() error { a.act(ctx, l, out); return nil })
@@ -207,7 +203,7 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 				return nil
 			case <-ticker.C:
 				if err := j.sweep(ctx); err != nil {
-					a.deps.Log.Warn("directories of old tasks could not be removed", "error", err)
+					a.deps.Events.Trouble(Trouble{Kind: TroubleOldDirs, Err: err})
 				}
 			}
 		}
@@ -226,7 +222,7 @@ func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, m *metrics) er
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := loop.Run(ctx); err != nil && ctx.Err() == nil {
-			a.deps.Log.Error("the node is no longer kept at its lines; restart the agent", "error", err)
+			a.deps.Events.Trouble(Trouble{Kind: TroubleQOS, Err: err})
 		}
 		return nil
 	})
@@ -249,8 +245,8 @@ func (a *Agent) follow(ctx context.Context, l *ledger, first func()) {
 		if ctx.Err() != nil {
 			return
 		}
-		wait := backoff(max(failures, 1), rand.Int64N)
-		a.deps.Log.Warn("no connection to the supervisor; tasks go on", "error", err, "retry in", wait.Round(time.Millisecond))
+		wait := redial.Jittered(failures, rand.Int64N)
+		a.deps.Events.SupervisorLost(err, wait)
 		pause(ctx, wait)
 	}
 }
@@ -273,7 +269,7 @@ func (a *Agent) act(ctx context.Context, l *ledger, out *outbox) {
 			calls.Go(func() {
 				result, err := a.perform(ctx, l, &o)
 				if err != nil {
-					a.deps.Log.Warn("the supervisor could not do what was asked", "task", o.task, "error", err)
+					a.deps.Events.Trouble(Trouble{Kind: TroubleSupervisor, Task: o.task, Err: err})
 					if o.kind == opStop || transient(err) {
 						pause(ctx, retryDelay)
 					}
@@ -282,7 +278,7 @@ func (a *Agent) act(ctx context.Context, l *ledger, out *outbox) {
 			})
 		}
 		if err := out.flush(); err != nil {
-			a.deps.Log.Error("reports are not kept on disk", "error", err)
+			a.deps.Events.Trouble(Trouble{Kind: TroubleKeepReports, Err: err})
 		}
 	}
 }
@@ -291,7 +287,7 @@ func (a *Agent) act(ctx context.Context, l *ledger, out *outbox) {
 func (a *Agent) keep(l *ledger, notes []note) {
 	for i := range notes {
 		if err := notes[i].write(l.attemptDir(notes[i].key)); err != nil {
-			a.deps.Log.Warn("what a task is worth could not be noted in its directory", "task", notes[i].key.task, "error", err)
+			a.deps.Events.Trouble(Trouble{Kind: TroubleNoteWorth, Task: notes[i].key.task, Err: err})
 		}
 	}
 }
@@ -307,7 +303,7 @@ func (a *Agent) perform(ctx context.Context, l *ledger, o *op) (result Attempt, 
 	case opForget:
 		if o.mark {
 			if err := writeMark(l.attemptDir(attemptKey{o.task, o.end.Attempt}), &o.end); err != nil {
-				a.deps.Log.Warn("the end of an attempt could not be noted in its directory", "task", o.task, "error", err)
+				a.deps.Events.Trouble(Trouble{Kind: TroubleNoteEnd, Task: o.task, Err: err})
 			}
 		}
 		err = a.deps.Executor.Forget(ctx, o.task, o.end.Attempt)

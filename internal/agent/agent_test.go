@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -89,12 +90,26 @@ func (w *world) config() Config {
 // run runs an agent until stop is called, which returns what Run returned.
 func (w *world) run(cfg Config) (stop func() error, ended <-chan struct{}) {
 	w.Helper()
-	a, err := New(cfg, Deps{Executor: w.executor, Log: slog.New(slog.NewTextHandler(w.log, nil))})
+	a, err := New(cfg, Deps{Executor: w.executor, Events: eventsTo(w.log)})
 	if err != nil {
 		w.Fatal(err)
 	}
 	a.newLoop = w.qos.make
 	return w.start(a)
+}
+
+// eventsTo writes down what happens, a line each.
+func eventsTo(log io.Writer) Events {
+	write := func(words ...any) { _, _ = fmt.Fprintln(log, words...) } // a buffer takes everything
+	return Events{
+		Registered:        func(gateway string, _ *plimsoll.Node) { write("registered at", gateway) },
+		Disconnected:      func(gateway string, err error, _ time.Duration) { write("no session with", gateway, err) },
+		SupervisorLost:    func(err error, _ time.Duration) { write("no supervisor", err) },
+		Limited:           func(cgroups, reason string) { write("limited", cgroups, reason) },
+		ReportsCut:        func(bytes int64) { write("reports cut", bytes) },
+		NodeReportRefused: func(events int, err error) { write("report of the node refused", events, err) },
+		Trouble:           func(t Trouble) { write(t.Kind, t.Task, t.Attempt, t.Policy, t.Err) },
+	}
 }
 
 func (w *world) start(a *Agent) (stop func() error, ended <-chan struct{}) {
@@ -163,7 +178,7 @@ func TestATaskFromBindingToItsEnd(t *testing.T) {
 	if up, known := node.Facts.Networks["back"]; up || !known || !node.Facts.Traits["ssd"].Flag || node.Facts.LastBoot <= 0 {
 		t.Errorf("facts %+v", node.Facts)
 	}
-	if n := strings.Count(w.log.String(), "without some limits"); n != 1 {
+	if n := strings.Count(w.log.String(), "limited"); n != 1 {
 		t.Errorf("that there are no cgroups was said %d times, want once:\n%s", n, w.log)
 	}
 	for i, r := range w.cluster.requests {

@@ -47,7 +47,7 @@ func (e *entry) gone() {
 // attempt enters what the supervisor says about one attempt.
 func (l *ledger) attempt(a *Attempt) {
 	if err := validateTaskID(a.Task); err != nil || a.Attempt < 1 {
-		l.log.Warn("the supervisor holds an attempt that cannot be ours", "task", a.Task, "attempt", a.Attempt)
+		l.trouble(Trouble{Kind: TroubleForeign, Task: a.Task, Attempt: a.Attempt})
 		return
 	}
 	key := attemptKey{a.Task, a.Attempt}

@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -52,8 +51,8 @@ const (
 
 // Deps is what an agent works with.
 type Deps struct {
-	Executor Executor     // the node's supervisor
-	Log      *slog.Logger // nil: nothing is logged
+	Executor Executor // the node's supervisor
+	Events   Events   // tells what happens
 	// Metrics gets the agent's metrics too. They are always served on Config.Listen, at /metrics.
 	Metrics prometheus.Registerer
 }

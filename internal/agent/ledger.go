@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,8 +20,9 @@ type ledger struct {
 	root  string // the directory of all tasks' directories
 	trash string // where retired directories wait to be removed
 	out   *outbox
-	log   *slog.Logger
 	wake  chan struct{} // capacity 1: there is something to settle
+
+	trouble func(Trouble)
 
 	mu struct {
 		sync.Mutex
@@ -96,9 +96,9 @@ type op struct {
 // maxOps is how many calls to the supervisor may be under way at a time.
 const maxOps = 32
 
-func newLedger(node, dir string, out *outbox, log *slog.Logger) *ledger {
+func newLedger(node, dir string, out *outbox, trouble func(Trouble)) *ledger {
 	l := &ledger{
-		node: node, root: filepath.Join(dir, "tasks"), trash: filepath.Join(dir, "trash"), out: out, log: log,
+		node: node, root: filepath.Join(dir, "tasks"), trash: filepath.Join(dir, "trash"), out: out, trouble: trouble,
 		wake: make(chan struct{}, 1),
 	}
 	l.mu.wanted = map[string]assignment{}
@@ -215,7 +215,7 @@ func (l *ledger) assign(changed []assignmentOf, removed []string, complete bool)
 	for i := range changed {
 		c := &changed[i]
 		if err := c.validate(l.node); err != nil {
-			l.log.Warn("an assignment was left out", "task", c.task, "error", err)
+			l.trouble(Trouble{Kind: TroubleAssignment, Task: c.task, Err: err})
 			continue
 		}
 		into[c.task] = c.assignment

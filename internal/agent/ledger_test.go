@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +24,7 @@ func newBook(t *testing.T) *book {
 	t.Helper()
 	dir := t.TempDir()
 	out, _ := mustOpenOutbox(t, filepath.Join(dir, "reports"))
-	b := &book{t, newLedger("n1", dir, out, slog.New(slog.DiscardHandler))}
+	b := &book{t, newLedger("n1", dir, out, func(Trouble) {})}
 	for _, d := range []string{b.root, b.trash} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,8 +28,8 @@ const (
 
 // logHandler serves what tasks have written.
 type logHandler struct {
-	ledger *ledger
-	log    *slog.Logger
+	ledger  *ledger
+	trouble func(Trouble)
 }
 
 // newHandler serves what gateways ask an agent for.
@@ -73,7 +72,7 @@ func (h *logHandler) ReadTaskLog(
 		return stream.Send(&pb.ReadTaskLogResponse{Stream: name, Data: data})
 	})
 	if err != nil && ctx.Err() == nil && plimsoll.CodeOf(err) == plimsoll.CodeInternal {
-		h.log.Error("a log could not be sent", "task", m.Task, "error", err) // the caller is told only that
+		h.trouble(Trouble{Kind: TroubleSendLog, Task: m.Task, Err: err}) // the caller is told only that
 	}
 	return wire.ConnectError(err)
 }

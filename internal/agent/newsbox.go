@@ -139,10 +139,10 @@ func (s *speaker) reportNode(ctx context.Context, g gateway) error {
 		case ctx.Err() != nil || plimsoll.CodeOf(err) == plimsoll.CodeStale:
 			return err
 		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
-			s.log.Error("a report of the node was refused for good; what is wrong in it is left out", "events", len(report.Events), "error", err)
+			s.events.NodeReportRefused(len(report.Events), err)
 			s.news.refused(err)
 		case plimsoll.CodeOf(err) == plimsoll.CodeUnimplemented:
-			s.log.Warn("this gateway does not take reports of the node; it may be of an older version")
+			s.events.Trouble(Trouble{Kind: TroubleOldGateway})
 			<-ctx.Done()
 			return ctx.Err()
 		default:
@@ -150,9 +150,9 @@ func (s *speaker) reportNode(ctx context.Context, g gateway) error {
 				return fmt.Errorf("report the node: %w", err)
 			}
 			if failures == reportTries {
-				s.log.Warn("a report of the node is not taken; tasks go on, and it is tried again and again", "error", err)
+				s.events.Trouble(Trouble{Kind: TroubleNodeReport, Err: err})
 			}
-			pause(ctx, backoff(failures, rand.Int64N))
+			pause(ctx, redial.Jittered(failures, rand.Int64N))
 		}
 	}
 }

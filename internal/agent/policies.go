@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"slices"
 
@@ -23,9 +22,9 @@ const policyFile = "policies.pb"
 // policyBook holds the policies that concern the node, in memory and on disk, so that an agent that is restarted while no gateway can be reached
 // goes on with them. It is used by one goroutine at a time.
 type policyBook struct {
-	path  string
-	apply func([]plimsoll.Policy) // gets the complete set when it has changed
-	log   *slog.Logger
+	path    string
+	apply   func([]plimsoll.Policy) // gets the complete set when it has changed
+	trouble func(Trouble)
 
 	set     map[plimsoll.PolicyRef]plimsoll.Policy
 	fresh   map[plimsoll.PolicyRef]plimsoll.Policy // the list that is being received; nil: none
@@ -33,8 +32,8 @@ type policyBook struct {
 	saved   []byte                                 // the set that is on disk
 }
 
-func newPolicyBook(path string, apply func([]plimsoll.Policy), log *slog.Logger) *policyBook {
-	return &policyBook{path: path, apply: apply, log: log, set: map[plimsoll.PolicyRef]plimsoll.Policy{}}
+func newPolicyBook(path string, apply func([]plimsoll.Policy), trouble func(Trouble)) *policyBook {
+	return &policyBook{path: path, apply: apply, trouble: trouble, set: map[plimsoll.PolicyRef]plimsoll.Policy{}}
 }
 
 // open reads what an earlier agent has kept, and applies it. A file that cannot be read is as none, and is replaced with the next list.
@@ -50,14 +49,14 @@ func (b *policyBook) open() {
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		b.log.Error("the policies that were kept on disk cannot be read; there are none until a gateway tells them", "error", err)
+		b.trouble(Trouble{Kind: TroubleReadPolicies, Err: err})
 	}
 	b.publish()
 }
 
 func (b *policyBook) put(into map[plimsoll.PolicyRef]plimsoll.Policy, p plimsoll.Policy) {
 	if err := p.Validate(); err != nil {
-		b.log.Warn("a policy was left out", "policy", p.Ref().String(), "error", err)
+		b.trouble(Trouble{Kind: TroublePolicy, Policy: p.Ref().String(), Err: err})
 		return
 	}
 	into[p.Ref()] = p
@@ -97,7 +96,7 @@ func (b *policyBook) publish() {
 		return
 	}
 	if err := writeDurably(b.path, data); err != nil {
-		b.log.Error("the node's policies are not kept on disk", "error", err)
+		b.trouble(Trouble{Kind: TroubleKeepPolicies, Err: err})
 		return
 	}
 	b.saved = data

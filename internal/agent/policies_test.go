@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +31,7 @@ func newShelf(t *testing.T, path string) *shelf {
 			names = append(names, p.Name())
 		}
 		s.sets = append(s.sets, strings.Join(names, " "))
-	}, slog.New(slog.NewTextHandler(s.log, nil)))
+	}, eventsTo(s.log).Trouble)
 	s.open()
 	return s
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"log/slog"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 
 func supervisorMain(args []string) int {
 	flags := flag.NewFlagSet("supervisor", flag.ContinueOnError)
-	cfg := executor.SupervisorConfig{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), CgroupRoot: executor.NoCgroups}
+	complain := func(t executor.Trouble) { fmt.Fprintf(os.Stderr, "%+v\n", t) }
+	cfg := executor.SupervisorConfig{Events: executor.Events{Trouble: complain}, CgroupRoot: executor.NoCgroups}
 	flags.StringVar(&cfg.Dir, "dir", "", "")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -44,7 +45,7 @@ func supervisorMain(args []string) int {
 		err = s.Run(ctx)
 	}
 	if err != nil {
-		cfg.Logger.Error("the supervisor has ended", "error", err)
+		fmt.Fprintln(os.Stderr, "the supervisor has ended:", err)
 		return 1
 	}
 	return 0

@@ -61,11 +61,10 @@ func (a *Agent) makeQOS(node *plimsoll.Node, l *ledger, report func(plimsoll.Nod
 	caps := a.deps.Executor.Capabilities()
 	tree, err := caps.OpenSubtree()
 	if err != nil {
-		a.deps.Log.Error("the control groups of tasks cannot be opened: only evictions and closing the node are left to keep it at its lines", "error", err)
+		a.deps.Events.Trouble(Trouble{Kind: TroubleGroups, Err: err})
 	}
 	if caps.Cgroups != "" && caps.Subtree == "" {
-		a.deps.Log.Warn("the supervisor is of an earlier version and does not say where the control groups of tasks are: until it is started again, " +
-			"only evictions and closing the node are left to keep it at its lines")
+		a.deps.Events.Trouble(Trouble{Kind: TroubleOldSupervisor})
 	}
 	loop, err := a.newLoop(nodeqos.Config{
 		Dir: a.cfg.Dir, Node: node.ID, Interval: a.cfg.QOS.Interval, Subtree: tree, Attributes: maps.Clone(node.Attributes),
@@ -76,12 +75,12 @@ func (a *Agent) makeQOS(node *plimsoll.Node, l *ledger, report func(plimsoll.Nod
 			return a.evict(ctx, l, task, attempt, grace, reason)
 		},
 		Report: report,
-		Log:    a.deps.Log,
+		Events: a.deps.Events.QOS,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	policies := newPolicyBook(filepath.Join(a.cfg.Dir, policyFile), loop.SetPolicies, a.deps.Log)
+	policies := newPolicyBook(filepath.Join(a.cfg.Dir, policyFile), loop.SetPolicies, a.deps.Events.Trouble)
 	policies.open()
 	return loop, policies, nil
 }

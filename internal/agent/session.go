@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"time"
@@ -15,25 +14,15 @@ import (
 )
 
 const (
-	firstBackoff   = 100 * time.Millisecond
-	longestBackoff = 5 * time.Second
-	reportBatch    = 500 // reports in one request
+	reportBatch = 500 // reports in one request
 	// reportLinger lets what follows at once go with the first: that a task starts, runs, and often has ended. Each request costs the
 	// coordinator a commit.
 	reportLinger = 5 * time.Millisecond
 	reportTries  = 4 // failures in a row before another gateway is tried
 )
 
-// backoff is how long to wait after the n-th failure in a row, n from 1: it doubles, and half of it is random, so that the
-// agents of a whole cluster do not come back at the same instant.
-func backoff(n int, random func(int64) int64) time.Duration {
-	d := firstBackoff
-	for i := 1; i < n && d < longestBackoff; i++ {
-		d *= 2
-	}
-	d = min(d, longestBackoff)
-	return d/2 + time.Duration(random(int64(d/2)+1))
-}
+// redial is how long to wait before a gateway or the supervisor is tried again.
+var redial = plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
@@ -53,7 +42,7 @@ type speaker struct {
 	timeout  time.Duration // of a call
 	ledger   *ledger
 	out      *outbox
-	log      *slog.Logger
+	events   Events
 	sequence uint64                          // of the last report of this incarnation
 	networks func() (map[string]bool, error) // which are up now; nil: they do not change
 
@@ -88,8 +77,8 @@ func (s *speaker) run(ctx context.Context) error {
 			failures = 0
 		}
 		failures++
-		wait := backoff(failures, rand.Int64N)
-		s.log.Warn("no session with a gateway; tasks go on", "gateway", address, "error", err, "retry in", wait.Round(time.Millisecond))
+		wait := redial.Jittered(failures, rand.Int64N)
+		s.events.Disconnected(address, err, wait)
 		pause(ctx, wait)
 	}
 }
@@ -106,7 +95,7 @@ func (s *speaker) session(ctx context.Context, address string) (listed bool, err
 	if err != nil {
 		return false, err
 	}
-	s.log.Info("registered", "gateway", address, "incarnation", s.node.Incarnation, "capacity", s.node.Capacity.String())
+	s.events.Registered(address, &s.node)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.heartbeats(ctx, g, every) })
 	group.Go(func() error { return s.reports(ctx, g) })
@@ -157,7 +146,7 @@ func (s *speaker) remeasure() bool {
 	}
 	now, err := s.networks()
 	if err != nil {
-		s.log.Warn("the networks of this machine cannot be read; what was known of them stays", "error", err)
+		s.events.Trouble(Trouble{Kind: TroubleNetworks, Err: err})
 		return false
 	}
 	changed := !maps.Equal(now, s.node.Facts.Networks)
@@ -207,7 +196,7 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 		}
 		if err := s.out.flush(); err != nil {
 			// The coordinator will make durable what this disk cannot keep; the supervisor holds the ends until then.
-			s.log.Error("reports are not kept on disk", "error", err)
+			s.events.Trouble(Trouble{Kind: TroubleKeepReports, Err: err})
 		}
 		err := s.send(ctx, g, batch)
 		switch {
@@ -219,13 +208,13 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 			limit = 1 // find the one that cannot be accepted
 			continue
 		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
-			s.log.Error("a report was refused for good and is dropped", "task", batch[0].Task, "attempt", batch[0].Attempt, "error", err)
+			s.events.Trouble(Trouble{Kind: TroubleReport, Task: batch[0].Task, Attempt: batch[0].Attempt, Err: err})
 			limit = reportBatch
 		default:
 			if failures++; failures >= reportTries {
 				return fmt.Errorf("report tasks: %w", err)
 			}
-			pause(ctx, backoff(failures, rand.Int64N))
+			pause(ctx, redial.Jittered(failures, rand.Int64N))
 			continue
 		}
 		s.out.ack(batch)

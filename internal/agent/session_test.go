@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -12,21 +11,6 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 )
-
-func TestBackoffDoublesAndIsRandomByHalf(t *testing.T) {
-	least, most := func(int64) int64 { return 0 }, func(n int64) int64 { return n - 1 }
-	for n, want := range []time.Duration{
-		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 3: 400 * time.Millisecond, 6: 3200 * time.Millisecond,
-		7: 5 * time.Second, 8: 5 * time.Second, 1000: 5 * time.Second,
-	} {
-		if want == 0 {
-			continue
-		}
-		if low, high := backoff(n, least), backoff(n, most); low != want/2 || high != want {
-			t.Errorf("after %d failures it waits from %s to %s, want %s to %s", n, low, high, want/2, want)
-		}
-	}
-}
 
 // bubble is a speaker in virtual time, with gateways without a network.
 type bubble struct {
@@ -46,7 +30,7 @@ func inBubble(t *testing.T, do func(t *testing.T, b *bubble)) {
 		b.hold()
 		b.speaker = &speaker{
 			node: plimsoll.Node{ID: "n1", Incarnation: 7}, gateways: []string{"a"}, every: 3 * time.Second, timeout: 15 * time.Second,
-			ledger: b.ledger, out: b.out, log: slog.New(slog.DiscardHandler),
+			ledger: b.ledger, out: b.out, events: Events{}.withDefaults(),
 			dial: func(address string) (gateway, error) {
 				b.dialed = append(b.dialed, address)
 				if g := b.gateways[address]; g != nil {

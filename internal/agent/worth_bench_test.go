@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"testing"
 
@@ -22,7 +21,7 @@ func BenchmarkResidents(b *testing.B) {
 				b.Error(err)
 			}
 		})
-		l := newLedger("n1", dir, out, slog.New(slog.DiscardHandler))
+		l := newLedger("n1", dir, out, func(Trouble) {})
 		l.beginAttempts()
 		l.beginList()
 		for i := range tasks {

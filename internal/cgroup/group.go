@@ -335,12 +335,13 @@ func retry(ctx context.Context, try func() (done bool, err error)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	<-timer.C
-	for wait := time.Millisecond; ; wait = min(wait*2, 100*time.Millisecond) {
+	pauses := plimsoll.Backoff{First: time.Millisecond, Longest: 100 * time.Millisecond}
+	for tries := 1; ; tries++ {
 		done, err := try()
 		if done {
 			return nil
 		}
-		timer.Reset(wait)
+		timer.Reset(pauses.Delay(tries))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -7,11 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// DefaultQueue is the queue of a job whose file names none.
-const DefaultQueue = plimsoll.RootQueue + ".default"
-
 // ParseJob reads a job file. name is for the messages. A group without a count has one task; a job without a queue goes to
-// DefaultQueue; queue paths are lower-cased as in the queue file; an owner that is missing stays empty, for the caller to fill in.
+// plimsoll.DefaultQueue; queue paths are lower-cased as in the queue file; an owner that is missing stays empty, for the caller to fill in.
 // The error is a *Error.
 func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 	v, err := parseValue(name, data)
@@ -19,7 +16,7 @@ func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 		return plimsoll.JobSpec{}, err
 	}
 	d := newDecoder(name, v)
-	spec := plimsoll.JobSpec{Queue: DefaultQueue}
+	spec := plimsoll.JobSpec{Queue: plimsoll.DefaultQueue}
 	d.fields(v, "",
 		field{"job", d.text(&spec.ID)},
 		field{"owner", d.text(&spec.Owner)},

@@ -12,14 +12,18 @@ import (
 // maxCandidates is how many nodes of a decision are told of.
 const maxCandidates = 50
 
-// encodeExplanation turns the engine's answer to Explain into the gateway's.
-func encodeExplanation(x *engine.Explanation) *pb.ExplainTaskResponse {
-	if x == nil {
-		return nil
-	}
+// The encoders of the table of commands put the engine's answers into the gateway's reply.
+
+func done(*pb.Reply, engine.Done) {}
+
+func encodeRegistration(reply *pb.Reply, number engine.Registration) {
+	reply.Registration = uint64(number)
+}
+
+func encodeExplanation(reply *pb.Reply, x scheduler.Explanation) {
 	m := &pb.ExplainTaskResponse{
 		Task: wire.TaskToProto(&x.Task), WaitCode: pb.WaitCode(x.Code), Summary: x.Summary,
-		Steps: encodeSteps(x.Steps), Nodes: encodeCounts(&x.Explanation.Explanation), DecisionsKept: scheduler.KeptDecisions,
+		Steps: encodeSteps(x.Steps), Nodes: encodeCounts(&x.Explanation), DecisionsKept: scheduler.KeptDecisions,
 	}
 	for _, v := range x.Verdicts {
 		m.Verdicts = append(m.Verdicts, &pb.NodeVerdict{Stage: v.Stage, Kind: stageKind(v.Kind), Reason: v.Why})
@@ -35,7 +39,7 @@ func encodeExplanation(x *engine.Explanation) *pb.ExplainTaskResponse {
 			})
 		}
 	}
-	return m
+	reply.ExplainTask = m
 }
 
 func stageKind(k placement.StepKind) pb.StageKind {
@@ -62,11 +66,7 @@ func encodeCounts(x *placement.Explanation) *pb.NodeCounts {
 	return &pb.NodeCounts{Total: int32(x.Servers), Open: int32(x.Open), Eligible: int32(x.Eligible), FitEmpty: int32(x.FitEmpty), Fit: int32(x.Fit)}
 }
 
-// encodeCapacities turns the engine's answer to NodeCapacity into the gateway's; nil if that was not asked.
-func encodeCapacities(list []placement.Capacity) *pb.NodeCapacityResponse {
-	if list == nil {
-		return nil
-	}
+func encodeCapacities(reply *pb.Reply, list []placement.Capacity) {
 	m := &pb.NodeCapacityResponse{Nodes: make([]*pb.NodeRoom, len(list))}
 	for i := range list {
 		c := &list[i]
@@ -74,14 +74,10 @@ func encodeCapacities(list []placement.Capacity) *pb.NodeCapacityResponse {
 			Node: c.Server, Reason: c.Why, Unreserved: wire.ResourcesToProto(c.Free), Whole: wire.ResourcesToProto(c.Whole), Tasks: int32(c.Instances),
 		}
 	}
-	return m
+	reply.NodeCapacity = m
 }
 
-// encodeTrial turns the engine's answer to PlaceJob into the gateway's.
-func encodeTrial(t *scheduler.Trial) *pb.PlaceJobResponse {
-	if t == nil {
-		return nil
-	}
+func encodeTrial(reply *pb.Reply, t *scheduler.Trial) {
 	m := &pb.PlaceJobResponse{QueueReason: t.QueueReason}
 	for i := range t.Groups {
 		g := &t.Groups[i]
@@ -94,26 +90,18 @@ func encodeTrial(t *scheduler.Trial) *pb.PlaceJobResponse {
 		}
 		m.Groups = append(m.Groups, group)
 	}
-	return m
+	reply.PlaceJob = m
 }
 
-// encodeOutcomes turns the engine's answer to ApplyPolicies into the gateway's.
-func encodeOutcomes(list []state.PolicyOutcome) *pb.ApplyPoliciesResponse {
-	if list == nil {
-		return nil
-	}
+func encodeOutcomes(reply *pb.Reply, list []state.PolicyOutcome) {
 	m := &pb.ApplyPoliciesResponse{}
 	for _, o := range list {
 		m.Outcomes = append(m.Outcomes, &pb.PolicyOutcome{Policy: wire.PolicyRefToProto(o.Ref), Change: pb.PolicyChange(o.Change)})
 	}
-	return m
+	reply.ApplyPolicies = m
 }
 
-// encodePlan turns the engine's answer to PlanMoves into the gateway's.
-func encodePlan(p *scheduler.MovePlan) *pb.PlanMovesResponse {
-	if p == nil {
-		return nil
-	}
+func encodePlan(reply *pb.Reply, p *scheduler.MovePlan) {
 	m := &pb.PlanMovesResponse{Emptied: p.Emptied, Room: p.Room, More: int32(p.More), Stopped: p.Stopped, Refusal: p.Refusal}
 	for _, move := range p.Moves {
 		m.Moves = append(m.Moves, &pb.PlannedMove{Task: move.Name, From: move.From, To: move.To})
@@ -121,5 +109,5 @@ func encodePlan(p *scheduler.MovePlan) *pb.PlanMovesResponse {
 	for _, k := range p.Kept {
 		m.Kept = append(m.Kept, &pb.KeptNode{Node: k.Server, Task: k.Name, Reason: k.Why})
 	}
-	return m
+	reply.PlanMoves = m
 }

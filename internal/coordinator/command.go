@@ -1,83 +1,134 @@
 package coordinator
 
 import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// decodeCommand turns a gateway's command into one of the engine's, and names it.
-func decodeCommand(gateway string, cmd *pb.Command) (name string, do any, err error) {
-	switch kind := cmd.GetKind().(type) {
-	case *pb.Command_SubmitJob:
-		spec := wire.JobSpecFromProto(kind.SubmitJob.GetSpec())
-		return "submit_job", &engine.SubmitJob{Spec: &spec}, nil
-	case *pb.Command_KillJob:
-		return "kill_job", &engine.KillJob{ID: kind.KillJob.GetId(), Reason: kind.KillJob.GetReason()}, nil
-	case *pb.Command_ScaleJob:
-		m := kind.ScaleJob
-		return "scale_job", &engine.ScaleJob{ID: m.GetId(), Group: m.GetGroup(), Count: m.GetCount()}, nil
-	case *pb.Command_SetNodeMode:
-		return "set_node_mode", &engine.SetNodeMode{ID: kind.SetNodeMode.GetId(), Mode: plimsoll.NodeMode(kind.SetNodeMode.GetMode())}, nil
-	case *pb.Command_RemoveNode:
-		return "remove_node", &engine.RemoveNode{ID: kind.RemoveNode.GetId()}, nil
-	case *pb.Command_SetQueueConfig:
-		return "set_queue_config", &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(kind.SetQueueConfig.GetConfig())}, nil
-	case *pb.Command_RegisterNode:
-		return "register_node", &engine.RegisterNode{Node: wire.NodeFromProto(kind.RegisterNode.GetNode()), Gateway: gateway}, nil
-	case *pb.Command_NodeLiveness:
-		return "node_liveness", &engine.NodeSilent{ID: kind.NodeLiveness.GetNode(), Registration: kind.NodeLiveness.GetRegistration()}, nil
-	case *pb.Command_ReportTasks:
-		do, err := decodeReports(kind.ReportTasks)
-		return "report_tasks", do, err
-	case *pb.Command_ReportNode:
-		m := kind.ReportNode
-		report := wire.NodeReportFromProto(m.GetReport())
-		return "report_node", &engine.ReportNode{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Sequence: m.GetSequence(), Report: report}, nil
-	case *pb.Command_ApplyPolicies:
-		return "apply_policies", decodePolicies(kind.ApplyPolicies), nil
-	case *pb.Command_DeletePolicy:
-		m := kind.DeletePolicy
-		return "delete_policy", &engine.DeletePolicy{Ref: wire.PolicyRefFromProto(&pb.PolicyRef{Kind: m.GetKind(), Name: m.GetName()})}, nil
-	case *pb.Command_ExplainTask:
-		job, group, index, ok := wire.SplitTaskID(kind.ExplainTask.GetId())
-		if !ok {
-			return "explain_task", nil, badTaskID("id", kind.ExplainTask.GetId())
-		}
-		m := kind.ExplainTask
-		return "explain_task", &engine.Explain{Job: job, Group: group, Index: index, Node: m.GetNode(), Export: m.GetExport()}, nil
-	case *pb.Command_NodeCapacity:
-		return "node_capacity", &engine.NodeCapacity{Nodes: kind.NodeCapacity.GetNodes()}, nil
-	case *pb.Command_PlaceJob:
-		m := kind.PlaceJob
-		spec := wire.JobSpecFromProto(m.GetSpec())
-		return "place_job", &engine.PlaceJob{Spec: &spec, Group: m.GetGroup(), Count: m.GetCount()}, nil
-	case *pb.Command_PlanMoves:
-		m := kind.PlanMoves
-		do := &engine.PlanMoves{Limit: m.GetLimit(), Group: m.GetGroup()}
-		if m.GetSpec() != nil {
-			spec := wire.JobSpecFromProto(m.GetSpec())
-			do.Spec = &spec
-		}
-		return "plan_moves", do, nil
+// command is a kind of command of gateways: how it is read, and how the engine's answer is told.
+type command struct {
+	name   string // of the field of the message Command, and in metrics
+	decode func(gateway string, cmd *pb.Command) (engine.Operation, error)
+	encode func(reply *pb.Reply, answer any)
+}
+
+// newCommands returns the table of all commands. A new one needs its row here, its operation in package engine and, if its answer
+// says more than that it was done, its field in the message Reply.
+func newCommands() []command {
+	return []command{
+		row("submit_job", (*pb.Command).GetSubmitJob, decodeSubmit, done),
+		row("kill_job", (*pb.Command).GetKillJob, decodeKill, done),
+		row("scale_job", (*pb.Command).GetScaleJob, decodeScale, done),
+		row("set_node_mode", (*pb.Command).GetSetNodeMode, decodeNodeMode, done),
+		row("remove_node", (*pb.Command).GetRemoveNode, decodeRemove, done),
+		row("set_queue_config", (*pb.Command).GetSetQueueConfig, decodeQueues, done),
+		row("register_node", (*pb.Command).GetRegisterNode, decodeRegister, encodeRegistration),
+		row("node_liveness", (*pb.Command).GetNodeLiveness, decodeSilence, done),
+		row("report_tasks", (*pb.Command).GetReportTasks, decodeReports, done),
+		row("report_node", (*pb.Command).GetReportNode, decodeNodeReport, done),
+		row("apply_policies", (*pb.Command).GetApplyPolicies, decodePolicies, encodeOutcomes),
+		row("delete_policy", (*pb.Command).GetDeletePolicy, decodePolicyRef, done),
+		row("explain_task", (*pb.Command).GetExplainTask, decodeExplain, encodeExplanation),
+		row("node_capacity", (*pb.Command).GetNodeCapacity, decodeCapacity, encodeCapacities),
+		row("place_job", (*pb.Command).GetPlaceJob, decodePlace, encodeTrial),
+		row("plan_moves", (*pb.Command).GetPlanMoves, decodePlan, encodePlan),
 	}
-	return "unknown", nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know this command; it is older than the gateway")
 }
 
-func decodePolicies(m *pb.ApplyPoliciesRequest) *engine.ApplyPolicies {
-	cmd := &engine.ApplyPolicies{DryRun: m.GetDryRun()}
-	for _, policy := range m.GetPolicies() {
-		cmd.Policies = append(cmd.Policies, wire.PolicyFromProto(policy))
+// row makes a row of the table. It takes no encoder for another answer than the one that the operation gives.
+func row[M any, O engine.Answering[A], A any](
+	name string, message func(*pb.Command) M, decode func(gateway string, m M) (O, error), encode func(*pb.Reply, A),
+) command {
+	return command{
+		name: name,
+		decode: func(gateway string, cmd *pb.Command) (engine.Operation, error) {
+			do, err := decode(gateway, message(cmd))
+			if err != nil {
+				return nil, err
+			}
+			return do, nil
+		},
+		encode: func(reply *pb.Reply, answer any) { encode(reply, answer.(A)) }, // Answering an A, the engine answers with one
 	}
-	return cmd
 }
 
-func badTaskID(field, id string) error {
-	return plimsoll.Invalid(field, "%q is not a task id; write for example wordcount.map.3", id)
+// commandTable finds commands by the field of the message Command that holds them.
+type commandTable struct {
+	kind   protoreflect.OneofDescriptor
+	byName map[protoreflect.Name]*command
 }
 
-func decodeReports(m *pb.ReportTasksRequest) (*engine.ReportTasks, error) {
+func newCommandTable() *commandTable {
+	t := &commandTable{kind: (&pb.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("kind"), byName: map[protoreflect.Name]*command{}}
+	for _, c := range newCommands() {
+		t.byName[protoreflect.Name(c.name)] = &c
+	}
+	return t
+}
+
+// decode reads a command. It returns its row also beside an error.
+func (t *commandTable) decode(gateway string, cmd *pb.Command) (*command, engine.Operation, error) {
+	if field := cmd.ProtoReflect().WhichOneof(t.kind); field != nil {
+		if c := t.byName[field.Name()]; c != nil {
+			do, err := c.decode(gateway, cmd)
+			return c, do, err
+		}
+	}
+	return &command{name: "unknown"}, nil, plimsoll.Errorf(plimsoll.CodeUnimplemented,
+		"the leader does not know this command; it is older than the gateway")
+}
+
+// refusal is the reply to a command that did not come to the engine.
+func refusal(err error) *pb.Reply { return &pb.Reply{Error: wire.ErrorToProto(err)} }
+
+// encodeReply turns the engine's answer to a command into the gateway's.
+func encodeReply(c *command, r *engine.Reply, revision uint64) *pb.Reply {
+	if r.Err != nil {
+		return &pb.Reply{Revision: revision, Error: wire.ErrorToProto(r.Err)}
+	}
+	m := &pb.Reply{Revision: revision}
+	c.encode(m, r.Answer)
+	return m
+}
+
+func decodeSubmit(_ string, m *pb.SubmitJobRequest) (*engine.SubmitJob, error) {
+	spec := wire.JobSpecFromProto(m.GetSpec())
+	return &engine.SubmitJob{Spec: &spec}, nil
+}
+
+func decodeKill(_ string, m *pb.KillJobRequest) (*engine.KillJob, error) {
+	return &engine.KillJob{ID: m.GetId(), Reason: m.GetReason()}, nil
+}
+
+func decodeScale(_ string, m *pb.ScaleJobRequest) (*engine.ScaleJob, error) {
+	return &engine.ScaleJob{ID: m.GetId(), Group: m.GetGroup(), Count: m.GetCount()}, nil
+}
+
+func decodeNodeMode(_ string, m *pb.SetNodeModeRequest) (*engine.SetNodeMode, error) {
+	return &engine.SetNodeMode{ID: m.GetId(), Mode: plimsoll.NodeMode(m.GetMode())}, nil
+}
+
+func decodeRemove(_ string, m *pb.RemoveNodeRequest) (*engine.RemoveNode, error) {
+	return &engine.RemoveNode{ID: m.GetId()}, nil
+}
+
+func decodeQueues(_ string, m *pb.SetQueueConfigRequest) (*engine.SetQueueConfig, error) {
+	return &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(m.GetConfig())}, nil
+}
+
+func decodeRegister(gateway string, m *pb.RegisterNodeRequest) (*engine.RegisterNode, error) {
+	return &engine.RegisterNode{Node: wire.NodeFromProto(m.GetNode()), Gateway: gateway}, nil
+}
+
+func decodeSilence(_ string, m *pb.NodeLiveness) (*engine.NodeSilent, error) {
+	return &engine.NodeSilent{ID: m.GetNode(), Registration: m.GetRegistration()}, nil
+}
+
+func decodeReports(_ string, m *pb.ReportTasksRequest) (*engine.ReportTasks, error) {
 	cmd := &engine.ReportTasks{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Reports: make([]engine.Report, len(m.GetReports()))}
 	for i, report := range m.GetReports() {
 		job, group, index, ok := wire.SplitTaskID(report.GetTask())
@@ -89,13 +140,49 @@ func decodeReports(m *pb.ReportTasksRequest) (*engine.ReportTasks, error) {
 	return cmd, nil
 }
 
-// encodeReply turns the engine's answer into the gateway's.
-func encodeReply(r *engine.Reply, revision uint64) *pb.Reply {
-	m := &pb.Reply{Revision: revision, Registration: r.Registration}
-	if r.Err != nil {
-		m.Error = wire.ErrorToProto(r.Err)
+func decodeNodeReport(_ string, m *pb.ReportNodeRequest) (*engine.ReportNode, error) {
+	report := wire.NodeReportFromProto(m.GetReport())
+	return &engine.ReportNode{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Sequence: m.GetSequence(), Report: report}, nil
+}
+
+func decodePolicies(_ string, m *pb.ApplyPoliciesRequest) (*engine.ApplyPolicies, error) {
+	cmd := &engine.ApplyPolicies{DryRun: m.GetDryRun()}
+	for _, policy := range m.GetPolicies() {
+		cmd.Policies = append(cmd.Policies, wire.PolicyFromProto(policy))
 	}
-	m.ExplainTask, m.NodeCapacity, m.PlaceJob = encodeExplanation(r.Explanation), encodeCapacities(r.Capacities), encodeTrial(r.Trial)
-	m.PlanMoves, m.ApplyPolicies = encodePlan(r.Plan), encodeOutcomes(r.Policies)
-	return m
+	return cmd, nil
+}
+
+func decodePolicyRef(_ string, m *pb.DeletePolicyRequest) (*engine.DeletePolicy, error) {
+	return &engine.DeletePolicy{Ref: wire.PolicyRefFromProto(&pb.PolicyRef{Kind: m.GetKind(), Name: m.GetName()})}, nil
+}
+
+func decodeExplain(_ string, m *pb.ExplainTaskRequest) (*engine.Explain, error) {
+	job, group, index, ok := wire.SplitTaskID(m.GetId())
+	if !ok {
+		return nil, badTaskID("id", m.GetId())
+	}
+	return &engine.Explain{Job: job, Group: group, Index: index, Node: m.GetNode(), Export: m.GetExport()}, nil
+}
+
+func decodeCapacity(_ string, m *pb.NodeCapacityRequest) (*engine.NodeCapacity, error) {
+	return &engine.NodeCapacity{Nodes: m.GetNodes()}, nil
+}
+
+func decodePlace(_ string, m *pb.PlaceJobRequest) (*engine.PlaceJob, error) {
+	spec := wire.JobSpecFromProto(m.GetSpec())
+	return &engine.PlaceJob{Spec: &spec, Group: m.GetGroup(), Count: m.GetCount()}, nil
+}
+
+func decodePlan(_ string, m *pb.PlanMovesRequest) (*engine.PlanMoves, error) {
+	do := &engine.PlanMoves{Limit: m.GetLimit(), Group: m.GetGroup()}
+	if m.GetSpec() != nil {
+		spec := wire.JobSpecFromProto(m.GetSpec())
+		do.Spec = &spec
+	}
+	return do, nil
+}
+
+func badTaskID(field, id string) error {
+	return plimsoll.Invalid(field, "%q is not a task id; write for example wordcount.map.3", id)
 }

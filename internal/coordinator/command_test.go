@@ -1,11 +1,9 @@
 package coordinator
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,12 +22,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// idle is a coordinator that is not run.
-func idle(t *testing.T, cfg Config) *Coordinator {
+// idle is a term that is not run.
+func idle(t *testing.T, cfg Config) *term {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
 	st := openStore(t, vfs.NewMem(), store.Limits{})
-	c, err := New(cfg, st)
+	c, err := New(cfg, only(st))
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle, err := c.begin(t.Context(), st)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func idle(t *testing.T, cfg Config) *Coordinator {
 			t.Error(err)
 		}
 	})
-	return c
+	return idle
 }
 
 func code(r *pb.Reply) plimsoll.Code { return plimsoll.CodeOf(wire.ErrorFromProto(r.GetError())) }
@@ -172,9 +174,9 @@ func TestFullInboxRefuses(t *testing.T) {
 	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted || !strings.Contains(replies[0].GetError().GetMessage(), "try again") {
 		t.Fatalf("the answer was %v", replies)
 	}
-	c.gatewayConnected("gw", false)
-	if got := c.drain(nil, 2); len(got) != 2 || c.waiting() != 2 {
-		t.Errorf("%d were taken and %d left", len(got), c.waiting())
+	c.inbox.gatewayConnected("gw", false)
+	if got := c.inbox.drain(nil, 2); len(got) != 2 || c.inbox.waiting() != 2 {
+		t.Errorf("%d were taken and %d left", len(got), c.inbox.waiting())
 	}
 	c.exec(context.Background(), "gw", kill("x"), respond)
 	if len(replies) != 1 {
@@ -205,7 +207,7 @@ func TestUnreadableCommands(t *testing.T) {
 			t.Errorf("%v: answered %v", test.cmd, reply)
 		}
 	}
-	if c.waiting() != 0 {
+	if c.inbox.waiting() != 0 {
 		t.Error("one came to the engine")
 	}
 }
@@ -252,11 +254,11 @@ func TestNodesBelongToTheNewestStream(t *testing.T) {
 		for i, step := range test.what {
 			switch step {
 			case 'c':
-				c.gatewayConnected("gw", true)
+				c.inbox.gatewayConnected("gw", true)
 			case 'd':
-				c.gatewayDisconnected("gw", nil)
+				c.inbox.gatewayDisconnected("gw", nil)
 			}
-			lost := len(c.drain(nil, 10)) > 0
+			lost := len(c.inbox.drain(nil, 10)) > 0
 			if want := strings.HasPrefix(test.what[i+1:], "*"); step != '*' && lost != want {
 				t.Errorf("%s: after %s the engine heard of a loss: %v", test.name, test.what[:i+1], lost)
 			}
@@ -296,13 +298,12 @@ func leaves(t *testing.T, l *leader) []string {
 	return names
 }
 
-// A queue file replaces the tree, also of a store that has one. One that is refused is logged, and the tree stays.
+// A queue file replaces the tree, also of a store that has one. One that is refused is told, and the tree stays.
 func TestQueueFile(t *testing.T) {
 	fs := vfs.NewMem()
-	run := func(queues *plimsoll.QueueConfig, submits string, want ...string) (logged string) {
+	run := func(queues *plimsoll.QueueConfig, submits string, want ...string) (told string) {
 		t.Helper()
-		var log bytes.Buffer
-		cfg := Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		cfg := Config{Events: Events{QueuesRefused: func(err error) { told = err.Error() }}}
 		if queues != nil {
 			cfg.Queues, cfg.ReplaceQueues = *queues, true
 		}
@@ -317,18 +318,17 @@ func TestQueueFile(t *testing.T) {
 			t.Errorf("the leaves are %v, want %v", got, want)
 		}
 		l.stop()
-		return log.String()
+		return told
 	}
 	a, b, refused := tree("a", "b"), tree("b", "c.d"), tree("b.sub", "c.d")
 	run(nil, "", "root.batch", "root.default")
 	run(&a, "root.b", "root.a", "root.b")
 	run(nil, "", "root.a", "root.b") // it was stored
-	if log := run(&b, "", "root.b", "root.c.d"); strings.Contains(log, "refused") {
-		t.Errorf("it was refused: %s", log)
+	if told := run(&b, "", "root.b", "root.c.d"); told != "" {
+		t.Errorf("it was refused: %s", told)
 	}
-	log := run(&refused, "", "root.b", "root.c.d")
-	if !strings.Contains(log, "refused") || !strings.Contains(log, "root.b") {
-		t.Errorf("that a queue with jobs cannot become a parent was not logged: %s", log)
+	if told := run(&refused, "", "root.b", "root.c.d"); !strings.Contains(told, "root.b") {
+		t.Errorf("that a queue with jobs cannot become a parent was not told: %q", told)
 	}
 	run(nil, "", "root.b", "root.c.d")
 }
@@ -360,6 +360,12 @@ func TestMetricsAndHealth(t *testing.T) {
 		`plimsoll_coordinator_commit_seconds_count`,
 		`plimsoll_coordinator_inbox_length 0`,
 		`plimsoll_coordinator_pipeline_depth`,
+		`plimsoll_coordinator_role{role="leader"} 1`,
+		`plimsoll_coordinator_role{role="standby"} 0`,
+		`plimsoll_coordinator_terms_total 1`,
+		`plimsoll_coordinator_failures_total 0`,
+		`plimsoll_coordinator_last_failure_timestamp_seconds 0`,
+		fmt.Sprintf("plimsoll_coordinator_epoch %d", l.term.epoch),
 		`go_goroutines`,
 	} {
 		if !strings.Contains(metrics, line) {
@@ -367,14 +373,14 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 7 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 7", len(families), err)
+	if err != nil || len(families) != 12 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 12", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(`"epoch":%d`, l.term.epoch); !strings.Contains(health, `"status":"ok"`) || !strings.Contains(health, want) {
 		t.Errorf("/healthz says %s", health)
 	}
-	if _, err := New(Config{Listen: "127.0.0.1:0", Metrics: registry}, l.term.store); err == nil {
+	if _, err := New(Config{Listen: "127.0.0.1:0", Metrics: registry}, only(l.term.store)); err == nil {
 		t.Error("two coordinators share a registry")
 	}
 }
@@ -400,7 +406,7 @@ func TestConfigIsValidated(t *testing.T) {
 		"maxInbox":      {Listen: "127.0.0.1:0", MaxInbox: -1},
 		"queues":        {Listen: "127.0.0.1:0", Queues: plimsoll.QueueConfig{Name: "not root"}},
 	} {
-		_, err := New(cfg, st)
+		_, err := New(cfg, only(st))
 		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%s: %v", field, err)
 		}

@@ -19,7 +19,7 @@ type commit struct {
 
 // beginCommits encodes turns and begins to write them, until there are no more. There is room in begun for every turn there is.
 func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
-	enc := encoder{epoch: t.epoch, nextEvent: t.next}
+	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent}
 	for m := range made {
 		next := &commit{turn: m}
 		if m.batch.Revision != 0 {
@@ -59,8 +59,8 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 		t.metrics.finished(next)
 		for i, asked := range next.turn.asked {
 			if reply := &next.turn.batch.Replies[i]; asked.respond != nil {
-				t.metrics.answered(asked.name, reply.Err)
-				asked.respond(encodeReply(reply, next.turn.revision))
+				t.metrics.answered(asked.command.name, reply.Err)
+				asked.respond(encodeReply(asked.command, reply, next.turn.revision))
 			}
 		}
 		t.metrics.depth.Dec()
@@ -75,7 +75,7 @@ func (t *term) trimEvents(b *wire.Batch) error {
 		return nil
 	}
 	t.events.add(b.Revision, b.Events.Count)
-	if keep, ok := t.events.trim(uint64(t.cfg.EventCapacity)); ok {
+	if keep, ok := t.events.trim(uint64(t.eventCapacity)); ok {
 		if err := t.store.TrimEvents(keep); err != nil {
 			return fmt.Errorf("trim the stored events: %w", err)
 		}

@@ -1,33 +1,41 @@
 // Package coordinator is the writer loop around the engine: it leads, loads the active state, takes commands from gateways, makes
 // turns, commits each batch to the store, and only then publishes it to the gateways and sends the replies.
 //
-// It owns three goroutines in a row, joined by a pipeline of at most four turns: one makes turns, one encodes and begins the
-// commit, one waits for the disk, publishes and replies. So turn N+1 is computed while N is written. It also owns the address
-// that gateways connect to, and closes the store when it ends.
+// Run is a loop of terms. A term opens the store, becomes the leader with a higher epoch than all before, loads and leads, until a
+// commit fails or Run is told to stop; then its store is closed. Each term has three goroutines in a row, joined by a pipeline of at
+// most four turns: one makes turns, one encodes and begins the commit, one waits for the disk, publishes and replies. So turn N+1 is
+// computed while N is written. The package owns these, the store of the term, and the address that gateways connect to, which
+// answers all the time.
+//
+// How a term ends, and what comes then:
+//   - The store belongs to another process (CodeAlreadyRunning): this one is a standby. It looks twice a second whether the
+//     store has become free, and takes over then.
+//   - Opening, leading or loading fails for good: the store is corrupt (CodeCorrupt), of a newer format (CodeConflict), not to be
+//     written by this user (CodeDenied), or named wrongly (CodeInvalid). Run returns the error.
+//   - Anything else passes by itself, or once somebody looks after the disk: any failed commit, a full disk, an error of the disk.
+//     The process waits, 1 to 2 s at first and 15 to 30 s at last, and begins the next term. A term that led for a minute makes the next
+//     pause short again.
 //
 // Guarantees: a batch is durable before anything of it is visible; every reply, refusals and empty turns included, waits for its
-// own turn and all before it; a commit that fails ends the process's leadership, and Run returns the error. The inbox is bounded:
-// when it is full, a command is refused with CodeExhausted, at once, as is one that cannot be read.
+// own turn and all before it; nothing after a commit that failed is visible. When a term ends the gateways' streams are cut: who
+// waits for a reply is told by its gateway that the outcome is not known (CodeUnavailable), and commands that wait for a turn are dropped.
+// The inbox is bounded: when it is full, a command is refused with CodeExhausted, at once, as is one that cannot be read.
 //
-// It does not serve users: gateways do; beside them only /healthz and /metrics are answered. Costs: see package engine for a turn;
+// It does not serve users: gateways do; beside them only /healthz and /metrics are answered, also while the process does not lead.
+// Gateways that connect then are refused with CodeUnavailable and the reason, and try again. Costs: see package engine for a turn;
 // encoding is linear in what a turn changed. An idle coordinator makes no turns.
 package coordinator
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
-	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
-	"github.com/plimsoll-dev/plimsoll/internal/engine"
-	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
@@ -37,16 +45,29 @@ import (
 // Config sets up a coordinator. Zero values are defaults.
 type Config struct {
 	Listen        string               // address for gateways; host:port or unix:/path; required
-	Queues        plimsoll.QueueConfig // tree of queues of a store that has none; root.default and root.batch
+	Queues        plimsoll.QueueConfig // tree of queues of a store that has none; plimsoll.DefaultQueues
 	ReplaceQueues bool                 // make Queues the tree even if the store has one
 	State         state.Config
 	EventCapacity int          // recent events that are kept; 100,000
 	MaxInbox      int          // commands that may wait for a turn; 65,536
 	Seed          uint64       // of the order in which nodes are drawn; 0: random
 	Now           func() int64 // Unix nanoseconds; the wall clock
-	Logger        *slog.Logger // nothing is logged without one
 	// Metrics gets the coordinator's metrics too. They are always served on Listen, at /metrics.
 	Metrics prometheus.Registerer
+	// Events tells what happens.
+	Events Events
+}
+
+// Events tells what happens to a coordinator. A nil function is not called. They must not block.
+type Events struct {
+	// Standby is called when the store turns out to belong to another process, once until that changes.
+	Standby func(err error)
+	// Leading is called when a term has begun, with the revision that was loaded and the address for gateways.
+	Leading func(epoch, revision uint64, listen string)
+	// Failed is called when a term has ended, or could not begin, because of err; the next one begins after the pause.
+	Failed func(err error, pause time.Duration)
+	// QueuesRefused is called when Config.Queues cannot replace the stored tree, which stays as it was.
+	QueuesRefused func(err error)
 }
 
 const (
@@ -68,14 +89,23 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = func() int64 { return time.Now().UnixNano() }
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 	if c.Seed == 0 {
 		id := uuid.New()
 		for _, b := range id[:8] {
 			c.Seed = c.Seed<<8 | uint64(b)
 		}
+	}
+	if c.Events.Standby == nil {
+		c.Events.Standby = func(error) {}
+	}
+	if c.Events.Leading == nil {
+		c.Events.Leading = func(uint64, uint64, string) {}
+	}
+	if c.Events.Failed == nil {
+		c.Events.Failed = func(error, time.Duration) {}
+	}
+	if c.Events.QueuesRefused == nil {
+		c.Events.QueuesRefused = func(error) {}
 	}
 	return c
 }
@@ -95,30 +125,27 @@ func (c *Config) Validate() error {
 	return queues.Validate()
 }
 
-// Coordinator is the writer.
-type Coordinator struct {
-	cfg     Config
-	store   store.Store
-	metrics *metrics
-	wake    chan struct{} // capacity 1: something is in the inbox
+// Open opens the store for a term, which closes it. A CodeAlreadyRunning error says that another process has it.
+type Open func(ctx context.Context) (store.Store, error)
 
-	mu struct {
-		sync.Mutex
-		inbox   []request
-		streams map[string]int // by gateway: those that are open
-	}
+// Coordinator is the writer: what of it outlives a term.
+type Coordinator struct {
+	cfg       Config
+	openStore Open
+	pauses    pauses
+	commands  *commandTable
+	metrics   *metrics
+	status    *status
 }
 
-// New returns a coordinator over a store. It closes the store when Run ends.
-func New(cfg Config, st store.Store) (*Coordinator, error) {
+// New returns a coordinator over the store that open opens. Nothing is opened before Run.
+func New(cfg Config, open Open) (*Coordinator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.State.Limits = state.Limits(st.Limits())
-	c := &Coordinator{cfg: cfg, store: st, wake: make(chan struct{}, 1)}
-	c.mu.streams = map[string]int{}
-	c.metrics = newMetrics(c)
+	c := &Coordinator{cfg: cfg, openStore: open, pauses: defaultPauses, commands: newCommandTable(), status: newStatus()}
+	c.metrics = newMetrics(c.status)
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(c.metrics); err != nil {
 			return nil, fmt.Errorf("register the coordinator's metrics: %w", err)
@@ -127,57 +154,14 @@ func New(cfg Config, st store.Store) (*Coordinator, error) {
 	return c, nil
 }
 
-// Run leads until ctx ends or the leadership is lost. It returns nil if ctx ended.
+// Run listens, and leads whenever it can, until ctx ends or the store cannot be used. It returns nil if ctx ended.
 func (c *Coordinator) Run(ctx context.Context) error {
-	err := c.lead(ctx)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil // it was told to stop before it led
-	}
-	if closeErr := c.store.Close(); closeErr != nil {
-		err = errors.Join(err, fmt.Errorf("close the store: %w", closeErr))
-	}
-	return err
-}
-
-func (c *Coordinator) lead(ctx context.Context) error {
-	t, err := c.begin(ctx)
-	if err != nil {
-		return err
-	}
 	listener, err := transport.Listen(c.cfg.Listen)
 	if err != nil {
 		return err
 	}
-	c.cfg.Logger.Info("leading", "epoch", t.epoch, "revision", t.revision, "listen", c.cfg.Listen)
-	return t.run(ctx, func(ctx context.Context) error { return transport.Serve(ctx, listener, t.routes()) })
-}
-
-// begin becomes the leader and loads what the store holds.
-func (c *Coordinator) begin(ctx context.Context) (*term, error) {
-	epoch, err := c.store.Lead(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("become the leader: %w", err)
-	}
-	l, err := c.load(ctx, c.store, epoch)
-	if err != nil {
-		return nil, err
-	}
-	source, err := replica.NewSource(replica.SourceConfig{
-		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: c.store.Confirm,
-		Events: replica.SourceEvents{Connected: c.gatewayConnected, Disconnected: c.gatewayDisconnected},
-	}, l.tables)
-	if err != nil {
-		return nil, fmt.Errorf("make the replication source: %w", err)
-	}
-	if c.cfg.ReplaceQueues {
-		c.push(request{name: "set_queue_config", do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.logRefusal})
-	}
-	e := engine.New(engine.Config{Seed: c.cfg.Seed}, l.state, l.revision, l.time)
-	return &term{Coordinator: c, loaded: l, epoch: epoch, engine: e, source: source}, nil
-}
-
-func (c *Coordinator) logRefusal(r *pb.Reply) {
-	if e := r.GetError(); e != nil {
-		c.cfg.Logger.Error("the queue file was refused and the tree stays as it was", "field", e.GetField(), "error", e.GetMessage())
-	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return transport.Serve(ctx, listener, c.routes()) })
+	group.Go(func() error { return c.leadOn(ctx) })
+	return group.Wait()
 }

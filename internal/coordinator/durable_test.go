@@ -135,26 +135,9 @@ func TestReplyComesBehindItsBatch(t *testing.T) {
 	workers.Wait()
 }
 
-// Run reports the failure of its first batch, which is the tree of queues.
-func TestRunReportsAFailedCommit(t *testing.T) {
-	for _, st := range []*spy{{failCommit: 1}, {failWait: 1}} {
-		st.Store = openStore(t, vfs.NewMem(), store.Limits{})
-		c, err := New(Config{Listen: "127.0.0.1:0"}, st)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Run(context.Background()); !errors.Is(err, errInjected) {
-			t.Errorf("Run returned %v", err)
-		}
-		if _, err := st.Lead(context.Background()); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
-			t.Errorf("the store was not closed: %v", err)
-		}
-	}
-}
-
-// A commit fails, at its beginning or at the disk: Run ends with the error, and nothing of that batch or after it was seen by
+// A commit fails, at its beginning or at the disk: the term ends with the error, and nothing of that batch or after it was seen by
 // anybody. It ends by itself, even if nobody asks for anything more.
-func TestFailedCommitEndsTheLeadership(t *testing.T) {
+func TestFailedCommitEndsTheTerm(t *testing.T) {
 	for _, workers := range []int{1, 8} {
 		for _, fail := range []struct{ commit, wait int }{{2, 0}, {0, 2}, {9, 0}, {0, 9}} {
 			t.Run(fmt.Sprintf("commit %d or wait %d, %d workers", fail.commit, fail.wait, workers), func(t *testing.T) {

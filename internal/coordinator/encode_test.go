@@ -37,7 +37,7 @@ func replayed(t *testing.T, seed uint64) []byte {
 	return all
 }
 
-func randomCommand(rng *rand.Rand, s *state.State, i int) any {
+func randomCommand(rng *rand.Rand, s *state.State, i int) engine.Operation {
 	node := fmt.Sprintf("n%d", rng.IntN(5))
 	job := fmt.Sprintf("j%d", i-rng.IntN(40))
 	switch rng.IntN(8) {
@@ -69,7 +69,7 @@ func randomCommand(rng *rand.Rand, s *state.State, i int) any {
 	return randomReports(rng, s, i)
 }
 
-func randomReports(rng *rand.Rand, s *state.State, i int) any {
+func randomReports(rng *rand.Rand, s *state.State, i int) engine.Operation {
 	cmd := &engine.ReportTasks{Node: fmt.Sprintf("n%d", rng.IntN(5)), Incarnation: 1}
 	for back := range 40 {
 		j := s.Job(fmt.Sprintf("j%d", i-back))

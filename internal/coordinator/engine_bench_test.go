@@ -39,7 +39,7 @@ func newFleet(b *testing.B, nodes, percent int) *fleet {
 }
 
 // turn gives commands and makes turns until nothing is left to do. It returns how many tasks were bound.
-func (f *fleet) turn(b *testing.B, do ...any) int {
+func (f *fleet) turn(b *testing.B, do ...engine.Operation) int {
 	b.Helper()
 	var commands []engine.Command
 	for _, d := range do {
@@ -111,8 +111,8 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-func (f *fleet) modes(nodes int, mode plimsoll.NodeMode) []any {
-	commands := make([]any, nodes)
+func (f *fleet) modes(nodes int, mode plimsoll.NodeMode) []engine.Operation {
+	commands := make([]engine.Operation, nodes)
 	for i := range commands {
 		commands[i] = &engine.SetNodeMode{ID: fmt.Sprintf("node-%05d", i), Mode: mode}
 	}
@@ -142,7 +142,7 @@ func BenchmarkLifecycle(b *testing.B) {
 func (f *fleet) report(b *testing.B, id string, st plimsoll.TaskState) {
 	b.Helper()
 	job := f.engine.State().Job(id)
-	var commands []any
+	var commands []engine.Operation
 	for i := range job.Groups[0].Tasks {
 		t := &job.Groups[0].Tasks[i]
 		r := engine.Report{Job: id, Group: "work", Index: int32(i)}

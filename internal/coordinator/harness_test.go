@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -112,7 +113,10 @@ type leader struct {
 	follows sync.WaitGroup
 }
 
-// lead does what Coordinator.Run does, and keeps the term to look at it afterwards.
+// only opens a store that is open already.
+func only(st store.Store) Open { return func(context.Context) (store.Store, error) { return st, nil } }
+
+// lead does one term of what Coordinator.Run does, and keeps it to look at it afterwards.
 func lead(t testing.TB, cfg Config, st store.Store) *leader {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "p") // the test's own directory may be too long for a socket
@@ -121,23 +125,24 @@ func lead(t testing.TB, cfg Config, st store.Store) *leader {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // left-overs in the temporary directory do no harm
 	cfg.Listen = "unix:" + filepath.Join(dir, "s")
-	c, err := New(cfg, st)
+	c, err := New(cfg, only(st))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &leader{t: t, address: cfg.Listen, cancel: cancel, led: make(chan error, 1)}
-	if l.term, err = c.begin(ctx); err != nil {
+	if l.term, err = c.begin(ctx, st); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := transport.Listen(cfg.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		err := l.term.run(ctx, func(ctx context.Context) error { return transport.Serve(ctx, listener, l.term.routes()) })
-		l.led <- errors.Join(err, st.Close())
-	}()
+	c.status.leading(l.term)
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.term.run(running) })
+	group.Go(func() error { return transport.Serve(running, listener, c.routes()) })
+	go func() { l.led <- errors.Join(group.Wait(), st.Close()) }()
 	l.Follower = l.follow(ctx, "gw")
 	return l
 }
@@ -145,7 +150,7 @@ func lead(t testing.TB, cfg Config, st store.Store) *leader {
 // follow starts another follower.
 func (l *leader) follow(ctx context.Context, gateway string) *replica.Follower {
 	l.t.Helper()
-	f, err := replica.NewFollower(replica.FollowerConfig{Gateway: gateway, Leader: l.address, EventCapacity: l.term.cfg.EventCapacity})
+	f, err := replica.NewFollower(replica.FollowerConfig{Gateway: gateway, Leader: l.address, EventCapacity: l.term.eventCapacity})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -219,6 +224,10 @@ func register(id string, incarnation uint64) *pb.Command {
 	return &pb.Command{Kind: &pb.Command_RegisterNode{RegisterNode: &pb.RegisterNodeRequest{Node: wire.NodeToProto(&node)}}}
 }
 
+func setQueues(tree *plimsoll.QueueConfig) *pb.Command {
+	return &pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: &pb.SetQueueConfigRequest{Config: wire.QueueConfigToProto(tree)}}}
+}
+
 func job(id string, count int) *plimsoll.JobSpec {
 	return &plimsoll.JobSpec{ID: id, Owner: "alice", Queue: "root.batch", Groups: []plimsoll.GroupSpec{{
 		Name: "work", Count: int32(count), Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 100},
@@ -256,11 +265,11 @@ func tryReload(fs vfs.FS, cfg Config) (_ *term, err error) {
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	cfg.Listen, cfg.Metrics = "127.0.0.1:0", nil
-	c, err := New(cfg, st)
+	c, err := New(cfg, only(st))
 	if err != nil {
 		return nil, err
 	}
-	t, err := c.begin(context.Background())
+	t, err := c.begin(context.Background(), st)
 	if err != nil {
 		return nil, err
 	}

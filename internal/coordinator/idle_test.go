@@ -44,22 +44,17 @@ func (m *memory) Close() error { return nil }
 func begun(t *testing.T, cfg Config, st store.Store) *term {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
-	c, err := New(cfg, st)
+	c, err := New(cfg, only(st))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	led, err := c.begin(ctx)
+	led, err := c.begin(ctx, st)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() {
-		ended <- led.run(ctx, func(ctx context.Context) error {
-			<-ctx.Done()
-			return nil
-		})
-	}()
+	go func() { ended <- led.run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -154,7 +149,7 @@ func TestPipelineIsBounded(t *testing.T) {
 			led.exec(context.Background(), "gw", kill("nope"), func(r *pb.Reply) { answers <- r })
 			synctest.Wait()
 		}
-		if depth, waiting := value(t, led.metrics.depth), led.waiting(); depth != pipeline || waiting != 100 {
+		if depth, waiting := value(t, led.metrics.depth), led.inbox.waiting(); depth != pipeline || waiting != 100 {
 			t.Errorf("%v turns are on their way, and %d commands wait", depth, waiting)
 		}
 		refused := len(answers)

@@ -227,7 +227,7 @@ func (d *largest) report(n *state.Node) *engine.ReportNode {
 }
 
 // ends reports the ends of tasks of a job on one of its nodes.
-func (d *largest) ends(j *state.Job) any {
+func (d *largest) ends(j *state.Job) engine.Operation {
 	cmd := &engine.ReportTasks{}
 	for g := range j.Groups {
 		for index := range j.Groups[g].Tasks {
@@ -249,7 +249,7 @@ func (d *largest) ends(j *state.Job) any {
 }
 
 // command draws one, about few jobs and nodes.
-func (d *largest) command(s *state.State) any {
+func (d *largest) command(s *state.State) engine.Operation {
 	d.part = []float64{0.02, 0.1, 0.3, 1}[d.rng.IntN(4)]
 	job, node := long(128, d.rng.IntN(12)), long(128, d.rng.IntN(5))
 	n, j := s.Node(node), s.Job(job)
@@ -336,7 +336,7 @@ func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
 				}
 			}
 			t.Logf("the largest batch has %d bytes; taken %v, refused by a bound %v", peak, taken, refused)
-			for _, do := range []any{
+			for _, do := range []engine.Operation{
 				&engine.SubmitJob{}, &engine.SetQueueConfig{}, &engine.RegisterNode{}, &engine.ReportNode{}, &engine.ApplyPolicies{}, &engine.ReportTasks{},
 			} {
 				if name := fmt.Sprintf("%T", do); taken[name] == 0 {

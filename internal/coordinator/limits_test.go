@@ -27,7 +27,7 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 	leaf := "root." + parent.Name + "." + parent.Queues[0].Name
 	s := state.New(state.Config{KeepEnded: 1e9, LostAfter: 1e9}, plimsoll.DefaultQueues())
 	e, enc, now, id := engine.New(engine.Config{Seed: 1}, s, 0, 1e18), encoder{epoch: 1}, int64(1e18), uint64(0)
-	turn := func(name string, do ...any) {
+	turn := func(name string, do ...engine.Operation) {
 		t.Helper()
 		var commands []engine.Command
 		for _, d := range do {
@@ -52,13 +52,13 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 		}
 	}
 	turn("queues", &engine.SetQueueConfig{Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{parent}}})
-	waiting := []any{}
+	waiting := []engine.Operation{}
 	for i := range 5 {
 		waiting = append(waiting, longJob(i, leaf))
 	}
 	turn("jobs that wait", waiting...)
 	turn("small jobs", spec("a", leaf, 1, nil), spec("b", leaf, 3, plimsoll.Resources{"cpu": 1}))
-	var nodes []any
+	var nodes []engine.Operation
 	for i := range 3 {
 		nodes = append(nodes, longNode(i))
 	}

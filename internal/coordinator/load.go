@@ -14,25 +14,27 @@ import (
 
 // loaded is what a new leader starts from.
 type loaded struct {
-	state    *state.State
-	tables   *replica.Tables
-	revision uint64
-	time     int64
-	events   eventLog
-	next     uint64 // id of the next event
+	state     *state.State
+	tables    *replica.Tables
+	revision  uint64
+	time      int64
+	events    eventLog
+	nextEvent uint64 // id of the next event
 }
 
 // load reads the store into a working state and into the tables that are replicated. Events keep their order and get new ids
 // from 0, since the leader is new.
 func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(c.cfg.EventCapacity)}
-	loader := state.NewLoader(c.cfg.State, c.cfg.Queues)
+	cfg := c.cfg.State
+	cfg.Limits = state.Limits(st.Limits())
+	loader := state.NewLoader(cfg, c.cfg.Queues)
 	revision, last, err := st.Load(ctx, func(kind wire.Kind, key string, value []byte) error {
 		return loadRecord(loader, kind, key, value)
 	}, func(revision uint64, chunk wire.EventChunk) error {
-		chunk.FirstID, chunk.Data = l.next, append([]byte(nil), chunk.Data...)
+		chunk.FirstID, chunk.Data = l.nextEvent, append([]byte(nil), chunk.Data...)
 		l.tables.Apply(&wire.Batch{Epoch: epoch, Revision: revision, Events: chunk})
-		l.next += chunk.Count
+		l.nextEvent += chunk.Count
 		l.events.add(revision, chunk.Count)
 		return nil
 	})

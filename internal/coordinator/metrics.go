@@ -1,16 +1,11 @@
 package coordinator
 
 import (
-	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/replica"
 )
 
 // metrics are what /metrics shows of the coordinator. It is a prometheus.Collector of them all.
@@ -22,9 +17,10 @@ type metrics struct {
 	commits    prometheus.Histogram
 	depth      prometheus.Gauge
 	inbox      prometheus.GaugeFunc
+	terms      termMetrics
 }
 
-func newMetrics(c *Coordinator) *metrics {
+func newMetrics(s *status) *metrics {
 	return &metrics{
 		turns: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_coordinator_turns_total", Help: "Turns of the engine that were finished.",
@@ -47,12 +43,13 @@ func newMetrics(c *Coordinator) *metrics {
 		}),
 		inbox: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "plimsoll_coordinator_inbox_length", Help: "Commands that wait for a turn.",
-		}, func() float64 { return float64(c.waiting()) }),
+		}, func() float64 { return float64(s.waiting()) }),
+		terms: termMetrics{s},
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox}
+	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.terms}
 }
 
 // Describe implements prometheus.Collector.
@@ -95,39 +92,40 @@ func (m *metrics) finished(c *commit) {
 	m.placements.Add(float64(bound))
 }
 
-// routes is the table of all that a leader serves.
-func (t *term) routes() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(t.metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	mux := http.NewServeMux()
-	mux.Handle(replica.NewHandler(t.source, t.exec))
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	mux.HandleFunc("/healthz", t.health)
-	return mux
+// termMetrics shows the role of a coordinator and what became of its terms. It is a prometheus.Collector.
+type termMetrics struct{ status *status }
+
+var (
+	roleDesc     = prometheus.NewDesc("plimsoll_coordinator_role", "1 for the present role, 0 for the others.", []string{"role"}, nil)
+	epochDesc    = prometheus.NewDesc("plimsoll_coordinator_epoch", "Epoch of the last term of this process.", nil, nil)
+	termsDesc    = prometheus.NewDesc("plimsoll_coordinator_terms_total", "Terms in which this process led.", nil, nil)
+	failuresDesc = prometheus.NewDesc("plimsoll_coordinator_failures_total", "Terms that failed, or could not begin.", nil, nil)
+	failedDesc   = prometheus.NewDesc("plimsoll_coordinator_last_failure_timestamp_seconds", "When the last of them failed; 0: none did.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m termMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{roleDesc, epochDesc, termsDesc, failuresDesc, failedDesc} {
+		to <- d
+	}
 }
 
-// healthReport is what /healthz answers.
-type healthReport struct {
-	Status   string `json:"status"` // ok or unavailable
-	Reason   string `json:"reason,omitempty"`
-	Epoch    uint64 `json:"epoch"`
-	Revision uint64 `json:"revision"`
-	Instance string `json:"instance"`
-}
-
-// health answers 200 if this process leads.
-func (t *term) health(w http.ResponseWriter, r *http.Request) {
-	latest := t.source.Snapshot()
-	report, status := healthReport{Status: "ok", Epoch: t.epoch, Revision: latest.Revision(), Instance: latest.InstanceUUID()}, http.StatusOK
-	if err := t.store.Confirm(r.Context()); err != nil {
-		report.Status, report.Reason, status = "unavailable", err.Error(), http.StatusServiceUnavailable
+// Collect implements prometheus.Collector.
+func (m termMetrics) Collect(to chan<- prometheus.Metric) {
+	now := m.status.get()
+	for _, r := range roles {
+		value := 0.0
+		if r == now.role {
+			value = 1
+		}
+		to <- prometheus.MustNewConstMetric(roleDesc, prometheus.GaugeValue, value, string(r))
 	}
-	body, err := json.Marshal(report)
-	if err != nil {
-		panic(err) // a broken invariant: strings and numbers have a JSON form
+	failed := 0.0
+	if now.failures > 0 {
+		failed = float64(now.lastFailed.UnixNano()) / 1e9
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // the caller went away; there is nobody to tell
+	to <- prometheus.MustNewConstMetric(epochDesc, prometheus.GaugeValue, float64(now.epoch))
+	to <- prometheus.MustNewConstMetric(termsDesc, prometheus.CounterValue, float64(now.terms))
+	to <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(now.failures))
+	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.GaugeValue, failed)
 }

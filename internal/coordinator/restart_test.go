@@ -18,25 +18,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
-	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
-
-// A directory has one leader at a time, and what the first one does is not disturbed by a second.
-func TestSecondLeaderIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	st, err := pebble.Open(pebble.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := lead(t, Config{}, st)
-	defer l.stop()
-	l.must(submit(job("a", 1)))
-	if _, err := pebble.Open(pebble.Config{Dir: dir}); plimsoll.CodeOf(err) != plimsoll.CodeAlreadyRunning {
-		t.Errorf("a second leader opened the directory: %v", err)
-	}
-	l.must(submit(job("b", 1)))
-}
 
 // events returns what the ring holds, which begins at id low.
 func events(t *testing.T, s *replica.Snapshot) (low uint64, all []string) {
@@ -248,8 +231,7 @@ func (d *load) step(rng *rand.Rand, fresh string) {
 			if rng.IntN(2) == 0 {
 				queues.Queues = append(queues.Queues, plimsoll.QueueConfig{Name: "small", MaxJobs: 2})
 			}
-			m := wire.QueueConfigToProto(&queues)
-			d.do(&pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: &pb.SetQueueConfigRequest{Config: m}}})
+			d.do(setQueues(&queues))
 		}
 	case 10:
 		d.do(explain(d.someJob(rng) + ".work.0"))

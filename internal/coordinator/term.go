@@ -2,21 +2,35 @@ package coordinator
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
 )
 
-// term is the time in which a process leads.
+// term is a time in which this process leads.
 type term struct {
-	*Coordinator
-	*loaded
-	epoch  uint64
-	engine *engine.Engine // makeTurns's alone
-	source *replica.Source
+	epoch       uint64
+	now         func() int64 // Unix nanoseconds
+	store       store.Store
+	metrics     *metrics
+	commands    *commandTable
+	inbox       *inbox
+	source      *replica.Source
+	replication http.Handler   // of source
+	engine      *engine.Engine // makeTurns's alone, from run on
+	revision    uint64         // of the last batch that was loaded
+
+	// Of the events that are stored, beginCommits's alone from run on.
+	events        eventLog
+	nextEvent     uint64 // id of the next event
+	eventCapacity int    // how many are to be kept
 }
 
 // turn is one turn on its way through the pipeline.
@@ -26,8 +40,8 @@ type turn struct {
 	revision uint64    // of the last batch when the turn ended
 }
 
-// run leads until ctx ends, or a commit or serve fails, and returns the failure.
-func (t *term) run(ctx context.Context, serve func(context.Context) error) error {
+// run leads until ctx ends or a commit fails, and returns the failure.
+func (t *term) run(ctx context.Context) error {
 	ctx, lose := context.WithCancel(ctx)
 	defer lose()
 	g, ctx := errgroup.WithContext(ctx)
@@ -48,8 +62,19 @@ func (t *term) run(ctx context.Context, serve func(context.Context) error) error
 		defer t.source.Close(nil) // gateways are told at once, but after the replies that are due
 		return t.finishCommits(begun, fresh, lose)
 	})
-	g.Go(func() error { return serve(ctx) })
 	return g.Wait() //nolint:wrapcheck // each loop says what it was doing
+}
+
+// exec takes a command from a gateway (replica.Exec).
+func (t *term) exec(_ context.Context, gateway string, cmd *pb.Command, respond func(*pb.Reply)) {
+	c, do, err := t.commands.decode(gateway, cmd)
+	if err == nil && !t.inbox.push(request{c, do, respond}) {
+		err = plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", t.inbox.limit)
+	}
+	if err != nil {
+		t.metrics.answered(c.name, err)
+		respond(refusal(err))
+	}
 }
 
 // makeTurns is the writer loop. It ends with ctx.
@@ -66,8 +91,8 @@ func (t *term) makeTurns(ctx context.Context, fresh <-chan *turn, made chan<- *t
 		case next = <-fresh:
 		}
 		t.metrics.depth.Inc()
-		desk.take(t.drain(desk.requests[:0], maxTurn-len(desk.commands)))
-		taken, wake, more := t.engine.Turn(t.cfg.Now(), desk.commands, &next.batch)
+		desk.take(t.inbox.drain(desk.requests[:0], maxTurn-len(desk.commands)))
+		taken, wake, more := t.engine.Turn(t.now(), desk.commands, &next.batch)
 		next.asked = desk.done(next.asked[:0], taken, next.batch.Replies)
 		if next.batch.Revision != 0 {
 			revision = next.batch.Revision
@@ -117,13 +142,13 @@ func (d *desk) done(asked []request, taken int, replies []engine.Reply) []reques
 func (t *term) sleep(ctx context.Context, timer *time.Timer, wake int64) bool {
 	var due <-chan time.Time
 	if wake != 0 {
-		timer.Reset(time.Duration(max(0, wake-t.cfg.Now())))
+		timer.Reset(time.Duration(max(0, wake-t.now())))
 		due = timer.C
 	}
 	select {
 	case <-ctx.Done():
 		return false
-	case <-t.wake:
+	case <-t.inbox.wake:
 	case <-due:
 	}
 	return true

@@ -5,6 +5,8 @@
 // supervisor, a process of its own that outlives this one). Everything else is owned by the roles. The process may be killed at
 // any instant: what was acknowledged is there at the next start, and running tasks are taken up again.
 //
+// What the roles tell through their Events becomes log lines here, in tell.go, also for the commands that run one role alone.
+//
 // Its callers are the commands `plimsoll dev`, tests and benchmarks. It is ready in a fraction of a second.
 package dev
 
@@ -27,6 +29,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -48,8 +51,8 @@ type Config struct {
 	Store      pebble.Config         // Dir and Logger are set here
 	Logger     *slog.Logger          // nil: nothing is logged
 
-	Coordinator coordinator.Config // Listen, Queues, Logger and Metrics are set here
-	Gateway     gateway.Config     // Listen, Insecure and Registry are set here
+	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
+	Gateway     gateway.Config     // Listen, Insecure, Events and Registry are set here
 }
 
 // Dev is the process.
@@ -93,12 +96,10 @@ func (d *Dev) make() error {
 	if cfg.Gateway.ID == "" {
 		cfg.Gateway.ID = "dev"
 	}
-	if cfg.Gateway.Listener.Fault == nil {
-		cfg.Gateway.Listener.Fault = func(rpc string, err error) { cfg.Logger.Error("fault", "rpc", rpc, "error", err) }
-	}
+	cfg.Gateway.Events = gateway.Events{Fault: GatewayEvents(cfg.Logger).Fault} // that it serves, the process says itself
 	registry := prometheus.NewRegistry()
 	cfg.Gateway.Registry, cfg.Coordinator.Metrics = registry, registry
-	cfg.Coordinator.Listen, cfg.Coordinator.Logger = "unix:"+filepath.Join(cfg.Data, "coordinator.sock"), cfg.Logger
+	cfg.Coordinator.Listen, cfg.Coordinator.Events = "unix:"+filepath.Join(cfg.Data, "coordinator.sock"), CoordinatorEvents(cfg.Logger)
 	if cfg.Queues != nil {
 		cfg.Coordinator.Queues, cfg.Coordinator.ReplaceQueues = *cfg.Queues, true
 	}
@@ -128,23 +129,45 @@ func (d *Dev) makeRoles() error {
 		return plimsoll.Invalid("data", "%s cannot be made: %v; choose a directory that you may write to", cfg.Data, err)
 	}
 	cfg.Store.Dir, cfg.Store.Logger = filepath.Join(cfg.Data, "store"), cfg.Logger
-	st, err := pebble.Open(cfg.Store)
+	st, err := pebble.Open(cfg.Store) // for the first term, so that a directory in use, or a damaged store, is refused at once
 	if err != nil {
 		return err
 	}
-	c, err := coordinator.New(cfg.Coordinator, st)
-	if err != nil {
-		return errors.Join(err, st.Close())
+	first := &firstStore{config: cfg.Store, opened: st}
+	c, err := coordinator.New(cfg.Coordinator, first.open)
+	if err == nil {
+		err = d.makeReaders()
 	}
-	err = d.makeReaders()
 	if err == nil && !cfg.NoAgent {
 		err = d.makeAgent()
 	}
 	if err != nil {
 		return errors.Join(err, st.Close())
 	}
-	d.parts = append(d.parts, c.Run)
+	d.parts = append(d.parts, func(ctx context.Context) error { return errors.Join(c.Run(ctx), first.close()) })
 	return nil
+}
+
+// firstStore gives the coordinator the store that New has opened, and opens it anew for later terms.
+type firstStore struct {
+	config pebble.Config
+	opened store.Store // nil once it is given away
+}
+
+func (f *firstStore) open(context.Context) (store.Store, error) {
+	if st := f.opened; st != nil {
+		f.opened = nil
+		return st, nil
+	}
+	return pebble.Open(f.config)
+}
+
+// close closes the store if the coordinator has never asked for it.
+func (f *firstStore) close() error {
+	if f.opened == nil {
+		return nil
+	}
+	return f.opened.Close()
 }
 
 func (d *Dev) makeReaders() error {
@@ -218,7 +241,7 @@ func (d *Dev) makeAgent() error {
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{d.URL()}, Capacity: cfg.Capacity,
 		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS,
-	}, agent.Deps{Executor: supervised, Log: cfg.Logger, Metrics: cfg.Coordinator.Metrics})
+	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})
 	if err != nil {
 		return err
 	}

@@ -11,10 +11,8 @@
 package engine
 
 import (
-	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
-	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // Config sets up an engine.
@@ -31,19 +29,26 @@ type Engine struct {
 	time      int64        // of the last turn
 	waiting   []waiter
 	reporting []reporting
-	asking    []Command // dry runs and plans that are to be answered, one a turn
+	asking    []asking // dry runs and plans that are to be answered, one a turn
 }
 
 // waiter is a submit whose tasks are still being created.
 type waiter struct {
 	id  uint64
+	do  *SubmitJob
 	job *state.Job
+}
+
+// asking is a dry run or a plan that waits for its turn.
+type asking struct {
+	id uint64
+	do question
 }
 
 // reporting is a report that did not fit in a turn.
 type reporting struct {
 	id   uint64
-	cmd  *ReportTasks
+	do   *ReportTasks
 	next int
 }
 
@@ -54,116 +59,6 @@ func New(cfg Config, s *state.State, revision uint64, time int64) *Engine {
 
 // State returns the working state, for tests and for questions between turns.
 func (e *Engine) State() *state.State { return e.state }
-
-// Command is something to do, with an id for the reply. Do is one of the types below.
-type Command struct {
-	ID uint64
-	Do any
-}
-
-// The commands.
-type (
-	// SubmitJob takes in a job; the specification must not be changed afterwards.
-	SubmitJob struct{ Spec *plimsoll.JobSpec }
-	// KillJob begins to stop a job.
-	KillJob struct{ ID, Reason string }
-	// ScaleJob changes how many tasks a group has; an empty group is the only one.
-	ScaleJob struct {
-		ID, Group string
-		Count     int32
-	}
-	// SetNodeMode lets a node take tasks, or not, or drains it.
-	SetNodeMode struct {
-		ID   string
-		Mode plimsoll.NodeMode
-	}
-	// RemoveNode forgets a node that holds no task.
-	RemoveNode struct{ ID string }
-	// SetQueueConfig replaces the tree of queues.
-	SetQueueConfig struct{ Config plimsoll.QueueConfig }
-	// RegisterNode makes a node known through a gateway. The reply holds the number of the registration.
-	RegisterNode struct {
-		Node    plimsoll.Node
-		Gateway string
-	}
-	// NodeSilent says that a gateway no longer hears a node.
-	NodeSilent struct {
-		ID           string
-		Registration uint64
-	}
-	// GatewayLost says that a gateway is gone. It has no reply.
-	GatewayLost struct{ Gateway string }
-	// ReportTasks takes in what an agent says about attempts.
-	ReportTasks struct {
-		Node        string
-		Incarnation uint64
-		Reports     []Report
-	}
-	// ReportNode takes in what the QoS agent of a node says of it.
-	ReportNode struct {
-		Node        string
-		Incarnation uint64
-		Sequence    uint64
-		Report      plimsoll.NodeReport
-	}
-	// ApplyPolicies creates and replaces policies, all of them or none; a dry run says what it would do. The policies must not be changed
-	// afterwards.
-	ApplyPolicies struct {
-		Policies []plimsoll.Policy
-		DryRun   bool
-	}
-	// DeletePolicy deletes a policy that no other names.
-	DeletePolicy struct{ Ref plimsoll.PolicyRef }
-	// Explain asks why a task waits, and what each filter says about a node, if one is named. It changes nothing.
-	Explain struct {
-		Job, Group string
-		Index      int32
-		Node       string
-		Export     bool // the decision that put the task on its node, too
-	}
-	// NodeCapacity asks what is left on nodes; none named: on all. It changes nothing.
-	NodeCapacity struct{ Nodes []string }
-	// PlaceJob asks where tasks of a job would be placed: so many of each group, 0: as many as it has; an empty group: of all. It
-	// changes nothing.
-	PlaceJob struct {
-		Spec  *plimsoll.JobSpec
-		Group string
-		Count int32
-	}
-	// PlanMoves asks for moves that would make room for a task of a group of a job, or, without a job, empty nodes. It changes
-	// nothing.
-	PlanMoves struct {
-		Spec  *plimsoll.JobSpec
-		Group string
-		Limit int32
-	}
-)
-
-// Report is a task report with its task's name taken apart.
-type Report struct {
-	Job, Group string
-	Index      int32
-	plimsoll.TaskReport
-}
-
-// Reply answers a command.
-type Reply struct {
-	ID           uint64
-	Err          error
-	Registration uint64
-	Explanation  *Explanation
-	Capacities   []placement.Capacity // of NodeCapacity; nil: it was not asked for
-	Trial        *scheduler.Trial
-	Plan         *scheduler.MovePlan
-	Policies     []state.PolicyOutcome // of ApplyPolicies
-}
-
-// Explanation answers Explain.
-type Explanation struct {
-	Task plimsoll.Task
-	scheduler.Explanation
-	Export []byte // the decision, as placement.Replay takes it
-}
 
 // Batch is what a turn made. It can be reused for another turn.
 type Batch struct {
@@ -185,10 +80,10 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 	s.Due(e.limits.Part(3))
 	e.continueReports(e.limits.Part(4), out)
 	for taken < len(commands) && !s.Over(e.limits.Part(5)) {
-		e.apply(&commands[taken], out)
+		commands[taken].Do.apply(e, commands[taken].ID, out)
 		taken++
 	}
-	e.answer(out)
+	e.answerQuestion(out)
 	s.Continue(e.limits.Part(6))
 	e.answerWaiters(out)
 	_, behind := e.scheduler.Cycle(s, e.limits.Part(7))
@@ -203,101 +98,34 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 	return taken, s.Wake(), more
 }
 
-func (e *Engine) apply(c *Command, out *Batch) {
-	r := Reply{ID: c.ID}
-	s := e.state
-	switch do := c.Do.(type) {
-	case *SubmitJob:
-		job, err := s.Submit(do.Spec)
-		if err == nil && job.Growing() {
-			e.waiting = append(e.waiting, waiter{c.ID, job})
-			return
-		}
-		r.Err = err
-	case *KillJob:
-		r.Err = s.Kill(do.ID, do.Reason)
-	case *ScaleJob:
-		r.Err = s.Scale(do.ID, do.Group, do.Count)
-	case *SetNodeMode:
-		r.Err = s.SetNodeMode(do.ID, do.Mode)
-	case *RemoveNode:
-		r.Err = s.RemoveNode(do.ID)
-	case *SetQueueConfig:
-		r.Err = s.SetQueueConfig(&do.Config)
-	case *RegisterNode:
-		r.Registration, r.Err = s.Register(&do.Node, do.Gateway)
-	case *NodeSilent:
-		s.Silent(do.ID, do.Registration)
-	case *GatewayLost:
-		s.GatewayLost(do.Gateway)
-		return
-	case *ReportNode:
-		r.Err = s.ReportNode(do.Node, do.Incarnation, do.Sequence, &do.Report)
-	case *ApplyPolicies:
-		r.Policies, r.Err = s.ApplyPolicies(do.Policies, do.DryRun)
-	case *DeletePolicy:
-		r.Err = s.DeletePolicy(do.Ref)
-	case *ReportTasks:
-		e.reporting = append(e.reporting, reporting{id: c.ID, cmd: do})
-		e.continueReports(e.limits.Part(5), out)
-		return
-	case *Explain:
-		r.Explanation, r.Err = e.explain(do)
-	case *NodeCapacity:
-		r.Capacities, r.Err = e.scheduler.Capacities(s, do.Nodes)
-	case *PlaceJob:
-		if r.Err = s.CheckSize(do.Spec); r.Err == nil {
-			e.asking = append(e.asking, *c)
-			return
-		}
-	case *PlanMoves:
-		if do.Spec != nil {
-			r.Err = s.CheckSize(do.Spec)
-		}
-		if r.Err == nil {
-			e.asking = append(e.asking, *c)
-			return
-		}
-	default:
-		r.Err = plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader does not know the command %T", do)
-	}
-	out.Replies = append(out.Replies, r)
-}
-
-// answer answers the first dry run or plan that waits, which costs a turn's time, so that those who ask do not hold up those who command.
-func (e *Engine) answer(out *Batch) {
+// answerQuestion answers the first dry run or plan that waits, which costs a turn's time, so that those who ask do not hold up
+// those who command.
+func (e *Engine) answerQuestion(out *Batch) {
 	if len(e.asking) == 0 {
 		return
 	}
-	c := e.asking[0]
-	e.asking[0] = Command{}
+	first := e.asking[0]
+	e.asking[0] = asking{}
 	if e.asking = e.asking[1:]; len(e.asking) == 0 {
 		e.asking = nil
 	}
-	r := Reply{ID: c.ID}
-	switch do := c.Do.(type) {
-	case *PlaceJob:
-		r.Trial, r.Err = e.scheduler.Try(e.state, do.Spec, do.Group, int(do.Count))
-	case *PlanMoves:
-		r.Plan, r.Err = e.scheduler.PlanMoves(e.state, do.Spec, do.Group, int(do.Limit))
-	}
-	out.Replies = append(out.Replies, r)
+	first.do.ask(e, first.id, out)
 }
 
 // continueReports takes in reports as far as the budget goes, in the order in which they came.
 func (e *Engine) continueReports(budget state.Budget, out *Batch) {
 	for len(e.reporting) > 0 {
 		w := &e.reporting[0]
-		node, err := e.state.CheckReporter(w.cmd.Node, w.cmd.Incarnation)
-		for err == nil && w.next < len(w.cmd.Reports) {
+		node, err := e.state.CheckReporter(w.do.Node, w.do.Incarnation)
+		for err == nil && w.next < len(w.do.Reports) {
 			if e.state.Over(budget) {
 				return
 			}
-			r := &w.cmd.Reports[w.next]
+			r := &w.do.Reports[w.next]
 			e.state.Report(node, r.Job, r.Group, r.Index, &r.TaskReport)
 			w.next++
 		}
-		out.Replies = append(out.Replies, Reply{ID: w.id, Err: err})
+		reply(out, w.id, w.do, Done{}, err)
 		e.reporting[0] = reporting{}
 		if e.reporting = e.reporting[1:]; len(e.reporting) == 0 {
 			e.reporting = nil
@@ -312,28 +140,8 @@ func (e *Engine) answerWaiters(out *Batch) {
 			kept = append(kept, w)
 			continue
 		}
-		out.Replies = append(out.Replies, Reply{ID: w.id})
+		reply(out, w.id, w.do, Done{}, nil)
 	}
 	clear(e.waiting[len(kept):])
 	e.waiting = kept
-}
-
-func (e *Engine) explain(do *Explain) (*Explanation, error) {
-	ref, ok := e.state.FindTask(do.Job, do.Group, do.Index)
-	if !ok {
-		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", plimsoll.TaskID(do.Job, do.Group, do.Index))
-	}
-	record := e.state.TaskRecord(ref)
-	record.ID = ref.Task().ID
-	x, err := e.scheduler.Explain(e.state, ref, do.Node)
-	if err != nil {
-		return nil, err
-	}
-	out := &Explanation{Task: record, Explanation: x}
-	if do.Export && x.Decision != nil {
-		if out.Export, err = x.Decision.Export(); err != nil {
-			return nil, err //nolint:wrapcheck // it says what was done
-		}
-	}
-	return out, nil
 }

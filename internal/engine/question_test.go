@@ -15,7 +15,7 @@ import (
 const firstQuestion = 1 << 40
 
 // question is something that may be asked at any time.
-func (w *world) question(rng *rand.Rand) any {
+func (w *world) question(rng *rand.Rand) engine.Operation {
 	name := func() string { return w.jobs[rng.IntN(len(w.jobs))] }
 	switch rng.IntN(4) {
 	case 0:
@@ -121,7 +121,9 @@ func TestQuestionsHoldUpNoCommand(t *testing.T) {
 	g := plimsoll.GroupSpec{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1}}
 	spec := &plimsoll.JobSpec{ID: "asked", Owner: "alice", Queue: "root.default", Groups: []plimsoll.GroupSpec{g}}
 	var commands []engine.Command
-	add := func(do any) { commands = append(commands, engine.Command{ID: uint64(len(commands) + 1), Do: do}) }
+	add := func(do engine.Operation) {
+		commands = append(commands, engine.Command{ID: uint64(len(commands) + 1), Do: do})
+	}
 	add(&engine.NodeCapacity{})
 	for range 3 {
 		add(&engine.PlaceJob{Spec: spec, Count: 1})

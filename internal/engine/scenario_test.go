@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -78,7 +79,7 @@ func (w *scenario) load() {
 	w.engine = engine.New(engine.Config{Seed: 1}, s, 0, w.now)
 }
 
-func (w *scenario) turn(do any) {
+func (w *scenario) turn(do engine.Operation) {
 	var commands []engine.Command
 	if do != nil {
 		w.nextID++
@@ -101,11 +102,11 @@ func (w *scenario) turn(do any) {
 func (w *scenario) print() {
 	for i := range w.out.Replies {
 		r := &w.out.Replies[i]
-		switch {
-		case r.Err != nil:
+		if r.Err != nil {
 			fmt.Fprintf(&w.printed, "refused (%s): %v\n", plimsoll.CodeOf(r.Err), r.Err)
-		case r.Explanation != nil:
-			w.printExplanation(r.Explanation)
+		}
+		if x, ok := r.Answer.(scheduler.Explanation); ok {
+			w.printExplanation(&x)
 		}
 	}
 	for i := range w.out.Changes.Events {
@@ -124,7 +125,7 @@ func (w *scenario) print() {
 	}
 }
 
-func (w *scenario) printExplanation(x *engine.Explanation) {
+func (w *scenario) printExplanation(x *scheduler.Explanation) {
 	fmt.Fprintf(&w.printed, "%s: %s: %s\n", x.Task.ID, x.Code, x.Summary)
 	for _, step := range x.Steps {
 		if step.Dropped > 0 {

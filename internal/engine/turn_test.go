@@ -43,7 +43,7 @@ func (b *bench) crash() {
 }
 
 // send gives commands, for the next turn, and returns the id of the last.
-func (b *bench) send(do ...any) uint64 {
+func (b *bench) send(do ...engine.Operation) uint64 {
 	for _, d := range do {
 		b.nextID++
 		b.queue = append(b.queue, engine.Command{ID: b.nextID, Do: d})
@@ -190,7 +190,7 @@ func TestLargeWorkStaysWithinTinyLimits(t *testing.T) {
 	b.settle()
 	steps := []struct {
 		name string
-		do   any
+		do   engine.Operation
 		want plimsoll.TaskCounts
 	}{
 		{"scale down what runs", &engine.ScaleJob{ID: "j", Count: 1}, plimsoll.TaskCounts{Bound: 1, Stopping: tasks - 1}},
@@ -321,7 +321,7 @@ func TestDrainingQueueGoesWithInterruptedSubmit(t *testing.T) {
 
 // Once a kill or a scaling down is acknowledged, none of the tasks that it concerns is placed, however long it takes to stop them.
 func TestUnwantedTasksAreNotPlaced(t *testing.T) {
-	for _, do := range []any{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
+	for _, do := range []engine.Operation{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
 		b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 		b.send(job("j", 300, 1000))
 		b.settle()
@@ -471,7 +471,7 @@ func TestMoreFreesThanAreRemembered(t *testing.T) {
 
 // A crash while the tasks of a killed job are being stopped does not give them another chance, nor those that were scaled away.
 func TestUnwantedTasksAreNotPlacedAfterACrash(t *testing.T) {
-	for _, do := range []any{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
+	for _, do := range []engine.Operation{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
 		b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 		b.send(job("j", 300, 1000))
 		b.settle()

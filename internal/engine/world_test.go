@@ -68,7 +68,7 @@ func (w *world) restart(seed uint64) {
 	w.remember()
 }
 
-func (w *world) send(do any) uint64 {
+func (w *world) send(do engine.Operation) uint64 {
 	w.nextID++
 	w.queue = append(w.queue, engine.Command{ID: w.nextID, Do: do})
 	return w.nextID

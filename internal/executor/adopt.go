@@ -97,7 +97,7 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 		// The record was written before the rest was killed. What is left in its control group goes with the sweep; without one, here.
 		if s.tree == nil {
 			if err := s.killTree(ctx, a, 0); err != nil {
-				s.log.Error("processes of an ended attempt cannot be killed", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+				s.trouble(TroubleRest, a.key, err)
 			}
 		}
 		s.publishEnd(a, exit)
@@ -229,7 +229,7 @@ func (s *Supervisor) sweepGroups(ctx context.Context) error {
 		err = errors.Join(g.Kill(ctx), g.Remove(ctx))
 		cancel()
 		if err != nil {
-			s.log.Error("a control group that was left over cannot be removed", "group", name, "error", err)
+			s.cfg.Events.Trouble(Trouble{Kind: TroubleLeftOver, Group: name, Err: err})
 		}
 	}
 	return nil

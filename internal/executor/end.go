@@ -87,11 +87,10 @@ func (s *Supervisor) exited(a *attempt, ws syscall.WaitStatus, known bool) {
 // settle records the end, kills the rest, and publishes it. The record is written first: if the supervisor dies meanwhile, the next one
 // kills the rest.
 func (s *Supervisor) settle(ctx context.Context, a *attempt, o outcome, at int64) {
-	log := s.log.With("task", a.key.task, "attempt", a.key.attempt)
 	if a.group != nil {
 		n, err := a.group.OOMKills()
 		if err != nil {
-			log.Warn("out-of-memory kills cannot be counted", "error", err)
+			s.trouble(TroubleOOMKills, a.key, err)
 		}
 		o.oomKills = n
 	}
@@ -101,15 +100,15 @@ func (s *Supervisor) settle(ctx context.Context, a *attempt, o outcome, at int64
 	s.mu.Unlock()
 	r.Finished = at
 	if err := writeExit(a.dir, r); err != nil {
-		log.Error("the end of an attempt could not be recorded", "error", err)
+		s.trouble(TroubleRecord, a.key, err)
 		r.Message = strings.TrimPrefix(r.Message+"; its end could not be recorded: "+err.Error(), "; ")
 	}
 	if err := s.killRest(ctx, a); err != nil {
-		log.Error("processes of an ended attempt cannot be killed", "error", err)
+		s.trouble(TroubleRest, a.key, err)
 		r.Message = strings.TrimPrefix(r.Message+"; processes are left that cannot be killed", "; ")
 	}
 	if _, err := trimLogs(a.dir, a.limits.LogLimit); err != nil {
-		log.Warn("logs could not be cut to their limit", "error", err)
+		s.trouble(TroubleTrim, a.key, err)
 	}
 	s.release(ctx, a)
 	s.publishEnd(a, r)
@@ -141,7 +140,8 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for wait := time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+	looks := plimsoll.Backoff{First: time.Millisecond, Longest: 200 * time.Millisecond}
+	for look := 1; ; look++ {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -164,7 +164,7 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 		if err := errors.Join(denied, signalAll(pids, syscall.SIGKILL)); err != nil {
 			return err
 		}
-		timer.Reset(wait)
+		timer.Reset(looks.Delay(look))
 	}
 }
 
@@ -181,17 +181,16 @@ func signalAll(pids []int, sig syscall.Signal) error {
 
 // release gives back what an attempt holds of the machine, but for its directory.
 func (s *Supervisor) release(ctx context.Context, a *attempt) {
-	log := s.log.With("task", a.key.task, "attempt", a.key.attempt)
 	if a.group != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 		defer cancel()
 		if err := a.group.Remove(ctx); err != nil {
-			log.Warn("a control group could not be removed", "error", err)
+			s.trouble(TroubleRemove, a.key, err)
 		}
 	}
 	if a.lock != nil {
 		if err := a.lock.Close(); err != nil {
-			log.Warn("a lock could not be given back", "error", err)
+			s.trouble(TroubleUnlock, a.key, err)
 		}
 	}
 }
@@ -226,7 +225,7 @@ func (s *Supervisor) beginStop(a *attempt, grace time.Duration, why stopRequest)
 	if a.stop == nil && !starting {
 		sent, err := s.terminate(a)
 		if err != nil {
-			s.log.Warn("an attempt could not be asked to end; it will be killed", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+			s.trouble(TroubleTerminate, a.key, err)
 		} else if !sent {
 			return // it has ended by itself, and its end is on the way
 		}
@@ -276,7 +275,7 @@ func (s *Supervisor) killUntilEnded(ctx context.Context, a *attempt) {
 		return // the rest is being killed there
 	}
 	if err := s.killTree(ctx, a, sid); err != nil {
-		s.log.Error("an attempt cannot be killed; trying again", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+		s.trouble(TroubleKill, a.key, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

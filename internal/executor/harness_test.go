@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"log/slog"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -29,9 +29,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+func complain(t Trouble) { fmt.Fprintf(os.Stderr, "%+v\n", t) }
+
 func supervisorMain(args []string) int {
 	flags := flag.NewFlagSet("supervisor", flag.ContinueOnError)
-	cfg := SupervisorConfig{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Node: "test"}
+	cfg := SupervisorConfig{Events: Events{Trouble: complain}, Node: "test"}
 	flags.StringVar(&cfg.Dir, "dir", "", "")
 	flags.StringVar(&cfg.CgroupRoot, "cgroups", "", "")
 	flags.BoolVar(&cfg.NoTrace, "notrace", false, "")
@@ -46,7 +48,7 @@ func supervisorMain(args []string) int {
 		err = s.Run(ctx)
 	}
 	if err != nil {
-		cfg.Logger.Error("the supervisor has ended", "error", err)
+		fmt.Fprintln(os.Stderr, "the supervisor has ended:", err)
 		return 1
 	}
 	return 0

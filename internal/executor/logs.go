@@ -54,7 +54,7 @@ func (s *Supervisor) trim(ctx context.Context) error {
 		for _, a := range s.running() {
 			cut, err := trimLogs(a.dir, a.limits.LogLimit)
 			if err != nil {
-				s.log.Warn("logs could not be cut to their limit", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+				s.trouble(TroubleTrim, a.key, err)
 			}
 			if cut {
 				next = trimFast

@@ -148,10 +148,10 @@ func (v *service) ForgetAttempt(_ context.Context, r *connect.Request[pb.ForgetA
 	return connect.NewResponse(&pb.ForgetAttemptResponse{}), nil
 }
 
-// answer logs what the caller is not told.
+// answer tells what the caller is not told.
 func (v *service) answer(op string, err error) error {
 	if plimsoll.CodeOf(err) == plimsoll.CodeInternal {
-		v.s.log.Error("a request failed", "op", op, "error", err)
+		v.s.cfg.Events.Trouble(Trouble{Kind: TroubleRequest, Op: op, Err: err})
 	}
 	return wire.ConnectError(err)
 }

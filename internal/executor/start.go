@@ -158,17 +158,16 @@ func (s *Supervisor) begin(ctx context.Context, a *attempt, req *StartRequest) {
 
 // failStart records that the program never ran.
 func (s *Supervisor) failStart(ctx context.Context, a *attempt, cause error) {
-	log := s.log.With("task", a.key.task, "attempt", a.key.attempt)
 	r := exitRecord{Result: plimsoll.ResultNeverStarted, ExitCode: -1, Message: cause.Error(), Finished: s.now()}
 	var reason *neverStarted
 	if errors.Is(cause, errStopped) {
 		r.Result = plimsoll.ResultLost // neither the task's fault nor the node's
 	} else if !errors.As(cause, &reason) {
 		r.Result = plimsoll.ResultNodeFault
-		log.Error("an attempt could not be started", "error", cause)
+		s.trouble(TroubleStart, a.key, cause)
 	}
 	if err := writeExit(a.dir, r); err != nil {
-		log.Error("the end of an attempt could not be recorded", "error", err)
+		s.trouble(TroubleRecord, a.key, err)
 	}
 	s.release(ctx, a)
 	s.publishEnd(a, r)
@@ -218,7 +217,7 @@ func (s *Supervisor) closeStarted(a *attempt, start *launch) {
 	}
 	for _, f := range files {
 		if err := f.Close(); err != nil {
-			s.log.Warn("a file of an attempt could not be closed", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+			s.trouble(TroubleClose, a.key, err)
 		}
 	}
 }

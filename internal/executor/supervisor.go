@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,7 +48,7 @@ type SupervisorConfig struct {
 	NoTrace    bool   // start programs through a shell even if ptrace is permitted
 
 	ThawAfter time.Duration // how long no agent may watch until what is frozen is thawed; 0: DefaultThawAfter
-	Logger    *slog.Logger  // nil: nothing is logged
+	Events    Events        // tells what happens
 }
 
 // Validate fills in defaults and reports the first field that is wrong.
@@ -69,9 +68,7 @@ func (c *SupervisorConfig) Validate() error {
 	if c.ThawAfter <= 0 {
 		c.ThawAfter = DefaultThawAfter
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Events = c.Events.withDefaults()
 	return nil
 }
 
@@ -90,7 +87,6 @@ type Capabilities struct {
 // orphans, so it must have the process to itself.
 type Supervisor struct {
 	cfg      SupervisorConfig
-	log      *slog.Logger
 	reaper   *reaper
 	launcher *launcher
 	boot     string
@@ -114,7 +110,7 @@ func New(cfg SupervisorConfig) (*Supervisor, error) {
 	stopping := make(chan struct{})
 	r := newReaper()
 	return &Supervisor{
-		cfg: cfg, log: cfg.Logger, reaper: r, stopping: stopping,
+		cfg: cfg, reaper: r, stopping: stopping,
 		launcher: &launcher{reaper: r, work: make(chan func()), done: stopping, traced: !cfg.NoTrace},
 		attempts: map[attemptKey]*attempt{}, watchers: map[*watcher]struct{}{},
 	}, nil
@@ -186,7 +182,7 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 	err := work.Wait()
 	if s.quiesce() && s.tree != nil {
 		if err := s.closeGroups(); err != nil {
-			s.log.Warn("the node's control groups could not be removed", "error", err)
+			s.cfg.Events.Trouble(Trouble{Kind: TroubleNodeGroups, Err: err})
 		}
 	}
 	return err
@@ -235,14 +231,7 @@ func (s *Supervisor) takeOver(ctx context.Context) error {
 	s.mu.Lock()
 	s.caps = caps
 	s.mu.Unlock()
-	if caps.Cgroups == "" {
-		s.log.Warn("tasks run without limits, and are killed by session and environment instead of by control group", "reason", caps.Limits)
-	} else {
-		s.log.Info("tasks run in control groups", "kind", caps.Cgroups, "group", s.tree.Path(), "unlimited", caps.Limits)
-	}
-	if caps.Trace != "" {
-		s.log.Warn("programs are started through a shell", "reason", caps.Trace)
-	}
+	s.cfg.Events.Started(caps)
 	if err := s.adoptAll(ctx); err != nil {
 		return err
 	}
@@ -340,7 +329,7 @@ func (s *Supervisor) forget(key attemptKey) error {
 		err = f.Close()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the directory is gone: so much the better
-		s.log.Warn("an attempt could not be marked as forgotten", "task", key.task, "attempt", key.attempt, "error", err)
+		s.trouble(TroubleForget, key, err)
 	}
 	delete(s.attempts, key)
 	return nil

@@ -65,9 +65,9 @@ func (s *Supervisor) thawAll() (whole bool) {
 		switch {
 		case err != nil:
 			whole = false
-			s.log.Warn("an attempt that stands still without an agent cannot be thawed; trying again", "task", a.key.task, "attempt", a.key.attempt, "error", err)
+			s.trouble(TroubleThaw, a.key, err)
 		case thawed:
-			s.log.Info("an attempt stood still without an agent and runs again", "task", a.key.task, "attempt", a.key.attempt)
+			s.cfg.Events.Thawed(a.key.task, a.key.attempt)
 		}
 	}
 	return whole

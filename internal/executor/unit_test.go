@@ -110,7 +110,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 	cfg := SupervisorConfig{Dir: "/x"}
-	if err := cfg.Validate(); err != nil || cfg.Socket != "/x/supervisor.sock" || cfg.CgroupRoot == "" || cfg.Logger == nil {
+	if err := cfg.Validate(); err != nil || cfg.Socket != "/x/supervisor.sock" || cfg.CgroupRoot == "" || cfg.Events.Trouble == nil {
 		t.Errorf("defaults are %+v, %v", cfg, err)
 	}
 }

@@ -44,7 +44,7 @@ func (s agentService) RegisterNode(ctx context.Context, req *connect.Request[pb.
 		return nil, err
 	}
 	s.g.nodes.register(node.ID, connection, node.Incarnation, reply.GetRegistration(), s.g.cfg.Clock())
-	s.g.cfg.Listener.Registered(node.ID, node.Incarnation)
+	s.g.cfg.Events.Registered(node.ID, node.Incarnation)
 	return connect.NewResponse(&pb.RegisterNodeResponse{HeartbeatIntervalNanos: s.g.cfg.HeartbeatInterval.Nanoseconds()}), nil
 }
 

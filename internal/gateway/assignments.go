@@ -41,7 +41,7 @@ func (s agentService) WatchAssignments(ctx context.Context, req *connect.Request
 		node:  node,
 		send:  stream.Send,
 		specs: &s.g.specs,
-		skip:  func(err error) { s.g.cfg.Listener.Fault("WatchAssignments", err) },
+		skip:  func(err error) { s.g.cfg.Events.Fault("WatchAssignments", err) },
 	}
 	for first := true; ; first = false {
 		if err := checkIncarnation(snapshot, node, incarnation); err != nil {

@@ -35,12 +35,12 @@ type Config struct {
 	Clock func() time.Duration
 	// Registry gets the gateway's metrics, and all that is in it is shown at /metrics; default: one with nothing else in it.
 	Registry *prometheus.Registry
-	// Listener is told what happens. Its functions may be nil; they must not block.
-	Listener Listener
+	// Events tells what happens.
+	Events Events
 }
 
-// Listener is told what happens in a gateway, to be logged.
-type Listener struct {
+// Events tells what happens in a gateway. A nil function is not called. They must not block.
+type Events struct {
 	Serving    func(address string)          // requests are answered from now on
 	Fault      func(rpc string, err error)   // a fault of ours; the caller sees only that there was one
 	NodeSilent func(node string, err error)  // a node's silence was reported to the leader; err if that failed, it is tried again
@@ -118,17 +118,17 @@ func (c Config) withDefaults() Config {
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
-	if c.Listener.Serving == nil {
-		c.Listener.Serving = func(string) {}
+	if c.Events.Serving == nil {
+		c.Events.Serving = func(string) {}
 	}
-	if c.Listener.Fault == nil {
-		c.Listener.Fault = func(string, error) {}
+	if c.Events.Fault == nil {
+		c.Events.Fault = func(string, error) {}
 	}
-	if c.Listener.NodeSilent == nil {
-		c.Listener.NodeSilent = func(string, error) {}
+	if c.Events.NodeSilent == nil {
+		c.Events.NodeSilent = func(string, error) {}
 	}
-	if c.Listener.Registered == nil {
-		c.Listener.Registered = func(string, uint64) {}
+	if c.Events.Registered == nil {
+		c.Events.Registered = func(string, uint64) {}
 	}
 	return c
 }

@@ -251,9 +251,9 @@ func serve(t testing.TB, cfg Config, r Replica) *served {
 	t.Helper()
 	address := make(chan string, 1)
 	cfg.Listen = "127.0.0.1:0"
-	cfg.Listener.Serving = func(a string) { address <- a }
-	if cfg.Listener.Fault == nil {
-		cfg.Listener.Fault = func(rpc string, err error) { t.Errorf("a fault in %s: %v", rpc, err) }
+	cfg.Events.Serving = func(a string) { address <- a }
+	if cfg.Events.Fault == nil {
+		cfg.Events.Fault = func(rpc string, err error) { t.Errorf("a fault in %s: %v", rpc, err) }
 	}
 	g := newGateway(t, cfg, r)
 	ctx, cancel := context.WithCancel(context.Background())

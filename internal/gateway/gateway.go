@@ -83,7 +83,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return transport.Serve(ctx, l, g.handler) })
 	group.Go(func() error { return g.watchNodes(ctx) })
-	g.cfg.Listener.Serving(l.Addr().String())
+	g.cfg.Events.Serving(l.Addr().String())
 	return group.Wait()
 }
 
@@ -106,7 +106,7 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),
-		Fault:        func(err error) { g.cfg.Listener.Fault("/ws/v1/events/batch", err) },
+		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
 	}, eventSource{g})
 	mux.Handle("/ws/v1/", g.boundedREST(requests, events))
 	mux.HandleFunc("/healthz", g.health)

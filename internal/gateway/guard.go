@@ -70,7 +70,7 @@ func (gd guard) outcome(ctx context.Context, procedure string, panicked any, err
 	told := wire.ConnectError(err)
 	code := plimsoll.CodeOf(wire.FromConnectError(told))
 	if code == plimsoll.CodeInternal || code == plimsoll.CodeCorrupt {
-		gd.g.cfg.Listener.Fault(procedure, err)
+		gd.g.cfg.Events.Fault(procedure, err)
 	}
 	gd.g.metrics.count(procedure, code.String())
 	return told

@@ -224,7 +224,7 @@ func (panicking) Barrier(context.Context) (*replica.Snapshot, error) { panic("se
 
 func TestAPanicCostsOneRequest(t *testing.T) {
 	faults := make(chan string, 10)
-	cfg := Config{Listener: Listener{Fault: func(rpc string, err error) { faults <- fmt.Sprint(rpc, err) }}}
+	cfg := Config{Events: Events{Fault: func(rpc string, err error) { faults <- fmt.Sprint(rpc, err) }}}
 	s := serve(t, cfg, panicking{cluster()})
 	for name, err := range map[string]error{
 		"a request": second(call(s.jobs.GetJob, &pb.GetJobRequest{Id: "a"})),

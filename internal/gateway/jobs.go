@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// defaultQueue is where a job goes that names no queue.
-	defaultQueue = "root.default"
 	// maxReason bounds the text that somebody may give for a kill.
 	maxReason = 1024
 	// lookEvery is how many records a list looks at before it sees whether its caller is still there.
@@ -34,7 +32,7 @@ func (s jobService) SubmitJob(ctx context.Context, req *connect.Request[pb.Submi
 		return nil, plimsoll.Invalid("spec", "is missing; give the job that is to be run")
 	}
 	if spec.Queue == "" {
-		spec.Queue = defaultQueue
+		spec.Queue = plimsoll.DefaultQueue
 	}
 	if err := checkSpec(spec); err != nil {
 		return nil, err

@@ -173,7 +173,7 @@ func (g *Gateway) reportSilent(ctx context.Context) {
 			if err == nil {
 				g.nodes.forget(n.GetNode(), n.GetRegistration())
 			}
-			g.cfg.Listener.NodeSilent(n.GetNode(), err)
+			g.cfg.Events.NodeSilent(n.GetNode(), err)
 			return nil
 		})
 	}

@@ -46,7 +46,7 @@ func newFleet(t *testing.T, cfg Config) *fleet {
 		defer fl.mu.Unlock()
 		return time.Since(began) + fl.asleep + time.Hour
 	}
-	cfg.Listener.NodeSilent = func(_ string, err error) {
+	cfg.Events.NodeSilent = func(_ string, err error) {
 		fl.mu.Lock()
 		defer fl.mu.Unlock()
 		fl.reports = append(fl.reports, err)

@@ -62,7 +62,7 @@ func (s jobService) PlaceJob(ctx context.Context, req *connect.Request[pb.PlaceJ
 		return nil, plimsoll.Invalid("spec", "is missing; give the job whose tasks are to be tried")
 	}
 	if spec.Queue == "" {
-		spec.Queue = defaultQueue
+		spec.Queue = plimsoll.DefaultQueue
 	}
 	if err := checkSpec(spec); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s nodeService) PlanMoves(ctx context.Context, req *connect.Request[pb.Plan
 	}
 	if spec := req.Msg.GetSpec(); spec != nil {
 		if spec.Queue == "" {
-			spec.Queue = defaultQueue
+			spec.Queue = plimsoll.DefaultQueue
 		}
 		if err := checkSpec(spec); err != nil {
 			return nil, err

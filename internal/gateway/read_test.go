@@ -281,7 +281,7 @@ func TestACorruptRecordIsAnErrorThatNamesIt(t *testing.T) {
 	f := cluster()
 	f.put(wire.Mutation{Kind: wire.KindJobStatus, Key: "bad", Value: []byte{0xff}})
 	var faults []string
-	g := newGateway(t, Config{Listener: Listener{Fault: func(rpc string, err error) { faults = append(faults, fmt.Sprint(rpc, err)) }}}, f)
+	g := newGateway(t, Config{Events: Events{Fault: func(rpc string, err error) { faults = append(faults, fmt.Sprint(rpc, err)) }}}, f)
 	s := directly(g)
 	for _, err := range []error{
 		second(call(s.jobs.GetJob, &pb.GetJobRequest{Id: "bad"})), second(call(s.jobs.ListJobs, &pb.ListJobsRequest{})),

@@ -53,7 +53,7 @@ func (s *state) ready(l *Loop, step *qos.Step) bool {
 	}
 	quota, weight := g.quota, g.weight
 	if err := g.read(s.number); err != nil {
-		s.lose(l, g, step.Key(), "a control group cannot be read", err)
+		s.lose(l, g, step.Key(), TroubleRead, err)
 		return !g.gone
 	}
 	return quota == g.quota && weight == g.weight // else somebody else has changed it since it was read

@@ -2,7 +2,6 @@ package nodeqos
 
 import (
 	"context"
-	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -67,7 +66,7 @@ type Deps struct {
 	Evict func(ctx context.Context, task string, attempt int32, grace time.Duration, reason string) error
 	// Report gets what the node says of itself: when the condition or the offers change, and with new events. It must not block.
 	Report func(plimsoll.NodeReport)
-	Log    *slog.Logger     // nil: nothing is logged
+	Events Events           // tells what happens
 	Now    func() time.Time // nil: time.Now
 }
 

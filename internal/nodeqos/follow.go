@@ -44,13 +44,13 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 		s.closeGroup(l, g)
 	}
 	if g.control == nil && s.sampler.Len() >= s.most {
-		l.complain(g, t.Key(), "a control group is not watched", errTooManyFiles)
+		l.complain(g, t.Key(), TroubleUnwatched, errTooManyFiles)
 		return
 	}
 	if g.control == nil {
 		if err := g.open(l.cfg.Subtree, s.sampler, pressure); err != nil {
 			if g.missing = errors.Is(err, cgroup.ErrGone); !g.missing {
-				l.complain(g, t.Key(), "a control group cannot be opened", err)
+				l.complain(g, t.Key(), TroubleOpen, err)
 			}
 			return
 		}
@@ -58,7 +58,7 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 	}
 	if g.owed {
 		if err := g.thaw(); err != nil {
-			s.lose(l, g, t.Key(), "a control group cannot be thawed", err)
+			s.lose(l, g, t.Key(), TroubleThaw, err)
 			return
 		}
 	}
@@ -66,7 +66,7 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 		return
 	}
 	if err := g.read(s.number); err != nil {
-		s.lose(l, g, t.Key(), "a control group cannot be read", err)
+		s.lose(l, g, t.Key(), TroubleRead, err)
 		return
 	}
 	if !g.adopted {
@@ -75,7 +75,7 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 	}
 	if t.Class >= plimsoll.ClassGuaranteed && !s.ledgerHolds(t.Key(), g.name) {
 		if err := g.setBurst(); err != nil && !errors.Is(err, cgroup.ErrGone) {
-			l.log.Debug("a protected task got no burst", "task", t.ID, "error", err)
+			l.deps.Events.Trouble(Trouble{Kind: TroubleBurst, Task: t.ID, Attempt: t.Attempt, Err: err})
 		}
 	}
 }
@@ -131,8 +131,7 @@ func (s *state) reconcile(l *Loop, g *group, t *Task) {
 	s.ledger.Adopt(key, &found, specQuotaOf(t), specShares(t.Class, t.Resources, s.v2, found.Shares))
 	if len(s.ledger.Held()) != before {
 		s.dirty = true
-		l.log.Info("a task has less than its specification says, and there is no record why; it is given back", "task", t.ID, "attempt", t.Attempt,
-			"quota", g.quota.String(), "shares", g.weight.Shares, "idle", g.weight.Idle)
+		l.deps.Events.Adopted(Adopted{Task: t.ID, Attempt: t.Attempt, Quota: g.quota.String(), Shares: g.weight.Shares, Idle: g.weight.Idle})
 	}
 }
 
@@ -144,7 +143,7 @@ func specQuotaOf(t *Task) int64 {
 }
 
 // lose handles an error of a group: one that is gone is no fault.
-func (s *state) lose(l *Loop, g *group, key qos.Key, what string, err error) {
+func (s *state) lose(l *Loop, g *group, key qos.Key, what TroubleKind, err error) {
 	if errors.Is(err, cgroup.ErrGone) {
 		g.gone = true
 		s.closeGroup(l, g)
@@ -155,16 +154,16 @@ func (s *state) lose(l *Loop, g *group, key qos.Key, what string, err error) {
 
 func (s *state) closeGroup(l *Loop, g *group) {
 	if err := g.close(s.sampler); err != nil {
-		l.log.Warn("a control group could not be closed", "group", g.name, "error", err)
+		l.deps.Events.Trouble(Trouble{Kind: TroubleClose, Group: g.name, Err: err})
 	}
 }
 
-// complain logs what is wrong with a group, once and not at each sample: what is wrong with one, such as too many open files, is often wrong with
+// complain tells what is wrong with a group, once and not at each sample: what is wrong with one, such as too many open files, is often wrong with
 // a thousand.
-func (l *Loop) complain(g *group, key qos.Key, what string, err error) {
+func (l *Loop) complain(g *group, key qos.Key, what TroubleKind, err error) {
 	if g.trouble == err.Error() {
 		return
 	}
 	g.trouble = err.Error()
-	l.log.Warn(what, "task", key.Task, "attempt", key.Attempt, "error", err)
+	l.deps.Events.Trouble(Trouble{Kind: what, Task: key.Task, Attempt: key.Attempt, Err: err})
 }

@@ -124,7 +124,7 @@ func (l *Loop) savePredictors() {
 		}
 	}
 	if err != nil {
-		l.log.Warn("what was learnt of the use of the node cannot be recorded", "error", err)
+		l.trouble(TroubleSavePredictors, err)
 	}
 }
 
@@ -150,5 +150,5 @@ func (l *Loop) loadPredictors() {
 			return
 		}
 	}
-	l.log.Warn("what was learnt of the use of the node cannot be read; it is learnt anew", "error", err)
+	l.trouble(TroubleLoadPredictors, err)
 }

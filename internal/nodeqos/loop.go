@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +20,6 @@ import (
 type Loop struct {
 	cfg      Config
 	deps     Deps
-	log      *slog.Logger
 	registry *qos.Registry
 	base     time.Time // the ledger's time is this plus what has passed, so that setting the clock changes no deadline
 
@@ -80,9 +78,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	if deps.Tasks == nil || deps.Evict == nil || deps.Report == nil {
 		return nil, plimsoll.Invalid("deps", "is incomplete; Tasks, Evict and Report are needed")
 	}
-	if deps.Log == nil {
-		deps.Log = slog.New(slog.DiscardHandler)
-	}
+	deps.Events = deps.Events.withDefaults()
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
@@ -94,7 +90,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		return nil, err
 	}
 	l := &Loop{
-		cfg: cfg, deps: deps, log: deps.Log, registry: registry, base: deps.Now(), gauges: newGauges(),
+		cfg: cfg, deps: deps, registry: registry, base: deps.Now(), gauges: newGauges(),
 		again: make(chan struct{}, 1), wake: make(chan struct{}, 1), errands: newErrands(),
 	}
 	l.state.groups, l.state.evicting, l.state.ledger = map[qos.Key]*group{}, map[qos.Key]bool{}, qos.NewLedger()
@@ -257,7 +253,7 @@ func (l *Loop) sample(ctx context.Context) {
 	s.follow(l, pressure)
 	snap, err := s.measure(l, at)
 	if err != nil {
-		l.log.Error("the node cannot be measured", "error", err)
+		l.trouble(TroubleMeasure, err)
 		return
 	}
 	s.first = false
@@ -314,7 +310,7 @@ func (l *Loop) end() error {
 	errs = append(errs, s.sampler.Close())
 	s.sampler, s.closing = nil, nil
 	if err := errors.Join(errs...); err != nil {
-		l.log.Warn("the QoS loop could not close all its files", "error", err)
+		l.trouble(TroubleCloseAll, err)
 	}
 	return nil
 }

@@ -1,11 +1,9 @@
 package nodeqos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -104,12 +102,12 @@ func TestATaskThatCannotBeThawedIsToldNowAndThen(t *testing.T) {
 func TestAGroupThatCannotBeOpenedIsComplainedOfOnce(t *testing.T) {
 	n := newNode(t, fakeTree(t, "a-1"))
 	writeFile(t, filepath.Join(n.tree.Hierarchy().Root(), "n1", "b-1"), "no directory")
-	var log bytes.Buffer
-	n.loop.log = slog.New(slog.NewTextHandler(&log, nil))
+	var told []Trouble
+	n.loop.deps.Events.Trouble = func(t Trouble) { told = append(told, t) }
 	n.tasks = []Task{{ID: "b", Attempt: 1, Group: "b-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()}}
 	n.steps(20)
-	if got := strings.Count(log.String(), "cannot be opened"); got != 1 {
-		t.Errorf("%d times: %s", got, log.String())
+	if len(told) != 1 || told[0].Kind != TroubleOpen || told[0].Task != "b" {
+		t.Errorf("told: %+v", told)
 	}
 }
 
@@ -212,13 +210,13 @@ func TestSomeOpenFilesAreLeft(t *testing.T) {
 		}
 	}
 	n := newNode(t, fakeTree(t, "a-1"))
-	var log bytes.Buffer
-	n.loop.log = slog.New(slog.NewTextHandler(&log, nil))
+	var told []Trouble
+	n.loop.deps.Events.Trouble = func(t Trouble) { told = append(told, t) }
 	n.loop.state.most = 0
 	n.tasks = []Task{{ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()}}
 	n.steps(20)
-	if got := log.String(); strings.Count(got, "is not watched") != 1 || n.loop.state.sampler.Len() != 0 {
-		t.Errorf("%d groups are open: %s", n.loop.state.sampler.Len(), got)
+	if len(told) != 1 || told[0].Kind != TroubleUnwatched || n.loop.state.sampler.Len() != 0 {
+		t.Errorf("%d groups are open: %+v", n.loop.state.sampler.Len(), told)
 	}
 	n.loop.state.most = 1
 	n.step()

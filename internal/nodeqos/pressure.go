@@ -35,7 +35,7 @@ func (l *Loop) watchPressure(ctx context.Context, what cgroup.Resource) error {
 func (l *Loop) awaitPressure(ctx context.Context, what cgroup.Resource) bool {
 	trigger, err := cgroup.WatchMachinePressure(l.cfg.Proc, cgroup.Watch{Resource: what, Kind: cgroup.Some, Stall: stall, Window: stallWindow})
 	if err != nil {
-		l.log.Debug("the kernel tells no pressure at once; it is read at every sample", "resource", string(what), "error", err)
+		l.deps.Events.Trouble(Trouble{Kind: TroubleNoPressure, Resource: string(what), Err: err})
 		return false
 	}
 	for {
@@ -48,7 +48,7 @@ func (l *Loop) awaitPressure(ctx context.Context, what cgroup.Resource) bool {
 		poke(l.wake)
 	}
 	if closeErr := errors.Join(ignoreEnd(ctx, err), trigger.Close()); closeErr != nil {
-		l.log.Warn("the kernel tells pressure no more at once; it is read at every sample", "resource", string(what), "error", closeErr)
+		l.deps.Events.Trouble(Trouble{Kind: TroublePressureEnded, Resource: string(what), Err: closeErr})
 	}
 	return err == nil
 }

@@ -68,12 +68,11 @@ func (l *Loop) loadLedger() *qos.Ledger {
 	}
 	if err != nil {
 		aside := path + ".bad"
-		l.log.Error("the record of what was taken from tasks cannot be read; it is moved aside, and the tasks' groups tell what to give back",
-			"path", aside, "error", errors.Join(err, os.Rename(path, aside)))
+		l.deps.Events.Trouble(Trouble{Kind: TroubleLedger, Path: aside, Err: errors.Join(err, os.Rename(path, aside))})
 		return qos.NewLedger()
 	}
 	if boot := l.bootID(); file.Boot != boot {
-		l.log.Info("the record of what was taken from tasks is of another boot, which nothing has outlived", "boot", boot)
+		l.deps.Events.OtherBoot(boot)
 		return qos.NewLedger()
 	}
 	return ledger
@@ -95,7 +94,7 @@ func (l *Loop) saveLedger(at int64) {
 		}
 	}
 	if err != nil {
-		l.log.Error("what is taken from tasks cannot be recorded", "error", err)
+		l.trouble(TroubleSaveLedger, err)
 		return
 	}
 	s.dirty, s.savedAt = false, at

@@ -92,7 +92,7 @@ func (v *voice) failed(l *Loop, step *qos.Step, err error) {
 	e := eventOf(step, plimsoll.QOSFailed, l.deps.Now())
 	e.Message = fmt.Sprintf("%s: %v; %s", step.Verb, err, step.Reason)
 	v.add(e)
-	l.log.Warn("a QoS action failed", "verb", step.Verb.String(), "task", step.Task, "attempt", step.Attempt, "rule", step.Rule, "error", err)
+	l.deps.Events.StepFailed(step, err)
 }
 
 // preview tells of a step that would be done, once, and not again while it would still be.
@@ -211,18 +211,14 @@ func (v *voice) flush(l *Loop, s *state) {
 	}
 	v.events, v.leftOut = nil, 0
 	for i := range events {
-		if e := &events[i]; loud(e.Kind) {
-			log := l.deps.Log
-			if e.Task != "" {
-				log = log.With("task", e.Task)
-			}
-			log.Info("to keep the node at its lines", "event", e.Text())
+		if loud(events[i].Kind) {
+			l.deps.Events.Happened(events[i])
 		}
 	}
 	l.deps.Report(plimsoll.NodeReport{SchedulingDisabled: closed, SchedulingReason: reason, Extended: maps.Clone(extended), Events: events})
 }
 
-// loud reports whether an event is in the log too, for whoever has nothing but this machine: not the small steps, of which there are many.
+// loud reports whether an event is told on this machine too, for whoever has nothing but this machine: not the small steps, of which there are many.
 func loud(kind plimsoll.QOSEventKind) bool {
 	switch kind {
 	case plimsoll.QOSRuleTriggered, plimsoll.QOSRuleRestored, plimsoll.QOSEvicting, plimsoll.QOSFrozen, plimsoll.QOSFailed,

@@ -113,6 +113,7 @@ func newFollower(config FollowerConfig, client *http.Client, url string) *Follow
 // Run follows the leader, connecting again whenever the stream ends, until ctx ends; then it returns nil.
 func (f *Follower) Run(ctx context.Context) error {
 	defer f.http.CloseIdleConnections()
+	redial := plimsoll.Backoff{First: f.config.MinBackoff, Longest: f.config.MaxBackoff}
 	for failures := 0; ; failures++ {
 		lived, err := f.follow(ctx)
 		if ctx.Err() != nil {
@@ -121,7 +122,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		if lived {
 			failures = 0
 		}
-		pause := f.pause(failures)
+		pause := redial.Jittered(failures+1, rand.Int64N)
 		if report := f.config.Events.Disconnected; report != nil {
 			report(err, pause)
 		}
@@ -133,18 +134,6 @@ func (f *Follower) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-}
-
-// pause is how long to wait after so many failures in a row before this one.
-func (f *Follower) pause(failures int) time.Duration {
-	limit := f.config.MinBackoff
-	for range failures {
-		if limit *= 2; limit >= f.config.MaxBackoff {
-			break
-		}
-	}
-	limit = min(limit, f.config.MaxBackoff)
-	return limit/2 + rand.N(limit/2+1)
 }
 
 type clientStream = connect.BidiStreamForClient[pb.ReplicateRequest, pb.ReplicateResponse]

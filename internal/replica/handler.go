@@ -54,6 +54,16 @@ func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path strin
 	})
 }
 
+// NewRefusal answers every replication stream with an error, which why makes, and says on which path: for a process that does not lead.
+func NewRefusal(why func() error) (path string, _ http.Handler) {
+	return plimsollv1connect.NewReplicationServiceHandler(refusal{why})
+}
+
+type refusal struct{ why func() error }
+
+// Replicate refuses a stream.
+func (r refusal) Replicate(context.Context, *bidiStream) error { return wire.ConnectError(r.why()) }
+
 // controllerKey is where a request's http.ResponseController stands in its context: Connect hands out neither the request nor the
 // writer, and without their deadlines a blocked Receive or Send could not be ended from here.
 type controllerKey struct{}

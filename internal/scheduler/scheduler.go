@@ -90,12 +90,14 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 
 // Explanation says why a task waits, or where it is.
 type Explanation struct {
+	Task    plimsoll.Task
 	Code    plimsoll.WaitCode
 	Summary string
 
 	placement.Explanation                     // what each stage of the chain would do now
 	Verdicts              []placement.Verdict // of the filters on one node, if one was named
 	Decision              *placement.Decision // how the task came to its node, if that is kept
+	Export                []byte              // Decision as placement.Replay takes it, if the caller of Explain asks for that
 }
 
 // Explain says why a task waits now, looking at every node, and what each filter says about one of them if it is named. It changes
@@ -105,7 +107,8 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explana
 	p, release := s.Prepared(g)
 	defer release()
 	x := c.placer.Explain(p, s.Seconds())
-	e := Explanation{Explanation: x}
+	e := Explanation{Task: s.TaskRecord(ref), Explanation: x}
+	e.Task.ID = t.ID
 	if node != "" {
 		slot := s.Fleet.Slot(node)
 		if slot < 0 {

@@ -28,7 +28,7 @@ func small(id, queue string) *plimsoll.JobSpec {
 }
 
 func manyGroups() *plimsoll.JobSpec {
-	spec := small("groups", "root."+strings.Repeat(numbered(60, 1)+".", 8)+"leaf") // each group may name it as what it waits for
+	spec := small("groups", "root."+strings.Repeat(numbered(64, 1)+".", 14)+"leaf") // each group may name it as what it waits for
 	one := spec.Groups[0]
 	one.Resources = amounts(5)
 	spec.Groups = nil

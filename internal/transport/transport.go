@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,14 +62,15 @@ func Loopback(address string) bool {
 }
 
 // Listen opens an address. A unix socket that nobody answers is replaced, and the new one is for this user alone; a socket that
-// is answered, and a port in use, is a CodeAlreadyRunning error that says what to do. Two processes that open the same
-// stale socket at the same instant are kept apart by the lock of what they serve, which each takes before.
+// is answered, and a port in use, is a CodeAlreadyRunning error that says what to do. Of two processes that open the same stale
+// socket at the same instant one gets it, and the other that error: the directory is locked meanwhile.
 func Listen(address string) (net.Listener, error) {
 	network, rest, err := Split(address)
 	if err != nil {
 		return nil, err
 	}
 	if network == "unix" {
+		defer lockDir(filepath.Dir(rest))()
 		if err := clearSocket(rest); err != nil {
 			return nil, err
 		}
@@ -86,6 +88,19 @@ func Listen(address string) (net.Listener, error) {
 		}
 	}
 	return l, nil
+}
+
+// lockDir keeps all others who call it for a directory waiting until unlock is called or the process ends. A directory that cannot
+// be locked, because it is not there or because its file system has no such locks, is left as it is.
+func lockDir(dir string) (unlock func()) {
+	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return func() {}
+	}
+	for errors.Is(syscall.Flock(int(d.Fd()), syscall.LOCK_EX), syscall.EINTR) {
+		continue // it was only interrupted
+	}
+	return func() { _ = d.Close() } // it was only read, and the lock goes with it
 }
 
 // clearSocket removes the socket that a process which is gone left at path, and nothing else.

@@ -160,6 +160,42 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	}
 }
 
+// Of several that want a stale socket at the same instant one gets it, and keeps it.
+func TestStaleSocketGoesToOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	stale, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.(*net.UnixListener).SetUnlinkOnClose(false) // as if it was killed
+	if err := stale.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const many = 16
+	listeners, errs := make(chan net.Listener, many), make(chan error, many)
+	for range many {
+		go func() {
+			l, err := transport.Listen("unix:" + path)
+			if err != nil {
+				errs <- err
+				return
+			}
+			listeners <- l
+		}()
+	}
+	for range many - 1 {
+		wantCode(t, <-errs, plimsoll.CodeAlreadyRunning, path)
+	}
+	l := <-listeners
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatalf("the one that got it cannot be reached: %v", err)
+	}
+	if err := errors.Join(c.Close(), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestWhatIsNoSocketIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

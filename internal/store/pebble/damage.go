@@ -82,7 +82,7 @@ func (p place) explainKnown(err error) error {
 		return p.notDir(err)
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		return &plimsoll.Error{Code: plimsoll.CodeExhausted, Op: opOpen, Err: err, Msg: fmt.Sprintf(
-			"there is no space left for the store in %s; free some and start again, nothing is lost", p.dir)}
+			"there is no space left for the store in %s; free some, nothing is lost", p.dir)}
 	case errors.As(err, &path) && path.Op == "mkdir": // for example below /proc, where the kernel says that there is no such file
 		return &plimsoll.Error{Code: plimsoll.CodeDenied, Op: opOpen, Err: err, Msg: fmt.Sprintf(
 			"the directory %s cannot be made; choose another directory", p.dir)}

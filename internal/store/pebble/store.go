@@ -16,7 +16,8 @@
 //
 // Damage is refused when the store is opened, after everything was read and before anything was changed. After the first failed write the
 // store is closed to all others (see fence): what a disk holds after a failed sync is known only to the next who opens it. If
-// Pebble hangs on such a failure its goroutines are left behind, and cannot write; the process should end soon.
+// Pebble hangs on such a failure its goroutines and up to a few MemTableBytes are left behind for each Store that fails so; they cannot
+// write. The directory can be opened again in the same process after Close.
 //
 // Cost: a commit costs its bytes twice (log and memory) and a share of a sync; opening reads everything once, Load once more. The design
 // follows etcd's backend (one writer, the revision in every batch) and Pebble's own advice to let go of a disk at the first error.
@@ -137,7 +138,7 @@ func (s *Store) usable() error {
 // failure words the reason why the store takes no more.
 func (s *Store) failure(cause error) error {
 	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Op: "write store", Err: cause, Msg: fmt.Sprintf(
-		"the store in %s failed and takes no more; look after its disk and start again, what was acknowledged is there", s.place.dir)}
+		"the store in %s failed and takes no more; look after its disk, what was acknowledged is there", s.place.dir)}
 }
 
 // Lead implements store.Store.

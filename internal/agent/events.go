@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+)
+
+// Events tells what happens in an agent. A nil function is not called. They are called from any goroutine and must not block.
+type Events struct {
+	// Registered is called when a gateway has taken the node in, as it describes itself.
+	Registered func(gateway string, node *plimsoll.Node)
+	// Disconnected is called when the session with a gateway has ended or could not begin; the next is tried after the pause.
+	Disconnected func(gateway string, err error, pause time.Duration)
+	// SupervisorLost is called when the connection to the supervisor has ended; it is tried again after the pause.
+	SupervisorLost func(err error, pause time.Duration)
+	// Limited is called once a run if tasks run without some limits, with the kind of control groups and the reason.
+	Limited func(cgroups, reason string)
+	// ReportsCut is called when the end of the reports on disk could not be read; the supervisor's records make up for it.
+	ReportsCut func(bytes int64)
+	// NodeReportRefused is called when a report of the node was refused for good; what is wrong in it is left out.
+	NodeReportRefused func(events int, err error)
+	// Trouble is called when something could not be done. The agent goes on without it, or tries again.
+	Trouble func(Trouble)
+	// QOS tells what happens in the loop that keeps the node at its lines.
+	QOS nodeqos.Events
+}
+
+func (e Events) withDefaults() Events {
+	if e.Registered == nil {
+		e.Registered = func(string, *plimsoll.Node) {}
+	}
+	if e.Disconnected == nil {
+		e.Disconnected = func(string, error, time.Duration) {}
+	}
+	if e.SupervisorLost == nil {
+		e.SupervisorLost = func(error, time.Duration) {}
+	}
+	if e.Limited == nil {
+		e.Limited = func(string, string) {}
+	}
+	if e.ReportsCut == nil {
+		e.ReportsCut = func(int64) {}
+	}
+	if e.NodeReportRefused == nil {
+		e.NodeReportRefused = func(int, error) {}
+	}
+	if e.Trouble == nil {
+		e.Trouble = func(Trouble) {}
+	}
+	return e
+}
+
+// Trouble is something that an agent could not do.
+type Trouble struct {
+	Kind    TroubleKind
+	Task    string // that it is about; empty: it is about none
+	Attempt int32  // 0: it is about none in particular
+	Policy  string // of TroublePolicy
+	Err     error  // nil if the kind says it all
+}
+
+// TroubleKind says in words what could not be done.
+type TroubleKind string
+
+// The kinds of trouble.
+const (
+	TroubleOldDirs      TroubleKind = "directories of old tasks could not be removed"
+	TroubleSupervisor   TroubleKind = "the supervisor could not do what was asked"
+	TroubleKeepReports  TroubleKind = "reports are not kept on disk"
+	TroubleNoteWorth    TroubleKind = "what a task is worth could not be noted in its directory"
+	TroubleNoteEnd      TroubleKind = "the end of an attempt could not be noted in its directory"
+	TroubleForeign      TroubleKind = "the supervisor holds an attempt that cannot be ours"
+	TroubleAssignment   TroubleKind = "an assignment was left out"
+	TroubleSendLog      TroubleKind = "a log could not be sent"
+	TroubleNetworks     TroubleKind = "the networks of this machine cannot be read; what was known of them stays"
+	TroubleReport       TroubleKind = "a report was refused for good and is dropped"
+	TroubleNodeReport   TroubleKind = "a report of the node is not taken; tasks go on, and it is tried again and again"
+	TroubleOldGateway   TroubleKind = "this gateway does not take reports of the node; it may be of an older version"
+	TroublePolicy       TroubleKind = "a policy was left out"
+	TroubleKeepPolicies TroubleKind = "the node's policies are not kept on disk"
+	TroubleReadPolicies TroubleKind = "the policies that were kept on disk cannot be read; there are none until a gateway tells them"
+	TroubleQOS          TroubleKind = "the node is no longer kept at its lines; restart the agent"
+	TroubleGroups       TroubleKind = "the control groups of tasks cannot be opened: " +
+		"only evictions and closing the node are left to keep it at its lines"
+	TroubleOldSupervisor TroubleKind = "the supervisor is of an earlier version and does not say where the control groups of tasks are: " +
+		"until it is started again, only evictions and closing the node are left to keep it at its lines"
+)

@@ -1,0 +1,143 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// pauses are those between terms.
+type pauses struct {
+	standby time.Duration    // between two looks whether the store has become free
+	failure plimsoll.Backoff // after a term that failed; half of it is random
+	lasting time.Duration    // a term that led for so long did not fail for the reason of the one before
+}
+
+var defaultPauses = pauses{
+	standby: 500 * time.Millisecond, failure: plimsoll.Backoff{First: 2 * time.Second, Longest: 30 * time.Second}, lasting: time.Minute,
+}
+
+// leadOn makes term after term, until ctx ends or one fails for good.
+func (c *Coordinator) leadOn(ctx context.Context) error {
+	for failures := 0; ; {
+		led, err := c.lead(ctx)
+		switch {
+		case ctx.Err() != nil:
+			if errors.Is(err, ctx.Err()) {
+				return nil // it was told to stop before it led
+			}
+			return err
+		case led == 0 && plimsoll.CodeOf(err) == plimsoll.CodeAlreadyRunning:
+			if c.status.standby(err) {
+				c.cfg.Events.Standby(err)
+			}
+			sleep(ctx, c.pauses.standby)
+			continue
+		case led == 0 && lasts(err):
+			return err
+		case led >= c.pauses.lasting:
+			failures = 0
+		}
+		failures++
+		pause := c.pauses.failure.Jittered(failures, rand.Int64N)
+		c.status.failed(err, pause, time.Now())
+		c.cfg.Events.Failed(err, pause)
+		sleep(ctx, pause)
+	}
+}
+
+// lasts reports whether an error of opening or loading a store stays until somebody changes the store or the configuration.
+func lasts(err error) bool {
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeCorrupt, plimsoll.CodeConflict, plimsoll.CodeDenied, plimsoll.CodeInvalid:
+		return true
+	}
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// lead is one term. It returns for how long it led, 0 if it did not come to that, and why it ended; nil if ctx ended.
+func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	st, err := c.openStore(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if closeErr := st.Close(); closeErr != nil {
+			err = errors.Join(err, fmt.Errorf("close the store: %w", closeErr))
+		}
+	}()
+	c.status.loading()
+	t, err := c.begin(ctx, st)
+	if err != nil {
+		return 0, err
+	}
+	c.status.leading(t)
+	c.cfg.Events.Leading(t.epoch, t.revision, c.cfg.Listen)
+	began := time.Now()
+	err = t.run(ctx)
+	c.status.ended()
+	c.metrics.depth.Set(0)
+	return max(time.Since(began), 1), err
+}
+
+// begin becomes the leader and loads what the store holds.
+func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) {
+	epoch, err := st.Lead(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("become the leader: %w", err)
+	}
+	l, err := c.load(ctx, st, epoch)
+	if err != nil {
+		return nil, err
+	}
+	t := &term{
+		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands, inbox: newInbox(c.cfg.MaxInbox),
+		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
+	}
+	t.source, err = replica.NewSource(replica.SourceConfig{
+		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
+		Events: replica.SourceEvents{Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected},
+	}, l.tables)
+	if err != nil {
+		return nil, fmt.Errorf("make the replication source: %w", err)
+	}
+	t.engine = engine.New(engine.Config{Seed: c.cfg.Seed}, l.state, l.revision, l.time)
+	_, t.replication = replica.NewHandler(t.source, t.exec)
+	if c.cfg.ReplaceQueues && !c.status.queuesReplaced() {
+		t.inbox.push(request{
+			command: c.commands.byName["set_queue_config"], do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.replacedQueues,
+		})
+	}
+	return t, nil
+}
+
+// replacedQueues notes the answer to the configured tree of queues. Later terms do not ask again: somebody may have set another.
+func (c *Coordinator) replacedQueues(r *pb.Reply) {
+	c.status.setQueuesReplaced()
+	if err := wire.ErrorFromProto(r.GetError()); err != nil {
+		c.cfg.Events.QueuesRefused(err)
+	}
+}

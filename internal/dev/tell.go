@@ -1,0 +1,172 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/agent"
+	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/internal/gateway"
+	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/qos"
+)
+
+// The roles tell what happens; here are the log lines that are made of it, for dev and for the roles in processes of their own.
+
+// CoordinatorEvents logs what happens to a coordinator.
+func CoordinatorEvents(log *slog.Logger) coordinator.Events {
+	return coordinator.Events{
+		Standby: func(err error) { log.Info("standby: it takes over when the store is free", "reason", err) },
+		Leading: func(epoch, revision uint64, listen string) {
+			log.Info("leading", "epoch", epoch, "revision", revision, "listen", listen)
+		},
+		Failed: func(err error, pause time.Duration) {
+			log.Error("the leadership failed", "error", err, "again in", pause.Round(time.Millisecond))
+		},
+		QueuesRefused: func(err error) {
+			var e *plimsoll.Error
+			if !errors.As(err, &e) {
+				e = &plimsoll.Error{Msg: err.Error()}
+			}
+			log.Error("the queue file was refused and the tree stays as it was", "field", e.Field, "error", e.Msg)
+		},
+	}
+}
+
+// FollowerEvents logs what happens between a gateway and the leader.
+func FollowerEvents(log *slog.Logger) replica.FollowerEvents {
+	return replica.FollowerEvents{
+		Live: func(epoch, revision uint64, resumed bool) {
+			log.Info("following the leader", "epoch", epoch, "revision", revision, "resumed", resumed)
+		},
+		Disconnected: func(err error, pause time.Duration) { log.Warn("no leader", "error", err, "again in", pause) },
+	}
+}
+
+// GatewayEvents logs what happens in a gateway.
+func GatewayEvents(log *slog.Logger) gateway.Events {
+	return gateway.Events{
+		Serving: func(address string) { log.Info("serving", "address", address) },
+		Fault:   func(rpc string, err error) { log.Error("fault", "rpc", rpc, "error", err) },
+	}
+}
+
+// AgentEvents logs what happens in an agent and in its QoS loop.
+func AgentEvents(log *slog.Logger) agent.Events {
+	return agent.Events{
+		Registered: func(gateway string, node *plimsoll.Node) {
+			log.Info("registered", "gateway", gateway, "incarnation", node.Incarnation, "capacity", node.Capacity.String())
+		},
+		Disconnected: func(gateway string, err error, pause time.Duration) {
+			log.Warn("no session with a gateway; tasks go on", "gateway", gateway, "error", err, "retry in", pause.Round(time.Millisecond))
+		},
+		SupervisorLost: func(err error, pause time.Duration) {
+			log.Warn("no connection to the supervisor; tasks go on", "error", err, "retry in", pause.Round(time.Millisecond))
+		},
+		Limited: func(cgroups, reason string) {
+			log.Warn("tasks run without some limits", "cgroup", cgroups, "why", reason)
+		},
+		ReportsCut: func(bytes int64) {
+			log.Warn("the end of the reports that were kept on disk could not be read; it is made up for from the supervisor's records", "bytes", bytes)
+		},
+		NodeReportRefused: func(events int, err error) {
+			log.Error("a report of the node was refused for good; what is wrong in it is left out", "events", events, "error", err)
+		},
+		Trouble: func(t agent.Trouble) {
+			level := slog.LevelWarn
+			switch t.Kind {
+			case agent.TroubleKeepReports, agent.TroubleSendLog, agent.TroubleReport, agent.TroubleKeepPolicies, agent.TroubleReadPolicies,
+				agent.TroubleQOS, agent.TroubleGroups:
+				level = slog.LevelError
+			}
+			log.LogAttrs(context.Background(), level, string(t.Kind), attrs(t.Task, t.Attempt, t.Err, "policy", t.Policy)...)
+		},
+		QOS: qosEvents(log),
+	}
+}
+
+func qosEvents(log *slog.Logger) nodeqos.Events {
+	return nodeqos.Events{
+		Happened: func(e plimsoll.QOSEvent) {
+			log := log
+			if e.Task != "" {
+				log = log.With("task", e.Task)
+			}
+			log.Info("to keep the node at its lines", "event", e.Text())
+		},
+		StepFailed: func(step *qos.Step, err error) {
+			log.Warn("a QoS action failed", "verb", step.Verb.String(), "task", step.Task, "attempt", step.Attempt, "rule", step.Rule, "error", err)
+		},
+		Adopted: func(a nodeqos.Adopted) {
+			log.Info("a task has less than its specification says, and there is no record why; it is given back", "task", a.Task, "attempt", a.Attempt,
+				"quota", a.Quota, "shares", a.Shares, "idle", a.Idle)
+		},
+		OtherBoot: func(boot string) {
+			log.Info("the record of what was taken from tasks is of another boot, which nothing has outlived", "boot", boot)
+		},
+		Trouble: func(t nodeqos.Trouble) {
+			level := slog.LevelWarn
+			switch t.Kind {
+			case nodeqos.TroubleBurst, nodeqos.TroubleNoPressure:
+				level = slog.LevelDebug
+			case nodeqos.TroubleMeasure, nodeqos.TroubleLedger, nodeqos.TroubleSaveLedger:
+				level = slog.LevelError
+			}
+			log.LogAttrs(context.Background(), level, string(t.Kind),
+				attrs(t.Task, t.Attempt, t.Err, "group", t.Group, "resource", t.Resource, "path", t.Path)...)
+		},
+	}
+}
+
+// SupervisorEvents logs what happens in a supervisor.
+func SupervisorEvents(log *slog.Logger) executor.Events {
+	return executor.Events{
+		Started: func(caps executor.Capabilities) {
+			if caps.Cgroups == "" {
+				log.Warn("tasks run without limits, and are killed by session and environment instead of by control group", "reason", caps.Limits)
+			} else {
+				log.Info("tasks run in control groups", "kind", caps.Cgroups, "group", caps.Subtree, "unlimited", caps.Limits)
+			}
+			if caps.Trace != "" {
+				log.Warn("programs are started through a shell", "reason", caps.Trace)
+			}
+		},
+		Thawed: func(task string, attempt int32) {
+			log.Info("an attempt stood still without an agent and runs again", "task", task, "attempt", attempt)
+		},
+		Trouble: func(t executor.Trouble) {
+			level := slog.LevelWarn
+			switch t.Kind {
+			case executor.TroubleRecord, executor.TroubleRest, executor.TroubleKill, executor.TroubleStart, executor.TroubleLeftOver,
+				executor.TroubleRequest:
+				level = slog.LevelError
+			}
+			log.LogAttrs(context.Background(), level, string(t.Kind), attrs(t.Task, t.Attempt, t.Err, "group", t.Group, "op", t.Op)...)
+		},
+	}
+}
+
+// attrs are those of a line about trouble, without those that are empty. others are keys and values.
+func attrs(task string, attempt int32, err error, others ...string) []slog.Attr {
+	var all []slog.Attr
+	if task != "" {
+		all = append(all, slog.String("task", task))
+	}
+	if attempt != 0 {
+		all = append(all, slog.Int("attempt", int(attempt)))
+	}
+	for i := 0; i < len(others); i += 2 {
+		if others[i+1] != "" {
+			all = append(all, slog.String(others[i], others[i+1]))
+		}
+	}
+	if err != nil {
+		all = append(all, slog.Any("error", err))
+	}
+	return all
+}

@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Command is something to do, with an id for the reply.
+type Command struct {
+	ID uint64
+	Do Operation
+}
+
+// Operation is what a command does: one of the types below, which say how in apply.go.
+type Operation interface {
+	// apply does it, and appends the reply of the command id to out, or has that done in a later turn.
+	apply(e *Engine, id uint64, out *Batch)
+}
+
+// Answering is an Operation whose reply holds an A. All but GatewayLost, which has no reply, are Answering something.
+type Answering[A any] interface {
+	Operation
+	answer(A) any // for Reply.Answer
+}
+
+// answers makes a type that embeds it Answering[A].
+type answers[A any] struct{}
+
+func (answers[A]) answer(a A) any { return a }
+
+// Done is the answer that says nothing more.
+type Done struct{}
+
+// Registration is the number of a node's registration.
+type Registration uint64
+
+// Reply answers a command: with an error, or with what its operation is Answering.
+type Reply struct {
+	ID     uint64
+	Err    error
+	Answer any // nil beside an error
+}
+
+// reply appends the reply to an operation.
+func reply[A any](out *Batch, id uint64, do Answering[A], answer A, err error) {
+	r := Reply{ID: id, Err: err}
+	if err == nil {
+		r.Answer = do.answer(answer)
+	}
+	out.Replies = append(out.Replies, r)
+}
+
+// The operations.
+type (
+	// SubmitJob takes in a job; the specification must not be changed afterwards.
+	SubmitJob struct {
+		answers[Done]
+
+		Spec *plimsoll.JobSpec
+	}
+	// KillJob begins to stop a job.
+	KillJob struct {
+		answers[Done]
+
+		ID, Reason string
+	}
+	// ScaleJob changes how many tasks a group has; an empty group is the only one.
+	ScaleJob struct {
+		answers[Done]
+
+		ID, Group string
+		Count     int32
+	}
+	// SetNodeMode lets a node take tasks, or not, or drains it.
+	SetNodeMode struct {
+		answers[Done]
+
+		ID   string
+		Mode plimsoll.NodeMode
+	}
+	// RemoveNode forgets a node that holds no task.
+	RemoveNode struct {
+		answers[Done]
+
+		ID string
+	}
+	// SetQueueConfig replaces the tree of queues.
+	SetQueueConfig struct {
+		answers[Done]
+
+		Config plimsoll.QueueConfig
+	}
+	// RegisterNode makes a node known through a gateway.
+	RegisterNode struct {
+		answers[Registration]
+
+		Node    plimsoll.Node
+		Gateway string
+	}
+	// NodeSilent says that a gateway no longer hears a node.
+	NodeSilent struct {
+		answers[Done]
+
+		ID           string
+		Registration uint64
+	}
+	// GatewayLost says that a gateway is gone. It has no reply.
+	GatewayLost struct{ Gateway string }
+	// ReportTasks takes in what an agent says about attempts.
+	ReportTasks struct {
+		answers[Done]
+
+		Node        string
+		Incarnation uint64
+		Reports     []Report
+	}
+	// ReportNode takes in what the QoS agent of a node says of it.
+	ReportNode struct {
+		answers[Done]
+
+		Node        string
+		Incarnation uint64
+		Sequence    uint64
+		Report      plimsoll.NodeReport
+	}
+	// ApplyPolicies creates and replaces policies, all of them or none; a dry run says what it would do. The policies must not be changed
+	// afterwards.
+	ApplyPolicies struct {
+		answers[[]state.PolicyOutcome]
+
+		Policies []plimsoll.Policy
+		DryRun   bool
+	}
+	// DeletePolicy deletes a policy that no other names.
+	DeletePolicy struct {
+		answers[Done]
+
+		Ref plimsoll.PolicyRef
+	}
+	// Explain asks why a task waits, and what each filter says about a node, if one is named. It changes nothing.
+	Explain struct {
+		answers[scheduler.Explanation]
+
+		Job, Group string
+		Index      int32
+		Node       string
+		Export     bool // the decision that put the task on its node, too
+	}
+	// NodeCapacity asks what is left on nodes; none named: on all. It changes nothing.
+	NodeCapacity struct {
+		answers[[]placement.Capacity]
+
+		Nodes []string
+	}
+	// PlaceJob asks where tasks of a job would be placed: so many of each group, 0: as many as it has; an empty group: of all. It
+	// changes nothing.
+	PlaceJob struct {
+		answers[*scheduler.Trial]
+
+		Spec  *plimsoll.JobSpec
+		Group string
+		Count int32
+	}
+	// PlanMoves asks for moves that would make room for a task of a group of a job, or, without a job, empty nodes. It changes
+	// nothing.
+	PlanMoves struct {
+		answers[*scheduler.MovePlan]
+
+		Spec  *plimsoll.JobSpec
+		Group string
+		Limit int32
+	}
+)
+
+// Report is a task report with its task's name taken apart.
+type Report struct {
+	Job, Group string
+	Index      int32
+	plimsoll.TaskReport
+}
