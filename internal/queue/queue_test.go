@@ -11,6 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // cluster is a state with one node that is large enough for everything, or none.
@@ -220,7 +221,7 @@ func TestBlockedNamesTheQueue(t *testing.T) {
 
 // However the tree looks and whatever is asked for, no queue goes over its maximum; and what is blocked by a queue would go over.
 func TestQuotaIsNeverExceeded(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		var leaves []string
 		config := tree(subtree(t, "root", 1, &leaves)...)
 		c := &cluster{t: t, s: state.New(state.Config{}, config)}
@@ -278,7 +279,7 @@ func amounts(t *rapid.T, label string, most int64) plimsoll.Resources {
 
 // Shares are compared exactly, however large the amounts: the order of two queues is that of the fractions as rational numbers.
 func TestSharesAreComparedExactly(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		amount := rapid.OneOf(rapid.Int64Range(1, 100), rapid.Int64Range(plimsoll.MaxAmount-100, plimsoll.MaxAmount))
 		var used, guaranteed [2]int64
 		for i := range used {
