@@ -454,6 +454,9 @@ func (w *world) giving() int {
 
 // A node that is driven over its lines by changing loads, seen late, with noise and gaps, by an agent that is killed now and then and whose actions fail: what
 // is said in the comments of check, justified, standStill, steady and gone holds.
+//
+// It is nearly all of the time that the tests of this package take, a minute with the race detector. No other test has an
+// agent over hours, where lines that pull against each other make tasks flap, starve, or never get back what was taken.
 func TestSimulation(t *testing.T) {
 	first := testrun.Seed(t)
 	for i := range testrun.Count(40, 200, 20_000) {

@@ -21,6 +21,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
+// TestMain looks for goroutines that are left. The tests take half a minute and more with the race detector, and buy that
+// what is acknowledged is durable and what is durable is whole: random loads from many clients at once, a crash in any of
+// their steps, and the live state held against what the next leader and a new gateway read.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tiny are limits that few turns stay below by chance.

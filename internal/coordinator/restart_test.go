@@ -342,7 +342,7 @@ func TestStateEqualsReload(t *testing.T) {
 			cfg := Config{Now: clock.read, Seed: 1, State: state.Config{MaxEnded: 200, KeepEnded: 3600e9, LostAfter: 20e9, NodeGrace: 5e9}}
 			l := lead(t, cfg, st)
 			d := &load{l: l, clock: clock}
-			d.run(seed, 8, 900)
+			d.run(seed, 8, testrun.Count(300, 900, 20_000))
 			clock.step.Store(0)
 			l.settle()
 			ctx, cancel := context.WithCancel(context.Background())

@@ -19,6 +19,9 @@ func seeds(t *testing.T) []uint64 {
 // Random commands, reports, silences, lost gateways and crashes: after every step no node is over its capacity and no queue over its
 // maximum, every total is the sum of its parts, nothing that could be placed is left alone, every reason is true, and at random
 // moments the state is the one that the store gives back.
+//
+// It is most of the time that the tests of this package take, half a minute and more with the race detector: everything is
+// worked out anew after every step, and so a total that goes wrong is found at the step that made it wrong.
 func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 	for _, seed := range seeds(t) {
 		for _, limits := range []state.Budget{{}, {Ops: 40, Bytes: 1 << 20}} {

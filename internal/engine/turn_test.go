@@ -419,7 +419,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 
 // A job of very many tasks is submitted, killed and forgotten within the limits of the store that comes with Plimsoll.
 func TestVeryLargeJob(t *testing.T) {
-	tasks := int32(testrun.Count(50_000, 50_000, plimsoll.MaxTasksPerJob))
+	tasks := int32(testrun.Count(20_000, 50_000, plimsoll.MaxTasksPerJob))
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Budget{Ops: 5_000, Bytes: 1 << 20})
 	b.silent = true
 	b.send(machine("n", 10_000), job("j", tasks, 1))
