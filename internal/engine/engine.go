@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
+	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
 // Config sets up an engine.
@@ -163,7 +164,7 @@ type Reply struct {
 type Explanation struct {
 	Task plimsoll.Task
 	scheduler.Explanation
-	Export []byte // the decision, as placement.Replay takes it
+	Export []byte // the decision, as fleetjson.ReadDecision takes it
 }
 
 // Batch is what a turn made. It can be reused for another turn.
@@ -322,7 +323,7 @@ func (e *Engine) explain(do *Explain) (*Explanation, error) {
 	}
 	out := &Explanation{Task: record, Explanation: x}
 	if do.Export && x.Decision != nil {
-		if out.Export, err = x.Decision.Export(); err != nil {
+		if out.Export, err = fleetjson.WriteDecision(x.Decision.Record()); err != nil {
 			return nil, err //nolint:wrapcheck // it says what was done
 		}
 	}
