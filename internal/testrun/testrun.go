@@ -11,8 +11,9 @@
 //   - the usual one, as make test has it;
 //   - soak, with PLIMSOLL_SOAK set, as make soak has it: the full counts.
 //
-// The seed is PLIMSOLL_SEED, and 1 without it. So two runs of the same code draw the same, and go test, which knows
-// the variables that a test has read, may keep the result. make test and make soak take the seed from the commit.
+// The seed is PLIMSOLL_SEED, and 1 without it. So two runs of the same code draw the same, and go
+// test, which knows the variables that a test has read, may keep the result. make test and make
+// soak take the seed from the commit.
 //
 // No other package reads these variables. Its callers are tests.
 package testrun
@@ -51,7 +52,8 @@ func Count(quick, usual, soak int) int {
 	return usual
 }
 
-// Seed returns the seed of the run, and logs how to draw the same again: the log of a test that fails is printed.
+// Seed returns the seed of the run, and logs how to draw the same again: the log of a test that
+// fails is printed.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed, err := readSeed(os.Getenv(seedVariable))
@@ -73,8 +75,9 @@ func readSeed(text string) (uint64, error) {
 	return seed, nil
 }
 
-// Check is rapid.Check with the seed and the length of the run: 100 draws, a fifth of them if it is quick, and 10,000
-// if it is soak. Flags of rapid on the command line go before, so that the ones which it prints replay a failure.
+// Check is rapid.Check with the seed and the length of the run: 100 draws, a fifth of them if it is
+// quick, and 10,000 if it is soak. Flags of rapid on the command line go before, so that the ones
+// which it prints replay a failure.
 func Check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	seed := Seed(t)
@@ -84,7 +87,8 @@ func Check(t *testing.T, property func(*rapid.T)) {
 	rapid.Check(t, property)
 }
 
-// rapidSet guards the flags of rapid: they are variables of the process, and tests run side by side.
+// rapidSet guards the flags of rapid: they are variables of the process, and tests run side by
+// side.
 var rapidSet struct {
 	sync.Once
 	err error

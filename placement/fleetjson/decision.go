@@ -36,8 +36,8 @@ type recordedServerJSON struct {
 	Hits      []uint32           `json:"hits,omitempty"`
 }
 
-// WriteDecision writes a decision with everything that it takes to decide it again: the chain and its settings, the request,
-// and the servers of the last batch as they were.
+// WriteDecision writes a decision with everything that it takes to decide it again: the chain and
+// its settings, the request, and the servers of the last batch as they were.
 func WriteDecision(d *placement.DecisionRecord) ([]byte, error) {
 	request, err := WriteRequest(&d.Request)
 	if err != nil {
@@ -62,7 +62,8 @@ func WriteDecision(d *placement.DecisionRecord) ([]byte, error) {
 	return data, nil
 }
 
-// ReadDecision reads what WriteDecision writes. Whether the decision makes sense is found when it is replayed.
+// ReadDecision reads what WriteDecision writes. Whether the decision makes sense is found when it
+// is replayed.
 func ReadDecision(data []byte) (*placement.DecisionRecord, error) {
 	var in decisionJSON
 	if err := json.Unmarshal(data, &in); err != nil {
