@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
 func TestBackoffDoublesAndIsRandomByHalf(t *testing.T) {
@@ -292,7 +293,7 @@ func TestFollowingALog(t *testing.T) {
 		b.beginAttempts() // the supervisor is away: it may still be writing
 		expect()
 		appendTo(t, path, "last")
-		b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskFinished)}, true)
+		b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskFinished)}, true)
 		after(logPoll)
 		if g, err := <-got, <-ended; g != "stdout:last" || err != nil {
 			t.Errorf("got %q at the end, error %v", g, err)
