@@ -5,8 +5,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-# Randomized tests of one commit always draw the same numbers; a failure prints the seed it ran with.
-export PLIMSOLL_SEED ?= $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1))
+# Randomized tests of one commit always draw the same numbers; a failure prints the seed it ran with. quick and plain go test have one seed for
+# all commits.
+test soak e2e-v2: export PLIMSOLL_SEED ?= $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1))
 
 BUF := go tool -modfile=go.tools.mod buf
 GOLANGCI := go tool -modfile=go.lint.mod golangci-lint
@@ -15,36 +16,22 @@ GOLANGCI := go tool -modfile=go.lint.mod golangci-lint
 help:
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
-.PHONY: demo
-demo: build ## build, start everything in a temporary directory, run the jobs of examples/, show what became of them
-	@scripts/demo
-
-.PHONY: demo-qos
-demo-qos: build ## drive a node over its waterlines, and see who is slowed down, stopped and given back what was taken, and why
-	@scripts/demo-qos
-
-.PHONY: dev
-dev: build ## build and start everything in one process, with its data in ./data
-	@exec bin/plimsoll dev --data data --listen 127.0.0.1:9080
-
-.PHONY: build
-build: ## build bin/plimsoll
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=$(VERSION)" -o bin/plimsoll ./cmd/plimsoll
+.PHONY: quick
+quick: ## the loop of daily work, 90 s: format, vet, lint of what changed since BASE, every test without its long part
+	@scripts/step quick scripts/quick
 
 .PHONY: test
-test: ## all that CI runs: lint, generated code, short fuzzing, every test with the race detector, e2e-v2
+test: export TIMES := $(CURDIR)/.cache/times
+test: ## all that CI runs, 20 min at most: lint, generated code, short fuzzing, every test, the race detector, e2e-v2
+	@mkdir -p .cache && : >"$$TIMES"
 	@scripts/step lint $(MAKE) --no-print-directory lint
 	@scripts/step 'generated code' scripts/generated
 	@scripts/step 'bench module' go test -C bench ./...
 	@scripts/step build $(MAKE) --no-print-directory build
 	@scripts/step fuzz scripts/fuzz 5000x
-	@echo "== tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED"
-	@scripts/test -race -timeout=12m
+	@scripts/step "tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED" scripts/test
 	@scripts/step e2e-v2 scripts/e2e-v2
-
-.PHONY: e2e-v2
-e2e-v2: ## the tests of control groups and of the executor once more, in a virtual machine with cgroup v2 alone
-	@scripts/e2e-v2
+	@scripts/times "$$TIMES"
 
 .PHONY: lint
 lint: ## formatting, vet, golangci-lint, buf lint
@@ -66,6 +53,26 @@ fmt: ## format the Go and proto files
 generate: ## write gen/ anew from proto/
 	@$(BUF) generate
 
+.PHONY: build
+build: ## build bin/plimsoll
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=$(VERSION)" -o bin/plimsoll ./cmd/plimsoll
+
+.PHONY: dev
+dev: build ## build and start everything in one process, with its data in ./data
+	@exec bin/plimsoll dev --data data --listen 127.0.0.1:9080
+
+.PHONY: demo
+demo: build ## build, start everything in a temporary directory, run the jobs of examples/, show what became of them
+	@scripts/demo
+
+.PHONY: demo-qos
+demo-qos: build ## drive a node over its waterlines, and see who is slowed down, stopped and given back what was taken, and why
+	@scripts/demo-qos
+
+.PHONY: e2e-v2
+e2e-v2: ## the tests of control groups and of the executor once more, in a virtual machine with cgroup v2 alone
+	@scripts/e2e-v2
+
 .PHONY: bench
 bench: build ## measure, and print the figures beside the targets
 	@scripts/bench
@@ -77,7 +84,7 @@ qos-latency: ## measure a server beside batch work, with and without the QoS age
 
 .PHONY: soak
 soak: ## the randomized tests with their full counts, then 300,000 inputs of fuzzing for each target
-	@PLIMSOLL_SOAK=1 scripts/test -count=1 -timeout=4h
+	@PLIMSOLL_SOAK=1 go test -count=1 -timeout=4h ./...
 	@scripts/fuzz 300000x
 
 .PHONY: fuzz

@@ -91,7 +91,7 @@ type Decision struct {
 	Batches    int32
 	Steps      []ExplainStep // what each stage left, without reasons
 	Candidates []Candidate   // nodes of the last batch: those that all filters left first, the best first
-	Export     []byte        // with everything that it was decided by, as placement.Replay takes it, if it was asked for
+	Export     []byte        // with everything that it was decided by, as fleetjson.ReadDecision takes it, if it was asked for
 }
 
 // Candidate is a node that a decision was about.

@@ -271,6 +271,9 @@ const (
 	DefaultSickFor = 24 * 60 * 60
 )
 
+// clusterSickFor is the SickFor of ClusterDefault, in seconds.
+const clusterSickFor = 5 * 60
+
 // DefaultSettings returns RFD 60's settings, except that capness and the bound on instances are off: DESIGN.md says why.
 func DefaultSettings() Settings {
 	return Settings{
@@ -316,8 +319,18 @@ func DefaultExpression() Expression {
 }
 
 // Default returns the chain of DefaultExpression with DefaultSettings.
-func Default() *Chain {
-	c, err := NewChain(DefaultExpression(), Stages(), nil, DefaultSettings())
+func Default() *Chain { return defaultChain(DefaultSettings()) }
+
+// ClusterDefault returns the chain that chooses nodes for the tasks of a Plimsoll cluster unless another one is
+// configured. It is Default with a shorter SickFor, because the only node of a small cluster may be the sick one.
+func ClusterDefault() *Chain {
+	settings := DefaultSettings()
+	settings.SickFor = clusterSickFor
+	return defaultChain(settings)
+}
+
+func defaultChain(settings Settings) *Chain {
+	c, err := NewChain(DefaultExpression(), Stages(), nil, settings)
 	if err != nil {
 		panic(err) // the default chain is a constant
 	}

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -267,57 +266,55 @@ func (n *noted) free(i int) plimsoll.Resources {
 	return r
 }
 
-// exported is a decision with all that it was decided by.
-type exported struct {
-	Name     string             `json:"name"`
-	At       int64              `json:"at"`
-	Seed     uint64             `json:"seed,string"`
-	Server   string             `json:"server"`
-	Score    float64            `json:"score"`
-	Looked   int                `json:"looked"`
-	Batches  int                `json:"batches"`
-	Chain    Expression         `json:"chain"`
-	Settings Settings           `json:"settings"`
-	Request  Request            `json:"request"`
-	Names    []string           `json:"names"`
-	Servers  []exportedServer   `json:"servers"`
-	Spreads  []map[string]int32 `json:"spreads,omitempty"`
-	Places   map[string]string  `json:"places,omitempty"`
+// DecisionRecord is a decision with everything that it was decided by, so that it can be decided again, elsewhere and later. Its parts are
+// those of the decision, and good as long.
+type DecisionRecord struct {
+	Name     string
+	At       int64 // Unix seconds
+	Seed     uint64
+	Server   string
+	Score    float64
+	Looked   int // open servers that were looked at
+	Batches  int
+	Chain    Expression // without definitions
+	Settings Settings
+	Request  Request
+	Names    []string           // of the resources
+	Servers  []RecordedServer   // of the last batch
+	Spreads  []map[string]int32 // by spread of the request, constraints first: how many instances of the group have each value
+	Places   map[string]string  // by id of an instance that the request names: its server; without those that are nowhere
 }
 
-type exportedServer struct {
-	Record    Server             `json:"record"`
-	Free      plimsoll.Resources `json:"free"`
-	Instances uint32             `json:"instances"`
-	Uncapped  uint32             `json:"uncapped,omitempty"`
-	Owned     uint32             `json:"owned,omitempty"`
-	Sick      bool               `json:"sick,omitempty"`
-	Hits      []uint32           `json:"hits,omitempty"`
+// RecordedServer is a server as it was when a decision was made.
+type RecordedServer struct {
+	Server    Server // without instances
+	Free      plimsoll.Resources
+	Instances uint32
+	Uncapped  uint32   // instances that have no amount of cpu
+	Owned     uint32   // instances of the request's owner
+	Sick      bool     // instances ended too often because of it
+	Hits      []uint32 // instances that each of its selectors by job or label hits, and then its group
 }
 
-// Export returns the decision as JSON with everything that Replay needs: the chain and its settings, the request, and the servers of the
-// last batch as they were.
-func (d *Decision) Export() ([]byte, error) {
+// Record returns the decision with everything that it was decided by: the chain and its settings, the request, and the servers
+// of the last batch as they were.
+func (d *Decision) Record() *DecisionRecord {
 	n := d.kept
-	x := exported{
+	out := &DecisionRecord{
 		Name: n.name, At: n.at, Seed: n.seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches,
 		Chain: n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names, Spreads: n.spreads(), Places: n.places,
 	}
 	hits := len(n.p.watched)
 	for i := range n.servers {
 		s := &n.servers[i]
-		e := exportedServer{Record: s.class.record, Free: n.free(i), Instances: s.count, Uncapped: s.uncapped, Owned: s.owned, Sick: s.sick}
-		e.Record.ID = s.id
+		r := RecordedServer{Server: s.class.record, Free: n.free(i), Instances: s.count, Uncapped: s.uncapped, Owned: s.owned, Sick: s.sick}
+		r.Server.ID = s.id
 		if hits > 0 {
-			e.Hits = n.tags[i*hits : (i+1)*hits]
+			r.Hits = n.tags[i*hits : (i+1)*hits]
 		}
-		x.Servers = append(x.Servers, e)
+		out.Servers = append(out.Servers, r)
 	}
-	data, err := json.MarshalIndent(x, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("write a decision: %w", err)
-	}
-	return data, nil
+	return out
 }
 
 // expanded returns the expression of a part of the chain without definitions.
@@ -341,12 +338,8 @@ type Replayed struct {
 	Steps  []Step // over the servers of the last batch
 }
 
-// Replay decides an exported decision again, with the stages that a program has; nil means those of the package.
-func Replay(data []byte, stages []Stage) (*Replayed, error) {
-	var x exported
-	if err := json.Unmarshal(data, &x); err != nil {
-		return nil, plimsoll.Invalid("decision", "cannot be read: %s; give a file that an export wrote", err)
-	}
+// Replay decides again, with the stages that a program has; nil means those of the package.
+func (x *DecisionRecord) Replay(stages []Stage) (*Replayed, error) {
 	if len(x.Names) < firstCustom || len(x.Names) > plimsoll.MaxResourceNames || len(x.Servers) == 0 {
 		return nil, plimsoll.Invalid("decision", "names no servers or an impossible number of resources; give a file that an export wrote")
 	}
@@ -364,7 +357,7 @@ func Replay(data []byte, stages []Stage) (*Replayed, error) {
 		return nil, err
 	}
 	for i := range x.Servers {
-		if f.Add(&x.Servers[i].Record) != int32(i) || len(x.Servers[i].Hits) != len(p.watched) {
+		if f.Add(&x.Servers[i].Server) != int32(i) || len(x.Servers[i].Hits) != len(p.watched) {
 			return nil, plimsoll.Invalid(fmt.Sprintf("decision.servers[%d]", i), "stands twice, or does not say what the request asks about")
 		}
 		f.restore(int32(i), &x.Servers[i], p)
@@ -390,8 +383,8 @@ func Replay(data []byte, stages []Stage) (*Replayed, error) {
 	return out, nil
 }
 
-// restore puts what an exported decision says about the instances of a server into the fleet.
-func (f *Fleet) restore(slot int32, s *exportedServer, p *Prepared) {
+// restore puts what the record of a decision says about the instances of a server into the fleet.
+func (f *Fleet) restore(slot int32, s *RecordedServer, p *Prepared) {
 	r, l := &f.rows[slot], &f.loads[slot]
 	c := f.classes[r.class]
 	for k := range f.Names.Len() {
@@ -418,7 +411,7 @@ func (f *Fleet) restore(slot int32, s *exportedServer, p *Prepared) {
 	}
 }
 
-// restoreSpread puts the counts of an exported decision into a counter.
+// restoreSpread puts the counts of the record of a decision into a counter.
 func (f *Fleet) restoreSpread(c *counter, counts map[string]int32) {
 	d := &f.domains[c.domain]
 	for _, value := range sortedKeys(counts) {

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
+	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
 // A decision tells what each stage left and how the candidates scored, and comes to the same server when it is replayed from its
@@ -70,11 +70,15 @@ func TestDecisionIsKeptAndReplayed(t *testing.T) {
 				if left := d.Steps[0].Received; left != d.Looked {
 					t.Errorf("the first stage got %d of %d servers", left, d.Looked)
 				}
-				data, err := d.Export()
+				data, err := fleetjson.WriteDecision(d.Record())
 				if err != nil {
 					t.Fatal(err)
 				}
-				again, err := placement.Replay(data, nil)
+				record, err := fleetjson.ReadDecision(data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, err := record.Replay(nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -107,24 +111,11 @@ func TestDecisionsOfSpreadsAreSmall(t *testing.T) {
 		t.Errorf("%v allocations a decision", n)
 	}
 	d, _ := kept.Last("t")
-	data, err := d.Export()
+	data, err := fleetjson.WriteDecision(d.Record())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(data) > 50_000 {
 		t.Errorf("the export is %d bytes long", len(data))
-	}
-}
-
-// What is no export is refused, and says so.
-func TestReplayOfJunk(t *testing.T) {
-	for _, test := range []struct{ data, want string }{
-		{"", "cannot be read"},
-		{"{}", "names no servers"},
-		{`{"names":["cpu","memory","disk"],"servers":[{"record":{"ID":"a"}}],"chain":["pipe","none"]}`, `"none" is not the name of a stage`},
-	} {
-		if _, err := placement.Replay([]byte(test.data), nil); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%q: %v, want %q", test.data, err, test.want)
-		}
 	}
 }

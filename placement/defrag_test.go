@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // booked is a fleet with instances on it that may be moved.
@@ -125,7 +126,7 @@ func (b *booked) drawGoal(t *rapid.T) Goal {
 // every filter of what the instance asks and is not overdrawn; emptied servers are empty at the end and nothing was moved to them; the request
 // has the room that the plan tells of.
 func TestAPlanCanBeCarriedOut(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		b := drawFleet(t)
 		goal := b.drawGoal(t)
 		plan, err := b.placer.PlanMoves(b.movables, goal)
@@ -169,7 +170,7 @@ func TestAPlanCanBeCarriedOut(t *testing.T) {
 
 // Planning changes nothing that can be seen of the fleet, and the same seed gives the same plan.
 func TestPlanningChangesNothing(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		b := drawFleet(t)
 		goal := b.drawGoal(t)
 		before := b.seen()

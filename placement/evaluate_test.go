@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // Batches that are dealt and evaluated one by one, until one has a survivor, come to the same choice as Place, with the same score
 // and the same steps.
 func TestBatchesOneByOneAgreeWithPlace(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		request := anyRequest(t)
 		settings := placement.DefaultSettings()
 		settings.Batch = rapid.IntRange(1, 9).Draw(t, "batch")

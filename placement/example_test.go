@@ -6,11 +6,12 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
+	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
 // Place a container on a fleet that is read from JSON.
 func Example() {
-	servers, err := placement.ReadServers([]byte(`[
+	servers, err := fleetjson.ReadServers([]byte(`[
 		{"id": "n1", "capacity": {"cpu": 8, "memory": "32Gi"}, "instances": [{"id": "db", "resources": {"cpu": 7, "memory": "8Gi"}}]},
 		{"id": "n2", "capacity": {"cpu": 8, "memory": "32Gi"}},
 		{"id": "n3", "capacity": {"cpu": 8, "memory": "lots"}}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -351,9 +352,12 @@ func (m *model) checkSpread(p *placement.Prepared, r *placement.Request, inGroup
 
 // A fleet keeps sums and counts as instances, tickets and servers come and go. Whatever happens in whatever order, they are those that
 // are worked out from lists; and when everything is given back, nothing is kept.
+//
+// It is the longest test of this package. With the race detector all of them take half a minute and more: they place tens of
+// thousands of instances, because a choice that is only likely needs many, and hold each choice against a run that looks at every server.
 func TestFleetKeepsWhatAListWouldSay(t *testing.T) {
 	epochs := 0
-	for seed := range uint64(12) {
+	for seed := range uint64(testrun.Count(4, 12, 300)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			m := newModel(t, seed)
 			first := m.fleet.Epoch()

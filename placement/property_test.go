@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -201,7 +202,7 @@ const testNow = 150_000 // Unix seconds; instances of drawServer were changed wi
 // filters over all servers leaves one, and what they give passes every filter. The chain's filters that compare servers never drop
 // the last one.
 func TestPlaceAgreesWithTheEagerRun(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		f, r := booked(drawServers(t)), drawRequest(t)
 		drawSpread(t, r)
 		c := chainOf(t, placement.DefaultExpression(), drawSettings(t))
@@ -239,7 +240,7 @@ func TestPlaceAgreesWithTheEagerRun(t *testing.T) {
 // The counts of an explanation add up: what a stage got is what the one before it left, every server that was dropped has a reason, and
 // no filter drops more than it refuses.
 func TestStepsAddUp(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		f, r := booked(drawServers(t)), drawRequest(t)
 		drawSpread(t, r)
 		x := newPlacer(f, 1).Explain(prepare(t, placement.Default(), f, r), testNow)
@@ -268,7 +269,7 @@ func TestStepsAddUp(t *testing.T) {
 // "move from strict to lazy loading of container data" (RFD 60, phase 2) changes no choice: the same seed chooses the same server
 // with the same score whether instances came with their servers, were bound, or are loaded, and whether the stages are noted or not.
 func TestLazyLoadingChangesNoChoice(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		servers, r := drawServers(t), drawRequest(t)
 		c, seed := chainOf(t, placement.DefaultExpression(), drawSettings(t)), rapid.Uint64().Draw(t, "seed")
 		var first placement.Choice
@@ -300,7 +301,7 @@ func TestLazyLoadingChangesNoChoice(t *testing.T) {
 
 // Scores only order: whatever the weights, the same servers survive, and the chosen one is among them.
 func TestScoresOnlyOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		f, r := booked(drawServers(t)), drawRequest(t)
 		drawSpread(t, r)
 		var first []string

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -67,7 +68,7 @@ func chains(t *rapid.T) *placement.Chain {
 
 // A server that the query leaves out is one that the chain refuses: so no source that heeds the query loses a server.
 func TestTheQueryLosesNoServer(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		request, chain := anyRequest(t), chains(t)
 		for i := range 10 {
 			s := anyServer(t, fmt.Sprint("n", i))
@@ -98,7 +99,7 @@ func TestTheQuerySaysWhatTheFiltersSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		request, s := anyRequest(t), anyServer(t, "n1")
 		f := placement.NewFleet(placement.NewNames())
 		f.Add(&s)

@@ -11,7 +11,7 @@ import (
 // StatusRunning is the status of a server whose agent is heard.
 const StatusRunning = "running"
 
-// Server describes a machine of the fleet. Make it with NewServer, or read it with ReadServers, so that what is not said has its
+// Server describes a machine of the fleet. Make it with NewServer, or read it with package fleetjson, so that what is not said has its
 // default.
 type Server struct {
 	ID       string

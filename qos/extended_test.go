@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // What is used where nothing is offered is as far above any line as can be told, and is not shown as a number that somebody might believe.
@@ -65,7 +66,7 @@ func TestExtended(t *testing.T) {
 // Whatever comes in, in whatever order: nothing that is held is withdrawn on paper; nothing beyond it is published without a prediction, and never more than the target and
 // the dead band; the target is what is left, exactly.
 func TestExtendedNeverBelowHeld(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		amount := rapid.Int64Range(0, 1<<50)
 		var last Offer
 		for range 20 {

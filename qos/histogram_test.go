@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 const second = int64(time.Second)
@@ -163,7 +165,7 @@ func TestPredictorClock(t *testing.T) {
 
 // One that was written down and read goes on exactly as if it had not been, and its size does not grow with the samples.
 func TestPredictorCheckpoint(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		cfg := PredictorConfig{
 			HalfLife:   time.Duration(rapid.Int64Range(1, 100).Draw(t, "half-life")) * time.Second,
 			Percentile: rapid.Int64Range(1, 1000).Draw(t, "percentile"), WarmUp: 10 * time.Second,

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // seldom is true once in n times.
@@ -226,7 +227,7 @@ func (w *drawn) drawHold(t *rapid.T, task *Task) {
 
 // TestPlanProperties holds plans of random nodes against what every plan must keep. A failure prints the seed that repeats it.
 func TestPlanProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		before, ledger := text(t, w.snapshot), encoded(t, w.ledger)
 		res := Plan(w.snapshot, w.policies, w.ledger, w.now)

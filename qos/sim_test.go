@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // simPlan is what is drawn for a run.
@@ -453,20 +454,13 @@ func (w *world) giving() int {
 
 // A node that is driven over its lines by changing loads, seen late, with noise and gaps, by an agent that is killed now and then and whose actions fail: what
 // is said in the comments of check, justified, standStill, steady and gone holds.
+//
+// It is nearly all of the time that the tests of this package take, a minute with the race detector. No other test has an
+// agent over hours, where lines that pull against each other make tasks flap, starve, or never get back what was taken.
 func TestSimulation(t *testing.T) {
-	seed, runs := uint64(1), 200
-	if text := os.Getenv("PLIMSOLL_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("PLIMSOLL_SEED=%q is not a number: %v", text, err)
-		}
-	}
-	if os.Getenv("PLIMSOLL_SOAK") != "" {
-		runs = 20_000
-	}
-	t.Logf("%d runs from PLIMSOLL_SEED=%d", runs, seed)
-	for i := range runs {
-		seed := seed + uint64(i)
+	first := testrun.Seed(t)
+	for i := range testrun.Count(40, 200, 20_000) {
+		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			if fault := simulate(t, seed); fault != "" {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -32,7 +33,7 @@ func TestJunk(t *testing.T) {
 	agent := filepath.Join(s.data(), "agent")
 	supervisor, standing := s.supervisor(agent), s.standing()
 	junk := make([]byte, junkBytes)
-	draw := rand.NewChaCha8([32]byte{byte(seedOfRun(t))})
+	draw := rand.NewChaCha8([32]byte{byte(testrun.Seed(t))})
 	_, _ = draw.Read(junk) // it never fails
 	t.Run("places", func(t *testing.T) {
 		for _, place := range []string{

@@ -20,17 +20,8 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
-
-// seedOfRun is the seed of a randomized test: PLIMSOLL_SEED, or a new one. It is printed.
-func seedOfRun(t *testing.T) uint64 {
-	seed, err := strconv.ParseUint(os.Getenv("PLIMSOLL_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64N(1 << 32)
-	}
-	t.Logf("PLIMSOLL_SEED=%d draws the same again", seed)
-	return seed
-}
 
 // attemptID names an attempt.
 type attemptID struct {
@@ -78,16 +69,12 @@ type ordeal struct {
 // that ran went on, and the accounts are even.
 func TestKillDev(t *testing.T) {
 	t.Parallel()
-	rounds := 10
-	if os.Getenv("PLIMSOLL_SOAK") != "" {
-		rounds = 200
-	}
-	o := &ordeal{site: newSite(t), draw: rand.New(rand.NewPCG(seedOfRun(t), 1)), load: new(errgroup.Group), exits: map[attemptID]exitFile{}}
+	o := &ordeal{site: newSite(t), draw: rand.New(rand.NewPCG(testrun.Seed(t), 1)), load: new(errgroup.Group), exits: map[attemptID]exitFile{}}
 	o.log = o.path("log")
 	o.mu.acknowledged = map[string]plimsoll.JobSpec{}
 	submitter := o.client()
 	o.outlive(submitter)
-	for range rounds {
+	for range testrun.Count(3, 10, 200) {
 		d := start(t, o.devArgs("--log-level", "warn")...)
 		for range 2 + o.draw.IntN(4) {
 			o.submit(t.Context(), submitter, o.nextJob())

@@ -17,10 +17,7 @@ func TestDevScripts(t *testing.T) {
 	if err != nil || len(scripts) < 7 {
 		t.Fatalf("%v, %v", scripts, err)
 	}
-	examples, err := filepath.Abs("../../examples")
-	if err != nil {
-		t.Fatal(err)
-	}
+	examples := examplesDir(t)
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files and the expectations of the scripts")
 
+// TestMain lets tests start this program. They take over a minute with the race detector, and are the only ones for which
+// the roles are processes that run real tasks in real control groups: killed at random (TestKillDev), fed with junk
+// (TestJunk), driven over their waterlines, and used as people use them (the scripts).
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"plimsoll": main})
 }
@@ -43,16 +46,30 @@ func (l leakChecked) Run() int {
 
 // TestScripts runs the binary as a user does. The commands of the scripts are those of testscript; plimsoll is this program.
 func TestScripts(t *testing.T) {
+	examples := examplesDir(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			examples, err := filepath.Abs("../../examples")
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("PLIMSOLL_RETRY_FOR", "0s")
 			env.Setenv("GORACE", raceOptions)
-			return err
+			return nil
 		},
 	})
+}
+
+// examplesDir returns the directory of the examples. It reads the directory, because go test keeps a result until what this
+// process has read changes, and only the program reads the files.
+func examplesDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // plimsollAt runs a command line in this process against a gateway.

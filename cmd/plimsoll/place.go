@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 	"github.com/plimsoll-dev/plimsoll/placement"
+	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
 // maxTried is how many tasks are tried at once.
@@ -122,7 +123,7 @@ func (cmd *placeCmd) offline(a *app) error {
 	if err != nil {
 		return err
 	}
-	servers, err := placement.ReadServers(data)
+	servers, err := fleetjson.ReadServers(data)
 	if err != nil {
 		return plimsoll.Within(name, err)
 	}
@@ -183,7 +184,7 @@ func (cmd *placeCmd) askRequest(name string, data []byte) (job string, names []s
 	if cmd.Group != "" {
 		return "", nil, nil, plimsoll.Invalid("--group", "%s is one request and has no groups; leave it out", name)
 	}
-	r, err := placement.ReadRequest(data)
+	r, err := fleetjson.ReadRequest(data)
 	if err != nil {
 		return "", nil, nil, plimsoll.Within(name, err)
 	}
@@ -313,7 +314,11 @@ func (cmd *placeCmd) replay(a *app) error {
 	if err != nil {
 		return err
 	}
-	r, err := placement.Replay(data, nil)
+	d, err := fleetjson.ReadDecision(data)
+	if err != nil {
+		return plimsoll.Within(name, err)
+	}
+	r, err := d.Replay(nil)
 	if err != nil {
 		return plimsoll.Within(name, err)
 	}

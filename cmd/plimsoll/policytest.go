@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/internal/rehearsal"
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
@@ -44,7 +43,7 @@ func (cmd *policyTestCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	t := &trial{registry: registry, policies: policies, view: policyTrialView{Policies: len(policies), Notes: []string{}}, samples: cmd.Samples}
+	t := &policyTest{config: rehearsal.Config{Registry: registry, Policies: policies, Samples: cmd.Samples}}
 	switch {
 	case cmd.Node != "":
 		err = t.fromNode(ctx, a, cmd.Node)
@@ -54,13 +53,10 @@ func (cmd *policyTestCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := t.check(); err != nil {
-		return err
+	if t.result, err = rehearsal.Run(&t.config); err != nil {
+		return err //nolint:wrapcheck // it names the policies and their fields
 	}
-	if t.snapshot != nil {
-		t.run()
-	}
-	return cmd.print(a, &t.view, func(o *output) { o.printf("%s", t.picture(a)) })
+	return cmd.print(a, t.view(), func(o *output) { o.printf("%s", t.picture(a)) })
 }
 
 const maxTrialSamples = 1000
@@ -77,27 +73,11 @@ func (cmd *policyTestCmd) registry() (*qos.Registry, error) {
 	return qos.NewRegistry(nodeqos.Definitions(metrics)...)
 }
 
-// unknown reports whether a metric is one that the node's agent has and nobody here knows.
-func (t *trial) unknown(metric string) bool {
-	return t.registry.Find(metric) == nil && slices.Contains(t.announced, metric)
-}
-
-// trial is a test of policies.
-type trial struct {
-	registry *qos.Registry
-	policies []plimsoll.Policy // of the files
-	others   []plimsoll.Policy // of the server, which the files do not replace
-	samples  int
-
-	server     bool   // others were read
-	where      string // for people: which node it is
-	attributes map[string]string
-	announced  []string      // metrics that the node's agent defines
-	snapshot   *qos.Snapshot // nil: they are only checked
-	ledger     *qos.Ledger
-	first      client.NodeQOS // what the first sample says
-
-	view policyTrialView
+// policyTest is a test of policies.
+type policyTest struct {
+	config rehearsal.Config
+	where  string // for people: which node it is
+	result *rehearsal.Result
 }
 
 // policyTrialView is what a trial found out.
@@ -114,9 +94,6 @@ type policyTrialView struct {
 type trialSampleView struct {
 	Steps   []qosStepView `json:"steps"`
 	Skipped []qosSkipView `json:"skipped"`
-
-	steps   []client.QOSStep
-	skipped []client.QOSSkip
 }
 
 // outcomeOfRule is where a rule's metric comes to; in the metric's unit.
@@ -126,11 +103,52 @@ type outcomeOfRule struct {
 	After   float64 `json:"after"`
 	Reached bool    `json:"reached"` // its release line
 	Why     string  `json:"why"`     // if it is not reached
-	text    string
+}
+
+// view is the test for scripts.
+func (t *policyTest) view() policyTrialView {
+	r := t.result
+	v := policyTrialView{
+		Policies: len(t.config.Policies), Notes: append([]string{}, r.Notes...), Lines: viewQOSLines(r.First.Lines), Tasks: viewQOSTasks(r.First.Tasks),
+	}
+	for i := range r.Samples {
+		v.Samples = append(v.Samples, trialSampleView{Steps: viewQOSSteps(r.Samples[i].Steps), Skipped: viewQOSSkips(r.Samples[i].Skipped)})
+	}
+	for i := range r.Outcomes {
+		o := &r.Outcomes[i]
+		v.Outcomes = append(v.Outcomes, outcomeOfRule{
+			Rule: o.Rule, Before: float64(o.Before) / float64(o.Scale), After: float64(o.After) / float64(o.Scale), Reached: o.Reached, Why: t.why(o),
+		})
+	}
+	return v
+}
+
+// why says why a release line is not reached.
+func (t *policyTest) why(o *rehearsal.Outcome) string {
+	switch {
+	case o.Reached:
+		return ""
+	case o.More:
+		return "more is to be done after " + plural(t.config.Samples, "sample") + "; see further with --samples"
+	}
+	return "nobody is left who may be acted on"
+}
+
+// tell says where a rule has come to.
+func (t *policyTest) tell(o *rehearsal.Outcome) string {
+	m := &qos.Metric{Unit: o.Unit, Scale: o.Scale}
+	switch {
+	case o.Reached:
+		return fmt.Sprintf("%s: %s would go from %s to %s; its line is reached", o.Rule, o.Metric, m.Format(o.Before), m.Format(o.After))
+	case !o.Told:
+		return fmt.Sprintf("%s: what %s would come to cannot be told beforehand: %s", o.Rule, o.Metric, t.why(o))
+	}
+	return fmt.Sprintf("%s: %s would go from %s to %s; its line, %s, is not reached: %s", o.Rule, o.Metric, m.Format(o.Before), m.Format(o.After),
+		m.Format(o.Release), t.why(o))
 }
 
 // fromNode takes what a node's agent sees, and the policies of the server.
-func (t *trial) fromNode(ctx context.Context, a *app, id string) error {
+func (t *policyTest) fromNode(ctx context.Context, a *app, id string) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -143,16 +161,17 @@ func (t *trial) fromNode(ctx context.Context, a *app, id string) error {
 	if i < 0 {
 		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", id)
 	}
-	t.attributes, t.announced = nodes[i].Node.Attributes, nodes[i].Node.Facts.Metrics
+	at := &t.config.Node
+	at.Attributes, at.Announced = nodes[i].Node.Attributes, nodes[i].Node.Facts.Metrics
 	all, err := c.Policies(ctx, 0)
 	if err != nil {
 		return err
 	}
-	t.server = true
+	t.config.Others = []plimsoll.Policy{}
 	for _, p := range all {
-		mine := slices.ContainsFunc(t.policies, func(o plimsoll.Policy) bool { return o.Ref() == p.Ref() })
+		mine := slices.ContainsFunc(t.config.Policies, func(o plimsoll.Policy) bool { return o.Ref() == p.Ref() })
 		if !mine && p.Kind() != plimsoll.PolicyNodeQOS {
-			t.others = append(t.others, p)
+			t.config.Others = append(t.config.Others, p)
 		}
 	}
 	q, err := oneSample(ctx, c, id)
@@ -160,218 +179,70 @@ func (t *trial) fromNode(ctx context.Context, a *app, id string) error {
 		return err
 	}
 	t.where = fmt.Sprintf("%s with what was measured %s", id, ago(a.now(), q.At))
-	t.snapshot, t.ledger = imagine(&q)
+	at.Snapshot, at.Ledger = rehearsal.FromAgent(&q)
 	return nil
 }
 
-// imagine makes of what an agent tells what it plans with, and of what it has taken a ledger.
-func imagine(q *client.NodeQOS) (*qos.Snapshot, *qos.Ledger) {
-	s := &qos.Snapshot{
-		Sequence: q.Sequence, At: q.At, Cores: q.CPU, Memory: q.Memory, Values: q.Values, ExtCPU: q.Extended[plimsoll.ExtCPU] * nanosPerMilli,
-		ExtMemory: q.Extended[plimsoll.ExtMemory], Tasks: make([]qos.Task, len(q.Tasks)),
-	}
-	l := qos.NewLedger()
-	for i := range q.Tasks {
-		t := &q.Tasks[i]
-		g := qos.Group{
-			Name: "task", CPU: t.CPU, Quota: t.Quota, Limit: t.Limit, Request: t.Request, Ext: t.ExtCPU, Shares: t.Shares, Idle: t.Idle, Frozen: t.Frozen,
-		}
-		s.Tasks[i] = qos.Task{
-			ID: t.Task, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, Owner: t.Owner, Queue: t.Queue, Labels: t.Labels, Started: t.Started,
-			CPU: t.CPU, CPUKnown: t.CPUKnown, Memory: t.Memory, MemoryKnown: t.MemoryKnown, ExtCPU: t.ExtCPU, ExtMemory: t.ExtMemory,
-			CPUPressure: t.CPUPressure, MemoryPressure: t.MemoryPressure, PressureKnown: t.PressureKnown, OwnQuota: t.OwnQuota, Stopping: t.Stopping,
-			Values: t.Values, Groups: []qos.Group{g},
-		}
-		if t.Rung != "" && t.Rung != qos.Evict.String() {
-			quota, shares := t.OriginalQuota, max(t.OriginalShares, t.Shares)
-			if quota == 0 {
-				quota = qos.Unlimited
-			}
-			l.Adopt(s.Tasks[i].Key(), &g, quota, shares)
-		}
-	}
-	return s, l
-}
-
 // fromFile takes the node of a snapshot file.
-func (t *trial) fromFile(a *app, path string) error {
+func (t *policyTest) fromFile(a *app, path string) error {
 	name, data, err := a.readFile(path)
 	if err != nil {
 		return err
 	}
-	s, err := config.ParseQOSSnapshot(name, data, t.registry, a.now())
+	s, err := config.ParseQOSSnapshot(name, data, t.config.Registry, a.now())
 	if err != nil {
 		return err
 	}
-	t.where, t.attributes, t.snapshot, t.ledger = "the node of "+name, s.Attributes, &s.Snapshot, qos.NewLedger()
+	t.where, t.config.Node = "the node of "+name, rehearsal.Node{Attributes: s.Attributes, Snapshot: &s.Snapshot}
 	return nil
 }
 
-// check reports every reference that leads nowhere and every rule that is impossible, and notes what may not be meant.
-func (t *trial) check() error {
-	var problems []error
-	rules := 0
-	wrong := func(p *plimsoll.Policy, err error) { problems = append(problems, plimsoll.InPolicy(p.Ref(), err)) }
-	for i := range t.policies {
-		p := &t.policies[i]
-		if strings.HasPrefix(p.Name(), qos.ReservedPrefix) {
-			wrong(p, plimsoll.Invalid("name", "%q begins as the names of built-in policies do; choose another", p.Name()))
-		}
-		switch p.Kind() {
-		case plimsoll.PolicyTaskQOS:
-			for j, name := range p.TaskQOS.Allowed {
-				if t.action(name) == nil {
-					wrong(p, plimsoll.Invalid(fmt.Sprintf("allowed[%d]", j), "%s", t.noAction(name)))
-				}
-			}
-		case plimsoll.PolicyNodeQOS:
-			rules += len(p.NodeQOS.Rules)
-			for j := range p.NodeQOS.Rules {
-				if err := t.checkRule(p, j); err != nil {
-					wrong(p, err)
-				}
-			}
-			if t.snapshot != nil && !p.NodeQOS.Selects(t.attributes) {
-				t.note("%s does not select this node", p.Ref())
-			}
-		case plimsoll.PolicyAction:
-			if !t.used(p.Action.Name) {
-				t.note("%s is named by no rule of these files", p.Ref())
-			}
-		}
-	}
-	if rules > plimsoll.MaxRulesTotal {
-		problems = append(problems, plimsoll.Errorf(plimsoll.CodeExhausted, "all NodeQOS together have %d rules; at most %d are possible", rules, plimsoll.MaxRulesTotal))
-	}
-	return errors.Join(problems...)
-}
-
-func (t *trial) note(format string, args ...any) {
-	t.view.Notes = append(t.view.Notes, fmt.Sprintf(format, args...))
-}
-
-func (t *trial) checkRule(p *plimsoll.Policy, i int) error {
-	r, field := &p.NodeQOS.Rules[i], fmt.Sprintf("rules[%d]", i)
-	action := t.action(r.Action)
-	if action == nil {
-		return plimsoll.Invalid(field+".action", "%s", t.noAction(r.Action))
-	}
-	if t.unknown(r.Metric) {
-		t.note("%s, rule %s: %s is defined on the node, and the rule is left out; give the agent's file with --metrics", p.Ref(), r.Name, r.Metric)
-		return nil
-	}
-	if err := t.registry.CheckRule(r); err != nil {
-		var e *plimsoll.Error
-		if errors.As(err, &e) {
-			return plimsoll.Invalid(field+"."+e.Field, "%s", e.Msg)
-		}
-		return err
-	}
-	m := t.registry.Find(r.Metric)
-	acts := action.Weight != nil || action.Throttle != nil || action.Freeze != nil || action.Evict != nil
-	switch {
-	case acts && !t.allowed(r.Action):
-		t.note("%s, rule %s: no TaskQOS allows %s, so no task is acted on", p.Ref(), r.Name, r.Action)
-	case action.Evict == nil && !m.Throttleable && acts:
-		t.note("%s, rule %s: %s is not lowered by throttling; only evict in %s would help", p.Ref(), r.Name, r.Metric, r.Action)
-	}
-	if t.snapshot != nil && m.Most != nil && p.NodeQOS.Selects(t.attributes) {
-		most := m.Most(&qos.View{Snapshot: t.snapshot})
-		if line, err := plimsoll.ParseLine(r.Waterline, m.LineScale()); err == nil && line >= most && most > 0 {
-			t.note("%s, rule %s: the line, %s, is never crossed on this node: %s is at most %s", p.Ref(), r.Name, m.Format(line), r.Metric, m.Format(most))
-		}
-	}
-	return nil
-}
-
-func (t *trial) noAction(name string) string {
-	where := "these files"
-	if t.server {
-		where += " or on the server"
-	}
-	return fmt.Sprintf("there is no Action %q in %s", name, where)
-}
-
-// each calls do with all policies until it returns true.
-func (t *trial) each(do func(p *plimsoll.Policy) bool) bool {
-	for _, list := range [][]plimsoll.Policy{t.policies, t.others} {
-		for i := range list {
-			if do(&list[i]) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (t *trial) action(name string) (found *plimsoll.Action) {
-	t.each(func(p *plimsoll.Policy) bool {
-		if p.Kind() == plimsoll.PolicyAction && p.Action.Name == name {
-			found = p.Action
-		}
-		return found != nil
-	})
-	return found
-}
-
-func (t *trial) allowed(action string) bool {
-	return t.each(func(p *plimsoll.Policy) bool {
-		return p.Kind() == plimsoll.PolicyTaskQOS && slices.Contains(p.TaskQOS.Allowed, action)
-	})
-}
-
-func (t *trial) used(action string) bool {
-	return t.each(func(p *plimsoll.Policy) bool {
-		return p.Kind() == plimsoll.PolicyNodeQOS && slices.ContainsFunc(p.NodeQOS.Rules, func(r plimsoll.Rule) bool { return r.Action == action })
-	})
-}
-
-// picture lays a trial out for people.
-func (t *trial) picture(a *app) string {
+// picture lays a test out for people.
+func (t *policyTest) picture(a *app) string {
 	p := a.page()
 	verb := "are"
-	if len(t.policies) == 1 {
+	if len(t.config.Policies) == 1 {
 		verb = "is"
 	}
-	p.line(cell{text: policiesText(len(t.policies)) + " " + verb + " valid"})
-	for _, note := range t.view.Notes {
+	p.line(cell{text: policiesText(len(t.config.Policies)) + " " + verb + " valid"})
+	for _, note := range t.result.Notes {
 		p.line(cell{"note: ", notice}, cell{text: note})
 	}
-	if t.snapshot == nil {
+	if t.config.Node.Snapshot == nil {
 		return p.text(0)
 	}
 	p.gap()
 	p.line(cell{text: "on " + t.where + ", if every rule had been above its line for long enough:"})
 	p.gap()
-	if len(t.first.Lines) == 0 {
+	if len(t.result.First.Lines) == 0 {
 		p.line(cell{text: "no rule of these files is for this node"})
 		return p.text(0)
 	}
-	p.printLines(&t.first, a.now())
+	p.printLines(&t.result.First, a.now())
 	p.gap()
-	p.printQOSTasks(&t.first, 0)
-	for i := range t.view.Samples {
-		s := &t.view.Samples[i]
+	p.printQOSTasks(&t.result.First, 0)
+	for i := range t.result.Samples {
+		s := &t.result.Samples[i]
 		p.gap()
 		title := "at once"
 		if i > 0 {
 			title = "then, if that is not enough"
 		}
 		p.line(cell{title, strong})
-		if len(s.steps) > 0 {
-			p.printSteps(s.steps)
+		if len(s.Steps) > 0 {
+			p.printSteps(s.Steps)
 		} else {
 			p.line(cell{text: "nothing"})
 		}
-		if len(s.skipped) > 0 {
-			p.printSkips(s.skipped)
+		if len(s.Skipped) > 0 {
+			p.printSkips(s.Skipped)
 		}
 	}
-	if len(t.view.Outcomes) > 0 {
+	if len(t.result.Outcomes) > 0 {
 		p.gap()
 	}
-	for i := range t.view.Outcomes {
-		p.line(cell{text: t.view.Outcomes[i].text})
+	for i := range t.result.Outcomes {
+		p.line(cell{text: t.tell(&t.result.Outcomes[i])})
 	}
 	return p.text(0)
 }

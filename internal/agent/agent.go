@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -234,7 +235,7 @@ func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, m *metrics) er
 func (a *Agent) follow(ctx context.Context, l *ledger, first func()) {
 	for failures := 1; ; failures++ {
 		l.beginAttempts()
-		err := a.deps.Executor.Watch(ctx, func(attempts []Attempt, synced bool) error {
+		err := a.deps.Executor.Watch(ctx, func(attempts []executor.Status, synced bool) error {
 			l.attempts(attempts, synced)
 			if synced {
 				failures = 0
@@ -292,7 +293,7 @@ func (a *Agent) keep(l *ledger, notes []note) {
 	}
 }
 
-func (a *Agent) perform(ctx context.Context, l *ledger, o *op) (result Attempt, err error) {
+func (a *Agent) perform(ctx context.Context, l *ledger, o *op) (result executor.Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.CallTimeout)
 	defer cancel()
 	switch o.kind {

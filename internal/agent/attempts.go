@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
 // beginAttempts says that a list of all attempts that the supervisor holds follows. Until it is complete nothing is decided.
@@ -14,7 +15,7 @@ func (l *ledger) beginAttempts() {
 }
 
 // attempts enters a part of the supervisor's list, or changes to it. complete says that the list has been sent.
-func (l *ledger) attempts(list []Attempt, complete bool) {
+func (l *ledger) attempts(list []executor.Status, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range list {
@@ -45,7 +46,7 @@ func (e *entry) gone() {
 }
 
 // attempt enters what the supervisor says about one attempt.
-func (l *ledger) attempt(a *Attempt) {
+func (l *ledger) attempt(a *executor.Status) {
 	if err := validateTaskID(a.Task); err != nil || a.Attempt < 1 {
 		l.trouble(Trouble{Kind: TroubleForeign, Task: a.Task, Attempt: a.Attempt})
 		return
@@ -81,7 +82,7 @@ func (l *ledger) attempt(a *Attempt) {
 // attemptAfterEnd enters what is said about an attempt whose end is reported already. A call and the watch may overtake each
 // other, so after an end that the supervisor has told itself, everything else is old. After an end that was made up, the
 // attempt must not live.
-func (l *ledger) attemptAfterEnd(a *Attempt, e *entry) {
+func (l *ledger) attemptAfterEnd(a *executor.Status, e *entry) {
 	switch {
 	case a.State == plimsoll.TaskFinished:
 		e.phase, e.void, e.stopping, e.confirmed = phaseEnded, false, false, true
@@ -94,7 +95,7 @@ func (l *ledger) attemptAfterEnd(a *Attempt, e *entry) {
 }
 
 // done says what became of an operation.
-func (l *ledger) done(o *op, result Attempt, err error, now time.Time) {
+func (l *ledger) done(o *op, result executor.Status, err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.busy--
@@ -119,7 +120,7 @@ func (l *ledger) done(o *op, result Attempt, err error, now time.Time) {
 	}
 }
 
-func (l *ledger) started(key attemptKey, result Attempt, err error, now time.Time) {
+func (l *ledger) started(key attemptKey, result executor.Status, err error, now time.Time) {
 	e := l.find(key)
 	switch {
 	case err == nil:

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 )
 
@@ -66,7 +67,7 @@ func TestWhatWasEvictedIsNotStartedAgain(t *testing.T) {
 	b.expect()
 	ended := live("j.g.0", 1, plimsoll.TaskFinished)
 	ended.Result, ended.Message = plimsoll.ResultEvicted, "over the line"
-	b.attempts([]Attempt{ended}, false)
+	b.attempts([]executor.Status{ended}, false)
 	for _, state := range []plimsoll.TaskState{plimsoll.TaskBound, plimsoll.TaskStarting, plimsoll.TaskRunning, plimsoll.TaskStopping} {
 		b.list(owned("j.g.0", 1, state))
 		b.expect()
@@ -108,7 +109,7 @@ func TestEvictionsNeedNoGateway(t *testing.T) {
 	b.doneAll(b.expect("stop j.g.0 1"), nil)
 	ended := live("j.g.0", 1, plimsoll.TaskFinished)
 	ended.Result = plimsoll.ResultEvicted
-	b.attempts([]Attempt{ended}, false)
+	b.attempts([]executor.Status{ended}, false)
 	b.expect()
 	if len(b.mu.evicting) != 0 {
 		t.Errorf("it remembers evictions that are over: %v", b.mu.evicting)
@@ -164,9 +165,9 @@ func TestWhatLivesHere(t *testing.T) {
 	if again := b.residents(); &again[0] != &first[0] {
 		t.Error("it was made anew although nothing has changed")
 	}
-	b.attempts([]Attempt{live("j.g.1", 1, plimsoll.TaskStopping)}, false)
+	b.attempts([]executor.Status{live("j.g.1", 1, plimsoll.TaskStopping)}, false)
 	b.living("j.g.0 burstable root.a", "j.g.1 burstable root.a !")
-	b.attempts([]Attempt{live("j.g.0", 3, plimsoll.TaskFinished)}, false)
+	b.attempts([]executor.Status{live("j.g.0", 3, plimsoll.TaskFinished)}, false)
 	b.living("j.g.1 burstable root.a !")
 	b.beginAttempts() // the supervisor is away: what ran still runs
 	b.living("j.g.1 burstable root.a !")

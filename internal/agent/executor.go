@@ -13,29 +13,16 @@ import (
 type Executor interface {
 	// Watch calls each with every attempt that is held, then with synced set, then with changes, from one goroutine. It connects
 	// first, and starts the supervisor if none runs. It returns when ctx ends or the connection is lost.
-	Watch(ctx context.Context, each func(attempts []Attempt, synced bool) error) error
+	Watch(ctx context.Context, each func(attempts []executor.Status, synced bool) error) error
 	// Start returns when the process runs or could not be started. A repeated start of an attempt that is held starts nothing.
 	// If the attempt's directory is there already but the attempt is not held, the error is CodeAlreadyExists.
-	Start(ctx context.Context, start Start) (Attempt, error)
+	Start(ctx context.Context, start Start) (executor.Status, error)
 	// Stop begins SIGTERM, grace, SIGKILL and returns at once. A repeated stop changes nothing.
 	Stop(ctx context.Context, stop Stop) error
 	// Capabilities says how tasks are confined, and where the node's control group is. They are known when Watch has synced.
 	Capabilities() executor.Capabilities
 	// Forget drops an ended attempt. One that is not held is CodeNotFound.
 	Forget(ctx context.Context, task string, attempt int32) error
-}
-
-// Attempt is what the supervisor says about an attempt. Times are Unix nanoseconds, zero if it has not happened.
-type Attempt struct {
-	Task     string
-	Attempt  int32
-	State    plimsoll.TaskState
-	Result   plimsoll.TaskResult
-	ExitCode int32
-	Message  string
-	Started  int64
-	Finished int64
-	PID      int
 }
 
 // Start asks for one attempt.

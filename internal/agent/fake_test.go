@@ -426,7 +426,7 @@ type supervisor struct {
 	dir      string // the agent's
 	mu       sync.Mutex
 	changed  chan struct{}
-	attempts map[attemptKey]*Attempt
+	attempts map[attemptKey]*executor.Status
 	log      []attemptKey // every change
 	starts   map[attemptKey]int
 	stops    []Stop
@@ -435,7 +435,7 @@ type supervisor struct {
 }
 
 func newSupervisor(dir string) *supervisor {
-	return &supervisor{dir: dir, changed: make(chan struct{}), attempts: map[attemptKey]*Attempt{}, starts: map[attemptKey]int{}}
+	return &supervisor{dir: dir, changed: make(chan struct{}), attempts: map[attemptKey]*executor.Status{}, starts: map[attemptKey]int{}}
 }
 
 func (s *supervisor) change(do func()) {
@@ -468,7 +468,7 @@ func (s *supervisor) until(ctx context.Context, so func() bool) bool {
 	}
 }
 
-func (s *supervisor) put(a Attempt) {
+func (s *supervisor) put(a executor.Status) {
 	s.attempts[attemptKey{a.Task, a.Attempt}] = &a
 	s.log = append(s.log, attemptKey{a.Task, a.Attempt})
 }
@@ -482,10 +482,10 @@ func (s *supervisor) finish(task string, attempt int32, result plimsoll.TaskResu
 	})
 }
 
-func (s *supervisor) Watch(ctx context.Context, each func([]Attempt, bool) error) error {
+func (s *supervisor) Watch(ctx context.Context, each func([]executor.Status, bool) error) error {
 	s.mu.Lock()
 	cut, at := s.cut, len(s.log)
-	var all []Attempt
+	var all []executor.Status
 	for _, a := range s.attempts {
 		all = append(all, *a)
 	}
@@ -496,7 +496,7 @@ func (s *supervisor) Watch(ctx context.Context, each func([]Attempt, bool) error
 	for {
 		s.mu.Lock()
 		changed := s.changed
-		var news []Attempt
+		var news []executor.Status
 		for ; at < len(s.log); at++ {
 			if a := s.attempts[s.log[at]]; a != nil {
 				news = append(news, *a)
@@ -518,7 +518,7 @@ func (s *supervisor) Watch(ctx context.Context, each func([]Attempt, bool) error
 	}
 }
 
-func (s *supervisor) Start(_ context.Context, start Start) (result Attempt, err error) {
+func (s *supervisor) Start(_ context.Context, start Start) (result executor.Status, err error) {
 	s.change(func() {
 		key := attemptKey{start.Task, start.Attempt}
 		if err = s.failing; err != nil {
@@ -542,7 +542,7 @@ func (s *supervisor) Start(_ context.Context, start Start) (result Attempt, err 
 			return
 		}
 		s.starts[key]++
-		result = Attempt{Task: start.Task, Attempt: start.Attempt, State: plimsoll.TaskRunning, Started: time.Now().UnixNano()}
+		result = executor.Status{Task: start.Task, Attempt: start.Attempt, State: plimsoll.TaskRunning, Started: time.Now().UnixNano()}
 		s.put(result)
 	})
 	return result, err

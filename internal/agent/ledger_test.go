@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
 // book is a ledger whose operations a test carries out by hand.
@@ -39,8 +40,8 @@ func task(id string, attempt int32, state plimsoll.TaskState) assignmentOf {
 	}}
 }
 
-func live(id string, attempt int32, state plimsoll.TaskState) Attempt {
-	a := Attempt{Task: id, Attempt: attempt, State: state, Started: 10}
+func live(id string, attempt int32, state plimsoll.TaskState) executor.Status {
+	a := executor.Status{Task: id, Attempt: attempt, State: state, Started: 10}
 	if state == plimsoll.TaskFinished {
 		a.Result, a.Finished = plimsoll.ResultSucceeded, 20
 	}
@@ -48,8 +49,8 @@ func live(id string, attempt int32, state plimsoll.TaskState) Attempt {
 }
 
 // list tells all that is assigned, hold all that the supervisor holds.
-func (b *book) list(tasks ...assignmentOf) { b.beginList(); b.assign(tasks, nil, true) }
-func (b *book) hold(list ...Attempt)       { b.beginAttempts(); b.attempts(list, true) }
+func (b *book) list(tasks ...assignmentOf)   { b.beginList(); b.assign(tasks, nil, true) }
+func (b *book) hold(list ...executor.Status) { b.beginAttempts(); b.attempts(list, true) }
 
 // expect settles and checks what is to be done.
 func (b *book) expect(want ...string) []op {
@@ -96,14 +97,14 @@ func (b *book) ack() {
 
 func (b *book) doneAll(ops []op, err error) {
 	for i := range ops {
-		b.done(&ops[i], Attempt{State: plimsoll.TaskRunning, Started: 10}, err, time.Unix(0, 100))
+		b.done(&ops[i], executor.Status{State: plimsoll.TaskRunning, Started: 10}, err, time.Unix(0, 100))
 	}
 }
 
 func TestNothingIsDecidedBeforeBothListsAreComplete(t *testing.T) {
 	b := newBook(t)
 	b.beginAttempts()
-	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskRunning)}, false)
+	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskRunning)}, false)
 	b.beginList()
 	b.assign([]assignmentOf{task("j.g.1", 1, plimsoll.TaskBound)}, nil, false)
 	b.expect()
@@ -163,7 +164,7 @@ func TestAStartWhoseFateIsNotKnown(t *testing.T) {
 	b.beginAttempts() // the connection broke
 	b.doneAll(ops, plimsoll.Errorf(plimsoll.CodeUnavailable, "gone"))
 	b.expect()
-	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskRunning)}, true) // it had been started
+	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskRunning)}, true) // it had been started
 	b.expect()
 	b.waiting("j.g.0 1 Running")
 }
@@ -182,7 +183,7 @@ func TestAStartThatFailedAfterTheWatchToldOfIt(t *testing.T) {
 	b.hold()
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
 	ops := b.expect("start j.g.0 1")
-	b.attempts([]Attempt{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false)
+	b.attempts([]executor.Status{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false)
 	b.doneAll(ops, plimsoll.Errorf(plimsoll.CodeInternal, "no space left"))
 	b.expect()
 	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished node fault")
@@ -195,7 +196,7 @@ func TestAStopOfWhatIsNotHeld(t *testing.T) {
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
 	b.doneAll(b.expect("start j.g.0 1"), plimsoll.Errorf(plimsoll.CodeInternal, "no space left"))
 	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished node fault")
-	b.attempts([]Attempt{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false) // told before the start failed
+	b.attempts([]executor.Status{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false) // told before the start failed
 	b.doneAll(b.expect("stop j.g.0 1"), plimsoll.Errorf(plimsoll.CodeNotFound, "there is no attempt 1"))
 	b.expect()
 }
@@ -206,7 +207,7 @@ func TestAStartAnsweredAfterItsEnd(t *testing.T) {
 	b.hold()
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
 	ops := b.expect("start j.g.0 1")
-	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskFinished)}, false)
+	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskFinished)}, false)
 	b.doneAll(ops, nil)
 	b.expect()
 	b.waiting("j.g.0 1 Running", "j.g.0 1 Finished succeeded")
@@ -222,10 +223,10 @@ func TestWhatTheSupervisorNoLongerHoldsIsLost(t *testing.T) {
 	b.hold() // another supervisor
 	b.expect()
 	b.waiting("j.g.0 1 Running", "j.g.0 1 Finished lost")
-	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskRunning)}, false) // after all: it must not live, for its end was told
+	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskRunning)}, false) // after all: it must not live, for its end was told
 	b.expect("stop j.g.0 1")
 	b.ack()
-	b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskFinished)}, false)
+	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskFinished)}, false)
 	b.waiting()
 	b.expect("forget j.g.0 1")
 }
@@ -304,10 +305,10 @@ func (b *book) dirs() []string {
 }
 
 func TestJanitor(t *testing.T) {
-	ended := func(id string, attempt int32, at int64) Attempt {
-		return Attempt{Task: id, Attempt: attempt, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1, Finished: at}
+	ended := func(id string, attempt int32, at int64) executor.Status {
+		return executor.Status{Task: id, Attempt: attempt, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1, Finished: at}
 	}
-	held := []Attempt{
+	held := []executor.Status{
 		ended("j.g.0", 1, 10), ended("j.g.1", 1, 20), ended("j.g.1", 2, 30), ended("j.g.2", 1, 40), live("j.g.3", 1, plimsoll.TaskRunning),
 		ended("j.g.4", 1, 5),
 	}

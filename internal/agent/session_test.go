@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
 // bubble is a speaker in virtual time, with gateways without a network.
@@ -276,7 +277,7 @@ func TestFollowingALog(t *testing.T) {
 		b.beginAttempts() // the supervisor is away: it may still be writing
 		expect()
 		appendTo(t, path, "last")
-		b.attempts([]Attempt{live("j.g.0", 1, plimsoll.TaskFinished)}, true)
+		b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskFinished)}, true)
 		after(logPoll)
 		if g, err := <-got, <-ended; g != "stdout:last" || err != nil {
 			t.Errorf("got %q at the end, error %v", g, err)

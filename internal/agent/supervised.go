@@ -29,7 +29,7 @@ func NewSupervised(cfg executor.ClientConfig) (*Supervised, error) {
 }
 
 // Watch connects, starting a supervisor if none runs, and follows what it holds.
-func (s *Supervised) Watch(ctx context.Context, each func(attempts []Attempt, synced bool) error) error {
+func (s *Supervised) Watch(ctx context.Context, each func(attempts []executor.Status, synced bool) error) error {
 	client, err := executor.Connect(ctx, s.cfg)
 	if err != nil {
 		return err
@@ -37,20 +37,7 @@ func (s *Supervised) Watch(ctx context.Context, each func(attempts []Attempt, sy
 	defer client.Close()
 	s.use(client)
 	defer s.use(nil)
-	return client.Watch(ctx, func(list []executor.Status, synced bool) error {
-		attempts := make([]Attempt, len(list))
-		for i := range list {
-			attempts[i] = attemptFrom(&list[i])
-		}
-		return each(attempts, synced)
-	})
-}
-
-func attemptFrom(s *executor.Status) Attempt {
-	return Attempt{
-		Task: s.Task, Attempt: s.Attempt, State: s.State, Result: s.Result, ExitCode: s.ExitCode, Message: s.Message,
-		Started: s.Started, Finished: s.Finished, PID: s.PID,
-	}
+	return client.Watch(ctx, each)
 }
 
 func (s *Supervised) use(client *executor.Client) {
@@ -79,15 +66,14 @@ func (s *Supervised) Capabilities() executor.Capabilities {
 }
 
 // Start starts an attempt.
-func (s *Supervised) Start(ctx context.Context, start Start) (Attempt, error) {
+func (s *Supervised) Start(ctx context.Context, start Start) (executor.Status, error) {
 	client, err := s.client()
 	if err != nil {
-		return Attempt{}, err
+		return executor.Status{}, err
 	}
-	status, err := client.Start(ctx, executor.StartRequest{
+	return client.Start(ctx, executor.StartRequest{
 		Task: start.Task, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec, NoCgroup: s.Capabilities().Cgroups == "",
 	})
-	return attemptFrom(&status), err
 }
 
 // Stop begins to stop an attempt.

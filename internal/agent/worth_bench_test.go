@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
 // BenchmarkResidents asks what lives on a node, as the QoS loop does every second: when nothing has changed, and when something has.
@@ -26,7 +27,7 @@ func BenchmarkResidents(b *testing.B) {
 		l.beginList()
 		for i := range tasks {
 			id := plimsoll.TaskID("job", "group", int32(i))
-			l.attempts([]Attempt{live(id, 1, plimsoll.TaskRunning)}, false)
+			l.attempts([]executor.Status{live(id, 1, plimsoll.TaskRunning)}, false)
 			l.assign([]assignmentOf{owned(id, 1, plimsoll.TaskRunning)}, nil, false)
 		}
 		l.attempts(nil, true)

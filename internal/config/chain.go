@@ -26,7 +26,7 @@ type Placement struct {
 
 // DefaultPlacement returns what holds without a placement file.
 func DefaultPlacement() Placement {
-	chain := state.DefaultChain()
+	chain := placement.ClusterDefault()
 	return Placement{Expression: chain.Text, Settings: chain.Settings, EvictedFor: state.DefaultEvictedFor, Chain: chain}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
-	"github.com/plimsoll-dev/plimsoll/placement"
+	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
 // idle is a term that is not run.
@@ -445,7 +445,11 @@ func TestQuestions(t *testing.T) {
 	if len(x.GetVerdicts()) == 0 || x.GetSteps()[0].GetKind() != pb.StageKind_STAGE_KIND_CLOSED || x.GetDecisionsKept() == 0 {
 		t.Errorf("the explanation is %v", x)
 	}
-	if again, err := placement.Replay(x.GetDecision().GetExport(), nil); err != nil || again.Server != "n" || again.Name != "a.work.0" {
+	d, err := fleetjson.ReadDecision(x.GetDecision().GetExport())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := d.Replay(nil); err != nil || again.Server != "n" || again.Name != "a.work.0" {
 		t.Errorf("decided again: %v, %v", again, err)
 	}
 	if reply.GetRevision() != before {

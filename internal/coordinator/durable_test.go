@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -51,7 +52,7 @@ type crash struct {
 
 // The machine dies at random moments under load: everything acknowledged is there, nothing half.
 func TestCrashUnderLoad(t *testing.T) {
-	seed := seeded(t)
+	seed := testrun.Seed(t)
 	fs := vfs.NewCrashableMem()
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(seed, 1))

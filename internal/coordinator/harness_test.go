@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -24,6 +22,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
+// TestMain looks for goroutines that are left. The tests take half a minute and more with the race detector, and buy that
+// what is acknowledged is durable and what is durable is whole: random loads from many clients at once, a crash in any of
+// their steps, and the live state held against what the next leader and a new gateway read.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tiny are limits that few turns stay below by chance.
@@ -232,20 +233,6 @@ func job(id string, count int) *plimsoll.JobSpec {
 	return &plimsoll.JobSpec{ID: id, Owner: "alice", Queue: "root.batch", Groups: []plimsoll.GroupSpec{{
 		Name: "work", Count: int32(count), Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 100},
 	}}}
-}
-
-// seeded returns the seed of a random test; PLIMSOLL_SEED replays one.
-func seeded(t testing.TB) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv("PLIMSOLL_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("PLIMSOLL_SEED=%q is not a number: %v", text, err)
-		}
-	}
-	t.Logf("replay with PLIMSOLL_SEED=%d", seed)
-	return seed
 }
 
 // reload reads what a file system holds, as a new leader does, and checks that it is whole.

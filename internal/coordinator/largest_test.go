@@ -3,7 +3,6 @@ package coordinator
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // etcdLimits are those of etcd as it comes: --max-txn-ops and --max-request-bytes.
@@ -285,17 +285,10 @@ func (d *largest) command(s *state.State) engine.Operation {
 	return &engine.RemoveNode{ID: node}
 }
 
-func largestSteps() int {
-	if os.Getenv("PLIMSOLL_SOAK") != "" {
-		return 5000
-	}
-	return 60
-}
-
 // Whatever is sent, at its largest, no batch is larger than the store takes or than the state has
 // counted: neither with the limits of the store that comes with Plimsoll nor with those of etcd.
 func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
-	seed := seeded(t)
+	seed := testrun.Seed(t)
 	for name, limits := range map[string]store.Limits{"pebble": {Ops: pebble.DefaultOps, Bytes: pebble.DefaultBytes}, "etcd": etcdLimits} {
 		t.Run(name, func(t *testing.T) {
 			d := &largest{rng: rand.New(rand.NewPCG(seed, 1))}
@@ -303,7 +296,7 @@ func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
 			e, enc, now := engine.New(engine.Config{Seed: seed}, s, 0, 1e18), encoder{epoch: 1}, int64(1e18)
 			taken, refused, peak := map[string]int{}, map[string]int{}, 0
 			var out engine.Batch
-			for step := range largestSteps() {
+			for step := range testrun.Count(20, 60, 5000) {
 				now += d.rng.Int64N(10e9)
 				names, commands := map[uint64]string{}, []engine.Command(nil)
 				for range 1 + d.rng.IntN(12) {

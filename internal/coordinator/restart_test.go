@@ -18,6 +18,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -139,7 +140,7 @@ func TestTimeNeverGoesBack(t *testing.T) {
 	fs := vfs.NewMem()
 	var last int64
 	for round := range 3 {
-		rng := rand.New(rand.NewPCG(seeded(t), uint64(round)))
+		rng := rand.New(rand.NewPCG(testrun.Seed(t), uint64(round)))
 		var mu sync.Mutex
 		clock := func() int64 {
 			mu.Lock()
@@ -317,13 +318,13 @@ func sameRecords(t *testing.T, what string, a, b *replica.Snapshot, kinds ...wir
 func TestStateEqualsReload(t *testing.T) {
 	for name, limits := range map[string]store.Limits{"default limits": {}, "tiny limits": tiny} {
 		t.Run(name, func(t *testing.T) {
-			seed := seeded(t)
+			seed := testrun.Seed(t)
 			fs, clock := vfs.NewMem(), newClock()
 			st := &spy{Store: openStore(t, fs, limits)}
 			cfg := Config{Now: clock.read, Seed: 1, State: state.Config{MaxEnded: 200, KeepEnded: 3600e9, LostAfter: 20e9, NodeGrace: 5e9}}
 			l := lead(t, cfg, st)
 			d := &load{l: l, clock: clock}
-			d.run(seed, 8, 900)
+			d.run(seed, 8, testrun.Count(300, 900, 20_000))
 			clock.step.Store(0)
 			l.settle()
 			ctx, cancel := context.WithCancel(context.Background())

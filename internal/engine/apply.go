@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
+	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
 func (do *SubmitJob) apply(e *Engine, id uint64, out *Batch) {
@@ -76,7 +77,7 @@ func (do *Explain) explain(e *Engine) (scheduler.Explanation, error) {
 	}
 	x, err := e.scheduler.Explain(e.state, ref, do.Node)
 	if err == nil && do.Export && x.Decision != nil {
-		x.Export, err = x.Decision.Export()
+		x.Export, err = fleetjson.WriteDecision(x.Decision.Record())
 	}
 	return x, err
 }

@@ -75,7 +75,6 @@ func (w *world) plainTurn() {
 func TestQuestionsChangeNothing(t *testing.T) {
 	for _, seed := range seeds(t) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			t.Logf("replay with PLIMSOLL_SEED=%d", seed)
 			answered := 0
 			run := func(ask bool) string {
 				w := newWorld(t, seed, state.Limits{})

@@ -3,43 +3,31 @@ package engine_test
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"strconv"
+	"slices"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// seeds are one that is always the same and one that is given; with a given one alone a failure is replayed.
+// seeds are one that is always the same, and that of the run.
 func seeds(t *testing.T) []uint64 {
 	t.Helper()
-	if text := os.Getenv("PLIMSOLL_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("PLIMSOLL_SEED=%q is not a number: %v", text, err)
-		}
-		return []uint64{1, seed}
-	}
-	return []uint64{1, 2}
-}
-
-func steps() int {
-	if os.Getenv("PLIMSOLL_SOAK") != "" {
-		return 500_000
-	}
-	return 10_000
+	return slices.Compact([]uint64{1, testrun.Seed(t)})
 }
 
 // Random commands, reports, silences, lost gateways and crashes: after every step no node is over its capacity and no queue over its
 // maximum, every total is the sum of its parts, nothing that could be placed is left alone, every reason is true, and at random
 // moments the state is the one that the store gives back.
+//
+// It is most of the time that the tests of this package take, half a minute and more with the race detector: everything is
+// worked out anew after every step, and so a total that goes wrong is found at the step that made it wrong.
 func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 	for _, seed := range seeds(t) {
 		for _, limits := range []state.Limits{{}, {Ops: 40, Bytes: 1 << 20}} {
 			t.Run(fmt.Sprintf("seed=%d/ops=%d", seed, limits.Ops), func(t *testing.T) {
-				t.Logf("replay with PLIMSOLL_SEED=%d", seed)
 				w := newWorld(t, seed, limits)
-				for i := range steps() {
+				for i := range testrun.Count(4_000, 10_000, 500_000) {
 					w.step()
 					if i%500 == 0 {
 						w.compare(i)

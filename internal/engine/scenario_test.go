@@ -191,7 +191,7 @@ func (w *scenario) run(d *datadriven.TestData) {
 // choose changes settings of the chain that chooses nodes.
 func (w *scenario) choose(options map[string]string) {
 	if text := options["maxinstances"]; text != "" {
-		settings := state.DefaultChain().Settings
+		settings := placement.ClusterDefault().Settings
 		settings.MaxInstances = int(w.number(text))
 		chain, err := placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
 		if err != nil {

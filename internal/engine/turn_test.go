@@ -2,12 +2,12 @@ package engine_test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // bench is an engine with limits over records in memory, turned by hand.
@@ -420,10 +420,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 
 // A job of very many tasks is submitted, killed and forgotten within the limits of the store that comes with Plimsoll.
 func TestVeryLargeJob(t *testing.T) {
-	tasks := int32(50_000)
-	if os.Getenv("PLIMSOLL_SOAK") != "" {
-		tasks = plimsoll.MaxTasksPerJob
-	}
+	tasks := int32(testrun.Count(20_000, 50_000, plimsoll.MaxTasksPerJob))
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{Ops: 5_000, Bytes: 1 << 20})
 	b.silent = true
 	b.send(machine("n", 10_000), job("j", tasks, 1))

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 func TestSupervisorIsKilledAndTasksRunOn(t *testing.T) {
@@ -304,9 +305,7 @@ func TestSupervisorLeavesTheAgentsGroupsAndSession(t *testing.T) {
 // The supervisor is killed at any instant while attempts start. Each has run at most once, and what is called lost does not run.
 func TestSupervisorIsKilledWhileItStarts(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare, gated}, func(t *testing.T, n *node) {
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
-		random := rand.New(rand.NewPCG(seed, 0))
+		random := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 		var tasks []string
 		for round := range 5 {
 			var group errgroup.Group

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -360,65 +361,71 @@ func newWorld(t *rapid.T) *world {
 
 // Whatever happens, the tree says what the simplest model says: who is next, who is refused by which queue, and who is parked.
 func TestTreeIsItsModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
-		step := map[string]func(){
-			"submit": w.submit,
-			"cycle":  w.cycle,
-			"more": func() {
-				if l := w.pick("lane that gets more", func(*lane) bool { return true }); l != nil {
-					w.more(l, rapid.Int32Range(1, 3).Draw(t, "more"))
-				}
-			},
-			"fewer": func() {
-				if l := w.pick("lane that loses", func(l *lane) bool { return l.ready > 0 }); l != nil {
-					w.more(l, -rapid.Int32Range(1, l.ready).Draw(t, "fewer"))
-				}
-			},
-			"end": func() {
-				if l := w.pick("lane whose task ends", func(l *lane) bool { return l.running > 0 }); l != nil {
-					l.running--
-					w.tree.Refund(&l.Lane)
-				}
-			},
-			"leave": func() {
-				if l := w.pick("account that leaves", func(*lane) bool { return true }); l != nil {
-					w.leave(l.of)
-				}
-			},
-			"reshape": func() {
-				l := w.pick("lane of another class", func(l *lane) bool { return l.ready > 0 })
-				if l == nil {
-					return
-				}
-				c := w.tree.NewClass(l.class.Amounts())
-				w.classes = append(w.classes, c)
-				w.tree.SetClass(&l.Lane, c)
-				l.class = c
-				w.turn(&account{Account: l.of.Account, lanes: []*lane{l}})
-			},
-			"open":  func() { w.tree.Open(rapid.SampledFrom(w.classes).Draw(t, "class that opens")) },
-			"total": func() { w.total, _ = w.names.Amounts(w.amounts("total", 100)); w.tree.SetTotal(&w.total) },
-			"configure": func() {
-				w.config = w.draw()
-				if err := w.tree.CheckConfig(&w.config); err != nil {
-					t.Fatal(err)
-				}
-				w.tree.Configure(&w.config)
-			},
+	testrun.Check(t, func(t *rapid.T) {
+		for range 5 { // 500 histories in make test
+			history(t)
 		}
-		names := []string{"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape", "submit", "submit", "submit", "total"}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			name := rapid.SampledFrom(names).Draw(t, "step")
-			step[name]()
-			if rapid.Bool().Draw(t, "readmits") {
-				w.readmit()
-			}
-			if err := w.tree.Check(); err != nil {
-				t.Fatalf("after %s: %v", name, err)
-			}
-		}
-		w.readmit()
-		w.cycle()
 	})
+}
+
+func history(t *rapid.T) {
+	w := newWorld(t)
+	step := map[string]func(){
+		"submit": w.submit,
+		"cycle":  w.cycle,
+		"more": func() {
+			if l := w.pick("lane that gets more", func(*lane) bool { return true }); l != nil {
+				w.more(l, rapid.Int32Range(1, 3).Draw(t, "more"))
+			}
+		},
+		"fewer": func() {
+			if l := w.pick("lane that loses", func(l *lane) bool { return l.ready > 0 }); l != nil {
+				w.more(l, -rapid.Int32Range(1, l.ready).Draw(t, "fewer"))
+			}
+		},
+		"end": func() {
+			if l := w.pick("lane whose task ends", func(l *lane) bool { return l.running > 0 }); l != nil {
+				l.running--
+				w.tree.Refund(&l.Lane)
+			}
+		},
+		"leave": func() {
+			if l := w.pick("account that leaves", func(*lane) bool { return true }); l != nil {
+				w.leave(l.of)
+			}
+		},
+		"reshape": func() {
+			l := w.pick("lane of another class", func(l *lane) bool { return l.ready > 0 })
+			if l == nil {
+				return
+			}
+			c := w.tree.NewClass(l.class.Amounts())
+			w.classes = append(w.classes, c)
+			w.tree.SetClass(&l.Lane, c)
+			l.class = c
+			w.turn(&account{Account: l.of.Account, lanes: []*lane{l}})
+		},
+		"open":  func() { w.tree.Open(rapid.SampledFrom(w.classes).Draw(t, "class that opens")) },
+		"total": func() { w.total, _ = w.names.Amounts(w.amounts("total", 100)); w.tree.SetTotal(&w.total) },
+		"configure": func() {
+			w.config = w.draw()
+			if err := w.tree.CheckConfig(&w.config); err != nil {
+				t.Fatal(err)
+			}
+			w.tree.Configure(&w.config)
+		},
+	}
+	names := []string{"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape", "submit", "submit", "submit", "total"}
+	for range rapid.IntRange(1, 40).Draw(t, "steps") {
+		name := rapid.SampledFrom(names).Draw(t, "step")
+		step[name]()
+		if rapid.Bool().Draw(t, "readmits") {
+			w.readmit()
+		}
+		if err := w.tree.Check(); err != nil {
+			t.Fatalf("after %s: %v", name, err)
+		}
+	}
+	w.readmit()
+	w.cycle()
 }

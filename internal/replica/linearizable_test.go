@@ -12,6 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -46,8 +47,7 @@ type registerOp struct {
 // Reads and writes through several gateways are linearizable while streams break at random: a write whose outcome is not known
 // may take effect at any time after it began (gateways.md 3.1).
 func TestReadsAndWritesAreLinearizable(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrun.Seed(t)
 	leader := startLeader(t, "unix", "", SourceConfig{
 		RetainBytes: 4 << 10, Confirm: func(context.Context) error { return nil },
 	})

@@ -2,20 +2,17 @@ package replica
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-var (
-	simSeed  = flag.Uint64("sim.seed", 0, "run the simulation with this seed only")
-	simRuns  = flag.Uint64("sim.runs", 30, "number of simulations, with the seeds from 1")
-	simSteps = flag.Int("sim.steps", 4000, "steps of a simulation")
-)
+// simSteps is the length of one simulation.
+const simSteps = 4000
 
 // simLeader is one incarnation of the leader. A deposed one lives on: it serves its streams and does not know.
 type simLeader struct {
@@ -83,27 +80,22 @@ type simWorld struct {
 //   - the effect of a reply is in the snapshot that its gateway shows;
 //   - a copy equals what the leader had at the same revision (O6), and a gateway never goes back (O8).
 func TestSimulation(t *testing.T) {
-	seeds := []uint64{*simSeed}
-	if *simSeed == 0 {
-		seeds = nil
-		for seed := uint64(1); seed <= *simRuns; seed++ {
-			seeds = append(seeds, seed)
-		}
-	}
+	first, runs := testrun.Seed(t), testrun.Count(10, 30, 3000)
 	reads, acked := 0, 0
-	for _, seed := range seeds {
+	for i := range runs {
+		seed := first + uint64(i)
 		w := newSimWorld(t, seed)
-		for step := range *simSteps {
+		for step := range simSteps {
 			w.step()
 			if t.Failed() {
-				t.Fatalf("at step %d; replay with: go test ./internal/replica -run TestSimulation -sim.seed=%d", step, seed)
+				t.Fatalf("at step %d; replay with: PLIMSOLL_SEED=%d go test ./internal/replica -run TestSimulation", step, seed)
 			}
 		}
 		reads, acked = reads+w.reads, acked+w.acked
 	}
 	t.Logf("%d reads were released and %d writes acknowledged", reads, acked)
-	if reads < 50*len(seeds) || acked < 25*len(seeds) {
-		t.Errorf("the simulation did too little: %d reads, %d writes in %d runs", reads, acked, len(seeds))
+	if reads < 50*runs || acked < 25*runs {
+		t.Errorf("the simulation did too little: %d reads, %d writes in %d runs", reads, acked, runs)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -116,7 +117,7 @@ func TestNodeTasksFollowTheBinding(t *testing.T) {
 
 // A snapshot never changes, whatever is applied after it, and equals a plain map at its revision.
 func TestSnapshotsAreImmutable(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		tables, model := NewTables(0), map[string]string{}
 		type frozen struct {
 			snapshot *Snapshot

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 func drawEvent(t *rapid.T) plimsoll.Event {
@@ -75,7 +76,7 @@ func read(t interface{ Fatal(...any) }, v View, start, count uint64) (ids []uint
 // A chunk holds what was packed, whatever it is, and the same bytes come out whatever the encoder packed before.
 func TestChunkHoldsWhatWasPacked(t *testing.T) {
 	var used Encoder
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		events := rapid.SliceOfN(rapid.Custom(drawEvent), 0, 40).Draw(t, "events")
 		data := pack(events)
 		got, err := unpack(data)
@@ -99,7 +100,7 @@ func TestChunkHoldsWhatWasPacked(t *testing.T) {
 
 // Whatever the events, the chunks, the capacity and the question, a batch is what a plain slice of the newest events would give.
 func TestBatchEqualsSlice(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		capacity := rapid.IntRange(0, 50).Draw(t, "capacity")
 		r := New(capacity)
 		var model []plimsoll.Event // all that were ever appended

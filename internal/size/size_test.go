@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/size"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -134,15 +134,7 @@ func TestBoundHoldsWhenEveryFieldIsFilled(t *testing.T) {
 // The bound holds whichever fields are set and whatever they hold, and large records are at most a
 // fifth smaller.
 func TestBoundHoldsForRandomRecords(t *testing.T) {
-	seed := rand.Uint64()
-	if text := os.Getenv("PLIMSOLL_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("PLIMSOLL_SEED=%q is not a number: %v", text, err)
-		}
-	}
-	t.Logf("replay with PLIMSOLL_SEED=%d", seed)
-	f := &filler{rng: rand.New(rand.NewPCG(seed, 1))}
+	f := &filler{rng: rand.New(rand.NewPCG(testrun.Seed(t), 1))}
 	for i := range 200 {
 		f.empty = 1 + i%8
 		for name, r := range records(f) {

@@ -22,7 +22,7 @@ type Config struct {
 	EvictedFor   int64 // ns that a group does not go back to a node that evicted a task of it; 5 min
 
 	Limits Limits           // of the store; none
-	Chain  *placement.Chain // what chooses nodes; DefaultChain()
+	Chain  *placement.Chain // what chooses nodes; placement.ClusterDefault()
 }
 
 const second = int64(1e9)
@@ -50,22 +50,7 @@ func (c Config) withDefaults() Config {
 	setInt(&c.MaxNodes, 200_000)
 	setInt(&c.MaxSpecBytes, maxSpec)
 	if c.Chain == nil {
-		c.Chain = DefaultChain()
-	}
-	return c
-}
-
-// sickFor is how long a node takes no tasks after two faults in a row, in seconds, unless a chain says otherwise. It is less than RFD
-// 60's day, because the only node of a small cluster may be the one.
-const sickFor = 5 * 60
-
-// DefaultChain returns what chooses nodes unless another chain is configured.
-func DefaultChain() *placement.Chain {
-	settings := placement.DefaultSettings()
-	settings.SickFor = sickFor
-	c, err := placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
-	if err != nil {
-		panic(err) // the default chain is a constant
+		c.Chain = placement.ClusterDefault()
 	}
 	return c
 }

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -127,9 +128,7 @@ func TestStreamGoesBothWays(t *testing.T) {
 }
 
 func TestJunkDoesNoHarm(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
+	rng := rand.New(rand.NewPCG(testrun.Seed(t), 1))
 	junk := make([]byte, 1<<20)
 	for i := range junk {
 		junk[i] = byte(rng.Uint32())

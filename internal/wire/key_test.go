@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // The key of a policy names its kind and its name, and nothing else is one.
@@ -63,7 +64,7 @@ func TestTaskKeysAreOrdered(t *testing.T) {
 }
 
 func TestSplitTaskID(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		job := rapid.StringMatching(`[a-z][a-z0-9.-]{0,10}[a-z]`).Draw(t, "job")
 		group := rapid.StringMatching(`[a-z][a-z0-9-]{0,5}`).Draw(t, "group")
 		index := rapid.Int32Min(0).Draw(t, "index")

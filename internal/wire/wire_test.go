@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // What is appended is decoded as an equal value, through the message and through the bytes, and the bytes are those of the generated
@@ -22,7 +23,7 @@ func roundTrip[X any, M proto.Message](draw func(*rapid.T) X, appendX func([]byt
 ) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()
-		rapid.Check(t, func(t *rapid.T) {
+		testrun.Check(t, func(t *rapid.T) {
 			x := draw(t)
 			if diff := cmp.Diff(x, from(to(&x))); diff != "" {
 				t.Fatalf("through the message: %s", diff)
@@ -58,7 +59,7 @@ func roundTrip[X any, M proto.Message](draw func(*rapid.T) X, appendX func([]byt
 }
 
 func arbitrary(t *testing.T, check func([]byte)) {
-	rapid.Check(t, func(t *rapid.T) { check(rapid.SliceOf(rapid.Byte()).Draw(t, "data")) })
+	testrun.Check(t, func(t *rapid.T) { check(rapid.SliceOf(rapid.Byte()).Draw(t, "data")) })
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -75,7 +76,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestRoundTripThroughMessage(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		g, r, e, n := drawGroupSpec(t), drawTaskReport(t), drawEvent(t), drawNodeReport(t)
 		j := plimsoll.Job{Spec: drawJobSpec(t), Status: drawJobStatus(t)}
 		if diff := cmp.Diff(g, GroupSpecFromProto(GroupSpecToProto(&g))); diff != "" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
+	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 	"github.com/plimsoll-dev/plimsoll/placement/remote"
 )
 
@@ -32,7 +33,7 @@ func Example() {
 	defer server.Close()
 
 	list := func(context.Context, placement.Query) ([]placement.Server, error) {
-		return placement.ReadServers([]byte(`[{"id": "n1", "capacity": {"memory": "32Gi"}}, {"id": "n2", "capacity": {"memory": "32Gi"}}]`))
+		return fleetjson.ReadServers([]byte(`[{"id": "n1", "capacity": {"memory": "32Gi"}}, {"id": "n2", "capacity": {"memory": "32Gi"}}]`))
 	}
 	order := &remote.Order{Request: placement.Request{Owner: "alice", Resources: plimsoll.Resources{plimsoll.Memory: 4 << 30}}}
 	client := remote.NewClient(server.Client(), server.URL)

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement"
 	"github.com/plimsoll-dev/plimsoll/placement/remote"
 )
@@ -203,7 +204,7 @@ func TestRemoteAndLocalAgree(t *testing.T) {
 	w := &world{}
 	var beside remote.Evaluator
 	client := serve(t, evaluatorFunc(func(ctx context.Context, b *remote.Batch) (*remote.Evaluation, error) { return beside.Evaluate(ctx, b) }), remote.Serving{})
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		w.draw(t)
 		w.heed = rapid.Bool().Draw(t, "heed")
 		o, seed := drawOrder(t, w), rapid.Uint64().Draw(t, "seed")

@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/storetest"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -143,9 +144,7 @@ func (p *promises) check(c crash) error {
 
 func randomSeed(t *testing.T) *rand.Rand {
 	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 3))
+	return rand.New(rand.NewPCG(testrun.Seed(t), 3))
 }
 
 // The machine dies before any write to the disk, from the making of the store to its close.

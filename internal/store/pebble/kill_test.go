@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 const killVariable = "PEBBLE_TEST_KILL"
@@ -35,9 +36,10 @@ func TestCommitForEver(t *testing.T) {
 // A process that is killed loses nothing that it acknowledged; and if a file is cut short after that, it is noticed.
 func TestKilledProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
+	rng := rand.New(rand.NewPCG(testrun.Seed(t), 4))
 	var acked uint64
 	for range 3 {
-		acked = commitUntilKilled(t, dir, 20+rand.IntN(50))
+		acked = commitUntilKilled(t, dir, 20+rng.IntN(50))
 		s := mustOpen(t, Config{Dir: dir})
 		if got := read(t, s).Revision; got < acked {
 			t.Fatalf("revision %d is there, %d was acknowledged", got, acked)

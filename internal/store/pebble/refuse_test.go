@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/storetest"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -360,8 +361,7 @@ func TestTornTailIsTolerated(t *testing.T) {
 
 // Whatever happens to one file, the store comes back whole or is refused: never less than was acknowledged, never a panic.
 func TestRandomDamage(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrun.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 2))
 	fs := vfs.NewMem()
 	want := fill(t, fs, 150, seed)

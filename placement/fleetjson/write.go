@@ -1,21 +1,24 @@
-package placement
+package fleetjson
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // WriteServers writes a fleet as ReadServers reads it, a server a line.
-func WriteServers(servers []Server) ([]byte, error) {
+func WriteServers(servers []placement.Server) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("{\"servers\": [")
 	for i := range servers {
-		line, err := json.Marshal(&servers[i])
+		line, err := WriteServer(&servers[i])
 		if err != nil {
-			return nil, fmt.Errorf("write servers[%d] %q: %w", i, servers[i].ID, err)
+			return nil, fmt.Errorf("write servers[%d]: %w", i, err)
 		}
 		b.WriteString(map[bool]string{true: "\n", false: ",\n"}[i == 0])
 		b.Write(line)
@@ -24,20 +27,30 @@ func WriteServers(servers []Server) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// MarshalJSON writes the server as ReadServers reads it.
-func (s Server) MarshalJSON() ([]byte, error) {
+// WriteServer writes a server as ReadServer reads it.
+func WriteServer(s *placement.Server) ([]byte, error) {
 	out := serverJSON{
 		ID: s.ID, Reserved: s.Reserved, Fault: s.Fault, Headnode: s.Headnode, Reservoir: s.Reservoir, Capacity: quantities(s.Capacity),
 		Reserve: s.Reserve, Overprovision: s.Overprovision, Traits: traitValues(s.Traits), Networks: s.Networks, Release: s.Release,
-		Platform: s.Platform, LastBoot: s.LastBoot, NextReboot: s.NextReboot, Labels: s.Labels, Instances: s.Instances,
+		Platform: s.Platform, LastBoot: s.LastBoot, NextReboot: s.NextReboot, Labels: s.Labels,
+	}
+	for i := range s.Instances {
+		in := &s.Instances[i]
+		out.Instances = append(out.Instances, instanceJSON{
+			in.ID, in.Owner, in.Job, in.Group, in.Labels, quantities(in.Resources), in.Failed, quantities(in.Left), in.Modified,
+		})
 	}
 	if !s.Setup {
 		out.Setup = &s.Setup
 	}
-	if s.Status != StatusRunning {
+	if s.Status != placement.StatusRunning {
 		out.Status = &s.Status
 	}
-	return json.Marshal(&out)
+	data, err := json.Marshal(&out)
+	if err != nil {
+		return nil, fmt.Errorf("write server %q: %w", s.ID, err)
+	}
+	return data, nil
 }
 
 // serverJSON is a server as it is written. What has its default is left out.
@@ -59,26 +72,23 @@ type serverJSON struct {
 	LastBoot      int64              `json:"lastBoot,omitempty"`
 	NextReboot    int64              `json:"nextReboot,omitempty"`
 	Labels        map[string]string  `json:"labels,omitempty"`
-	Instances     []Instance         `json:"instances,omitempty"`
+	Instances     []instanceJSON     `json:"instances,omitempty"`
 }
 
-// MarshalJSON writes the instance as ReadServers reads it.
-func (in Instance) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		ID        string            `json:"id,omitempty"`
-		Owner     string            `json:"owner,omitempty"`
-		Job       string            `json:"job,omitempty"`
-		Group     string            `json:"group,omitempty"`
-		Labels    map[string]string `json:"labels,omitempty"`
-		Resources map[string]string `json:"resources,omitempty"`
-		Failed    bool              `json:"failed,omitempty"`
-		Left      map[string]string `json:"left,omitempty"`
-		Modified  int64             `json:"modified,omitempty"`
-	}{in.ID, in.Owner, in.Job, in.Group, in.Labels, quantities(in.Resources), in.Failed, quantities(in.Left), in.Modified})
+type instanceJSON struct {
+	ID        string            `json:"id,omitempty"`
+	Owner     string            `json:"owner,omitempty"`
+	Job       string            `json:"job,omitempty"`
+	Group     string            `json:"group,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Resources map[string]string `json:"resources,omitempty"`
+	Failed    bool              `json:"failed,omitempty"`
+	Left      map[string]string `json:"left,omitempty"`
+	Modified  int64             `json:"modified,omitempty"`
 }
 
-// MarshalJSON writes the request as ReadRequest reads it.
-func (r Request) MarshalJSON() ([]byte, error) {
+// WriteRequest writes a request as ReadRequest reads it.
+func WriteRequest(r *placement.Request) ([]byte, error) {
 	c, p := &r.Constraints, &r.Preferences
 	out := requestJSON{
 		Owner: r.Owner, Job: r.Job, Group: r.Group, Resources: quantities(r.Resources), Needs: quantities(r.Needs),
@@ -107,7 +117,11 @@ func (r Request) MarshalJSON() ([]byte, error) {
 	for _, platforms := range r.Platforms {
 		out.Platforms = append(out.Platforms, platformOf(platforms))
 	}
-	return json.Marshal(&out)
+	data, err := json.Marshal(&out)
+	if err != nil {
+		return nil, fmt.Errorf("write a request: %w", err)
+	}
+	return data, nil
 }
 
 type requestJSON struct {
@@ -183,7 +197,7 @@ func traitValues(traits map[string]plimsoll.Trait) map[string]any {
 		return nil
 	}
 	out := make(map[string]any, len(traits))
-	for _, name := range sortedKeys(traits) {
+	for _, name := range slices.Sorted(maps.Keys(traits)) {
 		switch t := traits[name]; {
 		case t.Words == nil:
 			out[name] = t.Flag

@@ -1,4 +1,4 @@
-package placement
+package fleetjson
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // reservedUnsaid is why a server takes no instances if its record says only that it does not.
@@ -29,7 +30,7 @@ const reservedUnsaid = "reserved"
 // A record that cannot be used does not keep the others from being used: its server has the reason as its Fault, with which the
 // filter invalid-servers drops it, and is called by its place in the list if it has no id of its own. Only a document that holds no
 // list is an error.
-func ReadServers(data []byte) ([]Server, error) {
+func ReadServers(data []byte) ([]placement.Server, error) {
 	raw, err := document(data)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func ReadServers(data []byte) ([]Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers := make([]Server, len(list))
+	servers := make([]placement.Server, len(list))
 	r := newReader()
 	owners := make(map[string]int, len(list))
 	for i, record := range list {
@@ -66,6 +67,15 @@ func ReadServers(data []byte) ([]Server, error) {
 	return servers, nil
 }
 
+// ReadServer reads one server as ReadServers does: what is wrong with the record becomes its fault.
+func ReadServer(data []byte) (placement.Server, error) {
+	raw, err := document(data)
+	if err != nil {
+		return placement.Server{}, err
+	}
+	return newReader().server(raw), nil
+}
+
 // serverList returns the records of a document.
 func serverList(data []byte, raw json.RawMessage) ([]json.RawMessage, error) {
 	start := 1 + skip(data, 0)
@@ -88,13 +98,13 @@ func serverList(data []byte, raw json.RawMessage) ([]json.RawMessage, error) {
 }
 
 // faulty is what is known of a server whose record cannot be used. It is otherwise in order, so that no other reason hides the fault.
-func faulty(id, fault string) Server {
-	return Server{ID: id, Setup: true, Status: StatusRunning, Fault: fault}
+func faulty(id, fault string) placement.Server {
+	return placement.Server{ID: id, Setup: true, Status: placement.StatusRunning, Fault: fault}
 }
 
 // server reads a record. What is wrong with it becomes its fault.
-func (r *reader) server(raw json.RawMessage) Server {
-	s := NewServer("", nil)
+func (r *reader) server(raw json.RawMessage) placement.Server {
+	s := placement.NewServer("", nil)
 	r.err, r.path = nil, r.path[:0]
 	given := "" // the name under which the capacity came
 	capacity := func(name string) read {
@@ -128,7 +138,7 @@ func (r *reader) server(raw json.RawMessage) Server {
 		member{"labels", r.textMap(&s.Labels)},
 		member{"instances", func(raw json.RawMessage) {
 			r.list(raw, func(raw json.RawMessage) {
-				var in Instance
+				var in placement.Instance
 				r.instance(&in)(raw)
 				s.Instances = append(s.Instances, in)
 			})
@@ -187,7 +197,7 @@ func (r *reader) links(into *map[string]bool) read {
 	}
 }
 
-func (r *reader) instance(in *Instance) read {
+func (r *reader) instance(in *placement.Instance) read {
 	return func(raw json.RawMessage) {
 		r.object(
 			raw,
@@ -202,28 +212,4 @@ func (r *reader) instance(in *Instance) read {
 			member{"modified", r.moment(&in.Modified)},
 		)
 	}
-}
-
-// UnmarshalJSON reads one server as ReadServers does: what is wrong with the record becomes its fault.
-func (s *Server) UnmarshalJSON(data []byte) error {
-	raw, err := document(data)
-	if err == nil {
-		*s = newReader().server(raw)
-	}
-	return err
-}
-
-// UnmarshalJSON reads one instance as ReadServers does.
-func (in *Instance) UnmarshalJSON(data []byte) error {
-	raw, err := document(data)
-	if err != nil {
-		return err
-	}
-	var read Instance
-	r := newReader()
-	r.instance(&read)(raw)
-	if r.err == nil {
-		*in = read
-	}
-	return r.err
 }

@@ -1,7 +1,6 @@
-package placement_test
+package fleetjson_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
+	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
 const wholeServer = `{"id": "n1", "setup": false, "status": "unknown", "reserved": "cordoned", "headnode": true, "reservoir": true,
@@ -43,7 +43,7 @@ func whole() placement.Server {
 // Everything that can be said of a server is read, in a bare list and in a document with other fields.
 func TestServersAreRead(t *testing.T) {
 	for _, text := range []string{"[" + wholeServer + "]", `{"made": {"by": "hand"}, "servers": [` + wholeServer + "]}"} {
-		servers, err := placement.ReadServers([]byte(text))
+		servers, err := fleetjson.ReadServers([]byte(text))
 		if d := cmp.Diff([]placement.Server{whole()}, servers); err != nil || d != "" {
 			t.Errorf("%v, -want +got:\n%s", err, d)
 		}
@@ -52,7 +52,7 @@ func TestServersAreRead(t *testing.T) {
 
 // What is not said, or is null, has its default; short forms mean what the long ones do.
 func TestServersHaveDefaults(t *testing.T) {
-	servers, err := placement.ReadServers([]byte(`[{"id": "a"}, {"id": "b", "setup": null, "status": null, "capacity": null, "networks": null},
+	servers, err := fleetjson.ReadServers([]byte(`[{"id": "a"}, {"id": "b", "setup": null, "status": null, "capacity": null, "networks": null},
 		{"id": "c", "reserved": true, "resources": {"memory": 1024}, "networks": ["x", "y"]}, {"id": "d", "reserved": false, "networks": []}]`))
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestBadRecordsBecomeFaults(t *testing.T) {
 			"l": 1, "m": 1, "n": 1, "o": 1, "p": 1, "q": 1}}]}`: "instances[0].resources: has 17 names; at most 16 are possible",
 		`{"id": "x", "fault": "does not answer"}`: "does not answer",
 	} {
-		servers, err := placement.ReadServers([]byte(`[{"id": "a"}, ` + record + `, {"id": "z"}]`))
+		servers, err := fleetjson.ReadServers([]byte(`[{"id": "a"}, ` + record + `, {"id": "z"}]`))
 		if err != nil || len(servers) != 3 {
 			t.Errorf("%.80s: %d servers, %v", record, len(servers), err)
 			continue
@@ -133,7 +133,7 @@ func TestBadRecordsBecomeFaults(t *testing.T) {
 // Servers without an id of their own are called by their places in the list, whatever the others are called, so that none takes the
 // place of another.
 func TestServersWithoutAnIDOfTheirOwn(t *testing.T) {
-	servers, err := placement.ReadServers([]byte(`[{"id": "a"}, {}, {"id": "servers[1]"}, {"id": "a"}]`))
+	servers, err := fleetjson.ReadServers([]byte(`[{"id": "a"}, {}, {"id": "servers[1]"}, {"id": "a"}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestNoListOfServers(t *testing.T) {
 		`{"servers": {"id": "a"}}`:        `line 1, column 1: the field "servers" is an object`,
 		`[] []`:                           "line 1, column 4: invalid character '[' after top-level value",
 	} {
-		servers, err := placement.ReadServers([]byte(text))
+		servers, err := fleetjson.ReadServers([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || servers != nil {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
@@ -216,7 +216,7 @@ func TestNoFieldIsLeftOut(t *testing.T) {
 
 // Everything that can be asked for is read, under the names of a job file.
 func TestRequestsAreRead(t *testing.T) {
-	got, err := placement.ReadRequest([]byte(wholeRequest))
+	got, err := fleetjson.ReadRequest([]byte(wholeRequest))
 	if d := cmp.Diff(wholeOfRequest(), got); err != nil || d != "" {
 		t.Errorf("%v, -want +got:\n%s", err, d)
 	}
@@ -250,7 +250,7 @@ func TestBadRequests(t *testing.T) {
 		`{"ownOnly": 1}`:                                                       "ownOnly: is a number",
 		`{"constraints": {"nodes": [` + strings.Repeat(`"a",`, 256) + `"a"]}}`: "constraints.nodes: has 257 entries",
 	} {
-		got, err := placement.ReadRequest([]byte(text))
+		got, err := fleetjson.ReadRequest([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%.80s: %v; want %q", text, err, want)
 		}
@@ -260,34 +260,41 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// A request and servers that are written are read back as they were, also one by one with encoding/json.
+// A request and servers that are written are read back as they were, all together and one by one.
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	plain, bad := placement.NewServer("n2", nil), placement.NewServer("n3", plimsoll.Resources{"cpu": 1, "memory": 0})
 	plain.Networks = map[string]bool{}
 	bad.Fault, bad.Status = "it is on fire", ""
 	servers := []placement.Server{whole(), plain, bad}
-	data, err := placement.WriteServers(servers)
+	data, err := fleetjson.WriteServers(servers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := placement.ReadServers(data)
+	got, err := fleetjson.ReadServers(data)
 	if d := cmp.Diff(servers, got); err != nil || d != "" {
 		t.Errorf("%v, -want +got:\n%s", err, d)
 	}
-	type inputs struct {
-		Request placement.Request
-		Servers []placement.Server
+	for _, want := range servers {
+		data, err := fleetjson.WriteServer(&want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := fleetjson.ReadServer(data)
+		if d := cmp.Diff(want, got); err != nil || d != "" {
+			t.Errorf("%v, -want +got:\n%s", err, d)
+		}
 	}
-	want := inputs{wholeOfRequest(), servers}
-	if data, err = json.Marshal(want); err != nil {
-		t.Fatal(err)
+	for _, want := range []placement.Request{wholeOfRequest(), {}} {
+		data, err := fleetjson.WriteRequest(&want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := fleetjson.ReadRequest(data)
+		if d := cmp.Diff(want, got); err != nil || d != "" {
+			t.Errorf("%v, -want +got:\n%s", err, d)
+		}
 	}
-	var read inputs
-	err = json.Unmarshal(data, &read)
-	if d := cmp.Diff(want, read); err != nil || d != "" {
-		t.Errorf("%v, -want +got:\n%s", err, d)
-	}
-	empty, err := json.Marshal(placement.Request{})
+	empty, err := fleetjson.WriteRequest(&placement.Request{})
 	if err != nil || string(empty) != "{}" {
 		t.Errorf("an empty request is written as %s, %v", empty, err)
 	}
@@ -302,15 +309,15 @@ func FuzzReadServers(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		servers, err := placement.ReadServers(data)
+		servers, err := fleetjson.ReadServers(data)
 		if err != nil {
 			return
 		}
-		written, err := placement.WriteServers(servers)
+		written, err := fleetjson.WriteServers(servers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := placement.ReadServers(written)
+		again, err := fleetjson.ReadServers(written)
 		if d := cmp.Diff(servers, again, cmpopts.EquateEmpty()); err != nil || d != "" {
 			t.Errorf("%v, -first +second:\n%s", err, d)
 		}
@@ -332,15 +339,15 @@ func FuzzReadRequest(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		request, err := placement.ReadRequest(data)
+		request, err := fleetjson.ReadRequest(data)
 		if err != nil {
 			return
 		}
-		written, err := json.Marshal(&request)
+		written, err := fleetjson.WriteRequest(&request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := placement.ReadRequest(written)
+		again, err := fleetjson.ReadRequest(written)
 		if d := cmp.Diff(request, again, cmpopts.EquateEmpty()); err != nil || d != "" {
 			t.Errorf("%v, -first +second:\n%s", err, d)
 		}
@@ -359,14 +366,14 @@ func BenchmarkReadServers(b *testing.B) {
 		}
 		servers = append(servers, s)
 	}
-	data, err := placement.WriteServers(servers)
+	data, err := fleetjson.WriteServers(servers)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := placement.ReadServers(data); err != nil {
+		if _, err := fleetjson.ReadServers(data); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,19 +1,20 @@
-package placement
+package fleetjson
 
 import (
 	"encoding/json"
 	"strconv"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // ReadRequest reads a request from a JSON object: owner, job, group, resources, constraints and preferences as in a job file, and
 // beside them needs, platforms (a list of more {"min", "max"}), ownOnly and anyClass. The first field that cannot be used is an error that
 // names it.
-func ReadRequest(data []byte) (Request, error) {
+func ReadRequest(data []byte) (placement.Request, error) {
 	raw, err := document(data)
 	if err != nil {
-		return Request{}, err
+		return placement.Request{}, err
 	}
 	r := newReader()
 	q := r.request(raw)
@@ -21,22 +22,13 @@ func ReadRequest(data []byte) (Request, error) {
 		r.err = q.Validate()
 	}
 	if r.err != nil {
-		return Request{}, r.err
+		return placement.Request{}, r.err
 	}
 	return q, nil
 }
 
-// UnmarshalJSON reads what ReadRequest reads.
-func (r *Request) UnmarshalJSON(data []byte) error {
-	read, err := ReadRequest(data)
-	if err == nil {
-		*r = read
-	}
-	return err
-}
-
-func (r *reader) request(raw json.RawMessage) Request {
-	var q Request
+func (r *reader) request(raw json.RawMessage) placement.Request {
+	var q placement.Request
 	if first(raw) != '{' {
 		r.fail("the request is %s; write an object", what(raw))
 		return q
@@ -64,7 +56,7 @@ func (r *reader) request(raw json.RawMessage) Request {
 		member{"anyClass", r.flag(&q.AnyClass)},
 		member{"except", func(raw json.RawMessage) {
 			r.list(raw, func(raw json.RawMessage) {
-				var x Exclusion
+				var x placement.Exclusion
 				r.object(raw, member{"server", r.text(&x.Server)}, member{"why", r.text(&x.Why)})
 				q.Except = append(q.Except, x)
 			})
