@@ -119,7 +119,8 @@ var places = map[string]place{
 
 // otherwise are the types of the vocabulary that do not pass here, or pass in another way.
 var otherwise = map[string]string{
-	"Error": "its cause stays behind and its code passes as a word; TestErrorsOverRPC has it",
+	"Backoff": "it is a setting of programs, and goes nowhere",
+	"Error":   "its cause stays behind and its code passes as a word; TestErrorsOverRPC has it",
 }
 
 // guard is the way of one type through this package.
