@@ -39,6 +39,20 @@ function over(benchmark, unit, list,   k, count, theirs) {
 }
 BEGIN {
 	want("Cycle/nodes=10000/tasks=100000", "placements/s", ">=", 50000, "engine alone, 10,000 nodes 80 % full, on one core", "YuniKorn 3,100-5,900")
+	# Queues: 10,000 nodes and 100,000 waiting tasks in trees of different breadth. Before the queues had heaps: 64,600, 46,400, 18,900, 38,500.
+	before["1x1"] = "64,600"; before["1x100"] = "46,400"; before["1x992"] = "18,900"; before["31x32"] = "38,500"
+	trees = split("1x1 1x100 1x992 31x32", shapes, " ")
+	for (k = 1; k <= trees; k++)
+		want("Trees/leaves=" shapes[k], "placements/s", ">=", 50000, "engine, 100,000 tasks in a tree of " shapes[k] " leaves", "before " before[shapes[k]])
+	for (k = 1; k <= 100; k += 99) {
+		crowd = "Crowd/constraints=" k "/"
+		want(crowd "one-more", "ns/op", "<=", k == 1 ? 50000 : 400000, "one more of 10,000 requests that fit nowhere, " k " set(s) of constraints", "before 5,000,000")
+		want(crowd "turn", "ns/op", "<=", 100000, "  a turn beside them", "before 2,400,000-3,700,000")
+		want(crowd "placeable", "ns/op", "<=", 10000000, "  one behind them that fits is placed")
+	}
+	want("FullQueue/leaves=1/lanes=200", "ns/op", "<=", 80000, "a task ends below a full queue and the next is bound, 200 lanes wait: a whole turn")
+	want("FullQueue/leaves=1/lanes=10000", "ns/op", "<=", 100000, "  the same with 10,000 lanes in one leaf: at most 20,000 more")
+	want("FullQueue/leaves=992/lanes=10000", "ns/op", "<=", 100000, "  the same with 10,000 lanes in 992 leaves: at most 20,000 more")
 	want("SubmitToBound/jobs-of-100", "tasks/s", ">=", 20000, "submit to binding seen at a gateway, 64 submitters, jobs of 100 tasks")
 	want("SubmitToBound/jobs-of-1", "tasks/s", ">=", 4000, "the same, jobs of one task")
 	want("BarrierIdle/tcp", "p50-ms", "<=", 0.2, "what a strict read waits, idle, over loopback, median")

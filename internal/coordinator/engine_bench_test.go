@@ -20,6 +20,7 @@ type fleet struct {
 	bytes  []byte
 	now    int64
 	nextID uint64
+	placed []plimsoll.Task // those that were bound, unless it is nil
 }
 
 func newFleet(b *testing.B, nodes, percent int) *fleet {
@@ -60,8 +61,11 @@ func (f *fleet) turn(b *testing.B, do ...engine.Operation) int {
 			f.bytes = wire.AppendBatch(f.bytes[:0], f.enc.encode(&f.out))
 		}
 		for i := range f.out.Changes.Tasks {
-			if f.out.Changes.Tasks[i].State == plimsoll.TaskBound {
+			if t := &f.out.Changes.Tasks[i]; t.State == plimsoll.TaskBound {
 				bound++
+				if f.placed != nil {
+					f.placed = append(f.placed, *t)
+				}
 			}
 		}
 	}

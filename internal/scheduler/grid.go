@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -14,7 +15,11 @@ import (
 //
 // A look costs O(bins + classes that fit + those of the last bin); there are at most 8 bins for each doubling of the first resource
 // and set of resources.
-type grid struct{ bins []*bin }
+type grid struct {
+	bins  []*bin
+	least [2]int64 // no class needs less of the first and the second size
+	stale bool     // it may be less than it could be
+}
 
 type bin struct {
 	set   uint32 // of the resources that are needed, by index
@@ -48,6 +53,10 @@ func needSet(amounts *placement.Amounts) (set uint32) {
 }
 
 func (g *grid) add(w *wait) {
+	if len(g.bins) == 0 {
+		g.least, g.stale = [2]int64{math.MaxInt64, math.MaxInt64}, false
+	}
+	g.lower(w)
 	i, found := g.find(w)
 	if !found {
 		g.bins = slices.Insert(g.bins, i, &bin{set: w.set, level: level(w.need[firstSize])})
@@ -55,6 +64,10 @@ func (g *grid) add(w *wait) {
 	b := g.bins[i]
 	i, _ = slices.BinarySearchFunc(b.waits, w, bySecond)
 	b.waits = slices.Insert(b.waits, i, w)
+}
+
+func (g *grid) lower(w *wait) {
+	g.least[0], g.least[1] = min(g.least[0], w.need[firstSize]), min(g.least[1], w.need[secondSize])
 }
 
 // find returns the place of the bin of a class, and whether it is there.
@@ -70,6 +83,17 @@ func bySecond(a, b *wait) int { return cmp.Compare(a.need[secondSize], b.need[se
 // within returns the first class with a need that is within some amounts of its resources, and that ok accepts. The amounts may be less
 // than nothing. only, if it is not 0, is the set of resources that the class must need.
 func (g *grid) within(have *placement.Amounts, only uint32, ok func(*wait) bool) *wait {
+	if g.stale {
+		g.least, g.stale = [2]int64{math.MaxInt64, math.MaxInt64}, false
+		for _, b := range g.bins {
+			for _, w := range b.waits {
+				g.lower(w)
+			}
+		}
+	}
+	if len(g.bins) == 0 || max(have[firstSize], 0) < g.least[0] || max(have[secondSize], 0) < g.least[1] {
+		return nil
+	}
 	most := level(have[firstSize])
 	for _, b := range g.bins {
 		if only != 0 && b.set != only || b.level > most || !hasSome(have, b.set) {
@@ -115,6 +139,7 @@ func (g *grid) remove(w *wait) {
 		k++
 	}
 	b.waits = slices.Delete(b.waits, k, k+1)
+	g.stale = g.stale || w.need[firstSize] == g.least[0] || w.need[secondSize] == g.least[1]
 	if len(b.waits) == 0 {
 		g.bins = slices.Delete(g.bins, i, i+1)
 	}
