@@ -34,7 +34,6 @@ type account struct {
 	leaf  string
 	key   int64
 	lanes []*lane
-	in    bool // not yet told to be parked or admitted
 	gone  bool
 }
 
