@@ -29,6 +29,10 @@ type groupView struct {
 	Counts     countsView `json:"counts"`
 	WaitCode   string     `json:"waitCode,omitempty"`
 	WaitReason string     `json:"waitReason,omitempty"`
+	WaitQueue  string     `json:"waitQueue,omitempty"`
+	// Of the resource that is short in the queue.
+	WaitResource string `json:"waitResource,omitempty"`
+	WaitAsked    int64  `json:"waitAsked,omitempty"`
 }
 
 // jobView is a job. Tasks holds counts in a list and the tasks themselves for a single job; Counts is there in both.
@@ -77,6 +81,7 @@ func viewJob(s *plimsoll.JobStatus) jobView {
 		g := &s.Groups[i]
 		v.Groups[i] = groupView{
 			Name: g.Name, Count: g.Count, Counts: viewCounts(g.Counts), WaitCode: g.Wait.Code.String(), WaitReason: g.Wait.String(),
+			WaitQueue: g.Wait.Queue, WaitResource: g.Wait.Resource, WaitAsked: g.Wait.Asked,
 		}
 	}
 	return v
