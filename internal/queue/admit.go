@@ -1,10 +1,11 @@
 package queue
 
-// Admit lets the tasks of an account be placed, or parks it at the first queue from its leaf upwards that has as many accounts admitted
-// as it may, which it returns; nil: it is admitted.
+// Admit lets the tasks of an account be placed and returns nil, or parks the account and returns
+// the queue at which it is parked: the first from its leaf upwards that has as many accounts
+// admitted as it may, or at which others are parked already.
 func (t *Tree) Admit(a *Account) (full *Queue) {
 	for q := a.queue; q != nil; q = q.Parent {
-		if q.full() || q.MaxAccounts > 0 && len(q.parked) > 0 { // those that are parked go first
+		if q.full() || q.MaxAccounts > 0 && len(q.parked) > 0 { // those that are parked go before
 			t.park(a, q)
 			return q
 		}
@@ -13,7 +14,8 @@ func (t *Tree) Admit(a *Account) (full *Queue) {
 	return nil
 }
 
-// AdmitAnyway admits an account whatever the limits are, as one that had begun before a load.
+// AdmitAnyway admits an account whatever the limits are. It is for one that was admitted before a
+// load.
 func (t *Tree) AdmitAnyway(a *Account) {
 	a.admitted = true
 	for q := a.queue; q != nil; q = q.Parent {
@@ -26,7 +28,8 @@ func (t *Tree) AdmitAnyway(a *Account) {
 	}
 }
 
-// Full returns the first queue from the leaf upwards that has as many accounts admitted as it may, or nil.
+// Full returns the first queue from the leaf upwards that has as many accounts admitted as it may,
+// or nil.
 func Full(leaf *Queue) *Queue {
 	for q := leaf; q != nil; q = q.Parent {
 		if q.full() {
@@ -44,7 +47,8 @@ func (t *Tree) park(a *Account, at *Queue) {
 	t.readmit(at)
 }
 
-// readmit notes that parked accounts may be admitted.
+// readmit puts a queue into the list of those that may admit more of their parked accounts, if it
+// may.
 func (t *Tree) readmit(q *Queue) {
 	if !q.admitting && len(q.parked) > 0 && !q.full() {
 		q.admitting = true
@@ -52,8 +56,9 @@ func (t *Tree) readmit(q *Queue) {
 	}
 }
 
-// Readmit admits the next parked account that may be, the one with the smallest key of its queue first, or parks it at another queue
-// that is full; Account.Admitted and Parked say which. It returns nil if there is none.
+// Readmit takes the parked account with the smallest key from a queue that may admit more. It
+// admits the account, or parks it at another queue above its leaf that is full; Account.Admitted
+// and Parked say which. It returns nil if no queue may admit more.
 func (t *Tree) Readmit() *Account {
 	for len(t.admitting) > 0 {
 		q := t.admitting[0]
@@ -77,7 +82,7 @@ func (t *Tree) Readmit() *Account {
 	return nil
 }
 
-// Readmitting reports whether Readmit has more.
+// Readmitting reports whether Readmit would return another account.
 func (t *Tree) Readmitting() bool {
 	for _, q := range t.admitting {
 		if !q.full() && len(q.parked) > 0 {

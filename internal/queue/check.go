@@ -6,8 +6,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Check recomputes all that the tree derives and reports the first thing that is wrong. It is for tests and for debugging: it costs
-// O(everything). The sums of what is charged are held against each other only; the caller knows the tasks.
+// Check recomputes what the tree derives and reports the first thing that is wrong. It is for tests
+// and for debugging: it costs O(everything). Sums are only held against those of the children, for
+// the tasks themselves are the caller's. DESIGN.md lists what Check holds and what it cannot see.
 func (t *Tree) Check() error {
 	live := map[*Class]bool{}
 	var err error
@@ -46,8 +47,8 @@ func (t *Tree) checkQueue(q *Queue, live map[*Class]bool) error {
 	return checkPresences(q)
 }
 
-// checkSums holds the sums of a queue against those of its children, and its share and the order of its children against what they
-// follow from.
+// checkSums holds the sums of a queue against those of its children, its share against its use, and
+// its heaps against their order.
 func (t *Tree) checkSums(q *Queue) error {
 	sum := *q
 	if !q.Leaf {
@@ -112,7 +113,8 @@ func (r *row) check() error {
 	return nil
 }
 
-// checkPresences recounts the classes below a limited queue.
+// checkPresences counts the classes below a limited queue anew, and holds closed and least against
+// them.
 func checkPresences(q *Queue) error {
 	rows := map[*Class]int32{}
 	q.Walk(func(below *Queue) {

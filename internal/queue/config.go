@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// ChangeKind says what Configure has changed of a queue.
+// ChangeKind is a kind of change that Configure makes to a queue.
 type ChangeKind uint8
 
 // The changes.
@@ -15,17 +15,18 @@ const (
 	Added ChangeKind = iota
 	MaxSet
 	GuaranteedSet
-	TypeSet // it became a leaf, or a parent
+	TypeSet // it became a leaf or a parent
 	Removed
 )
 
-// Change is one thing that Configure has changed.
+// Change is one change that Configure or Tidy has made.
 type Change struct {
 	Kind  ChangeKind
 	Queue *Queue
 }
 
-// New returns a tree as it is stored: with queues that drain. The configuration must be valid.
+// New returns the tree of a stored configuration, which may have queues that drain. It must be
+// valid.
 func New(names *placement.Names, c *plimsoll.QueueConfig) *Tree {
 	t := &Tree{names: names, byPath: map[string]*Queue{}, unsettled: &waiter{code: plimsoll.WaitTurn}}
 	t.Root = t.addQueue(nil, c)
@@ -81,8 +82,8 @@ func (t *Tree) ConfigOf(q *Queue) plimsoll.QueueConfig {
 	return c
 }
 
-// CheckConfig reports whether Configure can make the tree such a one: a leaf with accounts cannot become a parent, nor a parent with
-// accounts below it a leaf. The configuration itself must be valid.
+// CheckConfig reports whether Configure can apply a configuration, which must be valid by itself: a
+// leaf with accounts cannot become a parent, nor a parent with accounts below it a leaf.
 func (t *Tree) CheckConfig(c *plimsoll.QueueConfig) error { return checkConfig(t.Root, c) }
 
 func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
@@ -103,8 +104,9 @@ func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
 	return nil
 }
 
-// Configure makes the tree such a one, which CheckConfig has accepted, and returns what has changed, in order. A queue that is no
-// longer there drains, and goes when it is empty. Queues that stay keep their identity, and all that waits is looked at again.
+// Configure applies a configuration that CheckConfig has accepted, and returns the changes in order.
+// A queue that is no longer in it drains, and goes when it is empty. Queues that stay are the same
+// *Queue as before. All that waits is offered again, except for the classes that are blocked.
 func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
 	changes := t.apply(nil, t.Root, c)
 	t.rebuild()
@@ -150,7 +152,8 @@ func (t *Tree) drain(changes []Change, q *Queue) []Change {
 	return append(changes, t.Tidy(q)...)
 }
 
-// Tidy removes a queue that drains and is empty, and then its parents alike, and returns the removals.
+// Tidy removes a queue that drains and is empty, then its parents if they do and are, and returns
+// the removals.
 func (t *Tree) Tidy(q *Queue) (changes []Change) {
 	for q.Parent != nil && t.byPath[q.Path] == q && q.Draining && q.Accounts == 0 && len(q.Children) == 0 {
 		parent := q.Parent
@@ -162,7 +165,7 @@ func (t *Tree) Tidy(q *Queue) (changes []Change) {
 	return changes
 }
 
-// rebuild puts everything that waits back into its order under new limits.
+// rebuild builds the order of all that waits anew, under new limits.
 func (t *Tree) rebuild() {
 	var rows []*row
 	t.Root.Walk(func(q *Queue) {

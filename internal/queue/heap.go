@@ -1,15 +1,16 @@
 package queue
 
-// ranked is an item of a heap: it says which of two goes first, and knows its place.
+// ranked is an item of a heap. It can tell which of two goes first, and it keeps its own place.
 type ranked[T any] interface {
 	before(other T) bool
 	place() *int32
 }
 
-// absent is the place of an item that is in no list.
+// absent is the place of an item that stands in no list.
 const absent int32 = -1
 
-// heap is a binary heap, the first item on top. The order of two items must change only between the change and its fix.
+// heap is a binary heap with the first item on top. After the order of one item has changed, fix
+// must be called before anything else; after that of many, order.
 type heap[T ranked[T]] []T
 
 func (h *heap[T]) push(v T) {

@@ -2,17 +2,18 @@ package queue
 
 import "github.com/plimsoll-dev/plimsoll"
 
-// Class is a request as far as the tree knows it. NewClass makes one.
+// Class is a request, as far as the tree knows it. NewClass makes one.
 type Class struct {
 	amounts   Amounts
 	code      plimsoll.WaitCode // why no node takes it; WaitNone: it is not blocked
 	rows      int32             // of the whole tree
-	aside     aside             // rows that were in the way while it was blocked
-	refused   *waiter           // the lanes that were told code
+	aside     aside             // its rows that Next came to while it was blocked
+	refused   *waiter           // the lanes that were told the code; nil: there are none
 	presences []*presence       // limited queues below which it has rows
 }
 
-// NewClass makes a class of tasks that ask for such amounts. Nothing is to be done when it is no longer used.
+// NewClass makes a class of tasks that ask for such amounts. One that is no longer used can be
+// dropped without telling the tree.
 func (t *Tree) NewClass(amounts *Amounts) *Class { return &Class{amounts: *amounts} }
 
 // Amounts returns what one task of the class asks for.
@@ -21,10 +22,10 @@ func (c *Class) Amounts() *Amounts { return &c.amounts }
 // Blocked returns why no node takes the class; WaitNone: it is not blocked.
 func (c *Class) Blocked() plimsoll.WaitCode { return c.code }
 
-// Waits reports whether tasks of the class may be placed but for what blocks them.
+// Waits reports whether admitted accounts have ready tasks of the class, blocked or not.
 func (c *Class) Waits() bool { return c.rows > 0 }
 
-// presence counts the rows of a class below a limited queue.
+// presence counts the rows of a class below a queue with a maximum.
 type presence struct {
 	class   *Class
 	queue   *Queue
@@ -33,12 +34,13 @@ type presence struct {
 	inQueue int32 // place in queue.presences
 }
 
-// Account is one user of a leaf. The caller keeps it where it likes; Enter puts it into the tree.
+// Account is one that has tasks in a leaf: a job. It is a part of the caller's row; Enter puts it
+// into the tree.
 type Account struct {
 	ID int32 // the caller's
 
 	queue    *Queue
-	key      int64 // order in the leaf, the smallest first
+	key      int64 // place in the order of the leaf, the smallest first
 	admitted bool
 	parkedAt *Queue // it waits until fewer accounts are admitted there
 	rank     int32  // in parkedAt.parked
@@ -54,23 +56,25 @@ func (a *Account) Queue() *Queue { return a.queue }
 // Admitted reports whether the tasks of the account may be placed.
 func (a *Account) Admitted() bool { return a.admitted }
 
-// Parked returns the queue that has as many accounts admitted as it may, for which the account waits; nil if it waits for none.
+// Parked returns the queue at which the account waits until fewer accounts are admitted there; nil
+// if it waits for none.
 func (a *Account) Parked() *Queue { return a.parkedAt }
 
-// Lane is the tasks of an account that are of one class. The caller keeps it where it likes; Add puts it into the tree.
+// Lane is the tasks of an account that are of one class. It is a part of the caller's row; Add puts
+// it into the tree.
 type Lane struct {
 	ID int32 // the caller's
 
 	account *Account
-	sibling *Lane
+	sibling *Lane // the next of the account
 	class   *Class
-	seq     int32 // order in the account
+	seq     int32 // place in the order of the account
 	ready   int32 // tasks that may be placed
 	row     *row  // while ready > 0 and the account is admitted
 	rank    int32 // in row.lanes
 
-	told       *waiter // while it stands in a row: the cause that it was told last
-	next, prev *Lane   // of those that were told the same
+	told       *waiter // the cause that it was told last, while it stands in a row
+	next, prev *Lane   // in the list of those that were told the same
 }
 
 func (l *Lane) before(o *Lane) bool {
@@ -88,23 +92,25 @@ func (l *Lane) Class() *Class { return l.class }
 // Ready returns how many tasks of the lane may be placed.
 func (l *Lane) Ready() int32 { return l.ready }
 
-// row is the lanes of a leaf that are of one class.
+// row is the lanes of a leaf that are of one class. It stands in one of three places: in the order
+// of its leaf, set aside with its class, or set aside with a waiter of a queue.
 type row struct {
 	leaf   *Queue
 	class  *Class
 	lanes  heap[*Lane] // Invariant: not empty
 	aside  *aside      // where it is set aside; nil: it stands in leaf.offered
-	rank   int32       // in leaf.offered or aside.rows
+	rank   int32       // place in leaf.offered or aside.rows
 	inLeaf int32       // place in leaf.rows
 }
 
 func (r *row) before(o *row) bool { return r.lanes[0].before(o.lanes[0]) }
 func (r *row) place() *int32      { return &r.rank }
 
-// aside holds rows that cannot be placed now, in no order that matters.
+// aside is a list of rows of one class that are out of the order of their leaves. Their order in it
+// has no meaning.
 type aside struct {
 	rows []*row
-	of   *waiter // nil: of a class that is blocked
+	of   *waiter // the waiter whose list it is; nil: it is the list of a blocked class
 }
 
 func (a *aside) add(r *row) {
@@ -112,7 +118,7 @@ func (a *aside) add(r *row) {
 	a.rows = append(a.rows, r)
 }
 
-// setAside takes a row out of its leaf's order.
+// setAside moves a row from the order of its leaf to a list.
 func (t *Tree) setAside(r *row, to *aside) {
 	leaf := r.leaf
 	leaf.offered.remove(r)
@@ -122,13 +128,14 @@ func (t *Tree) setAside(r *row, to *aside) {
 	to.add(r)
 }
 
-// bringBack puts a row that is set aside back into its leaf's order.
+// bringBack moves a row that is set aside back into the order of its leaf.
 func (t *Tree) bringBack(r *row) {
 	r.leaveAside()
 	r.leaf.offered.push(r)
 	r.leaf.offer()
 }
 
+// leaveAside takes a row that is set aside out of its list.
 func (r *row) leaveAside() {
 	from := r.aside
 	last := len(from.rows) - 1
@@ -142,7 +149,8 @@ func (r *row) leaveAside() {
 	}
 }
 
-// Enter puts an account into a leaf, behind those with a smaller key. It is neither admitted nor parked yet.
+// Enter puts an account into a leaf, behind those with a smaller key. It is neither admitted nor
+// parked yet.
 func (t *Tree) Enter(a *Account, leaf *Queue, key int64) {
 	a.queue, a.key, a.rank = leaf, key, absent
 	for q := leaf; q != nil; q = q.Parent {
@@ -178,7 +186,8 @@ func (t *Tree) Add(l *Lane, a *Account, c *Class, seq int32) {
 	l.sibling, a.lanes = a.lanes, l
 }
 
-// SetClass makes a lane one of another class of the same amounts.
+// SetClass moves a lane to another class of the same amounts. If the lane has ready tasks of an
+// admitted account, it counts as told that it waits for its turn.
 func (t *Tree) SetClass(l *Lane, c *Class) {
 	listed := l.row != nil
 	t.unlist(l)
@@ -188,7 +197,8 @@ func (t *Tree) SetClass(l *Lane, c *Class) {
 	}
 }
 
-// Pend counts n more tasks of the lane that wait, whether they may be placed yet or not; less if n is negative.
+// Pend counts n more tasks of the lane as waiting, whether they may be placed yet or not; fewer if
+// n is negative.
 func (t *Tree) Pend(l *Lane, n int32) {
 	for q := l.account.queue; q != nil; q = q.Parent {
 		q.Pending.AddTimes(&l.class.amounts, int64(n))
@@ -197,8 +207,8 @@ func (t *Tree) Pend(l *Lane, n int32) {
 	}
 }
 
-// Ready says that n more tasks of the lane may be placed; fewer if n is negative. It reports whether the lane is one that waits for its
-// turn now and was not before.
+// Ready says that n more tasks of the lane may be placed; fewer if n is negative. listed reports
+// that the lane had none before and waits for its turn now, which the caller tells it.
 func (t *Tree) Ready(l *Lane, n int32) (listed bool) {
 	l.ready += n
 	switch {
@@ -211,7 +221,7 @@ func (t *Tree) Ready(l *Lane, n int32) (listed bool) {
 	return false
 }
 
-// Charge books a task that Pend and Ready have counted as running.
+// Charge books one task of the lane, which Pend and Ready have counted, as running.
 func (t *Tree) Charge(l *Lane) {
 	t.Ready(l, -1)
 	for q := l.account.queue; q != nil; q = q.Parent {
@@ -221,7 +231,7 @@ func (t *Tree) Charge(l *Lane) {
 	}
 }
 
-// Book books a task as running that was not counted as waiting, as at a load.
+// Book books a task as running that was never counted as waiting. It is for a load.
 func (t *Tree) Book(l *Lane) {
 	for q := l.account.queue; q != nil; q = q.Parent {
 		t.book(q, l)
@@ -235,7 +245,8 @@ func (t *Tree) book(q *Queue, l *Lane) {
 	t.touch(q)
 }
 
-// Refund books a task as running no more, and brings back what its queues have room for now.
+// Refund takes a task that has ended out of what its queues hold, and opens or brings back what
+// they have room for now.
 func (t *Tree) Refund(l *Lane) {
 	for q := l.account.queue; q != nil; q = q.Parent {
 		q.Allocated.Sub(&l.class.amounts)
@@ -250,7 +261,8 @@ func (t *Tree) Refund(l *Lane) {
 	}
 }
 
-// list puts a lane with ready tasks into the row of its leaf and class.
+// list puts a lane with ready tasks into the row of its leaf and class. The lane counts as told
+// that it waits for its turn.
 func (t *Tree) list(l *Lane) {
 	leaf := l.account.queue
 	r := leaf.byClass[l.class]
@@ -266,7 +278,8 @@ func (t *Tree) list(l *Lane) {
 	t.unsettled.add(l)
 }
 
-// addRow makes the row of which the lane is the first.
+// addRow makes a row of one lane. The row is offered unless its class is blocked, and opens the
+// queues above that are closed and have room for it.
 func (t *Tree) addRow(leaf *Queue, l *Lane) {
 	c := l.class
 	r := &row{leaf: leaf, class: c, rank: absent, inLeaf: int32(len(leaf.rows))}
@@ -314,7 +327,7 @@ func (t *Tree) unlist(l *Lane) {
 	}
 }
 
-// dropRow takes a row out of the tree whose last lane goes.
+// dropRow takes a row out of the tree, before its last lane leaves it.
 func (t *Tree) dropRow(r *row) {
 	leaf, c := r.leaf, r.class
 	if r.aside != nil {
@@ -340,7 +353,7 @@ func (t *Tree) dropRow(r *row) {
 	}
 }
 
-// meet counts one more row of a class below a limited queue.
+// meet counts one more row of a class below a queue with a maximum.
 func (q *Queue) meet(c *Class) {
 	p := q.presenceOf[c]
 	if p == nil {
@@ -354,7 +367,8 @@ func (q *Queue) meet(c *Class) {
 	p.rows++
 }
 
-// part counts one row less.
+// part counts one row less. With the last one the least amounts below the queue are not known any
+// more: the class may have been the one with the least.
 func (q *Queue) part(c *Class) {
 	p := q.presenceOf[c]
 	if p.rows--; p.rows > 0 {
@@ -374,7 +388,7 @@ func (q *Queue) part(c *Class) {
 	q.leastKnown = false
 }
 
-// lower makes least at most what a class asks for, if it is known.
+// lower keeps least right when a class that may be placed comes to wait below the queue.
 func (q *Queue) lower(a *Amounts) {
 	if q.leastKnown {
 		for i := range a {

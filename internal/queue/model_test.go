@@ -180,7 +180,8 @@ func (w *world) amounts(label string, most int64) plimsoll.Resources {
 	return r
 }
 
-// draw makes a tree of three levels; the names stay, so that limits change while tasks wait and run.
+// draw makes a tree of three levels. The names are always the same, so that limits change while
+// tasks wait and run.
 func (w *world) draw() plimsoll.QueueConfig {
 	c := plimsoll.QueueConfig{Name: "root", Parent: true}
 	for i := range 3 {
@@ -275,7 +276,8 @@ func (w *world) leave(a *account) {
 	w.tree.Leave(&a.Account)
 }
 
-// cycle places as long as there is a next lane, blocking some classes on the way, and at its end holds the causes against the truth.
+// cycle places as long as there is a next lane and blocks some classes on the way. At its end it
+// holds the causes against the truth.
 func (w *world) cycle() {
 	for range 200 {
 		want, got := w.next(), w.tree.Next()
@@ -320,7 +322,8 @@ func (w *world) settle() {
 	}
 }
 
-// readmit has the parked accounts admitted for which there is room, and checks that none is forgotten and none passes another.
+// readmit has the parked accounts admitted for which there is room, and checks that none is
+// forgotten.
 func (w *world) readmit() {
 	for a := w.tree.Readmit(); a != nil; a = w.tree.Readmit() {
 		w.turn(w.accounts[a.ID])
@@ -358,7 +361,8 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// Whatever happens, the tree says what the simplest model says: who is next, who is refused by which queue, and who is parked.
+// Whatever happens, the tree says the same as the simplest model: which lane is next, which queue
+// refuses a lane, and which accounts are parked.
 func TestTreeIsItsModel(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		for range 5 { // 500 histories in make test

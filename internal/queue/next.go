@@ -6,7 +6,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Next returns the lane whose first task is to be placed next, or nil if everything that waits is blocked.
+// Next returns the lane whose first task is to be placed next, or nil if no task can be placed now.
+// It walks down the heaps to the row that is first. If that cannot be placed, Next takes it out of
+// the order and walks again.
 func (t *Tree) Next() *Lane {
 	for t.live > 0 && !t.Root.closed {
 		q := t.Root
@@ -34,7 +36,9 @@ func (t *Tree) Next() *Lane {
 	return nil
 }
 
-// refuse takes a row out of the order that a queue has no room for: with everything below the queue if there is no room for any of it.
+// refuse takes a row out of the order for which a queue has no room. If the queue has no room for
+// any class below it, it is closed, and the rows stay where they are. Otherwise the row is set
+// aside with a waiter of the queue.
 func (t *Tree) refuse(q *Queue, resource int, r *row) {
 	w := q.waiterOf(r.class, resource)
 	if !q.leastKnown {
@@ -48,7 +52,8 @@ func (t *Tree) refuse(q *Queue, resource int, r *row) {
 	t.setAside(r, &w.aside)
 }
 
-// findLeast computes the least amounts of the classes that wait below the queue and are not blocked.
+// findLeast computes, by resource, the least that any class below the queue asks for that is not
+// blocked. If less than that is left of one resource, there is no room for any of the classes.
 func (q *Queue) findLeast() {
 	for i := range q.least {
 		q.least[i] = math.MaxInt64
@@ -61,7 +66,8 @@ func (q *Queue) findLeast() {
 	}
 }
 
-// reopen brings back what a limited queue has room for.
+// reopen opens a queue with a maximum if it has room for a class below it, and brings back the rows
+// that were set aside there and that it has room for.
 func (t *Tree) reopen(q *Queue) {
 	if q.closed {
 		if !q.leastKnown {
@@ -87,7 +93,9 @@ func (t *Tree) reopen(q *Queue) {
 	}
 }
 
-// release brings back the rows of a class for which its queue has room, and has its lanes' cause looked at again.
+// release brings back the rows of a waiter whose queue has room for them; those of a class that is
+// blocked by now are set aside with the class instead. The cause of its lanes is to be looked at
+// again.
 func (t *Tree) release(w *waiter) {
 	for n := len(w.aside.rows); n > 0; n-- {
 		r := w.aside.rows[n-1]
@@ -101,7 +109,8 @@ func (t *Tree) release(w *waiter) {
 	t.doubt(w)
 }
 
-// Block says that no node takes a class now, and why.
+// Block says that no node takes a class now, and why. Its rows stay where they are until Next comes
+// to them. A class that is blocked already gets another code.
 func (t *Tree) Block(c *Class, code plimsoll.WaitCode) {
 	if c.code == plimsoll.WaitNone {
 		if c.rows > 0 {
@@ -118,7 +127,8 @@ func (t *Tree) Block(c *Class, code plimsoll.WaitCode) {
 	}
 }
 
-// Open says that a node may take a class again.
+// Open says that a node may take a class again, and brings back the rows that were set aside with
+// it.
 func (t *Tree) Open(c *Class) {
 	if c.code == plimsoll.WaitNone {
 		return

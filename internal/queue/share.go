@@ -2,7 +2,7 @@ package queue
 
 import "math/bits"
 
-// fraction is a non-negative number num/den.
+// fraction is the non-negative number num/den. Invariant: den > 0.
 type fraction struct{ num, den uint64 }
 
 func (a fraction) compare(b fraction) int {
@@ -17,8 +17,9 @@ func (a fraction) compare(b fraction) int {
 	return 1
 }
 
-// shareOf returns the dominant share of a queue: the largest, over the resources in use, of used over guaranteed, or over the maximum
-// where nothing is guaranteed, or over the whole cluster.
+// shareOf returns the dominant share of a queue: the largest, over the resources that it uses, of
+// used over guaranteed; over the maximum where nothing is guaranteed; and over the whole cluster
+// where there is no maximum above zero either.
 func (t *Tree) shareOf(q *Queue) fraction {
 	best := fraction{0, 1}
 	for i, used := range q.Allocated {
@@ -30,7 +31,7 @@ func (t *Tree) shareOf(q *Queue) fraction {
 		switch {
 		case q.GuaranteedSet&bit != 0 && q.Guaranteed[i] > 0:
 			f.den = uint64(q.Guaranteed[i])
-		case q.GuaranteedSet&bit != 0: // guaranteed nothing, but in use: counts as the whole share
+		case q.GuaranteedSet&bit != 0: // guaranteed nothing, but in use: a share of 1
 			f.num = 1
 		case q.MaxSet&bit != 0 && q.Max[i] > 0:
 			f.den = uint64(q.Max[i])
@@ -44,7 +45,8 @@ func (t *Tree) shareOf(q *Queue) fraction {
 	return best
 }
 
-// SetTotal says what the whole cluster has, which shares without a limit of their own are parts of.
+// SetTotal says what the whole cluster has. Shares of resources without a guarantee and a maximum
+// are parts of that.
 func (t *Tree) SetTotal(total *Amounts) {
 	if t.total != *total {
 		t.total = *total
@@ -52,7 +54,8 @@ func (t *Tree) SetTotal(total *Amounts) {
 	}
 }
 
-// reshare brings the order of a queue's children up to date after the total has changed.
+// reshare computes the shares of a queue's children anew, and their order, after the total has
+// changed.
 func (t *Tree) reshare(q *Queue) {
 	for _, child := range q.Children {
 		child.share = t.shareOf(child)

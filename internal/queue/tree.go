@@ -8,10 +8,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Amounts are amounts by the index of a resource name.
+// Amounts are amounts of resources, by the index of a resource's name.
 type Amounts = placement.Amounts
 
-// Limits are what is configured of a queue.
+// Limits are the configured limits of a queue.
 type Limits struct {
 	Guaranteed    Amounts
 	GuaranteedSet uint32 // bit by index: an amount is guaranteed
@@ -28,7 +28,7 @@ type Queue struct {
 	Parent   *Queue
 	Children []*Queue // by name
 	Leaf     bool
-	Draining bool // it was taken out of the configuration, and goes when it is empty
+	Draining bool // it is no longer in the configuration, and goes when it is empty
 
 	Allocated Amounts // Invariant: the sum over the tasks below it that are charged
 	Pending   Amounts // Invariant: the sum over the tasks below it that wait
@@ -40,21 +40,24 @@ type Queue struct {
 	share    fraction
 	sharedAt uint64       // Tree.totals for which the shares of the children were computed
 	open     heap[*Queue] // children that are not closed and have something to offer
-	rank     int32        // in Parent.open, or absent
-	closed   bool         // Invariant: no class that waits below it and is not blocked fits its maximum
+	rank     int32        // place in Parent.open, or absent
+	closed   bool         // Invariant: then its maximum has no room for any unblocked class below
 
 	byClass map[*Class]*row // of a leaf: its rows
 	rows    []*row          // the same, in no order that matters
-	offered heap[*row]      // those that are not set aside
+	offered heap[*row]      // of a leaf: its rows that are not set aside
 
 	presences  []*presence // of a queue with a maximum: the classes that have rows below it
 	presenceOf map[*Class]*presence
 	least      Amounts // by resource the least of the classes that are not blocked, if leastKnown
-	leastKnown bool
+	leastKnown bool    // false: a class was blocked or has left since least was found
 
-	waiters map[*Class]*waiter                       // classes that the maximum refused
-	parked  heap[*Account]                           // accounts that wait until fewer are admitted here
-	short   [plimsoll.MaxResourceNames]heap[*waiter] // by the resource that was missing, the smallest amount first
+	waiters map[*Class]*waiter // of the classes that the maximum refused
+	parked  heap[*Account]     // they wait until fewer are admitted here
+
+	// short has, by the resource that was short, the waiters that come back when there is enough of
+	// it, the one that asks for the least first.
+	short [plimsoll.MaxResourceNames]heap[*waiter]
 
 	admitting bool // it stands in Tree.admitting
 	changed   bool // it stands in Tree.changed
@@ -89,7 +92,7 @@ func (q *Queue) Child(name string) *Queue {
 
 func byName(a, b *Queue) int { return strings.Compare(a.Name, b.Name) }
 
-// empty reports whether nothing below the queue is offered.
+// empty reports whether nothing is offered in the queue: no row of a leaf, no child of a parent.
 func (q *Queue) empty() bool { return len(q.open) == 0 && len(q.offered) == 0 }
 
 // Tree is the tree of queues. It has one owner.
@@ -99,21 +102,21 @@ type Tree struct {
 	names  *placement.Names
 	byPath map[string]*Queue
 	total  Amounts
-	totals uint64 // grows when the total changes
+	totals uint64 // counts the changes of the total
 
 	live      int       // classes that have rows and are not blocked
-	unsettled *waiter   // lanes that were told that it is their turn
-	recheck   []*waiter // their cause may have gone
-	telling   []*waiter // their lanes are to be told another cause
-	admitting []*Queue  // parked accounts may be admitted
-	changed   []*Queue  // since they were drained
+	unsettled *waiter   // of the lanes that were told that they wait for their turn
+	recheck   []*waiter // their cause may be gone; Settle looks
+	telling   []*waiter // their cause is gone; Tell gives their lanes another
+	admitting []*Queue  // they may admit parked accounts
+	changed   []*Queue  // since Changed was called
 }
 
 // Find returns a queue by its path, or nil.
 func (t *Tree) Find(path string) *Queue { return t.byPath[path] }
 
-// Changed calls visit for each queue of which something has changed since the last call, once each, and forgets them. A queue may
-// have gone meanwhile.
+// Changed calls visit once for each queue of which something has changed since the last call. A
+// queue may have been removed since.
 func (t *Tree) Changed(visit func(*Queue)) {
 	for _, q := range t.changed {
 		q.changed = false
@@ -130,7 +133,8 @@ func (t *Tree) touch(q *Queue) {
 	}
 }
 
-// offer puts a queue that is open and has something to offer into its parent's order, and so upwards.
+// offer puts a queue that is neither closed nor empty into its parent's order. If the parent was
+// empty, it does the same with the parent.
 func (q *Queue) offer() {
 	for q.Parent != nil && !q.closed && q.rank == absent && !q.empty() {
 		parent := q.Parent
@@ -143,7 +147,8 @@ func (q *Queue) offer() {
 	}
 }
 
-// withdraw takes a queue out of its parent's order, and so upwards as far as nothing else is offered.
+// withdraw takes a queue out of its parent's order. If nothing is left in that, it does the same
+// with the parent.
 func (q *Queue) withdraw() {
 	for q.Parent != nil && q.rank != absent {
 		parent := q.Parent
@@ -155,7 +160,8 @@ func (q *Queue) withdraw() {
 	}
 }
 
-// reorder computes the share of a queue anew.
+// reorder computes the share of a queue anew, and puts the queue at its new place among its
+// siblings.
 func (t *Tree) reorder(q *Queue) {
 	q.share = t.shareOf(q)
 	if q.rank != absent {
@@ -163,8 +169,8 @@ func (t *Tree) reorder(q *Queue) {
 	}
 }
 
-// Refuses returns the first queue from the leaf upwards whose maximum forbids one more task of such amounts, and the first resource
-// that is short there; nil if there is room.
+// Refuses returns the first queue from the leaf upwards whose maximum forbids one more task of such
+// amounts, and the first resource that is short there; nil if there is room.
 func (t *Tree) Refuses(leaf *Queue, a *Amounts) (by *Queue, resource int) {
 	for q := leaf; q != nil; q = q.Parent {
 		if q.MaxSet == 0 {

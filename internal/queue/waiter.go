@@ -9,18 +9,19 @@ type Cause struct {
 	Resource int    // with WaitQueueMax: index of the resource that was short
 }
 
-// waiter is a cause and the lanes of one class that were told it. Of a queue's maximum it also holds the rows that are set aside.
+// waiter is a cause and the lanes that were told it, which are of one class unless the cause is
+// WaitTurn. That of a queue's maximum also holds the rows of the class that are set aside for it.
 type waiter struct {
 	code     plimsoll.WaitCode
 	class    *Class // nil with WaitTurn
 	queue    *Queue // with WaitQueueMax
-	resource int
-	short    int32 // resource by which it stands in queue.short; absent: it does not
-	rank     int32 // there
-	aside    aside
-	lanes    *Lane // the first of those that were told
-	doubted  bool  // it stands in Tree.recheck
-	telling  bool  // it stands in Tree.telling
+	resource int    // the same: that was short when a lane was told last
+	short    int32  // resource by which it stands in queue.short; absent: it does not
+	rank     int32  // place there
+	aside    aside  // rows that are set aside for it
+	lanes    *Lane  // the first of those that were told
+	doubted  bool   // it stands in Tree.recheck
+	telling  bool   // it stands in Tree.telling
 }
 
 func (w *waiter) before(o *waiter) bool {
@@ -29,7 +30,7 @@ func (w *waiter) before(o *waiter) bool {
 
 func (w *waiter) place() *int32 { return &w.rank }
 
-// add notes that a lane, which was told nothing, was told the cause.
+// add puts a lane, which stands in no list, into the list of those that were told the cause.
 func (w *waiter) add(l *Lane) {
 	l.told, l.prev, l.next = w, nil, w.lanes
 	if w.lanes != nil {
@@ -38,6 +39,7 @@ func (w *waiter) add(l *Lane) {
 	w.lanes = l
 }
 
+// drop takes a lane out of the list of those that were told the cause.
 func (w *waiter) drop(l *Lane) {
 	if l.prev != nil {
 		l.prev.next = l.next
@@ -51,7 +53,7 @@ func (w *waiter) drop(l *Lane) {
 	w.forgetIdle()
 }
 
-// waiterOf returns the waiter of a class at a queue that refuses it.
+// waiterOf returns the waiter of a class at a queue that refuses it, and makes it if there is none.
 func (q *Queue) waiterOf(c *Class, resource int) *waiter {
 	w := q.waiters[c]
 	if w == nil {
@@ -65,13 +67,13 @@ func (q *Queue) waiterOf(c *Class, resource int) *waiter {
 	return w
 }
 
-// await has a waiter brought back when the queue has enough of a resource.
+// await lets a waiter come back when the queue has enough of a resource.
 func (q *Queue) await(w *waiter, resource int) {
 	w.short = int32(resource)
 	q.short[resource].push(w)
 }
 
-// doubt has a cause looked at again when all that can be placed is placed.
+// doubt marks a cause that may be gone, for Settle to look at.
 func (t *Tree) doubt(w *waiter) {
 	if !w.doubted {
 		w.doubted = true
@@ -79,7 +81,7 @@ func (t *Tree) doubt(w *waiter) {
 	}
 }
 
-// holds reports whether the cause is true of its class now.
+// holds reports whether the cause is true of its class now. WaitTurn is a cause until Settle only.
 func (w *waiter) holds() bool {
 	switch w.code {
 	case plimsoll.WaitTurn:
@@ -90,8 +92,9 @@ func (w *waiter) holds() bool {
 	return w.class.refused == w && w.class.code == w.code
 }
 
-// Settle is to be called when Next has returned nil, and finds the causes that have changed; Tell then gives them out. Without it lanes
-// keep the cause that they were told.
+// Settle looks which causes have changed; Tell then gives out the new ones. It is to be called when
+// Next has returned nil: then each lane that waits has a cause. Until Settle is called lanes keep
+// the cause that they were told.
 func (t *Tree) Settle() {
 	for _, w := range t.recheck {
 		w.doubted = false
@@ -111,14 +114,14 @@ func (t *Tree) Settle() {
 	}
 }
 
-// resume has a waiter that holds after all brought back when its queue has room.
+// resume lets a waiter whose cause holds after all come back when its queue has room.
 func (w *waiter) resume() {
 	if w.queue != nil && w.short == absent {
 		w.queue.await(w, w.queue.lacks(&w.class.amounts))
 	}
 }
 
-// forgetIdle drops a waiter of a queue that no lane was told and that holds no rows.
+// forgetIdle drops a waiter of a queue that has no lanes and no rows.
 func (w *waiter) forgetIdle() {
 	if w.queue == nil || w.lanes != nil || len(w.aside.rows) > 0 || w.doubted || w.telling {
 		return
@@ -132,6 +135,7 @@ func (w *waiter) forgetIdle() {
 	}
 }
 
+// tell puts a waiter into the list of those whose lanes are to be told another cause.
 func (t *Tree) tell(w *waiter) {
 	if !w.telling {
 		w.telling = true
@@ -140,6 +144,8 @@ func (t *Tree) tell(w *waiter) {
 }
 
 // Tell returns the next lane whose cause has changed, and the cause; ok is false if there is none.
+// A cause has changed when its code or its queue is another one. That another resource is short at
+// the same queue is not told.
 func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
 	for len(t.telling) > 0 {
 		w := t.telling[0]
@@ -164,7 +170,7 @@ func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
 	return nil, Cause{}, false
 }
 
-// Telling reports whether Tell has more.
+// Telling reports whether Tell would return another lane.
 func (t *Tree) Telling() bool { return len(t.telling) > 0 }
 
 // causeOf returns the cause that is true of a lane now.
