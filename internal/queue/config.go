@@ -104,9 +104,9 @@ func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
 	return nil
 }
 
-// Configure applies a configuration that CheckConfig has accepted, and returns the changes in order.
-// A queue that is no longer in it drains, and goes when it is empty. Queues that stay are the same
-// *Queue as before. All that waits is offered again, except for the classes that are blocked.
+// Configure applies a configuration that CheckConfig has accepted, and returns the changes in their
+// order. A queue that is no longer in it drains, and goes when it is empty. Queues that stay are
+// the same *Queue as before. All that waits is offered again, except for classes that are blocked.
 func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
 	changes := t.apply(nil, t.Root, c)
 	t.rebuild()

@@ -9,31 +9,32 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// grid holds classes that wait for a node by the size of their need, so that those that fit into some room are found without looking
-// at the others. Classes that need the same resources and about as much of the first stand in one bin, in the order of what they need
-// of the second.
+// grid holds classes that wait for a node by the size of their need, so that those that fit into
+// some room are found without looking at all others. Classes that need the same set of resources
+// and about as much cpu stand in one bin, in the order of the memory that they need.
 //
-// A look costs O(bins + classes that fit + those of the last bin); there are at most 8 bins for each doubling of the first resource
-// and set of resources.
+// A look costs O(1) if no class fits by cpu or by memory alone. Otherwise it costs O(bins), and in
+// each bin of which the cpu is enough, the classes of which the memory is enough. There are at most
+// 8 bins for each doubling of cpu and each set of resources.
 type grid struct {
 	bins  []*bin
-	least [2]int64 // no class needs less of the first and the second size
-	stale bool     // it may be less than it could be
+	least [2]int64 // of firstSize and of secondSize: no class needs less
+	stale bool     // the class that needed the least has left, so least may be too low
 }
 
 type bin struct {
-	set   uint32 // of the resources that are needed, by index
-	level int    // of the need of the first resource
-	waits []*wait
+	set   uint32  // resources that are needed, a bit for each index
+	level int     // of the need of firstSize
+	waits []*wait // by the need of secondSize
 }
 
-// Those two resources that most requests differ in.
+// The two resources in which most requests differ.
 const (
 	firstSize  = placement.IndexCPU
 	secondSize = placement.IndexMemory
 )
 
-// level grows with n: by 8 when n doubles.
+// level maps an amount to the level of its bin: by one up to 16, and then by 8 for each doubling.
 func level(n int64) int {
 	if n < 8 {
 		return int(max(n, 0))
@@ -66,11 +67,12 @@ func (g *grid) add(w *wait) {
 	b.waits = slices.Insert(b.waits, i, w)
 }
 
+// lower keeps least right when a class is added.
 func (g *grid) lower(w *wait) {
 	g.least[0], g.least[1] = min(g.least[0], w.need[firstSize]), min(g.least[1], w.need[secondSize])
 }
 
-// find returns the place of the bin of a class, and whether it is there.
+// find returns the place of the bin of a class, and whether there is one.
 func (g *grid) find(w *wait) (i int, found bool) {
 	lvl := level(w.need[firstSize])
 	return slices.BinarySearchFunc(g.bins, w, func(b *bin, w *wait) int {
@@ -80,8 +82,9 @@ func (g *grid) find(w *wait) (i int, found bool) {
 
 func bySecond(a, b *wait) int { return cmp.Compare(a.need[secondSize], b.need[secondSize]) }
 
-// within returns the first class with a need that is within some amounts of its resources, and that ok accepts. The amounts may be less
-// than nothing. only, if it is not 0, is the set of resources that the class must need.
+// within returns the first class that needs no more than have of each resource that it needs, and
+// that ok accepts; nil if there is none. have may be negative, as on a node that has shrunk. Unless
+// only is 0, the class must need just that set of resources.
 func (g *grid) within(have *placement.Amounts, only uint32, ok func(*wait) bool) *wait {
 	if g.stale {
 		g.least, g.stale = [2]int64{math.MaxInt64, math.MaxInt64}, false
@@ -121,6 +124,7 @@ func hasSome(have *placement.Amounts, set uint32) bool {
 	return true
 }
 
+// covers reports whether have is enough for what is needed of each resource of a set.
 func covers(have, need *placement.Amounts, set uint32) bool {
 	for ; set != 0; set &= set - 1 {
 		if i := bits.TrailingZeros32(set); need[i] > have[i] {

@@ -1,9 +1,24 @@
-// Package scheduler runs one scheduling cycle: as long as somebody is next in the queues and the turn has room, it asks the
-// placement chain for a node and binds the task; what finds none is blocked with a reason.
+// Package scheduler runs one scheduling cycle. It takes the task that is next in the queues, asks
+// the placement chain for a node, and binds the task there; a class of tasks that no node takes is
+// blocked with a code. It goes on until no task can be placed or the turn is full. It also answers
+// questions: why a task waits (Explain), where a job would go (Try), what is left on nodes
+// (Capacities), and which moves would make room (PlanMoves).
 //
-// It owns the placement chain, the order of drawing and the last decisions, and no other state; it starts nothing and reads no clock. Its caller is
-// the engine. A placement costs O(depth of the queue tree + one batch of servers); a failed one costs O(servers), once until a
-// node frees room. DESIGN.md says why it is so.
+// Guarantees: when a cycle ends and there is no more, no task that waits could be placed. A class
+// that is blocked is tried again only after a change of a node that may let it be placed. Nothing
+// is bound over the maximum of a queue, nor over the room of a node, unless the chain has no filters
+// for room. The same state, seed and budget give the same bindings in the same order. Questions
+// change nothing, not even the order in which nodes are drawn.
+//
+// It owns the order in which nodes are drawn, the list of classes that wait for a node (waits), and
+// the last decisions. Jobs, nodes, queues and the chain are the state's. It starts nothing and
+// reads no clock. Its caller is the engine.
+//
+// Costs: a placement O(depth of the tree + one batch of nodes). A class that finds no node costs
+// O(nodes), or a look into a grid if another one that asks for no more waits already. A cycle in
+// which nothing has changed costs nothing for what waits. A node that frees room costs O(families +
+// classes that fit there); one that is lost or offers less costs O(classes). DESIGN.md has the way,
+// the invariants with their tests, and what was rejected.
 package scheduler
 
 import (
@@ -15,10 +30,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// MaxServerLooks bounds how many servers one cycle looks at in vain before it gives way to the next turn.
+// MaxServerLooks bounds how many servers one cycle looks at in vain before it gives way to the next
+// turn.
 const MaxServerLooks = 2_000_000
 
-// blockLooks is what it costs to block a class without asking every server, in looks.
+// blockLooks is what blocking a class costs that asks no server, in looks at servers.
 const blockLooks = 50
 
 const second = int64(1e9)
@@ -35,7 +51,8 @@ type Scheduler struct {
 	decisions *placement.Decisions // by task id
 }
 
-// New returns a Scheduler for the nodes of a state, which it draws in an order that follows from the seed.
+// New returns a Scheduler for the nodes of a state, which it draws in an order that follows from
+// the seed.
 func New(s *state.State, seed uint64) *Scheduler {
 	placer := placement.NewPlacer(s.Fleet, rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))
 	return &Scheduler{
@@ -43,15 +60,15 @@ func New(s *state.State, seed uint64) *Scheduler {
 	}
 }
 
-// Cycle binds what can be bound within the budget and returns how many tasks that were. more says that it stopped before it
-// was done.
+// Cycle binds the tasks that can be bound within the budget, and returns how many these were. more
+// says that it stopped before it was done.
 func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more bool) {
 	c.waits.wake(s)
 	t := s.Tree()
 	looks, seen := 0, 0
 	for {
 		l := t.Next()
-		if l == nil && bound > seen { // what is to be near to or far from others may find them where they are now
+		if l == nil && bound > seen { // others may want to be near those that were bound
 			if seen = bound; c.waits.poll(s) {
 				l = t.Next()
 			}
@@ -97,11 +114,11 @@ type Explanation struct {
 	placement.Explanation                     // what each stage of the chain would do now
 	Verdicts              []placement.Verdict // of the filters on one node, if one was named
 	Decision              *placement.Decision // how the task came to its node, if that is kept
-	Export                []byte              // Decision as placement.Replay takes it, if the caller of Explain asks for that
+	Export                []byte              // Decision for fleetjson.ReadDecision; the engine sets it
 }
 
-// Explain says why a task waits now, looking at every node, and what each filter says about one of them if it is named. It changes
-// nothing.
+// Explain says why a task waits now, looking at every node. Of a node that is named it also says
+// what each filter makes of it. It changes nothing.
 func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explanation, error) {
 	g, t := ref.Group, ref.Task()
 	p, release := s.Prepared(g)

@@ -119,7 +119,7 @@ func TestSmallTasksPassLargeOnes(t *testing.T) {
 	}
 }
 
-// A cycle without a cause looks at no server: blocked shapes are not polled.
+// A cycle without a cause looks at no server: classes that are blocked are not polled.
 func TestBlockedShapesAreNotPolled(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a", Max: plimsoll.Resources{"cpu": 5000}}))
 	c.node("full", 1000)

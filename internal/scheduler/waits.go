@@ -8,34 +8,36 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// wait is a class that was blocked for want of a node, at least once.
+// wait is a class that was offered at least once, and what is known of the nodes for it.
 type wait struct {
 	class   *state.Class
 	family  *family
 	code    plimsoll.WaitCode // why it is blocked; WaitNone: it is not
-	need    placement.Amounts // what must be free on a node
-	set     uint32            // of the resources that it asks for
-	witness int32             // slot of a node for which the code is so; see Placer.Refusal
-	woken   []int32           // slots for which it was opened, if it can be placed nowhere else; nil: anywhere
+	need    placement.Amounts // the least that must be free on a node
+	set     uint32            // resources that it asks for, a bit for each index
+	witness int32             // slot of a node that proves the code; see Placer.Refusal; -1: none
+	woken   []int32           // slots for which it was opened: no other takes it; nil: any may
 
-	// Of a class for which instances on other nodes matter, or a chain that compares no room: it looks at each change of a node.
+	// polled: the need alone does not tell whether a change of a node matters, because instances on
+	// other nodes do too, or because the chain compares no room. So it looks at each change itself.
 	polled    bool
-	from      uint64 // the first change that it has not seen
-	relations uint64 // Prepared.Relations that was seen
-	distant   uint64 // Prepared.Distant that was seen
+	from      uint64 // number of the first change that it has not seen
+	relations uint64 // Prepared.Relations when it looked last
+	distant   uint64 // Prepared.Distant when it looked last
 }
 
-// family is the classes that differ in amounts only, so that the same nodes are for all of them.
+// family is the classes that differ only in amounts, so that the same nodes are eligible for all.
+// Those of its classes that are blocked and not polled stand in one of its three lists, by code.
 type family struct {
 	key   string
-	room  grid    // those that have no room now
-	large grid    // those that are too large for every node
-	never []*wait // those for which there is no node; if there is one, it is all of them
-	guess int32   // a witness, tried first
+	room  grid    // WaitNoNode
+	large grid    // WaitTooLarge
+	never []*wait // WaitNotEligible; that does not depend on amounts, so it holds for the family
+	guess int32   // the last witness of one of the family, which Refusal looks at first
 }
 
-// waits knows the classes that no node takes, so that a change of a node looks only at those that it may let be placed. There are at most
-// as many as twice the classes of the state.
+// waits holds the classes that no node takes, so that a change of a node is held only against those
+// that it may let be placed. wake drops those that are gone when they are more than half.
 type waits struct {
 	placer       *placement.Placer
 	comparesRoom bool // see Chain.ComparesRoom
@@ -44,13 +46,13 @@ type waits struct {
 	byClass  map[*state.Class]*wait
 	all      []*wait
 	families map[string]*family
-	order    []*family // all families
+	order    []*family // all families, in the order in which they came
 	polled   []*wait   // those that are blocked and polled
-	seen     uint64    // number of the first change of a node that was not seen
-	closed   bool      // no node took tasks when it was looked at last
+	seen     uint64    // number of the first change of a node that wake has not seen
+	closed   bool      // no node took tasks at the last wake
 	scratch  []byte
 	found    []*wait
-	opened   []*wait // those that were opened for some nodes
+	opened   []*wait // those that the last wake opened for some slots
 }
 
 func newWaits(placer *placement.Placer, chain *placement.Chain) *waits {
@@ -60,7 +62,7 @@ func newWaits(placer *placement.Placer, chain *placement.Chain) *waits {
 	}
 }
 
-// of returns what is known of a class.
+// of returns the wait of a class, and makes it if there is none.
 func (ws *waits) of(c *state.Class) *wait {
 	w := ws.byClass[c]
 	if w == nil {
@@ -73,7 +75,8 @@ func (ws *waits) of(c *state.Class) *wait {
 	return w
 }
 
-// familyOf returns the family of a request: those that are the same but for the amounts.
+// familyOf returns the family of a request, and makes it if there is none. Its key is that of the
+// request without amounts and, if no filter looks at owners, without the owner.
 func (ws *waits) familyOf(p *placement.Prepared) *family {
 	r := p.Request
 	r.Resources = nil
@@ -90,7 +93,10 @@ func (ws *waits) familyOf(p *placement.Prepared) *family {
 	return f
 }
 
-// refused reports whether it is clear, without asking every node, that none takes a class, and blocks it then.
+// refused blocks a class and returns true if it is known that no node takes it, without asking
+// every node. So it is if no node takes tasks; if the family has no eligible node; if the class was
+// opened for some slots and none of those takes it; or if another of the family that asks for no
+// more finds no room, or is too large.
 func (ws *waits) refused(s *state.State, w *wait) bool {
 	f := w.family
 	switch {
@@ -99,7 +105,7 @@ func (ws *waits) refused(s *state.State, w *wait) bool {
 	case s.Eligible() == 0, slices.ContainsFunc(f.never, isLive):
 	case w.woken != nil && !ws.placer.KeepsAny(w.class.Prepared, w.woken, s.Seconds()):
 	case f.large.within(&w.need, w.set, isLive) != nil:
-	case f.room.within(&w.need, w.set, isLive) != nil: // one that asks for no more, and finds no room
+	case f.room.within(&w.need, w.set, isLive) != nil:
 	default:
 		return false
 	}
@@ -109,7 +115,7 @@ func (ws *waits) refused(s *state.State, w *wait) bool {
 
 func isLive(w *wait) bool { return !w.class.Gone() }
 
-// block notes that no node takes a class, and why.
+// block finds why no node takes a class, and blocks it.
 func (ws *waits) block(s *state.State, w *wait) {
 	f := w.family
 	w.woken = nil
@@ -118,7 +124,7 @@ func (ws *waits) block(s *state.State, w *wait) {
 		w.code, w.witness = plimsoll.WaitNoNodes, -1
 	case slices.ContainsFunc(f.never, isLive):
 		w.code, w.witness = plimsoll.WaitNotEligible, -1
-	case larger != nil: // it asks for no less than one that is too large
+	case larger != nil: // one that asks for no more is too large already
 		w.code, w.witness = plimsoll.WaitTooLarge, larger.witness
 	default:
 		w.code, w.witness = ws.placer.Refusal(w.class.Prepared, s.Seconds(), f.guess)
@@ -128,7 +134,8 @@ func (ws *waits) block(s *state.State, w *wait) {
 	s.Tree().Block(w.class.Class, w.code)
 }
 
-// enlist puts a class where the changes that may open it find it.
+// enlist puts a class into the list in which the changes that may open it look. WaitNoNodes has no
+// list: wake opens all classes when a node takes tasks again.
 func (ws *waits) enlist(s *state.State, w *wait) {
 	switch {
 	case w.code == plimsoll.WaitNoNodes:
@@ -145,7 +152,7 @@ func (ws *waits) enlist(s *state.State, w *wait) {
 	}
 }
 
-// delist is the inverse of enlist, but for those that are polled, which their list drops by itself.
+// delist undoes enlist, except for a polled class: poll drops that from its list.
 func (w *wait) delist() {
 	switch {
 	case w.polled || w.code == plimsoll.WaitNoNodes || w.code == plimsoll.WaitNone:
@@ -158,7 +165,7 @@ func (w *wait) delist() {
 	}
 }
 
-// open lets a class be tried again, anywhere or, with some, on the nodes in those slots only.
+// open lets a class be tried again: on the nodes in the woken slots, or on any if woken is nil.
 func (ws *waits) open(s *state.State, w *wait, woken []int32) {
 	w.delist()
 	w.code, w.woken = plimsoll.WaitNone, woken
@@ -171,14 +178,15 @@ func (ws *waits) open(s *state.State, w *wait, woken []int32) {
 	}
 }
 
-// maxWoken is how many nodes a class is tried on one by one; with more it is tried anywhere.
+// maxWoken is on how many nodes a class is tried one by one. If more have changed, it is tried as
+// any other.
 const maxWoken = 32
 
-// wake opens the classes that the changes of nodes since the last call may let be placed, and finds new codes for those whose code they
-// may have made wrong.
+// wake opens the classes that the changes of nodes since the last call may let be placed, and finds
+// the codes anew that these changes may have made wrong.
 func (ws *waits) wake(s *state.State) {
 	ws.sweep(s)
-	for _, w := range ws.opened { // those that were not yet tried may be placed on other nodes too now
+	for _, w := range ws.opened { // if the last cycle did not come to it, others may take it now
 		w.woken = nil
 	}
 	ws.opened = ws.opened[:0]
@@ -200,7 +208,7 @@ func (ws *waits) wake(s *state.State) {
 	ws.poll(s)
 }
 
-// changed acts on changes of nodes for the classes that are not polled.
+// changed acts on changes of nodes, for the classes that are not polled.
 func (ws *waits) changed(s *state.State, events []state.NodeEvent) {
 	ws.lost(s, slotsOf(events, state.NodeLost))
 	gained, freed := slotsOf(events, state.NodeGained), slotsOf(events, state.RoomFreed)
@@ -228,14 +236,14 @@ func slotsOf(events []state.NodeEvent, kind state.NodeChange) (slots []int32) {
 	return slices.Compact(slots)
 }
 
-// freed opens the classes that fit into what is left on a node and that it takes.
+// freed opens the classes that fit into the room that is left on a node, if its filters keep it.
 func (ws *waits) freed(s *state.State, slot int32, room *placement.Amounts, woken []int32) {
 	for _, f := range ws.order {
 		ws.openSome(s, &f.room, room, woken, func(w *wait) bool { return ws.placer.Keeps(w.class.Prepared, slot, s.Seconds()) })
 	}
 }
 
-// openSome opens the classes of a grid that fit into a room and that take chooses.
+// openSome opens the classes of a grid that fit into some room and for which take is true.
 func (ws *waits) openSome(s *state.State, g *grid, room *placement.Amounts, woken []int32, take func(*wait) bool) {
 	ws.found = ws.found[:0]
 	g.within(room, 0, func(w *wait) bool {
@@ -249,7 +257,9 @@ func (ws *waits) openSome(s *state.State, g *grid, room *placement.Amounts, woke
 	}
 }
 
-// gained opens the classes that a node takes that is new or open again, or that it would take if it were empty, or that it is for.
+// gained opens classes for a node that is new, open again or described anew: those that it takes
+// now; of those that were too large, those that it would take if it were empty; and those of a
+// family without an eligible node, if it is eligible.
 func (ws *waits) gained(s *state.State, slot int32, woken []int32) {
 	if s.Fleet.ID(slot) == "" {
 		return
@@ -272,7 +282,8 @@ func (ws *waits) gained(s *state.State, slot int32, woken []int32) {
 	}
 }
 
-// lost finds new witnesses for those that have lost theirs, and with it perhaps their code.
+// lost finds new witnesses for the classes whose witness is among the slots of nodes that are gone
+// or offer less. Their codes may become others.
 func (ws *waits) lost(s *state.State, slots []int32) {
 	if len(slots) == 0 {
 		return
@@ -294,7 +305,8 @@ func (ws *waits) lost(s *state.State, slots []int32) {
 	}
 }
 
-// poll opens the polled classes that have a cause to be tried again, and reports whether there were any.
+// poll opens the polled classes that have a cause to be tried again, and reports whether there were
+// any.
 func (ws *waits) poll(s *state.State) (opened bool) {
 	kept := ws.polled[:0]
 	for _, w := range ws.polled {
@@ -313,7 +325,7 @@ func (ws *waits) poll(s *state.State) (opened bool) {
 	return opened
 }
 
-// hasCause reports whether a polled class may find a node now, or have another code.
+// hasCause reports whether a polled class may find a node now, or wait for another code.
 func (ws *waits) hasCause(s *state.State, w *wait) bool {
 	p := w.class.Prepared
 	events, next, ok := s.NodeEvents(w.from)
@@ -321,14 +333,14 @@ func (ws *waits) hasCause(s *state.State, w *wait) bool {
 	relations, distant := p.Relations(), p.Distant()
 	related := relations != w.relations
 	w.relations = relations
-	if !ok || distant != w.distant { // its spread is another one, or its volumes are elsewhere
+	if !ok || distant != w.distant { // its group is spread otherwise, or its volumes moved
 		return true
 	}
 	for _, e := range events {
 		switch e.Change {
 		case state.NodeLost:
 			return true
-		case state.TaskCame: // what it is to be far from and has gone has freed room
+		case state.TaskCame: // perhaps one that it is to be near; one that has gone has freed room
 			if related && ws.placer.Keeps(p, e.Slot, s.Seconds()) {
 				return true
 			}
@@ -348,7 +360,8 @@ func (ws *waits) hasCause(s *state.State, w *wait) bool {
 	return false
 }
 
-// sweep forgets classes that are gone when they are the most.
+// sweep forgets the classes that are gone, and families without classes, once there are more than
+// twice as many waits as classes of the state.
 func (ws *waits) sweep(s *state.State) {
 	if len(ws.all) <= 2*s.Classes()+64 {
 		return

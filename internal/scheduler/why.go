@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// whyFull says with numbers why a queue has no room for one more task of such amounts: "root.batch is at its max: memory 64Gi of 64Gi".
+// whyFull says with numbers why a queue has no room for one more task of such amounts: "root.batch
+// is at its max: memory 64Gi of 64Gi".
 func whyFull(s *state.State, q *queue.Queue, r *placement.Amounts) string {
 	var full, large []string
 	for i := range s.Names.Len() {
@@ -31,13 +32,14 @@ func whyFull(s *state.State, q *queue.Queue, r *placement.Amounts) string {
 	return fmt.Sprintf("%s is at its max: %s", q.Path, strings.Join(full, ", "))
 }
 
-// whyParked says why the jobs that wait at a queue are not let in.
+// whyParked says why the jobs that are parked at a queue wait.
 func whyParked(q *queue.Queue) string {
 	return fmt.Sprintf("%s runs as many jobs as it may: %d of %d", q.Path, q.Admitted, q.MaxAccounts)
 }
 
-// whyShort says why a queue, the leaf or one above, would hold back some of several tasks that ask for so much together: "root.batch has
-// cpu 2 left of its max of 8, and they ask for 10". It is empty if none would.
+// whyShort says why a queue, the leaf or one above, would hold back some of several tasks that ask
+// for so much together: "root.batch has cpu 2 left of its max of 8, and they ask for 10". It is
+// empty if none would.
 func whyShort(s *state.State, leaf *queue.Queue, total *placement.Amounts) string {
 	if full := queue.Full(leaf); full != nil {
 		return whyParked(full)
