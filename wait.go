@@ -2,16 +2,20 @@ package plimsoll
 
 import "fmt"
 
-// WaitCause says why the tasks of a group wait, and holds all that its sentence needs.
+// WaitCause says why the tasks of a group wait. It holds all that its sentence needs.
+//
+// A group is told another cause when the code or the queue is another one. Resource is the one that
+// was short then: while the queue holds the tasks back, another one may become short instead.
 type WaitCause struct {
 	Code     WaitCode
-	Queue    string // with WaitTurn the leaf; with WaitQueueMax the queue whose maximum holds the tasks back
-	Resource string // with WaitQueueMax: the resource that is short there; empty: as many jobs run as may
+	Queue    string // with WaitTurn the leaf, with WaitQueueMax the queue that holds the tasks back
+	Resource string // with WaitQueueMax: that was short there; empty: as many jobs run as may
 	Asked    int64  // with Resource: how much of it one task asks for
 }
 
-// String returns the cause as a sentence without a full stop; empty if nothing waits. What it says stays true for as long as the code and the
-// queue do, so it holds no numbers that change with the use: "plimsoll explain" has those.
+// String returns the cause as a sentence without a full stop; empty if nothing waits. The sentence
+// holds no numbers that change with the use, so that it need not be told anew: "plimsoll explain"
+// has those.
 func (c WaitCause) String() string {
 	switch c.Code {
 	case WaitNone:

@@ -1,29 +1,36 @@
-// Package coordinator is the writer loop around the engine: it leads, loads the active state, takes commands from gateways, makes
-// turns, commits each batch to the store, and only then publishes it to the gateways and sends the replies.
+// Package coordinator is the writer loop around the engine. It leads, loads the active state, takes
+// commands from gateways, makes turns and commits each batch to the store. Only then does it
+// publish the batch to the gateways and send the replies.
 //
-// Run is a loop of terms. A term opens the store, becomes the leader with a higher epoch than all before, loads and leads, until a
-// commit fails or Run is told to stop; then its store is closed. Each term has three goroutines in a row, joined by a pipeline of at
-// most four turns: one makes turns, one encodes and begins the commit, one waits for the disk, publishes and replies. So turn N+1 is
-// computed while N is written. The package owns these, the store of the term, and the address that gateways connect to, which
-// answers all the time.
+// Run is a loop of terms. A term opens the store, becomes the leader with a higher epoch than all
+// before, loads, and leads until a commit fails or Run is told to stop; then it closes the store.
+// Each term has three goroutines in a row, joined by a pipeline of at most four turns: one makes
+// turns, one encodes and begins the commit, one waits for the disk, publishes and replies. So turn
+// N+1 is computed while N is written. The package owns these, the store of the term, and the
+// address that gateways connect to, which answers all the time.
 //
-// How a term ends, and what comes then:
-//   - The store belongs to another process (CodeAlreadyRunning): this one is a standby. It looks twice a second whether the
-//     store has become free, and takes over then.
-//   - Opening, leading or loading fails for good: the store is corrupt (CodeCorrupt), of a newer format (CodeConflict), not to be
-//     written by this user (CodeDenied), or named wrongly (CodeInvalid). Run returns the error.
-//   - Anything else passes by itself, or once somebody looks after the disk: any failed commit, a full disk, an error of the disk.
-//     The process waits, 1 to 2 s at first and 15 to 30 s at last, and begins the next term. A term that led for a minute makes the next
-//     pause short again.
+// After a term has ended, or could not begin, there are three cases:
+//   - The store belongs to another process (CodeAlreadyRunning). This one is a standby: it looks
+//     twice a second whether the store has become free, and takes over then.
+//   - Opening, leading or loading fails for good: the store is corrupt (CodeCorrupt), of a newer
+//     format (CodeConflict), not to be written by this user (CodeDenied), or named wrongly
+//     (CodeInvalid). Run returns the error.
+//   - Anything else passes by itself, or once somebody looks after the disk: a failed commit, a
+//     full disk, an error of the disk. The process waits, 1 to 2 s at first and 15 to 30 s at last,
+//     and begins the next term. A term that led for a minute makes the next pause short again.
 //
-// Guarantees: a batch is durable before anything of it is visible; every reply, refusals and empty turns included, waits for its
-// own turn and all before it; nothing after a commit that failed is visible. When a term ends the gateways' streams are cut: who
-// waits for a reply is told by its gateway that the outcome is not known (CodeUnavailable), and commands that wait for a turn are dropped.
-// The inbox is bounded: when it is full, a command is refused with CodeExhausted, at once, as is one that cannot be read.
+// Guarantees: a batch is durable before anything of it is visible. Every reply waits for its own
+// turn and all before it, also a refusal by the engine and the reply of a turn that changed
+// nothing. Nothing after a commit that failed is visible. When a term ends, the streams of the
+// gateways are cut: a caller that waits for a reply is told by its gateway that the outcome is not
+// known (CodeUnavailable), and commands that wait for a turn are dropped. The inbox is bounded:
+// when it is full, a command is refused at once with CodeExhausted. One that cannot be read is
+// refused at once too.
 //
-// It does not serve users: gateways do; beside them only /healthz and /metrics are answered, also while the process does not lead.
-// Gateways that connect then are refused with CodeUnavailable and the reason, and try again. Costs: see package engine for a turn;
-// encoding is linear in what a turn changed. An idle coordinator makes no turns.
+// It does not serve users: gateways do. Beside them only /healthz and /metrics are answered, also
+// while the process does not lead; gateways that connect then are refused with CodeUnavailable and
+// the reason, and try again. Costs: see package engine for a turn; encoding is linear in what a
+// turn changed. An idle coordinator makes no turns.
 package coordinator
 
 import (
@@ -60,13 +67,17 @@ type Config struct {
 
 // Events tells what happens to a coordinator. A nil function is not called. They must not block.
 type Events struct {
-	// Standby is called when the store turns out to belong to another process, once until that changes.
+	// Standby is called when the store turns out to belong to another process, once until that
+	// changes.
 	Standby func(err error)
-	// Leading is called when a term has begun, with the revision that was loaded and the address for gateways.
+	// Leading is called when a term has begun, with the revision that was loaded and the address
+	// for gateways.
 	Leading func(epoch, revision uint64, listen string)
-	// Failed is called when a term has ended, or could not begin, because of err; the next one begins after the pause.
+	// Failed is called when a term has ended, or could not begin, because of err; the next one
+	// begins after the pause.
 	Failed func(err error, pause time.Duration)
-	// QueuesRefused is called when Config.Queues cannot replace the stored tree, which stays as it was.
+	// QueuesRefused is called when Config.Queues cannot replace the stored tree, which stays as it
+	// was.
 	QueuesRefused func(err error)
 }
 
@@ -125,7 +136,8 @@ func (c *Config) Validate() error {
 	return queues.Validate()
 }
 
-// Open opens the store for a term, which closes it. A CodeAlreadyRunning error says that another process has it.
+// Open opens the store for a term, which closes it. A CodeAlreadyRunning error says that another
+// process has it.
 type Open func(ctx context.Context) (store.Store, error)
 
 // Coordinator is the writer: what of it outlives a term.
@@ -154,7 +166,8 @@ func New(cfg Config, open Open) (*Coordinator, error) {
 	return c, nil
 }
 
-// Run listens, and leads whenever it can, until ctx ends or the store cannot be used. It returns nil if ctx ended.
+// Run listens, and leads whenever it can, until ctx ends or the store cannot be used. It returns
+// nil if ctx ended.
 func (c *Coordinator) Run(ctx context.Context) error {
 	listener, err := transport.Listen(c.cfg.Listen)
 	if err != nil {

@@ -17,8 +17,8 @@ func long(length, i int) string {
 	return strings.Repeat("x", length-len(end)) + end
 }
 
-// A batch is never larger than the state has estimated, so the limits of the store hold: everything that can be long is as long as
-// it may be.
+// A batch is never larger than the state has counted, so the limits of the store hold: everything
+// that can be long is as long as it may be.
 func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 	parent := plimsoll.QueueConfig{Name: long(64, 1), Parent: true}
 	for i := range 20 {

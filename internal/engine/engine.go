@@ -1,13 +1,22 @@
-// Package engine is one turn of the coordinator as a pure state machine: it is given commands and a time, applies them to the
-// working state, runs a scheduling cycle, and returns the batch that is to be committed: what changed, the events, and the
-// replies.
+// Package engine is one turn of the coordinator as a pure state machine. Turn is given commands and
+// a time. It applies the commands to the working state, runs a scheduling cycle, and fills the
+// batch that is to be committed: what changed, the events, and the replies.
 //
-// It owns the State and the Scheduler. It starts no goroutine, takes no lock, reads no clock and does no I/O, so the same code
-// runs in the coordinator, in a simulation in virtual time and in tests that replay a failure from its seed: the same seed and
-// the same inputs give the same batches.
+//	taken, wake, more := e.Turn(now, commands, &batch)
 //
-// A turn stays within the limits of the store: large work goes on in the next turn, and what was asked for is answered when it
-// is done. The cost of a turn is linear in its commands and what they change.
+// A command is an Operation with an id (command.go). The type of the operation says how it is
+// applied (apply.go) and of which type its answer is, so that none can be answered with the answer
+// of another. The reply holds the answer or an error.
+//
+// Guarantees: the same seed and the same inputs give the same batches. A batch is within the limits
+// of the store: large work goes on in the next turn, and is answered when it is done. Each kind of
+// work has a part of the turn that the kinds before it cannot take, so that a large submit does not
+// hold up a kill. Dry runs and plans are answered one a turn, and change nothing.
+//
+// It owns the State and the Scheduler. It starts no goroutine, takes no lock, reads no clock and
+// does no I/O, so the same code runs in the coordinator, in a simulation in virtual time, and in
+// tests that replay a failure from its seed. The cost of a turn is linear in its commands and what
+// they change, beside the scheduling cycle and at most one dry run or plan of some 50 ms.
 package engine
 
 import (
@@ -52,7 +61,8 @@ type reporting struct {
 	next int
 }
 
-// New returns an engine over a loaded state. revision and time are those of the last batch that was committed.
+// New returns an engine over a loaded state. revision and time are those of the last batch that was
+// committed.
 func New(cfg Config, s *state.State, revision uint64, time int64) *Engine {
 	return &Engine{state: s, scheduler: scheduler.New(s, cfg.Seed), limits: s.Budget(), revision: revision, time: time}
 }
@@ -68,14 +78,16 @@ type Batch struct {
 	Replies  []Reply
 }
 
-// Turn applies commands in their order, as many as fit, runs a scheduling cycle and fills out. It returns how many commands it
-// took, when it next wants to be woken (0: never), and whether it wants to be called again at once.
+// Turn applies commands in their order, as many as fit, runs a scheduling cycle and fills out. It
+// returns how many commands it took, when it next wants to be woken (0: never), and whether it
+// wants to be called again at once.
 func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wake int64, more bool) {
 	e.time = max(e.time, now)
 	out.Replies = out.Replies[:0]
 	s := e.state
 	s.Begin(e.time, e.revision+1)
-	// Each has a part of the budget that nothing before it can take away, so that large work does not hold up what is urgent.
+	// Each has a part of the budget that nothing before it can take away, so that large work does
+	// not hold up what is urgent.
 	s.Forget(e.limits.Part(2))
 	s.Due(e.limits.Part(3))
 	e.continueReports(e.limits.Part(4), out)
@@ -98,8 +110,8 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 	return taken, s.Wake(), more
 }
 
-// answerQuestion answers the first dry run or plan that waits, which costs a turn's time, so that those who ask do not hold up
-// those who command.
+// answerQuestion answers the first dry run or plan that waits, which costs a turn's time, so that
+// those who ask do not hold up those who command.
 func (e *Engine) answerQuestion(out *Batch) {
 	if len(e.asking) == 0 {
 		return

@@ -6,9 +6,9 @@
 //
 // Guarantees: when a cycle ends and there is no more, no task that waits could be placed. A class
 // that is blocked is tried again only after a change of a node that may let it be placed. Nothing
-// is bound over the maximum of a queue, nor over the room of a node, unless the chain has no filters
-// for room. The same state, seed and budget give the same bindings in the same order. Questions
-// change nothing, not even the order in which nodes are drawn.
+// is bound over the maximum of a queue, nor over the room of a node, unless the chain has no
+// filters for room. The same state, seed and budget give the same bindings in the same order.
+// Questions change nothing, not even the order in which nodes are drawn.
 //
 // It owns the order in which nodes are drawn, the list of classes that wait for a node (waits), and
 // the last decisions. Jobs, nodes, queues and the chain are the state's. It starts nothing and
@@ -114,7 +114,7 @@ type Explanation struct {
 	placement.Explanation                     // what each stage of the chain would do now
 	Verdicts              []placement.Verdict // of the filters on one node, if one was named
 	Decision              *placement.Decision // how the task came to its node, if that is kept
-	Export                []byte              // Decision for fleetjson.ReadDecision; the engine sets it
+	Export                []byte              // Decision as JSON, if the engine was asked for it
 }
 
 // Explain says why a task waits now, looking at every node. Of a node that is named it also says

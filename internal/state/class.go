@@ -9,15 +9,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Class is a request that the tasks of groups have in common, of whatever queue, and, unless a filter of the chain looks at the owner, of
-// whatever owner. It is made ready for the placement once.
+// Class is a request that groups of any queue have in common, and of any owner unless a filter of
+// the chain looks at owners. It is made ready for the placement once.
 type Class struct {
 	*queue.Class
 	Prepared *placement.Prepared
-	Refused  bool // the chain does not understand the request, and Prepared is what is left of it
+	Refused  bool // the chain does not understand the request; Prepared is it without constraints
 
 	key    string // in State.classes
-	groups int    // that are of it; 0: it is gone
+	groups int    // how many groups are of it; 0: it is gone
 }
 
 // Gone reports whether no group is of the class any more. Prepared is released then.
@@ -44,7 +44,8 @@ func instance(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) *placement.Instance
 	return in
 }
 
-// request returns what the tasks of the group ask for; of one that is refused, what is left without its constraints.
+// request returns what the tasks of the group ask for; for one that is refused, without its
+// constraints.
 func (g *Group) request() *placement.Request {
 	if g.Refused != "" {
 		return &placement.Request{Owner: g.Job.Spec.Owner, Resources: g.Spec.Resources}
@@ -63,7 +64,8 @@ func (g *Group) whyAway(a *away) string {
 		g.Spec.Name, time.Unix(0, a.until).UTC().Format(time.RFC3339))
 }
 
-// appendKey appends what tells the group's request from others, as far as the chain can.
+// appendKey appends the key of the group's class: its request, without the owner unless a filter of
+// the chain looks at owners, and why it is refused.
 func (s *State) appendKey(b []byte, g *Group) []byte {
 	r := g.request()
 	if !s.cfg.Chain.OwnerMatters() {
@@ -72,8 +74,9 @@ func (s *State) appendKey(b []byte, g *Group) []byte {
 	return append(r.AppendKey(b), g.Refused...)
 }
 
-// classFor returns the class of a group's request, which prepareGroups has accepted, and counts the group in it. What the group asks for may
-// have been made ready already; the class keeps that, or it is released.
+// classFor returns the class of a group's request, which prepareGroups has accepted, and counts the
+// group in it. p, unless nil, is the request made ready; a new class keeps it, otherwise it is
+// released.
 func (s *State) classFor(g *Group, p *placement.Prepared) *Class {
 	s.scratch = s.appendKey(s.scratch[:0], g)
 	c := s.classes[string(s.scratch)]
@@ -99,7 +102,8 @@ func (s *State) leaveClass(c *Class) {
 	}
 }
 
-// reclass puts a group into the class of what it asks for now.
+// reclass moves a group to the class of what it asks for now, after a node was added to those that
+// it is kept from, or taken out of them.
 func (s *State) reclass(g *Group) {
 	old := g.class
 	if old == nil { // it never waits again
@@ -113,8 +117,8 @@ func (s *State) reclass(g *Group) {
 	s.leaveClass(old)
 }
 
-// refusals returns for each group of a stored job why the chain does not understand it, if it does not: expressions may have had other
-// rules when it was taken in.
+// refusals returns, for each group of a stored job, why the chain does not understand what it asks
+// for; empty if it does. Expressions may have had other rules when the job was taken in.
 func (s *State) refusals(spec *plimsoll.JobSpec) []string {
 	out := make([]string, len(spec.Groups))
 	for i := range spec.Groups {
@@ -128,7 +132,8 @@ func (s *State) refusals(spec *plimsoll.JobSpec) []string {
 	return out
 }
 
-// Prepared returns what the tasks of a group ask for, made ready; the caller calls release when it is done with it.
+// Prepared returns what the tasks of a group ask for, made ready for its owner. The caller calls
+// release when it is done with it.
 func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
 	if g.class != nil {
 		g.class.Prepared.SetOwner(g.Job.Spec.Owner, g.kind)

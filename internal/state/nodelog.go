@@ -1,6 +1,7 @@
 package state
 
-// NodeChange says what has changed of a node that may let waiting tasks be placed there, or change why they wait.
+// NodeChange is a kind of change of a node that may let waiting tasks be placed, or change why they
+// wait.
 type NodeChange uint8
 
 // The changes.
@@ -17,7 +18,8 @@ type NodeEvent struct {
 	Change NodeChange
 }
 
-// nodeLogSize is how many changes of nodes are remembered one by one; whoever reads later looks at all nodes.
+// nodeLogSize is how many of the last changes of nodes are remembered at least. A reader that has
+// missed more is told so, and looks at all nodes.
 const nodeLogSize = 4096
 
 // nodeLog remembers what has changed of nodes.
@@ -35,8 +37,8 @@ func (l *nodeLog) add(slot int32, change NodeChange) {
 	}
 }
 
-// NodeEvents returns the changes of nodes from a number on, in order, and the number from which to read next. ok is false if some are
-// forgotten. The slice is good until the next change.
+// NodeEvents returns the changes of nodes from a number on, in order, and the number from which to
+// read next. ok is false if some of them are forgotten. The slice is good until the next change.
 func (s *State) NodeEvents(from uint64) (events []NodeEvent, next uint64, ok bool) {
 	l := &s.nodeLog
 	next = l.first + uint64(len(l.events))

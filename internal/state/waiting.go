@@ -30,7 +30,8 @@ func (t *table[T]) drop(id int32) {
 // GroupOf returns the group of a lane of the tree.
 func (s *State) GroupOf(l *queue.Lane) *Group { return s.lanes.rows[l.ID] }
 
-// enter puts a job that has not ended into its queue. It may not be placed yet. What its groups ask for may have been made ready.
+// enter puts a job that has not ended into its queue: an account with a lane for each group. It is
+// not admitted yet. prepared, unless nil, is what its groups ask for, made ready.
 func (s *State) enter(j *Job, prepared []*placement.Prepared) {
 	j.account.ID = s.accounts.add(j)
 	s.tree.Enter(&j.account, j.Queue, j.Submitted)
@@ -59,13 +60,14 @@ func (s *State) leave(j *Job) {
 	}
 }
 
-// admit lets a job's tasks be placed if its queues have not reached their number of jobs, and parks it otherwise.
+// admit lets a job's tasks be placed, or parks it if one of its queues has as many jobs running as
+// it may.
 func (s *State) admit(j *Job) {
 	s.tree.Admit(&j.account)
 	s.tellAdmission(j)
 }
 
-// readmit lets parked jobs in for which there is room, as far as the budget goes.
+// readmit admits parked jobs for which there is room, as far as the budget goes.
 func (s *State) readmit(budget Budget) {
 	for s.tree.Readmitting() && !s.Over(budget) {
 		if a := s.tree.Readmit(); a != nil {
@@ -83,7 +85,7 @@ func (s *State) tellAdmission(j *Job) {
 	}
 }
 
-// firstCause is why a group waits before the scheduler has looked at it.
+// firstCause is the cause of a group that the scheduler has not come to yet.
 func (g *Group) firstCause() plimsoll.WaitCause {
 	if at := g.Job.account.Parked(); at != nil {
 		return plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: at.Path}
@@ -163,7 +165,7 @@ func (s *State) setWait(g *Group, cause plimsoll.WaitCause) {
 	s.markStatus(g.Job, false)
 }
 
-// Tell gives groups the causes that have changed, as far as the budget goes.
+// Tell gives groups the causes that the tree says have changed, as far as the budget goes.
 func (s *State) Tell(budget Budget) {
 	for s.tree.Telling() && !s.Over(budget) {
 		if l, cause, ok := s.tree.Tell(); ok {
@@ -185,7 +187,8 @@ func (s *State) causeOf(g *Group, c queue.Cause) plimsoll.WaitCause {
 	return plimsoll.WaitCause{Code: c.Code}
 }
 
-// Parked returns the queue that has as many jobs running as it may, for which the job waits; nil if it waits for none.
+// Parked returns the queue at which the job waits until fewer jobs run there; nil if it waits for
+// none.
 func (j *Job) Parked() *queue.Queue { return j.account.Parked() }
 
 // Waits reports whether a pending task waits for the time of its next attempt.
