@@ -5,11 +5,11 @@ import "fmt"
 // WaitCause says why the tasks of a group wait. It holds all that its sentence needs.
 //
 // A group is told another cause when the code or the queue is another one. Resource is the one that
-// was short then: while the queue holds the tasks back, another one may become short instead.
+// ran short then: while the queue holds the tasks back, another one may become short instead.
 type WaitCause struct {
 	Code     WaitCode
 	Queue    string // with WaitTurn the leaf, with WaitQueueMax the queue that holds the tasks back
-	Resource string // with WaitQueueMax: that was short there; empty: as many jobs run as may
+	Resource string // with WaitQueueMax: that was short there; empty: as many jobs run there, or above, as may
 	Asked    int64  // with Resource: how much of it one task asks for
 }
 
@@ -24,9 +24,9 @@ func (c WaitCause) String() string {
 		return "waits for its turn in " + c.Queue
 	case WaitQueueMax:
 		if c.Resource == "" {
-			return c.Queue + " runs as many jobs as it may"
+			return c.Queue + ", or a queue above it, runs as many jobs as it may"
 		}
-		return fmt.Sprintf("%s is at its max: a task asks for %s %s, more than is left", c.Queue, c.Resource, FormatQuantity(c.Resource, c.Asked))
+		return fmt.Sprintf("%s is at its max: %s ran short, of which a task asks for %s", c.Queue, c.Resource, FormatQuantity(c.Resource, c.Asked))
 	case WaitNoNode:
 		return "no node can take it now"
 	case WaitNoNodes:

@@ -86,6 +86,17 @@ func (c *Chain) ComparesRoom() bool {
 // OwnerMatters reports whether a filter of the chain looks at the owner of a request.
 func (c *Chain) OwnerMatters() bool { return len(c.rules) > 0 }
 
+// UseMatters reports whether a filter of the chain may keep a server that it did not keep before because an instance has come to it: it
+// looks at how many there are, or at how much is free, otherwise than to compare that with what is asked for.
+func (c *Chain) UseMatters() bool {
+	for _, owner := range sortedKeys(c.rules) {
+		if c.rules[owner].reads {
+			return true
+		}
+	}
+	return false
+}
+
 // SetOwner makes a request that of another owner, who has instances of a kind. No filter of the chain may look at the owner.
 func (p *Prepared) SetOwner(owner string, k *Kind) {
 	if p.owner == k.owner {

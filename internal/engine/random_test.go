@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // seeds are one that is always the same, and that of the run.
@@ -41,6 +42,29 @@ func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The same with chains that look at owners, at what runs on a node, and not at how much is left of everything.
+func TestRandomStepsWithOtherChains(t *testing.T) {
+	for name, change := range map[string]func(*placement.Settings){
+		"owners": func(c *placement.Settings) { c.OwnerRules = map[string]string{"bob": `node.labels.rack == "r2"`} },
+		"use": func(c *placement.Settings) {
+			c.OwnerRules = map[string]string{"bob": "node.instances > 2 && node.free.cpu > 500"}
+		},
+		"capness":   func(c *placement.Settings) { c.Capness, c.MaxInstances = true, 5 },
+		"all":       func(c *placement.Settings) { c.All, c.LargeServers, c.OwnerSpread = true, false, false },
+		"one-batch": func(c *placement.Settings) { c.Batch = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorldOf(t, testrun.Seed(t), state.Limits{}, change)
+			for i := range testrun.Count(400, 1_500, 50_000) {
+				w.step()
+				if w.rng.IntN(300) == 0 {
+					w.restart(uint64(i))
+				}
+			}
+		})
 	}
 }
 

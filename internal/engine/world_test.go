@@ -39,9 +39,13 @@ type world struct {
 }
 
 func newWorld(t *testing.T, seed uint64, limits state.Limits) *world {
+	return newWorldOf(t, seed, limits, func(*placement.Settings) {})
+}
+
+func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*placement.Settings)) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
-		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(), Limits: limits},
+		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits},
 		acked: map[string]bool{}, seen: map[string]int32{},
 	}
 	for i := range 24 {
@@ -236,10 +240,12 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 	return ""
 }
 
-// soonWell returns the default chain with a short time for which nodes are sick, so that it passes now and then.
-func soonWell() *placement.Chain {
+// soonWell returns the default chain with a short time for which nodes are sick, so that it passes now and then, and whatever else change
+// sets.
+func soonWell(change func(*placement.Settings)) *placement.Chain {
 	settings := placement.DefaultSettings()
 	settings.SickFor = 15
+	change(&settings)
 	c, err := placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
 	if err != nil {
 		panic(err)
@@ -341,7 +347,7 @@ func (w *world) count() int32 {
 func (w *world) submit() {
 	id := w.pick(w.jobs)
 	spec := &plimsoll.JobSpec{
-		ID: id, Owner: "alice", Queue: w.pick([]string{"root.default", "root.batch", "root.small", "root.team.x", "root.nope"}),
+		ID: id, Owner: w.pick([]string{"alice", "alice", "bob", "carol"}), Queue: w.pick([]string{"root.default", "root.batch", "root.small", "root.team.x", "root.nope"}),
 		Groups: []plimsoll.GroupSpec{
 			{
 				Name: "g", Count: w.count(), Command: []string{"true"},

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -44,7 +45,40 @@ func (t *Tree) checkQueue(q *Queue, live map[*Class]bool) error {
 	if offered := q.rank != absent; q.Parent != nil && offered != (!q.closed && !q.empty()) {
 		return fmt.Errorf("queue %s: offered %t, but closed %t and empty %t", q.Path, offered, q.closed, q.empty())
 	}
-	return checkPresences(q)
+	if err := checkPresences(q); err != nil {
+		return err
+	}
+	return t.checkWaiters(q)
+}
+
+// checkWaiters reports waiters of a queue that nobody needs, and those that would not be brought back.
+func (t *Tree) checkWaiters(q *Queue) error {
+	registered := map[*waiter]bool{}
+	for i := range q.short {
+		if err := checkHeap(q.short[i]); err != nil {
+			return fmt.Errorf("queue %s: waiters for resource %d: %w", q.Path, i, err)
+		}
+		for _, w := range q.short[i] {
+			registered[w] = true
+			if int(w.short) != i || !w.registered() || !q.isShort(i, &w.class.amounts) {
+				return fmt.Errorf("queue %s: a waiter for resource %d does not belong there", q.Path, i)
+			}
+			if pending := w.doubted || w.telling; !pending && w.lanes == nil && len(w.aside.rows) == 0 {
+				return fmt.Errorf("queue %s: nobody needs the waiter of %v for resource %d", q.Path, w.class.amounts, i)
+			}
+		}
+	}
+	for _, list := range [][]*waiter{t.recheck, t.telling} {
+		for _, w := range list {
+			if w.queue == q && w.registered() {
+				registered[w] = true
+			}
+		}
+	}
+	if len(registered) != len(q.waiters) {
+		return fmt.Errorf("queue %s: %d waiters, but only %d that are needed", q.Path, len(q.waiters), len(registered))
+	}
+	return nil
 }
 
 // checkSums holds the sums of a queue against those of its children, its share against its use, and
@@ -136,16 +170,17 @@ func checkPresences(q *Queue) error {
 		case c.code != plimsoll.WaitNone:
 		case q.closed && q.lacks(&c.amounts) < 0:
 			return fmt.Errorf("queue %s: is closed, but has room for %v", q.Path, c.amounts)
-		case q.leastKnown && !atMost(&q.least, &c.amounts):
+		case !q.atMost(&q.least, &c.amounts):
 			return fmt.Errorf("queue %s: %v waits below it, which is less than the least, %v", q.Path, c.amounts, q.least)
 		}
 	}
 	return nil
 }
 
-func atMost(a, b *Amounts) bool {
-	for i := range a {
-		if a[i] > b[i] {
+// atMost reports whether a is no more than b of each resource that the queue limits.
+func (q *Queue) atMost(a, b *Amounts) bool {
+	for set := q.MaxSet; set != 0; set &= set - 1 {
+		if i := bits.TrailingZeros32(set); a[i] > b[i] {
 			return false
 		}
 	}

@@ -45,6 +45,7 @@ func (t *Tree) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
 	}
 	t.byPath[q.Path] = q
 	t.setLimits(q, c)
+	q.resetLeast()
 	q.Leaf = len(c.Queues) == 0 && !c.Parent
 	t.touch(q)
 	for i := range c.Queues {
@@ -178,6 +179,7 @@ func (t *Tree) rebuild() {
 			p.rows = 1
 			q.part(p.class)
 		}
+		q.resetLeast()
 		q.share, q.sharedAt = t.shareOf(q), t.totals
 		t.readmit(q)
 	})

@@ -1,6 +1,10 @@
 package queue
 
-import "github.com/plimsoll-dev/plimsoll"
+import (
+	"math/bits"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
 
 // Class is a request, as far as the tree knows it. NewClass makes one.
 type Class struct {
@@ -42,7 +46,7 @@ type Account struct {
 	queue    *Queue
 	key      int64 // place in the order of the leaf, the smallest first
 	admitted bool
-	parkedAt *Queue // it waits until fewer accounts are admitted there
+	parkedAt *Queue // it waits until fewer accounts are admitted there, or above
 	rank     int32  // in parkedAt.parked
 	lanes    *Lane  // the first; the others follow by sibling
 }
@@ -56,8 +60,8 @@ func (a *Account) Queue() *Queue { return a.queue }
 // Admitted reports whether the tasks of the account may be placed.
 func (a *Account) Admitted() bool { return a.admitted }
 
-// Parked returns the queue at which the account waits until fewer accounts are admitted there; nil
-// if it waits for none.
+// Parked returns the queue at which the account waits until fewer accounts are admitted there or
+// above; nil if it waits for none.
 func (a *Account) Parked() *Queue { return a.parkedAt }
 
 // Lane is the tasks of an account that are of one class. It is a part of the caller's row; Add puts
@@ -165,9 +169,10 @@ func (t *Tree) Leave(a *Account) {
 		t.unlist(l)
 		l.ready = 0
 	}
-	if a.parkedAt != nil {
-		a.parkedAt.parked.remove(a)
+	if at := a.parkedAt; at != nil {
+		at.parked.remove(a)
 		a.parkedAt = nil
+		t.replace(a, at)
 	}
 	for q := a.queue; q != nil; q = q.Parent {
 		q.Accounts--
@@ -385,14 +390,16 @@ func (q *Queue) part(c *Class) {
 	c.presences[p.inClass].inClass = p.inClass
 	c.presences[last] = nil
 	c.presences = c.presences[:last]
-	q.leastKnown = false
+	q.stale++
+	if len(q.presences) == 0 {
+		q.resetLeast()
+	}
 }
 
 // lower keeps least right when a class that may be placed comes to wait below the queue.
 func (q *Queue) lower(a *Amounts) {
-	if q.leastKnown {
-		for i := range a {
-			q.least[i] = min(q.least[i], a[i])
-		}
+	for set := q.MaxSet; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros32(set)
+		q.least[i] = min(q.least[i], a[i])
 	}
 }

@@ -83,17 +83,19 @@ func (w *world) admitted(path string) (n int32) {
 
 // lacks reports whether the maximum of a queue forbids one more task of a class.
 func (w *world) lacks(path string, c *queue.Class) bool {
-	limits := w.configOf(path).Max
-	used := w.used(path)
-	for i, a := range c.Amounts() {
-		if i >= w.names.Len() {
-			break
-		}
-		if most, ok := limits[w.names.Name(i)]; ok && a > 0 && used[i]+a > most {
+	for i := range w.names.Len() {
+		if w.short(path, c, i) {
 			return true
 		}
 	}
 	return false
+}
+
+// short reports whether the maximum of a queue in one resource does.
+func (w *world) short(path string, c *queue.Class, resource int) bool {
+	most, ok := w.configOf(path).Max[w.names.Name(resource)]
+	a := c.Amounts()[resource]
+	return ok && a > 0 && w.used(path)[resource]+a > most
 }
 
 func (w *world) refused(leaf string, c *queue.Class) bool {
@@ -180,14 +182,25 @@ func (w *world) amounts(label string, most int64) plimsoll.Resources {
 	return r
 }
 
-// draw makes a tree of three levels. The names are always the same, so that limits change while
-// tasks wait and run.
+// draw makes a tree of three levels. Most names stay, so that limits change while tasks wait and
+// run; some are left out now and then, and a team becomes a leaf or a parent.
 func (w *world) draw() plimsoll.QueueConfig {
 	c := plimsoll.QueueConfig{Name: "root", Parent: true}
 	for i := range 3 {
 		team := plimsoll.QueueConfig{Name: fmt.Sprint("team", i), Parent: true}
-		for j := range 3 {
+		if i > 0 && w.now("team goes") {
+			continue
+		}
+		if path := "root." + team.Name; w.accountsBelow(path) == 0 {
+			team.Parent = !w.now("team is a leaf")
+		} else {
+			team.Parent = !slices.ContainsFunc(w.accounts, func(a *account) bool { return !a.gone && a.leaf == path })
+		}
+		for j := 0; j < 3 && team.Parent; j++ {
 			leaf := plimsoll.QueueConfig{Name: fmt.Sprint("leaf", j)}
+			if w.now("leaf goes") {
+				continue
+			}
 			w.limit(&leaf, 12)
 			team.Queues = append(team.Queues, leaf)
 		}
@@ -195,6 +208,74 @@ func (w *world) draw() plimsoll.QueueConfig {
 		c.Queues = append(c.Queues, team)
 	}
 	return c
+}
+
+// now says yes now and then.
+func (w *world) now(label string) bool { return rapid.IntRange(0, 9).Draw(w.t, label) == 9 }
+
+func (w *world) accountsBelow(path string) (n int) {
+	for _, a := range w.accounts {
+		if !a.gone && below(a.leaf, path) {
+			n++
+		}
+	}
+	return n
+}
+
+// configure gives the tree another configuration. Queues that it leaves out stay for as long as accounts are below them.
+func (w *world) configure() {
+	c := w.draw()
+	if err := w.tree.CheckConfig(&c); err != nil {
+		w.t.Fatal(err)
+	}
+	w.tree.Configure(&c)
+	w.drain("root", &w.config, &c)
+	w.config = c
+}
+
+func (w *world) drain(path string, was, is *plimsoll.QueueConfig) {
+	for i := range was.Queues {
+		old := &was.Queues[i]
+		at := path + "." + old.Name
+		k := slices.IndexFunc(is.Queues, func(o plimsoll.QueueConfig) bool { return o.Name == old.Name })
+		if k < 0 && w.accountsBelow(at) == 0 {
+			continue
+		}
+		if k < 0 {
+			k = len(is.Queues)
+			is.Queues = append(is.Queues, *old)
+			is.Queues[k].Queues, is.Queues[k].Draining = nil, true
+		}
+		w.drain(at, old, &is.Queues[k])
+	}
+}
+
+// tidy forgets queues that drain and have no accounts any more.
+func (w *world) tidy(path string, c *plimsoll.QueueConfig) {
+	for i := range c.Queues {
+		w.tidy(path+"."+c.Queues[i].Name, &c.Queues[i])
+	}
+	c.Queues = slices.DeleteFunc(c.Queues, func(o plimsoll.QueueConfig) bool {
+		gone := o.Draining && w.accountsBelow(path+"."+o.Name) == 0
+		if there := w.tree.Find(path+"."+o.Name) != nil; there == gone {
+			w.t.Fatalf("queue %s.%s: it is there: %t, and ought to be gone: %t", path, o.Name, there, gone)
+		}
+		return gone
+	})
+}
+
+// leaves returns the paths of the leaves that take accounts.
+func leaves(path string, c *plimsoll.QueueConfig) (paths []string) {
+	if c.Draining {
+		return nil
+	}
+	if !c.Parent {
+		return []string{path}
+	}
+	for i := range c.Queues {
+		paths = append(paths, leaves(path+"."+c.Queues[i].Name, &c.Queues[i])...)
+	}
+	return paths
 }
 
 func (w *world) limit(c *plimsoll.QueueConfig, most int64) {
@@ -210,8 +291,12 @@ func (w *world) limit(c *plimsoll.QueueConfig, most int64) {
 }
 
 func (w *world) submit() {
+	open := leaves("root", &w.config)
+	if len(open) == 0 {
+		return
+	}
 	w.key++
-	a := &account{leaf: fmt.Sprintf("root.team%d.leaf%d", rapid.IntRange(0, 2).Draw(w.t, "team"), rapid.IntRange(0, 2).Draw(w.t, "leaf")), key: w.key}
+	a := &account{leaf: rapid.SampledFrom(open).Draw(w.t, "leaf"), key: w.key}
 	a.ID = int32(len(w.accounts))
 	w.accounts = append(w.accounts, a)
 	w.tree.Enter(&a.Account, w.tree.Find(a.leaf), a.key)
@@ -274,16 +359,33 @@ func (w *world) leave(a *account) {
 	}
 	a.gone = true
 	w.tree.Leave(&a.Account)
+	w.tree.Tidy(w.tree.Find(a.leaf))
+	w.tidy("root", &w.config)
 }
 
-// cycle places as long as there is a next lane and blocks some classes on the way. At its end it
-// holds the causes against the truth.
+// cutShort is a cycle that is cut short: a few lanes are placed or blocked, and a few are told.
+func (w *world) cutShort() {
+	w.place(rapid.IntRange(0, 3).Draw(w.t, "lanes before it is cut short"))
+	for range rapid.IntRange(0, 3).Draw(w.t, "lanes that are told") {
+		if l, cause, ok := w.tree.Tell(); ok {
+			w.lanes[l.ID].told = cause
+		}
+	}
+}
+
+// cycle places as long as there is a next lane. At its end it holds the causes against the truth.
 func (w *world) cycle() {
-	for range 200 {
+	if w.place(1000) {
+		w.settle()
+	}
+}
+
+// place places at most n lanes, blocking some classes on the way, and reports whether none is left.
+func (w *world) place(n int) (done bool) {
+	for range n {
 		want, got := w.next(), w.tree.Next()
 		if want == nil && got == nil {
-			w.settle()
-			return
+			return true
 		}
 		if want == nil || got != &want.Lane {
 			w.t.Fatalf("next is %v, not %v", got, want)
@@ -296,6 +398,7 @@ func (w *world) cycle() {
 		want.running++
 		w.tree.Charge(&want.Lane)
 	}
+	return false
 }
 
 func (w *world) settle() {
@@ -332,19 +435,16 @@ func (w *world) readmit() {
 		w.t.Fatal("Readmit returned nil, but there is more")
 	}
 	for _, a := range w.accounts {
-		if a.gone {
+		if a.gone || a.Admitted() {
 			continue
 		}
-		full := false
-		for path := a.leaf; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
+		full := false // the queue where it is parked, or one above
+		for path := a.Parked().Path; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
 			most := w.configOf(path).MaxJobs
 			full = full || most > 0 && w.admitted(path) >= most
-			if a.Parked() != nil && a.Parked().Path == path && (most == 0 || w.admitted(path) < most) {
-				w.t.Fatalf("account %d is parked at %s, which admits more", a.ID, path)
-			}
 		}
-		if !a.Admitted() && !full {
-			w.t.Fatalf("account %d is not admitted, but no queue is full", a.ID)
+		if !full {
+			w.t.Fatalf("account %d is parked at %s, but neither that nor a queue above is full", a.ID, a.Parked().Path)
 		}
 	}
 }
@@ -376,6 +476,7 @@ func history(t *rapid.T) {
 	step := map[string]func(){
 		"submit": w.submit,
 		"cycle":  w.cycle,
+		"short":  w.cutShort,
 		"more": func() {
 			if l := w.pick("lane that gets more", func(*lane) bool { return true }); l != nil {
 				w.more(l, rapid.Int32Range(1, 3).Draw(t, "more"))
@@ -408,18 +509,12 @@ func history(t *rapid.T) {
 			l.class = c
 			w.turn(&account{Account: l.of.Account, lanes: []*lane{l}})
 		},
-		"open":  func() { w.tree.Open(rapid.SampledFrom(w.classes).Draw(t, "class that opens")) },
-		"total": func() { w.total, _ = w.names.Amounts(w.amounts("total", 100)); w.tree.SetTotal(&w.total) },
-		"configure": func() {
-			w.config = w.draw()
-			if err := w.tree.CheckConfig(&w.config); err != nil {
-				t.Fatal(err)
-			}
-			w.tree.Configure(&w.config)
-		},
+		"open":      func() { w.tree.Open(rapid.SampledFrom(w.classes).Draw(t, "class that opens")) },
+		"total":     func() { w.total, _ = w.names.Amounts(w.amounts("total", 100)); w.tree.SetTotal(&w.total) },
+		"configure": w.configure,
 	}
-	names := []string{"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape", "submit", "submit", "submit", "total"}
-	for range rapid.IntRange(1, 40).Draw(t, "steps") {
+	names := []string{"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape", "short", "short", "submit", "submit", "submit", "total"}
+	for range rapid.IntRange(1, 120).Draw(t, "steps") {
 		name := rapid.SampledFrom(names).Draw(t, "step")
 		step[name]()
 		if rapid.Bool().Draw(t, "readmits") {

@@ -40,25 +40,24 @@ func (t *Tree) Next() *Lane {
 // any class below it, it is closed, and the rows stay where they are. Otherwise the row is set
 // aside with a waiter of the queue.
 func (t *Tree) refuse(q *Queue, resource int, r *row) {
-	w := q.waiterOf(r.class, resource)
-	if !q.leastKnown {
-		q.findLeast()
+	if q.stale > 0 && q.lacks(&q.least) < 0 {
+		q.stale++ // also for each row that is set aside meanwhile
+		if 4*q.stale >= len(q.presences) {
+			q.findLeast()
+		}
 	}
 	if q.lacks(&q.least) >= 0 {
 		q.closed = true
 		q.withdraw()
 		return
 	}
-	t.setAside(r, &w.aside)
+	t.setAside(r, &q.waiterOf(r.class, resource).aside)
 }
 
 // findLeast computes, by resource, the least that any class below the queue asks for that is not
 // blocked. If less than that is left of one resource, there is no room for any of the classes.
 func (q *Queue) findLeast() {
-	for i := range q.least {
-		q.least[i] = math.MaxInt64
-	}
-	q.leastKnown = true
+	q.resetLeast()
 	for _, p := range q.presences {
 		if p.class.code == plimsoll.WaitNone {
 			q.lower(&p.class.amounts)
@@ -66,17 +65,20 @@ func (q *Queue) findLeast() {
 	}
 }
 
+// resetLeast makes least that of no class.
+func (q *Queue) resetLeast() {
+	for i := range q.least {
+		q.least[i] = math.MaxInt64
+	}
+	q.stale = 0
+}
+
 // reopen opens a queue with a maximum if it has room for a class below it, and brings back the rows
 // that were set aside there and that it has room for.
 func (t *Tree) reopen(q *Queue) {
-	if q.closed {
-		if !q.leastKnown {
-			q.findLeast()
-		}
-		if q.lacks(&q.least) < 0 {
-			q.closed = false
-			q.offer()
-		}
+	if q.closed && q.lacks(&q.least) < 0 {
+		q.closed = false
+		q.offer()
 	}
 	for i := range q.short {
 		h := &q.short[i]
@@ -117,7 +119,7 @@ func (t *Tree) Block(c *Class, code plimsoll.WaitCode) {
 			t.live--
 		}
 		for _, p := range c.presences {
-			p.queue.leastKnown = false
+			p.queue.stale++
 		}
 	}
 	c.code = code

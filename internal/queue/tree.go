@@ -49,8 +49,8 @@ type Queue struct {
 
 	presences  []*presence // of a queue with a maximum: the classes that have rows below it
 	presenceOf map[*Class]*presence
-	least      Amounts // by resource the least of the classes that are not blocked, if leastKnown
-	leastKnown bool    // false: a class was blocked or has left since least was found
+	least      Amounts // Invariant: by limited resource, at most what any class asks for that is not blocked
+	stale      int     // how much has happened since least was found that may have made it too low
 
 	waiters map[*Class]*waiter // of the classes that the maximum refused
 	parked  heap[*Account]     // they wait until fewer are admitted here
@@ -186,9 +186,14 @@ func (t *Tree) Refuses(leaf *Queue, a *Amounts) (by *Queue, resource int) {
 // lacks returns the first resource of which the queue has not enough left, or -1.
 func (q *Queue) lacks(a *Amounts) int {
 	for set := q.MaxSet; set != 0; set &= set - 1 {
-		if i := bits.TrailingZeros32(set); a[i] > 0 && a[i] > q.Max[i]-q.Allocated[i] {
+		if i := bits.TrailingZeros32(set); q.isShort(i, a) {
 			return i
 		}
 	}
 	return -1
+}
+
+// isShort reports whether the queue has not enough left of a resource for some amounts.
+func (q *Queue) isShort(i int, a *Amounts) bool {
+	return q.MaxSet&(1<<i) != 0 && a[i] > 0 && a[i] > q.Max[i]-q.Allocated[i]
 }

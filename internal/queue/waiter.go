@@ -73,6 +73,14 @@ func (q *Queue) await(w *waiter, resource int) {
 	q.short[resource].push(w)
 }
 
+// standDown takes a waiter out of those that come back when the queue has room.
+func (q *Queue) standDown(w *waiter) {
+	if w.short != absent {
+		q.short[w.short].remove(w)
+		w.short = absent
+	}
+}
+
 // doubt marks a cause that may be gone, for Settle to look at.
 func (t *Tree) doubt(w *waiter) {
 	if !w.doubted {
@@ -87,10 +95,13 @@ func (w *waiter) holds() bool {
 	case plimsoll.WaitTurn:
 		return false
 	case plimsoll.WaitQueueMax:
-		return w.queue.waiters[w.class] == w && w.queue.MaxSet != 0 && w.queue.lacks(&w.class.amounts) >= 0
+		return w.registered() && w.queue.lacks(&w.class.amounts) >= 0
 	}
 	return w.class.refused == w && w.class.code == w.code
 }
+
+// registered reports whether it is the waiter of its class at a queue.
+func (w *waiter) registered() bool { return w.queue != nil && w.queue.waiters[w.class] == w }
 
 // Settle looks which causes have changed; Tell then gives out the new ones. It is to be called when
 // Next has returned nil: then each lane that waits has a cause. Until Settle is called lanes keep
@@ -98,10 +109,7 @@ func (w *waiter) holds() bool {
 func (t *Tree) Settle() {
 	for _, w := range t.recheck {
 		w.doubted = false
-		switch {
-		case w.holds():
-			w.resume()
-		case w.lanes != nil:
+		if !w.stillHolds() && w.lanes != nil {
 			t.tell(w)
 		}
 		w.forgetIdle()
@@ -114,11 +122,14 @@ func (t *Tree) Settle() {
 	}
 }
 
-// resume lets a waiter whose cause holds after all come back when its queue has room.
-func (w *waiter) resume() {
-	if w.queue != nil && w.short == absent {
+// stillHolds is holds, and lets a waiter whose cause holds after all come back when its queue has
+// room.
+func (w *waiter) stillHolds() bool {
+	held := w.holds()
+	if held && w.queue != nil && w.short == absent {
 		w.queue.await(w, w.queue.lacks(&w.class.amounts))
 	}
+	return held
 }
 
 // forgetIdle drops a waiter of a queue that has no lanes and no rows.
@@ -126,12 +137,9 @@ func (w *waiter) forgetIdle() {
 	if w.queue == nil || w.lanes != nil || len(w.aside.rows) > 0 || w.doubted || w.telling {
 		return
 	}
-	if w.queue.waiters[w.class] == w {
+	if w.registered() {
 		delete(w.queue.waiters, w.class)
-		if w.short != absent {
-			w.queue.short[w.short].remove(w)
-			w.short = absent
-		}
+		w.queue.standDown(w)
 	}
 }
 
@@ -149,11 +157,8 @@ func (t *Tree) tell(w *waiter) {
 func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
 	for len(t.telling) > 0 {
 		w := t.telling[0]
-		if w.lanes == nil || w.holds() {
+		if w.lanes == nil || w.stillHolds() {
 			w.telling = false
-			if w.lanes != nil {
-				w.resume()
-			}
 			w.forgetIdle()
 			t.telling[0] = nil
 			t.telling = t.telling[1:]

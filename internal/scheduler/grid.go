@@ -80,7 +80,9 @@ func (g *grid) find(w *wait) (i int, found bool) {
 	})
 }
 
-func bySecond(a, b *wait) int { return cmp.Compare(a.need[secondSize], b.need[secondSize]) }
+func bySecond(a, b *wait) int {
+	return cmp.Or(cmp.Compare(a.need[secondSize], b.need[secondSize]), cmp.Compare(a.number, b.number))
+}
 
 // within returns the first class that needs no more than have of each resource that it needs, and
 // that ok accepts; nil if there is none. have may be negative, as on a node that has shrunk. Unless
@@ -138,10 +140,7 @@ func covers(have, need *placement.Amounts, set uint32) bool {
 func (g *grid) remove(w *wait) {
 	i, _ := g.find(w)
 	b := g.bins[i]
-	k, _ := slices.BinarySearchFunc(b.waits, w, bySecond) // the first that needs as much
-	for b.waits[k] != w {
-		k++
-	}
+	k, _ := slices.BinarySearchFunc(b.waits, w, bySecond)
 	b.waits = slices.Delete(b.waits, k, k+1)
 	g.stale = g.stale || w.need[firstSize] == g.least[0] || w.need[secondSize] == g.least[1]
 	if len(b.waits) == 0 {

@@ -22,10 +22,12 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -150,7 +152,7 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explana
 	case g.Job.State == plimsoll.JobNew:
 		e.Code, e.Summary = plimsoll.WaitTurn, "its job is still being taken in"
 	case g.Job.Parked() != nil:
-		e.Code, e.Summary = plimsoll.WaitQueueMax, whyParked(g.Job.Parked())
+		e.Code, e.Summary = plimsoll.WaitQueueMax, whyParked(cmp.Or(queue.Full(g.Job.Queue), g.Job.Parked()))
 	case t.Waits():
 		e.Code, e.Summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
 	case g.Refused != "":

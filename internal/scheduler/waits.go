@@ -16,10 +16,14 @@ type wait struct {
 	need    placement.Amounts // the least that must be free on a node
 	set     uint32            // resources that it asks for, a bit for each index
 	witness int32             // slot of a node that proves the code; see Placer.Refusal; -1: none
+	place   int               // in family.never
 	woken   []int32           // slots for which it was opened: no other takes it; nil: any may
 
+	number uint64 // in the order in which the classes came
+
 	// polled: the need alone does not tell whether a change of a node matters, because instances on
-	// other nodes do too, or because the chain compares no room. So it looks at each change itself.
+	// other nodes do too, or because the chain compares no room or looks at what runs on a node. So
+	// it looks at each change itself.
 	polled    bool
 	from      uint64 // number of the first change that it has not seen
 	relations uint64 // Prepared.Relations when it looked last
@@ -41,9 +45,11 @@ type family struct {
 type waits struct {
 	placer       *placement.Placer
 	comparesRoom bool // see Chain.ComparesRoom
+	useMatters   bool // see Chain.UseMatters
 	ownerMatters bool
 
 	byClass  map[*state.Class]*wait
+	numbers  uint64
 	all      []*wait
 	families map[string]*family
 	order    []*family // all families, in the order in which they came
@@ -57,7 +63,7 @@ type waits struct {
 
 func newWaits(placer *placement.Placer, chain *placement.Chain) *waits {
 	return &waits{
-		placer: placer, comparesRoom: chain.ComparesRoom(), ownerMatters: chain.OwnerMatters(),
+		placer: placer, comparesRoom: chain.ComparesRoom(), useMatters: chain.UseMatters(), ownerMatters: chain.OwnerMatters(),
 		byClass: map[*state.Class]*wait{}, families: map[string]*family{},
 	}
 }
@@ -67,7 +73,9 @@ func (ws *waits) of(c *state.Class) *wait {
 	w := ws.byClass[c]
 	if w == nil {
 		p := c.Prepared
-		w = &wait{class: c, need: *p.Needs(), set: needSet(p.Amounts()), witness: -1, polled: !ws.comparesRoom || p.Relations() != 0}
+		ws.numbers++
+		w = &wait{class: c, need: *p.Needs(), set: needSet(p.Amounts()), witness: -1, number: ws.numbers}
+		w.polled = !ws.comparesRoom || ws.useMatters || p.Relations() != 0
 		w.family = ws.familyOf(p)
 		ws.byClass[c] = w
 		ws.all = append(ws.all, w)
@@ -144,6 +152,7 @@ func (ws *waits) enlist(s *state.State, w *wait) {
 		w.relations, w.distant = w.class.Prepared.Relations(), w.class.Prepared.Distant()
 		ws.polled = append(ws.polled, w)
 	case w.code == plimsoll.WaitNotEligible:
+		w.place = len(w.family.never)
 		w.family.never = append(w.family.never, w)
 	case w.code == plimsoll.WaitTooLarge:
 		w.family.large.add(w)
@@ -157,12 +166,20 @@ func (w *wait) delist() {
 	switch {
 	case w.polled || w.code == plimsoll.WaitNoNodes || w.code == plimsoll.WaitNone:
 	case w.code == plimsoll.WaitNotEligible:
-		w.family.never = slices.DeleteFunc(w.family.never, func(o *wait) bool { return o == w })
+		w.family.dropNever(w)
 	case w.code == plimsoll.WaitTooLarge:
 		w.family.large.remove(w)
 	default:
 		w.family.room.remove(w)
 	}
+}
+
+func (f *family) dropNever(w *wait) {
+	last := len(f.never) - 1
+	f.never[w.place] = f.never[last]
+	f.never[w.place].place = w.place
+	f.never[last] = nil
+	f.never = f.never[:last]
 }
 
 // open lets a class be tried again: on the nodes in the woken slots, or on any if woken is nil.
@@ -252,7 +269,7 @@ func (ws *waits) openSome(s *state.State, g *grid, room *placement.Amounts, woke
 		}
 		return false
 	})
-	for _, w := range ws.found {
+	for _, w := range slices.Backward(ws.found) { // the last of a bin first, so that the others need not move up
 		ws.open(s, w, woken)
 	}
 }
@@ -283,13 +300,14 @@ func (ws *waits) gained(s *state.State, slot int32, woken []int32) {
 }
 
 // lost finds new witnesses for the classes whose witness is among the slots of nodes that are gone
-// or offer less. Their codes may become others.
+// or offer less. Their codes may become others. No class can be placed because a node is lost: if
+// that changes how a class is to be spread, or where its volumes are, poll sees it.
 func (ws *waits) lost(s *state.State, slots []int32) {
 	if len(slots) == 0 {
 		return
 	}
 	for _, w := range ws.all {
-		if w.polled || w.witness < 0 || w.class.Gone() || w.code == plimsoll.WaitNone {
+		if w.witness < 0 || w.class.Gone() || w.code == plimsoll.WaitNone {
 			continue
 		}
 		if _, found := slices.BinarySearch(slots, w.witness); found {
@@ -297,7 +315,9 @@ func (ws *waits) lost(s *state.State, slots []int32) {
 			was := w.code
 			w.code, w.witness = ws.placer.Refusal(w.class.Prepared, s.Seconds(), w.family.guess)
 			w.family.guess = w.witness
-			ws.enlist(s, w)
+			if !w.polled { // those that are stay in their list
+				ws.enlist(s, w)
+			}
 			if w.code != was {
 				s.Tree().Block(w.class.Class, w.code)
 			}
@@ -338,10 +358,9 @@ func (ws *waits) hasCause(s *state.State, w *wait) bool {
 	}
 	for _, e := range events {
 		switch e.Change {
-		case state.NodeLost:
-			return true
-		case state.TaskCame: // perhaps one that it is to be near; one that has gone has freed room
-			if related && ws.placer.Keeps(p, e.Slot, s.Seconds()) {
+		case state.NodeLost: // its code may be another one; see lost
+		case state.TaskCame: // what it is to be far from and has gone has freed room
+			if (related || ws.useMatters) && ws.placer.Keeps(p, e.Slot, s.Seconds()) {
 				return true
 			}
 		default:

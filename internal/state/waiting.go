@@ -187,8 +187,8 @@ func (s *State) causeOf(g *Group, c queue.Cause) plimsoll.WaitCause {
 	return plimsoll.WaitCause{Code: c.Code}
 }
 
-// Parked returns the queue at which the job waits until fewer jobs run there; nil if it waits for
-// none.
+// Parked returns the queue at which the job waits until fewer jobs run there or above; nil if it
+// waits for none.
 func (j *Job) Parked() *queue.Queue { return j.account.Parked() }
 
 // Waits reports whether a pending task waits for the time of its next attempt.

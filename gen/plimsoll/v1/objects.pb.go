@@ -1495,7 +1495,7 @@ type GroupStatus struct {
 	WaitCode WaitCode               `protobuf:"varint,4,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
 	// With WAIT_CODE_TURN the leaf, with WAIT_CODE_QUEUE_MAX the queue whose maximum holds the tasks back.
 	WaitQueue string `protobuf:"bytes,6,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
-	// With WAIT_CODE_QUEUE_MAX the resource that is short there; empty: as many jobs run as may.
+	// With WAIT_CODE_QUEUE_MAX the resource that is short there; empty: as many jobs run there, or above, as may.
 	WaitResource string `protobuf:"bytes,7,opt,name=wait_resource,json=waitResource,proto3" json:"wait_resource,omitempty"`
 	// How much of it one task asks for.
 	WaitAsked     int64 `protobuf:"varint,8,opt,name=wait_asked,json=waitAsked,proto3" json:"wait_asked,omitempty"`

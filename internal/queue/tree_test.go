@@ -1,0 +1,180 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// plot is a tree in which each job has one lane.
+type plot struct {
+	t     testing.TB
+	tree  *queue.Tree
+	names *placement.Names
+	jobs  int32
+	told  map[*queue.Lane]string // the cause that each lane was told last
+}
+
+type plotJob struct {
+	queue.Account
+	queue.Lane
+}
+
+func newPlot(t testing.TB, queues ...plimsoll.QueueConfig) *plot {
+	c := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: queues}
+	p := &plot{t: t, names: placement.NewNames(), told: map[*queue.Lane]string{}}
+	p.tree = queue.New(p.names, &c)
+	return p
+}
+
+func (p *plot) class(cpu, memory int64) *queue.Class {
+	a, _ := p.names.Amounts(plimsoll.Resources{plimsoll.CPU: cpu, plimsoll.Memory: memory})
+	return p.tree.NewClass(&a)
+}
+
+// job puts a job into a leaf, of which n tasks may be placed.
+func (p *plot) job(leaf string, c *queue.Class, n int32) *plotJob {
+	p.t.Helper()
+	p.jobs++
+	j := &plotJob{}
+	j.Account.ID, j.Lane.ID = p.jobs, p.jobs
+	p.tree.Enter(&j.Account, p.tree.Find(leaf), int64(p.jobs))
+	p.tree.Add(&j.Lane, &j.Account, c, 0)
+	p.tree.Pend(&j.Lane, n)
+	p.tree.Ready(&j.Lane, n)
+	p.tree.Admit(&j.Account)
+	return j
+}
+
+// leave takes a job with tasks that wait out of the tree.
+func (p *plot) leave(j *plotJob) {
+	n := j.Ready()
+	p.tree.Pend(&j.Lane, -n)
+	p.tree.Ready(&j.Lane, -n)
+	p.tree.Leave(&j.Account)
+}
+
+// cycle places what can be placed, and tells the others why they wait.
+func (p *plot) cycle() (placed int) {
+	p.t.Helper()
+	for l := p.tree.Next(); l != nil; l = p.tree.Next() {
+		p.tree.Charge(l)
+		placed++
+	}
+	p.tree.Settle()
+	for l, c, ok := p.tree.Tell(); ok; l, c, ok = p.tree.Tell() {
+		p.told[l] = c.Code.String()
+		if c.Queue != nil {
+			p.told[l] = fmt.Sprintf("%s has too little %s", c.Queue.Path, p.names.Name(c.Resource))
+		}
+	}
+	if err := p.tree.Check(); err != nil {
+		p.t.Fatal(err)
+	}
+	return placed
+}
+
+func (p *plot) want(j *plotJob, told string) {
+	p.t.Helper()
+	if got := p.told[&j.Lane]; got != told {
+		p.t.Errorf("the job was told %q, want %q", got, told)
+	}
+}
+
+// A lane is told which resource ran short in a queue, and not told again when another one is short
+// there instead: with many lanes that would cost at each end of a task.
+func TestLanesAreToldTheResourceThatRanShort(t *testing.T) {
+	p := newPlot(t, plimsoll.QueueConfig{Name: "a", Max: plimsoll.Resources{plimsoll.CPU: 4, plimsoll.Memory: 4}})
+	cpu, memory := p.job("root.a", p.class(3, 1), 1), p.job("root.a", p.class(1, 3), 1)
+	p.cycle()
+	both := []*plotJob{p.job("root.a", p.class(2, 2), 1), p.job("root.a", p.class(2, 2), 1)}
+	p.cycle()
+	for _, j := range both {
+		p.want(j, "root.a has too little cpu")
+	}
+	p.tree.Refund(&cpu.Lane)
+	p.cycle()
+	for _, j := range both {
+		p.want(j, "root.a has too little cpu")
+	}
+	p.tree.Refund(&memory.Lane)
+	if p.cycle() == 0 {
+		t.Error("nothing is placed, and there is room")
+	}
+}
+
+// A queue remembers nothing of classes that are gone, although it had no room for them.
+func TestRefusedClassesLeaveNothingBehind(t *testing.T) {
+	p := newPlot(t, plimsoll.QueueConfig{Name: "full", Max: plimsoll.Resources{plimsoll.CPU: 4}}, plimsoll.QueueConfig{Name: "free"})
+	p.job("root.free", p.class(100, 0), 1) // so that the other queue goes first
+	for i := range int64(100) {
+		c := p.class(3, i)
+		p.tree.Block(c, plimsoll.WaitNoNode)
+		there := p.job("root.full", c, 1)
+		here := p.job("root.free", c, 1)
+		p.cycle()
+		fill := p.job("root.full", p.class(2, 0), 1)
+		p.cycle()
+		p.tree.Open(c)
+		if l := p.tree.Next(); l != &here.Lane { // the one in the full queue is refused on the way
+			t.Fatalf("next is %v", l)
+		}
+		p.tree.Block(c, plimsoll.WaitNoNode)
+		p.cycle()
+		p.leave(there)
+		p.leave(here)
+		p.tree.Refund(&fill.Lane)
+		p.leave(fill)
+		p.cycle()
+	}
+}
+
+// Of two leaves that fill their parent, the jobs that were parked first go first, however many the other leaf has parked.
+func TestParkedJobsOfOneLeafDoNotPassThoseOfAnother(t *testing.T) {
+	p := newPlot(t, plimsoll.QueueConfig{Name: "team", Parent: true, MaxJobs: 2, Queues: []plimsoll.QueueConfig{
+		{Name: "many", MaxJobs: 2}, {Name: "one"},
+	}})
+	c := p.class(1, 1)
+	var jobs []*plotJob
+	for range 3 {
+		jobs = append(jobs, p.job("root.team.many", c, 1))
+	}
+	one := p.job("root.team.one", c, 1)
+	for range 1000 {
+		jobs = append(jobs, p.job("root.team.many", c, 1))
+	}
+	moves := 0
+	end := func(j *plotJob) {
+		p.leave(j)
+		for p.tree.Readmit() != nil {
+			moves++
+		}
+		if err := p.tree.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(jobs[0])
+	if !jobs[2].Admitted() || one.Admitted() {
+		t.Fatalf("the third job is admitted: %t, the fourth: %t", jobs[2].Admitted(), one.Admitted())
+	}
+	end(jobs[1])
+	if !one.Admitted() || jobs[3].Admitted() {
+		t.Fatalf("the fourth job is admitted: %t, the fifth: %t", one.Admitted(), jobs[3].Admitted())
+	}
+	end(one)
+	if !jobs[3].Admitted() || jobs[3].Parked() != nil {
+		t.Fatal("the fifth job is not admitted, and there is room")
+	}
+	for i := 2; i < 1000; i++ {
+		if !jobs[i].Admitted() || jobs[i+2].Admitted() {
+			t.Fatalf("job %d is admitted: %t, and the one after the next: %t", i, jobs[i].Admitted(), jobs[i+2].Admitted())
+		}
+		end(jobs[i])
+	}
+	if moves > 2100 {
+		t.Errorf("1,000 jobs were admitted by %d steps", moves)
+	}
+}

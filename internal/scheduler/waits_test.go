@@ -1,0 +1,73 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// A rule of an owner may say that a node becomes one of the owner's when something runs there: then that wakes what waits for it.
+func TestTasksThatComeWakeThoseWhoseNodesTheyMake(t *testing.T) {
+	settings := placement.DefaultSettings()
+	settings.OwnerRules = map[string]string{"bob": "node.instances == 1"}
+	chain, err := placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := state.New(state.Config{Chain: chain}, leaves(plimsoll.QueueConfig{Name: "a"}))
+	c := &cluster{t: t, s: s, sched: scheduler.New(s, 1)}
+	submit := func(owner string, cpu int64) []string {
+		return c.turn(func() error {
+			_, err := s.Submit(&plimsoll.JobSpec{ID: owner, Owner: owner, Queue: "root.a", Groups: []plimsoll.GroupSpec{
+				{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}},
+			}})
+			return err
+		})
+	}
+	c.node("n", 1000)
+	if bound := submit("bob", 100); bound != nil {
+		t.Fatalf("%v were bound to a node that is not bob's", bound)
+	}
+	if bound := submit("alice", 500); fmt.Sprint(bound) != "[alice.g.0 bob.g.0]" {
+		t.Fatalf("%v were bound, want alice's task, and bob's beside it", bound)
+	}
+}
+
+// A node that offers less makes nobody look at all nodes, whatever it waits for; whose reason has become another one is told that.
+func TestLostNodesOpenNobody(t *testing.T) {
+	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
+	c.node("small", 500)
+	c.node("large", 1000)
+	c.submit("busy", "root.a", 1, 900)
+	c.turn(func() error {
+		g := plimsoll.GroupSpec{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 800}}
+		g.Constraints.Far = []plimsoll.Selector{{Job: "nobody"}}
+		_, err := c.s.Submit(&plimsoll.JobSpec{ID: "far", Queue: "root.a", Groups: []plimsoll.GroupSpec{g}})
+		return err
+	})
+	resize := func(id string, cpu int64) {
+		c.turn(func() error {
+			_, err := c.s.Register(&plimsoll.Node{ID: id, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": cpu}}, "gw")
+			return err
+		})
+		c.s.Tell(state.Budget{})
+	}
+	want := func(code plimsoll.WaitCode) {
+		t.Helper()
+		if got := c.s.Job("far").Groups[0].Wait.Code; got != code {
+			t.Errorf("far waits for %s, want %s", got, code)
+		}
+	}
+	resize("small", 400)
+	want(plimsoll.WaitNoNode)
+	resize("large", 700)
+	want(plimsoll.WaitTooLarge)
+	resize("large", 1700)
+	if got := c.s.Job("far").Groups[0].Counts.Bound; got != 1 {
+		t.Errorf("%d tasks are bound, and there is room for one", got)
+	}
+}

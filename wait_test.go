@@ -1,0 +1,28 @@
+package plimsoll
+
+import (
+	"strings"
+	"testing"
+)
+
+// Each code has a sentence, and the cause holds all that is in it.
+func TestEveryCauseHasASentence(t *testing.T) {
+	for code := WaitTurn; code < numWaitCodes; code++ {
+		c := WaitCause{Code: code, Queue: "root.batch", Resource: "memory", Asked: 1 << 30}
+		if text := c.String(); text == "" || strings.Contains(text, "this version") {
+			t.Errorf("%v: %q; add its sentence to WaitCause.String in wait.go", code, text)
+		}
+	}
+	for c, want := range map[WaitCause]string{
+		{}:                                    "",
+		{Code: WaitTurn, Queue: "root.batch"}: "waits for its turn in root.batch",
+		{Code: WaitQueueMax, Queue: "root.batch"}:                                       "root.batch, or a queue above it, runs as many jobs as it may",
+		{Code: WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 1 << 30}:   "root.batch is at its max: memory ran short, of which a task asks for 1Gi",
+		{Code: WaitQueueMax, Queue: "root.batch", Resource: "nvidia.com/gpu", Asked: 4}: "root.batch is at its max: nvidia.com/gpu ran short, of which a task asks for 4",
+		{Code: numWaitCodes}: "waits for something that this version does not know; update it",
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("%+v: %q, want %q", c, got, want)
+		}
+	}
+}
