@@ -366,6 +366,9 @@ func (w *world) submit() {
 	if w.rng.IntN(20) == 0 {
 		spec.Groups[0].Resources["cpu"] = 4500 // only the largest nodes have it
 	}
+	if w.rng.IntN(4) == 0 {
+		spec.Groups[0].Resources["disk"] = int64(1+w.rng.IntN(3)) << 39
+	}
 	w.constrain(spec)
 	w.submits[w.send(&engine.SubmitJob{Spec: spec})] = id
 }

@@ -35,14 +35,19 @@ func (p *plot) class(cpu, memory int64) *queue.Class {
 	return p.tree.NewClass(&a)
 }
 
-// job puts a job into a leaf, of which n tasks may be placed.
-func (p *plot) job(leaf string, c *queue.Class, n int32) *plotJob {
-	p.t.Helper()
+// enter puts a job without tasks into a leaf.
+func (p *plot) enter(leaf string, c *queue.Class) *plotJob {
 	p.jobs++
 	j := &plotJob{}
 	j.Account.ID, j.Lane.ID = p.jobs, p.jobs
 	p.tree.Enter(&j.Account, p.tree.Find(leaf), int64(p.jobs))
 	p.tree.Add(&j.Lane, &j.Account, c, 0)
+	return j
+}
+
+// job puts a job into a leaf, of which n tasks may be placed if it is admitted.
+func (p *plot) job(leaf string, c *queue.Class, n int32) *plotJob {
+	j := p.enter(leaf, c)
 	p.tree.Pend(&j.Lane, n)
 	p.tree.Ready(&j.Lane, n)
 	p.tree.Admit(&j.Account)
@@ -55,6 +60,18 @@ func (p *plot) leave(j *plotJob) {
 	p.tree.Pend(&j.Lane, -n)
 	p.tree.Ready(&j.Lane, -n)
 	p.tree.Leave(&j.Account)
+}
+
+// readmit lets parked jobs in, and returns in how many steps.
+func (p *plot) readmit() (steps int) {
+	p.t.Helper()
+	for p.tree.Readmit() != nil {
+		steps++
+	}
+	if err := p.tree.Check(); err != nil {
+		p.t.Fatal(err)
+	}
+	return steps
 }
 
 // cycle places what can be placed, and tells the others why they wait.
@@ -88,19 +105,23 @@ func (p *plot) want(j *plotJob, told string) {
 // there instead: with many lanes that would cost at each end of a task.
 func TestLanesAreToldTheResourceThatRanShort(t *testing.T) {
 	p := newPlot(t, plimsoll.QueueConfig{Name: "a", Max: plimsoll.Resources{plimsoll.CPU: 4, plimsoll.Memory: 4}})
-	cpu, memory := p.job("root.a", p.class(3, 1), 1), p.job("root.a", p.class(1, 3), 1)
+	first, second := p.job("root.a", p.class(3, 1), 1), p.job("root.a", p.class(1, 3), 1)
 	p.cycle()
 	both := []*plotJob{p.job("root.a", p.class(2, 2), 1), p.job("root.a", p.class(2, 2), 1)}
-	p.cycle()
-	for _, j := range both {
-		p.want(j, "root.a has too little cpu")
+	want := func(told string) {
+		t.Helper()
+		p.cycle()
+		for _, j := range both {
+			p.want(j, told)
+		}
 	}
-	p.tree.Refund(&cpu.Lane)
-	p.cycle()
-	for _, j := range both {
-		p.want(j, "root.a has too little cpu")
-	}
-	p.tree.Refund(&memory.Lane)
+	want("root.a has too little cpu")
+	p.tree.Refund(&first.Lane)
+	third := p.job("root.a", p.class(3, 0), 1) // it takes the cpu again
+	want("root.a has too little cpu")
+	p.tree.Refund(&third.Lane)
+	want("root.a has too little cpu")
+	p.tree.Refund(&second.Lane)
 	if p.cycle() == 0 {
 		t.Error("nothing is placed, and there is room")
 	}
@@ -149,12 +170,7 @@ func TestParkedJobsOfOneLeafDoNotPassThoseOfAnother(t *testing.T) {
 	moves := 0
 	end := func(j *plotJob) {
 		p.leave(j)
-		for p.tree.Readmit() != nil {
-			moves++
-		}
-		if err := p.tree.Check(); err != nil {
-			t.Fatal(err)
-		}
+		moves += p.readmit()
 	}
 	end(jobs[0])
 	if !jobs[2].Admitted() || one.Admitted() {
@@ -176,5 +192,43 @@ func TestParkedJobsOfOneLeafDoNotPassThoseOfAnother(t *testing.T) {
 	}
 	if moves > 2100 {
 		t.Errorf("1,000 jobs were admitted by %d steps", moves)
+	}
+}
+
+// The jobs that are parked in a leaf with room are let in when its parent has room. The first of them waits there for all; when it goes on
+// or is killed, the next one does.
+func TestParkedJobsAreReplacedWhereTheyWait(t *testing.T) {
+	p := newPlot(t, plimsoll.QueueConfig{Name: "team", Parent: true, MaxJobs: 2, Queues: []plimsoll.QueueConfig{
+		{Name: "one"}, {Name: "two", MaxJobs: 2},
+	}})
+	c := p.class(1, 1)
+	runs := []*plotJob{p.job("root.team.two", c, 1), p.job("root.team.two", c, 1)}
+	var jobs, begun []*plotJob
+	for range 4 {
+		jobs = append(jobs, p.job("root.team.two", c, 1))
+	}
+	for range 2 { // before the limit was lowered
+		j := p.enter("root.team.one", c)
+		p.tree.AdmitAnyway(&j.Account)
+		begun = append(begun, j)
+	}
+	p.leave(runs[0])
+	p.leave(runs[1])
+	stands := func(i int) {
+		t.Helper()
+		p.readmit()
+		if got := jobs[i].Parked(); got == nil || got.Path != "root.team" {
+			t.Fatalf("job %d is parked at %v", i, got)
+		}
+	}
+	stands(0)
+	p.leave(jobs[0])
+	stands(1)
+	p.leave(begun[0])
+	stands(2)
+	p.leave(begun[1])
+	p.readmit()
+	if !jobs[1].Admitted() || !jobs[2].Admitted() || jobs[3].Admitted() {
+		t.Fatal("the next two are not those that are let in")
 	}
 }

@@ -71,3 +71,34 @@ func TestLostNodesOpenNobody(t *testing.T) {
 		t.Errorf("%d tasks are bound, and there is room for one", got)
 	}
 }
+
+// Classes that are too large alike for the only node that is for them learn together that it is gone.
+func TestTooLargeAlikeLearnThatTheirNodeIsGone(t *testing.T) {
+	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
+	c.node("other", 1000)
+	c.node("only", 1000)
+	ids := []string{"large", "larger"}
+	for i, id := range ids {
+		c.turn(func() error {
+			g := plimsoll.GroupSpec{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": int64(2000 + i)}}
+			g.Constraints.Nodes = []string{"only"}
+			_, err := c.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.a", Groups: []plimsoll.GroupSpec{g}})
+			return err
+		})
+	}
+	want := func(code plimsoll.WaitCode) {
+		t.Helper()
+		c.s.Tell(state.Budget{})
+		for _, id := range ids {
+			if got := c.s.Job(id).Groups[0].Wait.Code; got != code {
+				t.Errorf("%s waits for %s, want %s", id, got, code)
+			}
+		}
+	}
+	want(plimsoll.WaitTooLarge)
+	c.turn(func() error {
+		c.s.Silent("only", c.s.Node("only").Registration)
+		return c.s.RemoveNode("only")
+	})
+	want(plimsoll.WaitNotEligible)
+}
