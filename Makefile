@@ -83,9 +83,14 @@ qos-latency: ## measure a server beside batch work, with and without the QoS age
 	@bin/latency -rounds 6
 
 .PHONY: soak
-soak: ## the randomized tests with their full counts, then 300,000 inputs of fuzzing for each target
+soak: ## the randomized tests with their full counts, the mutants, then 300,000 inputs of fuzzing for each target
 	@PLIMSOLL_SOAK=1 go test -count=1 -timeout=4h ./...
+	@scripts/mutants
 	@scripts/fuzz 300000x
+
+.PHONY: mutants
+mutants: ## change the queues one line at a time, and see that a test notices it (2 min)
+	@scripts/mutants
 
 .PHONY: fuzz
 fuzz: ## 50,000 inputs of fuzzing for each target; FUZZTIME=5m for more
