@@ -26,7 +26,7 @@ func (c WaitCause) String() string {
 		if c.Resource == "" {
 			return c.Queue + ", or a queue above it, runs as many jobs as it may"
 		}
-		return fmt.Sprintf("%s is at its max: %s ran short, of which a task asks for %s", c.Queue, c.Resource, FormatQuantity(c.Resource, c.Asked))
+		return fmt.Sprintf("%s is at its max: less %s was left than the %s that a task asks for", c.Queue, c.Resource, FormatQuantity(c.Resource, c.Asked))
 	case WaitNoNode:
 		return "no node can take it now"
 	case WaitNoNodes:
