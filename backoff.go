@@ -2,8 +2,8 @@ package plimsoll
 
 import "time"
 
-// Backoff says how long to wait before something that failed is tried again: First after the first failure, then twice as
-// long after each, up to Longest.
+// Backoff says how long to wait before something that failed is tried again: First after the first
+// failure, then twice as long after each, up to Longest.
 //
 //	redial := plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 //	pause := redial.Jittered(failures, rand.Int64N)
@@ -21,8 +21,9 @@ func (b Backoff) Delay(n int) time.Duration {
 	return min(d, b.Longest)
 }
 
-// Jittered is Delay with half of it random, so that all who failed at the same instant do not come back at the same instant.
-// random returns a number from 0 to below its argument, as rand.Int64N does.
+// Jittered is Delay with half of it random, so that all who failed at the same instant do not come
+// back at the same instant. random returns a number from 0 to below its argument, as rand.Int64N
+// does.
 func (b Backoff) Jittered(n int, random func(int64) int64) time.Duration {
 	d := b.Delay(n)
 	return d/2 + time.Duration(random(int64(d/2)+1))

@@ -7,7 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Refusal says why no server takes a request that asks for r: its code, and a sentence with the numbers of servers.
+// Refusal says why no server takes a request that asks for r: its code, and a sentence with the
+// numbers of servers.
 func (x *Explanation) Refusal(r plimsoll.Resources) (plimsoll.WaitCode, string) {
 	switch {
 	case x.Open == 0:
@@ -20,10 +21,12 @@ func (x *Explanation) Refusal(r plimsoll.Resources) (plimsoll.WaitCode, string) 
 	return plimsoll.WaitNoNode, x.Summary()
 }
 
-// Refusal returns the code alone, without looking at more servers than it needs, for a request that no server takes now although some
-// take instances. The witness is a server for which the code is so: with WaitNoNode one that would have room if nothing ran on it, with
-// WaitTooLarge one that is for the request; as long as its record stays as it is, so does the code. It is -1 with WaitNotEligible. A guess of
-// the witness, such as that of a request alike, is looked at first; -1: none.
+// Refusal returns the code alone, without looking at more servers than it needs, for a request that
+// no server takes now although some take instances. The witness is a server for which the code is
+// so: with WaitNoNode one that would have room if nothing ran on it, with WaitTooLarge one that is
+// for the request; as long as its record stays as it is, so does the code. It is -1 with
+// WaitNotEligible. A guess of the witness, such as that of a request alike, is looked at first; -1:
+// none.
 func (pl *Placer) Refusal(p *Prepared, now int64, guess int32) (code plimsoll.WaitCode, witness int32) {
 	b := pl.begin(p, now)
 	code, witness = plimsoll.WaitNotEligible, -1
@@ -60,11 +63,13 @@ func (pl *Placer) Refusal(p *Prepared, now int64, guess int32) (code plimsoll.Wa
 	return code, witness
 }
 
-// Needs returns what must be free on a server for the request, after over-provisioning; see Chain.ComparesRoom.
+// Needs returns what must be free on a server for the request, after over-provisioning; see
+// Chain.ComparesRoom.
 func (p *Prepared) Needs() *Amounts { return &p.needs }
 
-// ComparesRoom reports whether no server takes a request that has less left of a resource than Prepared.Needs, where Amounts has some of
-// it. So it is with every chain that has the filters for room in its pipe and calculates what is left as the fleet does.
+// ComparesRoom reports whether no server takes a request that has less left of a resource than
+// Prepared.Needs, where Amounts has some of it. So it is with every chain that has the filters for
+// room in its pipe and calculates what is left as the fleet does.
 func (c *Chain) ComparesRoom() bool {
 	if c.root.op != "pipe" || c.Settings.NoRoom {
 		return false
@@ -86,8 +91,9 @@ func (c *Chain) ComparesRoom() bool {
 // OwnerMatters reports whether a filter of the chain looks at the owner of a request.
 func (c *Chain) OwnerMatters() bool { return len(c.rules) > 0 }
 
-// UseMatters reports whether a filter of the chain may keep a server that it did not keep before because an instance has come to it: it
-// looks at how many there are, or at how much is free, otherwise than to compare that with what is asked for.
+// UseMatters reports whether a filter of the chain may keep a server that it did not keep before
+// because an instance has come to it: it looks at how many there are, or at how much is free,
+// otherwise than to compare that with what is asked for.
 func (c *Chain) UseMatters() bool {
 	for _, owner := range sortedKeys(c.rules) {
 		if c.rules[owner].reads {
@@ -97,7 +103,8 @@ func (c *Chain) UseMatters() bool {
 	return false
 }
 
-// SetOwner makes a request that of another owner, who has instances of a kind. No filter of the chain may look at the owner.
+// SetOwner makes a request that of another owner, who has instances of a kind. No filter of the
+// chain may look at the owner.
 func (p *Prepared) SetOwner(owner string, k *Kind) {
 	if p.owner == k.owner {
 		return
@@ -112,7 +119,8 @@ func (p *Prepared) SetOwner(owner string, k *Kind) {
 	p.owner, p.Request.Owner = k.owner, owner
 }
 
-// Room returns what is left of each resource on a server now, and what would be if nothing ran on it; nothing of a vacant slot.
+// Room returns what is left of each resource on a server now, and what would be if nothing ran on
+// it; nothing of a vacant slot.
 func (f *Fleet) Room(slot int32) (now, empty Amounts) {
 	if f.rows[slot].flags&present == 0 {
 		return now, empty

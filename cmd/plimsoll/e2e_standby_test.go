@@ -30,8 +30,8 @@ func (s *site) health(address string) (report struct{ Status, Role, Reason strin
 	return report
 }
 
-// TestSecondCoordinatorStandsBy: a second coordinator on the directory of another waits for it and says so, and leads with all that
-// was acknowledged when the first one is killed.
+// TestSecondCoordinatorStandsBy: a second coordinator on the directory of another waits for it and
+// says so, and leads with all that was acknowledged when the first one is killed.
 func TestSecondCoordinatorStandsBy(t *testing.T) {
 	t.Parallel()
 	r := &roles{site: newSite(t)}

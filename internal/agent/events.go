@@ -7,21 +7,28 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 )
 
-// Events tells what happens in an agent. A nil function is not called. They are called from any goroutine and must not block.
+// Events tells what happens in an agent. A nil function is not called. They are called from any
+// goroutine and must not block.
 type Events struct {
 	// Registered is called when a gateway has taken the node in, as it describes itself.
 	Registered func(gateway string, node *plimsoll.Node)
-	// Disconnected is called when the session with a gateway has ended or could not begin; the next is tried after the pause.
+	// Disconnected is called when the session with a gateway has ended or could not begin; the next
+	// is tried after the pause.
 	Disconnected func(gateway string, err error, pause time.Duration)
-	// SupervisorLost is called when the connection to the supervisor has ended; it is tried again after the pause.
+	// SupervisorLost is called when the connection to the supervisor has ended; it is tried again
+	// after the pause.
 	SupervisorLost func(err error, pause time.Duration)
-	// Limited is called once a run if tasks run without some limits, with the kind of control groups and the reason.
+	// Limited is called once a run if tasks run without some limits, with the kind of control
+	// groups and the reason.
 	Limited func(cgroups, reason string)
-	// ReportsCut is called when the end of the reports on disk could not be read; the supervisor's records make up for it.
+	// ReportsCut is called when the end of the reports on disk could not be read; the supervisor's
+	// records make up for it.
 	ReportsCut func(bytes int64)
-	// NodeReportRefused is called when a report of the node was refused for good; what is wrong in it is left out.
+	// NodeReportRefused is called when a report of the node was refused for good; what is wrong in
+	// it is left out.
 	NodeReportRefused func(events int, err error)
-	// Trouble is called when something could not be done. The agent goes on without it, or tries again.
+	// Trouble is called when something could not be done. The agent goes on without it, or tries
+	// again.
 	Trouble func(Trouble)
 	// QOS tells what happens in the loop that keeps the node at its lines.
 	QOS nodeqos.Events

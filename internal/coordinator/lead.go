@@ -57,7 +57,8 @@ func (c *Coordinator) leadOn(ctx context.Context) error {
 	}
 }
 
-// lasts reports whether an error of opening or loading a store stays until somebody changes the store or the configuration.
+// lasts reports whether an error of opening or loading a store stays until somebody changes the
+// store or the configuration.
 func lasts(err error) bool {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeCorrupt, plimsoll.CodeConflict, plimsoll.CodeDenied, plimsoll.CodeInvalid:
@@ -75,7 +76,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lead is one term. It returns for how long it led, 0 if it did not come to that, and why it ended; nil if ctx ended.
+// lead is one term. It returns for how long it led, 0 if it did not come to that, and why it ended;
+// nil if ctx ended.
 func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -134,7 +136,8 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	return t, nil
 }
 
-// replacedQueues notes the answer to the configured tree of queues. Later terms do not ask again: somebody may have set another.
+// replacedQueues notes the answer to the configured tree of queues. Later terms do not ask again:
+// somebody may have set another.
 func (c *Coordinator) replacedQueues(r *pb.Reply) {
 	c.status.setQueuesReplaced()
 	if err := wire.ErrorFromProto(r.GetError()); err != nil {

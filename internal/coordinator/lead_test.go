@@ -86,7 +86,8 @@ func (p *process) health() (report healthReport, code int) {
 	return report, response.StatusCode
 }
 
-// follow follows the process until the returned function is called. Each end of a stream is told, as far as lost has room.
+// follow follows the process until the returned function is called. Each end of a stream is told,
+// as far as lost has room.
 func (p *process) follow(lost chan error) (f *replica.Follower, stop func()) {
 	p.t.Helper()
 	f, err := replica.NewFollower(replica.FollowerConfig{
@@ -114,8 +115,8 @@ func (p *process) follow(lost chan error) (f *replica.Follower, stop func()) {
 	}
 }
 
-// faults are the ways in which the store of the first term fails: at the beginning of a commit, at its end, and at the disk, which
-// fails one sync when it is told to.
+// faults are the ways in which the store of the first term fails: at the beginning of a commit, at
+// its end, and at the disk, which fails one sync when it is told to.
 var faults = map[string]func(fs vfs.FS, now *atomic.Bool) (store.Store, error){
 	"commit": func(fs vfs.FS, _ *atomic.Bool) (store.Store, error) {
 		st, err := pebble.Open(pebble.Config{Dir: "store", FS: fs})
@@ -135,8 +136,9 @@ var faults = map[string]func(fs vfs.FS, now *atomic.Bool) (store.Store, error){
 	},
 }
 
-// A commit fails under load: the same process leads again with a higher epoch, the gateway's stream comes back by itself, whoever
-// waited for a reply is told that the outcome is not known, and nothing that was acknowledged is lost.
+// A commit fails under load: the same process leads again with a higher epoch, the gateway's stream
+// comes back by itself, whoever waited for a reply is told that the outcome is not known, and
+// nothing that was acknowledged is lost.
 func TestFailedCommitLeadsAgain(t *testing.T) {
 	for name, open := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -199,8 +201,8 @@ func TestFailedCommitLeadsAgain(t *testing.T) {
 	}
 }
 
-// Of two coordinators on one directory the second is a standby: it says so, refuses gateways with what to do, and leads when the
-// first one has gone.
+// Of two coordinators on one directory the second is a standby: it says so, refuses gateways with
+// what to do, and leads when the first one has gone.
 func TestStandbyTakesOver(t *testing.T) {
 	dir := t.TempDir()
 	open := func(context.Context) (store.Store, error) { return pebble.Open(pebble.Config{Dir: dir}) }
@@ -245,7 +247,8 @@ func TestStandbyTakesOver(t *testing.T) {
 	second.stop()
 }
 
-// A tree of queues that replaces the stored one does so once: a later term keeps what somebody has set since.
+// A tree of queues that replaces the stored one does so once: a later term keeps what somebody has
+// set since.
 func TestQueueFileReplacesOnce(t *testing.T) {
 	mine, theirs := tree("a"), tree("b")
 	fs, opened, first := vfs.NewMem(), 0, &spy{}
@@ -314,8 +317,8 @@ func TestErrorsThatLastEndRun(t *testing.T) {
 	}
 }
 
-// The pause after a failure doubles from 1 to 2 s up to 15 to 30 s, and is short again after a term that led for a minute. Who asks
-// meanwhile is told why.
+// The pause after a failure doubles from 1 to 2 s up to 15 to 30 s, and is short again after a term
+// that led for a minute. Who asks meanwhile is told why.
 func TestPausesBetweenTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures = 8

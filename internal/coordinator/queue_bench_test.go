@@ -9,7 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 )
 
-// broadTree returns a configuration with so many leaves below each of so many parents, and the paths of the leaves. One parent is the root.
+// broadTree returns a configuration with so many leaves below each of so many parents, and the
+// paths of the leaves. One parent is the root.
 func broadTree(parents, leaves int) (c plimsoll.QueueConfig, paths []string) {
 	c = plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
 	for i := range parents {
@@ -34,8 +35,8 @@ func (f *fleet) configure(b *testing.B, c plimsoll.QueueConfig) {
 	f.turn(b, &engine.SetQueueConfig{Config: c})
 }
 
-// BenchmarkTrees places some 100,000 tasks on 10,000 nodes that are 80 % full, in trees of different breadth and depth. It counts whole
-// turns with encoding, as BenchmarkCycle does.
+// BenchmarkTrees places some 100,000 tasks on 10,000 nodes that are 80 % full, in trees of
+// different breadth and depth. It counts whole turns with encoding, as BenchmarkCycle does.
 func BenchmarkTrees(b *testing.B) {
 	const nodes = 10_000
 	for _, shape := range []struct{ parents, leaves int }{{1, 1}, {1, 100}, {1, 992}, {31, 32}} {
@@ -62,7 +63,8 @@ func BenchmarkTrees(b *testing.B) {
 	}
 }
 
-// crowd is a fleet of 5,000 nodes that are almost full, and 10,000 different requests that fit nowhere in 992 leaves.
+// crowd is a fleet of 5,000 nodes that are almost full, and 10,000 different requests that fit
+// nowhere in 992 leaves.
 type crowd struct {
 	*fleet
 	rng    *rand.Rand
@@ -107,8 +109,9 @@ func (c *crowd) wait(b *testing.B) {
 	}
 }
 
-// BenchmarkCrowd measures what 10,000 different requests that fit nowhere cost: one more of them, a turn in which nothing happens, one in
-// which 100 tasks end and start, and one task that can be placed.
+// BenchmarkCrowd measures what 10,000 different requests that fit nowhere cost: one more of them, a
+// turn in which nothing happens, one in which 100 tasks end and start, and one task that can be
+// placed.
 func BenchmarkCrowd(b *testing.B) {
 	for _, sets := range []int{1, 100} {
 		c := newCrowd(b, sets)
@@ -156,8 +159,9 @@ func (c *crowd) end(b *testing.B, from *int, n int) {
 	c.turn(b, commands...)
 }
 
-// BenchmarkFullQueue ends tasks below one queue at its maximum for which equal lanes wait, in one leaf or in 992. Most of the time is that of
-// a turn that ends and binds a task, with its events and encoding; the lanes cost the difference between few and many.
+// BenchmarkFullQueue ends tasks below one queue at its maximum for which equal lanes wait, in one
+// leaf or in 992. Most of the time is that of a turn that ends and binds a task, with its events
+// and encoding; the lanes cost the difference between few and many.
 func BenchmarkFullQueue(b *testing.B) {
 	for _, n := range []struct{ leaves, lanes int }{{1, 200}, {1, 10_000}, {992, 10_000}} {
 		leaves := n.leaves

@@ -27,7 +27,8 @@ const (
 
 var roles = []role{roleStarting, roleStandby, roleLeader, roleFailed}
 
-// status is what a coordinator does and what became of its terms, for /healthz, /metrics and gateways.
+// status is what a coordinator does and what became of its terms, for /healthz, /metrics and
+// gateways.
 type status struct {
 	mu struct {
 		sync.Mutex

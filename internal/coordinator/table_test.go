@@ -48,8 +48,9 @@ const newCommand = `a new command needs
   - its encoder in internal/coordinator/answer.go and a field of the message Reply, if it answers more than that it was done
   - a command of the kind in good of internal/coordinator/table_test.go`
 
-// Every field of the message Command has its row, every row its field, its own operation, and a command that succeeds; every field of
-// the message Reply that holds an answer is given by one of these.
+// Every field of the message Command has its row, every row its field, its own operation, and a
+// command that succeeds; every field of the message Reply that holds an answer is given by one of
+// these.
 func TestEveryCommandIsDecodedAppliedAndAnswered(t *testing.T) {
 	table, operations := newCommandTable(), map[reflect.Type]string{}
 	fields := table.kind.Fields()

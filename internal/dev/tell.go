@@ -16,7 +16,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// The roles tell what happens; here are the log lines that are made of it, for dev and for the roles in processes of their own.
+// The roles tell what happens; here are the log lines that are made of it, for dev and for the
+// roles in processes of their own.
 
 // CoordinatorEvents logs what happens to a coordinator.
 func CoordinatorEvents(log *slog.Logger) coordinator.Events {
@@ -151,7 +152,8 @@ func SupervisorEvents(log *slog.Logger) executor.Events {
 	}
 }
 
-// attrs are those of a line about trouble, without those that are empty. others are keys and values.
+// attrs are those of a line about trouble, without those that are empty. others are keys and
+// values.
 func attrs(task string, attempt int32, err error, others ...string) []slog.Attr {
 	var all []slog.Attr
 	if task != "" {

@@ -16,7 +16,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 )
 
-// Whatever a role tells is logged, but for what a gateway tells of each node, which the nodes' agents log.
+// Whatever a role tells is logged, but for what a gateway tells of each node, which the nodes'
+// agents log.
 func TestAllEventsAreLogged(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	var check func(v reflect.Value)

@@ -15,11 +15,13 @@ type Command struct {
 
 // Operation is what a command does: one of the types below, which say how in apply.go.
 type Operation interface {
-	// apply does it, and appends the reply of the command id to out, or has that done in a later turn.
+	// apply does it, and appends the reply of the command id to out, or has that done in a later
+	// turn.
 	apply(e *Engine, id uint64, out *Batch)
 }
 
-// Answering is an Operation whose reply holds an A. All but GatewayLost, which has no reply, are Answering something.
+// Answering is an Operation whose reply holds an A. All but GatewayLost, which has no reply, are
+// Answering something.
 type Answering[A any] interface {
 	Operation
 	answer(A) any // for Reply.Answer
@@ -125,8 +127,8 @@ type (
 		Sequence    uint64
 		Report      plimsoll.NodeReport
 	}
-	// ApplyPolicies creates and replaces policies, all of them or none; a dry run says what it would do. The policies must not be changed
-	// afterwards.
+	// ApplyPolicies creates and replaces policies, all of them or none; a dry run says what it
+	// would do. The policies must not be changed afterwards.
 	ApplyPolicies struct {
 		answers[[]state.PolicyOutcome]
 
@@ -139,7 +141,8 @@ type (
 
 		Ref plimsoll.PolicyRef
 	}
-	// Explain asks why a task waits, and what each filter says about a node, if one is named. It changes nothing.
+	// Explain asks why a task waits, and what each filter says about a node, if one is named. It
+	// changes nothing.
 	Explain struct {
 		answers[scheduler.Explanation]
 
@@ -154,8 +157,8 @@ type (
 
 		Nodes []string
 	}
-	// PlaceJob asks where tasks of a job would be placed: so many of each group, 0: as many as it has; an empty group: of all. It
-	// changes nothing.
+	// PlaceJob asks where tasks of a job would be placed: so many of each group, 0: as many as it
+	// has; an empty group: of all. It changes nothing.
 	PlaceJob struct {
 		answers[*scheduler.Trial]
 
@@ -163,8 +166,8 @@ type (
 		Group string
 		Count int32
 	}
-	// PlanMoves asks for moves that would make room for a task of a group of a job, or, without a job, empty nodes. It changes
-	// nothing.
+	// PlanMoves asks for moves that would make room for a task of a group of a job, or, without a
+	// job, empty nodes. It changes nothing.
 	PlanMoves struct {
 		answers[*scheduler.MovePlan]
 

@@ -1,13 +1,15 @@
 package executor
 
-// Events tells what happens in a supervisor. A nil function is not called. They are called from any goroutine, some of them under
-// a lock, and must neither block nor call the supervisor.
+// Events tells what happens in a supervisor. A nil function is not called. They are called from any
+// goroutine, some of them under a lock, and must neither block nor call the supervisor.
 type Events struct {
-	// Started is called once a run, when it is known what the machine can do and before attempts are taken over.
+	// Started is called once a run, when it is known what the machine can do and before attempts
+	// are taken over.
 	Started func(Capabilities)
 	// Thawed is called when an attempt stood still while no agent watched, and runs again.
 	Thawed func(task string, attempt int32)
-	// Trouble is called when something could not be done. The supervisor goes on without it, or tries again.
+	// Trouble is called when something could not be done. The supervisor goes on without it, or
+	// tries again.
 	Trouble func(Trouble)
 }
 

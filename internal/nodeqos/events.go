@@ -5,17 +5,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Events tells what happens in a Loop, to whoever has nothing but this machine. A nil function is not called. They must not block.
+// Events tells what happens in a Loop, to whoever has nothing but this machine. A nil function is
+// not called. They must not block.
 type Events struct {
 	// Happened is called with what is reported of the node and is large enough to be told here too.
 	Happened func(plimsoll.QOSEvent)
 	// StepFailed is called when something that was decided could not be done.
 	StepFailed func(step *qos.Step, err error)
-	// Adopted is called when a task has less than its specification says and no record says why: it is given back.
+	// Adopted is called when a task has less than its specification says and no record says why: it
+	// is given back.
 	Adopted func(Adopted)
-	// OtherBoot is called when the record of what was taken from tasks is of another boot, which nothing has outlived.
+	// OtherBoot is called when the record of what was taken from tasks is of another boot, which
+	// nothing has outlived.
 	OtherBoot func(boot string)
-	// Trouble is called when something could not be done. The loop goes on without it, or tries again.
+	// Trouble is called when something could not be done. The loop goes on without it, or tries
+	// again.
 	Trouble func(Trouble)
 }
 

@@ -72,9 +72,9 @@ func (t *Tree) readmit(q *Queue) {
 // admits the account, or parks it at another queue above its leaf that is full; Account.Admitted
 // and Parked say which. It returns nil if no queue may admit more.
 //
-// An account that goes to a queue above stands there for all that are parked with it below: they stay
-// until it has gone on, and then the next one takes its place. So a queue above chooses among the
-// first of each queue below, and no account moves twice for the same reason.
+// An account that goes to a queue above stands there for all that are parked with it below: they
+// stay until it has gone on, and then the next one takes its place. So a queue above chooses among
+// the first of each queue below, and no account moves twice for the same reason.
 func (t *Tree) Readmit() *Account {
 	for len(t.admitting) > 0 {
 		q := t.admitting[0]

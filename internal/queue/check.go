@@ -51,7 +51,8 @@ func (t *Tree) checkQueue(q *Queue, live map[*Class]bool) error {
 	return t.checkWaiters(q)
 }
 
-// checkWaiters reports waiters of a queue that nobody needs, and those that would not be brought back.
+// checkWaiters reports waiters of a queue that nobody needs, and those that would not be brought
+// back.
 func (t *Tree) checkWaiters(q *Queue) error {
 	registered := map[*waiter]bool{}
 	for i := range q.short {

@@ -222,7 +222,8 @@ func (w *world) accountsBelow(path string) (n int) {
 	return n
 }
 
-// configure gives the tree another configuration. Queues that it leaves out stay for as long as accounts are below them.
+// configure gives the tree another configuration. Queues that it leaves out stay for as long as
+// accounts are below them.
 func (w *world) configure() {
 	c := w.draw()
 	if err := w.tree.CheckConfig(&c); err != nil {

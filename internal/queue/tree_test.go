@@ -153,7 +153,8 @@ func TestRefusedClassesLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// Of two leaves that fill their parent, the jobs that were parked first go first, however many the other leaf has parked.
+// Of two leaves that fill their parent, the jobs that were parked first go first, however many the
+// other leaf has parked.
 func TestParkedJobsOfOneLeafDoNotPassThoseOfAnother(t *testing.T) {
 	p := newPlot(t, plimsoll.QueueConfig{Name: "team", Parent: true, MaxJobs: 2, Queues: []plimsoll.QueueConfig{
 		{Name: "many", MaxJobs: 2}, {Name: "one"},
@@ -195,8 +196,8 @@ func TestParkedJobsOfOneLeafDoNotPassThoseOfAnother(t *testing.T) {
 	}
 }
 
-// The jobs that are parked in a leaf with room are let in when its parent has room. The first of them waits there for all; when it goes on
-// or is killed, the next one does.
+// The jobs that are parked in a leaf with room are let in when its parent has room. The first of
+// them waits there for all; when it goes on or is killed, the next one does.
 func TestParkedJobsAreReplacedWhereTheyWait(t *testing.T) {
 	p := newPlot(t, plimsoll.QueueConfig{Name: "team", Parent: true, MaxJobs: 2, Queues: []plimsoll.QueueConfig{
 		{Name: "one"}, {Name: "two", MaxJobs: 2},

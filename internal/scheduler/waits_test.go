@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// A rule of an owner may say that a node becomes one of the owner's when something runs there: then that wakes what waits for it.
+// A rule of an owner may say that a node becomes one of the owner's when something runs there: then
+// that wakes what waits for it.
 func TestTasksThatComeWakeThoseWhoseNodesTheyMake(t *testing.T) {
 	settings := placement.DefaultSettings()
 	settings.OwnerRules = map[string]string{"bob": "node.instances == 1"}
@@ -37,7 +38,8 @@ func TestTasksThatComeWakeThoseWhoseNodesTheyMake(t *testing.T) {
 	}
 }
 
-// A node that offers less makes nobody look at all nodes, whatever it waits for; whose reason has become another one is told that.
+// A node that offers less makes nobody look at all nodes, whatever it waits for; whose reason has
+// become another one is told that.
 func TestLostNodesOpenNobody(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("small", 500)
@@ -72,7 +74,8 @@ func TestLostNodesOpenNobody(t *testing.T) {
 	}
 }
 
-// Classes that are too large alike for the only node that is for them learn together that it is gone.
+// Classes that are too large alike for the only node that is for them learn together that it is
+// gone.
 func TestTooLargeAlikeLearnThatTheirNodeIsGone(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("other", 1000)

@@ -60,7 +60,8 @@ func tree(queues, depth int, name func(i int) string) *plimsoll.QueueConfig {
 	return &c
 }
 
-// What no batch has room for is refused with the field, the size and the limit, and changes nothing.
+// What no batch has room for is refused with the field, the size and the limit, and changes
+// nothing.
 func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 	submit := func(spec *plimsoll.JobSpec) func(*state.State) error {
 		return func(s *state.State) error { _, err := s.Submit(spec); return err }
@@ -138,7 +139,8 @@ func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 	}
 }
 
-// Queues that drain are stored with the others, so they count: trees that come one after the other cannot pile them up.
+// Queues that drain are stored with the others, so they count: trees that come one after the other
+// cannot pile them up.
 func TestQueuesThatDrainCountWhenTheTreeIsReplaced(t *testing.T) {
 	s := state.New(state.Config{Limits: smallest}, plimsoll.DefaultQueues())
 	const queues = 80
@@ -187,7 +189,8 @@ func TestLargeTreeIsRefusedAtTheFirstStart(t *testing.T) {
 	}
 }
 
-// A node whose record is nearly as large as it may be forgets the evictions that would make it larger.
+// A node whose record is nearly as large as it may be forgets the evictions that would make it
+// larger.
 func TestEvictionsTakeOnlyTheRoomThatIsLeft(t *testing.T) {
 	s := state.New(state.Config{Limits: smallest}, plimsoll.DefaultQueues())
 	node := plimsoll.Node{ID: "n1", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1_000_000}, Attributes: map[string]string{}}
