@@ -50,9 +50,10 @@ BEGIN {
 		want(crowd "turn", "ns/op", "<=", 100000, "  a turn beside them", "before 2,400,000-3,700,000")
 		want(crowd "placeable", "ns/op", "<=", 10000000, "  one behind them that fits is placed")
 	}
-	want("FullQueue/leaves=1/lanes=200", "ns/op", "<=", 80000, "a task ends below a full queue and the next is bound, 200 lanes wait: a whole turn")
-	want("FullQueue/leaves=1/lanes=10000", "ns/op", "<=", 100000, "  the same with 10,000 lanes in one leaf: at most 20,000 more")
-	want("FullQueue/leaves=992/lanes=10000", "ns/op", "<=", 100000, "  the same with 10,000 lanes in 992 leaves: at most 20,000 more")
+	want("FullQueue/leaves=1/lanes=200/beside=false", "ns/op", "<=", 80000, "a task ends below a full queue and the next is bound, 200 lanes wait: a whole turn")
+	want("FullQueue/leaves=1/lanes=10000/beside=false", "ns/op", "<=", 100000, "  the same with 10,000 lanes in one leaf: at most 20,000 more")
+	want("FullQueue/leaves=992/lanes=10000/beside=false", "ns/op", "<=", 100000, "  the same with 10,000 lanes in 992 leaves: at most 20,000 more")
+	want("FullQueue/leaves=992/lanes=10000/beside=true", "ns/op", "<=", 100000, "  the same beside a small request in a leaf that is full by itself: at most 20,000 more")
 	want("SubmitToBound/jobs-of-100", "tasks/s", ">=", 20000, "submit to binding seen at a gateway, 64 submitters, jobs of 100 tasks")
 	want("SubmitToBound/jobs-of-1", "tasks/s", ">=", 4000, "the same, jobs of one task")
 	want("BarrierIdle/tcp", "p50-ms", "<=", 0.2, "what a strict read waits, idle, over loopback, median")

@@ -163,9 +163,12 @@ func (c *crowd) end(b *testing.B, from *int, n int) {
 // leaf or in 992. Most of the time is that of a turn that ends and binds a task, with its events
 // and encoding; the lanes cost the difference between few and many.
 func BenchmarkFullQueue(b *testing.B) {
-	for _, n := range []struct{ leaves, lanes int }{{1, 200}, {1, 10_000}, {992, 10_000}} {
+	for _, n := range []struct {
+		leaves, lanes int
+		beside        bool // a small request waits in a leaf that is full by itself
+	}{{1, 200, false}, {1, 10_000, false}, {992, 10_000, false}, {992, 10_000, true}} {
 		leaves := n.leaves
-		b.Run(fmt.Sprintf("leaves=%d/lanes=%d", leaves, n.lanes), func(b *testing.B) {
+		b.Run(fmt.Sprintf("leaves=%d/lanes=%d/beside=%t", leaves, n.lanes, n.beside), func(b *testing.B) {
 			f := newFleet(b, 1000, 0)
 			f.placed = []plimsoll.Task{}
 			config, paths := broadTree(1, leaves)
@@ -173,7 +176,13 @@ func BenchmarkFullQueue(b *testing.B) {
 				paths[i] = "root.full." + paths[i][len("root."):]
 			}
 			config.Name, config.Max = "full", plimsoll.Resources{"cpu": 100_000}
+			if n.beside {
+				config.Queues = append(config.Queues, plimsoll.QueueConfig{Name: "tight", Max: plimsoll.Resources{"cpu": 5}})
+			}
 			f.configure(b, plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{config}})
+			if n.beside {
+				f.turn(b, spec("beside", "root.full.tight", 1, plimsoll.Resources{"cpu": 10}))
+			}
 			for i := range n.lanes {
 				f.turn(b, spec(fmt.Sprintf("job-%05d", i), paths[i%len(paths)], 10, plimsoll.Resources{"cpu": 1000, "memory": gib}))
 			}

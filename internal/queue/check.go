@@ -154,14 +154,20 @@ func checkPresences(q *Queue) error {
 	rows := map[*Class]int32{}
 	q.Walk(func(below *Queue) {
 		for _, r := range below.rows {
-			rows[r.class]++
+			hidden := r.aside != nil && r.aside.of != nil
+			for at := below; at != q; at = at.Parent {
+				hidden = hidden || at.closed
+			}
+			if !hidden {
+				rows[r.class]++
+			}
 		}
 	})
 	if q.MaxSet == 0 {
 		rows = nil
 	}
 	if len(rows) != len(q.presences) || len(rows) != len(q.presenceOf) {
-		return fmt.Errorf("queue %s: %d classes wait below it, but it knows %d", q.Path, len(rows), len(q.presences))
+		return fmt.Errorf("queue %s: %d classes may be come to below it, but it knows %d", q.Path, len(rows), len(q.presences))
 	}
 	for _, p := range q.presences {
 		c := p.class

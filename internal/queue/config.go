@@ -176,8 +176,7 @@ func (t *Tree) rebuild() {
 		q.open, q.offered, q.rank, q.closed = q.open[:0], q.offered[:0], absent, false
 		for len(q.presences) > 0 {
 			p := q.presences[0]
-			p.rows = 1
-			q.part(p.class)
+			q.meet(p.class, -p.rows)
 		}
 		q.resetLeast()
 		q.share, q.sharedAt = t.shareOf(q), t.totals
@@ -197,11 +196,7 @@ func (t *Tree) rebuild() {
 		if r.aside != nil {
 			r.leaveAside()
 		}
-		for q := r.leaf; q != nil; q = q.Parent {
-			if q.MaxSet != 0 {
-				q.meet(r.class)
-			}
-		}
+		t.count(r.leaf, r.class, 1)
 		if r.class.code != plimsoll.WaitNone {
 			r.class.aside.add(r)
 			continue

@@ -1,10 +1,6 @@
 package queue
 
-import (
-	"math/bits"
-
-	"github.com/plimsoll-dev/plimsoll"
-)
+import "github.com/plimsoll-dev/plimsoll"
 
 // Class is a request, as far as the tree knows it. NewClass makes one.
 type Class struct {
@@ -28,15 +24,6 @@ func (c *Class) Blocked() plimsoll.WaitCode { return c.code }
 
 // Waits reports whether admitted accounts have ready tasks of the class, blocked or not.
 func (c *Class) Waits() bool { return c.rows > 0 }
-
-// presence counts the rows of a class below a queue with a maximum.
-type presence struct {
-	class   *Class
-	queue   *Queue
-	rows    int32
-	inClass int32 // place in class.presences
-	inQueue int32 // place in queue.presences
-}
 
 // Account is one that has tasks in a leaf: a job. It is a part of the caller's row; Enter puts it
 // into the tree.
@@ -295,23 +282,13 @@ func (t *Tree) addRow(leaf *Queue, l *Lane) {
 	if c.rows++; c.rows == 1 && c.code == plimsoll.WaitNone {
 		t.live++
 	}
-	for q := leaf; q != nil; q = q.Parent {
-		if q.MaxSet != 0 {
-			q.meet(c)
-		}
-	}
 	if c.code != plimsoll.WaitNone {
 		c.aside.add(r)
-		return
+	} else {
+		leaf.offered.push(r)
+		leaf.offer()
 	}
-	leaf.offered.push(r)
-	leaf.offer()
-	for q := leaf; q != nil; q = q.Parent {
-		if q.closed && q.lacks(&c.amounts) < 0 {
-			q.closed = false
-			q.offer()
-		}
-	}
+	t.count(leaf, c, 1)
 }
 
 // unlist takes a lane out of its row.
@@ -335,6 +312,9 @@ func (t *Tree) unlist(l *Lane) {
 // dropRow takes a row out of the tree, before its last lane leaves it.
 func (t *Tree) dropRow(r *row) {
 	leaf, c := r.leaf, r.class
+	if r.aside == nil || r.aside.of == nil {
+		t.count(leaf, c, -1)
+	}
 	if r.aside != nil {
 		r.leaveAside()
 	} else {
@@ -350,56 +330,5 @@ func (t *Tree) dropRow(r *row) {
 	delete(leaf.byClass, c)
 	if c.rows--; c.rows == 0 && c.code == plimsoll.WaitNone {
 		t.live--
-	}
-	for q := leaf; q != nil; q = q.Parent {
-		if q.MaxSet != 0 {
-			q.part(c)
-		}
-	}
-}
-
-// meet counts one more row of a class below a queue with a maximum.
-func (q *Queue) meet(c *Class) {
-	p := q.presenceOf[c]
-	if p == nil {
-		p = &presence{class: c, queue: q, inClass: int32(len(c.presences)), inQueue: int32(len(q.presences))}
-		c.presences, q.presences = append(c.presences, p), append(q.presences, p)
-		q.presenceOf[c] = p
-		if c.code == plimsoll.WaitNone {
-			q.lower(&c.amounts)
-		}
-	}
-	p.rows++
-}
-
-// part counts one row less. With the last one the least amounts below the queue are not known any
-// more: the class may have been the one with the least.
-func (q *Queue) part(c *Class) {
-	p := q.presenceOf[c]
-	if p.rows--; p.rows > 0 {
-		return
-	}
-	delete(q.presenceOf, c)
-	last := len(q.presences) - 1
-	q.presences[p.inQueue] = q.presences[last]
-	q.presences[p.inQueue].inQueue = p.inQueue
-	q.presences[last] = nil
-	q.presences = q.presences[:last]
-	last = len(c.presences) - 1
-	c.presences[p.inClass] = c.presences[last]
-	c.presences[p.inClass].inClass = p.inClass
-	c.presences[last] = nil
-	c.presences = c.presences[:last]
-	q.stale++
-	if len(q.presences) == 0 {
-		q.resetLeast()
-	}
-}
-
-// lower keeps least right when a class that may be placed comes to wait below the queue.
-func (q *Queue) lower(a *Amounts) {
-	for set := q.MaxSet; set != 0; set &= set - 1 {
-		i := bits.TrailingZeros32(set)
-		q.least[i] = min(q.least[i], a[i])
 	}
 }

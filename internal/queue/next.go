@@ -1,10 +1,6 @@
 package queue
 
-import (
-	"math"
-
-	"github.com/plimsoll-dev/plimsoll"
-)
+import "github.com/plimsoll-dev/plimsoll"
 
 // Next returns the lane whose first task is to be placed next, or nil if no task can be placed now.
 // It walks down the heaps to the row that is first. If that cannot be placed, Next takes it out of
@@ -47,38 +43,18 @@ func (t *Tree) refuse(q *Queue, resource int, r *row) {
 		}
 	}
 	if q.lacks(&q.least) >= 0 {
-		q.closed = true
-		q.withdraw()
+		t.shut(q)
 		return
 	}
 	t.setAside(r, &q.waiterOf(r.class, resource).aside)
-}
-
-// findLeast computes, by resource, the least that any class below the queue asks for that is not
-// blocked. If less than that is left of one resource, there is no room for any of the classes.
-func (q *Queue) findLeast() {
-	q.resetLeast()
-	for _, p := range q.presences {
-		if p.class.code == plimsoll.WaitNone {
-			q.lower(&p.class.amounts)
-		}
-	}
-}
-
-// resetLeast makes least that of no class.
-func (q *Queue) resetLeast() {
-	for i := range q.least {
-		q.least[i] = math.MaxInt64
-	}
-	q.stale = 0
+	t.count(r.leaf, r.class, -1)
 }
 
 // reopen opens a queue with a maximum if it has room for a class below it, and brings back the rows
 // that were set aside there and that it has room for.
 func (t *Tree) reopen(q *Queue) {
 	if q.closed && q.lacks(&q.least) < 0 {
-		q.closed = false
-		q.offer()
+		t.open(q)
 	}
 	for i := range q.short {
 		h := &q.short[i]
@@ -103,10 +79,11 @@ func (t *Tree) release(w *waiter) {
 		r := w.aside.rows[n-1]
 		if r.class.code == plimsoll.WaitNone {
 			t.bringBack(r)
-			continue
+		} else {
+			r.leaveAside()
+			r.class.aside.add(r)
 		}
-		r.leaveAside()
-		r.class.aside.add(r)
+		t.count(r.leaf, r.class, 1)
 	}
 	t.doubt(w)
 }
@@ -139,12 +116,11 @@ func (t *Tree) Open(c *Class) {
 	if c.rows > 0 {
 		t.live++
 	}
-	for _, p := range c.presences {
-		q := p.queue
+	for i := 0; i < len(c.presences); i++ { // a queue that is opened adds those above it
+		q := c.presences[i].queue
 		q.lower(&c.amounts)
 		if q.closed && q.lacks(&c.amounts) < 0 {
-			q.closed = false
-			q.offer()
+			t.open(q)
 		}
 	}
 	for n := len(c.aside.rows); n > 0; n-- {

@@ -47,7 +47,7 @@ type Queue struct {
 	rows    []*row          // the same, in no order that matters
 	offered heap[*row]      // of a leaf: its rows that are not set aside
 
-	presences  []*presence // of a queue with a maximum: the classes that have rows below it
+	presences  []*presence // of a queue with a maximum: the classes of the rows that it may come to
 	presenceOf map[*Class]*presence
 	least      Amounts // Invariant: by limited resource, at most what any class asks for that is not blocked
 	stale      int     // how much has happened since least was found that may have made it too low
