@@ -98,6 +98,26 @@ func ask(t *testing.T, listener, path, host, header, value string) (status int, 
 	return response.StatusCode, string(data)
 }
 
+// TestRefusedHostIsNamed: whoever calls by a name that the listener does not know reads how to allow it, also in a stream.
+func TestRefusedHostIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	_, address := s.devOnPort()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.address = "0.0.0.0:" + port // reaches the listener on 127.0.0.1, and is not its address
+	for _, command := range [][]string{{"node", "list"}, {"events", "--follow"}} {
+		_, stderr, code := s.cli(command...)
+		want := `plimsoll: the server that listens on 127.0.0.1:` + port +
+			` does not go by the host "0.0.0.0"; if it should, start it with --host 0.0.0.0`
+		if code != 1 || strings.TrimSpace(stderr) != want {
+			t.Errorf("%v: exit code %d, %s", command, code, stderr)
+		}
+	}
+}
+
 func TestHostFlagIsChecked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
