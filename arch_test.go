@@ -45,7 +45,11 @@ func TestArchitecture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found = append(found, sleeps...)
+	servers, err := lint.CheckServers(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found = append(found, append(sleeps, servers...)...)
 	lint.Sort(found)
 	for _, f := range found {
 		t.Error(f)

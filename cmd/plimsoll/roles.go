@@ -43,6 +43,11 @@ func (f *roleFlags) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: f.LogLevel}))
 }
 
+// hostFlags are those of every role that can listen on a port.
+type hostFlags struct {
+	Host []string `help:"Another name or IP address by which callers reach this listener; it may be repeated. Requests for other hosts get 403." env:"PLIMSOLL_HOST" placeholder:"NAME"`
+}
+
 // readQueues reads a queue file, if one is named.
 func readQueues(a *app, path string) (*plimsoll.QueueConfig, error) {
 	if path == "" {
@@ -100,6 +105,7 @@ func supervisorCommand() ([]string, error) {
 
 type devCmd struct {
 	roleFlags
+	hostFlags
 	Data      string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
 	Listen    string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -144,7 +150,8 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	cfg := dev.Config{
-		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Node: cmd.Node, Capacity: node.capacity, Queues: queues,
+		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Hosts: cmd.Host,
+		Node: cmd.Node, Capacity: node.capacity, Queues: queues,
 		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: cmd.logger(),
 		QOS: qos,
 	}
@@ -188,6 +195,7 @@ func (cmd *devCmd) retire(ctx context.Context, a *app, d *dev.Dev) error {
 
 type coordinatorCmd struct {
 	roleFlags
+	hostFlags
 	Data     string `help:"Directory of the active state." default:"plimsoll-data/store" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address for gateways: host:port or unix:/path." default:"127.0.0.1:9081" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -216,7 +224,7 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := cmd.logger()
-	cfg := coordinator.Config{Listen: cmd.Listen, Events: dev.CoordinatorEvents(log)}
+	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Events: dev.CoordinatorEvents(log)}
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
@@ -242,6 +250,7 @@ func checkListen(address string, insecure bool) error {
 
 type gatewayCmd struct {
 	roleFlags
+	hostFlags
 	ID       string `help:"Name of this gateway, its own among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Leader   string `help:"Address of the coordinator." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
@@ -270,7 +279,9 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Config{ID: cmd.ID, Listen: cmd.Listen, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log)}, follower)
+	g, err := gateway.New(gateway.Config{
+		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
+	}, follower)
 	if err != nil {
 		return err
 	}
@@ -286,6 +297,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 
 type agentCmd struct {
 	roleFlags
+	hostFlags
 	Data      string   `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
 	Gateways  []string `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
 	Listen    string   `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
@@ -325,7 +337,7 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 		return err
 	}
 	ag, err := agent.New(agent.Config{
-		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Insecure: cmd.Insecure,
+		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
 		QOS: qos,
 	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(cmd.logger())})

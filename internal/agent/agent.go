@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -182,7 +183,8 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 	held := make(chan struct{}) // closed when the supervisor has said what it holds for the first time
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return transport.Serve(ctx, listener, newHandler(&logHandler{l, a.deps.Events.Trouble}, watch, m.handler()))
+		handler := newHandler(&logHandler{l, a.deps.Events.Trouble}, watch, m.handler())
+		return transport.Serve(ctx, listener, handler, append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address)...)
 	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
 	group.Go(func() error { a.act(ctx, l, out); return nil })

@@ -22,9 +22,10 @@ type Config struct {
 	Dir      string   // where the agent keeps what it knows; one agent a directory
 	Gateways []string // addresses of gateways; the next one is tried when one fails
 
-	Listen    string // address of the log service; empty: unix:DIR/agent.sock
-	Advertise string // address that gateways use for it; empty: Listen
-	Insecure  bool   // allow Listen to be reached from other machines without encryption
+	Listen    string   // address of the log service; empty: unix:DIR/agent.sock
+	Advertise string   // address that gateways use for it; empty: Listen
+	Hosts     []string // further hosts that callers may use for Listen; see transport.Serve
+	Insecure  bool     // allow Listen to be reached from other machines without encryption
 
 	Capacity   plimsoll.Resources // amounts that replace the measured ones, and custom resources
 	Attributes map[string]string  // facts that are added to the measured ones, or replace them
@@ -89,6 +90,9 @@ func (c *Config) Validate() error {
 			return plimsoll.Invalid("listen", "%s can be reached from other machines, and the log service is not encrypted: use a loopback "+
 				"address, or allow it by setting insecure", c.Listen)
 		}
+	}
+	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
+		return err
 	}
 	if err := c.Capacity.Validate("capacity"); err != nil {
 		return err

@@ -36,6 +36,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -52,6 +53,7 @@ import (
 // Config sets up a coordinator. Zero values are defaults.
 type Config struct {
 	Listen        string               // address for gateways; host:port or unix:/path; required
+	Hosts         []string             // further hosts that callers may use for Listen; see transport.Serve
 	Queues        plimsoll.QueueConfig // tree of queues of a store that has none; plimsoll.DefaultQueues
 	ReplaceQueues bool                 // make Queues the tree even if the store has one
 	State         state.Config
@@ -126,6 +128,9 @@ func (c *Config) Validate() error {
 	if _, _, err := transport.Split(c.Listen); err != nil {
 		return err
 	}
+	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
+		return err
+	}
 	if c.EventCapacity < 0 {
 		return plimsoll.Invalid("eventCapacity", "is negative; give 0 for the default, or more")
 	}
@@ -174,7 +179,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return transport.Serve(ctx, listener, c.routes()) })
+	group.Go(func() error {
+		return transport.Serve(ctx, listener, c.routes(), append(slices.Clone(c.cfg.Hosts), c.cfg.Listen)...)
+	})
 	group.Go(func() error { return c.leadOn(ctx) })
 	return group.Wait()
 }

@@ -39,6 +39,7 @@ type Config struct {
 	Data       string                // data directory; made if it is not there; required
 	Listen     string                // address of the gateway; default 127.0.0.1:9080
 	Insecure   bool                  // allow Listen to be reached from other machines
+	Hosts      []string              // further hosts that callers may use for Listen; see transport.Serve
 	NoAgent    bool                  // do not make this machine a node
 	Supervisor []string              // how to start the node's supervisor for its directory, which is added as the last word
 	Node       string                // id of this machine as a node; the host's name
@@ -52,7 +53,7 @@ type Config struct {
 	Logger     *slog.Logger          // nil: nothing is logged
 
 	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
-	Gateway     gateway.Config     // Listen, Insecure, Events and Registry are set here
+	Gateway     gateway.Config     // Listen, Insecure, Hosts, Events and Registry are set here
 }
 
 // Dev is the process.
@@ -92,7 +93,7 @@ const maxSocketPath = 107
 
 func (d *Dev) make() error {
 	cfg := &d.cfg
-	cfg.Gateway.Listen, cfg.Gateway.Insecure = cfg.Listen, cfg.Insecure
+	cfg.Gateway.Listen, cfg.Gateway.Insecure, cfg.Gateway.Hosts = cfg.Listen, cfg.Insecure, cfg.Hosts
 	if cfg.Gateway.ID == "" {
 		cfg.Gateway.ID = "dev"
 	}

@@ -11,9 +11,10 @@ import (
 
 // Config is what an operator may set. A zero value stands for the default.
 type Config struct {
-	ID       string // names the gateway to the leader and in /healthz; needed
-	Listen   string // address to serve; default 127.0.0.1:9080
-	Insecure bool   // allow an address that other machines can reach, although nothing is encrypted and nobody is identified
+	ID       string   // names the gateway to the leader and in /healthz; needed
+	Listen   string   // address to serve; default 127.0.0.1:9080
+	Hosts    []string // further hosts that callers may use for Listen; see transport.Serve
+	Insecure bool     // allow an address that other machines can reach, although nothing is encrypted and nobody is identified
 
 	BarrierTimeout time.Duration // longest wait of a read for the leader; default 3s
 	WriteTimeout   time.Duration // longest wait of a write for the leader; default 30s
@@ -54,6 +55,9 @@ func (c Config) Validate() error {
 		return err
 	}
 	if _, _, err := transport.Split(c.Listen); err != nil {
+		return err
+	}
+	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
 		return err
 	}
 	if !transport.Loopback(c.Listen) && !c.Insecure {

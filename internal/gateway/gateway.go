@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -81,7 +82,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	defer g.agents.close()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return transport.Serve(ctx, l, g.handler) })
+	group.Go(func() error {
+		return transport.Serve(ctx, l, g.handler, append(slices.Clone(g.cfg.Hosts), g.cfg.Listen)...)
+	})
 	group.Go(func() error { return g.watchNodes(ctx) })
 	g.cfg.Events.Serving(l.Addr().String())
 	return group.Wait()

@@ -40,7 +40,7 @@ func (p *pipes) Close() error {
 	return nil
 }
 
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
 func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()

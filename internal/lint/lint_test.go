@@ -219,3 +219,24 @@ func TestCheckSleepsFindsTestsThatSleep(t *testing.T) {
 		t.Errorf("found %v, want findings at %v", found, want)
 	}
 }
+
+func TestCheckServersFindsListenersPastTransport(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte("package a\n" + text)} }
+	found, err := lint.CheckServers(fstest.MapFS{
+		"a/function.go":               file("import \"net/http\"\nfunc f() { http.ListenAndServe(\":1\", nil) }"),
+		"a/renamed.go":                file("import web \"net/http\"\nvar s = web.Server{}"),
+		"a/client.go":                 file("import \"net/http\"\nvar c = http.Client{}"),
+		"a/plain_test.go":             file("import \"net/http\"\nvar s = http.Server{}"),
+		"internal/transport/serve.go": file("import \"net/http\"\nvar s = http.Server{}"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places []string
+	for _, f := range found {
+		places = append(places, f.Where)
+	}
+	if want := []string{"a/function.go:3", "a/renamed.go:3"}; !slices.Equal(places, want) {
+		t.Errorf("found %v, want findings at %v", found, want)
+	}
+}

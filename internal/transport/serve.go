@@ -46,13 +46,14 @@ func newServer(ctx context.Context, handler http.Handler) *server {
 			defer s.handlers.Add(-1)
 			handler.ServeHTTP(w, r)
 		}),
-		Protocols:         protocols,
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnState:         s.track,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 4096, SendPingTimeout: 15 * time.Second},
+		Protocols:                    protocols,
+		DisableGeneralOptionsHandler: true, // it would answer past the handler
+		ReadHeaderTimeout:            readHeaderTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnState:                    s.track,
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: 4096, SendPingTimeout: 15 * time.Second},
 	}
 	return s
 }
@@ -60,7 +61,15 @@ func newServer(ctx context.Context, handler http.Handler) *server {
 // Serve answers requests on l until ctx ends. Then it takes no more, closes the connections that are idle, gives requests under
 // way a quarter of a second before their contexts end, which ends streams, cuts off what is left a second later, and returns nil. It
 // always closes l.
-func Serve(ctx context.Context, l net.Listener, handler http.Handler) error {
+//
+// On a listener of TCP the handler sees only requests that a page in a browser cannot have made, except
+// a page of this listener itself: others get 403, by their Host, Origin and Sec-Fetch-Site. Hosts are
+// the IP address at which the request arrived, localhost, the name of this machine and those given, each
+// a name, an IP literal or an address such as Listen takes.
+func Serve(ctx context.Context, l net.Listener, handler http.Handler, hosts ...string) error {
+	if l.Addr().Network() != "unix" { // no browser speaks to a socket of a file
+		handler = checkHosts(newHostPolicy(l.Addr(), machineName(), hosts), handler)
+	}
 	s := newServer(ctx, handler)
 	defer s.cutOff()
 	ended := make(chan error, 1)

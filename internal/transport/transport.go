@@ -1,4 +1,5 @@
 // Package transport carries HTTP/1.1 and HTTP/2 without TLS between Plimsoll's processes, over TCP and over unix sockets.
+// Over TCP it answers no page in a browser but its own: see Serve.
 //
 // An address is host:port, http://host:port or unix:/path/of/socket. Listen opens one, Serve answers on it until its context
 // ends, and Client makes an http.Client that speaks HTTP/2 to it. The package keeps no state; each Serve owns the goroutines of its
@@ -163,8 +164,12 @@ func newClient(address string, t *http.Transport) (client *http.Client, baseURL 
 		return dialer.DialContext(ctx, network, rest)
 	}
 	t.IdleConnTimeout = idleTimeout
-	if network == "unix" {
-		return &http.Client{Transport: t}, "http://plimsoll", nil
+	client = &http.Client{Transport: refusals{t}}
+	switch {
+	case network == "unix":
+		return client, "http://plimsoll", nil
+	case strings.HasPrefix(rest, ":"): // this machine, which a request must name
+		return client, "http://localhost" + rest, nil
 	}
-	return &http.Client{Transport: t}, "http://" + rest, nil
+	return client, "http://" + rest, nil
 }

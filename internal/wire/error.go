@@ -140,11 +140,15 @@ func FromConnectError(err error) error {
 		return nil
 	}
 	var e *plimsoll.Error
+	var rpc *connect.Error
+	isRPC := errors.As(err, &rpc)
 	if errors.As(err, &e) {
+		if isRPC && !errors.Is(e, rpc) { // an http.Client of ours said it, and connect calls that unavailable
+			return e
+		}
 		return err
 	}
-	var rpc *connect.Error
-	if errors.As(err, &rpc) {
+	if isRPC {
 		return fromRPC(rpc)
 	}
 	switch {

@@ -172,3 +172,12 @@ func TestWhatIsTold(t *testing.T) {
 		t.Errorf("an unknown code became %v", got)
 	}
 }
+
+// An http.Client of ours that knows better than connect why a call failed is believed.
+func TestErrorsOfTheHTTPClient(t *testing.T) {
+	denied := plimsoll.Errorf(plimsoll.CodeDenied, "not this host")
+	err := FromConnectError(connect.NewError(connect.CodeUnavailable, fmt.Errorf("call: %w", denied)))
+	if plimsoll.CodeOf(err) != plimsoll.CodeDenied || err.Error() != denied.Error() {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,236 @@
+package transport
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// refusedHeader carries the reason of a refusal to Client, in whichever protocol the call was made.
+const refusedHeader = "Plimsoll-Refused"
+
+// hostPolicy decides which requests a TCP listener answers. It keeps pages in a browser away from it:
+// those of another site, and those whose own name a DNS server has pointed at this listener.
+type hostPolicy struct {
+	listener netip.AddrPort
+	names    map[string]bool // host names and IP literals, as plainHost returns them
+}
+
+// claim is what a request says of where it goes and where it comes from.
+type claim struct {
+	host   string     // Host, or :authority in HTTP/2
+	origin []string   // each Origin
+	site   []string   // each Sec-Fetch-Site
+	local  netip.Addr // at which the connection arrived
+}
+
+// newHostPolicy makes the policy of a listener, with the names of this machine and others, which can
+// also be addresses such as Listen takes.
+func newHostPolicy(listener net.Addr, machine string, others []string) *hostPolicy {
+	p := &hostPolicy{listener: addrPort(listener), names: map[string]bool{"localhost": true}}
+	short, _, _ := strings.Cut(machine, ".")
+	for _, name := range append([]string{machine, short}, others...) {
+		if network, rest, err := Split(name); err == nil {
+			if network == "unix" {
+				continue
+			}
+			name, _ = splitHost(rest)
+		}
+		if name = plainHost(name); name != "" {
+			p.names[name] = true
+		}
+	}
+	return p
+}
+
+// refusal returns why a request is not answered, or nothing if it is.
+func (p *hostPolicy) refusal(c claim) string {
+	host, port := splitHost(c.host)
+	if host == "" {
+		return fmt.Sprintf("a request needs a Host header, with a name of the server that listens on %s", p.listener)
+	}
+	if !p.own(host, c.local) {
+		reason := fmt.Sprintf("the server that listens on %s does not go by the host %+q", p.listener, clip(host))
+		if hostPattern.MatchString(host) {
+			reason += fmt.Sprintf("; if it should, start it with --host %s", host)
+		}
+		return reason
+	}
+	for _, origin := range c.origin {
+		if !sameOrigin(origin, host, port) {
+			return fmt.Sprintf("a page of origin %+q may not call the server at %+q; only its own pages may, with Host as the browser sent it",
+				clip(origin), clip(c.host))
+		}
+	}
+	for _, site := range c.site {
+		if site != "none" && site != "same-origin" {
+			return fmt.Sprintf("a page of another origin may not call this server (Sec-Fetch-Site is %+q); open its address in the browser itself",
+				clip(site))
+		}
+	}
+	return ""
+}
+
+// own reports whether a host, as splitHost returns it, is one of the listener.
+func (p *hostPolicy) own(host string, local netip.Addr) bool {
+	if p.names[host] {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	if ip == localhost4 || ip == localhost6 || ip == p.listener.Addr() || ip == plainIP(local) {
+		return true // the first two are localhost, also at the near end of a forwarded port
+	}
+	return ip.IsUnspecified() && p.listener.Addr().IsUnspecified() // 0.0.0.0 and :: both reach it
+}
+
+var (
+	localhost4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	localhost6 = netip.IPv6Loopback()
+)
+
+// sameOrigin reports whether an Origin is that of pages at a host and port. The scheme may be that of
+// a proxy in front of this listener.
+func sameOrigin(origin, host, port string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Opaque != "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+		return false
+	}
+	usual := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	if usual == "" {
+		return false
+	}
+	fromHost, fromPort := splitHost(u.Host)
+	if fromPort == "" {
+		fromPort = usual
+	}
+	if port == "" {
+		port = usual
+	}
+	return fromHost == host && fromPort == port
+}
+
+// splitHost takes a Host header apart. The host is as plainHost returns it; it is empty if the header
+// is not well formed.
+func splitHost(header string) (host, port string) {
+	if inner, ok := strings.CutPrefix(header, "["); ok {
+		inner, rest, ok := strings.Cut(inner, "]")
+		ip, err := netip.ParseAddr(strings.ReplaceAll(inner, "%25", "%"))
+		port, colon := strings.CutPrefix(rest, ":")
+		if !ok || err != nil || !ip.Is6() || rest != "" && !colon {
+			return "", ""
+		}
+		return plainIP(ip).String(), port
+	}
+	host, port, _ = strings.Cut(header, ":")
+	if strings.Contains(port, ":") {
+		return "", ""
+	}
+	return plainHost(host), port
+}
+
+// plainHost is the one form of a host that is compared: of a name in lower case and without the dot of
+// the root, and of an IP literal without its brackets.
+func plainHost(host string) string {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return plainIP(ip).String()
+	}
+	return host
+}
+
+func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
+
+func addrPort(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := tcp.AddrPort()
+	return netip.AddrPortFrom(plainIP(ap.Addr()), ap.Port())
+}
+
+// clip bounds what is repeated of a request.
+func clip(s string) string { return s[:min(len(s), 300)] }
+
+// checkHosts puts a policy before a handler.
+func checkHosts(p *hostPolicy, handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := claim{host: r.Host, origin: r.Header.Values("Origin"), site: r.Header.Values("Sec-Fetch-Site")}
+		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+			c.local = addrPort(local).Addr()
+		}
+		if reason := p.refusal(c); reason != "" {
+			refuse(w, reason)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// refuse answers in JSON with the fields of an error of Connect and of one of the REST interface.
+func refuse(w http.ResponseWriter, reason string) {
+	body, err := json.Marshal(struct {
+		Code        string `json:"code"`
+		StatusCode  int    `json:"status_code"`
+		Message     string `json:"message"`
+		Description string `json:"description"`
+	}{"permission_denied", http.StatusForbidden, reason, reason})
+	if err != nil {
+		panic(err) // a broken invariant: numbers and strings have a JSON form
+	}
+	// What is left of the body is read away before the connection is used again, but not for ever.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readHeaderTimeout))
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set(refusedHeader, reason)
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = w.Write(append(body, '\n')) // the caller went away; there is nobody to tell
+}
+
+// refusals makes errors of refusals, whose reason the protocols of RPC would drop.
+type refusals struct{ *http.Transport }
+
+func (t refusals) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.Transport.RoundTrip(r)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // http.Client adds the call to it
+	}
+	reason := response.Header.Get(refusedHeader)
+	if response.StatusCode != http.StatusForbidden || reason == "" {
+		return response, nil
+	}
+	_ = response.Body.Close() // the header says all of it
+	return nil, plimsoll.Errorf(plimsoll.CodeDenied, "%s", reason)
+}
+
+// machineName is the name that this machine has for itself; empty if it has none.
+func machineName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+var hostPattern = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
+
+// ValidateHosts reports the first of the hosts for Serve that is neither a name nor an IP literal.
+func ValidateHosts(field string, hosts []string) error {
+	for _, host := range hosts {
+		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !hostPattern.MatchString(host) {
+			return plimsoll.Invalid(field, "%q is not a host; write a name or an IP address without scheme and port, such as gw.example.org", host)
+		}
+	}
+	return nil
+}
