@@ -1,9 +1,7 @@
 package lint
 
 import (
-	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"io/fs"
 	"slices"
@@ -22,32 +20,9 @@ var serving = map[string][]string{
 // CheckServers reports the programs below root that serve HTTP past internal/transport, whose Serve refuses
 // what pages in a browser send. Tests, and folders named testdata, are left out.
 func CheckServers(root fs.FS) ([]Finding, error) {
-	var found []Finding
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case name == "internal/transport", entry.IsDir() && (entry.Name() == "testdata" || name != "." && strings.HasPrefix(entry.Name(), ".")):
-			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
-		text, err := fs.ReadFile(root, name)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
-		if err != nil {
-			return fmt.Errorf("parse %s: %w", name, err)
-		}
-		found = append(found, servers(fset, file)...)
-		return nil
+	return inFiles(root, "look for servers", servers, func(name string) bool {
+		return !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "internal/transport/")
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look for servers: %w", err)
-	}
-	return found, nil
 }
 
 func servers(fset *token.FileSet, file *ast.File) []Finding {

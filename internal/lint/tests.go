@@ -1,9 +1,7 @@
 package lint
 
 import (
-	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"io/fs"
 	"path"
@@ -15,32 +13,7 @@ import (
 // CheckSleeps reports the test files below root that call time.Sleep without testing/synctest, in whose bubbles sleeping is how
 // time goes by. Folders named testdata are left out.
 func CheckSleeps(root fs.FS) ([]Finding, error) {
-	var found []Finding
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (entry.Name() == "testdata" || name != "." && strings.HasPrefix(entry.Name(), ".")):
-			return fs.SkipDir
-		case !strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
-		text, err := fs.ReadFile(root, name)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
-		if err != nil {
-			return fmt.Errorf("parse %s: %w", name, err)
-		}
-		found = append(found, sleeps(fset, file)...)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for sleeps: %w", err)
-	}
-	return found, nil
+	return inFiles(root, "look for sleeps", sleeps, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 }
 
 func sleeps(fset *token.FileSet, file *ast.File) []Finding {
