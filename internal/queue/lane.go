@@ -22,9 +22,6 @@ func (c *Class) Amounts() *Amounts { return &c.amounts }
 // Blocked returns why no node takes the class; WaitNone: it is not blocked.
 func (c *Class) Blocked() plimsoll.WaitCode { return c.code }
 
-// Waits reports whether admitted accounts have ready tasks of the class, blocked or not.
-func (c *Class) Waits() bool { return c.rows > 0 }
-
 // Account is one that has tasks in a leaf: a job. It is a part of the caller's row; Enter puts it
 // into the tree.
 type Account struct {
