@@ -50,7 +50,7 @@ func (g *gateway) start() (*client.Client, func(), error) {
 	mux.Handle(plimsollv1connect.NewEventServiceHandler(g))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- transport.Serve(ctx, l, mux) }()
+	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
 	c, err := client.New(client.Config{Server: address})
 	return c, func() {
 		c.Close()

@@ -80,7 +80,7 @@ func clientOf(t *testing.T, mux *http.ServeMux, cfg client.Config) *client.Clien
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // cleaning up comes after the test's own context has ended
 	served := make(chan error, 1)
-	go func() { served <- transport.Serve(ctx, l, mux) }()
+	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {

@@ -56,7 +56,7 @@ func serve(t *testing.T) (address string, g *fakeGateway) {
 	mux.Handle(plimsollv1connect.NewEventServiceHandler(g))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- transport.Serve(ctx, l, mux) }()
+	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {

@@ -184,7 +184,9 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		handler := newHandler(&logHandler{l, a.deps.Events.Trouble}, watch, m.handler())
-		return transport.Serve(ctx, listener, handler, append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address)...)
+		return transport.Serve(ctx, listener, handler, transport.ServeConfig{
+			Hosts: append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address),
+		})
 	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
 	group.Go(func() error { a.act(ctx, l, out); return nil })

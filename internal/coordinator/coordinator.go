@@ -180,7 +180,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return transport.Serve(ctx, listener, c.routes(), append(slices.Clone(c.cfg.Hosts), c.cfg.Listen)...)
+		return transport.Serve(ctx, listener, c.routes(), transport.ServeConfig{Hosts: append(slices.Clone(c.cfg.Hosts), c.cfg.Listen)})
 	})
 	group.Go(func() error { return c.leadOn(ctx) })
 	return group.Wait()

@@ -142,7 +142,7 @@ func lead(t testing.TB, cfg Config, st store.Store) *leader {
 	c.status.leading(l.term)
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return l.term.run(running) })
-	group.Go(func() error { return transport.Serve(running, listener, c.routes()) })
+	group.Go(func() error { return transport.Serve(running, listener, c.routes(), transport.ServeConfig{}) })
 	go func() { l.led <- errors.Join(group.Wait(), st.Close()) }()
 	l.Follower = l.follow(ctx, "gw")
 	return l

@@ -83,7 +83,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	defer g.agents.close()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return transport.Serve(ctx, l, g.handler, append(slices.Clone(g.cfg.Hosts), g.cfg.Listen)...)
+		return transport.Serve(ctx, l, g.handler, transport.ServeConfig{Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.Listen)})
 	})
 	group.Go(func() error { return g.watchNodes(ctx) })
 	g.cfg.Events.Serving(l.Addr().String())

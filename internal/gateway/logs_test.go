@@ -57,7 +57,7 @@ func startAgent(t *testing.T) (agent *agentLogs, address string) {
 	mux.Handle(plimsollv1connect.NewLogServiceHandler(agent))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, mux) }()
+	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

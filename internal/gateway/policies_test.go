@@ -226,7 +226,7 @@ func TestNodeQOSIsRelayed(t *testing.T) {
 	mux.Handle(plimsollv1connect.NewQOSServiceHandler(agent))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, mux) }()
+	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

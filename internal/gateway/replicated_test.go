@@ -39,7 +39,7 @@ func startLeader(t testing.TB) *leader {
 	mux.Handle(replica.NewHandler(source, ld.exec))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, mux) }()
+	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
 	ld.stop = sync.OnceFunc(func() {
 		cancel()
 		source.Close(nil)

@@ -56,7 +56,7 @@ func inBubble(t *testing.T, cfg Config, f *fake, test func(t *testing.T, network
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		handler := newGateway(t, cfg, f).Handler()
-		go func() { ended <- transport.Serve(ctx, network, handler) }()
+		go func() { ended <- transport.Serve(ctx, network, handler, transport.ServeConfig{}) }()
 		client := &http.Client{Transport: &http.Transport{DialContext: network.dial}}
 		test(t, network, client)
 		client.CloseIdleConnections()

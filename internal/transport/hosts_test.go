@@ -157,6 +157,8 @@ func startServe(ctx context.Context, l net.Listener, allowed bool) <-chan error 
 		hosts = []string{"gw.example.org"}
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, http.HandlerFunc(answer), hosts...) }()
+	go func() {
+		ended <- transport.Serve(ctx, l, http.HandlerFunc(answer), transport.ServeConfig{Hosts: hosts})
+	}()
 	return ended
 }

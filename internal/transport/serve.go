@@ -58,17 +58,26 @@ func newServer(ctx context.Context, handler http.Handler) *server {
 	return s
 }
 
+// ServeConfig sets up what a listener asks of its callers.
+type ServeConfig struct {
+	// Hosts are further hosts that callers may use, each a name, an IP literal or an address such as Listen takes.
+	Hosts []string
+	// Caller is the part that callers of this listener have if nothing else tells it. CallerOf returns it.
+	Caller Caller
+}
+
 // Serve answers requests on l until ctx ends. Then it takes no more, closes the connections that are idle, gives requests under
 // way a quarter of a second before their contexts end, which ends streams, cuts off what is left a second later, and returns nil. It
 // always closes l.
 //
 // On a listener of TCP the handler sees only requests that a page in a browser cannot have made, except
 // a page of this listener itself: others get 403, by their Host, Origin and Sec-Fetch-Site. Hosts are
-// the IP address at which the request arrived, localhost, the name of this machine and those given, each
-// a name, an IP literal or an address such as Listen takes.
-func Serve(ctx context.Context, l net.Listener, handler http.Handler, hosts ...string) error {
+// the IP address at which the request arrived, localhost, the name of this machine and those of the
+// configuration.
+func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeConfig) error {
+	handler = markCaller(cfg.Caller, handler)
 	if l.Addr().Network() != "unix" { // no browser speaks to a socket of a file
-		handler = checkHosts(newHostPolicy(l.Addr(), machineName(), hosts), handler)
+		handler = checkHosts(newHostPolicy(l.Addr(), machineName(), cfg.Hosts), handler)
 	}
 	s := newServer(ctx, handler)
 	defer s.cutOff()
