@@ -11,20 +11,21 @@ type Code uint8
 
 // The codes. What is none of these is CodeInternal, and its text goes to the log and not to the caller.
 const (
-	CodeInternal       Code = iota // a fault of ours
-	CodeInvalid                    // the input is wrong; Field names where
-	CodeNotFound                   // no such object
-	CodeAlreadyExists              // the id is taken
-	CodeConflict                   // the object is not in a state that allows this
-	CodeUnavailable                // no leader, or not connected to it; try again
-	CodeExhausted                  // a bound was reached; try again later
-	CodeDenied                     // the caller may not do this
-	CodeStale                      // an older incarnation or leader speaks
-	CodeDeadline                   // the time allowed ran out
-	CodeCanceled                   // the caller went away
-	CodeCorrupt                    // stored data cannot be read
-	CodeAlreadyRunning             // another process owns the directory or the address
-	CodeUnimplemented              // the peer does not know this call
+	CodeInternal        Code = iota // a fault of ours
+	CodeInvalid                     // the input is wrong; Field names where
+	CodeNotFound                    // no such object
+	CodeAlreadyExists               // the id is taken
+	CodeConflict                    // the object is not in a state that allows this
+	CodeUnavailable                 // no leader, or not connected to it; try again
+	CodeExhausted                   // a bound was reached; try again later
+	CodeDenied                      // the caller may not do this
+	CodeStale                       // an older incarnation or leader speaks
+	CodeDeadline                    // the time allowed ran out
+	CodeCanceled                    // the caller went away
+	CodeCorrupt                     // stored data cannot be read
+	CodeAlreadyRunning              // another process owns the directory or the address
+	CodeUnimplemented               // the peer does not know this call
+	CodeUnauthenticated             // the caller has not said by a token that it may call
 
 	numCodes
 )
@@ -34,7 +35,7 @@ const NumCodes = int(numCodes)
 
 var codeNames = [numCodes]string{
 	"internal", "invalid", "not_found", "already_exists", "conflict", "unavailable", "exhausted", "denied", "stale", "deadline",
-	"canceled", "corrupt", "already_running", "unimplemented",
+	"canceled", "corrupt", "already_running", "unimplemented", "unauthenticated",
 }
 
 // Known reports whether this version has the code.

@@ -74,7 +74,7 @@ func TestRetriesEndWithTheContext(t *testing.T) {
 
 func TestWhatWillNotGetBetterIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for code := plimsoll.CodeInternal; code <= plimsoll.CodeUnimplemented; code++ {
+		for code := plimsoll.CodeInternal; code <= plimsoll.CodeUnauthenticated; code++ {
 			if code == plimsoll.CodeUnavailable || code == plimsoll.CodeExhausted {
 				continue
 			}

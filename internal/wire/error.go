@@ -33,6 +33,8 @@ var codes = [plimsoll.NumCodes]struct {
 	plimsoll.CodeCorrupt:        {connect.CodeDataLoss, http.StatusInternalServerError},
 	plimsoll.CodeAlreadyRunning: {connect.CodeFailedPrecondition, http.StatusConflict},
 	plimsoll.CodeUnimplemented:  {connect.CodeUnimplemented, http.StatusNotImplemented},
+
+	plimsoll.CodeUnauthenticated: {connect.CodeUnauthenticated, http.StatusUnauthorized},
 }
 
 // ConnectCode is the RPC code of a code. Two of ours may share one; the detail of ConnectError tells them apart.
@@ -53,10 +55,7 @@ func HTTPStatus(code plimsoll.Code) int {
 
 // codeOfRPC is for answers without our detail: of a proxy, or of another program on that address.
 func codeOfRPC(rpc connect.Code) plimsoll.Code {
-	switch rpc {
-	case connect.CodeUnauthenticated:
-		return plimsoll.CodeDenied
-	case connect.CodeOutOfRange:
+	if rpc == connect.CodeOutOfRange {
 		return plimsoll.CodeInvalid
 	}
 	for code := range codes {

@@ -37,7 +37,7 @@ func TestCodeTable(t *testing.T) {
 		t.Error("an unknown code is not internal")
 	}
 	for rpc, want := range map[connect.Code]plimsoll.Code{
-		connect.CodeUnauthenticated: plimsoll.CodeDenied, connect.CodeOutOfRange: plimsoll.CodeInvalid, connect.CodeUnknown: plimsoll.CodeInternal,
+		connect.CodeOutOfRange: plimsoll.CodeInvalid, connect.CodeUnknown: plimsoll.CodeInternal,
 	} {
 		if got := codeOfRPC(rpc); got != want {
 			t.Errorf("%s became %s, want %s", rpc, got, want)
