@@ -1,0 +1,158 @@
+// Package token makes, keeps and finds the tokens by which a listener of TCP knows its callers.
+//
+// There are four kinds, each for one kind of caller: see Kind. A role makes the tokens of its own
+// listener at its first start, in files that only its user can read (Make). Its callers read the file
+// (Load), or find the token without being told where it is: a listener that this machine reaches by
+// its loopback enters its tokens below the home directory of its user (Enter), by its address. A
+// Finder finds either for a server, and a Source is such a token as it stands at present.
+//
+//	user, err := token.Make(token.User, "/var/lib/plimsoll/user.token") // a server
+//	source := token.Finder{Kind: token.User}.For("127.0.0.1:9080")      // a caller on that machine
+//
+// Guarantees: a file is there whole or not at all, also after a crash, and two processes that make it
+// at the same time get one token. A token is found only for the server that entered it, and only while
+// that process lives, because somebody else may listen on its port afterwards. No way of printing a
+// Token shows it.
+//
+// The package owns no goroutine. It does not decide what a caller may do: package transport does.
+package token
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Kind says whose token it is, and for which listener.
+type Kind uint8
+
+// The kinds. Each has a flag and a file of the same name at both ends.
+const (
+	User    Kind = iota + 1 // of users, for gateways
+	Agent                   // of agents, for gateways
+	Gateway                 // of gateways, for coordinators
+	Log                     // of gateways, for the ports of agents
+
+	numKinds
+)
+
+var kinds = [numKinds]struct{ word, caller string }{
+	User: {"user", "--token-file, PLIMSOLL_TOKEN_FILE or PLIMSOLL_TOKEN"},
+
+	Agent:   {"agent", "--agent-token-file or PLIMSOLL_AGENT_TOKEN_FILE"},
+	Gateway: {"gateway", "--gateway-token-file or PLIMSOLL_GATEWAY_TOKEN_FILE"},
+	Log:     {"log", "--log-token-file or PLIMSOLL_LOG_TOKEN_FILE"},
+}
+
+// String returns the kind's word.
+func (k Kind) String() string { return kinds[k].word }
+
+// GivenBy names the flags and variables by which a caller is given a token of this kind.
+func (k Kind) GivenBy() string { return kinds[k].caller }
+
+// FileName is the name of the file that a role makes in its directory.
+func (k Kind) FileName() string { return k.String() + ".token" }
+
+func (k Kind) prefix() string { return "plimsoll_" + k.String() + "_" }
+
+const secretBytes = 32
+
+// Token is a secret of one kind. The zero Token is none.
+type Token struct {
+	kind Kind
+	file string  // where it was made or read; may be empty
+	text *string // not a string, which printing a struct that holds a Token would show
+}
+
+// New makes a token that no file has.
+func New(kind Kind) Token {
+	secret := make([]byte, secretBytes)
+	_, _ = rand.Read(secret) // it never fails
+	return newToken(kind, secret, "")
+}
+
+func newToken(kind Kind, secret []byte, file string) Token {
+	text := kind.prefix() + base64.RawURLEncoding.EncodeToString(secret)
+	return Token{kind, file, &text}
+}
+
+// Parse reads a token. Its errors do not repeat the text.
+func Parse(text string) (Token, error) {
+	text = strings.TrimSpace(text)
+	for kind := User; kind < numKinds; kind++ {
+		rest, ok := strings.CutPrefix(text, kind.prefix())
+		if !ok {
+			continue
+		}
+		if secret, err := base64.RawURLEncoding.DecodeString(rest); err == nil && len(secret) == secretBytes {
+			return newToken(kind, secret, ""), nil
+		}
+	}
+	return Token{}, plimsoll.Errorf(plimsoll.CodeInvalid,
+		"this is not a token; one begins with plimsoll_user_, plimsoll_agent_, plimsoll_gateway_ or plimsoll_log_, and 43 characters follow")
+}
+
+// Is reports whether there is a token.
+func (t Token) Is() bool { return t.text != nil }
+
+// Kind returns the kind of the token.
+func (t Token) Kind() Kind { return t.kind }
+
+// File is where the token was made or read; empty if in no file.
+func (t Token) File() string { return t.file }
+
+// Header is the Authorization header of a request with the token.
+func (t Token) Header() string { return "Bearer " + *t.text }
+
+// Matches reports whether it is the token that a caller sent. How long it takes does not tell how much
+// of it is right.
+func (t Token) Matches(sent string) bool {
+	var a, b [64]byte
+	n, m := copy(a[:], *t.text), copy(b[:], sent)
+	return n == m && len(sent) == m && subtle.ConstantTimeCompare(a[:n], b[:m]) == 1
+}
+
+// For returns the form of the token that is good for one server alone: a server that gets it cannot use
+// it at another one that has the same token.
+func (t Token) For(server string) Token {
+	if !t.Is() {
+		return t
+	}
+	mac := hmac.New(sha256.New, []byte(*t.text))
+	mac.Write([]byte("plimsoll token for " + server))
+	return newToken(t.kind, mac.Sum(nil), t.file)
+}
+
+// Format implements fmt.Formatter: it prints the kind alone.
+func (t Token) Format(s fmt.State, _ rune) {
+	if !t.Is() {
+		_, _ = fmt.Fprint(s, "no token") // as fmt itself does
+		return
+	}
+	_, _ = fmt.Fprintf(s, "%s %s token", article(t.kind), t.kind)
+}
+
+func article(k Kind) string {
+	if k == Agent {
+		return "an"
+	}
+	return "a"
+}
+
+// MarshalText implements encoding.TextMarshaler, also for logs: it shows the kind alone.
+func (t Token) MarshalText() ([]byte, error) { return []byte(fmt.Sprint(t)), nil }
+
+// Guess names the kind that a text has the form of, such as "an agent token"; empty if of none. It says
+// nothing about who knows it.
+func Guess(text string) string {
+	if t, err := Parse(text); err == nil {
+		return fmt.Sprint(t)
+	}
+	return ""
+}
