@@ -53,7 +53,10 @@ func newServer(ctx context.Context, handler http.Handler) *server {
 		MaxHeaderBytes:               maxHeaderBytes,
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnState:                    s.track,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: 4096, SendPingTimeout: 15 * time.Second},
+		ConnContext:                  withConn,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxConnectionStreams, SendPingTimeout: 15 * time.Second, WriteByteTimeout: DefaultUnreadTimeout,
+		},
 	}
 	return s
 }
@@ -64,6 +67,12 @@ type ServeConfig struct {
 	Hosts []string
 	// Caller is the part that callers of this listener have if nothing else tells it. CallerOf returns it.
 	Caller Caller
+	// Connections bounds the connections of this listener and of all others that it is given to;
+	// default: NewConnections of a zero ConnectionsConfig.
+	Connections *Connections
+	// BodyTimeout and BodyRate are the time in which a request's body must come; see Arrival.
+	BodyTimeout time.Duration // default DefaultBodyTimeout
+	BodyRate    int           // bytes a second; default DefaultBodyRate
 }
 
 // Serve answers requests on l until ctx ends. Then it takes no more, closes the connections that are idle, gives requests under
@@ -75,14 +84,18 @@ type ServeConfig struct {
 // the IP address at which the request arrived, localhost, the name of this machine and those of the
 // configuration.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeConfig) error {
+	if cfg.Connections == nil {
+		cfg.Connections = NewConnections(ConnectionsConfig{})
+	}
+	handler = trustAgents(handler) // behind all that finds out who calls
 	handler = markCaller(cfg.Caller, handler)
 	if l.Addr().Network() != "unix" { // no browser speaks to a socket of a file
 		handler = checkHosts(newHostPolicy(l.Addr(), machineName(), cfg.Hosts), handler)
 	}
-	s := newServer(ctx, handler)
+	s := newServer(ctx, watchArrival(cfg, handler))
 	defer s.cutOff()
 	ended := make(chan error, 1)
-	go func() { ended <- s.http.Serve(l) }()
+	go func() { ended <- s.http.Serve(&listener{l, cfg.Connections, cfg.Caller}) }()
 	var err, closeErr error
 	select {
 	case err = <-ended:
