@@ -1,8 +1,9 @@
 // Package dev assembles every role in one process: a coordinator on an embedded store, a gateway and an agent. They speak to each
 // other over sockets, by the same protocols as on many machines: there is no short cut from a read to the coordinator.
 //
-// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, and DIR/agent (the node's tasks and its
-// supervisor, a process of its own that outlives this one). Everything else is owned by the roles. The process may be killed at
+// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, DIR/agents.sock (the gateway's address for the
+// agent, whose slots no user can take), and DIR/agent (the node's tasks and its supervisor, a process of its own that outlives
+// this one). Everything else is owned by the roles. The process may be killed at
 // any instant: what was acknowledged is there at the next start, and running tasks are taken up again.
 //
 // What the roles tell through their Events becomes log lines here, in tell.go, also for the commands that run one role alone.
@@ -53,13 +54,14 @@ type Config struct {
 	Logger     *slog.Logger          // nil: nothing is logged
 
 	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
-	Gateway     gateway.Config     // Listen, Insecure, Hosts, Events and Registry are set here
+	Gateway     gateway.Config     // Listen, ListenAgents, Insecure, Hosts, Events and Registry are set here
 }
 
 // Dev is the process.
 type Dev struct {
 	cfg      Config
 	listener net.Listener
+	agents   net.Listener // of the gateway, for the agent; nil: there is none
 	parts    []func(context.Context) error
 	follower *replica.Follower
 }
@@ -97,7 +99,11 @@ func (d *Dev) make() error {
 	if cfg.Gateway.ID == "" {
 		cfg.Gateway.ID = "dev"
 	}
-	cfg.Gateway.Events = gateway.Events{Fault: GatewayEvents(cfg.Logger).Fault} // that it serves, the process says itself
+	cfg.Gateway.Events = GatewayEvents(cfg.Logger)
+	cfg.Gateway.Events.Serving = nil // the process says so itself
+	if !cfg.NoAgent {
+		cfg.Gateway.ListenAgents = "unix:" + filepath.Join(cfg.Data, "agents.sock")
+	}
 	registry := prometheus.NewRegistry()
 	cfg.Gateway.Registry, cfg.Coordinator.Metrics = registry, registry
 	cfg.Coordinator.Listen, cfg.Coordinator.Events = "unix:"+filepath.Join(cfg.Data, "coordinator.sock"), CoordinatorEvents(cfg.Logger)
@@ -136,6 +142,9 @@ func (d *Dev) makeRoles() error {
 	}
 	first := &firstStore{config: cfg.Store, opened: st}
 	c, err := coordinator.New(cfg.Coordinator, first.open)
+	if err == nil && cfg.Gateway.ListenAgents != "" {
+		d.agents, err = transport.Listen(cfg.Gateway.ListenAgents)
+	}
 	if err == nil {
 		err = d.makeReaders()
 	}
@@ -143,6 +152,9 @@ func (d *Dev) makeRoles() error {
 		err = d.makeAgent()
 	}
 	if err != nil {
+		if d.agents != nil {
+			err = errors.Join(err, d.agents.Close())
+		}
 		return errors.Join(err, st.Close())
 	}
 	d.parts = append(d.parts, func(ctx context.Context) error { return errors.Join(c.Run(ctx), first.close()) })
@@ -183,7 +195,7 @@ func (d *Dev) makeReaders() error {
 		return err
 	}
 	d.follower = follower
-	d.parts = append(d.parts, follower.Run, func(ctx context.Context) error { return g.Serve(ctx, d.listener) })
+	d.parts = append(d.parts, follower.Run, func(ctx context.Context) error { return g.Serve(ctx, d.listener, d.agents) })
 	return nil
 }
 
@@ -240,7 +252,7 @@ func (d *Dev) makeAgent() error {
 		return err
 	}
 	a, err := agent.New(agent.Config{
-		Node: cfg.Node, Dir: dir, Gateways: []string{d.URL()}, Capacity: cfg.Capacity,
+		Node: cfg.Node, Dir: dir, Gateways: []string{cfg.Gateway.ListenAgents}, Capacity: cfg.Capacity,
 		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS,
 	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})
 	if err != nil {

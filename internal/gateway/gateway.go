@@ -138,7 +138,7 @@ func (g *Gateway) routes() http.Handler {
 	}, eventSource{g})
 	mux.Handle("/ws/v1/", g.boundedREST(events))
 	mux.HandleFunc("/healthz", g.health)
-	mux.Handle("/metrics", g.metrics.handler())
+	mux.Handle("/metrics", transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, g.metrics.handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		rest.WriteError(w, http.StatusNotFound,
 			"there is nothing at this path; there are /healthz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")

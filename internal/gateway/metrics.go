@@ -2,11 +2,15 @@ package gateway
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
+
+// metricsTimeout is how long an answer of /metrics may take, of which there are only a few at a time.
+const metricsTimeout = 10 * time.Second
 
 // metrics are what /metrics shows.
 type metrics struct {

@@ -87,7 +87,7 @@ type pool struct {
 
 // NewConnections makes a bound that listeners can share.
 func NewConnections(cfg ConnectionsConfig) *Connections {
-	files := openFiles()
+	files := OpenFiles()
 	if cfg.Users == 0 {
 		cfg.Users = min(max(files/userShare, minConnections), maxUserConnections)
 	}
@@ -109,14 +109,21 @@ func NewConnections(cfg ConnectionsConfig) *Connections {
 	return c
 }
 
-// openFiles is how many descriptors this process may have. (Go raises the soft limit to the hard one
-// when a process starts.)
-func openFiles() int {
+// OpenFiles is how many descriptors this process may have: RLIMIT_NOFILE. (Go raises the soft limit to
+// the hard one when a process starts.)
+func OpenFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 1024 // what every Linux grants
 	}
 	return int(min(limit.Cur, 1<<20))
+}
+
+// FewConnections are Connections for a listener that serves processes of the cluster more than users:
+// each kind has a part of the descriptors, one in 16 and one in 32.
+func FewConnections() *Connections {
+	files := OpenFiles()
+	return NewConnections(ConnectionsConfig{Users: max(files/16, minConnections), Agents: max(files/32, minConnections)})
 }
 
 // Count returns how many connections users and agents have.
