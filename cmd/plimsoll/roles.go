@@ -49,6 +49,11 @@ type hostFlags struct {
 	Host []string `help:"Another name or IP address by which callers reach this listener; it may be repeated. Requests for other hosts get 403." env:"PLIMSOLL_HOST" placeholder:"NAME"`
 }
 
+// connectionFlags are those of every role that serves users.
+type connectionFlags struct {
+	MaxConnections int `help:"Most connections of users; 0: a quarter of the open files that the process may have, at most 8192." default:"0" placeholder:"N"`
+}
+
 // readQueues reads a queue file, if one is named.
 func readQueues(a *app, path string) (*plimsoll.QueueConfig, error) {
 	if path == "" {
@@ -107,6 +112,7 @@ func supervisorCommand() ([]string, error) {
 type devCmd struct {
 	roleFlags
 	hostFlags
+	connectionFlags
 	Data      string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
 	Listen    string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -160,6 +166,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: log,
 		QOS: qos,
 	}
+	cfg.Gateway.MaxConnections = cmd.MaxConnections
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	d, err := dev.New(cfg)
 	if err != nil {
@@ -272,12 +279,15 @@ type gatewayCmd struct {
 	gatewayTokenFlags
 	GatewayTokenFile string `help:"File with the token of gateways, from the coordinator; default: found if it is on this machine." env:"PLIMSOLL_GATEWAY_TOKEN_FILE" placeholder:"FILE"`
 	LogTokenFile     string `help:"File with the token of the agents' ports; default: found for agents on this machine." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
+	connectionFlags
+	ListenAgents string `help:"Further address, for agents alone: what comes there has slots and connections that users cannot take." env:"PLIMSOLL_LISTEN_AGENTS" placeholder:"ADDRESS"`
 }
 
 // Help is the detail of the help text.
 func (gatewayCmd) Help() string {
 	return example("plimsoll gateway --leader 127.0.0.1:9081 --listen 127.0.0.1:9080",
-		"plimsoll gateway --leader 10.0.0.1:9081 --gateway-token-file gateway.token --log-token-file log.token")
+		"plimsoll gateway --leader 10.0.0.1:9081 --gateway-token-file gateway.token --log-token-file log.token",
+		"plimsoll gateway --listen 127.0.0.1:9080 --listen-agents 127.0.0.1:9082")
 }
 
 // Run serves until it is told to stop.
@@ -306,17 +316,18 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	g, err := gateway.New(gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
 		Access: access, LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
+		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
 	}, follower)
 	if err != nil {
 		return err
 	}
-	listener, err := transport.Listen(cmd.Listen)
+	listener, forAgents, err := g.Listen()
 	if err != nil {
 		return err // before the leader hears of this gateway
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return follower.Run(ctx) })
-	group.Go(func() error { return g.Serve(ctx, listener) })
+	group.Go(func() error { return g.Serve(ctx, listener, forAgents) })
 	return group.Wait()
 }
 

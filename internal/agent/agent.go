@@ -173,7 +173,8 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 		news: newNewsbox(),
 	}
 	watch := &qosHandler{node: node.ID}
-	m := newMetrics(s.news, watch)
+	logs := &logHandler{l, a.deps.Events.Trouble, newLogSlots()}
+	m := newMetrics(s.news, watch, logs.slots)
 	if a.deps.Metrics != nil {
 		if err := a.deps.Metrics.Register(m); err != nil {
 			return errors.Join(fmt.Errorf("register the agent's metrics: %w", err), listener.Close())
@@ -184,10 +185,11 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 	held := make(chan struct{}) // closed when the supervisor has said what it holds for the first time
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		handler := newHandler(&logHandler{l, a.deps.Events.Trouble}, watch, m.handler())
+		handler := newHandler(logs, watch, m.handler())
 		return transport.Serve(ctx, listener, handler, transport.ServeConfig{
-			Hosts:  append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address),
-			Access: a.cfg.Access.For(node.Address),
+			Hosts:       append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address),
+			Access:      a.cfg.Access.For(node.Address),
+			Connections: transport.FewConnections(),
 		})
 	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })

@@ -81,6 +81,7 @@ const (
 	TroubleForeign      TroubleKind = "the supervisor holds an attempt that cannot be ours"
 	TroubleAssignment   TroubleKind = "an assignment was left out"
 	TroubleSendLog      TroubleKind = "a log could not be sent"
+	TroubleUnread       TroubleKind = "a stream was cut because its caller did not read it"
 	TroubleNetworks     TroubleKind = "the networks of this machine cannot be read; what was known of them stays"
 	TroubleReport       TroubleKind = "a report was refused for good and is dropped"
 	TroubleNodeReport   TroubleKind = "a report of the node is not taken; tasks go on, and it is tried again and again"

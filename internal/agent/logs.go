@@ -18,18 +18,22 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 const (
 	logChunk = 64 << 10
 	logPoll  = 100 * time.Millisecond // how soon a follower sees what was written
+
+	answerTimeout = 10 * time.Second // for what is no stream
 )
 
 // logHandler serves what tasks have written.
 type logHandler struct {
 	ledger  *ledger
 	trouble func(Trouble)
+	slots   *logSlots
 }
 
 // newHandler serves what gateways ask an agent for.
@@ -38,7 +42,16 @@ func newHandler(logs *logHandler, qos *qosHandler, metrics http.Handler) http.Ha
 	mux.Handle(plimsollv1connect.NewLogServiceHandler(logs, connect.WithReadMaxBytes(1<<20)))
 	mux.Handle(plimsollv1connect.NewQOSServiceHandler(qos, connect.WithReadMaxBytes(1<<20)))
 	mux.Handle("/metrics", metrics)
-	return mux
+	return transport.TimeAnswers(transport.AnswerConfig{
+		Stream: func(r *http.Request) bool {
+			return r.URL.Path == plimsollv1connect.LogServiceReadTaskLogProcedure || r.URL.Path == plimsollv1connect.QOSServiceWatchQOSProcedure
+		},
+		Total: answerTimeout,
+		Cut: func(r *http.Request) {
+			logs.slots.cut.Inc()
+			logs.trouble(Trouble{Kind: TroubleUnread, Err: plimsoll.Errorf(plimsoll.CodeExhausted, "%s by %s", r.URL.Path, r.RemoteAddr)})
+		},
+	}, mux)
 }
 
 // ReadTaskLog sends the files of an attempt, and what is appended to them until the attempt has ended if that is asked for.
@@ -63,6 +76,10 @@ func (h *logHandler) ReadTaskLog(
 	if m.TailBytes < 0 {
 		return wire.ConnectError(plimsoll.Invalid("tailBytes", "is negative; give the number of bytes, or 0 for all"))
 	}
+	if err := h.slots.enter(h.ledger.node); err != nil {
+		return wire.ConnectError(err)
+	}
+	defer h.slots.leave()
 	t := &tail{ledger: h.ledger, task: m.Task, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes}
 	for _, name := range names {
 		t.streams = append(t.streams, tailed{name: name})
@@ -98,7 +115,12 @@ type tailed struct {
 func (t *tail) run(ctx context.Context, send func(name string, data []byte) error) error {
 	ticker := time.NewTicker(logPoll)
 	defer ticker.Stop()
-	for {
+	found := false
+	note := func(name string, data []byte) error {
+		found = true
+		return send(name, data)
+	}
+	for quiet := 0; ; quiet++ {
 		// Whether more may come is asked before reading, so that what was written last is not missed.
 		key, known, begun, writing := t.ledger.status(t.task, t.attempt)
 		if !known {
@@ -107,13 +129,22 @@ func (t *tail) run(ctx context.Context, send func(name string, data []byte) erro
 		if begun {
 			t.attempt = key.attempt // a follower stays with the attempt that it began with
 			for i := range t.streams {
-				if err := t.copy(&t.streams[i], t.ledger.attemptDir(key), send); err != nil {
+				if err := t.copy(&t.streams[i], t.ledger.attemptDir(key), note); err != nil {
 					return err
 				}
 			}
 		}
 		if !t.follow || !writing {
 			return nil
+		}
+		if found && quiet > quietPolls {
+			ticker.Reset(logPoll)
+		}
+		if found {
+			found, quiet = false, 0
+		}
+		if quiet == quietPolls { // a task that writes little costs little
+			ticker.Reset(logPollQuiet)
 		}
 		select {
 		case <-ctx.Done():

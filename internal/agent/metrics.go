@@ -15,10 +15,11 @@ type metrics struct {
 	events *prometheus.CounterVec // what the loop has done and seen
 	news   *newsbox
 	watch  *qosHandler // knows the loop, when there is one
+	logs   *logSlots
 }
 
-func newMetrics(news *newsbox, watch *qosHandler) *metrics {
-	m := &metrics{news: news, watch: watch, events: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newMetrics(news *newsbox, watch *qosHandler, logs *logSlots) *metrics {
+	m := &metrics{news: news, watch: watch, logs: logs, events: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plimsoll_agent_qos_events_total", Help: "What the QoS loop has done and seen, by kind: throttled, evicting, failed and so on.",
 	}, []string{"kind"})}
 	for kind := plimsoll.QOSRuleTriggered; kind.Known(); kind++ {
@@ -69,6 +70,9 @@ const (
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	m.events.Describe(to)
+	for _, c := range m.logs.all() {
+		c.Describe(to)
+	}
 	for _, d := range allDescribed {
 		to <- d
 	}
@@ -77,6 +81,9 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	m.events.Collect(to)
+	for _, c := range m.logs.all() {
+		c.Collect(to)
+	}
 	for _, f := range append(m.figures(), figure{eventsWaiting, float64(m.news.waiting()), nil}) {
 		to <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, f.value, f.labels...)
 	}

@@ -360,6 +360,7 @@ func TestMetricsAndHealth(t *testing.T) {
 		`plimsoll_coordinator_commit_seconds_count`,
 		`plimsoll_coordinator_inbox_length 0`,
 		`plimsoll_coordinator_pipeline_depth`,
+		`plimsoll_coordinator_streams_cut_total 0`,
 		`plimsoll_coordinator_role{role="leader"} 1`,
 		`plimsoll_coordinator_role{role="standby"} 0`,
 		`plimsoll_coordinator_terms_total 1`,
@@ -373,8 +374,8 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 12 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 12", len(families), err)
+	if err != nil || len(families) != 13 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 13", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(`"epoch":%d`, l.term.epoch); !strings.Contains(health, `"status":"ok"`) || !strings.Contains(health, want) {

@@ -82,6 +82,8 @@ type Events struct {
 	// QueuesRefused is called when Config.Queues cannot replace the stored tree, which stays as it
 	// was.
 	QueuesRefused func(err error)
+	// GatewayUnread is called when a gateway is cut off because it does not read its stream.
+	GatewayUnread func(gateway string)
 }
 
 const (
@@ -120,6 +122,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Events.QueuesRefused == nil {
 		c.Events.QueuesRefused = func(error) {}
+	}
+	if c.Events.GatewayUnread == nil {
+		c.Events.GatewayUnread = func(string) {}
 	}
 	return c
 }
@@ -183,6 +188,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group.Go(func() error {
 		return transport.Serve(ctx, listener, c.routes(), transport.ServeConfig{
 			Hosts: append(slices.Clone(c.cfg.Hosts), c.cfg.Listen), Access: c.cfg.Access,
+			Connections: transport.FewConnections(),
 		})
 	})
 	group.Go(func() error { return c.leadOn(ctx) })

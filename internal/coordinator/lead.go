@@ -121,7 +121,7 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	}
 	t.source, err = replica.NewSource(replica.SourceConfig{
 		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
-		Events: replica.SourceEvents{Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected},
+		Events: replica.SourceEvents{Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected, Unread: c.gatewayUnread},
 	}, l.tables)
 	if err != nil {
 		return nil, fmt.Errorf("make the replication source: %w", err)
@@ -134,6 +134,12 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 		})
 	}
 	return t, nil
+}
+
+// gatewayUnread notes that a gateway was cut off.
+func (c *Coordinator) gatewayUnread(gateway string) {
+	c.metrics.cut.Inc()
+	c.cfg.Events.GatewayUnread(gateway)
 }
 
 // replacedQueues notes the answer to the configured tree of queues. Later terms do not ask again:

@@ -17,6 +17,7 @@ type metrics struct {
 	commits    prometheus.Histogram
 	depth      prometheus.Gauge
 	inbox      prometheus.GaugeFunc
+	cut        prometheus.Counter
 	terms      termMetrics
 }
 
@@ -44,12 +45,15 @@ func newMetrics(s *status) *metrics {
 		inbox: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "plimsoll_coordinator_inbox_length", Help: "Commands that wait for a turn.",
 		}, func() float64 { return float64(s.waiting()) }),
+		cut: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_coordinator_streams_cut_total", Help: "Gateways that were cut off because they did not read their streams.",
+		}),
 		terms: termMetrics{s},
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.terms}
+	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.terms}
 }
 
 // Describe implements prometheus.Collector.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // role is what a coordinator does at present.
@@ -132,9 +133,13 @@ func (c *Coordinator) routes() http.Handler {
 		}
 		refuse.ServeHTTP(w, r)
 	})
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	mux.HandleFunc("/healthz", c.health)
-	mux.HandleFunc("/readyz", c.ready)
+	const answerTimeout = 10 * time.Second // also for somebody who holds one of the places of /metrics
+	timed := func(h http.Handler) http.Handler {
+		return transport.TimeAnswers(transport.AnswerConfig{Total: answerTimeout}, h)
+	}
+	mux.Handle("/metrics", timed(promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
+	mux.Handle("/healthz", timed(http.HandlerFunc(c.health)))
+	mux.Handle("/readyz", timed(http.HandlerFunc(c.ready)))
 	return mux
 }
 

@@ -1,7 +1,8 @@
 // Package dev assembles every role in one process: a coordinator on an embedded store, a gateway and an agent. They speak to each
 // other over sockets, by the same protocols as on many machines: there is no short cut from a read to the coordinator.
 //
-// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, DIR/user.token and DIR/agent.token, and DIR/agent (the node's tasks and its
+// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, DIR/agents.sock (the gateway's address for the
+// agent, whose slots no user can take), DIR/user.token and DIR/agent.token, and DIR/agent (the node's tasks and its
 // supervisor, a process of its own that outlives this one). Everything else is owned by the roles. The process may be killed at
 // any instant: what was acknowledged is there at the next start, and running tasks are taken up again.
 //
@@ -60,13 +61,14 @@ type Config struct {
 	UserTokenFile, AgentTokenFile string
 
 	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
-	Gateway     gateway.Config     // Listen, Insecure, Hosts, Access, Events and Registry are set here
+	Gateway     gateway.Config     // Listen, ListenAgents, Insecure, Hosts, Access, Events and Registry are set here
 }
 
 // Dev is the process.
 type Dev struct {
 	cfg      Config
 	listener net.Listener
+	agents   net.Listener // of the gateway, for the agent; nil: there is none
 	parts    []func(context.Context) error
 	follower *replica.Follower
 	serving  chan struct{} // closed when callers are answered
@@ -107,9 +109,10 @@ func (d *Dev) make() error {
 	if cfg.Gateway.ID == "" {
 		cfg.Gateway.ID = "dev"
 	}
-	cfg.Gateway.Events = gateway.Events{
-		Fault:   GatewayEvents(cfg.Logger).Fault,
-		Serving: func(string) { close(d.serving) }, // the process says it itself
+	cfg.Gateway.Events = GatewayEvents(cfg.Logger)
+	cfg.Gateway.Events.Serving = func(string) { close(d.serving) } // the process says it itself
+	if !cfg.NoAgent {
+		cfg.Gateway.ListenAgents = "unix:" + filepath.Join(cfg.Data, "agents.sock")
 	}
 	registry := prometheus.NewRegistry()
 	cfg.Gateway.Registry, cfg.Coordinator.Metrics = registry, registry
@@ -152,6 +155,9 @@ func (d *Dev) makeRoles() error {
 	}
 	first := &firstStore{config: cfg.Store, opened: st}
 	c, err := coordinator.New(cfg.Coordinator, first.open)
+	if err == nil && cfg.Gateway.ListenAgents != "" {
+		d.agents, err = transport.Listen(cfg.Gateway.ListenAgents)
+	}
 	if err == nil {
 		err = d.makeReaders()
 	}
@@ -159,6 +165,9 @@ func (d *Dev) makeRoles() error {
 		err = d.makeAgent()
 	}
 	if err != nil {
+		if d.agents != nil {
+			err = errors.Join(err, d.agents.Close())
+		}
 		return errors.Join(err, st.Close())
 	}
 	d.parts = append(d.parts, func(ctx context.Context) error { return errors.Join(c.Run(ctx), first.close()) })
@@ -199,7 +208,7 @@ func (d *Dev) makeReaders() error {
 		return err
 	}
 	d.follower = follower
-	d.parts = append(d.parts, follower.Run, func(ctx context.Context) error { return g.Serve(ctx, d.listener) })
+	d.parts = append(d.parts, follower.Run, func(ctx context.Context) error { return g.Serve(ctx, d.listener, d.agents) })
 	return nil
 }
 
@@ -266,7 +275,7 @@ func (d *Dev) makeAgent() error {
 		return err
 	}
 	a, err := agent.New(agent.Config{
-		Node: cfg.Node, Dir: dir, Gateways: []string{d.URL()}, Capacity: cfg.Capacity,
+		Node: cfg.Node, Dir: dir, Gateways: []string{cfg.Gateway.ListenAgents}, Capacity: cfg.Capacity,
 		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS,
 		Tokens: func(string) *token.Source { return token.Fixed(d.agentToken, "the token of this process") },
 	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})

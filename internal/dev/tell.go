@@ -36,6 +36,9 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 			}
 			log.Error("the queue file was refused and the tree stays as it was", "field", e.Field, "error", e.Msg)
 		},
+		GatewayUnread: func(gateway string) {
+			log.Warn("a gateway was cut off because it does not read its stream", "gateway", gateway)
+		},
 	}
 }
 
@@ -54,6 +57,9 @@ func GatewayEvents(log *slog.Logger) gateway.Events {
 	return gateway.Events{
 		Serving: func(address string) { log.Info("serving", "address", address) },
 		Fault:   func(rpc string, err error) { log.Error("fault", "rpc", rpc, "error", err) },
+		Cut: func(rpc, caller string, after time.Duration) {
+			log.Warn("a stream was cut because its caller did not read it", "rpc", rpc, "caller", caller, "unread for", after)
+		},
 	}
 }
 

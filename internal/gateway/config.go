@@ -20,10 +20,14 @@ type Config struct {
 
 	// LogTokens finds the tokens for agents that listen on TCP.
 	LogTokens token.Finder
+	// ListenAgents is a further address, for agents alone; default: none. What comes there has the slots and connections of agents.
+	ListenAgents string
 
 	BarrierTimeout time.Duration // longest wait of a read for the leader; default 3s
 	WriteTimeout   time.Duration // longest wait of a write for the leader; default 30s
-	BodyTimeout    time.Duration // longest time in which a whole request must have come; default 60s
+	BodyTimeout    time.Duration // in which a request's body must come; default 10s
+	BodyRate       int           // bytes a second at which a body may come after BodyTimeout; default 64 KiB
+	UnreadTimeout  time.Duration // in which the caller of a stream must read what is sent; default 60s
 	AnswerTimeout  time.Duration // longest time from a request's first byte to its answer's last, streams not counted; default 3m
 
 	HeartbeatInterval time.Duration // what agents are told; default 2s
@@ -31,11 +35,21 @@ type Config struct {
 
 	PageSize        int // most objects or events in one answer; default 10,000
 	MaxRequestBytes int // default 8 MiB
-	MaxRequests     int // requests under way, streams not counted; default 4,096
-	MaxStreams      int // watches and logs under way; default 20,000
+	MaxRequests     int // requests of users under way, streams not counted; default 4,096
+	MaxStreams      int // watches and logs of users under way; default 20,000
+	MaxLogs         int // logs under way, of MaxStreams; default 1,024
 	MaxExplains     int // explanations, dry runs and capacities asked of the leader at once; default 16
 	MaxNodes        int // nodes heard; default 20,000
 	MaxAgents       int // agents that connections are kept to; default 256
+
+	// Agents have slots of their own: those that transport.CallerOf tells from users.
+	MaxAgentRequests int // requests of agents under way; default 4,096
+	MaxAgentStreams  int // watches of agents under way; default 20,480
+
+	// The bounds on connections; see transport.ConnectionsConfig for the defaults.
+	MaxConnections      int // of users
+	MaxAgentConnections int // of agents
+	MaxPeerConnections  int // of users at one IP address of another machine
 
 	// Clock tells how much time went by since some fixed instant, suspension of the machine included; default CLOCK_BOOTTIME.
 	Clock func() time.Duration
@@ -51,6 +65,8 @@ type Events struct {
 	Fault      func(rpc string, err error)   // a fault of ours; the caller sees only that there was one
 	NodeSilent func(node string, err error)  // a node's silence was reported to the leader; err if that failed, it is tried again
 	Registered func(node string, inc uint64) // a node registered
+
+	Cut func(rpc, caller string, after time.Duration) // a stream was cut because its caller did not read it for so long
 }
 
 // Validate reports the first field that is wrong.
@@ -61,6 +77,15 @@ func (c Config) Validate() error {
 	}
 	if _, _, err := transport.Split(c.Listen); err != nil {
 		return err
+	}
+	if c.ListenAgents != "" {
+		if _, _, err := transport.Split(c.ListenAgents); err != nil {
+			return plimsoll.Invalid("listenAgents", "%q is not an address; write for example 127.0.0.1:9082 or unix:/run/plimsoll-agents.sock", c.ListenAgents)
+		}
+		if !transport.Loopback(c.ListenAgents) && !c.Insecure {
+			return plimsoll.Invalid("listenAgents", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or say that insecure is meant",
+				c.ListenAgents)
+		}
 	}
 	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
 		return err
@@ -77,6 +102,7 @@ func (c Config) Validate() error {
 		{"writeTimeout", c.WriteTimeout},
 		{"bodyTimeout", c.BodyTimeout},
 		{"answerTimeout", c.AnswerTimeout},
+		{"unreadTimeout", c.UnreadTimeout},
 		{"heartbeatInterval", c.HeartbeatInterval},
 		{"nodeTimeout", c.NodeTimeout},
 	} {
@@ -98,6 +124,13 @@ func (c Config) Validate() error {
 		{"maxExplains", c.MaxExplains},
 		{"maxNodes", c.MaxNodes},
 		{"maxAgents", c.MaxAgents},
+		{"maxLogs", c.MaxLogs},
+		{"maxAgentRequests", c.MaxAgentRequests},
+		{"maxAgentStreams", c.MaxAgentStreams},
+		{"maxConnections", c.MaxConnections},
+		{"maxAgentConnections", c.MaxAgentConnections},
+		{"maxPeerConnections", c.MaxPeerConnections},
+		{"bodyRate", c.BodyRate},
 	} {
 		if n.value < 0 {
 			return plimsoll.Invalid("gateway."+n.name, "is negative; give 1 or more, or 0 for the default")
@@ -110,7 +143,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Listen, "127.0.0.1:9080")
 	setDefault(&c.BarrierTimeout, 3*time.Second)
 	setDefault(&c.WriteTimeout, 30*time.Second)
-	setDefault(&c.BodyTimeout, 60*time.Second)
+	setDefault(&c.BodyTimeout, transport.DefaultBodyTimeout)
+	setDefault(&c.BodyRate, transport.DefaultBodyRate)
+	setDefault(&c.UnreadTimeout, transport.DefaultUnreadTimeout)
 	setDefault(&c.AnswerTimeout, 3*time.Minute)
 	setDefault(&c.HeartbeatInterval, 2*time.Second)
 	setDefault(&c.NodeTimeout, 10*time.Second)
@@ -121,6 +156,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxExplains, 16)
 	setDefault(&c.MaxNodes, 20_000)
 	setDefault(&c.MaxAgents, 256)
+	setDefault(&c.MaxLogs, 1024)
+	setDefault(&c.MaxAgentRequests, 4096)
+	setDefault(&c.MaxAgentStreams, 20_480)
 	if c.Clock == nil {
 		c.Clock = boottime
 	}
@@ -138,6 +176,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Events.Registered == nil {
 		c.Events.Registered = func(string, uint64) {}
+	}
+	if c.Events.Cut == nil {
+		c.Events.Cut = func(string, string, time.Duration) {}
 	}
 	return c
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -45,7 +46,10 @@ type Gateway struct {
 	agents   *agentClients
 	specs    specCache
 	explains chan struct{} // a slot for each explanation under way
+	slots    *slots
 	handler  http.Handler
+
+	connections *transport.Connections
 }
 
 // New makes a Gateway that reads and writes through a replica, which its owner runs. It starts nothing.
@@ -60,7 +64,12 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		nodes:    newLiveness(cfg.MaxNodes),
 		agents:   newAgentClients(cfg.MaxAgents, cfg.LogTokens),
 		explains: make(chan struct{}, cfg.MaxExplains),
+		slots:    newSlots(&cfg),
 	}
+	g.connections = transport.NewConnections(transport.ConnectionsConfig{
+		Users: cfg.MaxConnections, Agents: cfg.MaxAgentConnections, Peer: cfg.MaxPeerConnections,
+		Refused: func(bound string) { g.metrics.refused(bound) }, Closed: func() { g.metrics.closed.Inc() },
+	})
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	return g, nil
@@ -69,25 +78,42 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 // Handler answers everything that the gateway serves.
 func (g *Gateway) Handler() http.Handler { return g.handler }
 
-// Run listens on Config.Listen and serves until ctx ends; then it returns nil once everything has ended.
+// Run listens on Config.Listen and Config.ListenAgents and serves until ctx ends; then it returns nil once everything has ended.
 func (g *Gateway) Run(ctx context.Context) error {
-	l, err := transport.Listen(g.cfg.Listen)
+	l, agents, err := g.Listen()
 	if err != nil {
 		return err
 	}
-	return g.Serve(ctx, l)
+	return g.Serve(ctx, l, agents)
 }
 
-// Serve is Run on a listener that is already open. It closes it.
-func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
+// Listen opens Config.Listen and, if it is set, Config.ListenAgents; agents is nil otherwise.
+func (g *Gateway) Listen() (l, agents net.Listener, err error) {
+	if l, err = transport.Listen(g.cfg.Listen); err != nil || g.cfg.ListenAgents == "" {
+		return l, nil, err
+	}
+	if agents, err = transport.Listen(g.cfg.ListenAgents); err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	return l, agents, nil
+}
+
+// Serve is Run on listeners that are already open; that for agents may be nil. It closes them.
+func (g *Gateway) Serve(ctx context.Context, l, agents net.Listener) error {
 	defer g.agents.close()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return transport.Serve(ctx, l, g.handler, transport.ServeConfig{
-			Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.Listen), Access: g.cfg.Access,
-			Started: func() { g.cfg.Events.Serving(l.Addr().String()) },
-		})
-	})
+	serving := transport.ServeConfig{
+		Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.Listen), Access: g.cfg.Access,
+		Started:     func() { g.cfg.Events.Serving(l.Addr().String()) },
+		Connections: g.connections, BodyTimeout: g.cfg.BodyTimeout, BodyRate: g.cfg.BodyRate,
+	}
+	group.Go(func() error { return transport.Serve(ctx, l, g.handler, serving) })
+	if agents != nil {
+		forAgents := serving
+		forAgents.Started = nil
+		forAgents.Hosts, forAgents.Caller = append(slices.Clone(g.cfg.Hosts), g.cfg.ListenAgents), transport.CallerAgent
+		group.Go(func() error { return transport.Serve(ctx, agents, g.agentRoutes(g.handler), forAgents) })
+	}
 	group.Go(func() error { return g.watchNodes(ctx) })
 	return group.Wait()
 }
@@ -99,10 +125,8 @@ func (g *Gateway) routes() http.Handler {
 		connect.WithInterceptors(guard{g}),
 		connect.WithCompressMinBytes(1400),
 	}
-	requests := newLimit(g.cfg.MaxRequests, "requests")
-	lasting := newLimit(g.cfg.MaxStreams, "watches and logs")
 	mux := http.NewServeMux()
-	rpc := func(path string, h http.Handler) { mux.Handle(path, g.bounded(requests, lasting, h)) }
+	rpc := func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) }
 	rpc(plimsollv1connect.NewJobServiceHandler(jobService{g}, options...))
 	rpc(plimsollv1connect.NewNodeServiceHandler(nodeService{g}, options...))
 	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g}, options...))
@@ -113,15 +137,37 @@ func (g *Gateway) routes() http.Handler {
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
 	}, eventSource{g})
-	mux.Handle("/ws/v1/", g.boundedREST(requests, events))
+	mux.Handle("/ws/v1/", g.boundedREST(events))
 	mux.HandleFunc("/healthz", g.health)
 	mux.HandleFunc("/readyz", g.ready)
-	mux.Handle("/metrics", g.metrics.handler())
+	mux.Handle("/metrics", transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, g.metrics.handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		rest.WriteError(w, http.StatusNotFound,
 			"there is nothing at this path; there are /healthz, /readyz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
 	})
 	return g.timed(mux)
+}
+
+// agentRoutes is the table of all that is served on Config.ListenAgents.
+func (g *Gateway) agentRoutes(all http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/"+plimsollv1connect.AgentServiceName+"/", all)
+	mux.Handle("/healthz", all)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		rest.WriteError(w, http.StatusNotFound, "this address is for agents: there are /healthz and "+plimsollv1connect.AgentServiceName)
+	})
+	return mux
+}
+
+// timed gives the place of a caller that does not take its answer back.
+func (g *Gateway) timed(next http.Handler) http.Handler {
+	return transport.TimeAnswers(transport.AnswerConfig{
+		Stream: streams, Total: g.cfg.AnswerTimeout, Unread: g.cfg.UnreadTimeout,
+		Cut: func(r *http.Request) {
+			g.metrics.cut.Inc()
+			g.cfg.Events.Cut(r.URL.Path, r.RemoteAddr, g.cfg.UnreadTimeout)
+		},
+	}, next)
 }
 
 // read returns a snapshot that holds everything that was committed when read was called.

@@ -22,6 +22,12 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	if err := checkLogRequest(req.Msg); err != nil {
 		return err
 	}
+	reading, _, err := s.g.slots.logs.enter(nil, nil)
+	if err != nil {
+		s.g.metrics.refused(boundLogs)
+		return err
+	}
+	defer reading.leave()
 	defer s.g.metrics.watching("ReadLogs")()
 	snapshot, task, err := s.begunTask(ctx, req.Msg, stream)
 	if err != nil {

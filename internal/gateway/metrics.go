@@ -2,17 +2,23 @@ package gateway
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// metricsTimeout is how long an answer of /metrics may take, of which there are only a few at a time.
+const metricsTimeout = 10 * time.Second
+
 // metrics are what /metrics shows.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
-	refusals prometheus.Counter
+	refusals *prometheus.CounterVec
+	cut      prometheus.Counter
+	closed   prometheus.Counter
 	barrier  prometheus.Histogram
 	watches  *prometheus.GaugeVec
 }
@@ -23,8 +29,14 @@ func newMetrics(g *Gateway) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_gateway_requests_total", Help: "Requests answered, by RPC and by the code of the answer.",
 		}, []string{"rpc", "code"}),
-		refusals: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plimsoll_gateway_refused_total", Help: "Requests refused because too many were under way.",
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_refused_total", Help: "Requests, streams and connections refused because there were too many, by the bound.",
+		}, []string{"bound"}),
+		cut: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_streams_cut_total", Help: "Streams that were cut because their callers did not read them.",
+		}),
+		closed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_connections_closed_total", Help: "Connections without a whole request that were closed to make room for others.",
 		}),
 		barrier: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "plimsoll_gateway_barrier_seconds", Help: "Time that reads waited for the proof that the copy is fresh.",
@@ -38,7 +50,15 @@ func newMetrics(g *Gateway) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	m.registry.MustRegister(
-		m.requests, m.refusals, m.barrier, m.watches,
+		m.requests, m.refusals, m.cut, m.closed, m.barrier, m.watches,
+		gauge("plimsoll_gateway_user_connections", "Connections of users.", func() float64 {
+			users, _ := g.connections.Count()
+			return float64(users)
+		}),
+		gauge("plimsoll_gateway_agent_connections", "Connections of agents.", func() float64 {
+			_, agents := g.connections.Count()
+			return float64(agents)
+		}),
 		gauge("plimsoll_gateway_replica_revision", "Revision of this gateway's copy.", func() float64 {
 			if s := g.replica.Latest(); s != nil {
 				return float64(s.Revision())
@@ -87,8 +107,8 @@ func newMetrics(g *Gateway) *metrics {
 // count notes an answer.
 func (m *metrics) count(rpc, code string) { m.requests.WithLabelValues(rpc, code).Inc() }
 
-// refused notes a request for which there was no room.
-func (m *metrics) refused() { m.refusals.Inc() }
+// refused notes a request, stream or connection for which there was no room.
+func (m *metrics) refused(bound string) { m.refusals.WithLabelValues(bound).Inc() }
 
 // watching notes a stream that begins; the result is called at its end.
 func (m *metrics) watching(rpc string) (ended func()) {

@@ -1,8 +1,8 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -125,24 +125,29 @@ func TestACallerThatNeverSendsItsBodyGivesItsPlaceBack(t *testing.T) {
 	watch := plimsollv1connect.JobServiceWatchJobProcedure
 	inBubble(t, Config{MaxStreams: 1}, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
 		c := begin(t, network, "POST "+watch+" HTTP/1.1", "Host: gateway", "Content-Type: application/connect+proto", "Content-Length: 100", "", "")
-		jobs := plimsollv1connect.NewJobServiceClient(client, "http://gateway")
-		if err := ending(t, open(t, jobs.WatchJob, &pb.WatchJobRequest{Id: "a"})); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
-			t.Errorf("while the body is awaited: %v", err)
-		}
+		said := make(chan string, 1)
 		go func() { // what the gateway answers must be taken off the pipe
-			_, _ = bufio.NewReader(c).WriteTo(discard{})
+			text, _ := io.ReadAll(c)
+			said <- string(text)
 		}()
-		time.Sleep(61 * time.Second) // of the bubble: nobody waits
+		began := time.Now()
+		text := <-said
+		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("the connection was kept for %s", took)
+		}
+		if !strings.Contains(text, "did not come in time") {
+			t.Errorf("the caller was told %q", text)
+		}
+		jobs := plimsollv1connect.NewJobServiceClient(client, "http://gateway")
 		receive(t, open(t, jobs.WatchJob, &pb.WatchJobRequest{Id: "a"}))
+		if err := ending(t, open(t, jobs.WatchJob, &pb.WatchJobRequest{Id: "a"})); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
+			t.Errorf("while another watches: %v", err)
+		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 func TestAStreamLastsLongerThanAnyRequestMay(t *testing.T) {
 	f := cluster()

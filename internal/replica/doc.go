@@ -15,7 +15,8 @@
 //   - The leader acknowledges a sync only after a proof of leadership that began after the sync arrived (O5).
 //   - Snapshot and live batches meet without a gap or an overlap; a copy equals the leader's at the same revision (O6).
 //   - An older epoch, or an older revision of the same epoch, is refused (O8).
-//   - A slow gateway slows nobody down: the log is shared and bounded, and who falls out of it starts again from a snapshot.
+//   - A slow gateway slows nobody down: the log is shared and bounded, and who falls out of it starts again from a snapshot. One
+//     that has not read its stream for a minute is cut off.
 //
 // Cost: a batch costs O(mutations × log(records)) and one O(1) snapshot at each side, and one encoding at the leader however
 // many gateways follow. A barrier costs one round trip shared by all that wait. A reader takes no lock.

@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -50,6 +51,7 @@ func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path strin
 		connect.WithReadMaxBytes(maxRequestBytes))
 	return path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := context.WithValue(r.Context(), controllerKey{}, http.NewResponseController(w))
+		ctx = context.WithValue(ctx, arrivalKey{}, transport.ArrivalOf(r))
 		inner.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
@@ -67,6 +69,9 @@ func (r refusal) Replicate(context.Context, *bidiStream) error { return wire.Con
 // controllerKey is where a request's http.ResponseController stands in its context: Connect hands out neither the request nor the
 // writer, and without their deadlines a blocked Receive or Send could not be ended from here.
 type controllerKey struct{}
+
+// arrivalKey is where a request's transport.Arrival stands in its context.
+type arrivalKey struct{}
 
 type handler struct {
 	source        *Source
@@ -102,6 +107,9 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 	first, err := rpc.Receive()
 	if err != nil {
 		return wire.ConnectError(plimsoll.Invalid("hello", "did not come within %s of opening the stream", helloTimeout))
+	}
+	if arrival, _ := ctx.Value(arrivalKey{}).(*transport.Arrival); arrival != nil {
+		arrival.Whole() // a stream has no end to wait for
 	}
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		return wire.ConnectError(err)
@@ -254,14 +262,19 @@ func (s *Source) proofDone(st *stream, err error) {
 
 // send is the stream's only sender.
 func (s *Source) send(ctx context.Context, st *stream) error {
+	timer := s.sendTimer(st)
+	defer timer.Stop()
 	for {
 		out, ok, err := s.next(st)
 		if err != nil {
 			return err
 		}
 		if ok {
-			if err := st.rpc.Send(out.response()); err != nil {
-				return wire.FromConnectError(err)
+			timer.Reset(unreadTimeout)
+			err := st.rpc.Send(out.response())
+			timer.Stop()
+			if err != nil {
+				return s.sendError(st, err)
 			}
 			continue
 		}
@@ -271,6 +284,16 @@ func (s *Source) send(ctx context.Context, st *stream) error {
 		case <-st.wake:
 		}
 	}
+}
+
+// sendError returns why a Send failed: why the session has ended, if it has.
+func (s *Source) sendError(st *stream, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.session.err != nil {
+		return st.session.err
+	}
+	return wire.FromConnectError(err)
 }
 
 func (s *Source) next(st *stream) (out outgoing, ok bool, err error) {

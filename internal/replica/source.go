@@ -38,6 +38,7 @@ type SourceConfig struct {
 type SourceEvents struct {
 	Connected    func(gateway string, resumed bool)
 	Disconnected func(gateway string, err error) // err is nil if the gateway ended the stream
+	Unread       func(gateway string)            // a gateway is cut off because it does not read its stream
 }
 
 // Validate reports the first field that is wrong.

@@ -53,7 +53,10 @@ func newServer(ctx context.Context, handler http.Handler) *server {
 		MaxHeaderBytes:               maxHeaderBytes,
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnState:                    s.track,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: 4096, SendPingTimeout: 15 * time.Second},
+		ConnContext:                  withConn,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxConnectionStreams, SendPingTimeout: 15 * time.Second, WriteByteTimeout: DefaultUnreadTimeout,
+		},
 	}
 	return s
 }
@@ -69,6 +72,12 @@ type ServeConfig struct {
 	Started func()
 	// Caller is the part that callers of this listener have if nothing else tells it. CallerOf returns it.
 	Caller Caller
+	// Connections bounds the connections of this listener and of all others that it is given to;
+	// default: NewConnections of a zero ConnectionsConfig.
+	Connections *Connections
+	// BodyTimeout and BodyRate are the time in which a request's body must come; see Arrival.
+	BodyTimeout time.Duration // default DefaultBodyTimeout
+	BodyRate    int           // bytes a second; default DefaultBodyRate
 }
 
 // Serve answers requests on l until ctx ends. Then it takes no more, closes the connections that are idle, gives requests under
@@ -81,6 +90,10 @@ type ServeConfig struct {
 // configuration. After that Access decides, before anything of the body is read: others get 401, or 403
 // if their token is for something else.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeConfig) error {
+	if cfg.Connections == nil {
+		cfg.Connections = NewConnections(ConnectionsConfig{})
+	}
+	handler = trustAgents(handler) // behind all that finds out who calls
 	socket, withdraw := l.Addr().Network() == "unix", func() {}
 	if cfg.Access == nil && !socket {
 		return errors.Join(fmt.Errorf("serve on %s: a listener of TCP needs an Access, which says whom it answers", l.Addr()), l.Close())
@@ -96,10 +109,10 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeC
 	if cfg.Started != nil {
 		cfg.Started()
 	}
-	s := newServer(ctx, handler)
+	s := newServer(ctx, watchArrival(cfg, handler))
 	defer s.cutOff()
 	ended := make(chan error, 1)
-	go func() { ended <- s.http.Serve(l) }()
+	go func() { ended <- s.http.Serve(&listener{l, cfg.Connections, cfg.Caller}) }()
 	var err, closeErr error
 	select {
 	case err = <-ended:

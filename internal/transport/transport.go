@@ -29,7 +29,10 @@ const (
 	maxHeaderBytes    = 64 << 10
 	dialTimeout       = 5 * time.Second
 	maxIdleConns      = 64
-	maxSocketPath     = 107 // the kernel's bound, in bytes
+	// maxConnectionStreams is how many requests and streams one connection of HTTP/2 may have under
+	// way. A client of Go opens another connection beyond it.
+	maxConnectionStreams = 256
+	maxSocketPath        = 107 // the kernel's bound, in bytes
 )
 
 // Split takes an address apart into a network ("tcp" or "unix") and what follows.

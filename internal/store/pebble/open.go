@@ -35,14 +35,22 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	files := &reserve{}
+	if cfg.FS == vfs.Default {
+		files = newReserve(at.fs)
+		at.fs = files
+	}
 	lock, err := at.lock()
 	if err != nil {
+		files.close()
 		return nil, err
 	}
 	s, err := open(cfg, at, lock)
 	if err != nil {
+		files.close()
 		return nil, errors.Join(err, lock.Close())
 	}
+	s.files = files
 	return s, nil
 }
 

@@ -19,6 +19,8 @@
 // Pebble hangs on such a failure its goroutines and up to a few MemTableBytes are left behind for each Store that fails so; they cannot
 // write. The directory can be opened again in the same process after Close.
 //
+// It holds 64 descriptors back (see reserve): when the rest of the process has taken all others, commits go on.
+//
 // Cost: a commit costs its bytes twice (log and memory) and a share of a sync; opening reads everything once, Load once more. The design
 // follows etcd's backend (one writer, the revision in every batch) and Pebble's own advice to let go of a disk at the first error.
 //
@@ -109,6 +111,7 @@ type Store struct {
 	fence   *fence
 	lock    io.Closer
 	witness *witness
+	files   *reserve
 
 	epoch  atomic.Uint64 // of the caller of Lead; 0 before
 	closed atomic.Bool
@@ -369,6 +372,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	defer s.files.close()
 	err := s.closePebble()
 	if cause := s.fence.err(); cause != nil {
 		err = errors.Join(s.failure(cause), err)

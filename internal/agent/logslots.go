@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+const (
+	maxLogStreams = 64 // logs of one node that are read at a time
+	// logStreamFiles is how many descriptors one of them takes: two logs, and a part of a connection.
+	logStreamFiles = 4
+	// logShare is the part of the node's descriptors that logs may take: one in eight.
+	logShare = 8
+
+	logPollQuiet = 500 * time.Millisecond // how soon a follower sees what is written after a pause
+	quietPolls   = 50                     // looks that found nothing make a pause
+)
+
+// logSlots bounds how many logs of a node are read at a time, and counts those that were refused.
+type logSlots struct {
+	most    int64
+	taken   atomic.Int64
+	refused prometheus.Counter
+	open    prometheus.GaugeFunc
+	cut     prometheus.Counter
+}
+
+func newLogSlots() *logSlots {
+	s := &logSlots{most: int64(max(min(maxLogStreams, transport.OpenFiles()/logShare/logStreamFiles), 1))}
+	s.refused = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "plimsoll_agent_logs_refused_total", Help: "Readers of logs that were refused because there were too many.",
+	})
+	s.open = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plimsoll_agent_logs_open", Help: "Logs that are being read or followed.",
+	}, func() float64 { return float64(s.taken.Load()) })
+	s.cut = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "plimsoll_agent_streams_cut_total", Help: "Streams that were cut because their callers did not read them.",
+	})
+	return s
+}
+
+func (s *logSlots) all() []prometheus.Collector {
+	return []prometheus.Collector{s.refused, s.open, s.cut}
+}
+
+// enter takes a place; leave gives it back.
+func (s *logSlots) enter(node string) error {
+	if s.taken.Add(1) > s.most {
+		s.leave()
+		s.refused.Inc()
+		return plimsoll.Errorf(plimsoll.CodeExhausted, "%d logs of node %q are being read, as many as may; end one of them, or try again later", s.most, node)
+	}
+	return nil
+}
+
+func (s *logSlots) leave() { s.taken.Add(-1) }

@@ -1,0 +1,187 @@
+package pebble
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sys/unix"
+)
+
+// reservedFiles is how many descriptors the store keeps for itself. A log that cannot be opened ends the
+// leader, and who takes the last descriptor of the process need not know the store.
+const reservedFiles = 64
+
+// releasedFiles is how many of them are given up at a time: others open files too at that moment.
+const releasedFiles = 8
+
+// reserve is a file system that holds descriptors back. When the process has none left, opening a file
+// costs some of the reserve, and closing one of its own files gives that descriptor back to it. It is
+// filled otherwise when the process has descriptors again.
+type reserve struct {
+	vfs.FS
+	missing atomic.Int32 // of the reserve
+
+	mu struct {
+		sync.Mutex
+		files  []io.Closer
+		null   *os.File // /dev/null; nil: it could not be opened
+		closed bool
+	}
+}
+
+// newReserve fills the reserve as far as it can.
+func newReserve(fs vfs.FS) *reserve {
+	r := &reserve{FS: fs}
+	r.missing.Store(reservedFiles)
+	r.mu.null, _ = os.Open(os.DevNull) // without it files are closed as usual
+	r.fill()
+	return r
+}
+
+// fill takes back what is missing of the reserve, as far as the process has descriptors.
+func (r *reserve) fill() {
+	if r.missing.Load() == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !r.mu.closed && len(r.mu.files) < reservedFiles {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return // later
+		}
+		r.mu.files = append(r.mu.files, f)
+		r.missing.Add(-1)
+	}
+}
+
+// release gives some of the reserve up, and reports whether there was any.
+func (r *reserve) release() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := min(releasedFiles, len(r.mu.files))
+	keep := len(r.mu.files) - n
+	for _, f := range r.mu.files[keep:] {
+		_ = f.Close() // nothing was done with it
+	}
+	r.mu.files = r.mu.files[:keep]
+	r.missing.Add(int32(n))
+	return n > 0
+}
+
+// close gives the whole reserve up.
+func (r *reserve) close() {
+	r.mu.Lock()
+	r.mu.closed = true
+	if r.mu.null != nil {
+		_ = r.mu.null.Close() // nothing was done with it
+	}
+	r.mu.Unlock()
+	for r.release() {
+		continue
+	}
+}
+
+// reservedFile is a file whose descriptor belongs to the reserve if that lacks one when it is closed.
+type reservedFile struct {
+	vfs.File
+	reserve *reserve
+}
+
+// Close implements vfs.File.
+func (f *reservedFile) Close() error {
+	if f.reserve.keep(f.File) {
+		return nil
+	}
+	return f.File.Close()
+}
+
+// keep closes a file by putting /dev/null in its place, so that nobody else gets its descriptor. It
+// reports false if the reserve lacks none. An error of closing is lost, but not one of a sync.
+func (r *reserve) keep(file vfs.File) bool {
+	if r.missing.Load() == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.closed || r.mu.null == nil || len(r.mu.files) >= reservedFiles || file.Fd() == vfs.InvalidFd {
+		return false
+	}
+	if err := unix.Dup3(int(r.mu.null.Fd()), int(file.Fd()), unix.O_CLOEXEC); err != nil {
+		return false
+	}
+	r.mu.files = append(r.mu.files, file)
+	r.missing.Add(-1)
+	return true
+}
+
+// file has the reserve look after a file.
+func (r *reserve) file(opened vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &reservedFile{opened, r}, nil
+}
+
+func outOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// opening opens a file, with descriptors of the reserve if there are no others.
+func opening[T any](r *reserve, open func() (T, error)) (T, error) {
+	for {
+		opened, err := open()
+		if !outOfFiles(err) || !r.release() {
+			if err == nil {
+				r.fill()
+			}
+			return opened, err
+		}
+	}
+}
+
+// Create implements vfs.FS.
+func (r *reserve) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return r.file(opening(r, func() (vfs.File, error) { return r.FS.Create(name, category) }))
+}
+
+// Open implements vfs.FS.
+func (r *reserve) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	return r.file(opening(r, func() (vfs.File, error) { return r.FS.Open(name, opts...) }))
+}
+
+// OpenReadWrite implements vfs.FS.
+func (r *reserve) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return r.file(opening(r, func() (vfs.File, error) { return r.FS.OpenReadWrite(name, category, opts...) }))
+}
+
+// ReuseForWrite implements vfs.FS.
+func (r *reserve) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := r.FS.ReuseForWrite(oldname, newname, category)
+	if !outOfFiles(err) {
+		return r.file(file, err)
+	}
+	// It renames first, and a second time it would find nothing to rename.
+	if _, statErr := r.FS.Stat(newname); statErr != nil {
+		return r.file(opening(r, func() (vfs.File, error) { return r.FS.ReuseForWrite(oldname, newname, category) }))
+	}
+	return r.file(opening(r, func() (vfs.File, error) { return r.FS.OpenReadWrite(newname, category) }))
+}
+
+// OpenDir implements vfs.FS.
+func (r *reserve) OpenDir(name string) (vfs.File, error) {
+	return r.file(opening(r, func() (vfs.File, error) { return r.FS.OpenDir(name) }))
+}
+
+// List implements vfs.FS.
+func (r *reserve) List(dir string) ([]string, error) {
+	return opening(r, func() ([]string, error) { return r.FS.List(dir) })
+}
+
+// Unwrap implements vfs.FS.
+func (r *reserve) Unwrap() vfs.FS { return r.FS }

@@ -1,0 +1,159 @@
+package transport
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+// The time in which an answer must be taken.
+const (
+	DefaultAnswerTimeout = 3 * time.Minute
+	DefaultUnreadTimeout = time.Minute
+)
+
+// answerPiece is how many bytes of a stream are written at a time: a caller that takes so many within
+// AnswerConfig.Unread is one that reads.
+const answerPiece = 32 << 10
+
+// AnswerConfig sets up TimeAnswers. A zero value stands for the default.
+type AnswerConfig struct {
+	// Stream reports whether a request is a stream, which lasts as long as its caller reads it.
+	Stream func(r *http.Request) bool
+	Total  time.Duration // from the beginning of a request that is no stream to its answer's last byte; DefaultAnswerTimeout
+	Unread time.Duration // in which the caller of a stream must read what is sent; DefaultUnreadTimeout
+	// Cut is called when a stream was cut because its caller did not read it. It must not block.
+	Cut func(r *http.Request)
+}
+
+// Answer is the http.ResponseWriter of a request under TimeAnswers.
+type Answer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	unread  time.Duration
+
+	mu struct {
+		sync.Mutex
+		over  bool      // the handler has returned: control must not be used any more
+		since time.Time // a write is under way; zero: none is
+		timer *time.Timer
+	}
+}
+
+// TimeAnswers gives the place and the connection of a caller back that does not take its answer. A
+// stream is cut when its caller has read nothing of it for AnswerConfig.Unread while something was to
+// be sent. Over HTTP/2 the caller finds a stream that the server has reset, over HTTP/1.1 a connection
+// that was closed: both are all that can be sent to somebody who leaves no room for more.
+func TimeAnswers(cfg AnswerConfig, next http.Handler) http.Handler {
+	if cfg.Total == 0 {
+		cfg.Total = DefaultAnswerTimeout
+	}
+	if cfg.Unread == 0 {
+		cfg.Unread = DefaultUnreadTimeout
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := &Answer{ResponseWriter: w, control: http.NewResponseController(w)}
+		// Deadlines outlive a request on its connection, so each sets its own. The only error is that the writer knows none;
+		// that is one of a test, without a network.
+		if cfg.Stream != nil && cfg.Stream(r) {
+			_ = a.control.SetWriteDeadline(time.Time{})
+			a.unread = cfg.Unread
+			a.mu.timer = time.AfterFunc(cfg.Unread, func() {
+				if a.expire() && cfg.Cut != nil {
+					cfg.Cut(r)
+				}
+			})
+			a.mu.timer.Stop()
+		} else {
+			_ = a.control.SetWriteDeadline(time.Now().Add(cfg.Total))
+		}
+		defer a.end()
+		next.ServeHTTP(a, r)
+	})
+}
+
+// Write implements http.ResponseWriter.
+func (a *Answer) Write(p []byte) (int, error) {
+	defer a.wrote()
+	written := 0
+	for {
+		a.writes()
+		piece := p[written:]
+		if a.unread > 0 {
+			piece = piece[:min(len(piece), answerPiece)]
+		}
+		n, err := a.ResponseWriter.Write(piece)
+		if written += n; err != nil || written >= len(p) {
+			return written, err
+		}
+	}
+}
+
+// Flush implements http.Flusher.
+func (a *Answer) Flush() {
+	defer a.wrote()
+	a.writes()
+	_ = a.control.Flush() // the next Write says what is wrong
+}
+
+// Unwrap is for http.ResponseController.
+func (a *Answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// writes notes that a write begins.
+func (a *Answer) writes() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.since = time.Now()
+	if a.mu.timer != nil {
+		a.mu.timer.Reset(a.unread)
+	}
+}
+
+// wrote notes that a write has ended.
+func (a *Answer) wrote() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.since = time.Time{}
+	if a.mu.timer != nil {
+		a.mu.timer.Stop()
+	}
+}
+
+// expire cuts the answer off if a write has been under way for as long as it may.
+func (a *Answer) expire() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.over || a.mu.since.IsZero() || time.Since(a.mu.since) < a.unread {
+		return false
+	}
+	_ = a.control.SetWriteDeadline(time.Unix(1, 0)) // as in TimeAnswers
+	return true
+}
+
+// Blocked returns for how long a write has been under way.
+func (a *Answer) Blocked(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.since.IsZero() {
+		return 0
+	}
+	return now.Sub(a.mu.since)
+}
+
+// Cut makes a write that is under way fail.
+func (a *Answer) Cut() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.mu.over {
+		_ = a.control.SetWriteDeadline(time.Unix(1, 0)) // as in TimeAnswers
+	}
+}
+
+func (a *Answer) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.over = true
+	if a.mu.timer != nil {
+		a.mu.timer.Stop()
+	}
+}

@@ -1,0 +1,453 @@
+package transport
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// The bounds on connections if ConnectionsConfig names none. They are parts of the descriptors that
+// the process may have, so that its files, its own calls and the reserve of the store find theirs.
+const (
+	userShare  = 4 // users have a quarter of the descriptors
+	agentShare = 8 // agents and gateways have an eighth
+
+	maxUserConnections  = 8192
+	maxAgentConnections = 20_480 // as many nodes as a gateway hears, and some
+
+	minConnections = 16
+)
+
+// blockedWrite is how long a connection may keep a write waiting until it can be given up for a new
+// one.
+const blockedWrite = 5 * time.Second
+
+// The bounds that ConnectionsConfig.Refused names.
+const (
+	BoundConnections       = "connections"
+	BoundPeerConnections   = "peer_connections"
+	BoundAgentConnections  = "agent_connections"
+	BoundStreamConnections = "stream_connections"
+	BoundDescriptors       = "descriptors"
+)
+
+// ConnectionsConfig sets up Connections. A zero value stands for the default.
+type ConnectionsConfig struct {
+	Users  int // connections of users; default a quarter of RLIMIT_NOFILE, at most 8,192
+	Agents int // connections of agents and gateways; default an eighth of it, at most 20,480
+	Peer   int // connections of users at one IP address of another machine; default half of Users
+
+	// Refused is called for each connection or stream that was refused, with the bound. It must not
+	// block.
+	Refused func(bound string)
+	// Closed is called for each connection that was closed to make room for another. It must not
+	// block.
+	Closed func()
+}
+
+// Connections bounds the connections of a process, over all listeners that share it. Users and
+// agents are counted apart: a connection counts as an agent's if its listener is for agents, or once
+// a request on it came from one (see CallerOf).
+//
+// A connection for which there is no room takes the place of another of the same kind that keeps
+// nobody waiting: the oldest that has never sent a whole request, or else the one that has been idle
+// longest, or one that has not taken its answer for five seconds. If there is none, the new one is
+// closed at once. Connections of agents that were served, and those with a request or stream under
+// way, are never closed for others. Streams take at most three quarters of the users' connections.
+type Connections struct {
+	cfg ConnectionsConfig
+
+	mu struct {
+		sync.Mutex
+		users, agents pool
+		peers         map[netip.Addr]int // connections of users at other machines
+		lasting       int                // connections of users with a stream
+		scanned       time.Time          // when a blocked connection was looked for last
+	}
+}
+
+// pool is the connections of one kind. Each of them is in one of the lists, oldest first.
+type pool struct {
+	most, now int
+	fresh     list.List // never sent a whole request
+	idle      list.List // have been served, and no whole request is under way
+	busy      list.List
+}
+
+// NewConnections makes a bound that listeners can share.
+func NewConnections(cfg ConnectionsConfig) *Connections {
+	files := OpenFiles()
+	if cfg.Users == 0 {
+		cfg.Users = min(max(files/userShare, minConnections), maxUserConnections)
+	}
+	if cfg.Agents == 0 {
+		cfg.Agents = min(max(files/agentShare, minConnections), maxAgentConnections)
+	}
+	if cfg.Peer == 0 {
+		cfg.Peer = max(cfg.Users/2, 1)
+	}
+	if cfg.Refused == nil {
+		cfg.Refused = func(string) {}
+	}
+	if cfg.Closed == nil {
+		cfg.Closed = func() {}
+	}
+	c := &Connections{cfg: cfg}
+	c.mu.users.most, c.mu.agents.most = cfg.Users, cfg.Agents
+	c.mu.peers = map[netip.Addr]int{}
+	return c
+}
+
+// OpenFiles is how many descriptors this process may have: RLIMIT_NOFILE. (Go raises the soft limit to
+// the hard one when a process starts.)
+func OpenFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024 // what every Linux grants
+	}
+	return int(min(limit.Cur, 1<<20))
+}
+
+// FewConnections are Connections for a listener that serves processes of the cluster more than users:
+// each kind has a part of the descriptors, one in 16 and one in 32.
+func FewConnections() *Connections {
+	files := OpenFiles()
+	return NewConnections(ConnectionsConfig{Users: max(files/16, minConnections), Agents: max(files/32, minConnections)})
+}
+
+// Count returns how many connections users and agents have.
+func (c *Connections) Count() (users, agents int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.users.now, c.mu.agents.now
+}
+
+// Bounds returns how many connections users and agents may have.
+func (c *Connections) Bounds() (users, agents int) { return c.cfg.Users, c.cfg.Agents }
+
+// listener is a net.Listener whose connections are bounded.
+type listener struct {
+	net.Listener
+	connections *Connections
+	caller      Caller
+}
+
+// Accept implements net.Listener. A process that is out of descriptors gives up a connection for the
+// next one; net/http then waits a little and tries again.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			l.connections.short(l.caller)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if c := l.connections.admit(accepted, l.caller); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// conn is a connection that is counted.
+type conn struct {
+	net.Conn
+	owner   *Connections
+	peer    netip.Addr   // of another machine; invalid for one of this
+	trusted atomic.Bool  // an agent or a gateway was served
+	writing atomic.Int64 // since when a write waits, in Unix nanoseconds; 0: none does
+
+	// Guarded by owner.mu.
+	pool   *pool
+	list   *list.List // of pool; nil once the connection is closed
+	at     *list.Element
+	whole  int // requests under way that have come as a whole
+	lasts  int // streams under way
+	served bool
+}
+
+// admit counts a connection, or closes it and returns nil if there is no room.
+func (c *Connections) admit(accepted net.Conn, caller Caller) *conn {
+	added := &conn{Conn: accepted, owner: c, peer: otherMachine(accepted.RemoteAddr())}
+	c.mu.Lock()
+	added.pool = &c.mu.users
+	bound := BoundConnections
+	if caller != CallerUser {
+		added.pool, added.peer, bound = &c.mu.agents, netip.Addr{}, BoundAgentConnections
+	}
+	var leaving *conn
+	room := true
+	if added.peer.IsValid() && c.mu.peers[added.peer] >= c.cfg.Peer {
+		bound = BoundPeerConnections
+		leaving = c.dispensable(added.pool, added.peer)
+		room = leaving != nil
+	} else if added.pool.now >= added.pool.most {
+		leaving = c.dispensable(added.pool, netip.Addr{})
+		room = leaving != nil
+	}
+	if leaving != nil {
+		c.remove(leaving)
+	}
+	if room {
+		added.pool.now++
+		if added.peer.IsValid() {
+			c.mu.peers[added.peer]++
+		}
+		added.move(&added.pool.fresh)
+	}
+	c.mu.Unlock()
+	if leaving != nil {
+		_ = leaving.Conn.Close() // it is given up; there is nobody to tell
+		c.cfg.Closed()
+	}
+	if room {
+		return added
+	}
+	_ = accepted.Close() // as above
+	c.cfg.Refused(bound)
+	return nil
+}
+
+// short gives up a connection because the process is out of descriptors.
+func (c *Connections) short(caller Caller) {
+	c.mu.Lock()
+	leaving := c.dispensable(&c.mu.users, netip.Addr{})
+	if leaving == nil && caller != CallerUser {
+		leaving = c.dispensable(&c.mu.agents, netip.Addr{})
+	}
+	if leaving != nil {
+		c.remove(leaving)
+	}
+	c.mu.Unlock()
+	c.cfg.Refused(BoundDescriptors)
+	if leaving != nil {
+		_ = leaving.Conn.Close() // it is given up; there is nobody to tell
+		c.cfg.Closed()
+	}
+}
+
+// dispensable returns a connection that can be closed for another, of a peer if one is given; nil:
+// there is none. The caller holds mu.
+func (c *Connections) dispensable(p *pool, peer netip.Addr) *conn {
+	lists := []*list.List{&p.fresh, &p.idle}
+	if p == &c.mu.agents {
+		lists = lists[:1]
+	}
+	for _, l := range lists {
+		for e := l.Front(); e != nil; e = e.Next() {
+			if found := element(e); !found.trusted.Load() && (!peer.IsValid() || found.peer == peer) {
+				return found
+			}
+		}
+	}
+	now := time.Now()
+	if p == &c.mu.agents || now.Sub(c.mu.scanned) < time.Second {
+		return nil // a walk over all that are busy is for once a second
+	}
+	c.mu.scanned = now
+	for e := p.busy.Front(); e != nil; e = e.Next() {
+		found := element(e)
+		since := found.writing.Load()
+		if since != 0 && now.UnixNano()-since >= int64(blockedWrite) && !found.trusted.Load() && (!peer.IsValid() || found.peer == peer) {
+			return found
+		}
+	}
+	return nil
+}
+
+func element(e *list.Element) *conn {
+	c, _ := e.Value.(*conn) // a list of a pool holds nothing else
+	return c
+}
+
+// move puts a connection at the end of a list of its pool; nil: of none. The caller holds mu.
+func (c *conn) move(to *list.List) {
+	if c.list != nil {
+		c.list.Remove(c.at)
+	}
+	if c.list = to; to != nil {
+		c.at = to.PushBack(c)
+	}
+}
+
+// remove takes a connection out of the count. The caller holds mu.
+func (c *Connections) remove(gone *conn) {
+	if gone.list == nil {
+		return
+	}
+	gone.move(nil)
+	gone.pool.now--
+	if gone.lasts > 0 && gone.pool == &c.mu.users {
+		c.mu.lasting--
+	}
+	c.forgetPeer(gone)
+}
+
+// forgetPeer takes a connection out of the count of its peer. The caller holds mu.
+func (c *Connections) forgetPeer(of *conn) {
+	if !of.peer.IsValid() {
+		return
+	}
+	if c.mu.peers[of.peer]--; c.mu.peers[of.peer] <= 0 {
+		delete(c.mu.peers, of.peer)
+	}
+	of.peer = netip.Addr{}
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.owner.mu.Lock()
+	c.owner.remove(c)
+	c.owner.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// NetConn returns the connection that is counted.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	c.writing.Store(time.Now().UnixNano())
+	n, err := c.Conn.Write(p)
+	c.writing.Store(0)
+	return n, err
+}
+
+// arrived notes a request that has come as a whole.
+func (c *conn) arrived() {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	if c.whole++; c.whole == 1 && c.list != nil {
+		c.move(&c.pool.busy)
+	}
+}
+
+// answered notes the end of a request that had come as a whole.
+func (c *conn) answered() {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	if c.whole--; c.whole == 0 && c.list != nil {
+		c.served = true
+		c.move(&c.pool.idle)
+	}
+}
+
+// trust counts a connection as one of agents. If these have as many as they may, it stays where it
+// is; but it is not closed for others.
+func (c *conn) trust() {
+	if c.trusted.Swap(true) {
+		return
+	}
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	users, agents := &c.owner.mu.users, &c.owner.mu.agents
+	if c.list == nil || c.pool != users || agents.now >= agents.most {
+		return
+	}
+	if c.lasts > 0 {
+		c.owner.mu.lasting--
+	}
+	c.owner.forgetPeer(c)
+	at := c.list
+	users.now--
+	agents.now++
+	c.pool = agents
+	switch at {
+	case &users.fresh:
+		c.move(&agents.fresh)
+	case &users.idle:
+		c.move(&agents.idle)
+	default:
+		c.move(&agents.busy)
+	}
+}
+
+// keep counts a stream on a connection, unless it is a user's and streams have as many connections as
+// they may.
+func (c *conn) keep() bool {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	if c.lasts == 0 && c.list != nil && c.pool == &c.owner.mu.users {
+		if c.owner.mu.lasting >= max(c.pool.most*3/4, 1) {
+			return false
+		}
+		c.owner.mu.lasting++
+	}
+	c.lasts++
+	return true
+}
+
+func (c *conn) release() {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	if c.lasts--; c.lasts == 0 && c.list != nil && c.pool == &c.owner.mu.users {
+		c.owner.mu.lasting--
+	}
+}
+
+// KeepStream notes that the request of a context is a stream, which may last; done is to be called at
+// its end. It fails with CodeExhausted if streams have as many connections of users as they may.
+func KeepStream(ctx context.Context) (done func(), err error) {
+	c := connOf(ctx)
+	if c == nil {
+		return func() {}, nil
+	}
+	if c.keep() {
+		return c.release, nil
+	}
+	c.owner.cfg.Refused(BoundStreamConnections)
+	return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "streams have %d connections here, as many as they may: "+
+		"use one connection for several, over HTTP/2, or try again later", max(c.owner.cfg.Users*3/4, 1))
+}
+
+type connKey struct{}
+
+// withConn is http.Server.ConnContext.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if counted, ok := c.(*conn); ok {
+		return context.WithValue(ctx, connKey{}, counted)
+	}
+	return ctx
+}
+
+func connOf(ctx context.Context) *conn {
+	c, _ := ctx.Value(connKey{}).(*conn)
+	return c
+}
+
+// trustAgents counts the connections on which agents and gateways are served as theirs. It stands
+// behind all that finds out who calls.
+func trustAgents(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if CallerOf(r.Context()) != CallerUser {
+			if c := connOf(r.Context()); c != nil {
+				c.trust()
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// otherMachine returns the IP address of a peer that is not on this machine.
+func otherMachine(address net.Addr) netip.Addr {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip, _ := netip.AddrFromSlice(tcp.IP)
+	if ip = ip.Unmap(); ip.IsLoopback() {
+		return netip.Addr{} // it stands for everybody on this machine
+	}
+	return ip.WithZone("")
+}
