@@ -93,7 +93,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 // routes is the table of all that is served.
 func (g *Gateway) routes() http.Handler {
 	options := []connect.HandlerOption{
-		connect.WithReadMaxBytes(g.cfg.MaxRequestBytes),
+		wire.Bounded(wire.RequestBounds(g.cfg.MaxRequestBytes)),
 		connect.WithInterceptors(guard{g}),
 		connect.WithCompressMinBytes(1400),
 	}

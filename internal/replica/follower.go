@@ -28,6 +28,10 @@ const (
 	DefaultMaxCommands = 8_192
 )
 
+// responseBounds are those of one message of a leader. A batch is as large as its store lets it be, which is 16 MiB by default, and
+// comes as one field of bytes; a part of a snapshot is of 256 KiB, or one record.
+var responseBounds = wire.Bounds{Bytes: 256 << 20, Decoded: 512 << 20}
+
 // FollowerConfig says how a gateway follows the leader. Zero values stand for the defaults.
 type FollowerConfig struct {
 	Gateway string // this gateway's id
@@ -103,7 +107,8 @@ func newFollower(config FollowerConfig, client *http.Client, url string) *Follow
 		config.MaxBackoff = max(DefaultMaxBackoff, config.MinBackoff)
 	}
 	f := &Follower{config: config, http: client, wake: make(chan struct{}, 1)}
-	f.client = plimsollv1connect.NewReplicationServiceClient(client, url, connect.WithAcceptCompression("gzip", nil, nil))
+	f.client = plimsollv1connect.NewReplicationServiceClient(client, url,
+		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
 	f.mirror.eventCapacity = config.EventCapacity
 	f.mu.link.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
 	f.mu.live = make(chan struct{})

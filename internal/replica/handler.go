@@ -18,18 +18,29 @@ import (
 )
 
 const (
-	// maxRequestBytes bounds one message of a gateway: the largest job that validation lets through, with room to spare.
-	maxRequestBytes = 64 << 20
 	// helloTimeout bounds how long an opened stream may stay silent.
 	helloTimeout = 10 * time.Second
 	// sendGrace is how long a Send of a session that has ended may still take.
 	sendGrace = time.Second
 )
 
-// Exec gives a gateway's command to the engine. It must not block long: the stream's later commands wait behind it. respond is
-// called once, after the batch that holds the command's effect was published, from any goroutine; it never blocks, and sets the
+// requestBounds are those of one message of a gateway. They have room to spare for what a gateway takes, which is 8 MiB, and
+// counts in the same way.
+var requestBounds = wire.Bounds{Bytes: 16 << 20, Decoded: 48 << 20}
+
+// Exec gives a gateway's command to the engine. It must not block long: the stream's later commands wait behind it. FootprintOf(ctx)
+// is about how many bytes the command takes. respond is called once, after the batch that holds the command's effect was published, from any goroutine; it never blocks, and sets the
 // reply's id. ctx ends with the stream; the command's outcome does not depend on it.
 type Exec func(ctx context.Context, gateway string, command *pb.Command, respond func(*pb.Reply))
+
+type footprintKey struct{}
+
+// FootprintOf returns about how many bytes the command takes that Exec was given with ctx, as wire.Footprint counts them; 0 if
+// it did not come from a stream.
+func FootprintOf(ctx context.Context) int {
+	n, _ := ctx.Value(footprintKey{}).(int)
+	return n
+}
 
 // HandlerOption changes a handler.
 type HandlerOption func(*handler)
@@ -45,10 +56,10 @@ func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path strin
 	for _, option := range options {
 		option(h)
 	}
-	path, inner := plimsollv1connect.NewReplicationServiceHandler(h,
-		connect.WithCompression("gzip", nil, nil), // it would cost more than the bytes do inside a cell
-		connect.WithReadMaxBytes(maxRequestBytes))
-	return path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return "/" + plimsollv1connect.ReplicationServiceName + "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		one := *h
+		// Nothing is compressed: it would cost more than the bytes do inside a cell.
+		_, inner := plimsollv1connect.NewReplicationServiceHandler(&one, wire.BoundedWeighed(requestBounds, func(n int) { one.footprint = n }))
 		ctx := context.WithValue(r.Context(), controllerKey{}, http.NewResponseController(w))
 		inner.ServeHTTP(w, r.WithContext(ctx))
 	})
@@ -56,7 +67,7 @@ func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path strin
 
 // NewRefusal answers every replication stream with an error, which why makes, and says on which path: for a process that does not lead.
 func NewRefusal(why func() error) (path string, _ http.Handler) {
-	return plimsollv1connect.NewReplicationServiceHandler(refusal{why})
+	return plimsollv1connect.NewReplicationServiceHandler(refusal{why}, wire.BoundedPlain(requestBounds))
 }
 
 type refusal struct{ why func() error }
@@ -68,10 +79,12 @@ func (r refusal) Replicate(context.Context, *bidiStream) error { return wire.Con
 // writer, and without their deadlines a blocked Receive or Send could not be ended from here.
 type controllerKey struct{}
 
+// handler serves one stream.
 type handler struct {
 	source        *Source
 	exec          Exec
 	onGatewayLost func(gateway string)
+	footprint     int // of the message that was received last; the receiving goroutine's alone
 }
 
 type bidiStream = connect.BidiStream[pb.ReplicateRequest, pb.ReplicateResponse]
@@ -183,7 +196,7 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 		case *pb.ReplicateRequest_Sync:
 			err = h.source.sync(st, kind.Sync.GetId())
 		case *pb.ReplicateRequest_Command:
-			h.exec(ctx, st.gateway, kind.Command, h.source.responder(st, kind.Command.GetId()))
+			h.exec(context.WithValue(ctx, footprintKey{}, h.footprint), st.gateway, kind.Command, h.source.responder(st, kind.Command.GetId()))
 		default:
 			err = plimsoll.Invalid("kind", "only syncs and commands may follow the hello")
 		}
