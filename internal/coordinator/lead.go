@@ -116,7 +116,7 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 		return nil, err
 	}
 	t := &term{
-		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands, inbox: newInbox(c.cfg.MaxInbox),
+		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands, inbox: newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
 	}
 	t.source, err = replica.NewSource(replica.SourceConfig{

@@ -17,7 +17,10 @@ type metrics struct {
 	commits    prometheus.Histogram
 	depth      prometheus.Gauge
 	inbox      prometheus.GaugeFunc
+	inboxBytes prometheus.GaugeFunc
 	terms      termMetrics
+
+	inboxRefused *prometheus.CounterVec
 }
 
 func newMetrics(s *status) *metrics {
@@ -43,13 +46,19 @@ func newMetrics(s *status) *metrics {
 		}),
 		inbox: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "plimsoll_coordinator_inbox_length", Help: "Commands that wait for a turn.",
-		}, func() float64 { return float64(s.waiting()) }),
+		}, func() float64 { return float64(s.waiting().commands) }),
+		inboxBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plimsoll_coordinator_inbox_bytes", Help: "Bytes that the commands take that wait for a turn.",
+		}, func() float64 { return float64(s.waiting().bytes) }),
+		inboxRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_coordinator_inbox_refused_total", Help: "Commands refused because the inbox was full, by its bound: commands or bytes.",
+		}, []string{"bound"}),
 		terms: termMetrics{s},
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.terms}
+	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.inboxBytes, m.inboxRefused, m.terms}
 }
 
 // Describe implements prometheus.Collector.

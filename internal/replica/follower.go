@@ -26,6 +26,8 @@ const (
 	DefaultMinBackoff  = 50 * time.Millisecond
 	DefaultMaxBackoff  = 2 * time.Second
 	DefaultMaxCommands = 8_192
+
+	DefaultMaxCommandBytes = 64 << 20
 )
 
 // responseBounds are those of one message of a leader. A batch is as large as its store lets it be, which is 16 MiB by default, and
@@ -39,7 +41,10 @@ type FollowerConfig struct {
 	// EventCapacity is the size of the copy's event ring; default ring.DefaultCapacity.
 	EventCapacity int
 	// MaxCommands bounds the commands that are under way; default DefaultMaxCommands, below the leader's bound on replies.
+	// A quarter of it, and of MaxCommandBytes, is for what agents say.
 	MaxCommands int
+	// MaxCommandBytes bounds, encoded, the commands that wait to be sent; default DefaultMaxCommandBytes.
+	MaxCommandBytes int
 	// MinBackoff and MaxBackoff bound the pause before the follower connects again: it doubles with each failure in a row, and half of
 	// it is random. Defaults DefaultMinBackoff and DefaultMaxBackoff.
 	MinBackoff, MaxBackoff time.Duration
@@ -60,7 +65,7 @@ func (c *FollowerConfig) Validate() error {
 	switch {
 	case c.Gateway == "":
 		return plimsoll.Invalid("gateway", "is empty; give each gateway its own id")
-	case c.EventCapacity < 0 || c.MaxCommands < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
+	case c.EventCapacity < 0 || c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
 		return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
 	}
 	if _, _, err := transport.Split(c.Leader); err != nil {
@@ -111,6 +116,7 @@ func newFollower(config FollowerConfig, client *http.Client, url string) *Follow
 		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
 	f.mirror.eventCapacity = config.EventCapacity
 	f.mu.link.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
+	f.mu.link.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
 	f.mu.live = make(chan struct{})
 	return f
 }
