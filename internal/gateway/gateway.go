@@ -5,10 +5,12 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -45,6 +47,9 @@ type Gateway struct {
 	agents   *agentClients
 	specs    specCache
 	explains chan struct{} // a slot for each explanation under way
+	budgets  budgets       // of the bytes that requests under way take
+	inputs   map[string]proto.Message
+	inflater wire.Inflater
 	handler  http.Handler
 }
 
@@ -61,6 +66,8 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		agents:   newAgentClients(cfg.MaxAgents),
 		explains: make(chan struct{}, cfg.MaxExplains),
 	}
+	g.budgets.users.whose, g.budgets.users.most = "users", int64(cfg.MaxUserBytes)
+	g.budgets.agents.whose, g.budgets.agents.most = "agents", int64(cfg.MaxAgentBytes)
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	return g, nil
@@ -100,18 +107,23 @@ func (g *Gateway) routes() http.Handler {
 	requests := newLimit(g.cfg.MaxRequests, "requests")
 	lasting := newLimit(g.cfg.MaxStreams, "watches and logs")
 	mux := http.NewServeMux()
-	rpc := func(path string, h http.Handler) { mux.Handle(path, g.bounded(requests, lasting, h)) }
+	var served []string
+	rpc := func(path string, h http.Handler) {
+		mux.Handle(path, g.bounded(requests, lasting, g.metered(h)))
+		served = append(served, strings.Trim(path, "/"))
+	}
 	rpc(plimsollv1connect.NewJobServiceHandler(jobService{g}, options...))
 	rpc(plimsollv1connect.NewNodeServiceHandler(nodeService{g}, options...))
 	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g}, options...))
 	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g}, options...))
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
+	g.inputs = inputsOf(served...)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
 	}, eventSource{g})
-	mux.Handle("/ws/v1/", g.boundedREST(requests, events))
+	mux.Handle("/ws/v1/", g.boundedREST(requests, g.meteredREST(events)))
 	mux.HandleFunc("/healthz", g.health)
 	mux.Handle("/metrics", g.metrics.handler())
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {

@@ -13,6 +13,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	refusals prometheus.Counter
+	bounds   *prometheus.CounterVec
 	barrier  prometheus.Histogram
 	watches  *prometheus.GaugeVec
 }
@@ -26,6 +27,9 @@ func newMetrics(g *Gateway) *metrics {
 		refusals: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_gateway_refused_total", Help: "Requests refused because too many were under way.",
 		}),
+		bounds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_bound_refused_total", Help: "Requests refused for their size, by the bound that they met.",
+		}, []string{"bound"}),
 		barrier: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "plimsoll_gateway_barrier_seconds", Help: "Time that reads waited for the proof that the copy is fresh.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 3, 10},
@@ -38,7 +42,7 @@ func newMetrics(g *Gateway) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	m.registry.MustRegister(
-		m.requests, m.refusals, m.barrier, m.watches,
+		m.requests, m.refusals, m.bounds, m.barrier, m.watches,
 		gauge("plimsoll_gateway_replica_revision", "Revision of this gateway's copy.", func() float64 {
 			if s := g.replica.Latest(); s != nil {
 				return float64(s.Revision())
@@ -58,6 +62,12 @@ func newMetrics(g *Gateway) *metrics {
 			return 0
 		}),
 		gauge("plimsoll_gateway_nodes_heard", "Nodes whose heartbeats come here.", func() float64 { return float64(g.nodes.count()) }),
+		gauge("plimsoll_gateway_user_bytes", "Bytes that the requests of users under way take.", func() float64 {
+			return float64(g.budgets.users.used.Load())
+		}),
+		gauge("plimsoll_gateway_agent_bytes", "Bytes that the requests of agents under way take.", func() float64 {
+			return float64(g.budgets.agents.used.Load())
+		}),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
