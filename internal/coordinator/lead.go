@@ -121,7 +121,10 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	}
 	t.source, err = replica.NewSource(replica.SourceConfig{
 		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
-		Events: replica.SourceEvents{Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected},
+		Events: replica.SourceEvents{
+			Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected,
+			Refused: func(error) { t.metrics.messagesRefused.Inc() },
+		},
 	}, l.tables)
 	if err != nil {
 		return nil, fmt.Errorf("make the replication source: %w", err)

@@ -20,7 +20,8 @@ type metrics struct {
 	inboxBytes prometheus.GaugeFunc
 	terms      termMetrics
 
-	inboxRefused *prometheus.CounterVec
+	inboxRefused    *prometheus.CounterVec
+	messagesRefused prometheus.Counter
 }
 
 func newMetrics(s *status) *metrics {
@@ -53,12 +54,15 @@ func newMetrics(s *status) *metrics {
 		inboxRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_coordinator_inbox_refused_total", Help: "Commands refused because the inbox was full, by its bound: commands or bytes.",
 		}, []string{"bound"}),
+		messagesRefused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_coordinator_messages_refused_total", Help: "Messages of gateways that were over the bounds, or none at all.",
+		}),
 		terms: termMetrics{s},
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.inboxBytes, m.inboxRefused, m.terms}
+	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.inboxBytes, m.inboxRefused, m.messagesRefused, m.terms}
 }
 
 // Describe implements prometheus.Collector.

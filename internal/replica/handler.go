@@ -113,6 +113,9 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		return wire.ConnectError(err)
 	}
 	first, err := rpc.Receive()
+	if h.refused(err) {
+		return wire.ConnectError(wire.FromConnectError(err))
+	}
 	if err != nil {
 		return wire.ConnectError(plimsoll.Invalid("hello", "did not come within %s of opening the stream", helloTimeout))
 	}
@@ -190,6 +193,7 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 			return errHalfClosed
 		}
 		if err != nil {
+			h.refused(err)
 			return wire.FromConnectError(err)
 		}
 		switch kind := request.GetKind().(type) {
@@ -204,6 +208,18 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 			return err
 		}
 	}
+}
+
+// refused reports whether an error of Receive says that a message was over the bounds or none at all, and tells of it.
+func (h *handler) refused(err error) bool {
+	code := connect.CodeOf(err)
+	if err == nil || code != connect.CodeInvalidArgument && code != connect.CodeResourceExhausted {
+		return false
+	}
+	if f := h.source.config.Events.Refused; f != nil {
+		f(err)
+	}
+	return true
 }
 
 // responder returns the function that answers one command; a second call of it does nothing.

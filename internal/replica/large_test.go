@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -33,7 +34,8 @@ func emptyGroups(n int) []byte {
 
 // One message of 8 MB took the coordinator. Its refusal takes less than 64 MiB, ends that stream and nothing else.
 func TestOneMessageOf8MBOnTheReplicationPortIsRefused(t *testing.T) {
-	leader := startLeader(t, "unix", "", SourceConfig{})
+	var refused atomic.Int32
+	leader := startLeader(t, "unix", "", SourceConfig{Events: SourceEvents{Refused: func(error) { refused.Add(1) }}})
 	honest, _ := startFollower(t, FollowerConfig{Leader: leader.address})
 	if err := honest.Ready(testContext(t)); err != nil {
 		t.Fatal(err)
@@ -53,12 +55,15 @@ func TestOneMessageOf8MBOnTheReplicationPortIsRefused(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took >= 64<<20 {
 			t.Errorf("%s: the refusal allocates %d bytes", name, took)
 		}
-		if name == "after the hello" && !strings.Contains(answer, "so many elements") {
+		if !strings.Contains(answer, "so many elements") {
 			t.Errorf("%s: answered %q", name, answer)
 		}
 		if _, err := honest.Do(testContext(t), submit(name)); err != nil {
 			t.Errorf("%s: then another gateway was told %v", name, err)
 		}
+	}
+	if n := refused.Load(); n != 2 {
+		t.Errorf("%d refusals were told of, want 2", n)
 	}
 }
 

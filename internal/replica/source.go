@@ -38,6 +38,7 @@ type SourceConfig struct {
 type SourceEvents struct {
 	Connected    func(gateway string, resumed bool)
 	Disconnected func(gateway string, err error) // err is nil if the gateway ended the stream
+	Refused      func(err error)                 // a message was too large, or could not be read; its stream ends
 }
 
 // Validate reports the first field that is wrong.
