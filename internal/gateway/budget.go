@@ -40,9 +40,21 @@ func defaultBudget() int {
 	return int(min(max(limit/budgetShare, leastBudget), mostBudget))
 }
 
-// take acquires n bytes.
-func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.most {
+// smallRequest is what a small request holds at most. An eighth of a budget is for small ones, so that some
+// large ones do not keep everybody out.
+const smallRequest = 64 << 10
+
+// room is what may be used when a request holds so many bytes.
+func (b *budget) room(held int64) int64 {
+	if held > smallRequest {
+		return b.most - b.most/8
+	}
+	return b.most
+}
+
+// take acquires n bytes for a request that then holds so many.
+func (b *budget) take(n, held int64) bool {
+	if b.used.Add(n) > b.room(held) {
 		b.used.Add(-n)
 		return false
 	}
@@ -74,7 +86,7 @@ type charge struct {
 
 // hold acquires n bytes until the request ends.
 func (c *charge) hold(n int) error {
-	if !c.budget.take(int64(n)) {
+	if !c.budget.take(int64(n), c.held+int64(n)) {
 		c.full()
 		return c.budget.full()
 	}
@@ -84,7 +96,7 @@ func (c *charge) hold(n int) error {
 
 // room reports whether there would be room for n bytes now.
 func (c *charge) room(n int64) error {
-	if c.budget.used.Load()+n > c.budget.most {
+	if c.budget.used.Load()+n > c.budget.room(n) {
 		c.full()
 		return c.budget.full()
 	}

@@ -50,7 +50,15 @@ func heartbeat(g *Gateway, caller transport.Caller) (int, http.Header, string) {
 
 func TestTheBudgetOfBytesRefusesWith429AndRecovers(t *testing.T) {
 	g := newGateway(t, Config{MaxUserBytes: 1 << 20, MaxAgentBytes: 1 << 20}, cluster())
-	finish := underWay(t, g, transport.CallerUser, 1<<20-50)
+	var all []func() int
+	for _, n := range []int{800_000, 62_100, 62_100, 62_100, 62_100} {
+		all = append(all, underWay(t, g, transport.CallerUser, n))
+	}
+	finish := func() {
+		for _, end := range all {
+			end()
+		}
+	}
 	defer finish()
 	status, header, body := heartbeat(g, transport.CallerUser)
 	if status != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || !strings.Contains(body, "requests of users") {
@@ -64,10 +72,23 @@ func TestTheBudgetOfBytesRefusesWith429AndRecovers(t *testing.T) {
 	}
 	finish()
 	if status, _, body := heartbeat(g, transport.CallerUser); status != http.StatusOK {
-		t.Errorf("after the end of the other request: %d %q", status, body)
+		t.Errorf("after the end of the others: %d %q", status, body)
 	}
 	if users, agents := g.budgets.users.used.Load(), g.budgets.agents.used.Load(); users != 0 || agents != 0 {
 		t.Errorf("%d and %d bytes were not given back", users, agents)
+	}
+}
+
+// Large requests that use up what they may leave room for small ones.
+func TestLargeRequestsLeaveRoomForSmallOnes(t *testing.T) {
+	g := newGateway(t, Config{MaxUserBytes: 1 << 20}, cluster())
+	defer underWay(t, g, transport.CallerUser, 900_000)()
+	said, _, _ := attack{"", submitJob, "application/json", "", "", bytes.Repeat([]byte(" "), 200_000)}.send(g)
+	if !strings.HasPrefix(said, "429") {
+		t.Errorf("another large one: %q", said)
+	}
+	if status, _, body := heartbeat(g, transport.CallerUser); status != http.StatusOK {
+		t.Errorf("a small one: %d %q", status, body)
 	}
 }
 

@@ -37,6 +37,7 @@ const (
 	envelopePrefix     = 5
 	envelopeCompressed = 1
 	firstRead          = 4 << 10
+	drainedMessages    = 2
 )
 
 // newIntake returns the intake of a request; nil if it is of a kind that connect refuses before it reads.
@@ -79,7 +80,10 @@ func (in *intake) check(declared int64) error {
 	case declared > int64(most) && !in.enveloped:
 		return in.refused(wire.TooLong(in.most()))
 	case declared > 0:
-		return wire.ConnectError(in.charge.room(declared))
+		if err := in.charge.room(declared); err != nil {
+			in.drain()
+			return wire.ConnectError(err)
+		}
 	}
 	return nil
 }
@@ -93,11 +97,25 @@ func (in *intake) refused(err error) error {
 		bound = "elements of a message"
 	}
 	in.gateway.metrics.bounds.WithLabelValues(bound).Inc()
+	in.drain()
 	return wire.ConnectError(err)
 }
 
 // hold acquires n bytes, or returns the refusal as connect passes it on.
-func (in *intake) hold(n int) error { return wire.ConnectError(in.charge.hold(n)) }
+func (in *intake) hold(n int) error {
+	err := in.charge.hold(n)
+	if err != nil {
+		in.drain()
+	}
+	return wire.ConnectError(err)
+}
+
+// drain gives back what the request holds and reads on for a while, keeping nothing: a connection that is closed with bytes
+// unread is reset, and its caller does not see the refusal.
+func (in *intake) drain() {
+	in.charge.release(int(in.charge.held))
+	_, _ = io.CopyN(io.Discard, in.body, drainedMessages*int64(in.most())) // how it ends is of no interest
+}
 
 // Close implements io.Closer.
 func (in *intake) Close() error { return in.body.Close() } //nolint:wrapcheck // it stands for the body
