@@ -49,7 +49,11 @@ func TestArchitecture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found = append(found, append(sleeps, servers...)...)
+	handlers, err := lint.CheckHandlers(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found = append(found, append(append(sleeps, servers...), handlers...)...)
 	lint.Sort(found)
 	for _, f := range found {
 		t.Error(f)

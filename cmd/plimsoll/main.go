@@ -23,9 +23,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/memory"
 )
 
 func main() {
+	_, _ = memory.Keep() // without a known limit the collector goes by the heap alone
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(execute(ctx, process{

@@ -39,8 +39,9 @@ type logHandler struct {
 // newHandler serves what gateways ask an agent for.
 func newHandler(logs *logHandler, qos *qosHandler, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(plimsollv1connect.NewLogServiceHandler(logs, connect.WithReadMaxBytes(1<<20)))
-	mux.Handle(plimsollv1connect.NewQOSServiceHandler(qos, connect.WithReadMaxBytes(1<<20)))
+	bounded := wire.Bounded(wire.RequestBounds(1 << 20))
+	mux.Handle(plimsollv1connect.NewLogServiceHandler(logs, bounded))
+	mux.Handle(plimsollv1connect.NewQOSServiceHandler(qos, bounded))
 	mux.Handle("/metrics", metrics)
 	return transport.TimeAnswers(transport.AnswerConfig{
 		Stream: func(r *http.Request) bool {

@@ -14,6 +14,8 @@ type command struct {
 	name   string // of the field of the message Command, and in metrics
 	decode func(gateway string, cmd *pb.Command) (engine.Operation, error)
 	encode func(reply *pb.Reply, answer any)
+
+	ofAgents bool // an agent says it, or a gateway about one; no user does
 }
 
 // newCommands returns the table of all commands. A new one needs its row here, its operation in package engine and, if its answer
@@ -26,10 +28,10 @@ func newCommands() []command {
 		row("set_node_mode", (*pb.Command).GetSetNodeMode, decodeNodeMode, done),
 		row("remove_node", (*pb.Command).GetRemoveNode, decodeRemove, done),
 		row("set_queue_config", (*pb.Command).GetSetQueueConfig, decodeQueues, done),
-		row("register_node", (*pb.Command).GetRegisterNode, decodeRegister, encodeRegistration),
-		row("node_liveness", (*pb.Command).GetNodeLiveness, decodeSilence, done),
-		row("report_tasks", (*pb.Command).GetReportTasks, decodeReports, done),
-		row("report_node", (*pb.Command).GetReportNode, decodeNodeReport, done),
+		ofAgents(row("register_node", (*pb.Command).GetRegisterNode, decodeRegister, encodeRegistration)),
+		ofAgents(row("node_liveness", (*pb.Command).GetNodeLiveness, decodeSilence, done)),
+		ofAgents(row("report_tasks", (*pb.Command).GetReportTasks, decodeReports, done)),
+		ofAgents(row("report_node", (*pb.Command).GetReportNode, decodeNodeReport, done)),
 		row("apply_policies", (*pb.Command).GetApplyPolicies, decodePolicies, encodeOutcomes),
 		row("delete_policy", (*pb.Command).GetDeletePolicy, decodePolicyRef, done),
 		row("explain_task", (*pb.Command).GetExplainTask, decodeExplain, encodeExplanation),
@@ -54,6 +56,11 @@ func row[M any, O engine.Answering[A], A any](
 		},
 		encode: func(reply *pb.Reply, answer any) { encode(reply, answer.(A)) }, // Answering an A, the engine answers with one
 	}
+}
+
+func ofAgents(c command) command {
+	c.ofAgents = true
+	return c
 }
 
 // commandTable finds commands by the field of the message Command that holds them.

@@ -175,8 +175,8 @@ func TestFullInboxRefuses(t *testing.T) {
 		t.Fatalf("the answer was %v", replies)
 	}
 	c.inbox.gatewayConnected("gw", false)
-	if got := c.inbox.drain(nil, 2); len(got) != 2 || c.inbox.waiting() != 2 {
-		t.Errorf("%d were taken and %d left", len(got), c.inbox.waiting())
+	if got := c.inbox.drain(nil, 2); len(got) != 2 || c.inbox.waiting().commands != 2 {
+		t.Errorf("%d were taken and %d left", len(got), c.inbox.waiting().commands)
 	}
 	c.exec(context.Background(), "gw", kill("x"), respond)
 	if len(replies) != 1 {
@@ -207,7 +207,7 @@ func TestUnreadableCommands(t *testing.T) {
 			t.Errorf("%v: answered %v", test.cmd, reply)
 		}
 	}
-	if c.inbox.waiting() != 0 {
+	if c.inbox.waiting().commands != 0 {
 		t.Error("one came to the engine")
 	}
 }
@@ -374,8 +374,8 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 13 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 13", len(families), err)
+	if err != nil || len(families) != 15 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 15", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(`"epoch":%d`, l.term.epoch); !strings.Contains(health, `"status":"ok"`) || !strings.Contains(health, want) {

@@ -23,8 +23,9 @@
 // turn and all before it, also a refusal by the engine and the reply of a turn that changed
 // nothing. Nothing after a commit that failed is visible. When a term ends, the streams of the
 // gateways are cut: a caller that waits for a reply is told by its gateway that the outcome is not
-// known (CodeUnavailable), and commands that wait for a turn are dropped. The inbox is bounded:
-// when it is full, a command is refused at once with CodeExhausted. One that cannot be read is
+// known (CodeUnavailable), and commands that wait for a turn are dropped. The inbox is bounded
+// in commands and in bytes, with a part for agents: when it is full, a command is refused at once
+// with CodeExhausted. One that cannot be read is
 // refused at once too.
 //
 // It does not serve users: gateways do. Beside them only /healthz and /metrics are answered, also
@@ -59,7 +60,8 @@ type Config struct {
 	ReplaceQueues bool                 // make Queues the tree even if the store has one
 	State         state.Config
 	EventCapacity int          // recent events that are kept; 100,000
-	MaxInbox      int          // commands that may wait for a turn; 65,536
+	MaxInbox      int          // commands that may wait for a turn; 65,536; a quarter is for agents alone
+	MaxInboxBytes int          // bytes that they may take; 256 MiB; the same
 	Seed          uint64       // of the order in which nodes are drawn; 0: random
 	Now           func() int64 // Unix nanoseconds; the wall clock
 	// Metrics gets the coordinator's metrics too. They are always served on Listen, at /metrics.
@@ -88,7 +90,8 @@ type Events struct {
 
 const (
 	defaultInbox = 65_536
-	pipeline     = 4 // turns between the engine and the disk (architecture, "The way of the data", step 2)
+	defaultBytes = 256 << 20 // of the inbox
+	pipeline     = 4         // turns between the engine and the disk (architecture, "The way of the data", step 2)
 	maxTurn      = 4096
 )
 
@@ -101,6 +104,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxInbox == 0 {
 		c.MaxInbox = defaultInbox
+	}
+	if c.MaxInboxBytes == 0 {
+		c.MaxInboxBytes = defaultBytes
 	}
 	if c.Now == nil {
 		c.Now = func() int64 { return time.Now().UnixNano() }
@@ -142,6 +148,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxInbox < 0 {
 		return plimsoll.Invalid("maxInbox", "is negative; give 0 for the default, or more")
+	}
+	if c.MaxInboxBytes < 0 {
+		return plimsoll.Invalid("maxInboxBytes", "is negative; give 0 for the default, or more")
 	}
 	queues := c.withDefaults().Queues
 	return queues.Validate()

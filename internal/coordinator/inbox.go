@@ -3,6 +3,7 @@ package coordinator
 import (
 	"sync"
 
+	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 )
@@ -12,22 +13,31 @@ type request struct {
 	command *command // how it is answered; nil if nobody waits
 	do      engine.Operation
 	respond func(*pb.Reply) // nil: nobody waits
+	bytes   int             // about what do takes
 }
 
-// inbox holds what waits for a turn of one term.
+// inboxLoad is what waits for a turn.
+type inboxLoad struct {
+	commands int
+	bytes    int // also of commands that the writer loop has before it
+}
+
+// inbox holds what waits for a turn of one term. A quarter of it, by number and by bytes, is for what agents say: how much users
+// send does not keep a report out.
 type inbox struct {
-	limit int
-	wake  chan struct{} // capacity 1: something is in it
+	most inboxLoad
+	wake chan struct{} // capacity 1: something is in it
 
 	mu struct {
 		sync.Mutex
 		requests []request
+		load     inboxLoad      // Invariant: load.commands is len(requests)
 		streams  map[string]int // by gateway: those that are open
 	}
 }
 
-func newInbox(limit int) *inbox {
-	b := &inbox{limit: limit, wake: make(chan struct{}, 1)}
+func newInbox(commands, bytes int) *inbox {
+	b := &inbox{most: inboxLoad{commands, bytes}, wake: make(chan struct{}, 1)}
 	b.mu.streams = map[string]int{}
 	return b
 }
@@ -55,20 +65,51 @@ func gatewayLost(gateway string) request {
 	return request{do: &engine.GatewayLost{Gateway: gateway}}
 }
 
-// push puts a request in; false says that the inbox is full.
-func (b *inbox) push(r request) bool {
+// The bounds of an inbox, as metrics name them.
+const (
+	boundCommands = "commands"
+	boundBytes    = "bytes"
+)
+
+// push puts a request in, unless the inbox is full: then it returns the bound that it is at.
+func (b *inbox) push(r request) (bound string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.mu.requests) >= b.limit {
-		return false
+	most := b.most
+	if r.command == nil || !r.command.ofAgents {
+		most = inboxLoad{most.commands - most.commands/4, most.bytes - most.bytes/4}
+	}
+	switch {
+	case b.mu.load.commands >= most.commands:
+		return boundCommands
+	case b.mu.load.bytes > 0 && b.mu.load.bytes+r.bytes > most.bytes: // the first always has room
+		return boundBytes
 	}
 	b.add(r)
-	return true
+	return ""
+}
+
+// inboxFull is the refusal of a command that an inbox at a bound has no room for.
+func (b *inbox) inboxFull(bound string) error {
+	if bound == boundBytes {
+		return plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has commands of %d bytes waiting, with %d as its bound; try again",
+			b.waiting().bytes, b.most.bytes)
+	}
+	return plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", b.waiting().commands)
+}
+
+// taken gives back the bytes of commands that were drained and now belong to the engine.
+func (b *inbox) taken(bytes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.load.bytes -= bytes
 }
 
 // add puts a request in even if the inbox is full, which only what a connection brings about may do. The caller holds mu.
 func (b *inbox) add(r request) {
 	b.mu.requests = append(b.mu.requests, r)
+	b.mu.load.commands++
+	b.mu.load.bytes += r.bytes
 	b.wakeUp()
 }
 
@@ -79,7 +120,7 @@ func (b *inbox) wakeUp() {
 	}
 }
 
-// drain appends at most n requests of the inbox.
+// drain appends at most n requests of the inbox. Their bytes still count, until they are taken.
 func (b *inbox) drain(requests []request, n int) []request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,14 +129,16 @@ func (b *inbox) drain(requests []request, n int) []request {
 	rest := copy(b.mu.requests, b.mu.requests[n:])
 	clear(b.mu.requests[rest:])
 	b.mu.requests = b.mu.requests[:rest]
+	b.mu.load.commands = rest
 	if rest > 0 {
 		b.wakeUp()
 	}
 	return requests
 }
 
-func (b *inbox) waiting() int {
+// waiting returns what waits for a turn.
+func (b *inbox) waiting() inboxLoad {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.mu.requests)
+	return b.mu.load
 }

@@ -116,12 +116,16 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 		return nil, err
 	}
 	t := &term{
-		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands, inbox: newInbox(c.cfg.MaxInbox),
+		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands, inbox: newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
 	}
 	t.source, err = replica.NewSource(replica.SourceConfig{
 		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
-		Events: replica.SourceEvents{Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected, Unread: c.gatewayUnread},
+		Events: replica.SourceEvents{
+			Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected,
+			Unread:  c.gatewayUnread,
+			Refused: func(error) { t.metrics.messagesRefused.Inc() },
+		},
 	}, l.tables)
 	if err != nil {
 		return nil, fmt.Errorf("make the replication source: %w", err)

@@ -18,7 +18,11 @@ type metrics struct {
 	depth      prometheus.Gauge
 	inbox      prometheus.GaugeFunc
 	cut        prometheus.Counter
+	inboxBytes prometheus.GaugeFunc
 	terms      termMetrics
+
+	inboxRefused    *prometheus.CounterVec
+	messagesRefused prometheus.Counter
 }
 
 func newMetrics(s *status) *metrics {
@@ -44,7 +48,16 @@ func newMetrics(s *status) *metrics {
 		}),
 		inbox: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "plimsoll_coordinator_inbox_length", Help: "Commands that wait for a turn.",
-		}, func() float64 { return float64(s.waiting()) }),
+		}, func() float64 { return float64(s.waiting().commands) }),
+		inboxBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plimsoll_coordinator_inbox_bytes", Help: "Bytes that the commands take that wait for a turn.",
+		}, func() float64 { return float64(s.waiting().bytes) }),
+		inboxRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_coordinator_inbox_refused_total", Help: "Commands refused because the inbox was full, by its bound: commands or bytes.",
+		}, []string{"bound"}),
+		messagesRefused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_coordinator_messages_refused_total", Help: "Messages of gateways that were over the bounds, or none at all.",
+		}),
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_coordinator_streams_cut_total", Help: "Gateways that were cut off because they did not read their streams.",
 		}),
@@ -53,7 +66,7 @@ func newMetrics(s *status) *metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.terms}
+	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused, m.messagesRefused, m.terms}
 }
 
 // Describe implements prometheus.Collector.

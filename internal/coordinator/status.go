@@ -106,12 +106,12 @@ func (s *status) queuesReplaced() bool {
 	return s.mu.queuesReplaced
 }
 
-// waiting is how many commands wait for a turn.
-func (s *status) waiting() int {
+// waiting is what waits for a turn.
+func (s *status) waiting() inboxLoad {
 	if t := s.get().term; t != nil {
 		return t.inbox.waiting()
 	}
-	return 0
+	return inboxLoad{}
 }
 
 // refusal is what a gateway is told that connects while nobody leads here.

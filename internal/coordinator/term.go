@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -65,11 +64,17 @@ func (t *term) run(ctx context.Context) error {
 	return g.Wait() //nolint:wrapcheck // each loop says what it was doing
 }
 
+// commandBytes is what a command takes beside what was sent of it.
+const commandBytes = 512
+
 // exec takes a command from a gateway (replica.Exec).
-func (t *term) exec(_ context.Context, gateway string, cmd *pb.Command, respond func(*pb.Reply)) {
+func (t *term) exec(ctx context.Context, gateway string, cmd *pb.Command, respond func(*pb.Reply)) {
 	c, do, err := t.commands.decode(gateway, cmd)
-	if err == nil && !t.inbox.push(request{c, do, respond}) {
-		err = plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", t.inbox.limit)
+	if err == nil {
+		if bound := t.inbox.push(request{c, do, respond, commandBytes + replica.FootprintOf(ctx)}); bound != "" {
+			t.metrics.inboxRefused.WithLabelValues(bound).Inc()
+			err = t.inbox.inboxFull(bound)
+		}
 	}
 	if err != nil {
 		t.metrics.answered(c.name, err)
@@ -93,6 +98,7 @@ func (t *term) makeTurns(ctx context.Context, fresh <-chan *turn, made chan<- *t
 		t.metrics.depth.Inc()
 		desk.take(t.inbox.drain(desk.requests[:0], maxTurn-len(desk.commands)))
 		taken, wake, more := t.engine.Turn(t.now(), desk.commands, &next.batch)
+		t.inbox.taken(desk.bytes(taken))
 		next.asked = desk.done(next.asked[:0], taken, next.batch.Replies)
 		if next.batch.Revision != 0 {
 			revision = next.batch.Revision
@@ -109,6 +115,7 @@ func (t *term) makeTurns(ctx context.Context, fresh <-chan *turn, made chan<- *t
 type desk struct {
 	id       uint64             // of the last command
 	commands []engine.Command   // not yet taken by the engine; Invariant: at most maxTurn
+	sizes    []int              // of commands, in their order
 	waiting  map[uint64]request // by command id: those who have not been answered
 	requests []request          // reused
 }
@@ -117,12 +124,22 @@ func (d *desk) take(requests []request) {
 	for _, r := range requests {
 		d.id++
 		if r.respond != nil {
-			d.waiting[d.id] = r
+			d.waiting[d.id] = request{command: r.command, respond: r.respond} // what it asks is the engine's alone
 		}
 		d.commands = append(d.commands, engine.Command{ID: d.id, Do: r.do})
+		d.sizes = append(d.sizes, r.bytes)
 	}
 	clear(requests)
 	d.requests = requests
+}
+
+// bytes is what the first n commands take.
+func (d *desk) bytes(n int) int {
+	sum := 0
+	for _, size := range d.sizes[:n] {
+		sum += size
+	}
+	return sum
 }
 
 // done drops the commands that were taken and appends the request of each reply.
@@ -130,6 +147,7 @@ func (d *desk) done(asked []request, taken int, replies []engine.Reply) []reques
 	rest := copy(d.commands, d.commands[taken:])
 	clear(d.commands[rest:])
 	d.commands = d.commands[:rest]
+	d.sizes = d.sizes[:copy(d.sizes, d.sizes[taken:])]
 	for i := range replies {
 		id := replies[i].ID
 		asked = append(asked, d.waiting[id])

@@ -20,10 +20,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // maxSocketPath is what the kernel takes as the path of a unix socket.
 const maxSocketPath = 107
+
+// maxRequestBytes bounds a request of an agent: a group's specification, which is part of a job's.
+const maxRequestBytes = 4 << 20
 
 // NoCgroups as CgroupRoot runs everything without control groups.
 const NoCgroups = "none"
@@ -176,7 +180,7 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, handler := plimsollv1connect.NewSupervisorServiceHandler(&service{s: s})
+		_, handler := plimsollv1connect.NewSupervisorServiceHandler(&service{s: s}, wire.Bounded(wire.RequestBounds(maxRequestBytes)))
 		return transport.Serve(workCtx, l, handler, transport.ServeConfig{Access: nil}) // a socket needs none
 	})
 	err := work.Wait()

@@ -38,6 +38,8 @@ type Config struct {
 	MaxRequests     int // requests of users under way, streams not counted; default 4,096
 	MaxStreams      int // watches and logs of users under way; default 20,000
 	MaxLogs         int // logs under way, of MaxStreams; default 1,024
+	MaxUserBytes    int // that users' requests under way take; default a sixteenth of the memory, 96 MiB to 1 GiB
+	MaxAgentBytes   int // the same of agents; default half of MaxUserBytes, and 64 MiB at least
 	MaxExplains     int // explanations, dry runs and capacities asked of the leader at once; default 16
 	MaxNodes        int // nodes heard; default 20,000
 	MaxAgents       int // agents that connections are kept to; default 256
@@ -119,6 +121,8 @@ func (c Config) Validate() error {
 	}{
 		{"pageSize", c.PageSize},
 		{"maxRequestBytes", c.MaxRequestBytes},
+		{"maxUserBytes", c.MaxUserBytes},
+		{"maxAgentBytes", c.MaxAgentBytes},
 		{"maxRequests", c.MaxRequests},
 		{"maxStreams", c.MaxStreams},
 		{"maxExplains", c.MaxExplains},
@@ -151,6 +155,10 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.NodeTimeout, 10*time.Second)
 	setDefault(&c.PageSize, 10_000)
 	setDefault(&c.MaxRequestBytes, 8<<20)
+	if c.MaxUserBytes == 0 {
+		c.MaxUserBytes = defaultBudget()
+	}
+	setDefault(&c.MaxAgentBytes, max(c.MaxUserBytes/2, leastBudget*2/3))
 	setDefault(&c.MaxRequests, 4096)
 	setDefault(&c.MaxStreams, 20_000)
 	setDefault(&c.MaxExplains, 16)

@@ -34,16 +34,25 @@ func (s eventService) ListEvents(ctx context.Context, req *connect.Request[pb.Li
 		return connect.NewResponse(resp), nil
 	}
 	object := req.Msg.GetObject()
-	looked := 0
+	looked, texts := 0, 0
+	var full error
 	err = view.Batch(start, high-start+1, func(id uint64, ev *plimsoll.Event) bool {
 		resp.Next = id + 1
 		if object == "" || concerns(ev, object) {
+			n := eventBytes(ev)
+			if full = holding(ctx, n); full != nil {
+				return false
+			}
+			texts += n
 			resp.Ids = append(resp.Ids, id)
 			resp.Events = append(resp.Events, wire.EventToProto(ev))
 		}
 		looked++
-		return uint64(len(resp.Ids)) < limit && (looked%lookEvery != 0 || ctx.Err() == nil)
+		return uint64(len(resp.Ids)) < limit && texts <= pageBytes && (looked%lookEvery != 0 || ctx.Err() == nil)
 	})
+	if full != nil {
+		return nil, full
+	}
 	if err != nil {
 		return nil, plimsoll.Errorf(plimsoll.CodeCorrupt, "the events from %d on cannot be decoded: %v", start, err)
 	}
@@ -51,6 +60,11 @@ func (s eventService) ListEvents(ctx context.Context, req *connect.Request[pb.Li
 		return nil, gone
 	}
 	return connect.NewResponse(resp), nil
+}
+
+// eventBytes is about what an event takes encoded.
+func eventBytes(ev *plimsoll.Event) int {
+	return 48 + len(ev.Object) + len(ev.Reference) + len(ev.Message) + 24*len(ev.Resources)
 }
 
 // concerns reports whether an event is about an object: it, what it refers to, or, if it is a job, a task of it.
@@ -72,5 +86,26 @@ func (s eventSource) Events(ctx context.Context) (string, rest.Events, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return snapshot.InstanceUUID(), snapshot.Events(), nil
+	return snapshot.InstanceUUID(), heldEvents{snapshot.Events(), ctx}, nil
+}
+
+// heldEvents are events that take room for the answer that they are read for.
+type heldEvents struct {
+	rest.Events
+	request context.Context //nolint:containedctx // it lives as long as the request
+}
+
+// Batch implements rest.Events.
+func (e heldEvents) Batch(start, count uint64, yield func(uint64, *plimsoll.Event) bool) error {
+	var full error
+	err := e.Events.Batch(start, count, func(id uint64, ev *plimsoll.Event) bool {
+		if full = holding(e.request, eventBytes(ev)); full != nil {
+			return false
+		}
+		return yield(id, ev)
+	})
+	if full != nil {
+		return full
+	}
+	return err //nolint:wrapcheck // it stands for the events
 }

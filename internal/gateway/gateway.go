@@ -6,10 +6,12 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -47,6 +49,9 @@ type Gateway struct {
 	specs    specCache
 	explains chan struct{} // a slot for each explanation under way
 	slots    *slots
+	budgets  budgets // of the bytes that requests under way take
+	inputs   map[string]proto.Message
+	inflater wire.Inflater
 	handler  http.Handler
 
 	connections *transport.Connections
@@ -70,6 +75,8 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		Users: cfg.MaxConnections, Agents: cfg.MaxAgentConnections, Peer: cfg.MaxPeerConnections,
 		Refused: func(bound string) { g.metrics.refused(bound) }, Closed: func() { g.metrics.closed.Inc() },
 	})
+	g.budgets.users.whose, g.budgets.users.most = "users", int64(cfg.MaxUserBytes)
+	g.budgets.agents.whose, g.budgets.agents.most = "agents", int64(cfg.MaxAgentBytes)
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	return g, nil
@@ -121,23 +128,28 @@ func (g *Gateway) Serve(ctx context.Context, l, agents net.Listener) error {
 // routes is the table of all that is served.
 func (g *Gateway) routes() http.Handler {
 	options := []connect.HandlerOption{
-		connect.WithReadMaxBytes(g.cfg.MaxRequestBytes),
+		wire.Bounded(wire.RequestBounds(g.cfg.MaxRequestBytes)),
 		connect.WithInterceptors(guard{g}),
 		connect.WithCompressMinBytes(1400),
 	}
 	mux := http.NewServeMux()
-	rpc := func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) }
+	var served []string
+	rpc := func(path string, h http.Handler) {
+		mux.Handle(path, g.bounded(g.metered(h)))
+		served = append(served, strings.Trim(path, "/"))
+	}
 	rpc(plimsollv1connect.NewJobServiceHandler(jobService{g}, options...))
 	rpc(plimsollv1connect.NewNodeServiceHandler(nodeService{g}, options...))
 	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g}, options...))
 	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g}, options...))
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
+	g.inputs = inputsOf(served...)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
 	}, eventSource{g})
-	mux.Handle("/ws/v1/", g.boundedREST(events))
+	mux.Handle("/ws/v1/", g.boundedREST(g.meteredREST(events)))
 	mux.HandleFunc("/healthz", g.health)
 	mux.HandleFunc("/readyz", g.ready)
 	mux.Handle("/metrics", transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, g.metrics.handler()))

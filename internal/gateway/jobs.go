@@ -45,7 +45,7 @@ func (s jobService) SubmitJob(ctx context.Context, req *connect.Request[pb.Submi
 	if err != nil {
 		return nil, err
 	}
-	job, err := loadJob(snapshot, spec.GetId())
+	job, err := loadJob(ctx, snapshot, spec.GetId())
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,10 @@ func checkSpec(spec *pb.JobSpec) error {
 	return checked.Validate()
 }
 
-func loadJob(snapshot *replica.Snapshot, id string) (*pb.Job, error) {
+func loadJob(ctx context.Context, snapshot *replica.Snapshot, id string) (*pb.Job, error) {
+	if err := holdRecord(ctx, snapshot, wire.KindJobSpec, id); err != nil {
+		return nil, err
+	}
 	status, err := loadStatus(snapshot, id)
 	if err != nil {
 		return nil, err
@@ -83,7 +86,7 @@ func (s jobService) GetJob(ctx context.Context, req *connect.Request[pb.GetJobRe
 	if err != nil {
 		return nil, err
 	}
-	job, err := loadJob(snapshot, req.Msg.GetId())
+	job, err := loadJob(ctx, snapshot, req.Msg.GetId())
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 		return nil, err
 	}
 	resp := &pb.ListJobsResponse{Revision: snapshot.Revision()}
-	looked := 0
+	looked, records := 0, 0
 	status := &pb.JobStatus{}
 	for id, data := range snapshot.Scan(wire.KindJobStatus, "", req.Msg.GetAfter()) {
 		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
@@ -113,10 +116,14 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 		if !jobMatches(req.Msg, status) {
 			continue
 		}
-		if len(resp.Jobs) == limit {
-			resp.Next = resp.Jobs[limit-1].GetId()
+		if n := len(resp.Jobs); n == limit || records > pageBytes {
+			resp.Next = resp.Jobs[n-1].GetId()
 			break
 		}
+		if err := holding(ctx, len(data)); err != nil {
+			return nil, err
+		}
+		records += len(data)
 		resp.Jobs = append(resp.Jobs, status)
 		status = &pb.JobStatus{}
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
+// maxAgentMessage bounds what an agent says at once: a piece of a log, or what its QoS agent sees of all tasks.
+const maxAgentMessage = 8 << 20
+
 // ReadLogs relays what an attempt of a task wrote from the agent that has it. With follow it waits until the attempt has begun,
 // and goes on until it has ended.
 func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLogsRequest], stream *connect.ServerStream[pb.ReadLogsResponse]) error {
@@ -206,9 +209,10 @@ func (c *agentClients) get(address string) (*agentClient, error) {
 	if len(c.mu.byAddress) >= c.limit {
 		c.dropOldest()
 	}
+	bounded := wire.BoundedClient(wire.RequestBounds(maxAgentMessage))
 	added := &agentClient{
 		http: client, used: c.mu.uses,
-		logs: plimsollv1connect.NewLogServiceClient(client, url), qos: plimsollv1connect.NewQOSServiceClient(client, url),
+		logs: plimsollv1connect.NewLogServiceClient(client, url, bounded), qos: plimsollv1connect.NewQOSServiceClient(client, url, bounded),
 	}
 	c.mu.byAddress[address] = added
 	return added, nil

@@ -30,7 +30,7 @@ func newMetrics(g *Gateway) *metrics {
 			Name: "plimsoll_gateway_requests_total", Help: "Requests answered, by RPC and by the code of the answer.",
 		}, []string{"rpc", "code"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_gateway_refused_total", Help: "Requests, streams and connections refused because there were too many, by the bound.",
+			Name: "plimsoll_gateway_refused_total", Help: "Requests, streams and connections refused because there were too many or they were too large, by the bound.",
 		}, []string{"bound"}),
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_gateway_streams_cut_total", Help: "Streams that were cut because their callers did not read them.",
@@ -98,6 +98,12 @@ func newMetrics(g *Gateway) *metrics {
 			return float64(g.cfg.Access.Refused())
 		}),
 		gauge("plimsoll_gateway_nodes_heard", "Nodes whose heartbeats come here.", func() float64 { return float64(g.nodes.count()) }),
+		gauge("plimsoll_gateway_user_bytes", "Bytes that the requests of users under way take.", func() float64 {
+			return float64(g.budgets.users.used.Load())
+		}),
+		gauge("plimsoll_gateway_agent_bytes", "Bytes that the requests of agents under way take.", func() float64 {
+			return float64(g.budgets.agents.used.Load())
+		}),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

@@ -21,6 +21,9 @@ func (s nodeService) ListNodes(ctx context.Context, _ *connect.Request[pb.ListNo
 	}
 	resp := &pb.ListNodesResponse{Revision: snapshot.Revision()}
 	for id, data := range snapshot.Scan(wire.KindNode, "", "") {
+		if err := holding(ctx, len(data)); err != nil {
+			return nil, err
+		}
 		node := &pb.Node{}
 		if err := decode(wire.KindNode, id, data, node); err != nil {
 			return nil, err

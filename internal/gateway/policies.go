@@ -101,6 +101,9 @@ func (s policyService) ListPolicies(ctx context.Context, req *connect.Request[pb
 		if ref, _ := wire.SplitPolicyKey(key); kind != 0 && pb.PolicyKind(ref.Kind) != kind {
 			continue
 		}
+		if err := holding(ctx, len(data)); err != nil {
+			return nil, err
+		}
 		policy := &pb.Policy{}
 		if err := decode(wire.KindPolicy, key, data, policy); err != nil {
 			return nil, err

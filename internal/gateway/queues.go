@@ -21,6 +21,9 @@ func (s queueService) ListQueues(ctx context.Context, _ *connect.Request[pb.List
 	}
 	resp := &pb.ListQueuesResponse{Revision: snapshot.Revision()}
 	for path, data := range snapshot.Scan(wire.KindQueueStatus, "", "") {
+		if err := holding(ctx, len(data)); err != nil {
+			return nil, err
+		}
 		queue := &pb.QueueStatus{}
 		if err := decode(wire.KindQueueStatus, path, data, queue); err != nil {
 			return nil, err
@@ -34,6 +37,9 @@ func (s queueService) ListQueues(ctx context.Context, _ *connect.Request[pb.List
 func (s queueService) GetQueueConfig(ctx context.Context, _ *connect.Request[pb.GetQueueConfigRequest]) (*connect.Response[pb.GetQueueConfigResponse], error) {
 	snapshot, err := s.g.read(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := holdRecord(ctx, snapshot, wire.KindQueueConfig, ""); err != nil {
 		return nil, err
 	}
 	config, err := load[pb.QueueConfig](snapshot, wire.KindQueueConfig, "")

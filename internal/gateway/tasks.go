@@ -45,7 +45,7 @@ func (s jobService) ListTasks(ctx context.Context, req *connect.Request[pb.ListT
 		return nil, err
 	}
 	resp := &pb.ListTasksResponse{Revision: snapshot.Revision()}
-	looked := 0
+	looked, records := 0, 0
 	task := &pb.Task{}
 	for key, data := range tasksOf(snapshot, req.Msg, after) {
 		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
@@ -60,10 +60,14 @@ func (s jobService) ListTasks(ctx context.Context, req *connect.Request[pb.ListT
 		if !taskMatches(req.Msg, task) {
 			continue
 		}
-		if len(resp.Tasks) == limit {
-			resp.Next = taskID(resp.Tasks[limit-1])
+		if n := len(resp.Tasks); n == limit || records > pageBytes {
+			resp.Next = taskID(resp.Tasks[n-1])
 			break
 		}
+		if err := holding(ctx, len(data)); err != nil {
+			return nil, err
+		}
+		records += len(data)
 		resp.Tasks = append(resp.Tasks, task)
 		task = &pb.Task{}
 	}

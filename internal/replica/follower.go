@@ -27,7 +27,13 @@ const (
 	DefaultMinBackoff  = 50 * time.Millisecond
 	DefaultMaxBackoff  = 2 * time.Second
 	DefaultMaxCommands = 8_192
+
+	DefaultMaxCommandBytes = 64 << 20
 )
+
+// responseBounds are those of one message of a leader. A batch is as large as its store lets it be, which is 16 MiB by default, and
+// comes as one field of bytes; a part of a snapshot is of 256 KiB, or one record.
+var responseBounds = wire.Bounds{Bytes: 256 << 20, Decoded: 512 << 20}
 
 // FollowerConfig says how a gateway follows the leader. Zero values stand for the defaults.
 type FollowerConfig struct {
@@ -38,7 +44,10 @@ type FollowerConfig struct {
 	// EventCapacity is the size of the copy's event ring; default ring.DefaultCapacity.
 	EventCapacity int
 	// MaxCommands bounds the commands that are under way; default DefaultMaxCommands, below the leader's bound on replies.
+	// A quarter of it, and of MaxCommandBytes, is for what agents say.
 	MaxCommands int
+	// MaxCommandBytes bounds, encoded, the commands that wait to be sent; default DefaultMaxCommandBytes.
+	MaxCommandBytes int
 	// MinBackoff and MaxBackoff bound the pause before the follower connects again: it doubles with each failure in a row, and half of
 	// it is random. Defaults DefaultMinBackoff and DefaultMaxBackoff.
 	MinBackoff, MaxBackoff time.Duration
@@ -59,7 +68,7 @@ func (c *FollowerConfig) Validate() error {
 	switch {
 	case c.Gateway == "":
 		return plimsoll.Invalid("gateway", "is empty; give each gateway its own id")
-	case c.EventCapacity < 0 || c.MaxCommands < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
+	case c.EventCapacity < 0 || c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
 		return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
 	}
 	if _, _, err := transport.Split(c.Leader); err != nil {
@@ -107,9 +116,11 @@ func newFollower(config FollowerConfig, client *http.Client, url string) *Follow
 		config.MaxBackoff = max(DefaultMaxBackoff, config.MinBackoff)
 	}
 	f := &Follower{config: config, http: client, wake: make(chan struct{}, 1)}
-	f.client = plimsollv1connect.NewReplicationServiceClient(client, url, connect.WithAcceptCompression("gzip", nil, nil))
+	f.client = plimsollv1connect.NewReplicationServiceClient(client, url,
+		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
 	f.mirror.eventCapacity = config.EventCapacity
 	f.mu.link.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
+	f.mu.link.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
 	f.mu.live = make(chan struct{})
 	return f
 }

@@ -19,18 +19,29 @@ import (
 )
 
 const (
-	// maxRequestBytes bounds one message of a gateway: the largest job that validation lets through, with room to spare.
-	maxRequestBytes = 64 << 20
 	// helloTimeout bounds how long an opened stream may stay silent.
 	helloTimeout = 10 * time.Second
 	// sendGrace is how long a Send of a session that has ended may still take.
 	sendGrace = time.Second
 )
 
-// Exec gives a gateway's command to the engine. It must not block long: the stream's later commands wait behind it. respond is
-// called once, after the batch that holds the command's effect was published, from any goroutine; it never blocks, and sets the
+// requestBounds are those of one message of a gateway. They have room to spare for what a gateway takes, which is 8 MiB, and
+// counts in the same way.
+var requestBounds = wire.Bounds{Bytes: 16 << 20, Decoded: 48 << 20}
+
+// Exec gives a gateway's command to the engine. It must not block long: the stream's later commands wait behind it. FootprintOf(ctx)
+// is about how many bytes the command takes. respond is called once, after the batch that holds the command's effect was published, from any goroutine; it never blocks, and sets the
 // reply's id. ctx ends with the stream; the command's outcome does not depend on it.
 type Exec func(ctx context.Context, gateway string, command *pb.Command, respond func(*pb.Reply))
+
+type footprintKey struct{}
+
+// FootprintOf returns about how many bytes the command takes that Exec was given with ctx, as wire.Footprint counts them; 0 if
+// it did not come from a stream.
+func FootprintOf(ctx context.Context) int {
+	n, _ := ctx.Value(footprintKey{}).(int)
+	return n
+}
 
 // HandlerOption changes a handler.
 type HandlerOption func(*handler)
@@ -46,10 +57,10 @@ func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path strin
 	for _, option := range options {
 		option(h)
 	}
-	path, inner := plimsollv1connect.NewReplicationServiceHandler(h,
-		connect.WithCompression("gzip", nil, nil), // it would cost more than the bytes do inside a cell
-		connect.WithReadMaxBytes(maxRequestBytes))
-	return path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return "/" + plimsollv1connect.ReplicationServiceName + "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		one := *h
+		// Nothing is compressed: it would cost more than the bytes do inside a cell.
+		_, inner := plimsollv1connect.NewReplicationServiceHandler(&one, wire.BoundedWeighed(requestBounds, func(n int) { one.footprint = n }))
 		ctx := context.WithValue(r.Context(), controllerKey{}, http.NewResponseController(w))
 		ctx = context.WithValue(ctx, arrivalKey{}, transport.ArrivalOf(r))
 		inner.ServeHTTP(w, r.WithContext(ctx))
@@ -58,7 +69,7 @@ func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path strin
 
 // NewRefusal answers every replication stream with an error, which why makes, and says on which path: for a process that does not lead.
 func NewRefusal(why func() error) (path string, _ http.Handler) {
-	return plimsollv1connect.NewReplicationServiceHandler(refusal{why})
+	return plimsollv1connect.NewReplicationServiceHandler(refusal{why}, wire.BoundedPlain(requestBounds))
 }
 
 type refusal struct{ why func() error }
@@ -73,10 +84,12 @@ type controllerKey struct{}
 // arrivalKey is where a request's transport.Arrival stands in its context.
 type arrivalKey struct{}
 
+// handler serves one stream.
 type handler struct {
 	source        *Source
 	exec          Exec
 	onGatewayLost func(gateway string)
+	footprint     int // of the message that was received last; the receiving goroutine's alone
 }
 
 type bidiStream = connect.BidiStream[pb.ReplicateRequest, pb.ReplicateResponse]
@@ -105,6 +118,9 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		return wire.ConnectError(err)
 	}
 	first, err := rpc.Receive()
+	if h.refused(err) {
+		return wire.ConnectError(wire.FromConnectError(err))
+	}
 	if err != nil {
 		return wire.ConnectError(plimsoll.Invalid("hello", "did not come within %s of opening the stream", helloTimeout))
 	}
@@ -185,13 +201,14 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 			return errHalfClosed
 		}
 		if err != nil {
+			h.refused(err)
 			return wire.FromConnectError(err)
 		}
 		switch kind := request.GetKind().(type) {
 		case *pb.ReplicateRequest_Sync:
 			err = h.source.sync(st, kind.Sync.GetId())
 		case *pb.ReplicateRequest_Command:
-			h.exec(ctx, st.gateway, kind.Command, h.source.responder(st, kind.Command.GetId()))
+			h.exec(context.WithValue(ctx, footprintKey{}, h.footprint), st.gateway, kind.Command, h.source.responder(st, kind.Command.GetId()))
 		default:
 			err = plimsoll.Invalid("kind", "only syncs and commands may follow the hello")
 		}
@@ -199,6 +216,18 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 			return err
 		}
 	}
+}
+
+// refused reports whether an error of Receive says that a message was over the bounds or none at all, and tells of it.
+func (h *handler) refused(err error) bool {
+	code := connect.CodeOf(err)
+	if err == nil || code != connect.CodeInvalidArgument && code != connect.CodeResourceExhausted {
+		return false
+	}
+	if f := h.source.config.Events.Refused; f != nil {
+		f(err)
+	}
+	return true
 }
 
 // responder returns the function that answers one command; a second call of it does nothing.

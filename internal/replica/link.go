@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
@@ -20,7 +22,9 @@ type link struct {
 
 	calls    map[uint64]*call // every command that has no answer, by id
 	queue    []*call          // those not sent yet, oldest first; an ended one is skipped
-	maxCalls int
+	bytes    int              // of the commands in queue, encoded
+	maxCalls int              // a quarter of this, and of maxBytes, is for what agents say
+	maxBytes int
 }
 
 // round is one sync and all the readers that share it.
@@ -35,7 +39,8 @@ type round struct {
 // call is a command on its way.
 type call struct {
 	id      uint64
-	command *pb.Command
+	command *pb.Command // nil once it was sent, or is not to be
+	bytes   int         // of the command, encoded
 	sent    bool
 	done    chan struct{} // closed when reply or err is set
 	reply   *pb.Reply
@@ -62,24 +67,52 @@ func (l *link) add(command *pb.Command) (*call, error) {
 	if !l.open {
 		return nil, errNotConnected()
 	}
-	if max(len(l.calls), len(l.queue)) >= l.maxCalls {
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d commands are under way at this gateway; try again later", l.maxCalls)
+	maxCalls, maxBytes := l.maxCalls, l.maxBytes
+	if !ofAgents(command) {
+		maxCalls, maxBytes = maxCalls-maxCalls/4, maxBytes-maxBytes/4
+	}
+	if max(len(l.calls), len(l.queue)) >= maxCalls {
+		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d commands are under way at this gateway; try again later", maxCalls)
+	}
+	bytes := proto.Size(command)
+	if l.bytes > 0 && l.bytes+bytes > maxBytes {
+		return nil, plimsoll.Errorf(plimsoll.CodeExhausted,
+			"commands of %d bytes wait at this gateway to be sent to the leader, and there is room for %d; try again later", l.bytes, maxBytes)
 	}
 	l.lastID++
-	c := &call{id: l.lastID, done: make(chan struct{})}
+	c := &call{id: l.lastID, bytes: bytes, done: make(chan struct{})}
 	c.command = &pb.Command{Id: c.id, Kind: command.GetKind()}
 	if l.calls == nil {
 		l.calls = map[uint64]*call{}
 	}
 	l.calls[c.id] = c
 	l.queue = append(l.queue, c)
+	l.bytes += bytes
 	return c, nil
+}
+
+// ofAgents reports whether an agent says a command, or a gateway about one. What users send must not keep it waiting.
+func ofAgents(command *pb.Command) bool {
+	switch command.GetKind().(type) {
+	case *pb.Command_RegisterNode, *pb.Command_NodeLiveness, *pb.Command_ReportTasks, *pb.Command_ReportNode:
+		return true
+	}
+	return false
 }
 
 // drop forgets a command whose caller has gone and reports whether it had been sent. Nothing happens if it was answered.
 func (l *link) drop(c *call) (sent bool) {
 	delete(l.calls, c.id)
+	if !c.sent {
+		l.release(c)
+	}
 	return c.sent
+}
+
+// release gives back what a command in the queue takes. It may be called again.
+func (l *link) release(c *call) {
+	l.bytes -= c.bytes
+	c.command, c.bytes = nil, 0
 }
 
 // next returns what is to be sent now, and seals the round or marks the command as sent; nil: nothing.
@@ -98,7 +131,9 @@ func (l *link) next() *pb.ReplicateRequest {
 		}
 		if l.calls[c.id] == c {
 			c.sent = true
-			return &pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Command{Command: c.command}}
+			command := c.command
+			l.release(c)
+			return &pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Command{Command: command}}
 		}
 	}
 	return nil
@@ -143,6 +178,7 @@ func (l *link) disconnect() {
 			msg = "the connection to the leader broke: the outcome is not known; ask again"
 		}
 		c.err = plimsoll.Errorf(plimsoll.CodeUnavailable, "%s", msg)
+		l.release(c)
 		close(c.done)
 	}
 	l.inFlight, l.waiting, l.calls, l.queue = nil, nil, nil, nil

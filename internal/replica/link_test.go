@@ -9,7 +9,7 @@ import (
 )
 
 func openLink() *link {
-	l := &link{maxCalls: 3}
+	l := &link{maxCalls: 3, maxBytes: 1 << 20}
 	l.connect()
 	return l
 }
@@ -140,5 +140,64 @@ func TestCommandsAreBoundedAndForgotten(t *testing.T) {
 	l.answer(&pb.Reply{Id: calls[2].id, Revision: 9})
 	if <-calls[2].done; calls[2].reply.GetRevision() != 9 || len(l.calls) != 0 {
 		t.Error("the third command has no answer")
+	}
+}
+
+// What waits to be sent is bounded by bytes, and a caller that has gone takes none.
+func TestCommandsThatWaitAreBoundedByBytes(t *testing.T) {
+	l := &link{maxCalls: 1000, maxBytes: 40_000}
+	l.connect()
+	var calls []*call
+	for {
+		c, err := l.add(submit(strings.Repeat("x", 1000)))
+		if err != nil {
+			if plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), "bytes") {
+				t.Errorf("refused with %v", err)
+			}
+			break
+		}
+		calls = append(calls, c)
+	}
+	if len(calls) < 25 || len(calls) > 30 { // three quarters: the rest is for agents
+		t.Errorf("%d commands of 1,000 bytes are in 40,000", len(calls))
+	}
+	report := &pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "n"}}}
+	if _, err := l.add(report); err != nil {
+		t.Errorf("an agent's report: %v", err)
+	}
+	l.drop(calls[0])
+	if calls[0].command != nil {
+		t.Error("the command of a caller that has gone is kept")
+	}
+	if _, err := l.add(submit(strings.Repeat("x", 1000))); err != nil {
+		t.Errorf("a caller has gone, but %v", err)
+	}
+	for l.next() != nil {
+		continue
+	}
+	l.drop(calls[1])
+	unsent, err := l.add(submit("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.disconnect()
+	l.drop(unsent)
+	if l.bytes != 0 {
+		t.Errorf("nothing waits any more, but %d bytes count", l.bytes)
+	}
+}
+
+// Users that have all calls under way keep no agent out.
+func TestAgentsHaveCallsOfTheirOwn(t *testing.T) {
+	l := &link{maxCalls: 100, maxBytes: 1 << 20}
+	l.connect()
+	users := 0
+	for ; users < 200; users++ {
+		if _, err := l.add(submit("a")); err != nil {
+			break
+		}
+	}
+	if _, err := l.add(&pb.Command{Kind: &pb.Command_NodeLiveness{NodeLiveness: &pb.NodeLiveness{}}}); err != nil || users != 75 {
+		t.Errorf("after %d commands of users an agent is told %v", users, err)
 	}
 }

@@ -39,6 +39,7 @@ type SourceEvents struct {
 	Connected    func(gateway string, resumed bool)
 	Disconnected func(gateway string, err error) // err is nil if the gateway ended the stream
 	Unread       func(gateway string)            // a gateway is cut off because it does not read its stream
+	Refused      func(err error)                 // a message was too large, or could not be read; its stream ends
 }
 
 // Validate reports the first field that is wrong.

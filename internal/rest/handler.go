@@ -108,6 +108,9 @@ func (h *Handler) batch(ctx context.Context, rawQuery string) ([]byte, error) {
 		records++
 		return ctx.Err() == nil
 	})
+	if plimsoll.CodeOf(err) == plimsoll.CodeExhausted {
+		return nil, err
+	}
 	if err != nil {
 		return nil, plimsoll.Errorf(plimsoll.CodeCorrupt, "read the events from %d on: %v", q.start, err)
 	}

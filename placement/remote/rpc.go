@@ -16,6 +16,9 @@ import (
 // DefaultDeadline is how long a handler works on a batch.
 const DefaultDeadline = 30 * time.Second
 
+// bounds are those of a request and of an answer. A batch has many servers with many facts each.
+var bounds = wire.Bounds{Bytes: MaxBody, Decoded: 16 * MaxBody}
+
 // Serving says how a handler serves an evaluator.
 type Serving struct {
 	Deadline time.Duration // for a batch; 0: DefaultDeadline; a caller may allow less
@@ -28,7 +31,7 @@ func NewHandler(e Evaluator, s Serving) (path string, handler http.Handler) {
 	if s.Deadline <= 0 {
 		s.Deadline = DefaultDeadline
 	}
-	return plimsollv1connect.NewPlacementServiceHandler(&service{e, s}, connect.WithReadMaxBytes(MaxBody), connect.WithSendMaxBytes(MaxBody))
+	return plimsollv1connect.NewPlacementServiceHandler(&service{e, s}, wire.Bounded(bounds), connect.WithSendMaxBytes(MaxBody))
 }
 
 type service struct {
@@ -62,7 +65,7 @@ type Client struct {
 // NewClient returns an evaluator that calls the handler at a base URL, such as http://127.0.0.1:9090. Time is bounded by the contexts
 // of the calls.
 func NewClient(client connect.HTTPClient, url string) *Client {
-	return &Client{plimsollv1connect.NewPlacementServiceClient(client, url, connect.WithReadMaxBytes(MaxBody), connect.WithSendMaxBytes(MaxBody))}
+	return &Client{plimsollv1connect.NewPlacementServiceClient(client, url, wire.BoundedClient(bounds), connect.WithSendMaxBytes(MaxBody))}
 }
 
 // Evaluate has a batch evaluated. It is not tried again.

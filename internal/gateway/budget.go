@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/memory"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/rest"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// budget bounds the bytes that requests under way take: what was read of them, what that inflates and decodes to, and what is
+// held for their answers.
+type budget struct {
+	whose string // of requests, in errors and metrics
+	most  int64
+	used  atomic.Int64
+}
+
+// Bounds of a budget that follows from the memory there is.
+const (
+	budgetShare  = 16 // a sixteenth of the memory is for the requests of users, half as much for those of agents
+	leastBudget  = 96 << 20
+	mostBudget   = 1 << 30
+	unknownShare = 256 << 20
+)
+
+// defaultBudget is what the requests of users may take.
+func defaultBudget() int {
+	limit, known := memory.Limit()
+	if !known {
+		return unknownShare
+	}
+	return int(min(max(limit/budgetShare, leastBudget), mostBudget))
+}
+
+// smallRequest is what a small request holds at most. An eighth of a budget is for small ones, so that some
+// large ones do not keep everybody out.
+const smallRequest = 64 << 10
+
+// room is what may be used when a request holds so many bytes.
+func (b *budget) room(held int64) int64 {
+	if held > smallRequest {
+		return b.most - b.most/8
+	}
+	return b.most
+}
+
+// take acquires n bytes for a request that then holds so many.
+func (b *budget) take(n, held int64) bool {
+	if b.used.Add(n) > b.room(held) {
+		b.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+// full is the refusal of a request for which there is no room.
+func (b *budget) full() error {
+	return plimsoll.Errorf(plimsoll.CodeExhausted,
+		"the requests of %s that this gateway has under way take as many bytes as they may, %d; try again later", b.whose, b.most)
+}
+
+// budgets are those of a gateway. What users send takes no room of agents.
+type budgets struct{ users, agents budget }
+
+func (b *budgets) of(ctx context.Context) *budget {
+	if transport.CallerOf(ctx) == transport.CallerAgent {
+		return &b.agents
+	}
+	return &b.users
+}
+
+// charge is what one request has of a budget. It belongs to the goroutine of the request.
+type charge struct {
+	budget *budget
+	held   int64
+	full   func() // is told, once, that there was no room
+}
+
+// hold acquires n bytes until the request ends.
+func (c *charge) hold(n int) error {
+	if !c.budget.take(int64(n), c.held+int64(n)) {
+		c.full()
+		return c.budget.full()
+	}
+	c.held += int64(n)
+	return nil
+}
+
+// room reports whether there would be room for n bytes now.
+func (c *charge) room(n int64) error {
+	if c.budget.used.Load()+n > c.budget.room(n) {
+		c.full()
+		return c.budget.full()
+	}
+	return nil
+}
+
+// release gives back n of the bytes.
+func (c *charge) release(n int) {
+	c.budget.used.Add(-int64(n))
+	c.held -= int64(n)
+}
+
+type chargeKey struct{}
+
+// holding acquires room for n bytes of records for the answer to the request of a context.
+func holding(ctx context.Context, n int) error {
+	if c, ok := ctx.Value(chargeKey{}).(*charge); ok {
+		return c.hold(answerBytes + 4*n)
+	}
+	return nil // it came by another way than the routes, as in a test
+}
+
+// holdRecord is holding for a record, if it is there.
+func holdRecord(ctx context.Context, s *replica.Snapshot, kind wire.Kind, key string) error {
+	data, _ := s.Get(kind, key)
+	return holding(ctx, len(data))
+}
+
+// answerBytes is what an object of an answer takes beside four times its record: decoded, encoded, and a list that grows.
+const answerBytes = 256
+
+// pageBytes ends a page of a list early: the records of one page take about as much.
+const pageBytes = 4 << 20
+
+// charged gives each request what it takes of a budget, and takes that back at its end.
+func (g *Gateway) charged(next func(http.ResponseWriter, *http.Request, *charge)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &charge{budget: g.budgets.of(r.Context())}
+		c.full = func() {
+			w.Header().Set("Retry-After", "1")
+			g.metrics.refused("bytes of " + c.budget.whose)
+		}
+		defer func() { c.release(int(c.held)) }()
+		next(w, r.WithContext(context.WithValue(r.Context(), chargeKey{}, c)), c)
+	})
+}
+
+// metered is charged for RPCs: their bodies are read, inflated and counted within the bounds before connect sees them.
+func (g *Gateway) metered(next http.Handler) http.Handler {
+	refuser := connect.NewErrorWriter()
+	return g.charged(func(w http.ResponseWriter, r *http.Request, c *charge) {
+		in := newIntake(g, r, c)
+		if in == nil { // connect refuses it, and reads nothing
+			next.ServeHTTP(w, r)
+			return
+		}
+		if err := in.check(r.ContentLength); err != nil {
+			if refuser.IsSupported(r) {
+				_ = refuser.Write(w, r, err) // the caller went away; there is nobody to tell
+			} else {
+				rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeExhausted), err.Error())
+			}
+			return
+		}
+		r.Body = in
+		next.ServeHTTP(w, r)
+	})
+}
+
+// meteredREST is charged for plain HTTP, whose requests have no bodies.
+func (g *Gateway) meteredREST(next http.Handler) http.Handler {
+	return g.charged(func(w http.ResponseWriter, r *http.Request, _ *charge) { next.ServeHTTP(w, r) })
+}

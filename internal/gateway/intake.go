@@ -1,0 +1,276 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// intake is the body of an RPC: it reads each message whole, inflates it, and counts what it will take decoded, all within the
+// bounds of one message and the budget of all requests. What comes out of it is not compressed.
+type intake struct {
+	gateway *Gateway
+	body    io.ReadCloser
+	charge  *charge
+
+	input      proto.Message // of the type of the messages
+	json       bool
+	enveloped  bool // each message has a prefix; otherwise the body is one
+	compressed bool // the body, or each message whose prefix says so
+	declared   int64
+
+	ready []byte // read and not yet taken
+	done  error  // what follows ready; nil: perhaps more
+}
+
+const (
+	envelopePrefix     = 5
+	envelopeCompressed = 1
+	firstRead          = 4 << 10
+	drainedMessages    = 2
+)
+
+// newIntake returns the intake of a request; nil if it is of a kind that connect refuses before it reads.
+func newIntake(g *Gateway, r *http.Request, c *charge) *intake {
+	in := &intake{gateway: g, body: r.Body, charge: c, input: g.inputs[r.URL.Path], declared: r.ContentLength}
+	if in.input == nil || r.Method != http.MethodPost {
+		return nil
+	}
+	encoding := "Content-Encoding"
+	kind, _, _ := strings.Cut(strings.ToLower(r.Header.Get("Content-Type")), ";")
+	kind, isApplication := strings.CutPrefix(strings.TrimSpace(kind), "application/")
+	protocol, codec, enveloped := strings.Cut(kind, "+")
+	switch {
+	case !isApplication:
+		return nil
+	case kind == "proto", kind == "json":
+		codec = kind
+	case protocol == "connect" && enveloped:
+		in.enveloped, encoding = true, "Connect-Content-Encoding"
+	case protocol == "grpc" || protocol == "grpc-web":
+		in.enveloped, encoding = true, "Grpc-Encoding"
+	default:
+		return nil
+	}
+	in.json = codec == "json"
+	switch r.Header.Get(encoding) {
+	case "", "identity":
+	case "gzip":
+		in.compressed = true
+		r.Header.Del(encoding)
+	default:
+		return nil
+	}
+	return in
+}
+
+// check refuses a request by the length that it declares.
+func (in *intake) check(declared int64) error {
+	switch most := in.most() + envelopePrefix; {
+	case declared > int64(most) && !in.enveloped:
+		return in.refused(wire.TooLong(in.most()))
+	case declared > 0:
+		if err := in.charge.room(declared); err != nil {
+			in.drain()
+			return wire.ConnectError(err)
+		}
+	}
+	return nil
+}
+
+func (in *intake) most() int { return in.gateway.cfg.MaxRequestBytes }
+
+// refused counts the refusal of a message, and returns it as connect passes it on.
+func (in *intake) refused(err error) error {
+	bound := "bytes of a message"
+	if plimsoll.CodeOf(err) == plimsoll.CodeInvalid {
+		bound = "elements of a message"
+	}
+	in.gateway.metrics.refused(bound)
+	in.drain()
+	return wire.ConnectError(err)
+}
+
+// hold acquires n bytes, or returns the refusal as connect passes it on.
+func (in *intake) hold(n int) error {
+	err := in.charge.hold(n)
+	if err != nil {
+		in.drain()
+	}
+	return wire.ConnectError(err)
+}
+
+// drain gives back what the request holds and reads on for a while, keeping nothing: a connection that is closed with bytes
+// unread is reset, and its caller does not see the refusal.
+func (in *intake) drain() {
+	in.charge.release(int(in.charge.held))
+	_, _ = io.CopyN(io.Discard, in.body, drainedMessages*int64(in.most())) // how it ends is of no interest
+}
+
+// Close implements io.Closer.
+func (in *intake) Close() error { return in.body.Close() } //nolint:wrapcheck // it stands for the body
+
+// Read implements io.Reader.
+func (in *intake) Read(p []byte) (int, error) {
+	for len(in.ready) == 0 && in.done == nil {
+		in.ready, in.done = in.next()
+	}
+	if len(in.ready) == 0 {
+		return 0, in.done
+	}
+	n := copy(p, in.ready)
+	in.ready = in.ready[n:]
+	return n, nil
+}
+
+// next reads the next message, with its prefix if it has one.
+func (in *intake) next() ([]byte, error) {
+	if !in.enveloped {
+		data, err := in.readAll()
+		if err == nil {
+			data, err = in.unpack(data, in.compressed)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return data, io.EOF
+	}
+	prefix := make([]byte, envelopePrefix)
+	if n, err := io.ReadFull(in.body, prefix); err != nil {
+		return prefix[:n], err //nolint:wrapcheck // connect makes its error of it
+	}
+	length := binary.BigEndian.Uint32(prefix[1:])
+	if int64(length) > int64(in.most()) {
+		return nil, in.refused(wire.TooLong(in.most()))
+	}
+	data, err := in.read(int(length))
+	if err != nil {
+		return nil, err
+	}
+	if compressed := prefix[0]&envelopeCompressed != 0; !compressed || in.compressed {
+		if data, err = in.unpack(data, compressed); err != nil {
+			return nil, err
+		}
+		prefix[0] &^= envelopeCompressed
+		binary.BigEndian.PutUint32(prefix[1:], uint32(len(data)))
+	}
+	return append(prefix, data...), nil
+}
+
+// readAll reads the body to its end.
+func (in *intake) readAll() ([]byte, error) {
+	data, err := in.readUpTo(in.most() + 1)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, err
+	case len(data) > in.most():
+		return nil, in.refused(wire.TooLong(in.most()))
+	}
+	return data, nil
+}
+
+// read reads just so many bytes.
+func (in *intake) read(length int) ([]byte, error) {
+	data, err := in.readUpTo(length)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return data, err
+}
+
+// readUpTo reads most bytes, or fewer with the error that came then. Room is made as the bytes come, so that a caller
+// that sends none takes none.
+func (in *intake) readUpTo(most int) ([]byte, error) {
+	var data []byte
+	size := min(most, firstRead)
+	if in.declared >= 0 && in.declared < firstRead {
+		size = min(most, int(in.declared)+1) // one more shows the end
+	}
+	for {
+		if err := in.hold(size - cap(data)); err != nil {
+			return nil, err
+		}
+		wider := make([]byte, len(data), size)
+		copy(wider, data)
+		data = wider
+		for len(data) < size {
+			n, err := in.body.Read(data[len(data):size])
+			data = data[:len(data)+n]
+			if err != nil && len(data) < most {
+				return data, err //nolint:wrapcheck // connect makes its error of it
+			}
+		}
+		if size == most {
+			return data, nil
+		}
+		wanted := 4 * size
+		if in.declared >= int64(size) {
+			wanted = min(wanted, int(in.declared)+1)
+		}
+		size = min(most, wanted)
+	}
+}
+
+// unpack inflates a message if it is compressed, and acquires what it takes decoded.
+func (in *intake) unpack(data []byte, compressed bool) ([]byte, error) {
+	if compressed && len(data) > 0 {
+		if err := in.hold(wire.InflateBytes); err != nil {
+			return nil, err
+		}
+		packed := cap(data)
+		out, err := in.gateway.inflater.Inflate(data, in.most(), in.hold)
+		switch {
+		case isRPC(err):
+			return nil, err // there was no room
+		case err != nil:
+			return nil, in.refused(err)
+		}
+		in.charge.release(wire.InflateBytes + packed)
+		data = out
+	}
+	count := wire.Footprint
+	if in.json {
+		count = wire.FootprintJSON
+	}
+	footprint, err := count(data, in.input, wire.RequestBounds(in.most()).Decoded)
+	if err != nil {
+		return nil, in.refused(err)
+	}
+	return data, in.hold(len(data) + footprint) // connect copies the message
+}
+
+func isRPC(err error) bool {
+	var rpc *connect.Error
+	return errors.As(err, &rpc)
+}
+
+// inputsOf returns a message of the type that each RPC of services takes, by its path.
+func inputsOf(services ...string) map[string]proto.Message {
+	inputs := map[string]proto.Message{}
+	for _, name := range services {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			panic(err) // a broken invariant: its code was generated
+		}
+		methods := d.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			method := methods.Get(i)
+			input, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
+			if err != nil {
+				panic(err) // the same
+			}
+			inputs["/"+name+"/"+string(method.Name())] = input.Zero().Interface()
+		}
+	}
+	return inputs
+}
