@@ -1,0 +1,195 @@
+// Package memory says how much memory this process may take, and makes Go's collector keep to it.
+//
+// Limit is the smallest limit of the control groups above the process, or the machine's memory if they have
+// none. Keep sets Go's memory limit to nine tenths of it, so that the collector works harder
+// before the kernel ends the process; the variable GOMEMLIMIT is stronger.
+//
+// It reads a few small files of the kernel at each call, knows cgroup v1 and v2, and owns nothing. With v2
+// it sees only the groups below the mount: inside a container whose runtime hides the groups above, those do
+// not count. It writes no group and measures no use: that is internal/cgroup and internal/sample.
+//
+// Bounds are made from Limit: internal/transport of requests under way, and the state of its tasks.
+// The kernel's documents cgroup-v1 and cgroup-v2 are the design.
+package memory
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// Limit returns the smallest memory limit of the control groups above this process, or the machine's memory
+// if that is smaller. It is not known on a system without /proc.
+func Limit() (bytes uint64, known bool) { return limitIn(os.DirFS("/")) }
+
+// Keep sets Go's memory limit to nine tenths of Limit and returns it. It leaves a limit alone that GOMEMLIMIT
+// has set, and sets none if Limit is not known; then kept is false.
+func Keep() (bytes uint64, kept bool) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return 0, false
+	}
+	limit, known := Limit()
+	if !known {
+		return 0, false
+	}
+	bytes = limit / 10 * 9
+	debug.SetMemoryLimit(int64(min(bytes, math.MaxInt64)))
+	return bytes, true
+}
+
+// limitIn is Limit in the file system of a machine.
+func limitIn(machine fs.FS) (least uint64, known bool) {
+	least = math.MaxUint64
+	take := func(limit uint64, ok bool) {
+		if ok && limit > 0 {
+			least, known = min(least, limit), true
+		}
+	}
+	take(total(machine))
+	groups := groupsOf(machine)
+	for _, m := range mountsOf(machine) {
+		group, ok := groups[m.controller]
+		if !ok {
+			continue
+		}
+		for dir := m.dirOf(group); ; dir = path.Dir(dir) {
+			if m.controller == memoryV1 {
+				take(number(machine, path.Join(dir, "memory.limit_in_bytes")))
+				take(line(machine, path.Join(dir, "memory.stat"), "hierarchical_memory_limit"))
+			} else {
+				take(number(machine, path.Join(dir, "memory.max")))
+			}
+			if dir == m.at || !strings.HasPrefix(dir, m.at+"/") {
+				break
+			}
+		}
+	}
+	return least, known
+}
+
+// The kinds of hierarchy that limit memory, as /proc/self/cgroup calls their controllers.
+const (
+	memoryV1 = "memory"
+	unified  = "" // cgroup v2
+)
+
+// mount is a mounted hierarchy.
+type mount struct {
+	controller string // memoryV1 or unified
+	at         string // where it is mounted, without the first slash
+	root       string // the group that is seen there
+}
+
+// dirOf returns the directory of a group. A group that is not below the root of the mount, because a runtime
+// hides where it is, is taken to be the root.
+func (m mount) dirOf(group string) string {
+	below, ok := strings.CutPrefix(group+"/", strings.TrimSuffix(m.root, "/")+"/")
+	if !ok || strings.Contains("/"+below, "/../") {
+		return m.at
+	}
+	return path.Join(m.at, below)
+}
+
+// groupsOf reads the groups of this process, by controller.
+func groupsOf(machine fs.FS) map[string]string {
+	groups := map[string]string{}
+	for text := range lines(machine, "proc/self/cgroup") {
+		fields := strings.SplitN(text, ":", 3) // 4:memory:/a/b; with v2 0::/a/b
+		if len(fields) != 3 {
+			continue
+		}
+		for controller := range strings.SplitSeq(fields[1], ",") {
+			groups[controller] = fields[2]
+		}
+	}
+	return groups
+}
+
+// mountsOf reads which hierarchies that limit memory are mounted, and where.
+func mountsOf(machine fs.FS) []mount {
+	var mounts []mount
+	for text := range lines(machine, "proc/self/mountinfo") {
+		before, after, ok := strings.Cut(text, " - ")
+		fields, kind := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) < 5 || len(kind) < 3 {
+			continue
+		}
+		m := mount{root: plain(fields[3]), at: strings.TrimPrefix(plain(fields[4]), "/")}
+		switch kind[0] {
+		case "cgroup2":
+			m.controller = unified
+		case "cgroup":
+			if !hasOption(kind[2], memoryV1) {
+				continue
+			}
+			m.controller = memoryV1
+		default:
+			continue
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts
+}
+
+func hasOption(options, wanted string) bool {
+	for option := range strings.SplitSeq(options, ",") {
+		if option == wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// plain undoes the escapes of mountinfo.
+func plain(name string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(name)
+}
+
+// total reads the memory of the machine.
+func total(machine fs.FS) (bytes uint64, ok bool) {
+	kib, ok := line(machine, "proc/meminfo", "MemTotal:")
+	return kib << 10, ok && kib < math.MaxUint64>>10
+}
+
+// number reads a file with one number. The word max, as of a group without limit, is none.
+func number(machine fs.FS, name string) (n uint64, ok bool) {
+	data, err := fs.ReadFile(machine, name)
+	if err != nil {
+		return 0, false
+	}
+	n, err = strconv.ParseUint(string(bytes.TrimSpace(data)), 10, 64)
+	return n, err == nil
+}
+
+// line reads the number behind a key that begins a line.
+func line(machine fs.FS, name, key string) (n uint64, ok bool) {
+	for text := range lines(machine, name) {
+		fields := strings.Fields(text)
+		if len(fields) >= 2 && fields[0] == key {
+			n, err := strconv.ParseUint(fields[1], 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
+// lines returns the lines of a file; none if it cannot be read.
+func lines(machine fs.FS, name string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		data, err := fs.ReadFile(machine, name)
+		if err != nil {
+			return
+		}
+		for scan := bufio.NewScanner(bytes.NewReader(data)); scan.Scan(); {
+			if !yield(scan.Text()) {
+				return
+			}
+		}
+	}
+}
