@@ -35,6 +35,8 @@ type world struct {
 	let     map[string]int32             // jobs that each queue has let in, the same
 	seen    map[string]int32             // attempt of each task after the turn before
 	placed  int                          // tasks that were bound
+	made    int                          // tasks that were there after the turn before
+	full    int                          // submits and scalings that were refused because a bound was reached
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
 
@@ -45,7 +47,7 @@ func newWorld(t *testing.T, seed uint64, limits state.Limits) *world {
 func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*placement.Settings)) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
-		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits},
+		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits, MaxTasks: 150, MaxBytes: 60_000},
 		acked: map[string]bool{}, seen: map[string]int32{},
 	}
 	for i := range 24 {
@@ -97,6 +99,7 @@ func (w *world) turn() (more bool) {
 	w.checkLimits()
 	w.checkQuotas(configured)
 	w.checkPlaced()
+	w.checkHeld()
 	if !more {
 		w.checkWaiting()
 	}
@@ -110,6 +113,9 @@ func (w *world) turn() (more bool) {
 		delete(w.acked, id)
 	}
 	for _, r := range w.out.Replies {
+		if plimsoll.CodeOf(r.Err) == plimsoll.CodeExhausted {
+			w.full++
+		}
 		if id := w.submits[r.ID]; id != "" && r.Err == nil {
 			w.acked[id] = true
 			w.acks++
@@ -134,6 +140,24 @@ func (w *world) checkLimits() {
 	if w.limits.Ops > 0 && ops > w.limits.Ops {
 		w.t.Fatalf("a turn has %d operations; the store takes %d", ops, w.limits.Ops)
 	}
+}
+
+// checkHeld: a bound on what all jobs hold is kept except by what was there before, and ended jobs have given way once nothing is
+// left to do.
+func (w *world) checkHeld() {
+	tasks, _ := w.engine.State().Held()
+	made := 0
+	for _, id := range w.jobs {
+		if j := w.engine.State().Job(id); j != nil {
+			for i := range j.Groups {
+				made += len(j.Groups[i].Tasks)
+			}
+		}
+	}
+	if most := w.cfg.MaxTasks; made > most && made > w.made || tasks < made {
+		w.t.Fatalf("%d tasks are there and %d are counted; at most %d are possible, and %d were there before", made, tasks, most, w.made)
+	}
+	w.made = made
 }
 
 // checkQuotas: what is over a maximum, because that was lowered, must not grow. Jobs are let in as soon as a configuration allows it, so
@@ -439,6 +463,7 @@ func (w *world) tree() plimsoll.QueueConfig {
 	if w.rng.IntN(2) == 0 {
 		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "small", MaxJobs: 1 + w.rng.Int32N(3), Max: plimsoll.Resources{"nvidia.com/gpu": 1}})
 	}
+	c.Queues[1].MaxTasks = w.rng.Int32N(3) * 40
 	if w.rng.IntN(2) == 0 {
 		limit := int64(1000 * (1 + w.rng.IntN(8)))
 		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "team", Max: plimsoll.Resources{"cpu": limit}, MaxJobs: w.rng.Int32N(4), Queues: []plimsoll.QueueConfig{

@@ -33,6 +33,7 @@ type Account struct {
 	parkedAt *Queue // it waits until fewer accounts are admitted there, or above
 	rank     int32  // in parkedAt.parked
 	lanes    *Lane  // the first; the others follow by sibling
+	tasks    int64  // that Count said
 }
 
 func (a *Account) before(o *Account) bool { return a.key < o.key }
@@ -147,6 +148,18 @@ func (t *Tree) Enter(a *Account, leaf *Queue, key int64) {
 	}
 }
 
+// Count says how many tasks an account has in all, however many of them wait or run.
+func (t *Tree) Count(a *Account, tasks int64) {
+	if tasks == a.tasks {
+		return
+	}
+	for q := a.queue; q != nil; q = q.Parent {
+		q.Tasks += tasks - a.tasks
+		t.touch(q)
+	}
+	a.tasks = tasks
+}
+
 // Leave takes an account with its lanes out of the tree. No task of it may be charged or pending.
 func (t *Tree) Leave(a *Account) {
 	for l := a.lanes; l != nil; l = l.sibling {
@@ -158,6 +171,7 @@ func (t *Tree) Leave(a *Account) {
 		a.parkedAt = nil
 		t.replace(a, at)
 	}
+	t.Count(a, 0)
 	for q := a.queue; q != nil; q = q.Parent {
 		q.Accounts--
 		if a.admitted {

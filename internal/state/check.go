@@ -73,8 +73,37 @@ func (s *State) checkSums() error {
 			return err
 		}
 	}
+	if err := s.checkHoldings(); err != nil {
+		return err
+	}
 	if asked != s.asked || total != s.total || eligible != s.eligible {
 		return fmt.Errorf("asked %v, total %v, eligible %d, but there are %v, %v, %d", s.asked, s.total, s.eligible, asked, total, eligible)
+	}
+	return nil
+}
+
+// checkHoldings holds what is counted of the bounds against what there is.
+func (s *State) checkHoldings() error {
+	var all, ended holdings
+	made := 0
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		j, texts := s.jobs[id], 0
+		for i := range j.Groups {
+			made += len(j.Groups[i].Tasks)
+			for k := range j.Groups[i].Tasks {
+				texts += tableShare * len(j.Groups[i].Tasks[k].Message)
+			}
+		}
+		if takes := j.takes(j.Spec); takes != j.held || texts != j.texts || j.heldEnded != (j.State.Ended() || j.forgetting) {
+			return fmt.Errorf("job %s: holds %+v with %d bytes of texts, ended %t, but that is %+v, %d", id, j.held, j.texts, j.heldEnded, takes, texts)
+		}
+		all.add(j.held, 1)
+		if j.heldEnded {
+			ended.add(j.held, 1)
+		}
+	}
+	if all != s.held || ended != s.heldEnded || made != s.made {
+		return fmt.Errorf("jobs hold %+v, ended ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.held, s.heldEnded, s.made, all, ended, made)
 	}
 	return nil
 }
@@ -104,12 +133,13 @@ func (s *State) checkEvictions(n *Node) error {
 type sums struct {
 	allocated, pending               placement.Amounts
 	running, waiting, jobs, admitted int32
+	tasks                            int64
 }
 
 func (s *State) checkQueues(all map[*queue.Queue]*sums) error {
 	var err error
 	s.tree.Root.Walk(func(q *queue.Queue) {
-		is := sums{q.Allocated, q.Pending, q.Running, q.Waiting, q.Accounts, q.Admitted}
+		is := sums{q.Allocated, q.Pending, q.Running, q.Waiting, q.Accounts, q.Admitted, q.Tasks}
 		if err == nil && is != *all[q] {
 			err = fmt.Errorf("queue %s: its sums are %+v, but there are %+v", q.Path, is, *all[q])
 		}
@@ -145,6 +175,7 @@ func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, all map[*
 	live := !j.State.Ended() && !j.forgetting
 	for q := j.Queue; q != nil && live; q = q.Parent {
 		all[q].jobs++
+		all[q].tasks += int64(j.held.tasks)
 		if j.account.Admitted() {
 			all[q].admitted++
 		}

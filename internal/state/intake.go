@@ -28,6 +28,7 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	j := s.addJob(spec, in.queue, s.lastSubmitted, true, in.prepared, nil)
 	j.specBytes = int32(in.bytes)
 	addAsked(&s.asked, j, 1)
+	s.hold(j)
 	s.markSpec(j)
 	s.markStatus(j, true)
 	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
@@ -45,9 +46,11 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 //  3. Its queue is a leaf that takes jobs (invalid, conflict).
 //  4. There is room for one more job (exhausted).
 //  5. What it takes in a batch (invalid). The checks that follow cost with that.
-//  6. Its names of resources can be taken in (invalid). The sums are by name.
-//  7. What all jobs ask for together can be counted (exhausted).
-//  8. Its constraints are understood (invalid). That costs most, and what it makes is kept.
+//  6. Its tasks and its bytes have room beside those of other jobs, in all and in its queues
+//     (exhausted). What a job keeps in memory is bounded by that, whatever it asks for.
+//  7. Its names of resources can be taken in (invalid). The sums are by name.
+//  8. What all jobs ask for together can be counted (exhausted).
+//  9. Its constraints are understood (invalid). That costs most, and what it makes is kept.
 //
 // Beside that a gateway checks the fields, to refuse without the leader. first is the job that a
 // repeated submit is for. What is refused has changed nothing.
@@ -73,6 +76,9 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 		return in, nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d jobs are known, as many as are possible; wait until some have ended", len(s.jobs))
 	}
 	if err := s.checkSpecBytes(spec, in.bytes); err != nil {
+		return in, nil, err
+	}
+	if err := s.checkHeld(in.queue, holdings{}, wants(spec, in.bytes)); err != nil {
 		return in, nil, err
 	}
 	if err := s.checkNames(spec); err != nil {

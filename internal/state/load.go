@@ -254,6 +254,8 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 		ExitCode: t.ExitCode, slot: -1, Node: t.Node, Message: t.Message, Created: t.Created, Bound: t.Bound, Started: t.Started,
 		Finished: t.Finished, NotBefore: t.NotBefore, revision: t.Revision,
 	})
+	s.made++
+	s.holdTexts(j, len(t.Message))
 	if !t.State.OnNode() {
 		return nil
 	}
@@ -275,9 +277,11 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 	for i := range statuses {
 		j := s.jobs[statuses[i].ID]
 		s.recount(j)
+		s.hold(j)
 		switch {
 		case j.State == plimsoll.JobExpired, j.State == plimsoll.JobNew: // the latter's submit was never acknowledged
 			j.forgetting = true
+			s.hold(j)
 			s.forgetting = append(s.forgetting, j)
 		case j.State.Ended():
 			s.ended.push(j)
