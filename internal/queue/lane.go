@@ -200,6 +200,26 @@ func (t *Tree) SetClass(l *Lane, c *Class) {
 	}
 }
 
+// Restate gives a class other amounts. Of no lane of it may tasks be charged, and none may be counted
+// as waiting: the caller counts them again by Pend. outdated says that what its lanes were told
+// about nodes is to be told anew, even if it is the same code again.
+func (t *Tree) Restate(c *Class, amounts *Amounts, outdated bool) {
+	c.amounts = *amounts
+	for i := 0; i < len(c.presences); i++ { // a queue that is opened adds those above it
+		q := c.presences[i].queue
+		q.stale++
+		q.lower(&c.amounts)
+		if q.closed && c.code == plimsoll.WaitNone && q.lacks(&c.amounts) < 0 {
+			t.open(q)
+		}
+	}
+	if outdated && c.refused != nil {
+		c.refused.outdated = true
+		t.doubt(c.refused)
+		c.refused = nil
+	}
+}
+
 // Pend counts n more tasks of the lane as waiting, whether they may be placed yet or not; fewer if
 // n is negative.
 func (t *Tree) Pend(l *Lane, n int32) {

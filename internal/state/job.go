@@ -7,16 +7,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// addAsked adds what a job asks for to a sum, or with sign -1 subtracts it.
-func addAsked(sum *placement.Amounts, j *Job, sign int64) {
-	for i := range j.Groups {
-		amounts, n := j.Groups[i].Amounts(), sign*int64(j.Groups[i].Spec.Count)
-		for k := range amounts {
-			sum[k] += n * amounts[k]
-		}
-	}
-}
-
 // addJob makes the row of a job; one that is live enters its queue. What its groups ask for may have been made ready already.
 func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, live bool, prepared []*placement.Prepared, refused []string) *Job {
 	j := &Job{Spec: spec, Queue: q, Submitted: submitted, Groups: make([]Group, len(spec.Groups))}
@@ -31,7 +21,7 @@ func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, 
 		s.enter(j, prepared) // before the kinds: what nobody has yet need not be counted
 	}
 	for i := range j.Groups {
-		j.Groups[i].kind = s.Fleet.Kind(instance(spec, j.Groups[i].Spec))
+		s.fit(&j.Groups[i])
 		j.Groups[i].resourceBytes = int32(size.Of(j.Groups[i].Spec.Resources))
 	}
 	j.memory = memoryOf(spec, j.specSize())
@@ -204,12 +194,12 @@ func (s *State) Scale(id, group string, count int32) error {
 }
 
 func (s *State) setSpec(j *Job, spec *plimsoll.JobSpec) {
-	addAsked(&s.asked, j, -1)
+	s.askAll(j, -1)
 	j.Spec = spec
 	for i := range j.Groups {
 		j.Groups[i].Spec = &spec.Groups[i]
 	}
-	addAsked(&s.asked, j, 1)
+	s.askAll(j, 1)
 	s.recount(j)
 	s.hold(j)
 }
@@ -274,7 +264,7 @@ func (s *State) finishIfDone(j *Job) {
 		s.setJobState(j, jobCompleted)
 	}
 	s.emitQueue(j.Queue, plimsoll.ChangeRemove, plimsoll.QueueApp, j.Spec.ID, nil, "")
-	addAsked(&s.asked, j, -1)
+	s.askAll(j, -1)
 	s.leave(j)
 	s.hold(j)
 	s.ended.push(j)

@@ -78,6 +78,7 @@ type State struct {
 
 	total         placement.Amounts // capacity of all nodes
 	asked         placement.Amounts // what the jobs that have not ended ask for; no sum in a queue is larger
+	names         resourceNames     // who has the names of Names
 	eligible      int               // nodes that are ready and active
 	held          holdings          // by all jobs
 	heldEnded     holdings          // of that, by those that have ended
@@ -121,6 +122,9 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.whereIs, s.volumesOf
 	s.tree = queue.New(names, &queues)
+	s.names.unknown = map[string]*unknownName{}
+	s.nameQueues()
+	s.names.known = s.names.queues
 	return s
 }
 
@@ -174,6 +178,8 @@ type Group struct {
 	lane  queue.Lane      // the same: its tasks that may be placed
 	kind  *placement.Kind // as the fleet books its tasks
 	away  []away          // nodes that it is kept from, by the time until which it is
+
+	missing []string // names that it asks for and that have no slot; kind has nothing of them
 
 	// Refused is why its constraints are not understood, although they were when it was stored; empty: they are. It waits for ever.
 	Refused string

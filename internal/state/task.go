@@ -126,6 +126,9 @@ func (s *State) vacate(r Ref) {
 	s.nodeLog.add(n.Slot, RoomFreed)
 	s.markNodeStatus(n)
 	s.tree.Refund(&r.Group.lane)
+	if s.names.tasks != 0 {
+		s.names.stale = true
+	}
 }
 
 // stopTask ends a pending task at once and asks the agent to stop one that is on a node.
