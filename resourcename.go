@@ -1,7 +1,6 @@
 package plimsoll
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -9,9 +8,12 @@ import (
 // MaxUnknownNames is how many names of resources that no node and no queue has one job may have.
 const MaxUnknownNames = 8
 
+// StandardResources are the names of the resources that every node has.
+var StandardResources = [...]string{CPU, Memory, Disk}
+
 // StandardResource reports whether every node has a resource of the name, or may lend it at any time.
 func StandardResource(name string) bool {
-	return name == CPU || name == Memory || name == Disk || Extended(name)
+	return slices.Contains(StandardResources[:], name) || Extended(name)
 }
 
 // NoResource says that no node has a resource, which names nodes have, and which of those may be
@@ -26,7 +28,7 @@ func KnownResources(name string, known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
-	names := slices.Sorted(slices.Values(known))
+	names := slices.Compact(slices.Sorted(slices.Values(known)))
 	text := "known: " + strings.Join(names, ", ")
 	if near := nearest(name, names); near != "" {
 		text += "; did you mean " + near + "?"
@@ -35,10 +37,10 @@ func KnownResources(name string, known []string) string {
 }
 
 func noResource(name, known string) string {
-	text := "no node has " + name
 	if Extended(name) {
-		text = "no node lends " + name + " now"
+		return "no node lends " + name + " now"
 	}
+	text := "no node has " + name
 	if known != "" {
 		text += " (" + known + ")"
 	}
@@ -47,7 +49,7 @@ func noResource(name, known string) string {
 
 // nearest returns the name that is most like another one; empty if none is like it.
 func nearest(name string, names []string) string {
-	best, least := "", max(2, len(name)/4)+1
+	best, least := "", max(1, len(name)/3)+1
 	for _, other := range names {
 		if d := nameDistance(name, other); d < least {
 			best, least = other, d
@@ -57,11 +59,11 @@ func nearest(name string, names []string) string {
 }
 
 // nameDistance is how many letters make the difference between two names. Case counts for nothing,
-// and a domain in front of the same name for one.
+// nor does a domain in front of the same name.
 func nameDistance(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
-	if a != b && bare(a) == bare(b) {
-		return 1
+	if bare(a) == bare(b) {
+		return 0
 	}
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -84,8 +86,3 @@ func nameDistance(a, b string) int {
 
 // bare is a name without the domain in front of it.
 func bare(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
-
-// UnknownNameError refuses a job because of a resource that no node has, for a submit that is strict.
-func UnknownNameError(field, name string, known []string) error {
-	return Invalid(field, "%s", fmt.Sprintf("%s; leave out --strict to let the job wait for such a node", NoResource(name, known)))
-}

@@ -113,6 +113,9 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 		if !jobMatches(req.Msg, status) {
 			continue
 		}
+		if err := addKnown(snapshot, status); err != nil {
+			return nil, err
+		}
 		if len(resp.Jobs) == limit {
 			resp.Next = resp.Jobs[limit-1].GetId()
 			break
@@ -211,6 +214,9 @@ func (s jobService) WatchJob(ctx context.Context, req *connect.Request[pb.WatchJ
 			sent = data
 			status := &pb.JobStatus{}
 			if err := decode(wire.KindJobStatus, id, data, status); err != nil {
+				return err
+			}
+			if err := addKnown(snapshot, status); err != nil {
 				return err
 			}
 			if err := stream.Send(&pb.WatchJobResponse{Status: status}); err != nil {

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
@@ -46,7 +47,7 @@ func (s *State) index(name string) int {
 // onlyStandard reports whether all names are those that every node has.
 func onlyStandard(r plimsoll.Resources) bool {
 	n := 0
-	for _, name := range [...]string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk} {
+	for _, name := range plimsoll.StandardResources {
 		if _, ok := r[name]; ok {
 			n++
 		}
@@ -100,7 +101,7 @@ func (s *State) lacking(k int) bool { return k > placement.IndexDisk && s.total[
 
 // NodeResources returns the names of resources that nodes have.
 func (s *State) NodeResources() []string {
-	names := []string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}
+	names := slices.Clone(plimsoll.StandardResources[:])
 	for k := len(names); k < s.Names.Len(); k++ {
 		if s.total[k] > 0 {
 			names = append(names, s.Names.Name(k))
