@@ -224,11 +224,12 @@ const (
 	WaitRetry                  // its failed tasks wait for their next attempt
 	WaitNotEligible            // no node is for it, full or empty: its constraints leave none
 	WaitNotUnderstood          // what it asks for was understood by an older version and is not by this one
+	WaitNoResource             // no node has one of the resources that it asks for
 
 	numWaitCodes
 )
 
-var waitCodeNames = [numWaitCodes]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible", "not_understood"}
+var waitCodeNames = [numWaitCodes]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible", "not_understood", "no_resource"}
 
 // Known reports whether this version has the code.
 func (c WaitCode) Known() bool { return c < numWaitCodes }

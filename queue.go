@@ -25,6 +25,7 @@ type QueueConfig struct {
 	Guaranteed Resources
 	Max        Resources // an amount that is missing is not limited
 	MaxJobs    int32     // jobs that may run at once; 0: no limit
+	MaxTasks   int32     // tasks that jobs that have not ended may have; 0: no limit
 	Draining   bool      // it was taken out and goes when its jobs have ended; ignored in what a user sets
 	Queues     []QueueConfig
 }
@@ -46,6 +47,8 @@ type QueueStatus struct {
 	Jobs       int32 // jobs that have not ended
 	Running    int32 // tasks that hold resources
 	Waiting    int32 // tasks that wait
+	Tasks      int64 // of jobs that have not ended, whatever their states
+	MaxTasks   int32 // how many these may be; 0: no limit
 }
 
 // Validate reports the first queue that is wrong, by its path. It checks names, depth, negative amounts, that a child's
@@ -71,6 +74,9 @@ func (c *QueueConfig) validate(path string, parentMax Resources, depth int, coun
 	}
 	if c.MaxJobs < 0 {
 		return Invalid(path+".maxapplications", "is negative; give zero for no limit, or more")
+	}
+	if c.MaxTasks < 0 {
+		return Invalid(path+".maxtasks", "is negative; give zero for no limit, or more")
 	}
 	if err := c.Guaranteed.Validate(path + ".resources.guaranteed"); err != nil {
 		return err

@@ -44,6 +44,7 @@ func TestQueueConfigValidateNamesTheQueueAndTheFix(t *testing.T) {
 		{"a negative amount", func(_, _, b, _ *plimsoll.QueueConfig) { b.Max = amounts{"cpu": -1} }, "root.a.b.resources.max.cpu", "is negative"},
 		{"a negative guarantee", func(_, _, b, _ *plimsoll.QueueConfig) { b.Guaranteed = amounts{"cpu": -1} }, "root.a.b.resources.guaranteed.cpu", "is negative"},
 		{"a negative number of jobs", func(_, _, b, _ *plimsoll.QueueConfig) { b.MaxJobs = -1 }, "root.a.b.maxapplications", "give zero for no limit"},
+		{"a negative number of tasks", func(_, _, b, _ *plimsoll.QueueConfig) { b.MaxTasks = -1 }, "root.a.b.maxtasks", "give zero for no limit"},
 		{"a maximum above the parent's", func(_, a, b, _ *plimsoll.QueueConfig) {
 			a.Max, b.Max = amounts{"memory": 1 << 30}, amounts{"memory": 2 << 30}
 		}, "root.a.b.resources.max.memory", "is 2Gi, more than the 1Gi of the queue above"},

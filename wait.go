@@ -9,8 +9,9 @@ import "fmt"
 type WaitCause struct {
 	Code     WaitCode
 	Queue    string // with WaitTurn the leaf, with WaitQueueMax the queue that holds the tasks back
-	Resource string // with WaitQueueMax: that was short there; empty: as many jobs run there, or above, as may
+	Resource string // with WaitQueueMax: that was short there; empty: as many jobs run there, or above, as may; with WaitNoResource: that no node has
 	Asked    int64  // with Resource: how much of it one task asks for
+	Known    string // with WaitNoResource: the names that nodes have now, as KnownResources says them; not recorded, a gateway adds it
 }
 
 // String returns the cause as a sentence without a full stop; empty if nothing waits. The sentence
@@ -39,6 +40,8 @@ func (c WaitCause) String() string {
 		return "no node is for it, full or empty: its constraints leave none"
 	case WaitNotUnderstood:
 		return "its constraints are not understood any more; submit the job anew"
+	case WaitNoResource:
+		return noResource(c.Resource, c.Known)
 	}
 	return "waits for something that this version does not know; update it"
 }

@@ -48,9 +48,11 @@ const (
 	firstCustom
 )
 
-// Names interns resource names: each gets an index and keeps it. The zero value is not usable; call NewNames.
+// Names interns resource names: each gets an index and keeps it, unless Fleet.ForgetName frees that for another. The zero value is
+// not usable; call NewNames.
 type Names struct {
-	names []string
+	names []string // "" where an index is free. Invariant: what stands in it never changes; another slice takes its place
+	free  int      // indexes that are free
 }
 
 // NewNames returns the names of the resources that every node has.
@@ -58,10 +60,10 @@ func NewNames() *Names {
 	return &Names{names: []string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}}
 }
 
-// Len returns how many names there are.
+// Len returns how many indexes there are; some may be free.
 func (n *Names) Len() int { return len(n.names) }
 
-// Name returns the name of an index.
+// Name returns the name of an index; empty if it is free.
 func (n *Names) Name(i int) string { return n.names[i] }
 
 // Index returns the index of a name, or -1 if it is not known.
@@ -75,7 +77,7 @@ func (n *Names) Check(field string, r plimsoll.Resources) error {
 			fresh++
 		}
 	}
-	if len(n.names)+fresh > plimsoll.MaxResourceNames {
+	if len(n.names)-n.free+fresh > plimsoll.MaxResourceNames {
 		return plimsoll.Invalid(field, "brings the cluster over %d different resource names; use those that exist", plimsoll.MaxResourceNames)
 	}
 	return nil
@@ -86,8 +88,7 @@ func (n *Names) Amounts(r plimsoll.Resources) (a Amounts, set uint32) {
 	for _, name := range r.Names() {
 		i := slices.Index(n.names, name)
 		if i < 0 {
-			i = len(n.names)
-			n.names = append(n.names, name)
+			i = n.take(name)
 		}
 		a[i] = r[name]
 		set |= 1 << i
@@ -95,14 +96,31 @@ func (n *Names) Amounts(r plimsoll.Resources) (a Amounts, set uint32) {
 	return a, set
 }
 
-// TakeBack forgets all names from an index on, if nothing is counted with them.
-func (n *Names) TakeBack(from int) { n.names = n.names[:from:from] }
+// take gives a name an index, a free one if there is one.
+func (n *Names) take(name string) int {
+	if n.free == 0 {
+		n.names = append(n.names[:len(n.names):len(n.names)], name)
+		return len(n.names) - 1
+	}
+	i := slices.Index(n.names, "")
+	n.names = slices.Clone(n.names)
+	n.names[i] = name
+	n.free--
+	return i
+}
+
+// forget frees an index.
+func (n *Names) forget(i int) {
+	n.names = slices.Clone(n.names)
+	n.names[i] = ""
+	n.free++
+}
 
 // Resources is the inverse of Amounts: it returns the amounts that are not zero.
 func (n *Names) Resources(a *Amounts) plimsoll.Resources {
 	r := plimsoll.Resources{}
 	for i, name := range n.names {
-		if a[i] != 0 {
+		if a[i] != 0 && name != "" {
 			r[name] = a[i]
 		}
 	}

@@ -91,7 +91,7 @@ func (pl *Placer) PlanMoves(movables []Movable, goal Goal) (Plan, error) {
 			d.targets = append(d.targets, slot)
 		}
 	}
-	t := trial{fleet: f, moves: f.moves, names: f.Names.Len(), domains: len(f.domains)}
+	t := trial{fleet: f, moves: f.moves, names: *f.Names, domains: len(f.domains)}
 	defer func() {
 		d.end()
 		t.end()

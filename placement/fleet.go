@@ -229,6 +229,11 @@ func (f *Fleet) sweep() {
 	if f.dead < 64 || f.dead < len(f.classes)/2 {
 		return
 	}
+	f.drop()
+}
+
+// drop forgets the classes that no server has.
+func (f *Fleet) drop() {
 	moved := make([]uint32, len(f.classes))
 	kept := f.classes[:0]
 	for id, c := range f.classes {
@@ -244,8 +249,8 @@ func (f *Fleet) sweep() {
 	f.classes, f.dead = kept, 0
 	f.epoch++
 	for i := range f.rows {
-		f.rows[i].class = moved[f.rows[i].class]
 		if f.classAt[i] != noClass {
+			f.rows[i].class = moved[f.rows[i].class]
 			f.classAt[i] = f.rows[i].class
 		}
 	}
@@ -310,6 +315,16 @@ func (f *Fleet) Kind(in *Instance) *Kind {
 		k.tags = append(k.tags, f.tags.acquire(name))
 	}
 	return k
+}
+
+// Resize gives a kind other amounts. No instance of it may be booked, unless the amounts are the same.
+func (f *Fleet) Resize(k *Kind, r plimsoll.Resources) { k.amounts = f.known(r) }
+
+// ForgetName frees the index of a resource's name. No server may have it in its capacity, nothing that is booked may hold any of it,
+// and no request that was prepared before, nor any kind, may be used any more if it has the name.
+func (f *Fleet) ForgetName(i int) {
+	f.drop() // a server that comes back may not find its class with amounts by the old index
+	f.Names.forget(i)
 }
 
 // known returns the amounts of r whose names are known or can be.

@@ -237,7 +237,9 @@ func (r *Rule) Match(v *View) (bool, error) {
 		}
 	}
 	for i := range v.fleet.Names.Len() {
-		node.Free[v.fleet.Names.Name(i)] = v.Free(i)
+		if name := v.fleet.Names.Name(i); name != "" {
+			node.Free[name] = v.Free(i)
+		}
 	}
 	out, err := expr.Run(r.program, map[string]any{"node": node})
 	if err != nil {

@@ -60,7 +60,7 @@ func (pl *Placer) Try(c *Chain, asks []Ask, now int64, looks int) ([]Tried, erro
 	if f.lazy() {
 		return nil, errors.New("a trial books instances, which a fleet that loads them cannot do; give its servers their instances")
 	}
-	t := trial{fleet: f, moves: f.moves, names: f.Names.Len(), domains: len(f.domains)}
+	t := trial{fleet: f, moves: f.moves, names: *f.Names, domains: len(f.domains)}
 	defer t.end()
 	for i := range asks {
 		if err := t.prepare(c, &asks[i]); err != nil {
@@ -81,7 +81,7 @@ func (pl *Placer) Try(c *Chain, asks []Ask, now int64, looks int) ([]Tried, erro
 type trial struct {
 	fleet    *Fleet
 	moves    uint64
-	names    int
+	names    Names
 	domains  int
 	prepared []*Prepared
 	kinds    []*Kind // as prepared
@@ -167,7 +167,7 @@ func (t *trial) end() {
 		f.Forget(t.kinds[i])
 		p.Release()
 	}
-	f.Names.TakeBack(t.names)
+	*f.Names = t.names
 	if len(f.domains) > t.domains {
 		clear(f.domains[t.domains:])
 		f.domains = f.domains[:t.domains]

@@ -89,7 +89,7 @@ func TestExtendedResourcesAreForBestEffort(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	s.submitFile("lent", file("best-effort"))
-	s.explains("lent", "too_large", "not enough ext-cpu")
+	s.explains("lent", "no_resource", "no node lends ext-cpu now")
 	if _, stderr, code := run(t, "agent", "--data", s.path("other"), "--node", "n2", "--gateways", s.address, "--capacity", "ext-cpu=4"); code == 0 ||
 		!strings.Contains(stderr, "the node's QoS agent offers it") {
 		t.Errorf("an agent set its extended resources: exit code %d, %s", code, stderr)

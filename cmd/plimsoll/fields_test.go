@@ -36,7 +36,9 @@ func shows[T any](view func(*T) any, o fill.Options, hidden map[string]string) f
 // TestEveryFieldIsShown sets every field of what commands print, and looks whether scripts see it.
 func TestEveryFieldIsShown(t *testing.T) {
 	pending := fill.Options{Values: map[string]func(int) any{"State": func(int) any { return plimsoll.TaskPending }}}
-	t.Run("job", shows(func(s *plimsoll.JobStatus) any { return viewJob(s) }, fill.Options{}, nil))
+	t.Run("job", shows(func(s *plimsoll.JobStatus) any { return viewJob(s) }, fill.Options{}, map[string]string{
+		"Groups[].Wait.Known": "the reason has it",
+	}))
 	t.Run("task", shows(func(k *plimsoll.Task) any { return viewTask(k, "") }, pending, map[string]string{
 		"NotBefore": "the group's reason says what its tasks wait for", "Revision": "nobody has asked for it yet",
 	}))

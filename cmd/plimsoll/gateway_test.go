@@ -425,10 +425,10 @@ func (g *fakeGateway) RemoveNode(
 // ListQueues has three queues that never change.
 func (g *fakeGateway) ListQueues(context.Context, *connect.Request[pb.ListQueuesRequest]) (*connect.Response[pb.ListQueuesResponse], error) {
 	return connect.NewResponse(&pb.ListQueuesResponse{Queues: []*pb.QueueStatus{
-		wire.QueueStatusToProto(&plimsoll.QueueStatus{Path: "root", Allocated: plimsoll.Resources{"cpu": 1500}, Jobs: 1, Running: 1, Waiting: 1}),
+		wire.QueueStatusToProto(&plimsoll.QueueStatus{Path: "root", Max: plimsoll.Resources{"cpu": 8000, "nvidia.com/gpu": 2}, Tasks: 2, Allocated: plimsoll.Resources{"cpu": 1500}, Jobs: 1, Running: 1, Waiting: 1}),
 		wire.QueueStatusToProto(&plimsoll.QueueStatus{
 			Path: "root.batch", Leaf: true, Max: plimsoll.Resources{"cpu": 8000, "memory": 64 << 30}, Guaranteed: plimsoll.Resources{"cpu": 500},
-			Allocated: plimsoll.Resources{"cpu": 1500, "memory": 64 << 30}, Pending: plimsoll.Resources{"memory": 64 << 20}, Jobs: 1, Running: 1, Waiting: 1,
+			Allocated: plimsoll.Resources{"cpu": 1500, "memory": 64 << 30}, Pending: plimsoll.Resources{"memory": 64 << 20}, Jobs: 1, Running: 1, Waiting: 1, Tasks: 2, MaxTasks: 5000,
 		}),
 		wire.QueueStatusToProto(&plimsoll.QueueStatus{Path: "root.old", Leaf: true, Draining: true}),
 	}}), nil

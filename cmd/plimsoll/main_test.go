@@ -169,6 +169,8 @@ func TestGolden(t *testing.T) {
 		"node-capacity-none": "node capacity n1 n9",
 		"config-print":       "config print",
 		"submit":             "submit testdata/job.yaml",
+		"submit-unknown":     "submit testdata/gpus.yaml",
+		"submit-strict":      "submit testdata/gpus.yaml --strict",
 		"submit-id":          "submit testdata/job.yaml --id other",
 		"submit-json":        "submit testdata/job.yaml --id other -o json",
 		"submit-wait":        "submit testdata/job.yaml --wait",

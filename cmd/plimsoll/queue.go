@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -48,11 +50,23 @@ func (cmd *queueListCmd) Run(ctx context.Context, a *app) error {
 				kind += ", draining"
 			}
 			rows[i] = []string{
-				q.Path, kind, count(q.Jobs), count(q.Running), count(q.Waiting), listed(q.Allocated), listed(q.Guaranteed), listed(q.Max),
+				q.Path, kind, count(q.Jobs), count(q.Running), count(q.Waiting), listed(q.Allocated), listed(q.Guaranteed), queueMax(q),
 			}
 		}
 		columns(o, []string{"QUEUE", "KIND", "JOBS", "RUNNING", "WAITING", "ALLOCATED", "GUARANTEED", "MAX"}, rows)
 	})
+}
+
+// queueMax prints what a queue may hold: the amounts, and how many tasks if that is limited.
+func queueMax(q *plimsoll.QueueStatus) string {
+	text := listed(q.Max)
+	if q.MaxTasks == 0 {
+		return text
+	}
+	if text != "" {
+		text += ", "
+	}
+	return text + fmt.Sprintf("tasks %s (has %s)", count(q.MaxTasks), strconv.FormatInt(q.Tasks, 10))
 }
 
 // listed prints amounts for a table; an empty cell says "none" well enough.

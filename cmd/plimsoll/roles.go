@@ -113,6 +113,7 @@ type devCmd struct {
 	roleFlags
 	hostFlags
 	connectionFlags
+	stateFlags
 	Data      string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
 	Listen    string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -168,6 +169,9 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	}
 	cfg.Gateway.MaxConnections = cmd.MaxConnections
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
+	if err := cmd.apply(&cfg.Coordinator.State, true); err != nil {
+		return err
+	}
 	d, err := dev.New(cfg)
 	if err != nil {
 		return err
@@ -208,6 +212,7 @@ func (cmd *devCmd) retire(ctx context.Context, a *app, d *dev.Dev) error {
 type coordinatorCmd struct {
 	roleFlags
 	hostFlags
+	stateFlags
 	Data     string `help:"Directory of the active state." default:"plimsoll-data/store" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address for gateways: host:port or unix:/path." default:"127.0.0.1:9081" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -245,6 +250,9 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	}
 	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Access: access, Events: dev.CoordinatorEvents(log)}
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
+	if err := cmd.apply(&cfg.State, false); err != nil {
+		return err
+	}
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
 	}

@@ -13,6 +13,7 @@ type submitCmd struct {
 	File   string `arg:"" help:"Job file in YAML or JSON; - reads it from stdin." placeholder:"FILE"`
 	ID     string `help:"Id of the job, instead of the one in the file." placeholder:"ID"`
 	Unique bool   `help:"Add a short random suffix to the id, so that the same file can be submitted again."`
+	Strict bool   `help:"Refuse the job if a group asks for a resource that no node has, rather than warn."`
 	Wait   bool   `short:"w" help:"Show the progress until the job has ended; exit 1 unless it completed."`
 	formatFlag
 }
@@ -48,6 +49,9 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	}
 	c, err := a.client()
 	if err != nil {
+		return err
+	}
+	if err := a.checkResources(ctx, c, &spec, cmd.Strict); err != nil {
 		return err
 	}
 	job, err := c.SubmitJob(ctx, spec)

@@ -214,6 +214,8 @@ type queueView struct {
 	Jobs       int32              `json:"jobs"`
 	Running    int32              `json:"running"`
 	Waiting    int32              `json:"waiting"`
+	Tasks      int64              `json:"tasks"`
+	MaxTasks   int32              `json:"maxTasks"`
 	Guaranteed plimsoll.Resources `json:"guaranteed"`
 	Max        plimsoll.Resources `json:"max"`
 	Allocated  plimsoll.Resources `json:"allocated"`
@@ -223,6 +225,7 @@ type queueView struct {
 func viewQueue(q *plimsoll.QueueStatus) queueView {
 	return queueView{
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Jobs, Running: q.Running, Waiting: q.Waiting,
+		Tasks: q.Tasks, MaxTasks: q.MaxTasks,
 		Guaranteed: amounts(q.Guaranteed), Max: amounts(q.Max), Allocated: amounts(q.Allocated), Pending: amounts(q.Pending),
 	}
 }

@@ -122,6 +122,7 @@ func (d *decoder) queue(v *value, path string) plimsoll.QueueConfig {
 			)
 		}},
 		field{"maxapplications", d.number(&q.MaxJobs)},
+		field{"maxtasks", d.number(&q.MaxTasks)},
 		field{"queues", func(v *value, _ string) {
 			d.list(v, path+".queues", func(v *value, place string) {
 				q.Queues = append(q.Queues, d.queue(v, queuePath(path, v, place)))
@@ -239,6 +240,7 @@ type queueEntry struct {
 	Parent          bool            `json:"parent,omitempty"`
 	Resources       *queueResources `json:"resources,omitempty"`
 	MaxApplications int32           `json:"maxapplications,omitempty"`
+	MaxTasks        int32           `json:"maxtasks,omitempty"`
 	Queues          []queueEntry    `json:"queues,omitempty"`
 }
 
@@ -261,6 +263,7 @@ func queueEntryOf(q *plimsoll.QueueConfig) queueEntry {
 	// A queue that holds queues is a parent without saying so, and root always is.
 	f := queueEntry{
 		Name: q.Name, Parent: q.Parent && len(q.Queues) == 0 && q.Name != plimsoll.RootQueue, MaxApplications: q.MaxJobs,
+		MaxTasks: q.MaxTasks,
 	}
 	if len(q.Guaranteed)+len(q.Max) > 0 {
 		f.Resources = &queueResources{Guaranteed: amountsOf(q.Guaranteed, true), Max: amountsOf(q.Max, true)}

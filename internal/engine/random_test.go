@@ -37,8 +37,9 @@ func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 						w.restart(seed + uint64(i))
 					}
 				}
-				if w.acks < 100 || w.placed < 1000 {
-					t.Fatalf("%d submits were acknowledged and %d tasks bound: the test tests little", w.acks, w.placed)
+				if w.acks < 100 || w.placed < 1000 || w.full < 20 || w.lacking < 1000 {
+					t.Fatalf("%d submits were acknowledged, %d refused for want of room, %d tasks bound, and %d times a group lacked a resource: the test tests little",
+						w.acks, w.full, w.placed, w.lacking)
 				}
 			})
 		}

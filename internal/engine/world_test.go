@@ -35,6 +35,9 @@ type world struct {
 	let     map[string]int32             // jobs that each queue has let in, the same
 	seen    map[string]int32             // attempt of each task after the turn before
 	placed  int                          // tasks that were bound
+	made    int                          // tasks that were there after the turn before
+	lacking int                          // groups that waited for a resource that no node has, by turns
+	full    int                          // submits and scalings that were refused because a bound was reached
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
 
@@ -45,7 +48,7 @@ func newWorld(t *testing.T, seed uint64, limits state.Limits) *world {
 func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*placement.Settings)) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
-		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits},
+		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits, MaxTasks: 150, MaxBytes: 60_000},
 		acked: map[string]bool{}, seen: map[string]int32{},
 	}
 	for i := range 24 {
@@ -97,6 +100,7 @@ func (w *world) turn() (more bool) {
 	w.checkLimits()
 	w.checkQuotas(configured)
 	w.checkPlaced()
+	w.checkHeld()
 	if !more {
 		w.checkWaiting()
 	}
@@ -110,6 +114,9 @@ func (w *world) turn() (more bool) {
 		delete(w.acked, id)
 	}
 	for _, r := range w.out.Replies {
+		if plimsoll.CodeOf(r.Err) == plimsoll.CodeExhausted {
+			w.full++
+		}
 		if id := w.submits[r.ID]; id != "" && r.Err == nil {
 			w.acked[id] = true
 			w.acks++
@@ -134,6 +141,24 @@ func (w *world) checkLimits() {
 	if w.limits.Ops > 0 && ops > w.limits.Ops {
 		w.t.Fatalf("a turn has %d operations; the store takes %d", ops, w.limits.Ops)
 	}
+}
+
+// checkHeld: a bound on what all jobs hold is kept except by what was there before, and ended jobs have given way once nothing is
+// left to do.
+func (w *world) checkHeld() {
+	tasks, _ := w.engine.State().Held()
+	made := 0
+	for _, id := range w.jobs {
+		if j := w.engine.State().Job(id); j != nil {
+			for i := range j.Groups {
+				made += len(j.Groups[i].Tasks)
+			}
+		}
+	}
+	if most := w.cfg.MaxTasks; made > most && made > w.made || tasks < made {
+		w.t.Fatalf("%d tasks are there and %d are counted; at most %d are possible, and %d were there before", made, tasks, most, w.made)
+	}
+	w.made = made
 }
 
 // checkQuotas: what is over a maximum, because that was lowered, must not grow. Jobs are let in as soon as a configuration allows it, so
@@ -184,6 +209,9 @@ func (w *world) checkWaiting() {
 					w.t.Fatalf("task %s was to be tried again at %d, and now is %d", t.ID, t.NotBefore, w.now)
 				}
 			}
+			if g.Wait.Code == plimsoll.WaitNoResource {
+				w.lacking++
+			}
 			if why := w.untrue(s, placer, g, ready); why != "" {
 				w.t.Fatalf("job %s group %s, %d tasks ready, waits for %s %q, but %s", id, g.Spec.Name, ready, g.Wait.Code, g.Wait, why)
 			}
@@ -213,6 +241,7 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 	}
 	by, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
 	parked := g.Job.Parked() != nil
+	lacks := w.lacks(g.Spec.Resources)
 	switch code := g.Wait.Code; {
 	case g.Counts.Pending == 0 && code != plimsoll.WaitNone:
 		return "nothing is pending"
@@ -220,7 +249,11 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 		return "all that is pending waits for its next attempt"
 	case ready == 0:
 		return ""
-	case fit > 0 && by == nil && !parked:
+	case code == plimsoll.WaitNoResource && g.Wait.Resource != lacks:
+		return fmt.Sprintf("it is %q that no node has", lacks)
+	case lacks != "" && by == nil && !parked && code != plimsoll.WaitNoResource:
+		return "no node has " + lacks
+	case lacks == "" && fit > 0 && by == nil && !parked:
 		return "a node has room and no queue is at its maximum"
 	case code == plimsoll.WaitQueueMax && by == nil && !parked:
 		return "no queue is at its maximum"
@@ -239,6 +272,25 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 	}
 	return ""
 }
+
+// lacks returns the first resource of which some is asked for and no node has any.
+func (w *world) lacks(asked plimsoll.Resources) string {
+	for _, name := range asked.Names() {
+		has := asked[name] == 0 || name == plimsoll.CPU || name == plimsoll.Memory || name == plimsoll.Disk
+		for i := range 6 {
+			if n := w.engine.State().Node("n" + strconv.Itoa(i)); n != nil && n.Capacity[name] > 0 {
+				has = true
+			}
+		}
+		if !has {
+			return name
+		}
+	}
+	return ""
+}
+
+// odd returns a name of a resource that few nodes and queues have, mostly none. There are more of them than slots for names.
+func (w *world) odd() string { return "example.com/r" + strconv.Itoa(w.rng.IntN(14)) }
 
 // soonWell returns the default chain with a short time for which nodes are sick, so that it passes now and then, and whatever else change
 // sets.
@@ -363,6 +415,11 @@ func (w *world) submit() {
 	if w.rng.IntN(6) == 0 {
 		spec.Groups[1].Resources = plimsoll.Resources{plimsoll.ExtCPU: 500}
 	}
+	if w.rng.IntN(6) == 0 {
+		for range 1 + w.rng.IntN(9)*w.rng.IntN(2) { // nine are too many, unless some of them are known
+			spec.Groups[1].Resources[w.odd()] = w.rng.Int64N(3)
+		}
+	}
 	if w.rng.IntN(20) == 0 {
 		spec.Groups[0].Resources["cpu"] = 4500 // only the largest nodes have it
 	}
@@ -381,6 +438,12 @@ func (w *world) register() {
 	capacity := plimsoll.Resources{"cpu": 4000, "memory": 1 << 31, "disk": 1 << 40, "nvidia.com/gpu": 1}
 	if w.rng.IntN(6) == 0 { // some machines change
 		capacity["cpu"] = int64(1000 * w.rng.IntN(6))
+	}
+	for w.rng.IntN(3) == 0 {
+		capacity[w.odd()] = w.rng.Int64N(4)
+	}
+	if w.rng.IntN(8) == 0 {
+		delete(capacity, "nvidia.com/gpu")
 	}
 	node := plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: capacity}
 	if w.rng.IntN(3) > 0 {
@@ -439,6 +502,10 @@ func (w *world) tree() plimsoll.QueueConfig {
 	if w.rng.IntN(2) == 0 {
 		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "small", MaxJobs: 1 + w.rng.Int32N(3), Max: plimsoll.Resources{"nvidia.com/gpu": 1}})
 	}
+	if w.rng.IntN(3) == 0 {
+		c.Queues[1].Max = plimsoll.Resources{w.odd(): w.rng.Int64N(3), "nvidia.com/gpu": 2}
+	}
+	c.Queues[1].MaxTasks = w.rng.Int32N(3) * 40
 	if w.rng.IntN(2) == 0 {
 		limit := int64(1000 * (1 + w.rng.IntN(8)))
 		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "team", Max: plimsoll.Resources{"cpu": limit}, MaxJobs: w.rng.Int32N(4), Queues: []plimsoll.QueueConfig{

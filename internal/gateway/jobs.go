@@ -120,6 +120,9 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 			resp.Next = resp.Jobs[n-1].GetId()
 			break
 		}
+		if err := addKnown(snapshot, status); err != nil {
+			return nil, err
+		}
 		if err := holding(ctx, len(data)); err != nil {
 			return nil, err
 		}
@@ -218,6 +221,9 @@ func (s jobService) WatchJob(ctx context.Context, req *connect.Request[pb.WatchJ
 			sent = data
 			status := &pb.JobStatus{}
 			if err := decode(wire.KindJobStatus, id, data, status); err != nil {
+				return err
+			}
+			if err := addKnown(snapshot, status); err != nil {
 				return err
 			}
 			if err := stream.Send(&pb.WatchJobResponse{Status: status}); err != nil {

@@ -41,6 +41,9 @@ func loadStatus(s *replica.Snapshot, id string) (*pb.JobStatus, error) {
 	if err == nil && status == nil {
 		err = noJob(id)
 	}
+	if err == nil {
+		err = addKnown(s, status)
+	}
 	return status, err
 }
 

@@ -57,7 +57,7 @@ func (t *Tree) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
 func (t *Tree) setLimits(q *Queue, c *plimsoll.QueueConfig) {
 	q.Guaranteed, q.GuaranteedSet = t.names.Amounts(c.Guaranteed)
 	q.Max, q.MaxSet = t.names.Amounts(c.Max)
-	q.MaxAccounts = c.MaxJobs
+	q.MaxAccounts, q.MaxTasks = c.MaxJobs, c.MaxTasks
 }
 
 // Config returns the tree as it is stored: the configured queues, and those that drain.
@@ -73,7 +73,7 @@ func (t *Tree) configOf(q *Queue) plimsoll.QueueConfig {
 
 // ConfigOf returns a queue as it is stored, without those below it.
 func (t *Tree) ConfigOf(q *Queue) plimsoll.QueueConfig {
-	c := plimsoll.QueueConfig{Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxAccounts, Draining: q.Draining}
+	c := plimsoll.QueueConfig{Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxAccounts, MaxTasks: q.MaxTasks, Draining: q.Draining}
 	if q.GuaranteedSet != 0 {
 		c.Guaranteed = t.names.Masked(&q.Guaranteed, q.GuaranteedSet)
 	}

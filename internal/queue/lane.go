@@ -33,6 +33,7 @@ type Account struct {
 	parkedAt *Queue // it waits until fewer accounts are admitted there, or above
 	rank     int32  // in parkedAt.parked
 	lanes    *Lane  // the first; the others follow by sibling
+	tasks    int64  // that Count said
 }
 
 func (a *Account) before(o *Account) bool { return a.key < o.key }
@@ -147,6 +148,18 @@ func (t *Tree) Enter(a *Account, leaf *Queue, key int64) {
 	}
 }
 
+// Count says how many tasks an account has in all, however many of them wait or run.
+func (t *Tree) Count(a *Account, tasks int64) {
+	if tasks == a.tasks {
+		return
+	}
+	for q := a.queue; q != nil; q = q.Parent {
+		q.Tasks += tasks - a.tasks
+		t.touch(q)
+	}
+	a.tasks = tasks
+}
+
 // Leave takes an account with its lanes out of the tree. No task of it may be charged or pending.
 func (t *Tree) Leave(a *Account) {
 	for l := a.lanes; l != nil; l = l.sibling {
@@ -158,6 +171,7 @@ func (t *Tree) Leave(a *Account) {
 		a.parkedAt = nil
 		t.replace(a, at)
 	}
+	t.Count(a, 0)
 	for q := a.queue; q != nil; q = q.Parent {
 		q.Accounts--
 		if a.admitted {
@@ -183,6 +197,26 @@ func (t *Tree) SetClass(l *Lane, c *Class) {
 	l.class = c
 	if listed {
 		t.list(l)
+	}
+}
+
+// Restate gives a class other amounts. Of no lane of it may tasks be charged, and none may be counted
+// as waiting: the caller counts them again by Pend. outdated says that what its lanes were told
+// about nodes is to be told anew, even if it is the same code again.
+func (t *Tree) Restate(c *Class, amounts *Amounts, outdated bool) {
+	c.amounts = *amounts
+	for i := 0; i < len(c.presences); i++ { // a queue that is opened adds those above it
+		q := c.presences[i].queue
+		q.stale++
+		q.lower(&c.amounts)
+		if q.closed && c.code == plimsoll.WaitNone && q.lacks(&c.amounts) < 0 {
+			t.open(q)
+		}
+	}
+	if outdated && c.refused != nil {
+		c.refused.outdated = true
+		t.doubt(c.refused)
+		c.refused = nil
 	}
 }
 

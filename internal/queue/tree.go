@@ -18,6 +18,7 @@ type Limits struct {
 	Max           Amounts
 	MaxSet        uint32 // bit by index: the resource is limited
 	MaxAccounts   int32  // admitted at once; 0: no limit
+	MaxTasks      int32  // of all accounts, which the caller holds to it; 0: no limit
 }
 
 // Queue is a queue of the tree. Its exported fields are for reading; the Tree keeps them.
@@ -36,6 +37,7 @@ type Queue struct {
 	Waiting   int32   // tasks that wait
 	Accounts  int32   // accounts below it
 	Admitted  int32   // accounts that are admitted
+	Tasks     int64   // Invariant: the sum of what Count said of the accounts below it
 
 	share    fraction
 	sharedAt uint64       // Tree.totals for which the shares of the children were computed

@@ -22,6 +22,7 @@ type waiter struct {
 	lanes    *Lane  // the first of those that were told
 	doubted  bool   // it stands in Tree.recheck
 	telling  bool   // it stands in Tree.telling
+	outdated bool   // its lanes are told anew, whatever their cause is now
 }
 
 func (w *waiter) before(o *waiter) bool {
@@ -152,8 +153,8 @@ func (t *Tree) tell(w *waiter) {
 }
 
 // Tell returns the next lane whose cause has changed, and the cause; ok is false if there is none.
-// A cause has changed when its code or its queue is another one. That another resource is short at
-// the same queue is not told.
+// A cause has changed when its code or its queue is another one, or Restate has outdated it. That
+// another resource is short at the same queue is not told.
 func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
 	for len(t.telling) > 0 {
 		w := t.telling[0]
@@ -167,7 +168,7 @@ func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
 		l, to := w.lanes, t.causeOf(w.lanes)
 		w.drop(l)
 		to.add(l)
-		if to.code != w.code || to.queue != w.queue {
+		if to.code != w.code || to.queue != w.queue || w.outdated {
 			return l, Cause{to.code, to.queue, to.resource}, true
 		}
 	}

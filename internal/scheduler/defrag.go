@@ -36,7 +36,10 @@ func (c *Scheduler) PlanMoves(s *state.State, spec *plimsoll.JobSpec, group stri
 		if index, err = wantedGroup(spec, group); err != nil {
 			return nil, err
 		}
-		ask := state.Ask(spec, &spec.Groups[index], 1)
+		if none := whyNone(s, spec.Groups[index].Resources); none != "" {
+			return &MovePlan{Refusal: none}, nil
+		}
+		ask := s.Ask(spec, &spec.Groups[index], 1)
 		goal.For = &ask.Request
 	}
 	movables, all := s.Movables(maxMovables)

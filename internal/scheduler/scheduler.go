@@ -88,6 +88,10 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 			t.Block(class.Class, plimsoll.WaitNotUnderstood)
 			continue
 		}
+		if class.Lacks != "" { // until the state makes another class of it
+			t.Block(class.Class, plimsoll.WaitNoResource)
+			continue
+		}
 		w := c.waits.of(class)
 		if c.waits.refused(s, w) {
 			looks += blockLooks
@@ -159,6 +163,8 @@ func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explana
 		e.Code, e.Summary = plimsoll.WaitNotUnderstood, g.Refused
 	case by != nil:
 		e.Code, e.Summary = plimsoll.WaitQueueMax, whyFull(s, by, g.Amounts())
+	case s.Lacks(g.Spec.Resources) != "":
+		e.Code, e.Summary = plimsoll.WaitNoResource, whyNone(s, g.Spec.Resources)
 	case x.Fit > 0:
 		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", g.Job.Queue.Path, x.Fit, x.Servers)
 	default:

@@ -36,7 +36,7 @@ type TriedGroup struct {
 // Try says where tasks of a job would be placed now, group by group, each deducted before the next: count of each group, or as many as
 // the specification says if count is 0. An empty group means all. Neither what is booked nor the order of drawing is changed.
 func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, count int) (*Trial, error) {
-	asks, err := trialAsks(spec, group, count)
+	asks, err := trialAsks(s, spec, group, count)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +47,9 @@ func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, co
 	for i := range asks {
 		wanted[i] = asks[i].Count
 		asks[i].Count = min(wanted[i], MaxTrial)
+		if s.Lacks(spec.Groups[i].Resources) != "" {
+			asks[i].Count = 0
+		}
 	}
 	tried, err := c.trials.Try(s.Chain(), asks, s.Seconds(), maxTrialLooks)
 	if err != nil {
@@ -56,6 +59,11 @@ func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, co
 	for i := range tried {
 		g := TriedGroup{Name: spec.Groups[i].Name, Asked: wanted[i], Tried: tried[i]}
 		if group != "" && g.Name != group {
+			continue
+		}
+		if none := whyNone(s, spec.Groups[i].Resources); none != "" {
+			g.Why, g.Code, g.Summary = &placement.Explanation{Servers: s.Fleet.Servers()}, plimsoll.WaitNoResource, none
+			t.Groups = append(t.Groups, g)
 			continue
 		}
 		g.Stopped = g.Stopped || g.Why == nil && asks[i].Count < wanted[i]
@@ -69,7 +77,7 @@ func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, co
 }
 
 // trialAsks returns what is to be tried of each group, nothing of those that are not meant.
-func trialAsks(spec *plimsoll.JobSpec, group string, count int) ([]placement.Ask, error) {
+func trialAsks(s *state.State, spec *plimsoll.JobSpec, group string, count int) ([]placement.Ask, error) {
 	if count < 0 || count > MaxTrial {
 		return nil, plimsoll.Invalid("count", "is %d; give a number from 1 to %d, or leave it out to try as many as the job file says", count, MaxTrial)
 	}
@@ -85,7 +93,7 @@ func trialAsks(spec *plimsoll.JobSpec, group string, count int) ([]placement.Ask
 		if group != "" && g.Name != group {
 			n = 0
 		}
-		asks[i] = state.Ask(spec, g, n)
+		asks[i] = s.Ask(spec, g, n)
 	}
 	if group != "" && !slices.Contains(names, group) {
 		return nil, plimsoll.Invalid("group", "the job has no group %q; it has %s", group, strings.Join(names, ", "))

@@ -32,6 +32,15 @@ func whyFull(s *state.State, q *queue.Queue, r *placement.Amounts) string {
 	return fmt.Sprintf("%s is at its max: %s", q.Path, strings.Join(full, ", "))
 }
 
+// whyNone says which resource no node has; empty if there is none that is asked for.
+func whyNone(s *state.State, asked plimsoll.Resources) string {
+	name := s.Lacks(asked)
+	if name == "" {
+		return ""
+	}
+	return plimsoll.NoResource(name, s.NodeResources())
+}
+
 // whyParked says why the jobs that are parked at a queue wait.
 func whyParked(q *queue.Queue) string {
 	return fmt.Sprintf("%s runs as many jobs as it may: %d of %d", q.Path, q.Admitted, q.MaxAccounts)

@@ -165,8 +165,8 @@ func JobStatus(id, owner, queue, reason string) int {
 }
 
 // GroupStatus bounds a group in the status of its job. The arguments are all the texts in it.
-func GroupStatus(name, waitQueue, waitResource string) int {
-	return groupFixed + len(name) + len(waitQueue) + len(waitResource)
+func GroupStatus(name, waitQueue, waitResource, waitKnown string) int {
+	return groupFixed + len(name) + len(waitQueue) + len(waitResource) + len(waitKnown)
 }
 
 // Event bounds an event without its resources, which package ring writes once in a batch and which

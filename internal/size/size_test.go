@@ -169,7 +169,7 @@ func TestBoundsOfRecordsThatChangeOftenCountEveryField(t *testing.T) {
 	alone := len(wire.AppendJobStatus(nil, st))
 	st.Groups = groups[:1]
 	g := &groups[0]
-	near(t, "GroupStatus", size.GroupStatus(g.Name, g.Wait.Queue, g.Wait.Resource), len(wire.AppendJobStatus(nil, st))-alone)
+	near(t, "GroupStatus", size.GroupStatus(g.Name, g.Wait.Queue, g.Wait.Resource, g.Wait.Known), len(wire.AppendJobStatus(nil, st))-alone)
 }
 
 // Events take no more than their bounds together, however different they are from each other.

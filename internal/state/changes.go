@@ -103,7 +103,8 @@ func (s *State) Continue(budget Budget) {
 	s.emptying = work(s.emptying, budget, s.emptyNode)
 	s.readmit(budget)
 	s.growing = work(s.growing, budget, s.createTasks)
-	s.forgiving = work(s.forgiving, budget, s.forgive) // last: the others end jobs
+	s.forgiving = work(s.forgiving, budget, s.forgive) // after those that end jobs
+	s.nameStale()
 }
 
 // Behind reports whether work is left over for the next turn.

@@ -51,9 +51,16 @@ func (s *State) Check() error {
 
 func (s *State) checkSums() error {
 	var asked placement.Amounts
+	unknown := map[string]int64{}
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		if j := s.jobs[id]; !j.State.Ended() && !j.forgetting {
-			addAsked(&asked, j, 1)
+			for i := range j.Groups {
+				g := &j.Groups[i]
+				asked.AddTimes(g.Amounts(), int64(g.Spec.Count))
+				for _, name := range g.missing {
+					unknown[name] += int64(g.Spec.Count) * g.Spec.Resources[name]
+				}
+			}
 		}
 	}
 	var total placement.Amounts
@@ -73,8 +80,89 @@ func (s *State) checkSums() error {
 			return err
 		}
 	}
+	if err := s.checkHoldings(); err != nil {
+		return err
+	}
+	if err := s.checkNames(unknown); err != nil {
+		return err
+	}
 	if asked != s.asked || total != s.total || eligible != s.eligible {
 		return fmt.Errorf("asked %v, total %v, eligible %d, but there are %v, %v, %d", s.asked, s.total, s.eligible, asked, total, eligible)
+	}
+	return nil
+}
+
+// checkNames holds the names that have a slot against those that have them, and what groups are made
+// ready for against both.
+func (s *State) checkNames(unknown map[string]int64) error {
+	var held, had uint32
+	for k := placement.IndexDisk + 1; k < s.Names.Len(); k++ {
+		nodes, used := int32(0), false
+		for _, n := range s.slots {
+			if n == nil {
+				continue
+			}
+			if _, ok := n.Capacity[s.Names.Name(k)]; ok {
+				nodes++
+			}
+			used = used || s.Fleet.Used(n.Slot)[k] > 0
+		}
+		queues := false
+		s.tree.Root.Walk(func(q *queue.Queue) { queues = queues || (q.MaxSet|q.GuaranteedSet)&(1<<k) != 0 })
+		if nodes != s.names.nodes[k] {
+			return fmt.Errorf("resource %q: %d nodes are counted, but %d have it", s.Names.Name(k), s.names.nodes[k], nodes)
+		}
+		if nodes > 0 || used || queues {
+			held |= 1 << k
+			if s.total[k] > 0 {
+				had |= 1 << k
+			}
+		} else if s.Names.Name(k) != "" {
+			return fmt.Errorf("resource %q has a slot, but nobody has it", s.Names.Name(k))
+		}
+	}
+	if held != s.names.known || had != s.names.had {
+		return fmt.Errorf("names %b are known and %b nodes have, but that is %b, %b", s.names.known, s.names.had, held, had)
+	}
+	for _, g := range s.lanes.rows {
+		if g != nil && (!slices.Equal(g.missing, s.missing(g.Spec.Resources)) || g.class.Lacks != s.Lacks(g.Spec.Resources)) {
+			return fmt.Errorf("group %s.%s: misses %v and lacks %q, but that is %v, %q", g.Job.Spec.ID, g.Spec.Name, g.missing, g.class.Lacks,
+				s.missing(g.Spec.Resources), s.Lacks(g.Spec.Resources))
+		}
+	}
+	if len(unknown) != len(s.names.unknown) {
+		return fmt.Errorf("%d names without a slot are asked for, but there are %d", len(s.names.unknown), len(unknown))
+	}
+	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+		if u := s.names.unknown[name]; u == nil || u.asked != unknown[name] {
+			return fmt.Errorf("resource %q without a slot: %d is asked for, and not what is counted", name, unknown[name])
+		}
+	}
+	return nil
+}
+
+// checkHoldings holds what is counted of the bounds against what there is.
+func (s *State) checkHoldings() error {
+	var all, ended holdings
+	made := 0
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		j, texts := s.jobs[id], 0
+		for i := range j.Groups {
+			made += len(j.Groups[i].Tasks)
+			for k := range j.Groups[i].Tasks {
+				texts += tableShare * len(j.Groups[i].Tasks[k].Message)
+			}
+		}
+		if takes := j.takes(j.Spec); takes != j.held || texts != j.texts || j.heldEnded != (j.State.Ended() || j.forgetting) {
+			return fmt.Errorf("job %s: holds %+v with %d bytes of texts, ended %t, but that is %+v, %d", id, j.held, j.texts, j.heldEnded, takes, texts)
+		}
+		all.add(j.held, 1)
+		if j.heldEnded {
+			ended.add(j.held, 1)
+		}
+	}
+	if all != s.held || ended != s.heldEnded || made != s.made {
+		return fmt.Errorf("jobs hold %+v, ended ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.held, s.heldEnded, s.made, all, ended, made)
 	}
 	return nil
 }
@@ -104,12 +192,13 @@ func (s *State) checkEvictions(n *Node) error {
 type sums struct {
 	allocated, pending               placement.Amounts
 	running, waiting, jobs, admitted int32
+	tasks                            int64
 }
 
 func (s *State) checkQueues(all map[*queue.Queue]*sums) error {
 	var err error
 	s.tree.Root.Walk(func(q *queue.Queue) {
-		is := sums{q.Allocated, q.Pending, q.Running, q.Waiting, q.Accounts, q.Admitted}
+		is := sums{q.Allocated, q.Pending, q.Running, q.Waiting, q.Accounts, q.Admitted, q.Tasks}
 		if err == nil && is != *all[q] {
 			err = fmt.Errorf("queue %s: its sums are %+v, but there are %+v", q.Path, is, *all[q])
 		}
@@ -145,6 +234,7 @@ func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, all map[*
 	live := !j.State.Ended() && !j.forgetting
 	for q := j.Queue; q != nil && live; q = q.Parent {
 		all[q].jobs++
+		all[q].tasks += int64(j.held.tasks)
 		if j.account.Admitted() {
 			all[q].admitted++
 		}

@@ -14,10 +14,12 @@ import (
 type Class struct {
 	*queue.Class
 	Prepared *placement.Prepared
-	Refused  bool // the chain does not understand the request; Prepared is it without constraints
+	Refused  bool   // the chain does not understand the request; Prepared is it without constraints
+	Lacks    string // a resource that it asks for and no node has; empty: there is none
 
-	key    string // in State.classes
-	groups int    // how many groups are of it; 0: it is gone
+	key     string // in State.classes
+	groups  int    // how many groups are of it; 0: it is gone
+	example *Group // one of them, while it is made ready anew
 }
 
 // Gone reports whether no group is of the class any more. Prepared is released then.
@@ -82,12 +84,12 @@ func (s *State) classFor(g *Group, p *placement.Prepared) *Class {
 	c := s.classes[string(s.scratch)]
 	switch {
 	case c == nil && p == nil:
-		p = s.prepare(g.request())
+		p = s.prepareGroup(g)
 	case c != nil && p != nil:
 		p.Release()
 	}
 	if c == nil {
-		c = &Class{Class: s.tree.NewClass(p.Amounts()), Prepared: p, Refused: g.Refused != "", key: string(s.scratch)}
+		c = &Class{Class: s.tree.NewClass(p.Amounts()), Prepared: p, Refused: g.Refused != "", Lacks: s.Lacks(g.Spec.Resources), key: string(s.scratch)}
 		s.classes[c.key] = c
 	}
 	c.groups++
@@ -122,7 +124,9 @@ func (s *State) reclass(g *Group) {
 func (s *State) refusals(spec *plimsoll.JobSpec) []string {
 	out := make([]string, len(spec.Groups))
 	for i := range spec.Groups {
-		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
+		r := request(spec, &spec.Groups[i])
+		r.Resources = s.placeable(r.Resources)
+		p, err := s.cfg.Chain.Prepare(s.Fleet, r)
 		if err != nil {
 			out[i] = fmt.Sprintf("what it asks for is not understood any more, so submit the job anew: groups[%d].%s", i, err)
 			continue
@@ -139,12 +143,15 @@ func (s *State) Prepared(g *Group) (p *placement.Prepared, release func()) {
 		g.class.Prepared.SetOwner(g.Job.Spec.Owner, g.kind)
 		return g.class.Prepared, func() {}
 	}
-	p = s.prepare(g.request())
+	p = s.prepareGroup(g)
 	return p, p.Release
 }
 
-// prepare makes a request ready that prepareGroups has accepted.
-func (s *State) prepare(r *placement.Request) *placement.Prepared {
+// prepareGroup makes what a group asks for ready, which prepareGroups has accepted, without what
+// has no slot.
+func (s *State) prepareGroup(g *Group) *placement.Prepared {
+	r := g.request()
+	r.Resources = s.placeable(r.Resources)
 	p, err := s.cfg.Chain.Prepare(s.Fleet, r)
 	if err != nil {
 		panic(fmt.Sprintf("a request that was checked is refused: %v", err))

@@ -86,6 +86,7 @@ var derived = map[string]string{
 	"Groups[].Wait.Queue":       "a new leader finds it out anew",
 	"Groups[].Wait.Resource":    "a new leader finds it out anew",
 	"Groups[].Wait.Asked":       "a new leader finds it out anew",
+	"Groups[].Wait.Known":       "a gateway adds it",
 	"Groups[].Counts.Pending":   "counted anew",
 	"Groups[].Counts.Bound":     "counted anew",
 	"Groups[].Counts.Starting":  "counted anew",
@@ -236,7 +237,7 @@ func TestEveryFieldOfASpecificationIsPlaced(t *testing.T) {
 // which nothing of it is zero.
 func TestEveryFieldOfAStatusIsDerived(t *testing.T) {
 	s := New(Config{}, plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{{
-		Name: "leaf", Guaranteed: plimsoll.Resources{"cpu": 1}, Max: plimsoll.Resources{"cpu": 100},
+		Name: "leaf", Guaranteed: plimsoll.Resources{"cpu": 1}, Max: plimsoll.Resources{"cpu": 100}, MaxTasks: 5,
 	}}})
 	s.Begin(1000, 1)
 	n := &plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 10}}

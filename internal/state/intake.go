@@ -27,7 +27,8 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
 	j := s.addJob(spec, in.queue, s.lastSubmitted, true, in.prepared, nil)
 	j.specBytes = int32(in.bytes)
-	addAsked(&s.asked, j, 1)
+	s.askAll(j, 1)
+	s.hold(j)
 	s.markSpec(j)
 	s.markStatus(j, true)
 	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
@@ -45,9 +46,11 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 //  3. Its queue is a leaf that takes jobs (invalid, conflict).
 //  4. There is room for one more job (exhausted).
 //  5. What it takes in a batch (invalid). The checks that follow cost with that.
-//  6. Its names of resources can be taken in (invalid). The sums are by name.
-//  7. What all jobs ask for together can be counted (exhausted).
-//  8. Its constraints are understood (invalid). That costs most, and what it makes is kept.
+//  6. Its tasks and its bytes have room beside those of other jobs, in all and in its queues
+//     (exhausted). What a job keeps in memory is bounded by that, whatever it asks for.
+//  7. Few of its names of resources are such that no node and no queue has (invalid).
+//  8. What all jobs ask for together can be counted (exhausted).
+//  9. Its constraints are understood (invalid). That costs most, and what it makes is kept.
 //
 // Beside that a gateway checks the fields, to refuse without the leader. first is the job that a
 // repeated submit is for. What is refused has changed nothing.
@@ -75,7 +78,10 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 	if err := s.checkSpecBytes(spec, in.bytes); err != nil {
 		return in, nil, err
 	}
-	if err := s.checkNames(spec); err != nil {
+	if err := s.checkHeld(in.queue, holdings{}, wants(spec, in.bytes)); err != nil {
+		return in, nil, err
+	}
+	if err := s.checkUnknown(spec); err != nil {
 		return in, nil, err
 	}
 	if err := s.checkAsked(nil, spec); err != nil {
@@ -112,20 +118,6 @@ func (s *State) leafNames() string {
 	return strings.Join(names, ", ")
 }
 
-// checkNames reports whether all names of resources are known or can be taken in together.
-func (s *State) checkNames(spec *plimsoll.JobSpec) error {
-	all := plimsoll.Resources{}
-	for i := range spec.Groups {
-		for _, name := range spec.Groups[i].Resources.Names() {
-			all[name] = 0
-		}
-		if err := s.Names.Check(fmt.Sprintf("groups[%d].resources", i), all); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // mostAsked is the most of one resource that all jobs may ask for together, so that no sum
 // overflows.
 const mostAsked = int64(1) << 62
@@ -133,39 +125,47 @@ const mostAsked = int64(1) << 62
 // checkAsked reports whether what all jobs ask for together can still be counted if a specification
 // is taken in, for that of old unless it is nil.
 func (s *State) checkAsked(old *Job, spec *plimsoll.JobSpec) error {
-	asked := s.asked
-	if old != nil {
-		addAsked(&asked, old, -1)
-	}
+	asked := map[string]int64{}
 	for i := range spec.Groups {
 		g := &spec.Groups[i]
+		more := int64(g.Count)
+		if old != nil {
+			more -= int64(old.Groups[i].Spec.Count)
+		}
 		for _, name := range g.Resources.Names() {
-			k := s.Names.Index(name)
-			if k < 0 {
-				continue // nobody else asks for it, and one job cannot ask for too much
-			}
-			amount := int64(g.Count) * g.Resources[name] // at most plimsoll.MaxJobAmount
-			if asked[k] > mostAsked-amount {
+			amount := more * g.Resources[name] // at most plimsoll.MaxJobAmount
+			if s.askedOf(name)+asked[name] > mostAsked-amount {
 				return plimsoll.Errorf(plimsoll.CodeExhausted, "groups[%d].resources.%s: all jobs together would ask for more than can be counted, %s; ask for less",
 					i, name, plimsoll.FormatQuantity(name, mostAsked))
 			}
-			asked[k] += amount
+			asked[name] += amount
 		}
 	}
 	return nil
 }
 
+// askedOf returns what all jobs ask for of a resource.
+func (s *State) askedOf(name string) int64 {
+	if k := s.index(name); k >= 0 {
+		return s.asked[k]
+	}
+	if u := s.names.unknown[name]; u != nil {
+		return u.asked
+	}
+	return 0
+}
+
 // prepareGroups makes ready what the groups of a job ask for, if the chain understands it.
 func (s *State) prepareGroups(spec *plimsoll.JobSpec) ([]*placement.Prepared, error) {
-	names := s.Names.Len()
 	prepared := make([]*placement.Prepared, 0, len(spec.Groups))
 	for i := range spec.Groups {
-		p, err := s.cfg.Chain.Prepare(s.Fleet, request(spec, &spec.Groups[i]))
+		r := request(spec, &spec.Groups[i])
+		r.Resources = s.placeable(r.Resources)
+		p, err := s.cfg.Chain.Prepare(s.Fleet, r)
 		if err != nil {
 			for _, p := range prepared {
 				p.Release()
 			}
-			s.Names.TakeBack(names) // those that groups before it brought
 			return nil, plimsoll.Within(fmt.Sprintf("groups[%d]", i), err)
 		}
 		prepared = append(prepared, p)

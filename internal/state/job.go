@@ -7,16 +7,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// addAsked adds what a job asks for to a sum, or with sign -1 subtracts it.
-func addAsked(sum *placement.Amounts, j *Job, sign int64) {
-	for i := range j.Groups {
-		amounts, n := j.Groups[i].Amounts(), sign*int64(j.Groups[i].Spec.Count)
-		for k := range amounts {
-			sum[k] += n * amounts[k]
-		}
-	}
-}
-
 // addJob makes the row of a job; one that is live enters its queue. What its groups ask for may have been made ready already.
 func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, live bool, prepared []*placement.Prepared, refused []string) *Job {
 	j := &Job{Spec: spec, Queue: q, Submitted: submitted, Groups: make([]Group, len(spec.Groups))}
@@ -31,9 +21,10 @@ func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, 
 		s.enter(j, prepared) // before the kinds: what nobody has yet need not be counted
 	}
 	for i := range j.Groups {
-		j.Groups[i].kind = s.Fleet.Kind(instance(spec, j.Groups[i].Spec))
+		s.fit(&j.Groups[i])
 		j.Groups[i].resourceBytes = int32(size.Of(j.Groups[i].Spec.Resources))
 	}
+	j.memory = memoryOf(spec, j.specSize())
 	s.jobs[spec.ID] = j
 	return j
 }
@@ -61,6 +52,9 @@ func (s *State) createTasks(j *Job, budget Budget) bool {
 				return false
 			}
 			if int(g.made) == len(g.Tasks) {
+				if s.crowded() {
+					return false
+				}
 				s.createTask(g)
 			} else {
 				s.revive(Ref{g, g.made})
@@ -86,6 +80,7 @@ func (s *State) createTask(g *Group) {
 	g.Tasks = append(g.Tasks, Task{
 		ID: taskID(g.Job.Spec.ID, g.Spec.Name, index), State: taskTransitions[taskCreated].to, Created: s.at, slot: -1,
 	})
+	s.made++
 	g.Counts.Pending++
 	g.Job.unfinished++
 	s.tree.Pend(&g.lane, 1)
@@ -109,6 +104,7 @@ func (s *State) Kill(id, reason string) error {
 	}
 	j.Killed, j.Reason = true, s.text(cut(reason))
 	s.setJobState(j, jobKilled)
+	s.hold(j) // what it has not created yet it never will
 	s.unqueue(j)
 	s.stop(j)
 	return nil
@@ -180,6 +176,11 @@ func (s *State) Scale(id, group string, count int32) error {
 	if j.growing && j.State == plimsoll.JobNew {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "job %q is still being submitted; try again", id)
 	}
+	if wanted := j.takes(&spec); wanted.tasks > j.held.tasks {
+		if err := s.checkHeld(j.Queue, j.held, wanted); err != nil {
+			return err
+		}
+	}
 	if err := s.checkAsked(j, &spec); err != nil {
 		return err
 	}
@@ -193,13 +194,14 @@ func (s *State) Scale(id, group string, count int32) error {
 }
 
 func (s *State) setSpec(j *Job, spec *plimsoll.JobSpec) {
-	addAsked(&s.asked, j, -1)
+	s.askAll(j, -1)
 	j.Spec = spec
 	for i := range j.Groups {
 		j.Groups[i].Spec = &spec.Groups[i]
 	}
-	addAsked(&s.asked, j, 1)
+	s.askAll(j, 1)
 	s.recount(j)
+	s.hold(j)
 }
 
 // revive makes a task pending again that a former scaling has taken away and that the group wants back. Only an unwanted task ends
@@ -262,8 +264,9 @@ func (s *State) finishIfDone(j *Job) {
 		s.setJobState(j, jobCompleted)
 	}
 	s.emitQueue(j.Queue, plimsoll.ChangeRemove, plimsoll.QueueApp, j.Spec.ID, nil, "")
-	addAsked(&s.asked, j, -1)
+	s.askAll(j, -1)
 	s.leave(j)
+	s.hold(j)
 	s.ended.push(j)
 	s.tellQueues(s.tree.Tidy(j.Queue))
 }
@@ -271,7 +274,7 @@ func (s *State) finishIfDone(j *Job) {
 // mustExpire reports whether the job that ended first is to be forgotten.
 func (s *State) mustExpire() bool {
 	n := s.ended.len()
-	return n > s.cfg.MaxEnded || n > 0 && s.at >= later((*s.ended.front()).Finished, s.cfg.KeepEnded)
+	return n > s.cfg.MaxEnded || n > 0 && (s.overheld() || s.at >= later((*s.ended.front()).Finished, s.cfg.KeepEnded))
 }
 
 // forgetTasks deletes the records of a job as far as the budget goes and reports whether it is done.
@@ -283,10 +286,14 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 		g := &j.Groups[i]
 		for n := len(g.Tasks); n > 0; n-- {
 			if s.Over(budget) {
+				s.hold(j)
 				return false
 			}
 			s.dirty.deletedTasks = append(s.dirty.deletedTasks, TaskName{j.Spec.ID, g.Spec.Name, int32(n - 1)})
 			s.dirty.bytes += taskBytes(Ref{g, int32(n - 1)})
+			s.holdTexts(j, -len(g.Tasks[n-1].Message))
+			s.made--
+			g.Tasks[n-1] = Task{}
 			g.Tasks = g.Tasks[:n-1]
 		}
 	}
@@ -296,6 +303,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
 	s.dirty.bytes += 2 * len(j.Spec.ID) // it has two records
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
+	s.unhold(j)
 	delete(s.jobs, j.Spec.ID)
 	s.Fleet.Moved()                    // the volumes of its tasks are nowhere any more
 	s.tellQueues(s.tree.Tidy(j.Queue)) // it may hold nothing but this job, if that was abandoned

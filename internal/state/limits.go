@@ -122,7 +122,7 @@ func largestGroup(spec *plimsoll.JobSpec) string {
 func mostStatus(spec *plimsoll.JobSpec) int {
 	sum := size.JobStatus(spec.ID, spec.Owner, spec.Queue, "") + maxMessage
 	for i := range spec.Groups {
-		sum += size.GroupStatus(spec.Groups[i].Name, spec.Queue, "") + maxName + size.Of(spec.Groups[i].Resources)
+		sum += size.GroupStatus(spec.Groups[i].Name, spec.Queue, "", "") + maxName + size.Of(spec.Groups[i].Resources)
 	}
 	return sum
 }

@@ -68,12 +68,13 @@ func (l *Loader) End(at int64) (*State, error) {
 			return nil, err
 		}
 	}
-	if err := l.loadJobs(s); err != nil {
-		return nil, err
-	}
 	slices.SortStableFunc(l.tasks, func(a, b plimsoll.Task) int {
 		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.Group, b.Group), cmp.Compare(a.Index, b.Index))
 	})
+	l.nameTasks(s)
+	if err := l.loadJobs(s); err != nil {
+		return nil, err
+	}
 	for i := range l.tasks {
 		if err := s.loadTask(&l.tasks[i]); err != nil {
 			return nil, err
@@ -89,6 +90,22 @@ func (l *Loader) End(at int64) (*State, error) {
 	s.dirty.forget()
 	s.tree.Changed(func(*queue.Queue) {})
 	return s, nil
+}
+
+// nameTasks gives slots to the names of resources that only tasks on nodes have.
+func (l *Loader) nameTasks(s *State) {
+	var job, group string
+	for i := range l.tasks {
+		t := &l.tasks[i]
+		if spec := l.specs[t.Job]; spec != nil && t.State.OnNode() && (t.Job != job || t.Group != group) {
+			job, group = t.Job, t.Group
+			for k := range spec.Groups {
+				if spec.Groups[k].Name == group {
+					s.nameTasks(spec.Groups[k].Resources)
+				}
+			}
+		}
+	}
 }
 
 // checkQueues checks the configured queues as SetQueueConfig does. Those that drain keep the limits that they had, which need not
@@ -212,9 +229,6 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 
 // checkStoredSpec checks what the tables rely on. It is less than what a submit checks: those rules may have changed since.
 func (s *State) checkStoredSpec(spec *plimsoll.JobSpec) error {
-	if err := s.checkNames(spec); err != nil {
-		return err
-	}
 	names := map[string]bool{}
 	for i := range spec.Groups {
 		g := &spec.Groups[i]
@@ -254,6 +268,8 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 		ExitCode: t.ExitCode, slot: -1, Node: t.Node, Message: t.Message, Created: t.Created, Bound: t.Bound, Started: t.Started,
 		Finished: t.Finished, NotBefore: t.NotBefore, revision: t.Revision,
 	})
+	s.made++
+	s.holdTexts(j, len(t.Message))
 	if !t.State.OnNode() {
 		return nil
 	}
@@ -275,15 +291,17 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 	for i := range statuses {
 		j := s.jobs[statuses[i].ID]
 		s.recount(j)
+		s.hold(j)
 		switch {
 		case j.State == plimsoll.JobExpired, j.State == plimsoll.JobNew: // the latter's submit was never acknowledged
 			j.forgetting = true
+			s.hold(j)
 			s.forgetting = append(s.forgetting, j)
 		case j.State.Ended():
 			s.ended.push(j)
 			s.forgiveLater(j)
 		default:
-			addAsked(&s.asked, j, 1)
+			s.askAll(j, 1)
 			live = append(live, j)
 		}
 	}

@@ -102,7 +102,7 @@ func TestCorruptRecordsAreRefused(t *testing.T) {
 		{"an absurd count", func(r *stored) { r.specs[0].Groups[0].Count = 1<<31 - 1 }, "the count 2147483647"},
 		{"a negative count", func(r *stored) { r.specs[0].Groups[0].Count = -1 }, "the count -1"},
 		{"a negative amount", func(r *stored) { r.specs[0].Groups[0].Resources = plimsoll.Resources{"cpu": -1} }, "is negative"},
-		{"too many resource names of a job", func(r *stored) { r.specs[0].Groups[0].Resources = huge }, "different resource names"},
+		{"too many resource names of a job", func(r *stored) { r.specs[0].Groups[0].Resources = huge }, "at most 16 are possible"},
 		{"too many resource names of a node", func(r *stored) { r.nodes[0].Capacity = huge }, "node n, which cannot be used"},
 		{"too many resource names of queues", func(r *stored) {
 			for i, name := range huge.Names() {

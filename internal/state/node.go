@@ -74,11 +74,13 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 	s.slots[n.Slot] = n
 	s.Fleet.Put(n.Slot, server(n))
 	s.total.Add(s.Fleet.Capacity(n.Slot))
+	s.nameNode(n.Capacity, 1)
 	s.countEligible(n.Slot, 1)
 	s.nodes[n.ID] = n
 	s.markNode(n)
 	s.markNodeStatus(n)
 	s.setTotal()
+	s.reviseNames()
 	return n
 }
 
@@ -151,8 +153,10 @@ func (s *State) update(n *Node, node *plimsoll.Node) {
 // resize gives a node another capacity.
 func (s *State) resize(n *Node, capacity plimsoll.Resources) {
 	was := *s.Fleet.Capacity(n.Slot)
+	s.nameNode(n.Capacity, -1)
 	n.Capacity = capacity
 	s.book(n)
+	s.nameNode(n.Capacity, 1)
 	is := s.Fleet.Capacity(n.Slot)
 	s.total.Sub(&was)
 	s.total.Add(is)
@@ -163,6 +167,7 @@ func (s *State) resize(n *Node, capacity plimsoll.Resources) {
 	s.markNode(n)
 	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeCapacity, "", n.Capacity, "")
 	s.emitQueue(s.tree.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
+	s.reviseNames()
 }
 
 func (s *State) setReady(n *Node, ready bool) {
@@ -310,6 +315,7 @@ func (s *State) RemoveNode(id string) error {
 		s.comeBack(n, e)
 	}
 	s.total.Sub(s.Fleet.Capacity(n.Slot))
+	s.nameNode(n.Capacity, -1)
 	s.setTotal()
 	s.countEligible(n.Slot, -1)
 	s.nodeLog.add(n.Slot, NodeLost)
@@ -322,6 +328,7 @@ func (s *State) RemoveNode(id string) error {
 	s.dirty.bytes += len(id)
 	s.emitNode(n, plimsoll.ChangeRemove, plimsoll.NodeDecomission, "", n.Capacity, "")
 	s.emitQueue(s.tree.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
+	s.reviseNames()
 	return nil
 }
 

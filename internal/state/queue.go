@@ -34,6 +34,8 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	}
 	s.countQueueConfig(bytes)
 	s.tellQueues(s.tree.Configure(&wanted))
+	s.names.stale = true
+	s.nameStale()
 	return nil
 }
 
@@ -61,6 +63,7 @@ func (s *State) tellQueues(changes []queue.Change) {
 			}
 			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueType, "", nil, text)
 		case queue.Removed:
+			s.names.stale = true
 			s.dirty.deletedQueues = append(s.dirty.deletedQueues, q.Path)
 			s.markQueueConfig()
 			s.emitQueue(q, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
@@ -120,6 +123,7 @@ func (s *State) QueueStatus(q *queue.Queue) plimsoll.QueueStatus {
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Accounts, Running: q.Running, Waiting: q.Waiting,
 		Allocated: s.Names.Resources(&q.Allocated), Pending: s.Names.Resources(&q.Pending),
 		Guaranteed: s.limit(&q.Guaranteed, q.GuaranteedSet), Max: s.limit(&q.Max, q.MaxSet),
+		Tasks: q.Tasks, MaxTasks: q.MaxTasks,
 	}
 	if q == s.tree.Root {
 		st.Max = s.Names.Resources(&s.total)

@@ -10,7 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Config sets the periods and bounds of the state. Zero means the default.
+// Config sets the periods and bounds of the state. Zero means the default, which for some is no bound.
 type Config struct {
 	NodeGrace    int64 // ns a node may be silent after a leader or gateway was lost before it counts as not ready; 15 s
 	LostAfter    int64 // ns after which the tasks of a node that is not ready are given up; 60 s
@@ -18,6 +18,8 @@ type Config struct {
 	MaxEnded     int   // ended jobs that are kept at most, the oldest go first; 10,000
 	MaxJobs      int   // jobs known at once; 1,000,000
 	MaxNodes     int   // nodes known at once; 200,000
+	MaxTasks     int   // tasks of all jobs; none
+	MaxBytes     int   // of memory that jobs take beside their tasks; none
 	MaxSpecBytes int   // size of one job's specification; 1 MiB, and never more than a sixteenth of a batch
 	EvictedFor   int64 // ns that a group does not go back to a node that evicted a task of it; 5 min
 
@@ -76,7 +78,11 @@ type State struct {
 
 	total         placement.Amounts // capacity of all nodes
 	asked         placement.Amounts // what the jobs that have not ended ask for; no sum in a queue is larger
+	names         resourceNames     // who has the names of Names
 	eligible      int               // nodes that are ready and active
+	held          holdings          // by all jobs
+	heldEnded     holdings          // of that, by those that have ended
+	made          int               // tasks that are there
 	lastSubmitted int64
 	registrations uint64
 	revision      uint64 // of the turn under way
@@ -116,6 +122,9 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.whereIs, s.volumesOf
 	s.tree = queue.New(names, &queues)
+	s.names.unknown = map[string]*unknownName{}
+	s.nameQueues()
+	s.names.known = s.names.queues
 	return s
 }
 
@@ -143,6 +152,11 @@ type Job struct {
 	persist    bool // its status must be stored, not only replicated
 	dirtySpec  bool
 
+	memory    int      // bytes that its specification and rows take in memory, without tasks
+	texts     int      // bytes that the messages of its tasks take
+	held      holdings // what is counted of it in the sums of the state
+	heldEnded bool     // it is counted with those that have ended
+
 	specBytes int32 // what its specification takes in a batch, however it is scaled; 0: not measured yet
 }
 
@@ -164,6 +178,8 @@ type Group struct {
 	lane  queue.Lane      // the same: its tasks that may be placed
 	kind  *placement.Kind // as the fleet books its tasks
 	away  []away          // nodes that it is kept from, by the time until which it is
+
+	missing []string // names that it asks for and that have no slot; kind has nothing of them
 
 	// Refused is why its constraints are not understood, although they were when it was stored; empty: they are. It waits for ever.
 	Refused string

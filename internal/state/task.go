@@ -91,7 +91,8 @@ func (s *State) Bind(r Ref, slot int32) {
 	t.Attempt++
 	t.Node, t.slot = s.text(n.ID), slot
 	t.Bound, t.Started, t.Finished, t.NotBefore = s.at, 0, 0, 0
-	t.Result, t.ExitCode, t.Message = plimsoll.ResultNone, 0, ""
+	t.Result, t.ExitCode = plimsoll.ResultNone, 0
+	s.setMessage(r, "")
 	s.setTaskState(r, taskBound)
 	s.tree.Charge(&g.lane)
 	s.dequeued(g, t)
@@ -125,6 +126,9 @@ func (s *State) vacate(r Ref) {
 	s.nodeLog.add(n.Slot, RoomFreed)
 	s.markNodeStatus(n)
 	s.tree.Refund(&r.Group.lane)
+	if s.names.tasks != 0 {
+		s.names.stale = true
+	}
 }
 
 // stopTask ends a pending task at once and asks the agent to stop one that is on a node.
@@ -133,7 +137,8 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 	if t.State == plimsoll.TaskPending {
 		s.dequeue(r.Group, t)
 		s.tree.Pend(&r.Group.lane, -1)
-		t.Result, t.Message, t.Finished = result, s.text(message), s.at
+		t.Result, t.Finished = result, s.at
+		s.setMessage(r, message)
 		s.setTaskState(r, taskCanceled)
 		s.emitTask(r, taskCanceled, message)
 		if r.Group.Counts.Pending == 0 {
@@ -141,7 +146,8 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 		}
 		return
 	}
-	t.Result, t.Message = result, s.text(message)
+	t.Result = result
+	s.setMessage(r, message)
 	s.setTaskState(r, taskToStop)
 }
 
@@ -207,7 +213,7 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	s.vacate(ref)
 	t.Result, t.ExitCode, t.Finished = result, exitCode, at
 	if message != "" || result == plimsoll.ResultSucceeded {
-		t.Message = s.text(message)
+		s.setMessage(ref, message)
 	}
 	s.emitApp(j, plimsoll.ChangeRemove, endDetail(result), t.ID, g.Spec.Resources, result.String())
 	s.emitNode(n, plimsoll.ChangeRemove, plimsoll.NodeAlloc, t.ID, g.Spec.Resources, "")

@@ -13,9 +13,12 @@ import (
 // Chain returns what chooses nodes.
 func (s *State) Chain() *placement.Chain { return s.cfg.Chain }
 
-// Ask returns what so many tasks of a group ask of the fleet, for a trial.
-func Ask(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec, count int) placement.Ask {
-	return placement.Ask{Request: *request(spec, g), Labels: spec.Labels, Count: count}
+// Ask returns what so many tasks of a group ask of the fleet, for a trial, without what no node and
+// no queue has a name for: see Lacks.
+func (s *State) Ask(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec, count int) placement.Ask {
+	ask := placement.Ask{Request: *request(spec, g), Labels: spec.Labels, Count: count}
+	ask.Request.Resources = s.placeable(g.Resources)
+	return ask
 }
 
 // Leaf returns the queue that a job would go to, or why it would not be taken.

@@ -184,7 +184,11 @@ func (s *State) causeOf(g *Group, c queue.Cause) plimsoll.WaitCause {
 			Code: c.Code, Queue: c.Queue.Path, Resource: s.Names.Name(c.Resource), Asked: g.class.Amounts()[c.Resource],
 		}
 	}
-	return plimsoll.WaitCause{Code: c.Code}
+	cause := plimsoll.WaitCause{Code: c.Code}
+	if c.Code == plimsoll.WaitNoResource {
+		cause.Resource, cause.Asked = g.class.Lacks, g.Spec.Resources[g.class.Lacks]
+	}
+	return cause
 }
 
 // Parked returns the queue at which the job waits until fewer jobs run there or above; nil if it

@@ -116,7 +116,7 @@ func drawGroupStatus(t *rapid.T) plimsoll.GroupStatus {
 		Count: drawInt32(t, "count"),
 		Wait: plimsoll.WaitCause{
 			Code: drawEnum[plimsoll.WaitCode](t, "wait code"), Queue: drawText(t, "wait queue"),
-			Resource: drawText(t, "wait resource"), Asked: drawInt64(t, "wait asked"),
+			Resource: drawText(t, "wait resource"), Asked: drawInt64(t, "wait asked"), Known: drawText(t, "wait known"),
 		},
 	}
 	if rapid.Bool().Draw(t, "has counts") {
@@ -205,6 +205,7 @@ func drawQueueTree(t *rapid.T, depth int) plimsoll.QueueConfig {
 		Guaranteed: drawResources(t, "guaranteed"),
 		Max:        drawResources(t, "max"),
 		MaxJobs:    drawInt32(t, "max jobs"),
+		MaxTasks:   drawInt32(t, "max tasks"),
 		Draining:   rapid.Bool().Draw(t, "draining"),
 	}
 	if depth > 0 {

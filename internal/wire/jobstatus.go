@@ -28,6 +28,7 @@ func JobStatusToProto(s *plimsoll.JobStatus) *pb.JobStatus {
 			WaitQueue:    text(g.Wait.Queue),
 			WaitResource: text(g.Wait.Resource),
 			WaitAsked:    g.Wait.Asked,
+			WaitKnown:    text(g.Wait.Known),
 		}
 		if c := &g.Counts; *c != (plimsoll.TaskCounts{}) {
 			status.Counts = &pb.TaskCounts{
@@ -65,7 +66,7 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 			},
 			Wait: plimsoll.WaitCause{
 				Code:  EnumFromProto[plimsoll.WaitCode](g.GetWaitCode()),
-				Queue: g.GetWaitQueue(), Resource: g.GetWaitResource(), Asked: g.GetWaitAsked(),
+				Queue: g.GetWaitQueue(), Resource: g.GetWaitResource(), Asked: g.GetWaitAsked(), Known: g.GetWaitKnown(),
 			},
 		})
 	}
@@ -99,12 +100,14 @@ func appendGroupStatus(dst []byte, g *plimsoll.GroupStatus) []byte {
 	dst = appendVarint(dst, 4, uint64(g.Wait.Code))
 	dst = appendText(dst, 6, g.Wait.Queue)
 	dst = appendText(dst, 7, g.Wait.Resource)
-	return appendVarint(dst, 8, uint64(g.Wait.Asked))
+	dst = appendVarint(dst, 8, uint64(g.Wait.Asked))
+	return appendText(dst, 9, g.Wait.Known)
 }
 
 func sizeGroupStatus(g *plimsoll.GroupStatus) int {
 	return sizeText(1, g.Name) + sizeInt32(2, g.Count) + sizeLen(3, sizeTaskCounts(&g.Counts)) +
-		sizeVarint(4, uint64(g.Wait.Code)) + sizeText(6, g.Wait.Queue) + sizeText(7, g.Wait.Resource) + sizeVarint(8, uint64(g.Wait.Asked))
+		sizeVarint(4, uint64(g.Wait.Code)) + sizeText(6, g.Wait.Queue) + sizeText(7, g.Wait.Resource) + sizeVarint(8, uint64(g.Wait.Asked)) +
+		sizeText(9, g.Wait.Known)
 }
 
 func appendTaskCounts(dst []byte, c *plimsoll.TaskCounts) []byte {
@@ -193,6 +196,8 @@ func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
 			g.Wait.Resource, err = string(f.b), checkText(f.b)
 		case 8<<3 | varintType:
 			g.Wait.Asked = int64(f.v)
+		case 9<<3 | bytesType:
+			g.Wait.Known, err = string(f.b), checkText(f.b)
 		}
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ func QueueConfigToProto(c *plimsoll.QueueConfig) *pb.QueueConfig {
 		Guaranteed: resourcesToProto(c.Guaranteed),
 		Max:        resourcesToProto(c.Max),
 		MaxJobs:    c.MaxJobs,
+		MaxTasks:   c.MaxTasks,
 		Draining:   c.Draining,
 	}
 	for i := range c.Queues {
@@ -29,6 +30,7 @@ func QueueConfigFromProto(m *pb.QueueConfig) plimsoll.QueueConfig {
 		Guaranteed: resourcesFromProto(m.GetGuaranteed()),
 		Max:        resourcesFromProto(m.GetMax()),
 		MaxJobs:    m.GetMaxJobs(),
+		MaxTasks:   m.GetMaxTasks(),
 		Draining:   m.GetDraining(),
 	}
 	for _, child := range m.GetQueues() {
@@ -64,6 +66,8 @@ func QueueStatusToProto(s *plimsoll.QueueStatus) *pb.QueueStatus {
 		Jobs:       s.Jobs,
 		Running:    s.Running,
 		Waiting:    s.Waiting,
+		Tasks:      s.Tasks,
+		MaxTasks:   s.MaxTasks,
 	}
 }
 
@@ -80,6 +84,8 @@ func QueueStatusFromProto(m *pb.QueueStatus) plimsoll.QueueStatus {
 		Jobs:       m.GetJobs(),
 		Running:    m.GetRunning(),
 		Waiting:    m.GetWaiting(),
+		Tasks:      m.GetTasks(),
+		MaxTasks:   m.GetMaxTasks(),
 	}
 }
 

@@ -163,6 +163,7 @@ const (
 	WaitCode_WAIT_CODE_RETRY          WaitCode = 6
 	WaitCode_WAIT_CODE_NOT_ELIGIBLE   WaitCode = 7
 	WaitCode_WAIT_CODE_NOT_UNDERSTOOD WaitCode = 8
+	WaitCode_WAIT_CODE_NO_RESOURCE    WaitCode = 9
 )
 
 // Enum value maps for WaitCode.
@@ -177,6 +178,7 @@ var (
 		6: "WAIT_CODE_RETRY",
 		7: "WAIT_CODE_NOT_ELIGIBLE",
 		8: "WAIT_CODE_NOT_UNDERSTOOD",
+		9: "WAIT_CODE_NO_RESOURCE",
 	}
 	WaitCode_value = map[string]int32{
 		"WAIT_CODE_UNSPECIFIED":    0,
@@ -188,6 +190,7 @@ var (
 		"WAIT_CODE_RETRY":          6,
 		"WAIT_CODE_NOT_ELIGIBLE":   7,
 		"WAIT_CODE_NOT_UNDERSTOOD": 8,
+		"WAIT_CODE_NO_RESOURCE":    9,
 	}
 )
 
@@ -1496,9 +1499,12 @@ type GroupStatus struct {
 	// With WAIT_CODE_TURN the leaf, with WAIT_CODE_QUEUE_MAX the queue whose maximum holds the tasks back.
 	WaitQueue string `protobuf:"bytes,6,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
 	// With WAIT_CODE_QUEUE_MAX the resource that is short there; empty: as many jobs run there, or above, as may.
+	// With WAIT_CODE_NO_RESOURCE the one that no node has.
 	WaitResource string `protobuf:"bytes,7,opt,name=wait_resource,json=waitResource,proto3" json:"wait_resource,omitempty"`
 	// How much of it one task asks for.
-	WaitAsked     int64 `protobuf:"varint,8,opt,name=wait_asked,json=waitAsked,proto3" json:"wait_asked,omitempty"`
+	WaitAsked int64 `protobuf:"varint,8,opt,name=wait_asked,json=waitAsked,proto3" json:"wait_asked,omitempty"`
+	// With WAIT_CODE_NO_RESOURCE the names that nodes have now, as text. It is not recorded: a gateway sets it when it answers.
+	WaitKnown     string `protobuf:"bytes,9,opt,name=wait_known,json=waitKnown,proto3" json:"wait_known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1580,6 +1586,13 @@ func (x *GroupStatus) GetWaitAsked() int64 {
 		return x.WaitAsked
 	}
 	return 0
+}
+
+func (x *GroupStatus) GetWaitKnown() string {
+	if x != nil {
+		return x.WaitKnown
+	}
+	return ""
 }
 
 // Times are Unix nanoseconds, zero if it has not happened.
@@ -2393,7 +2406,9 @@ type QueueConfig struct {
 	MaxJobs    int32                  `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
 	Queues     []*QueueConfig         `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
 	// It was taken out of the configuration and goes when its jobs have ended. Ignored in what a user sets.
-	Draining      bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Tasks that the jobs that have not ended may have; 0: no limit.
+	MaxTasks      int32 `protobuf:"varint,8,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2477,18 +2492,28 @@ func (x *QueueConfig) GetDraining() bool {
 	return false
 }
 
+func (x *QueueConfig) GetMaxTasks() int32 {
+	if x != nil {
+		return x.MaxTasks
+	}
+	return 0
+}
+
 type QueueStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Leaf          bool                   `protobuf:"varint,2,opt,name=leaf,proto3" json:"leaf,omitempty"`
-	Draining      bool                   `protobuf:"varint,3,opt,name=draining,proto3" json:"draining,omitempty"`
-	Guaranteed    *Resources             `protobuf:"bytes,4,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
-	Max           *Resources             `protobuf:"bytes,5,opt,name=max,proto3" json:"max,omitempty"`
-	Allocated     *Resources             `protobuf:"bytes,6,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	Pending       *Resources             `protobuf:"bytes,7,opt,name=pending,proto3" json:"pending,omitempty"`
-	Jobs          int32                  `protobuf:"varint,8,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	Running       int32                  `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
-	Waiting       int32                  `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Leaf       bool                   `protobuf:"varint,2,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	Draining   bool                   `protobuf:"varint,3,opt,name=draining,proto3" json:"draining,omitempty"`
+	Guaranteed *Resources             `protobuf:"bytes,4,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
+	Max        *Resources             `protobuf:"bytes,5,opt,name=max,proto3" json:"max,omitempty"`
+	Allocated  *Resources             `protobuf:"bytes,6,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	Pending    *Resources             `protobuf:"bytes,7,opt,name=pending,proto3" json:"pending,omitempty"`
+	Jobs       int32                  `protobuf:"varint,8,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	Running    int32                  `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
+	Waiting    int32                  `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Of jobs that have not ended, whatever their states.
+	Tasks         int64 `protobuf:"varint,11,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	MaxTasks      int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"` // 0: no limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2589,6 +2614,20 @@ func (x *QueueStatus) GetRunning() int32 {
 func (x *QueueStatus) GetWaiting() int32 {
 	if x != nil {
 		return x.Waiting
+	}
+	return 0
+}
+
+func (x *QueueStatus) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *QueueStatus) GetMaxTasks() int32 {
+	if x != nil {
+		return x.MaxTasks
 	}
 	return 0
 }
@@ -2865,7 +2904,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\arunning\x18\x04 \x01(\x05R\arunning\x12\x1a\n" +
 	"\bstopping\x18\x05 \x01(\x05R\bstopping\x12\x1c\n" +
 	"\tsucceeded\x18\x06 \x01(\x05R\tsucceeded\x12\x16\n" +
-	"\x06failed\x18\a \x01(\x05R\x06failed\"\x92\x02\n" +
+	"\x06failed\x18\a \x01(\x05R\x06failed\"\xb1\x02\n" +
 	"\vGroupStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12/\n" +
@@ -2875,7 +2914,9 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"wait_queue\x18\x06 \x01(\tR\twaitQueue\x12#\n" +
 	"\rwait_resource\x18\a \x01(\tR\fwaitResource\x12\x1d\n" +
 	"\n" +
-	"wait_asked\x18\b \x01(\x03R\twaitAskedJ\x04\b\x05\x10\x06R\vwait_reason\"\xc6\x02\n" +
+	"wait_asked\x18\b \x01(\x03R\twaitAsked\x12\x1d\n" +
+	"\n" +
+	"wait_known\x18\t \x01(\tR\twaitKnownJ\x04\b\x05\x10\x06R\vwait_reason\"\xc6\x02\n" +
 	"\tJobStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -2973,7 +3014,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\tallocated\x18\x02 \x01(\v2\x16.plimsoll.v1.ResourcesR\tallocated\x12\x14\n" +
 	"\x05tasks\x18\x03 \x01(\x05R\x05tasks\x12\x1d\n" +
 	"\n" +
-	"sick_until\x18\x04 \x01(\x03R\tsickUntil\"\x84\x02\n" +
+	"sick_until\x18\x04 \x01(\x03R\tsickUntil\"\xa1\x02\n" +
 	"\vQueueConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\bR\x06parent\x126\n" +
@@ -2983,7 +3024,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x03max\x18\x04 \x01(\v2\x16.plimsoll.v1.ResourcesR\x03max\x12\x19\n" +
 	"\bmax_jobs\x18\x05 \x01(\x05R\amaxJobs\x120\n" +
 	"\x06queues\x18\x06 \x03(\v2\x18.plimsoll.v1.QueueConfigR\x06queues\x12\x1a\n" +
-	"\bdraining\x18\a \x01(\bR\bdraining\"\xe3\x02\n" +
+	"\bdraining\x18\a \x01(\bR\bdraining\x12\x1b\n" +
+	"\tmax_tasks\x18\b \x01(\x05R\bmaxTasks\"\x96\x03\n" +
 	"\vQueueStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04leaf\x18\x02 \x01(\bR\x04leaf\x12\x1a\n" +
@@ -2997,7 +3039,9 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04jobs\x18\b \x01(\x05R\x04jobs\x12\x18\n" +
 	"\arunning\x18\t \x01(\x05R\arunning\x12\x18\n" +
 	"\awaiting\x18\n" +
-	" \x01(\x05R\awaiting\"\xe5\x01\n" +
+	" \x01(\x05R\awaiting\x12\x14\n" +
+	"\x05tasks\x18\v \x01(\x03R\x05tasks\x12\x1b\n" +
+	"\tmax_tasks\x18\f \x01(\x05R\bmaxTasks\"\xe5\x01\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\x05R\x04type\x12\x16\n" +
 	"\x06change\x18\x02 \x01(\x05R\x06change\x12\x16\n" +
@@ -3030,7 +3074,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x16RETRY_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RETRY_KIND_IMMEDIATE\x10\x01\x12\x16\n" +
 	"\x12RETRY_KIND_DELAYED\x10\x02\x12\x16\n" +
-	"\x12RETRY_KIND_BACKOFF\x10\x03*\xe9\x01\n" +
+	"\x12RETRY_KIND_BACKOFF\x10\x03*\x84\x02\n" +
 	"\bWaitCode\x12\x19\n" +
 	"\x15WAIT_CODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAIT_CODE_TURN\x10\x01\x12\x17\n" +
@@ -3040,7 +3084,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x13WAIT_CODE_TOO_LARGE\x10\x05\x12\x13\n" +
 	"\x0fWAIT_CODE_RETRY\x10\x06\x12\x1a\n" +
 	"\x16WAIT_CODE_NOT_ELIGIBLE\x10\a\x12\x1c\n" +
-	"\x18WAIT_CODE_NOT_UNDERSTOOD\x10\b*\xb8\x01\n" +
+	"\x18WAIT_CODE_NOT_UNDERSTOOD\x10\b\x12\x19\n" +
+	"\x15WAIT_CODE_NO_RESOURCE\x10\t*\xb8\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x14\n" +

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"math"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/memory"
+	working "github.com/plimsoll-dev/plimsoll/internal/state"
+)
+
+// stateFlags bound what the state of a coordinator may hold. Without them the bounds follow from
+// the memory that the process may take.
+type stateFlags struct {
+	StateTasks int    `help:"Tasks that the state holds at most. A submit that would bring more is refused. Default: (memory limit - 512Mi) / 1.5Ki." env:"PLIMSOLL_STATE_TASKS" placeholder:"COUNT"`
+	StateBytes string `help:"Memory that the specifications of jobs may take, such as 1Gi; the same. Default: an eighth of the memory limit." env:"PLIMSOLL_STATE_BYTES" placeholder:"AMOUNT"`
+}
+
+// apply sets the bounds in a configuration. A process that is a gateway too has one more copy of
+// everything.
+func (f *stateFlags) apply(c *working.Config, gateway bool) error {
+	limit, known := memory.Limit()
+	if !known {
+		limit = working.UnknownMemory
+	}
+	return f.within(c, gateway, limit)
+}
+
+// within is apply for a limit of memory.
+func (f *stateFlags) within(c *working.Config, gateway bool, limit uint64) error {
+	perTask := uint64(working.TaskMemory)
+	if gateway {
+		perTask = working.TaskMemoryGateway
+	}
+	c.MaxTasks, c.MaxBytes = working.TasksWithin(limit, perTask), working.BytesWithin(limit)
+	if f.StateTasks < 0 {
+		return plimsoll.Invalid(working.TasksBound, "is negative; give how many tasks the state may hold, or leave it out")
+	}
+	if f.StateTasks > 0 {
+		c.MaxTasks = f.StateTasks
+	}
+	if f.StateBytes == "" {
+		return nil
+	}
+	bytes, err := plimsoll.ParseQuantity(plimsoll.Memory, f.StateBytes)
+	if err != nil {
+		return plimsoll.Invalid(working.BytesBound, "%s", err)
+	}
+	if bytes <= 0 || bytes > math.MaxInt {
+		return plimsoll.Invalid(working.BytesBound, "is %s; give an amount above zero, such as 256Mi", f.StateBytes)
+	}
+	c.MaxBytes = int(bytes)
+	return nil
+}

@@ -1,0 +1,34 @@
+package gateway
+
+import (
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// addKnown says in the status of a job, for each group that waits for a resource that no node has,
+// which resources nodes have now: those of the root queue. The record of a status does not hold
+// that, because it changes with the nodes.
+func addKnown(s *replica.Snapshot, status *pb.JobStatus) error {
+	var known []string
+	for _, g := range status.GetGroups() {
+		if g.GetWaitCode() != pb.WaitCode_WAIT_CODE_NO_RESOURCE {
+			continue
+		}
+		if known == nil {
+			root, err := load[pb.QueueStatus](s, wire.KindQueueStatus, plimsoll.RootQueue)
+			if err != nil {
+				return err
+			}
+			known = slices.Clone(plimsoll.StandardResources[:])
+			for name := range root.GetMax().GetAmounts() {
+				known = append(known, name)
+			}
+		}
+		g.WaitKnown = plimsoll.KnownResources(g.GetWaitResource(), known)
+	}
+	return nil
+}
