@@ -14,12 +14,12 @@ import (
 // the oldest of them while all jobs together are over a bound.
 
 const (
-	tableShare  = 2                // a byte of a text of a task stands in its row and in the record that is replicated
-	nameCopies  = 4                // so often the names of job and group stand in memory for each task: id, key, and twice in the record
-	usualNames  = 32               // bytes of both names that the room of a task has room for
-	groupRow    = 256              // bytes of a group in the record of its job's status
-	endedShare  = 2                // jobs that have ended take at most one part in so many of the bytes
-	overMessage = 64               // bytes of a task's message while the bytes are over their bound
+	tableShare  = 2                 // a byte of a text of a task stands in its row and in the record that is replicated
+	nameCopies  = 4                 // so often the names of job and group stand in memory for each task: id, key, and twice in the record
+	usualNames  = 32                // bytes of both names that the room of a task has room for
+	groupRow    = 256               // bytes of a group in the record of its job's status
+	endedShare  = 2                 // jobs that have ended take at most one part in so many of the bytes
+	overMessage = 64                // bytes of a task's message while the bytes are over their bound
 	kept        = uint64(512) << 20 // bytes of memory that are left to all but tasks
 )
 
