@@ -35,6 +35,7 @@ type world struct {
 	let     map[string]int32             // jobs that each queue has let in, the same
 	seen    map[string]int32             // attempt of each task after the turn before
 	placed  int                          // tasks that were bound
+	handed  map[string]handed            // attempts on nodes after the turn before, by task
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
 
@@ -97,6 +98,7 @@ func (w *world) turn() (more bool) {
 	w.checkLimits()
 	w.checkQuotas(configured)
 	w.checkPlaced()
+	w.checkHanded()
 	if !more {
 		w.checkWaiting()
 	}
@@ -383,6 +385,7 @@ func (w *world) register() {
 		capacity["cpu"] = int64(1000 * w.rng.IntN(6))
 	}
 	node := plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: capacity}
+	w.claim(&node)
 	if w.rng.IntN(3) > 0 {
 		w.describe(&node)
 	}
