@@ -52,6 +52,7 @@ func newServer(ctx context.Context, handler http.Handler) *server {
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  markPeer,
 		ConnState:                    s.track,
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: 4096, SendPingTimeout: 15 * time.Second},
 	}

@@ -28,6 +28,8 @@ const (
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
 	dialTimeout       = 5 * time.Second
+	pingAfter         = 10 * time.Second // of silence on a client's connection
+	pingTimeout       = 5 * time.Second
 	maxIdleConns      = 64
 	maxSocketPath     = 107 // the kernel's bound, in bytes
 )
@@ -142,7 +144,7 @@ func Client(address string) (client *http.Client, baseURL string, err error) {
 	protocols.SetUnencryptedHTTP2(true)
 	return newClient(address, &http.Transport{
 		Protocols: protocols,
-		HTTP2:     &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
+		HTTP2:     &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	})
 }
 
