@@ -33,10 +33,11 @@ type logHandler struct {
 }
 
 // newHandler serves what gateways ask an agent for.
-func newHandler(logs *logHandler, qos *qosHandler, metrics http.Handler) http.Handler {
+func newHandler(logs *logHandler, qos *qosHandler, proof proofHandler, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(plimsollv1connect.NewLogServiceHandler(logs, connect.WithReadMaxBytes(1<<20)))
 	mux.Handle(plimsollv1connect.NewQOSServiceHandler(qos, connect.WithReadMaxBytes(1<<20)))
+	mux.Handle(plimsollv1connect.NewProofServiceHandler(proof, connect.WithReadMaxBytes(4096)))
 	mux.Handle("/metrics", metrics)
 	return mux
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,9 @@ type Config struct {
 	MaxExplains     int // explanations, dry runs and capacities asked of the leader at once; default 16
 	MaxNodes        int // nodes heard; default 20,000
 	MaxAgents       int // agents that connections are kept to; default 256
+
+	// AgentAddresses are networks in which agents may be called beside the addresses that they call from.
+	AgentAddresses []netip.Prefix
 
 	// Clock tells how much time went by since some fixed instant, suspension of the machine included; default CLOCK_BOOTTIME.
 	Clock func() time.Duration

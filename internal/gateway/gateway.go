@@ -58,7 +58,7 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		cfg:      cfg,
 		replica:  r,
 		nodes:    newLiveness(cfg.MaxNodes),
-		agents:   newAgentClients(cfg.MaxAgents),
+		agents:   newAgentClients(cfg.MaxAgents, newAgentAddresses(cfg.AgentAddresses)),
 		explains: make(chan struct{}, cfg.MaxExplains),
 	}
 	g.metrics = newMetrics(g)
