@@ -111,6 +111,7 @@ type devCmd struct {
 	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	Queues    string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
 	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
+	agentAddressFlags
 	nodeFlags
 	qosFlags
 }
@@ -145,6 +146,10 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	agents, err := cmd.agentAddressFlags.parse()
+	if err != nil {
+		return err
+	}
 	supervisor, err := supervisorCommand()
 	if err != nil {
 		return err
@@ -156,6 +161,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		QOS: qos,
 	}
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
+	cfg.Gateway.AgentAddresses = agents
 	d, err := dev.New(cfg)
 	if err != nil {
 		return err
@@ -255,16 +261,22 @@ type gatewayCmd struct {
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Leader   string `help:"Address of the coordinator." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+	agentAddressFlags
 }
 
 // Help is the detail of the help text.
 func (gatewayCmd) Help() string {
-	return example("plimsoll gateway --leader 127.0.0.1:9081 --listen 127.0.0.1:9080")
+	return example("plimsoll gateway --leader 127.0.0.1:9081 --listen 127.0.0.1:9080",
+		"plimsoll gateway --leader 10.0.0.1:9081 --listen 10.0.0.2:9080 --insecure --agent-addresses 10.0.0.0/8")
 }
 
 // Run serves until it is told to stop.
 func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
+		return err
+	}
+	agents, err := cmd.agentAddressFlags.parse()
+	if err != nil {
 		return err
 	}
 	log := cmd.logger()
@@ -281,6 +293,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 	}
 	g, err := gateway.New(gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
+		AgentAddresses: agents,
 	}, follower)
 	if err != nil {
 		return err
@@ -300,8 +313,8 @@ type agentCmd struct {
 	hostFlags
 	Data      string   `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
 	Gateways  []string `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
-	Listen    string   `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
-	Advertise string   `help:"Address at which gateways reach the log service; default: --listen." placeholder:"ADDRESS"`
+	Listen    string   `help:"Address of the log service: host:port, or a socket in the directory; default: the socket agent.sock in it." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
+	Advertise string   `help:"Address at which gateways reach the log service: one that the agent calls gateways from, unless they allow it with --agent-addresses; default: --listen." placeholder:"ADDRESS"`
 	Insecure  bool     `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	nodeFlags
 	qosFlags
