@@ -8,16 +8,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Register makes a node known, or known again, through a gateway. It returns the number of this registration. An incarnation
-// older than the one known is refused with CodeStale, and another key than the node's with CodeConflict; see checkClaim.
+// Register makes a node known, or known again, through a gateway. It returns the number of this
+// registration. An incarnation older than the one known is refused with CodeStale, and another key
+// than the node's with CodeConflict; see checkClaim.
 func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint64, err error) {
 	if err := node.Validate(); err != nil {
 		return 0, err
 	}
-	if err := s.checkIncarnation(node); err != nil {
+	n := s.nodes[node.ID]
+	if err := s.checkIncarnation(n, node); err != nil {
 		return 0, err
 	}
-	n := s.nodes[node.ID]
 	if n != nil {
 		if err := s.checkClaim(n, node); err != nil {
 			return 0, err

@@ -7,8 +7,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// aheadOfClock is how far an incarnation may be ahead of the leader's clock. Agents count from the milliseconds since 1970 of
-// their first start, one for each start, so only a wrong clock or an ill will is further ahead.
+// aheadOfClock is how far an incarnation may be ahead of the leader's clock. Agents count from the
+// milliseconds since 1970 of their first start, one for each start, so only a wrong clock or an ill
+// will is further ahead.
 const aheadOfClock = 24 * time.Hour
 
 // lastIncarnation is the highest incarnation that is believed now.
@@ -16,8 +17,16 @@ func (s *State) lastIncarnation() uint64 {
 	return uint64(max(time.Duration(s.at)+aheadOfClock, 0).Milliseconds())
 }
 
-// checkIncarnation refuses an incarnation from the future: nobody could follow it.
-func (s *State) checkIncarnation(node *plimsoll.Node) error {
+// fewStarts is how many starts of a known agent are believed whatever the clock says: a leader whose
+// clock is behind must not lose its nodes.
+const fewStarts = 1000
+
+// checkIncarnation refuses an incarnation from the future: nobody could follow it. n is the node if it
+// is known.
+func (s *State) checkIncarnation(n *Node, node *plimsoll.Node) error {
+	if n != nil && n.Key == node.Key && node.Incarnation >= n.Incarnation && node.Incarnation-n.Incarnation <= fewStarts {
+		return nil
+	}
 	if last := s.lastIncarnation(); node.Incarnation > last {
 		return plimsoll.Invalid("incarnation", "%d of node %q is from the future: an agent counts its starts from the milliseconds since 1970 of the "+
 			"first one, and now %d is the highest that is believed; set the clocks right", node.Incarnation, node.ID, last)
@@ -27,11 +36,11 @@ func (s *State) checkIncarnation(node *plimsoll.Node) error {
 
 // checkClaim reports whether an agent may register as a node that is known.
 //
-// The agent that has the node's key may, at once, if it has started later than the one that is known,
-// or if that one is not heard: then the agent was set back, as by a backup. A node without a key,
-// whose agent was of an earlier version, takes the first that comes. Another key has to wait until
-// nothing can be started any more in the name of the node: until its tasks were given up, or it was
-// removed. So no attempt is handed to two agents.
+// The agent that has the node's key may, at once, if it has started later than the one that is
+// known, or if that one is not heard: then the agent was set back, as by a backup. A node without a
+// key, whose agent was of an earlier version, takes the first that comes. Another key has to wait
+// until nothing can be started any more in the name of the node: until its tasks were given up, or
+// it was removed. So no attempt is handed to two agents.
 func (s *State) checkClaim(n *Node, node *plimsoll.Node) error {
 	switch {
 	case n.Key == "" && node.Key != "":

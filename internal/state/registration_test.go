@@ -105,6 +105,18 @@ func TestIncarnationFromTheFutureIsRefused(t *testing.T) {
 	mustClaim(t, s, "a", last)
 }
 
+func TestALeaderWhoseClockIsBehindKeepsItsNodes(t *testing.T) {
+	s := New(Config{}, plimsoll.DefaultQueues())
+	s.Begin(testTime, 1)
+	now := uint64(testTime / 1e6)
+	mustClaim(t, s, "a", now)
+	s.Begin(testTime-10*24*3600*second, 2)
+	mustClaim(t, s, "a", now)
+	mustClaim(t, s, "a", now+1) // its agent starts anew
+	wantCode(t, claim(s, "a", now+1+fewStarts+1), plimsoll.CodeInvalid, "from the future")
+	wantCode(t, claim(s, "b", now+1), plimsoll.CodeInvalid, "from the future")
+}
+
 // A store of before may hold an incarnation that nobody can follow. It ends no agent.
 func TestIncarnationFromTheFutureThatIsStoredDoesNotCount(t *testing.T) {
 	for _, key := range []string{"", "a"} {
