@@ -11,7 +11,7 @@ type agentAddressFlags struct {
 	AgentAddresses []string `help:"A network in which the gateway may call agents for logs, such as 10.0.0.0/8; repeat it for more. Anywhere else it calls an agent only at the address that the agent calls from." placeholder:"CIDR"`
 }
 
-func (f *agentAddressFlags) parse() ([]netip.Prefix, error) {
+func (f *agentAddressFlags) agentNetworks() ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, text := range f.AgentAddresses {
 		prefix, err := netip.ParsePrefix(text)

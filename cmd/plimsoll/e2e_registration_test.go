@@ -17,8 +17,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// TestForgedRegistrationsTakeNothingFromAnAgent lets somebody who reaches the agents' port register and report for a node that has an
-// agent: its task goes on, in its first attempt, and the agent does not end.
+// TestForgedRegistrationsTakeNothingFromAnAgent lets somebody who reaches the agents' port register
+// and report for a node that has an agent: its task goes on, in its first attempt, and the agent
+// does not end.
 func TestForgedRegistrationsTakeNothingFromAnAgent(t *testing.T) {
 	t.Parallel()
 	r := &roles{site: newSite(t)}

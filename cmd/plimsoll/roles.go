@@ -146,7 +146,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	agents, err := cmd.agentAddressFlags.parse()
+	agents, err := cmd.agentNetworks()
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
 	}
-	agents, err := cmd.agentAddressFlags.parse()
+	agents, err := cmd.agentNetworks()
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// checkSocket reports whether gateways would call a unix socket: they do that only if it is in the agent's directory.
+// checkSocket reports whether gateways would call a unix socket: they do that only if it is in the
+// agent's directory.
 func (c *Config) checkSocket(field, address string) error {
 	network, path, err := transport.Split(address)
 	if err != nil || network != "unix" {

@@ -98,8 +98,9 @@ func (id identity) write(dir string) error {
 	return nil
 }
 
-// rebase makes the incarnation count from the clock again, if it is ahead of it: a coordinator refuses one that is from the future, as
-// it is when the clock was wrong at the first start. changed says whether that is another one.
+// rebase makes the incarnation count from the clock again, if it is ahead of it: a coordinator
+// refuses one that is from the future, as it is when the clock was wrong at the first start.
+// changed says whether that is another one.
 func (id *identity) rebase(dir string, now time.Time) (changed bool, err error) {
 	next := uint64(max(now.UnixMilli(), 1))
 	if next >= id.Incarnation {

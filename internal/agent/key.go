@@ -17,7 +17,8 @@ import (
 
 const keyFile = "node.key"
 
-// openKey reads the key of the node, or makes one that is durable before anybody hears of it. Whoever has it is the node's agent.
+// openKey reads the key of the node, or makes one that is durable before anybody hears of it.
+// The process that has it is the node's agent.
 func openKey(dir string) (*nodekey.Key, error) {
 	path := filepath.Join(dir, keyFile)
 	seed, err := os.ReadFile(path)

@@ -133,7 +133,8 @@ func TestAnAgentThatIsRefusedForItsIncarnationRegistersWithAnother(t *testing.T)
 	})
 }
 
-// Whoever registers the node's id with another key does not end its agent: it registers as soon as that is possible.
+// Whoever registers the node's id with another key does not end its agent: it registers as soon as
+// that is possible.
 func TestAForeignKeyDoesNotEndTheAgent(t *testing.T) {
 	for _, code := range []plimsoll.Code{plimsoll.CodeConflict, plimsoll.CodeDenied} {
 		inBubble(t, func(t *testing.T, b *bubble) {

@@ -50,7 +50,8 @@ type speaker struct {
 	news       *newsbox    // what the QoS loop says of the node; nil: nothing
 	registered func()      // called after each registration; nil: by nobody
 
-	// rebase makes the incarnation count from the clock, and returns it and whether it is another one; nil: it stays
+	// rebase makes the incarnation count from the clock, and returns it and whether it is another
+	// one; nil: it stays
 	rebase func() (incarnation uint64, changed bool, err error)
 }
 

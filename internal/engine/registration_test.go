@@ -16,8 +16,8 @@ type handed struct {
 	key     string // of the node
 }
 
-// claim lets an agent register a node: mostly the one whose node it is, sometimes another, one of a version without keys, or one
-// that has an incarnation from the future.
+// claim lets an agent register a node: mostly the one whose node it is, sometimes another, one of a
+// version without keys, or one that has an incarnation from the future.
 func (w *world) claim(node *plimsoll.Node) {
 	key := "agent" + strconv.Itoa(w.rng.IntN(3))
 	if n := w.engine.State().Node(node.ID); n != nil && w.rng.IntN(4) > 0 {
@@ -34,7 +34,8 @@ func (w *world) claim(node *plimsoll.Node) {
 	}
 }
 
-// checkHanded looks that no attempt is handed to the agents of two keys, and that no incarnation is one that nobody could follow.
+// checkHanded looks that no attempt is handed to the agents of two keys, and that no incarnation is
+// one that nobody could follow.
 func (w *world) checkHanded() {
 	s := w.engine.State()
 	now := map[string]handed{}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,23 +29,34 @@ const (
 	maxIdentity      = 4096        // bytes of it
 )
 
-// agentAddresses knows at which addresses agents may be called. An agent chooses its own address, so without a rule it could have the
-// gateway call whatever the gateway reaches and the agent does not.
+// agentAddresses knows at which addresses agents may be called. An agent chooses its own address,
+// so without a rule it could have the gateway call services that the agent itself does not reach.
 //
-// Over TCP that is the IP address from which the agent has registered, and what is allowed. A name is resolved when it is called, and the
-// address that was checked is the one that is called. A unix socket has to lie in the directory of the node's agent and to
-// belong, like the directory, to the user who has registered the node.
+// Over TCP an agent is called at the IP address from which it has registered, at any of this machine
+// if it runs here, and in the networks that are allowed. A name is resolved when it is called, and
+// the address that was checked is called. A unix socket has to lie in the directory of the node's
+// agent and to belong, like the directory, to the user whose agent has registered.
 type agentAddresses struct {
 	allowed []netip.Prefix
 	uid     int // of this process
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	owns    func(ip netip.Addr) bool // this machine has the address
 }
 
 func newAgentAddresses(allowed []netip.Prefix) *agentAddresses {
-	return &agentAddresses{allowed: allowed, uid: os.Geteuid(), lookup: net.DefaultResolver.LookupNetIP}
+	return &agentAddresses{allowed: allowed, uid: os.Geteuid(), lookup: net.DefaultResolver.LookupNetIP, owns: isOwn}
 }
 
-// check reports whether the address that a node registers with can be called. Names are not resolved yet.
+func isOwn(ip netip.Addr) bool {
+	own, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(own, func(a net.Addr) bool {
+		prefix, err := netip.ParsePrefix(a.String())
+		return err == nil && prefix.Addr() == ip
+	})
+}
+
+// check reports whether the address that a node registers with can be called. Names are not
+// resolved yet.
 func (a *agentAddresses) check(node *pb.Node) error {
 	address := node.GetAddress()
 	if address == "" {
@@ -55,11 +67,7 @@ func (a *agentAddresses) check(node *pb.Node) error {
 		return err
 	}
 	if network == "unix" {
-		socket, _, err := a.openSocket(node, rest)
-		if err != nil {
-			return err
-		}
-		return socket.Close()
+		return a.checkSocket(node, rest)
 	}
 	host, err := agentHost(address, rest)
 	if err != nil {
@@ -69,6 +77,21 @@ func (a *agentAddresses) check(node *pb.Node) error {
 		return notAllowed(node)
 	}
 	return nil
+}
+
+// checkSocket leaves it to the call to refuse a socket that this gateway cannot reach at all: the
+// node may be on another machine, or the agent another user's, and only its logs are then missing
+// here.
+func (a *agentAddresses) checkSocket(node *pb.Node, path string) error {
+	socket, _, err := a.openSocket(node, path)
+	if err == nil {
+		return socket.Close()
+	}
+	var beyond unreachable
+	if errors.As(err, &beyond) && (errors.Is(beyond.cause, unix.EACCES) || errors.Is(beyond.cause, unix.ENOENT) && !runsHere(transport.ParsePeer(node.GetPeer()))) {
+		return nil
+	}
+	return err
 }
 
 var agentName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
@@ -92,8 +115,7 @@ func (a *agentAddresses) allows(ip netip.Addr, peer string) bool {
 		return false
 	}
 	from := transport.ParsePeer(peer)
-	here := from.UID >= 0 || from.IP.IsLoopback() // the agent runs on this machine
-	if from.IP == ip || here && ip.IsLoopback() {
+	if from.IP == ip || runsHere(from) && (ip.IsLoopback() || a.owns(ip)) {
 		return true
 	}
 	for _, prefix := range a.allowed {
@@ -103,6 +125,9 @@ func (a *agentAddresses) allows(ip netip.Addr, peer string) bool {
 	}
 	return false
 }
+
+// runsHere reports whether a peer is known to be a process of this machine.
+func runsHere(p transport.Peer) bool { return p.UID >= 0 || p.IP.IsLoopback() }
 
 func notAllowed(node *pb.Node) error {
 	from := node.GetPeer()
@@ -165,11 +190,13 @@ func cannotReach(node *pb.Node, err error) error {
 	}
 }
 
-// dialSocket connects to the very socket that was checked: what lies at its path may have changed since.
+// dialSocket connects to the very socket that was checked: what lies at its path may have changed
+// since.
 func (a *agentAddresses) dialSocket(ctx context.Context, node *pb.Node, path string) (net.Conn, error) {
 	socket, owner, err := a.openSocket(node, path)
-	if errors.Is(err, errNoSocket) {
-		return nil, cannotReach(node, errNoSocket)
+	var beyond unreachable
+	if errors.As(err, &beyond) && errors.Is(beyond.cause, unix.ENOENT) {
+		return nil, cannotReach(node, beyond.cause)
 	}
 	if err != nil {
 		return nil, err
@@ -187,32 +214,36 @@ func (a *agentAddresses) dialSocket(ctx context.Context, node *pb.Node, path str
 	return c, nil
 }
 
-// errNoSocket is what is wrong when an agent does not run.
-var errNoSocket = errors.New("there is no such socket")
+// unreachable is the error for a path at which this gateway finds nothing that it could call.
+type unreachable struct{ told, cause error }
 
-func badSocket(node *pb.Node, path, why string) *plimsoll.Error {
+// Error implements error.
+func (u unreachable) Error() string { return u.told.Error() }
+
+// Unwrap returns what a caller is told.
+func (u unreachable) Unwrap() error { return u.told }
+
+func badSocket(node *pb.Node, path, why string) error {
 	return &plimsoll.Error{Code: plimsoll.CodeDenied, Field: "address", Msg: fmt.Sprintf("unix:%s %s, so it cannot be the log address of node %q; an agent "+
 		"listens on a socket in its own directory, or on TCP", path, why, node.GetId())}
 }
 
-// openSocket returns a handle of the socket at a path, and its owner, if it can be that of the node's agent.
+// openSocket returns a handle of the socket at a path, and its owner, if it can be that of the
+// node's agent.
 func (a *agentAddresses) openSocket(node *pb.Node, path string) (socket *os.File, owner uint32, err error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return nil, 0, badSocket(node, path, "is not an absolute path")
 	}
 	dir, err := os.OpenFile(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, 0, badSocket(node, path, "is in a directory that this gateway cannot open ("+reason(err)+")")
+		told := badSocket(node, path, "is in a directory that this gateway cannot open ("+reason(err)+")")
+		return nil, 0, unreachable{told, err}
 	}
 	defer dir.Close() //nolint:errcheck // it is only a handle
 	socket, owner, err = openIn(dir, filepath.Base(path), unix.O_PATH, unix.S_IFSOCK)
-	if errors.Is(err, unix.ENOENT) {
-		refused := badSocket(node, path, "is not there")
-		refused.Err = errNoSocket
-		return nil, 0, refused
-	}
 	if err != nil {
-		return nil, 0, badSocket(node, path, "is no socket that this gateway can open ("+reason(err)+")")
+		told := badSocket(node, path, "is no socket that this gateway can open ("+reason(err)+")")
+		return nil, 0, unreachable{told, err}
 	}
 	if why := a.strange(node, dir, owner); why != "" {
 		return nil, 0, errors.Join(badSocket(node, path, why), socket.Close())
@@ -220,7 +251,8 @@ func (a *agentAddresses) openSocket(node *pb.Node, path string) (socket *os.File
 	return socket, owner, nil
 }
 
-// strange says why a socket of an owner in a directory cannot be that of a node's agent; empty: it can.
+// strange says why a socket of an owner in a directory cannot be that of a node's agent; empty: it
+// can.
 func (a *agentAddresses) strange(node *pb.Node, dir *os.File, owner uint32) string {
 	var is unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &is); err != nil || is.Uid != owner {

@@ -77,9 +77,9 @@ func TestDockerSocketIsNoLogAddress(t *testing.T) {
 		link:                                     "no socket that this gateway can open",
 		"unix:" + dir + "/node.json":             "it is of another type",
 		"unix:" + dir + "/../nowhere/agent.sock": "no such file",
-		"unix:" + dir + "/other.sock":           "is not there",
+		"unix:" + dir + "/other.sock":            "no such file",
 		"unix:agent.sock":                        "not an absolute path",
-		"unix:" + dir + "/":                      "is not there",
+		"unix:" + dir + "/":                      "no such file",
 	} {
 		t.Run(address, func(t *testing.T) {
 			key := newKey(t, 1)
@@ -92,7 +92,7 @@ func TestDockerSocketIsNoLogAddress(t *testing.T) {
 				}
 				f.put(putNode(node), running("n1")) // a store of before may hold it
 				err = ending(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0"}))
-				if code := plimsoll.CodeOf(err); code != plimsoll.CodeDenied && (code != plimsoll.CodeUnavailable || says != "is not there") {
+				if code := plimsoll.CodeOf(err); code != plimsoll.CodeDenied && (code != plimsoll.CodeUnavailable || says != "no such file") {
 					t.Errorf("its logs: %v", err)
 				}
 			}
@@ -151,6 +151,28 @@ func TestSocketOfAnotherUserIsNoLogAddress(t *testing.T) {
 	}
 }
 
+// An agent of another machine that listens on a socket there is taken in; only its logs cannot be
+// read here.
+func TestSocketOfAnotherMachineOnlyLacksLogs(t *testing.T) {
+	a := newAgentAddresses(nil)
+	node := &pb.Node{Id: "n1", Peer: "192.0.2.7", Address: "unix:" + filepath.Join(t.TempDir(), "nowhere", "agent.sock")}
+	if err := a.check(node); err != nil {
+		t.Errorf("the registration: %v", err)
+	}
+	if _, err := a.dial(t.Context(), node); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+		t.Errorf("the call: %v", err)
+	}
+	docker, connections := victim(t)
+	node.Address = docker
+	if err := a.check(node); plimsoll.CodeOf(err) != plimsoll.CodeDenied || connections.Load() != 0 {
+		t.Errorf("a socket that is there: %v", err)
+	}
+	node.Peer, node.Address = "127.0.0.1", "unix:/nowhere/agent.sock"
+	if err := a.check(node); plimsoll.CodeOf(err) != plimsoll.CodeDenied {
+		t.Errorf("one that should be here and is not: %v", err)
+	}
+}
+
 func TestAddressThatIsNotThePeersIsNoLogAddress(t *testing.T) {
 	cidrs := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}
 	tests := []struct {
@@ -174,6 +196,8 @@ func TestAddressThatIsNotThePeersIsNoLogAddress(t *testing.T) {
 		{"[::1]:9081", "127.0.0.1", nil, 0},
 		{"127.0.0.1:9081", "uid:1000", nil, 0},
 		{"192.0.2.7:9081", "127.0.0.1", nil, plimsoll.CodeDenied},
+		{"198.51.100.1:9081", "127.0.0.1", nil, 0}, // of this machine, for an agent on it
+		{"198.51.100.1:9081", "192.0.2.7", nil, plimsoll.CodeDenied},
 		{"0.0.0.0:9081", "127.0.0.1", []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}, plimsoll.CodeDenied},
 		{"224.0.0.1:9081", "127.0.0.1", []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}, plimsoll.CodeDenied},
 		{":9081", "127.0.0.1", nil, plimsoll.CodeInvalid},
@@ -184,7 +208,9 @@ func TestAddressThatIsNotThePeersIsNoLogAddress(t *testing.T) {
 		{"n1.example.org:9081", "192.0.2.7", nil, 0}, // looked at when it is called
 	}
 	for _, test := range tests {
-		err := newAgentAddresses(test.allowed).check(&pb.Node{Id: "n1", Address: test.address, Peer: test.peer})
+		a := newAgentAddresses(test.allowed)
+		a.owns = func(ip netip.Addr) bool { return ip == netip.MustParseAddr("198.51.100.1") }
+		err := a.check(&pb.Node{Id: "n1", Address: test.address, Peer: test.peer})
 		if test.code == 0 && err != nil || test.code != 0 && plimsoll.CodeOf(err) != test.code {
 			t.Errorf("%s from %q with %v: %v, want %s", test.address, test.peer, test.allowed, err, test.code)
 		}
@@ -299,7 +325,8 @@ func TestLogAddressMustAnswerTheChallenge(t *testing.T) {
 	}
 }
 
-// What was found out about one connection does not hold for the next one: another process may listen by then.
+// What was found out about one connection does not hold for the next one: another process may
+// listen by then.
 func TestEachConnectionIsChallenged(t *testing.T) {
 	key := newKey(t, 1)
 	logs := &agentLogs{asked: make(chan *pb.ReadTaskLogRequest, 10)}

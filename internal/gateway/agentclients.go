@@ -18,8 +18,8 @@ import (
 // proofTimeout bounds how long an agent may take to show that it has its node's key.
 const proofTimeout = 5 * time.Second
 
-// agentClients keeps connections to the agents that were asked last. Each has shown that it has the key of its node, before anything else
-// was said on it.
+// agentClients keeps connections to the agents that were asked last. Each has shown that it has the
+// key of its node, before anything else was said on it.
 type agentClients struct {
 	limit     int
 	addresses *agentAddresses
@@ -49,13 +49,12 @@ func newAgentClients(limit int, addresses *agentAddresses) *agentClients {
 	return c
 }
 
-// get returns a client of the agent of a node. If there are too many, the one that was not used for the longest time goes; what
-// it has under way is not cut off.
+// get returns a client of the agent of a node. If there are too many, the one that was not used for
+// the longest time goes; what it has under way is not cut off.
 func (c *agentClients) get(ctx context.Context, node *pb.Node) (*agentClient, error) {
 	client, mine := c.enter(node)
 	if mine {
 		client.make(context.WithoutCancel(ctx), c.addresses, node) // others may wait for it
-		close(client.made)
 	}
 	select {
 	case <-client.made:
@@ -104,6 +103,7 @@ func (a *agentClient) usable(node *pb.Node) bool {
 
 // make connects to the agent of a node, and lets it show that it is.
 func (a *agentClient) make(ctx context.Context, addresses *agentAddresses, node *pb.Node) {
+	defer close(a.made)
 	c, err := addresses.dial(ctx, node)
 	if err != nil {
 		a.err = err
@@ -118,7 +118,8 @@ func (a *agentClient) make(ctx context.Context, addresses *agentAddresses, node 
 	a.logs, a.qos = plimsollv1connect.NewLogServiceClient(client.HTTP, client.URL), plimsollv1connect.NewQOSServiceClient(client.HTTP, client.URL)
 }
 
-// prove lets the agent at the other end of a connection show that it has the key of its node. An agent of before has none.
+// prove lets the agent at the other end of a connection show that it has the key of its node. An
+// agent of before has none.
 func prove(ctx context.Context, client *transport.ConnClient, node *pb.Node) error {
 	if node.GetKey() == "" {
 		return nil

@@ -77,8 +77,9 @@ func (s agentService) Heartbeat(_ context.Context, req *connect.Request[pb.Heart
 	return connect.NewResponse(&pb.HeartbeatResponse{Registered: known}), nil
 }
 
-// caller returns the record of the node for which a caller speaks, as far as this gateway's copy shows it; nil if it does not. A
-// caller that has not the session of the node's agent is refused; a node of before has none.
+// caller returns the record of the node for which a caller speaks, as far as this gateway's copy
+// shows it; nil if it does not. A caller that has not the session of the node's agent is refused; a
+// node of before has none.
 func (s agentService) caller(header http.Header, id string) (*pb.Node, error) {
 	snapshot := s.g.replica.Latest()
 	if snapshot == nil {

@@ -33,7 +33,8 @@ type Config struct {
 	MaxNodes        int // nodes heard; default 20,000
 	MaxAgents       int // agents that connections are kept to; default 256
 
-	// AgentAddresses are networks in which agents may be called beside the addresses that they call from.
+	// AgentAddresses are networks in which agents may be called beside the addresses that they call
+	// from.
 	AgentAddresses []netip.Prefix
 
 	// Clock tells how much time went by since some fixed instant, suspension of the machine included; default CLOCK_BOOTTIME.

@@ -117,7 +117,8 @@ func with[Q any](session string, m *Q) *connect.Request[Q] {
 	return req
 }
 
-// A watch ends when the node goes to another agent, so that the one before hears of no more attempts.
+// A watch ends when the node goes to another agent, so that the one before hears of no more
+// attempts.
 func TestAWatchEndsWhenTheNodeGoesToAnotherKey(t *testing.T) {
 	f := registering()
 	key := newKey(t, 1)

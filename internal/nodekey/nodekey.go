@@ -1,17 +1,17 @@
 // Package nodekey is how an agent shows that a node is its own.
 //
-// A Key is an ed25519 key that never leaves its agent; the node's record holds the public part. With
-// it the agent signs its registrations (SignRegistration, CheckRegistration) and answers a gateway
-// that has called it (Answer, CheckAnswer). A signature costs some 50 µs, which is too much for every
-// heartbeat. So each start of an agent also has a secret, the session: the record holds its hash, and
-// the agent sends it in the Header of its calls (Proves).
+// A Key is an ed25519 key that never leaves its agent; the node's record holds the public part.
+// With it the agent signs its registrations (SignRegistration, CheckRegistration) and answers a
+// gateway that has called it (Answer, CheckAnswer). A signature costs some 50 µs, which is too much
+// for every heartbeat. So each start of an agent also has a secret, the session: the record holds
+// its hash, and the agent sends it in the Header of its calls (Proves).
 //
 //	key, err := nodekey.New(seed)
 //	node.Key, node.Session = key.Public(), nodekey.Hash(key.Session())
 //	signature := key.SignRegistration(&node)
 //
-// What is signed begins with what it is for, so that no signature can stand for another. Neither the
-// record nor what is signed helps to be taken for the agent. Who can read the traffic can take the
+// Each signed message begins with its purpose, so that no signature can stand for another. Neither
+// the record nor a signature lets a reader pass for the agent. A reader of the traffic can take the
 // session, as nothing is encrypted: it is good until the agent starts anew.
 //
 // The package keeps no state and reads no files. Packages agent and gateway call it.
@@ -38,7 +38,7 @@ const (
 	sessionSize = 32
 )
 
-// What signatures are for.
+// Purposes of signatures.
 const (
 	forRegistration = "plimsoll node registration 1"
 	forAnswer       = "plimsoll node answer 1"
@@ -75,13 +75,14 @@ func (k *Key) Public() string {
 // Session returns the secret that goes into Header.
 func (k *Key) Session() string { return k.session }
 
-// Hash returns what the node's record holds of a session.
+// Hash returns the hash of a session, as it stands in the node's record.
 func Hash(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return encoding.EncodeToString(sum[:])
 }
 
-// Proves reports whether a session is the one of which a record holds the hash. It takes as long whether it is or not.
+// Proves reports whether a session is the one of which a record holds the hash. It takes as long
+// whether it is or not.
 func Proves(session, hash string) bool {
 	if len(session) != encoding.EncodedLen(sessionSize) {
 		return false
@@ -89,7 +90,7 @@ func Proves(session, hash string) bool {
 	return subtle.ConstantTimeCompare([]byte(Hash(session)), []byte(hash)) == 1
 }
 
-// SignRegistration signs what the node is registered with.
+// SignRegistration signs the registration of a node.
 func (k *Key) SignRegistration(node *plimsoll.Node) []byte {
 	return ed25519.Sign(k.private, registration(node))
 }

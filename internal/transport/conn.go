@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// ConnClient is an HTTP/2 client of one connection. It never makes another one, so whatever was found out about the peer
-// holds for all that is sent.
+// ConnClient is an HTTP/2 client of one connection. It never makes another one, so a fact about
+// its peer holds for every request.
 type ConnClient struct {
 	HTTP *http.Client
 	URL  string // base of what is asked for
@@ -21,8 +21,8 @@ type ConnClient struct {
 // closing is a connection that knows whether it was closed.
 type closing struct {
 	net.Conn
-	taken  atomic.Bool
-	closed atomic.Bool
+	taken  atomic.Bool // given to the transport
+	closed atomic.Bool // or no longer good for a request
 }
 
 // Close implements net.Conn.
@@ -41,7 +41,8 @@ func NewConnClient(c net.Conn, address string) *ConnClient {
 		HTTP2:           &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		IdleConnTimeout: idleTimeout,
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			if held.closed.Load() || held.taken.Swap(true) {
+			if held.taken.Swap(true) {
+				held.closed.Store(true) // or another would not be asked for
 				return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "the connection to %s has ended", address)
 			}
 			return held, nil

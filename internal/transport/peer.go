@@ -58,11 +58,12 @@ func WithPeer(ctx context.Context, p Peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// markPeer notes the peer of a connection in the context of its requests. It is for http.Server.ConnContext.
+// markPeer notes the peer of a connection in the context of its requests. It is for
+// http.Server.ConnContext.
 func markPeer(ctx context.Context, c net.Conn) context.Context { return WithPeer(ctx, PeerOfConn(c)) }
 
-// PeerOfConn returns the peer of a connection. Of a unix socket the kernel says whose process connected, or, to the one
-// that did, whose listens.
+// PeerOfConn returns the peer of a connection. Of a unix socket the kernel says whose process
+// connected, or, to the one that did, whose listens.
 func PeerOfConn(c net.Conn) Peer {
 	if address, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
 		return Peer{IP: address.Addr().Unmap().WithZone(""), UID: -1}

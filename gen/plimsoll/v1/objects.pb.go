@@ -2202,7 +2202,8 @@ type Node struct {
 	Key string `protobuf:"bytes,20,opt,name=key,proto3" json:"key,omitempty"`
 	// SHA-256 of the secret with which the agent's calls say that they are its own.
 	Session string `protobuf:"bytes,21,opt,name=session,proto3" json:"session,omitempty"`
-	// Where the agent called from, as the gateway saw it: an IP address, or uid:1000 over a unix socket. What an agent sends is ignored.
+	// Where the agent called from, as the gateway saw it: an IP address, or uid:1000 over a unix
+	// socket. What an agent sends is ignored.
 	Peer          string `protobuf:"bytes,22,opt,name=peer,proto3" json:"peer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

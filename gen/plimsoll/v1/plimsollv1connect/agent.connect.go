@@ -405,7 +405,8 @@ func (UnimplementedQOSServiceHandler) WatchQOS(context.Context, *connect.Request
 
 // ProofServiceClient is a client for the plimsoll.v1.ProofService service.
 type ProofServiceClient interface {
-	// ProveNode shows that the agent has the private key of its node. A gateway asks for it on each connection before all else.
+	// ProveNode shows that the agent has the private key of its node. A gateway asks for it on each
+	// connection before all else.
 	ProveNode(context.Context, *connect.Request[v1.ProveNodeRequest]) (*connect.Response[v1.ProveNodeResponse], error)
 }
 
@@ -441,7 +442,8 @@ func (c *proofServiceClient) ProveNode(ctx context.Context, req *connect.Request
 
 // ProofServiceHandler is an implementation of the plimsoll.v1.ProofService service.
 type ProofServiceHandler interface {
-	// ProveNode shows that the agent has the private key of its node. A gateway asks for it on each connection before all else.
+	// ProveNode shows that the agent has the private key of its node. A gateway asks for it on each
+	// connection before all else.
 	ProveNode(context.Context, *connect.Request[v1.ProveNodeRequest]) (*connect.Response[v1.ProveNodeResponse], error)
 }
 
