@@ -42,10 +42,24 @@ type Node struct {
 	Facts       NodeFacts
 	Gate        NodeGate
 	Evictions   []Eviction // of the last ones, in the order of their ends
+
+	Key     string // public key of its agent; empty: the agent is of a version that has none
+	Session string // SHA-256 of the secret with which its agent's calls say that they are its own
+	Peer    string // where its agent called from, as the gateway saw it: an IP address, or uid:1000 over a unix socket
 }
 
 // MaxEvictions is how many groups a node remembers to keep away; the one that may come back first is forgotten first.
 const MaxEvictions = 64
+
+// Bounds on what a node says of itself. Nothing real is larger, and a node that claimed more would
+// keep all others from being counted.
+const (
+	MaxNodeCPU    = int64(100_000) * 1000 // milli-cores
+	MaxNodeMemory = int64(1) << 50        // bytes
+	MaxNodeOther  = int64(1) << 50        // of a custom resource
+	MaxNodeKey    = 64                    // characters of Key, Session and Peer, each
+	MaxSequence   = uint64(1) << 40       // of a report: one each millisecond for 34 years
+)
 
 // NodeStatus is what is derived of a node; it is replicated but not stored.
 type NodeStatus struct {
@@ -66,7 +80,13 @@ func (n *Node) Validate() error {
 	if n.Incarnation == 0 {
 		return Invalid("incarnation", "is 0; an agent counts its starts from 1")
 	}
+	if err := n.validateKey(); err != nil {
+		return err
+	}
 	if err := n.Capacity.Validate("capacity"); err != nil {
+		return err
+	}
+	if err := n.Capacity.validateOfNode("capacity"); err != nil {
 		return err
 	}
 	for _, name := range n.Capacity.Names() {
@@ -83,4 +103,17 @@ func (n *Node) Validate() error {
 		}
 	}
 	return n.Facts.Validate("facts")
+}
+
+// validateKey looks at the form alone; a gateway checks that the agent has the key.
+func (n *Node) validateKey() error {
+	for _, text := range []struct{ field, value string }{{"key", n.Key}, {"session", n.Session}, {"peer", n.Peer}} {
+		if len(text.value) > MaxNodeKey {
+			return Invalid(text.field, "is %d bytes long; at most %d are possible", len(text.value), MaxNodeKey)
+		}
+	}
+	if (n.Key == "") != (n.Session == "") {
+		return Invalid("session", "goes with a key; give both, or neither")
+	}
+	return nil
 }

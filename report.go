@@ -100,6 +100,9 @@ func (r *NodeReport) Validate() error {
 	if err := r.Extended.Validate("extended"); err != nil {
 		return err
 	}
+	if err := r.Extended.validateOfNode("extended"); err != nil {
+		return err
+	}
 	for _, name := range r.Extended.Names() {
 		if !Extended(name) {
 			return Invalid("extended."+name, "cannot be offered; a node offers %s and %s", ExtCPU, ExtMemory)

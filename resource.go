@@ -69,6 +69,25 @@ func (r Resources) Validate(field string) error {
 	return nil
 }
 
+// validateOfNode reports the first amount that no machine has. Disks may be as large as any amount.
+func (r Resources) validateOfNode(field string) error {
+	for _, name := range r.Names() {
+		most := MaxNodeOther
+		switch name {
+		case CPU, ExtCPU:
+			most = MaxNodeCPU
+		case Memory, ExtMemory:
+			most = MaxNodeMemory
+		case Disk:
+			most = MaxAmount
+		}
+		if r[name] > most {
+			return Invalid(field+"."+name, "is %s; a node has at most %s", FormatQuantity(name, r[name]), FormatQuantity(name, most))
+		}
+	}
+	return nil
+}
+
 // ValidateResourceName accepts cpu, memory, disk and custom names such as nvidia.com/gpu.
 func ValidateResourceName(name string) error {
 	if name == "" || len(name) > 63 {

@@ -120,6 +120,7 @@ type devCmd struct {
 	Queues    string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
 	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
 	gatewayTokenFlags
+	agentAddressFlags
 	nodeFlags
 	qosFlags
 }
@@ -154,6 +155,10 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	agents, err := cmd.agentNetworks()
+	if err != nil {
+		return err
+	}
 	supervisor, err := supervisorCommand()
 	if err != nil {
 		return err
@@ -172,6 +177,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.apply(&cfg.Coordinator.State, true); err != nil {
 		return err
 	}
+	cfg.Gateway.AgentAddresses = agents
 	d, err := dev.New(cfg)
 	if err != nil {
 		return err
@@ -289,18 +295,24 @@ type gatewayCmd struct {
 	LogTokenFile     string `help:"File with the token of the agents' ports; default: found for agents on this machine." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
 	connectionFlags
 	ListenAgents string `help:"Further address, for agents alone: what comes there has slots and connections that users cannot take." env:"PLIMSOLL_LISTEN_AGENTS" placeholder:"ADDRESS"`
+	agentAddressFlags
 }
 
 // Help is the detail of the help text.
 func (gatewayCmd) Help() string {
 	return example("plimsoll gateway --leader 127.0.0.1:9081 --listen 127.0.0.1:9080",
 		"plimsoll gateway --leader 10.0.0.1:9081 --gateway-token-file gateway.token --log-token-file log.token",
-		"plimsoll gateway --listen 127.0.0.1:9080 --listen-agents 127.0.0.1:9082")
+		"plimsoll gateway --listen 127.0.0.1:9080 --listen-agents 127.0.0.1:9082",
+		"plimsoll gateway --leader 10.0.0.1:9081 --listen 10.0.0.2:9080 --insecure --agent-addresses 10.0.0.0/8")
 }
 
 // Run serves until it is told to stop.
 func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
+		return err
+	}
+	agents, err := cmd.agentNetworks()
+	if err != nil {
 		return err
 	}
 	log := cmd.logger()
@@ -325,6 +337,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
 		Access: access, LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
 		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
+		AgentAddresses: agents,
 	}, follower)
 	if err != nil {
 		return err
@@ -344,8 +357,8 @@ type agentCmd struct {
 	hostFlags
 	Data      string   `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
 	Gateways  []string `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
-	Listen    string   `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
-	Advertise string   `help:"Address at which gateways reach the log service; default: --listen." placeholder:"ADDRESS"`
+	Listen    string   `help:"Address of the log service: host:port, or a socket in the directory; default: the socket agent.sock in it." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
+	Advertise string   `help:"Address at which gateways reach the log service: one that the agent calls gateways from, unless they allow it with --agent-addresses; default: --listen." placeholder:"ADDRESS"`
 	Insecure  bool     `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	noTokenFlag
 	AgentTokenFile string `help:"File with the token of agents, from the gateway; default: found if it is on this machine." env:"PLIMSOLL_AGENT_TOKEN_FILE" placeholder:"FILE"`

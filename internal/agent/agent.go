@@ -18,6 +18,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -27,7 +28,6 @@ type Agent struct {
 	cfg     Config
 	deps    Deps
 	machine machine
-	dial    func(address string) (gateway, error)
 	newLoop func(nodeqos.Config, nodeqos.Deps) (qosLoop, error)
 }
 
@@ -47,8 +47,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	dial := func(address string) (gateway, error) { return dialGateway(address, cfg.Tokens) }
-	return &Agent{cfg: cfg, deps: deps, machine: thisMachine(), dial: dial, newLoop: newQOSLoop}, nil
+	return &Agent{cfg: cfg, deps: deps, machine: thisMachine(), newLoop: newQOSLoop}, nil
 }
 
 // Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it returns nil, or until it
@@ -61,6 +60,10 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	id, err := begin(a.cfg.Dir, a.cfg.Node, time.Now())
+	if err != nil {
+		return err
+	}
+	key, err := openKey(a.cfg.Dir)
 	if err != nil {
 		return err
 	}
@@ -84,7 +87,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	return a.work(ctx, node, ledger, out, listener)
+	node.Key, node.Session = key.Public(), nodekey.Hash(key.Session())
+	s := a.newSpeaker(node, id, key, ledger, out)
+	return a.work(ctx, s, proofHandler{node.ID, key}, listener)
 }
 
 func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
@@ -165,13 +170,23 @@ func (a *Agent) address(listening net.Addr, host string) string {
 	return tcp.String()
 }
 
-// work runs everything until ctx ends or one part cannot go on.
-func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *outbox, listener net.Listener) error {
-	s := &speaker{
-		node: node, gateways: a.cfg.Gateways, dial: a.dial, every: a.cfg.HeartbeatInterval, timeout: a.cfg.CallTimeout, ledger: l,
+func (a *Agent) newSpeaker(node plimsoll.Node, id identity, key *nodekey.Key, l *ledger, out *outbox) *speaker {
+	return &speaker{
+		node: node, gateways: a.cfg.Gateways, every: a.cfg.HeartbeatInterval, timeout: a.cfg.CallTimeout, ledger: l,
 		out: out, events: a.deps.Events, networks: func() (map[string]bool, error) { return a.machine.networks(&a.cfg) },
 		news: newNewsbox(),
+		dial: func(address string) (gateway, error) { return dialGateway(address, key, a.cfg.Tokens) },
+		rebase: func() (uint64, bool, error) {
+			changed, err := id.rebase(a.cfg.Dir, time.Now())
+			return id.Incarnation, changed, err
+		},
 	}
+}
+
+// work runs everything until ctx ends or one part cannot go on.
+func (a *Agent) work(ctx context.Context, s *speaker, proof proofHandler, listener net.Listener) error {
+	node, l, out := &s.node, s.ledger, s.out
+	hosts := append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address)
 	watch := &qosHandler{node: node.ID}
 	logs := &logHandler{l, a.deps.Events.Trouble, newLogSlots()}
 	m := newMetrics(s.news, watch, logs.slots)
@@ -185,11 +200,9 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 	held := make(chan struct{}) // closed when the supervisor has said what it holds for the first time
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		handler := newHandler(logs, watch, m.handler())
+		handler := newHandler(logs, watch, proof, m.handler())
 		return transport.Serve(ctx, listener, handler, transport.ServeConfig{
-			Hosts:       append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address),
-			Access:      a.cfg.Access.For(node.Address),
-			Connections: transport.FewConnections(),
+			Hosts: hosts, Access: a.cfg.Access.For(node.Address), Connections: transport.FewConnections(),
 		})
 	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })

@@ -157,6 +157,11 @@ func (c Config) withDefaults() (Config, error) {
 	if network, path, err := transport.Split(c.Listen); err == nil && network == "unix" && len(path) > maxSocketPath {
 		return c, plimsoll.Invalid("listen", "%q is longer than the %d characters that the kernel takes; choose a shorter path", path, maxSocketPath)
 	}
+	for _, address := range []struct{ field, value string }{{"listen", c.Listen}, {"advertise", c.Advertise}} {
+		if err := c.checkSocket(address.field, address.value); err != nil {
+			return c, err
+		}
+	}
 	if c.HeartbeatInterval == 0 {
 		c.HeartbeatInterval = DefaultHeartbeatInterval
 	}
@@ -170,6 +175,22 @@ func (c Config) withDefaults() (Config, error) {
 		c.KeepBytes = DefaultKeepBytes
 	}
 	return c, nil
+}
+
+// checkSocket reports whether gateways would call a unix socket: they do that only if it is in the
+// agent's directory.
+func (c *Config) checkSocket(field, address string) error {
+	network, path, err := transport.Split(address)
+	if err != nil || network != "unix" {
+		return nil //nolint:nilerr // that it is an address is looked at elsewhere
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return fmt.Errorf("find the socket %s: %w", address, err)
+	}
+	if filepath.Dir(path) != c.Dir {
+		return plimsoll.Invalid(field, "%s is not in the agent's directory, and gateways would not call it; choose a path in %s, or an address of TCP", address, c.Dir)
+	}
+	return nil
 }
 
 // hostID makes a node id of the host's name, without its domain.

@@ -2,7 +2,8 @@
 // it, has the node's supervisor start and stop them, and reports what became of each. It runs the node's QoS loop (internal/nodeqos) and
 // is its hands and its mouth: it tells the loop which attempts live and which policies hold, evicts for it, and reports what it says.
 //
-// It owns the node's directory: a lock (one agent a directory), node.json (id and incarnation), reports/ (what the coordinator
+// It owns the node's directory: a lock (one agent a directory), node.json (id and incarnation), node.key (the
+// key of the node), reports/ (what the coordinator
 // has not acknowledged), policies.pb (the policies that concern the node), qos/ (the loop's own), tasks/<task>/<attempt>/ (logs and
 // records of attempts; the supervisor makes them, the agent notes in worth.json what policies go by, and removes them) and
 // tasks/<task>/work. While Run is under way it owns a few goroutines: one that follows the supervisor, one that holds
@@ -28,7 +29,8 @@
 //     taken, so that none is taken twice; a new agent tells its condition anew, and events of the one before it that nobody took are lost.
 //   - Every decision is taken from what is wanted and what is held (reconcile), not from what changed, so whatever is missed is
 //     made up for at the next list of assignments or of attempts.
-//   - When another agent has taken over the node's id, Run ends with a CodeStale error, and tasks are left alone.
+//   - When a later start with the node's key has taken over, Run ends with a CodeStale error, and tasks are left alone. An agent with
+//     another key ends nothing: this one tries to register until it can.
 //
 // Cost: a change costs one look at its task; a reconnect costs the tasks assigned; a start costs one small file that is not synced; the QoS
 // loop costs 0.2 % of a core for 200 idle tasks at a sample a second (measured on 2 shared vCPUs, cgroup v1). The directories that are kept are bounded by

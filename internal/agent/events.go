@@ -83,6 +83,7 @@ const (
 	TroubleSendLog      TroubleKind = "a log could not be sent"
 	TroubleUnread       TroubleKind = "a stream was cut because its caller did not read it"
 	TroubleNetworks     TroubleKind = "the networks of this machine cannot be read; what was known of them stays"
+	TroubleIncarnation  TroubleKind = "another incarnation of the node could not be noted"
 	TroubleReport       TroubleKind = "a report was refused for good and is dropped"
 	TroubleNodeReport   TroubleKind = "a report of the node is not taken; tasks go on, and it is tried again and again"
 	TroubleOldGateway   TroubleKind = "this gateway does not take reports of the node; it may be of an older version"

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
 	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -41,10 +43,12 @@ type cluster struct {
 	noNews      error // of ReportNode
 	lostAnswers int   // so many reports of the node are taken, and the answer is lost
 	news        []*pb.ReportNodeRequest
+	signature   []byte            // of the last registration
+	sessions    map[string]string // that the last call of each kind came with
 }
 
 func newCluster() *cluster {
-	return &cluster{changed: make(chan struct{}), tasks: map[string]*pb.Assignment{}, every: time.Second, policies: map[plimsoll.PolicyRef]*pb.Policy{}}
+	return &cluster{changed: make(chan struct{}), tasks: map[string]*pb.Assignment{}, every: time.Second, policies: map[plimsoll.PolicyRef]*pb.Policy{}, sessions: map[string]string{}}
 }
 
 // change does something and tells everybody who waits.
@@ -309,20 +313,28 @@ type served struct{ *cluster }
 
 func (s served) RegisterNode(ctx context.Context, req *connect.Request[pb.RegisterNodeRequest]) (*connect.Response[pb.RegisterNodeResponse], error) {
 	node := wire.NodeFromProto(req.Msg.Node)
+	s.look(func() { s.signature = req.Msg.Signature })
 	every, err := s.register(ctx, &node)
 	return connect.NewResponse(&pb.RegisterNodeResponse{HeartbeatIntervalNanos: int64(every)}), wire.ConnectError(err)
 }
 
+func (s served) note(call string, header http.Header) {
+	s.look(func() { s.sessions[call] = header.Get(nodekey.Header) })
+}
+
 func (s served) Heartbeat(ctx context.Context, req *connect.Request[pb.HeartbeatRequest]) (*connect.Response[pb.HeartbeatResponse], error) {
+	s.note("Heartbeat", req.Header())
 	known, err := s.heartbeat(ctx, req.Msg.Node, req.Msg.Incarnation)
 	return connect.NewResponse(&pb.HeartbeatResponse{Registered: known}), wire.ConnectError(err)
 }
 
 func (s served) WatchAssignments(ctx context.Context, req *connect.Request[pb.WatchAssignmentsRequest], stream *connect.ServerStream[pb.WatchAssignmentsResponse]) error {
+	s.note("WatchAssignments", req.Header())
 	return wire.ConnectError(s.stream(ctx, req.Msg.Incarnation, stream.Send))
 }
 
 func (s served) ReportTasks(_ context.Context, req *connect.Request[pb.ReportTasksRequest]) (*connect.Response[pb.ReportTasksResponse], error) {
+	s.note("ReportTasks", req.Header())
 	return connect.NewResponse(&pb.ReportTasksResponse{}), wire.ConnectError(s.take(req.Msg))
 }
 

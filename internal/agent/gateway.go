@@ -10,6 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -46,9 +47,10 @@ type assignments struct {
 type connectGateway struct {
 	http *http.Client
 	rpc  plimsollv1connect.AgentServiceClient
+	key  *nodekey.Key // of the node
 }
 
-func dialGateway(address string, tokens func(gateway string) *token.Source) (gateway, error) {
+func dialGateway(address string, key *nodekey.Key, tokens func(gateway string) *token.Source) (gateway, error) {
 	client, base, err := transport.Client(address)
 	if err != nil {
 		return nil, err
@@ -56,13 +58,20 @@ func dialGateway(address string, tokens func(gateway string) *token.Source) (gat
 	if tokens != nil {
 		transport.SendToken(client, tokens(address))
 	}
-	return &connectGateway{client, plimsollv1connect.NewAgentServiceClient(client, base, connect.WithGRPC())}, nil
+	return &connectGateway{client, plimsollv1connect.NewAgentServiceClient(client, base, connect.WithGRPC()), key}, nil
+}
+
+// own makes a request that says whose it is.
+func own[Q any](g *connectGateway, m *Q) *connect.Request[Q] {
+	req := connect.NewRequest(m)
+	req.Header().Set(nodekey.Header, g.key.Session())
+	return req
 }
 
 func (g *connectGateway) close() { g.http.CloseIdleConnections() }
 
 func (g *connectGateway) register(ctx context.Context, node *plimsoll.Node) (time.Duration, error) {
-	res, err := g.rpc.RegisterNode(ctx, connect.NewRequest(&pb.RegisterNodeRequest{Node: wire.NodeToProto(node)}))
+	res, err := g.rpc.RegisterNode(ctx, connect.NewRequest(&pb.RegisterNodeRequest{Node: wire.NodeToProto(node), Signature: g.key.SignRegistration(node)}))
 	if err != nil {
 		return 0, wire.FromConnectError(err)
 	}
@@ -70,7 +79,7 @@ func (g *connectGateway) register(ctx context.Context, node *plimsoll.Node) (tim
 }
 
 func (g *connectGateway) heartbeat(ctx context.Context, node string, incarnation uint64) (bool, error) {
-	res, err := g.rpc.Heartbeat(ctx, connect.NewRequest(&pb.HeartbeatRequest{Node: node, Incarnation: incarnation}))
+	res, err := g.rpc.Heartbeat(ctx, own(g, &pb.HeartbeatRequest{Node: node, Incarnation: incarnation}))
 	if err != nil {
 		return false, wire.FromConnectError(err)
 	}
@@ -80,7 +89,7 @@ func (g *connectGateway) heartbeat(ctx context.Context, node string, incarnation
 func (g *connectGateway) watch(ctx context.Context, node string, incarnation uint64, each func(*assignments)) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := g.rpc.WatchAssignments(ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: node, Incarnation: incarnation}))
+	stream, err := g.rpc.WatchAssignments(ctx, own(g, &pb.WatchAssignmentsRequest{Node: node, Incarnation: incarnation}))
 	if err != nil {
 		return wire.FromConnectError(err)
 	}
@@ -123,7 +132,7 @@ func (g *connectGateway) report(ctx context.Context, node string, incarnation, s
 	for i := range reports {
 		req.Reports = append(req.Reports, wire.TaskReportToProto(&reports[i]))
 	}
-	if _, err := g.rpc.ReportTasks(ctx, connect.NewRequest(req)); err != nil {
+	if _, err := g.rpc.ReportTasks(ctx, own(g, req)); err != nil {
 		return wire.FromConnectError(err)
 	}
 	return nil
@@ -131,6 +140,6 @@ func (g *connectGateway) report(ctx context.Context, node string, incarnation, s
 
 func (g *connectGateway) reportNode(ctx context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error {
 	req := &pb.ReportNodeRequest{Node: node, Incarnation: incarnation, Sequence: sequence, Report: wire.NodeReportToProto(report)}
-	_, err := g.rpc.ReportNode(ctx, connect.NewRequest(req))
+	_, err := g.rpc.ReportNode(ctx, own(g, req))
 	return wire.FromConnectError(err)
 }

@@ -83,20 +83,43 @@ func begin(dir, node string, now time.Time) (identity, error) {
 	}
 	id.Node = node
 	id.Incarnation++
-	data, err = json.Marshal(id)
+	return id, id.write(dir)
+}
+
+// write makes an incarnation durable.
+func (id identity) write(dir string) error {
+	data, err := json.Marshal(id)
 	if err != nil {
-		return identity{}, fmt.Errorf("encode who this node is: %w", err)
+		return fmt.Errorf("encode who this node is: %w", err)
 	}
-	if err := writeDurably(path, append(data, '\n')); err != nil {
-		return identity{}, fmt.Errorf("record a new incarnation of the node: %w", err)
+	if err := writeDurably(filepath.Join(dir, identityFile), append(data, '\n')); err != nil {
+		return fmt.Errorf("record a new incarnation of the node: %w", err)
 	}
-	return id, nil
+	return nil
+}
+
+// rebase makes the incarnation count from the clock again, if it is ahead of it: a coordinator
+// refuses one that is from the future, as it is when the clock was wrong at the first start.
+// changed says whether that is another one.
+func (id *identity) rebase(dir string, now time.Time) (changed bool, err error) {
+	next := uint64(max(now.UnixMilli(), 1))
+	if next >= id.Incarnation {
+		return false, nil
+	}
+	rebased := identity{id.Node, next}
+	if err := rebased.write(dir); err != nil {
+		return false, err
+	}
+	*id = rebased
+	return true, nil
 }
 
 // writeDurably replaces a file: after a crash there is the old one or the new one, whole.
-func writeDurably(path string, data []byte) error {
+func writeDurably(path string, data []byte) error { return writeDurablyAs(path, data, 0o644) }
+
+func writeDurablyAs(path string, data []byte, mode os.FileMode) error {
 	temp := path + ".new"
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
 	if err != nil {
 		return err
 	}

@@ -37,11 +37,12 @@ type logHandler struct {
 }
 
 // newHandler serves what gateways ask an agent for.
-func newHandler(logs *logHandler, qos *qosHandler, metrics http.Handler) http.Handler {
+func newHandler(logs *logHandler, qos *qosHandler, proof proofHandler, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	bounded := wire.Bounded(wire.RequestBounds(1 << 20))
 	mux.Handle(plimsollv1connect.NewLogServiceHandler(logs, bounded))
 	mux.Handle(plimsollv1connect.NewQOSServiceHandler(qos, bounded))
+	mux.Handle(plimsollv1connect.NewProofServiceHandler(proof, wire.Bounded(wire.RequestBounds(4096))))
 	mux.Handle("/metrics", metrics)
 	return transport.TimeAnswers(transport.AnswerConfig{
 		Stream: func(r *http.Request) bool {

@@ -49,6 +49,10 @@ type speaker struct {
 	policies   *policyBook // nil: nobody wants them
 	news       *newsbox    // what the QoS loop says of the node; nil: nothing
 	registered func()      // called after each registration; nil: by nobody
+
+	// rebase makes the incarnation count from the clock, and returns it and whether it is another
+	// one; nil: it stays
+	rebase func() (incarnation uint64, changed bool, err error)
 }
 
 // errTakenOver ends the agent.
@@ -73,6 +77,9 @@ func (s *speaker) run(ctx context.Context) error {
 		if plimsoll.CodeOf(err) == plimsoll.CodeStale {
 			return errTakenOver(s.node.ID, err)
 		}
+		if s.fromTheFuture(err) {
+			turn-- // the same gateway again
+		}
 		if listed {
 			failures = 0
 		}
@@ -81,6 +88,20 @@ func (s *speaker) run(ctx context.Context) error {
 		s.events.Disconnected(address, err, wait)
 		pause(ctx, wait)
 	}
+}
+
+// fromTheFuture reports whether the incarnation was refused and is another one now.
+func (s *speaker) fromTheFuture(err error) bool {
+	var e *plimsoll.Error
+	if s.rebase == nil || !errors.As(err, &e) || e.Code != plimsoll.CodeInvalid || e.Field != "incarnation" {
+		return false
+	}
+	incarnation, changed, err := s.rebase()
+	if err != nil {
+		s.events.Trouble(Trouble{Kind: TroubleIncarnation, Err: err})
+	}
+	s.node.Incarnation = incarnation
+	return changed
 }
 
 // session registers with a gateway and speaks to it until something fails. listed says whether it got as far as a complete list

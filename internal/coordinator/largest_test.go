@@ -142,8 +142,9 @@ func (d *largest) constrain(g *plimsoll.GroupSpec) {
 
 func (d *largest) node(id string) *engine.RegisterNode {
 	n := plimsoll.Node{
-		ID: id, Address: d.text(256, 1), Incarnation: 1<<60 + uint64(d.rng.IntN(2)), Capacity: d.resources(plimsoll.MaxAmount >> 4),
-		Attributes: d.pairs(256, 128, 1024),
+		ID: id, Address: d.text(256, 1), Incarnation: 1<<26 + uint64(d.rng.IntN(2)), Capacity: d.resources(plimsoll.MaxNodeCPU),
+		Attributes: d.pairs(256, 128, 1024), Key: long(plimsoll.MaxNodeKey, 1), Session: long(plimsoll.MaxNodeKey, 1),
+		Peer: d.text(plimsoll.MaxNodeKey, 1),
 	}
 	if d.rng.IntN(2) == 0 {
 		n.Facts = plimsoll.NodeFacts{
@@ -212,7 +213,7 @@ func (d *largest) report(n *state.Node) *engine.ReportNode {
 	if r.Report.SchedulingDisabled = d.rng.IntN(2) == 0; r.Report.SchedulingDisabled {
 		r.Report.SchedulingReason = d.text(plimsoll.MaxQOSMessage, 1)
 	}
-	r.Report.Extended = plimsoll.Resources{plimsoll.ExtCPU: d.rng.Int64N(1 << 40), plimsoll.ExtMemory: d.rng.Int64N(1 << 40)}
+	r.Report.Extended = plimsoll.Resources{plimsoll.ExtCPU: d.rng.Int64N(plimsoll.MaxNodeCPU), plimsoll.ExtMemory: d.rng.Int64N(1 << 40)}
 	for k := range d.n(plimsoll.MaxQOSEvents) {
 		e := plimsoll.QOSEvent{
 			At: 1, Kind: plimsoll.QOSSchedulingDisabled, Attempt: 1 << 30, Rule: d.text(plimsoll.MaxQOSText, k), Metric: d.text(plimsoll.MaxQOSText, k),
@@ -227,7 +228,7 @@ func (d *largest) report(n *state.Node) *engine.ReportNode {
 }
 
 // ends reports the ends of tasks of a job on one of its nodes.
-func (d *largest) ends(j *state.Job) engine.Operation {
+func (d *largest) ends(s *state.State, j *state.Job) engine.Operation {
 	cmd := &engine.ReportTasks{}
 	for g := range j.Groups {
 		for index := range j.Groups[g].Tasks {
@@ -235,7 +236,7 @@ func (d *largest) ends(j *state.Job) engine.Operation {
 			if !t.State.OnNode() || cmd.Node != "" && cmd.Node != t.Node {
 				continue
 			}
-			cmd.Node, cmd.Incarnation = t.Node, 1<<62
+			cmd.Node, cmd.Incarnation = t.Node, s.Node(t.Node).Incarnation
 			r := engine.Report{Job: j.Spec.ID, Group: j.Groups[g].Spec.Name, Index: int32(index)}
 			r.Attempt, r.State, r.ExitCode, r.Message = t.Attempt, plimsoll.TaskFinished, -1, d.text(4096, index)
 			r.Result = plimsoll.TaskResult(1 + d.rng.IntN(int(plimsoll.ResultNodeFault)))
@@ -279,7 +280,7 @@ func (d *largest) command(s *state.State) engine.Operation {
 		return &engine.PlaceJob{Spec: d.spec(job)}
 	default:
 		if j != nil {
-			return d.ends(j)
+			return d.ends(s, j)
 		}
 	}
 	return &engine.RemoveNode{ID: node}

@@ -71,7 +71,7 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 		task := s.Job(long(128, i)).Groups[0].Tasks[0]
 		r := engine.Report{Job: long(128, i), Group: long(63, 0)}
 		r.Attempt, r.State, r.Result, r.Message = task.Attempt, plimsoll.TaskFinished, plimsoll.ResultEvicted, strings.Repeat("m", 2000)
-		turn("evictions", &engine.ReportTasks{Node: task.Node, Incarnation: 1 << 60, Reports: []engine.Report{r}})
+		turn("evictions", &engine.ReportTasks{Node: task.Node, Incarnation: 1 << 26, Reports: []engine.Report{r}})
 	}
 	for i := range 5 {
 		job := s.Job(long(128, i))
@@ -80,7 +80,7 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 				task := &job.Groups[g].Tasks[index]
 				r := engine.Report{Job: job.Spec.ID, Group: job.Groups[g].Spec.Name, Index: int32(index)}
 				r.Attempt, r.State, r.Result, r.ExitCode, r.Message = task.Attempt, plimsoll.TaskFinished, plimsoll.ResultFailed, -1, strings.Repeat("m", 2000)
-				turn("report", &engine.ReportTasks{Node: task.Node, Incarnation: 1 << 60, Reports: []engine.Report{r}})
+				turn("report", &engine.ReportTasks{Node: task.Node, Incarnation: 1 << 26, Reports: []engine.Report{r}})
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func longPolicies() []plimsoll.Policy {
 }
 
 func longReport(i int) *engine.ReportNode {
-	r := &engine.ReportNode{Node: long(128, i), Incarnation: 1 << 60, Sequence: 1 << 62}
+	r := &engine.ReportNode{Node: long(128, i), Incarnation: 1 << 26, Sequence: plimsoll.MaxSequence}
 	r.Report.SchedulingDisabled, r.Report.SchedulingReason = true, long(plimsoll.MaxQOSMessage, i)
 	for k := range plimsoll.MaxQOSEvents {
 		e := plimsoll.QOSEvent{
@@ -171,7 +171,8 @@ func longReport(i int) *engine.ReportNode {
 }
 
 func longNode(i int) *engine.RegisterNode {
-	n := plimsoll.Node{ID: long(128, i), Address: long(256, i), Incarnation: 1 << 60, Capacity: resources(plimsoll.MaxAmount), Attributes: map[string]string{}}
+	n := plimsoll.Node{ID: long(128, i), Address: long(256, i), Incarnation: 1 << 26, Capacity: resources(plimsoll.MaxNodeOther), Attributes: map[string]string{}}
+	n.Key, n.Session, n.Peer = long(plimsoll.MaxNodeKey, i), long(plimsoll.MaxNodeKey, i), long(plimsoll.MaxNodeKey, i)
 	for k := range 256 {
 		n.Attributes[long(128, k)] = long(1024, k)
 	}

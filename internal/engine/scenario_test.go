@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ import (
 // The files in testdata tell what happens, in these commands. Each makes turns until nothing is left to do and prints what came
 // of it: replies, and events as "TYPE CHANGE DETAIL object reference {resources} message".
 //
-//	node n1 cpu=4 memory=8Gi            # register a node, or register it again
+//	node n1 cpu=4 memory=8Gi            # register a node, or register it again; key=a: with a key, copy=b: by a copy of its agent
 //	silent n1                           # its gateway no longer hears it
 //	gateway-lost gw                     # the gateway is gone
 //	mode n1 draining                    # active, cordoned or draining
@@ -230,10 +231,16 @@ func (w *scenario) node(id string, options map[string]string) {
 	if n := w.engine.State().Node(id); n != nil {
 		incarnation = n.Incarnation
 	}
-	if text := options["incarnation"]; text != "" {
+	if text := options["incarnation"]; text == "most" {
+		incarnation = math.MaxUint64
+	} else if text != "" {
 		incarnation = uint64(w.number(text))
 	}
-	w.turn(&engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: w.resources(options)}})
+	node := plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: w.resources(options), Key: options["key"], Peer: options["peer"]}
+	if node.Key != "" {
+		node.Session = fmt.Sprint(node.Key, incarnation, options["copy"])
+	}
+	w.turn(&engine.RegisterNode{Gateway: "gw", Node: node})
 }
 
 func (w *scenario) submit(id string, options map[string]string) {

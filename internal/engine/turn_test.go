@@ -412,7 +412,9 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	b.settle()
 	b.wantCode(scale, plimsoll.CodeExhausted)
 	for i := range 513 {
-		last = b.send(machine(fmt.Sprintf("n%d", i), plimsoll.MaxAmount))
+		node := machine(fmt.Sprintf("n%d", i), 1)
+		node.Node.Capacity[plimsoll.Disk] = plimsoll.MaxAmount
+		last = b.send(node)
 	}
 	b.settle()
 	b.wantCode(last, plimsoll.CodeExhausted)

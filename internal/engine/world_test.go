@@ -38,6 +38,7 @@ type world struct {
 	made    int                          // tasks that were there after the turn before
 	lacking int                          // groups that waited for a resource that no node has, by turns
 	full    int                          // submits and scalings that were refused because a bound was reached
+	handed  map[string]handed            // attempts on nodes after the turn before, by task
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
 
@@ -101,6 +102,7 @@ func (w *world) turn() (more bool) {
 	w.checkQuotas(configured)
 	w.checkPlaced()
 	w.checkHeld()
+	w.checkHanded()
 	if !more {
 		w.checkWaiting()
 	}
@@ -446,6 +448,7 @@ func (w *world) register() {
 		delete(capacity, "nvidia.com/gpu")
 	}
 	node := plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: capacity}
+	w.claim(&node)
 	if w.rng.IntN(3) > 0 {
 		w.describe(&node)
 	}

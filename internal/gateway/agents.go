@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"context"
+	"net/http"
 
 	"connectrpc.com/connect"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -25,14 +27,18 @@ func (s agentService) RegisterNode(ctx context.Context, req *connect.Request[pb.
 	if req.Msg.GetNode() == nil {
 		return nil, plimsoll.Invalid("node", "is missing; give the node that is to be registered")
 	}
+	req.Msg.Node.Peer = transport.PeerOf(ctx).String() // whatever the agent says
 	node := wire.NodeFromProto(req.Msg.GetNode())
 	if err := node.Validate(); err != nil {
 		return nil, err
 	}
-	if node.Address != "" {
-		if _, _, err := transport.Split(node.Address); err != nil {
+	if node.Key != "" {
+		if err := nodekey.CheckRegistration(&node, req.Msg.GetSignature()); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.g.agents.addresses.check(req.Msg.GetNode()); err != nil {
+		return nil, err
 	}
 	connection, err := s.g.nodes.reserve(node.ID)
 	if err != nil {
@@ -55,38 +61,62 @@ func (s agentService) Heartbeat(_ context.Context, req *connect.Request[pb.Heart
 	if err := plimsoll.ValidateID("node", id); err != nil {
 		return nil, err
 	}
+	node, err := s.caller(req.Header(), id)
+	if err != nil {
+		return nil, err
+	}
 	known, err := s.g.nodes.heard(id, incarnation, s.g.cfg.Clock())
 	if err != nil {
 		return nil, err
 	}
 	if known {
-		if known, err = s.alive(id, incarnation); err != nil {
+		if known, err = s.alive(node, id, incarnation); err != nil {
 			return nil, err
 		}
 	}
 	return connect.NewResponse(&pb.HeartbeatResponse{Registered: known}), nil
 }
 
-// alive reports whether the leader counts on this incarnation of a node, as far as this gateway's copy shows it.
-func (s agentService) alive(id string, incarnation uint64) (bool, error) {
+// caller returns the record of the node for which a caller speaks, as far as this gateway's copy
+// shows it; nil if it does not. A caller that has not the session of the node's agent is refused; a
+// node of before has none.
+func (s agentService) caller(header http.Header, id string) (*pb.Node, error) {
 	snapshot := s.g.replica.Latest()
 	if snapshot == nil {
-		return true, nil
+		return nil, nil //nolint:nilnil // nothing is known yet
 	}
 	node, err := load[pb.Node](snapshot, wire.KindNode, id)
-	if err != nil {
-		return false, err
+	if err != nil || node == nil {
+		return nil, err
 	}
-	if node != nil && incarnation < node.GetIncarnation() {
+	return node, checkSession(header, node)
+}
+
+func checkSession(header http.Header, node *pb.Node) error {
+	if node.GetSession() == "" || nodekey.Proves(header.Get(nodekey.Header), node.GetSession()) {
+		return nil
+	}
+	return plimsoll.Errorf(plimsoll.CodeDenied, "this call is not from the agent that is registered as node %q; register with the node's key first", node.GetId())
+}
+
+// alive reports whether the leader counts on this incarnation of a node.
+func (s agentService) alive(node *pb.Node, id string, incarnation uint64) (bool, error) {
+	if node == nil {
+		return s.g.replica.Latest() == nil, nil
+	}
+	if incarnation < node.GetIncarnation() {
 		return false, staleIncarnation(id, node.GetIncarnation(), incarnation)
 	}
-	return node != nil && node.GetReady() && node.GetIncarnation() == incarnation, nil
+	return node.GetReady() && node.GetIncarnation() == incarnation, nil
 }
 
 // ReportTasks hands reports to the leader, and is answered when they are durable. A report from an agent that is not registered
 // here goes on all the same: the leader knows whether to take it.
 func (s agentService) ReportTasks(ctx context.Context, req *connect.Request[pb.ReportTasksRequest]) (*connect.Response[pb.ReportTasksResponse], error) {
 	if err := checkReports(req.Msg); err != nil {
+		return nil, err
+	}
+	if _, err := s.caller(req.Header(), req.Msg.GetNode()); err != nil {
 		return nil, err
 	}
 	if _, err := s.g.nodes.heard(req.Msg.GetNode(), req.Msg.GetIncarnation(), s.g.cfg.Clock()); err != nil {
@@ -102,11 +132,8 @@ func checkReports(req *pb.ReportTasksRequest) error {
 	if err := plimsoll.ValidateID("node", req.GetNode()); err != nil {
 		return err
 	}
-	if req.GetIncarnation() == 0 {
-		return plimsoll.Invalid("incarnation", "is 0; an agent counts its starts from 1")
-	}
-	if req.GetSequence() == 0 {
-		return plimsoll.Invalid("sequence", "is 0; an agent counts its reports from 1")
+	if err := checkCounts(req.GetIncarnation(), req.GetSequence()); err != nil {
+		return err
 	}
 	if n := len(req.GetReports()); n > maxReports {
 		return plimsoll.Invalid("reports", "has %d entries; at most %d are possible in one call", n, maxReports)
@@ -129,6 +156,17 @@ func checkReports(req *pb.ReportTasksRequest) error {
 		if n := len(report.GetMessage()); n > maxReportMessage {
 			return plimsoll.Invalid("reports.message", "is %d bytes long for task %s; at most %d are possible", n, report.GetTask(), maxReportMessage)
 		}
+	}
+	return nil
+}
+
+// checkCounts looks at what an agent counts.
+func checkCounts(incarnation, sequence uint64) error {
+	if incarnation == 0 {
+		return plimsoll.Invalid("incarnation", "is 0; an agent counts its starts from 1")
+	}
+	if sequence == 0 || sequence > plimsoll.MaxSequence {
+		return plimsoll.Invalid("sequence", "is %d; an agent counts its reports from 1, and not beyond %d", sequence, plimsoll.MaxSequence)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"net/http"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -44,7 +45,7 @@ func (s agentService) WatchAssignments(ctx context.Context, req *connect.Request
 		skip:  func(err error) { s.g.cfg.Events.Fault("WatchAssignments", err) },
 	}
 	for first := true; ; first = false {
-		if err := checkIncarnation(snapshot, node, incarnation); err != nil {
+		if err := checkAgent(snapshot, req.Header(), node, incarnation); err != nil {
 			return err
 		}
 		if err := a.sendChanges(snapshot, first); err != nil {
@@ -63,10 +64,13 @@ func (s agentService) WatchAssignments(ctx context.Context, req *connect.Request
 	}
 }
 
-// checkIncarnation reports whether an agent may act for a node.
-func checkIncarnation(snapshot *replica.Snapshot, id string, incarnation uint64) error {
+// checkAgent reports whether an agent may act for a node.
+func checkAgent(snapshot *replica.Snapshot, header http.Header, id string, incarnation uint64) error {
 	node, err := loadNode(snapshot, id)
 	if err != nil {
+		return err
+	}
+	if err := checkSession(header, node); err != nil {
 		return err
 	}
 	switch {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,6 +53,9 @@ type Config struct {
 	MaxConnections      int // of users
 	MaxAgentConnections int // of agents
 	MaxPeerConnections  int // of users at one IP address of another machine
+	// AgentAddresses are networks in which agents may be called beside the addresses that they call
+	// from.
+	AgentAddresses []netip.Prefix
 
 	// Clock tells how much time went by since some fixed instant, suspension of the machine included; default CLOCK_BOOTTIME.
 	Clock func() time.Duration

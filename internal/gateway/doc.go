@@ -16,6 +16,8 @@
 //     Both stay open while the leader is away and go on from the next one.
 //   - A heartbeat ends here. A node that was not heard for Config.NodeTimeout is told to the leader once for each registration;
 //     while the gateway itself stood still, nobody counts as silent.
+//   - A call for a node that has a key is answered only if it comes with the session of the node's agent. A call to an agent goes only where
+//     the agent calls from or is allowed to be, and begins with a proof that it has the node's key.
 //   - Every table is bounded. When one is full the newcomer is refused with CodeExhausted and nobody else notices; only the
 //     connections to agents make room by closing the one that was not used for the longest time.
 //   - Whatever comes in is answered or refused: a panic costs one request. A caller that does not send its request, or does not

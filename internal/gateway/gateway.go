@@ -67,7 +67,7 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		cfg:      cfg,
 		replica:  r,
 		nodes:    newLiveness(cfg.MaxNodes),
-		agents:   newAgentClients(cfg.MaxAgents, cfg.LogTokens),
+		agents:   newAgentClients(cfg.MaxAgents, newAgentAddresses(cfg.AgentAddresses), cfg.LogTokens),
 		explains: make(chan struct{}, cfg.MaxExplains),
 		slots:    newSlots(&cfg),
 	}

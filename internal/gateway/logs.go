@@ -2,17 +2,12 @@ package gateway
 
 import (
 	"context"
-	"net/http"
-	"sync"
 
 	"connectrpc.com/connect"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
-	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
-	"github.com/plimsoll-dev/plimsoll/internal/token"
-	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -40,14 +35,15 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	if attempt == 0 {
 		attempt = task.GetAttempt()
 	}
-	address, err := logAddress(snapshot, task)
+	node, err := logNode(snapshot, task)
 	if err != nil {
 		return err
 	}
-	client, err := s.g.agents.get(address)
+	client, err := s.g.agents.get(ctx, node)
 	if err != nil {
-		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q serves no logs: its agent gave the address %q, which is none", task.GetNode(), address)
+		return err
 	}
+	address := node.GetAddress()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	logs, err := client.logs.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
@@ -129,18 +125,18 @@ func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest, stre
 	}
 }
 
-// logAddress returns where the agent of a task's node serves logs.
-func logAddress(snapshot *replica.Snapshot, task *pb.Task) (string, error) {
+// logNode returns the node of a task, whose agent serves its logs.
+func logNode(snapshot *replica.Snapshot, task *pb.Task) (*pb.Node, error) {
 	node, err := load[pb.Node](snapshot, wire.KindNode, task.GetNode())
 	switch {
 	case err != nil:
-		return "", err
+		return nil, err
 	case node == nil:
-		return "", plimsoll.Errorf(plimsoll.CodeNotFound, "node %q, where task %s ran, has been removed, and the log with it", task.GetNode(), taskID(task))
+		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "node %q, where task %s ran, has been removed, and the log with it", task.GetNode(), taskID(task))
 	case node.GetAddress() == "":
-		return "", plimsoll.Errorf(plimsoll.CodeConflict, "node %q serves no logs: its agent gave no address", task.GetNode())
+		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "node %q serves no logs: its agent gave no address", task.GetNode())
 	}
-	return node.GetAddress(), nil
+	return node, nil
 }
 
 // relayError is what a caller is told when an agent's stream ended.
@@ -164,77 +160,4 @@ func relayError(ctx context.Context, task *pb.Task, address string, err error) e
 		Msg:  "the agent of node " + task.GetNode() + " at " + address + ", which has the log of task " + taskID(task) + ", cannot be reached; see that it runs, and try again",
 		Err:  err,
 	}
-}
-
-// agentClients keeps connections to the agents that were asked last.
-type agentClients struct {
-	limit  int
-	tokens token.Finder
-
-	mu struct {
-		sync.Mutex
-		uses      uint64
-		byAddress map[string]*agentClient
-	}
-}
-
-type agentClient struct {
-	http *http.Client
-	logs plimsollv1connect.LogServiceClient
-	qos  plimsollv1connect.QOSServiceClient
-	used uint64 // number of its last use
-}
-
-func newAgentClients(limit int, tokens token.Finder) *agentClients {
-	c := &agentClients{limit: limit, tokens: tokens}
-	c.mu.byAddress = map[string]*agentClient{}
-	return c
-}
-
-// get returns a client of the agent at an address. If there are too many, the one that was not used for the longest time goes; what
-// it has under way is not cut off.
-func (c *agentClients) get(address string) (*agentClient, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.uses++
-	if known := c.mu.byAddress[address]; known != nil {
-		known.used = c.mu.uses
-		return known, nil
-	}
-	client, url, err := transport.Client(address)
-	if err != nil {
-		return nil, err
-	}
-	transport.SendToken(client, c.tokens.For(address))
-	if len(c.mu.byAddress) >= c.limit {
-		c.dropOldest()
-	}
-	bounded := wire.BoundedClient(wire.RequestBounds(maxAgentMessage))
-	added := &agentClient{
-		http: client, used: c.mu.uses,
-		logs: plimsollv1connect.NewLogServiceClient(client, url, bounded), qos: plimsollv1connect.NewQOSServiceClient(client, url, bounded),
-	}
-	c.mu.byAddress[address] = added
-	return added, nil
-}
-
-// dropOldest is for get, which holds the lock.
-func (c *agentClients) dropOldest() {
-	oldest := ""
-	for address, client := range c.mu.byAddress {
-		if oldest == "" || client.used < c.mu.byAddress[oldest].used {
-			oldest = address
-		}
-	}
-	c.mu.byAddress[oldest].http.CloseIdleConnections()
-	delete(c.mu.byAddress, oldest)
-}
-
-func (c *agentClients) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, client := range c.mu.byAddress {
-		client.http.CloseIdleConnections()
-	}
-	clear(c.mu.byAddress)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,6 +51,7 @@ func startAgent(t *testing.T) (agent *agentLogs, address string) {
 	t.Helper()
 	agent = &agentLogs{asked: make(chan *pb.ReadTaskLogRequest, 10), release: make(chan struct{})}
 	address = "unix:" + filepath.Join(t.TempDir(), "agent.sock")
+	nameAgent(t, address, "n1")
 	l, err := transport.Listen(address)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +149,7 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 	}
 	f.put(
 		putNode(plimsoll.Node{ID: "n1", Address: address}), putNode(plimsoll.Node{ID: "silent"}),
-		putNode(plimsoll.Node{ID: "off", Address: l.Addr().String()}), putNode(plimsoll.Node{ID: "odd", Address: "nowhere"}),
+		putNode(plimsoll.Node{ID: "off", Address: l.Addr().String(), Peer: "127.0.0.1"}), putNode(plimsoll.Node{ID: "odd", Address: "nowhere"}),
 		task(0, 2, plimsoll.TaskRunning, "n1"), task(1, 0, plimsoll.TaskPending, ""), task(2, 1, plimsoll.TaskBound, "n1"),
 		task(3, 1, plimsoll.TaskFinished, "removed"), task(4, 1, plimsoll.TaskRunning, "silent"), task(5, 1, plimsoll.TaskRunning, "off"),
 		task(6, 0, plimsoll.TaskFinished, ""), task(7, 6, plimsoll.TaskFinished, "n1"), task(8, 1, plimsoll.TaskRunning, "odd"),
@@ -186,14 +188,26 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 }
 
 func TestConnectionsToAgentsAreBounded(t *testing.T) {
-	c := newAgentClients(2, token.Finder{})
+	agent, address := startAgent(t)
+	_ = agent // nobody asks it anything
+	c := newAgentClients(2, newAgentAddresses(nil), token.Finder{})
 	defer c.close()
-	for _, address := range []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1", "127.0.0.1:3"} {
-		if _, err := c.get(address); err != nil {
+	for _, id := range []string{"n1", "n2", "n1", "n3"} {
+		nameAgent(t, address, id)
+		if _, err := c.get(t.Context(), &pb.Node{Id: id, Address: address}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(c.mu.byAddress) != 2 || c.mu.byAddress["127.0.0.1:2"] != nil {
-		t.Errorf("kept are %v; the one not used for the longest time should have gone", c.mu.byAddress)
+	if len(c.mu.byNode) != 2 || c.mu.byNode["n2"] != nil {
+		t.Errorf("kept are %v; the one not used for the longest time should have gone", c.mu.byNode)
+	}
+}
+
+// nameAgent makes the directory of an agent's socket that of a node.
+func nameAgent(t testing.TB, address, node string) {
+	t.Helper()
+	dir := filepath.Dir(strings.TrimPrefix(address, "unix:"))
+	if err := os.WriteFile(filepath.Join(dir, "node.json"), []byte(`{"node":"`+node+`","incarnation":1}`), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -218,6 +218,7 @@ func (a agentQOS) WatchQOS(ctx context.Context, req *connect.Request[pb.WatchQOS
 // What an agent sees and would do is relayed for as long as somebody watches; what cannot be says why.
 func TestNodeQOSIsRelayed(t *testing.T) {
 	agent, address := agentQOS{make(chan *pb.WatchQOSRequest, 1)}, "unix:"+filepath.Join(t.TempDir(), "qos.sock")
+	nameAgent(t, address, "n1")
 	l, err := transport.Listen(address)
 	if err != nil {
 		t.Fatal(err)
@@ -234,6 +235,7 @@ func TestNodeQOSIsRelayed(t *testing.T) {
 		}
 	})
 	_, older := startAgent(t)
+	nameAgent(t, older, "old")
 	f := cluster()
 	f.put(putNode(plimsoll.Node{ID: "n1", Address: address, Incarnation: 1}), putNode(plimsoll.Node{ID: "old", Address: older, Incarnation: 1}),
 		putNode(plimsoll.Node{ID: "gone", Address: "unix:" + filepath.Join(t.TempDir(), "gone"), Incarnation: 1}))

@@ -15,6 +15,9 @@ func (s agentService) ReportNode(ctx context.Context, req *connect.Request[pb.Re
 	if err := checkNodeReport(req.Msg); err != nil {
 		return nil, err
 	}
+	if _, err := s.caller(req.Header(), req.Msg.GetNode()); err != nil {
+		return nil, err
+	}
 	if _, err := s.g.nodes.heard(req.Msg.GetNode(), req.Msg.GetIncarnation(), s.g.cfg.Clock()); err != nil {
 		return nil, err
 	}
@@ -28,11 +31,8 @@ func checkNodeReport(req *pb.ReportNodeRequest) error {
 	if err := plimsoll.ValidateID("node", req.GetNode()); err != nil {
 		return err
 	}
-	if req.GetIncarnation() == 0 {
-		return plimsoll.Invalid("incarnation", "is 0; an agent counts its starts from 1")
-	}
-	if req.GetSequence() == 0 {
-		return plimsoll.Invalid("sequence", "is 0; an agent counts its reports from 1")
+	if err := checkCounts(req.GetIncarnation(), req.GetSequence()); err != nil {
+		return err
 	}
 	if req.GetReport() == nil {
 		return plimsoll.Invalid("report", "is missing; give what is to be said of the node")
@@ -73,9 +73,9 @@ func (s nodeService) WatchNodeQOS(ctx context.Context, req *connect.Request[pb.W
 	if address == "" {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q cannot be watched: its agent gave no address", id)
 	}
-	client, err := s.g.agents.get(address)
+	client, err := s.g.agents.get(ctx, node)
 	if err != nil {
-		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q cannot be watched: its agent gave the address %q, which is none", id, address)
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

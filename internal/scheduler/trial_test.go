@@ -119,7 +119,7 @@ func TestTryRefuses(t *testing.T) {
 // A group of a million tasks is tried as far as one trial goes, and what fits is told as a least number.
 func TestTryIsBounded(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
-	c.node("n1", 1<<40)
+	c.node("n1", 64_000_000)
 	trial, err := c.sched.Try(c.s, trialJob(trialGroup("g", 1_000_000, 1)), "", 0)
 	if g := &trial.Groups[0]; err != nil || len(g.Placed) != scheduler.MaxTrial || !g.Stopped || g.Asked != 1_000_000 {
 		t.Errorf("%v, %d placed, stopped %t", err, len(g.Placed), g.Stopped)

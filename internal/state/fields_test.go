@@ -140,11 +140,13 @@ func TestEveryFieldOfANodeIsTakenIn(t *testing.T) {
 	first.Mode, first.Ready = plimsoll.NodeDraining, false // others than those of a new node
 	first.Facts.Metrics = []string{"a", "b"}
 	s := New(Config{}, plimsoll.DefaultQueues())
-	s.Begin(1000, 1)
+	s.Begin(int64(first.Incarnation)*1e6, 1)
 	if _, err := s.Register(&first, "g"); err != nil {
 		t.Fatal(err)
 	}
 	compared(t, "Register in node.go", &first, &s.Node("n").Node, mine)
+	s.setReady(s.Node("n"), false)
+	s.Node("n").lost = true // so that another key may come
 
 	others := possible(map[string]func(int) any{
 		".ID": always("n"), "Capacity": always(plimsoll.Resources{"cpu": 7}), "Metrics": always([]string{"c"}),
@@ -154,6 +156,7 @@ func TestEveryFieldOfANodeIsTakenIn(t *testing.T) {
 	var second plimsoll.Node
 	fill.Fill(&second, others)
 	second.Revision, second.Ready = first.Revision, false
+	s.Begin(int64(second.Incarnation)*1e6, first.Revision)
 	if _, err := s.Register(&second, "g"); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,9 @@ func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plim
 	if incarnation != n.Incarnation || !n.Ready {
 		return plimsoll.Errorf(plimsoll.CodeNotFound, "node %q is not registered with incarnation %d, or was given up; register it first", id, incarnation)
 	}
+	if sequence > plimsoll.MaxSequence {
+		return plimsoll.Invalid("sequence", "%d is absurd; an agent counts its reports from 1", sequence)
+	}
 	if sequence <= n.Gate.Sequence {
 		return nil
 	}

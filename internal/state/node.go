@@ -8,11 +8,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Register makes a node known, or known again, through a gateway. It returns the number of this registration. An incarnation
-// older than the one known is refused with CodeStale.
+// Register makes a node known, or known again, through a gateway. It returns the number of this
+// registration. An incarnation older than the one known is refused with CodeStale, and another key
+// than the node's with CodeConflict; see checkClaim.
 func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint64, err error) {
 	if err := node.Validate(); err != nil {
 		return 0, err
+	}
+	n := s.nodes[node.ID]
+	if err := s.checkIncarnation(n, node); err != nil {
+		return 0, err
+	}
+	if n != nil {
+		if err := s.checkClaim(n, node); err != nil {
+			return 0, err
+		}
 	}
 	if err := s.Names.Check("capacity", node.Capacity); err != nil {
 		return 0, err
@@ -20,7 +30,6 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 	if err := s.checkNodeBytes(node); err != nil {
 		return 0, err
 	}
-	n := s.nodes[node.ID]
 	if err := s.checkTotal(n, node); err != nil {
 		return 0, err
 	}
@@ -37,9 +46,6 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: true")
 		s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeSchedulable, "", nil, "schedulable: true")
 		s.emitQueue(s.tree.Root, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.Names.Resources(&s.total), "")
-	} else if node.Incarnation < n.Incarnation {
-		return 0, plimsoll.Errorf(plimsoll.CodeStale, "another agent with the id %q has started since (incarnation %d, yours is %d); give each machine its own id",
-			node.ID, n.Incarnation, node.Incarnation)
 	} else {
 		s.update(n, node)
 	}
@@ -64,7 +70,7 @@ func (s *State) checkTotal(old *Node, node *plimsoll.Node) error {
 }
 
 func (s *State) addNode(node plimsoll.Node) *Node {
-	n := &Node{Node: node}
+	n := &Node{Node: node, heardSince: s.at}
 	if k := len(s.vacant); k > 0 {
 		n.Slot, s.vacant = s.vacant[k-1], s.vacant[:k-1]
 	} else {
@@ -122,9 +128,10 @@ func (s *State) book(n *Node) {
 }
 
 func (s *State) update(n *Node, node *plimsoll.Node) {
-	known := n.Incarnation == node.Incarnation && n.Address == node.Address
+	started := n.Incarnation != node.Incarnation || n.Key != node.Key
+	known := !started && n.Address == node.Address && n.Session == node.Session && n.Peer == node.Peer
 	capacity := node.Capacity
-	if n.Incarnation != node.Incarnation {
+	if started {
 		s.recover(n)
 		n.Gate.Sequence = 0
 		s.setGate(n, false, "", "its agent has started anew")
@@ -133,6 +140,7 @@ func (s *State) update(n *Node, node *plimsoll.Node) {
 	}
 	same := maps.Equal(n.Attributes, node.Attributes) && n.Facts.Equal(&node.Facts)
 	n.Incarnation, n.Address, n.Attributes, n.Facts = node.Incarnation, node.Address, node.Attributes, node.Facts
+	n.Key, n.Session, n.Peer = node.Key, node.Session, node.Peer
 	if !maps.Equal(n.Capacity, capacity) {
 		s.resize(n, capacity)
 	} else if !same {
@@ -176,7 +184,7 @@ func (s *State) setReady(n *Node, ready bool) {
 	n.deadline, n.lostAt = 0, 0
 	s.markNode(n)
 	if ready {
-		n.lost = false
+		n.lost, n.heardSince = false, s.at
 		s.nodeLog.add(n.Slot, NodeGained)
 		return
 	}
@@ -338,8 +346,11 @@ func (s *State) CheckReporter(id string, incarnation uint64) (*Node, error) {
 	if n == nil {
 		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q; register it first", id)
 	}
-	if incarnation < n.Incarnation {
+	switch {
+	case incarnation < n.Incarnation:
 		return nil, plimsoll.Errorf(plimsoll.CodeStale, "another agent with the id %q has started since", id)
+	case incarnation > n.Incarnation:
+		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "node %q is not registered with incarnation %d; register it first", id, incarnation)
 	}
 	return n, nil
 }

@@ -230,6 +230,7 @@ type Node struct {
 	Registration uint64 // number of its last registration; not stored
 
 	tasks       []Ref
+	heardSince  int64 // ready since then, or since this leader leads; not stored
 	deadline    int64 // ready, but its gateway or leader was lost: not ready from then; 0: none
 	lostAt      int64 // not ready: its tasks are given up from then; 0: none
 	returnAt    int64 // the first of its evictions ends then; 0: there is none

@@ -235,12 +235,27 @@ func SendToken(client *http.Client, source *token.Source) {
 		return
 	}
 	dial := refusing.DialContext
-	refusing.DialContext = func(ctx context.Context, network, to string) (c net.Conn, err error) {
+	sendToken(client, refusing, source, func(ctx context.Context, network, to string) (net.Conn, error) {
 		if _, at, _ := source.Get(); at != "" && to == at {
-			c, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, at)
-		} else {
-			c, err = dial(ctx, network, to)
+			return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, at)
 		}
+		return dial(ctx, network, to)
+	})
+}
+
+// SendToken makes the client send a token with each request; without a source it does nothing. It must
+// be called before the client is used.
+func (c *ConnClient) SendToken(source *token.Source) {
+	refusing, ok := c.HTTP.Transport.(refusals)
+	if source == nil || !ok {
+		return
+	}
+	sendToken(c.HTTP, refusing, source, refusing.DialContext)
+}
+
+func sendToken(client *http.Client, refusing refusals, source *token.Source, dial dialer) {
+	refusing.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
+		c, err := dial(ctx, network, to)
 		if err != nil {
 			return nil, err
 		}
@@ -252,6 +267,8 @@ func SendToken(client *http.Client, source *token.Source) {
 	}
 	client.Transport = bearer{refusing, source}
 }
+
+type dialer = func(ctx context.Context, network, to string) (net.Conn, error)
 
 // bearer sends a token.
 type bearer struct {

@@ -52,8 +52,8 @@ func newServer(ctx context.Context, handler http.Handler) *server {
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return withConn(markPeer(ctx, c), c) },
 		ConnState:                    s.track,
-		ConnContext:                  withConn,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxConnectionStreams, SendPingTimeout: 15 * time.Second, WriteByteTimeout: DefaultUnreadTimeout,
 		},

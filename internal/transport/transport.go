@@ -28,6 +28,8 @@ const (
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
 	dialTimeout       = 5 * time.Second
+	pingAfter         = 10 * time.Second // of silence on a client's connection
+	pingTimeout       = 5 * time.Second
 	maxIdleConns      = 64
 	// maxConnectionStreams is how many requests and streams one connection of HTTP/2 may have under
 	// way. A client of Go opens another connection beyond it.
@@ -145,7 +147,7 @@ func Client(address string) (client *http.Client, baseURL string, err error) {
 	protocols.SetUnencryptedHTTP2(true)
 	return newClient(address, &http.Transport{
 		Protocols: protocols,
-		HTTP2:     &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
+		HTTP2:     &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	})
 }
 

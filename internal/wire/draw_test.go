@@ -187,6 +187,9 @@ func drawNode(t *rapid.T) plimsoll.Node {
 				Job: drawText(t, "job"), Group: drawText(t, "group"), Index: drawInt32(t, "index"), Until: drawInt64(t, "until"),
 			}
 		}),
+		Key:     drawText(t, "key"),
+		Session: drawText(t, "session"),
+		Peer:    drawText(t, "peer"),
 	}
 }
 

@@ -18,6 +18,9 @@ func NodeToProto(n *plimsoll.Node) *pb.Node {
 		Registered:  n.Registered,
 		Revision:    n.Revision,
 		Facts:       NodeFactsToProto(&n.Facts),
+		Key:         text(n.Key),
+		Session:     text(n.Session),
+		Peer:        text(n.Peer),
 	}
 	if g := &n.Gate; *g != (plimsoll.NodeGate{}) {
 		m.Gate = &pb.NodeGate{Sequence: g.Sequence, Closed: g.Closed, Reason: text(g.Reason)}
@@ -43,6 +46,9 @@ func NodeFromProto(m *pb.Node) plimsoll.Node {
 		Revision:    m.GetRevision(),
 		Facts:       NodeFactsFromProto(m.GetFacts()),
 		Gate:        plimsoll.NodeGate{Sequence: m.GetGate().GetSequence(), Closed: m.GetGate().GetClosed(), Reason: m.GetGate().GetReason()},
+		Key:         m.GetKey(),
+		Session:     m.GetSession(),
+		Peer:        m.GetPeer(),
 	}
 	for _, e := range m.GetEvictions() {
 		n.Evictions = append(n.Evictions, plimsoll.Eviction{Job: e.GetJob(), Group: e.GetGroup(), Index: e.GetIndex(), Until: e.GetUntil()})

@@ -24,8 +24,10 @@ const (
 )
 
 type RegisterNodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// By the private key of node.key, over the node's id, incarnation, address and session.
+	Signature     []byte `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -63,6 +65,13 @@ func (*RegisterNodeRequest) Descriptor() ([]byte, []int) {
 func (x *RegisterNodeRequest) GetNode() *Node {
 	if x != nil {
 		return x.Node
+	}
+	return nil
+}
+
+func (x *RegisterNodeRequest) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
 	}
 	return nil
 }
@@ -948,6 +957,105 @@ func (x *WatchQOSResponse) GetStatus() *NodeQOSStatus {
 	return nil
 }
 
+type ProveNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Must be the agent's own.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// 32 random bytes.
+	Nonce         []byte `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProveNodeRequest) Reset() {
+	*x = ProveNodeRequest{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProveNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProveNodeRequest) ProtoMessage() {}
+
+func (x *ProveNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProveNodeRequest.ProtoReflect.Descriptor instead.
+func (*ProveNodeRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ProveNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ProveNodeRequest) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+type ProveNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Over the node's id and the nonce.
+	Signature     []byte `protobuf:"bytes,1,opt,name=signature,proto3" json:"signature,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProveNodeResponse) Reset() {
+	*x = ProveNodeResponse{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProveNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProveNodeResponse) ProtoMessage() {}
+
+func (x *ProveNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProveNodeResponse.ProtoReflect.Descriptor instead.
+func (*ProveNodeResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ProveNodeResponse) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
 type StartAttemptRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Task    string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -965,7 +1073,7 @@ type StartAttemptRequest struct {
 
 func (x *StartAttemptRequest) Reset() {
 	*x = StartAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1085,7 @@ func (x *StartAttemptRequest) String() string {
 func (*StartAttemptRequest) ProtoMessage() {}
 
 func (x *StartAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1098,7 @@ func (x *StartAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StartAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StartAttemptRequest) GetTask() string {
@@ -1051,7 +1159,7 @@ type StartAttemptResponse struct {
 
 func (x *StartAttemptResponse) Reset() {
 	*x = StartAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1171,7 @@ func (x *StartAttemptResponse) String() string {
 func (*StartAttemptResponse) ProtoMessage() {}
 
 func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1184,7 @@ func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StartAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StartAttemptResponse) GetStatus() *AttemptStatus {
@@ -1104,7 +1212,7 @@ type AttemptStatus struct {
 
 func (x *AttemptStatus) Reset() {
 	*x = AttemptStatus{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1224,7 @@ func (x *AttemptStatus) String() string {
 func (*AttemptStatus) ProtoMessage() {}
 
 func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1237,7 @@ func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStatus.ProtoReflect.Descriptor instead.
 func (*AttemptStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttemptStatus) GetTask() string {
@@ -1216,7 +1324,7 @@ type StopAttemptRequest struct {
 
 func (x *StopAttemptRequest) Reset() {
 	*x = StopAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1336,7 @@ func (x *StopAttemptRequest) String() string {
 func (*StopAttemptRequest) ProtoMessage() {}
 
 func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1349,7 @@ func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StopAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StopAttemptRequest) GetTask() string {
@@ -1287,7 +1395,7 @@ type StopAttemptResponse struct {
 
 func (x *StopAttemptResponse) Reset() {
 	*x = StopAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1407,7 @@ func (x *StopAttemptResponse) String() string {
 func (*StopAttemptResponse) ProtoMessage() {}
 
 func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1420,7 @@ func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StopAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 type WatchAttemptsRequest struct {
@@ -1323,7 +1431,7 @@ type WatchAttemptsRequest struct {
 
 func (x *WatchAttemptsRequest) Reset() {
 	*x = WatchAttemptsRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1443,7 @@ func (x *WatchAttemptsRequest) String() string {
 func (*WatchAttemptsRequest) ProtoMessage() {}
 
 func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1456,7 @@ func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 type WatchAttemptsResponse struct {
@@ -1361,7 +1469,7 @@ type WatchAttemptsResponse struct {
 
 func (x *WatchAttemptsResponse) Reset() {
 	*x = WatchAttemptsResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1481,7 @@ func (x *WatchAttemptsResponse) String() string {
 func (*WatchAttemptsResponse) ProtoMessage() {}
 
 func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1494,7 @@ func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchAttemptsResponse) GetAttempts() []*AttemptStatus {
@@ -1413,7 +1521,7 @@ type ForgetAttemptRequest struct {
 
 func (x *ForgetAttemptRequest) Reset() {
 	*x = ForgetAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1533,7 @@ func (x *ForgetAttemptRequest) String() string {
 func (*ForgetAttemptRequest) ProtoMessage() {}
 
 func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1546,7 @@ func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptRequest.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ForgetAttemptRequest) GetTask() string {
@@ -1463,7 +1571,7 @@ type ForgetAttemptResponse struct {
 
 func (x *ForgetAttemptResponse) Reset() {
 	*x = ForgetAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1583,7 @@ func (x *ForgetAttemptResponse) String() string {
 func (*ForgetAttemptResponse) ProtoMessage() {}
 
 func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,16 +1596,17 @@ func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptResponse.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 var File_plimsoll_v1_agent_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17plimsoll/v1/agent.proto\x12\vplimsoll.v1\x1a\x19plimsoll/v1/objects.proto\x1a\x15plimsoll/v1/qos.proto\"<\n" +
+	"\x17plimsoll/v1/agent.proto\x12\vplimsoll.v1\x1a\x19plimsoll/v1/objects.proto\x1a\x15plimsoll/v1/qos.proto\"Z\n" +
 	"\x13RegisterNodeRequest\x12%\n" +
-	"\x04node\x18\x01 \x01(\v2\x11.plimsoll.v1.NodeR\x04node\"P\n" +
+	"\x04node\x18\x01 \x01(\v2\x11.plimsoll.v1.NodeR\x04node\x12\x1c\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"P\n" +
 	"\x14RegisterNodeResponse\x128\n" +
 	"\x18heartbeat_interval_nanos\x18\x01 \x01(\x03R\x16heartbeatIntervalNanos\"H\n" +
 	"\x10HeartbeatRequest\x12\x12\n" +
@@ -1561,7 +1670,12 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
 	"\x0einterval_nanos\x18\x02 \x01(\x03R\rintervalNanos\"F\n" +
 	"\x10WatchQOSResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"\xbf\x01\n" +
+	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"<\n" +
+	"\x10ProveNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05nonce\x18\x02 \x01(\fR\x05nonce\"1\n" +
+	"\x11ProveNodeResponse\x12\x1c\n" +
+	"\tsignature\x18\x01 \x01(\fR\tsignature\"\xbf\x01\n" +
 	"\x13StartAttemptRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -1612,7 +1726,9 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\vReadTaskLog\x12\x1f.plimsoll.v1.ReadTaskLogRequest\x1a .plimsoll.v1.ReadTaskLogResponse0\x012W\n" +
 	"\n" +
 	"QOSService\x12I\n" +
-	"\bWatchQOS\x12\x1c.plimsoll.v1.WatchQOSRequest\x1a\x1d.plimsoll.v1.WatchQOSResponse0\x012\xec\x02\n" +
+	"\bWatchQOS\x12\x1c.plimsoll.v1.WatchQOSRequest\x1a\x1d.plimsoll.v1.WatchQOSResponse0\x012Z\n" +
+	"\fProofService\x12J\n" +
+	"\tProveNode\x12\x1d.plimsoll.v1.ProveNodeRequest\x1a\x1e.plimsoll.v1.ProveNodeResponse2\xec\x02\n" +
 	"\x11SupervisorService\x12S\n" +
 	"\fStartAttempt\x12 .plimsoll.v1.StartAttemptRequest\x1a!.plimsoll.v1.StartAttemptResponse\x12P\n" +
 	"\vStopAttempt\x12\x1f.plimsoll.v1.StopAttemptRequest\x1a .plimsoll.v1.StopAttemptResponse\x12X\n" +
@@ -1631,7 +1747,7 @@ func file_plimsoll_v1_agent_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_agent_proto_rawDescData
 }
 
-var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*RegisterNodeRequest)(nil),      // 0: plimsoll.v1.RegisterNodeRequest
 	(*RegisterNodeResponse)(nil),     // 1: plimsoll.v1.RegisterNodeResponse
@@ -1649,45 +1765,47 @@ var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*ReadTaskLogResponse)(nil),      // 13: plimsoll.v1.ReadTaskLogResponse
 	(*WatchQOSRequest)(nil),          // 14: plimsoll.v1.WatchQOSRequest
 	(*WatchQOSResponse)(nil),         // 15: plimsoll.v1.WatchQOSResponse
-	(*StartAttemptRequest)(nil),      // 16: plimsoll.v1.StartAttemptRequest
-	(*StartAttemptResponse)(nil),     // 17: plimsoll.v1.StartAttemptResponse
-	(*AttemptStatus)(nil),            // 18: plimsoll.v1.AttemptStatus
-	(*StopAttemptRequest)(nil),       // 19: plimsoll.v1.StopAttemptRequest
-	(*StopAttemptResponse)(nil),      // 20: plimsoll.v1.StopAttemptResponse
-	(*WatchAttemptsRequest)(nil),     // 21: plimsoll.v1.WatchAttemptsRequest
-	(*WatchAttemptsResponse)(nil),    // 22: plimsoll.v1.WatchAttemptsResponse
-	(*ForgetAttemptRequest)(nil),     // 23: plimsoll.v1.ForgetAttemptRequest
-	(*ForgetAttemptResponse)(nil),    // 24: plimsoll.v1.ForgetAttemptResponse
-	nil,                              // 25: plimsoll.v1.Assignment.LabelsEntry
-	(*Node)(nil),                     // 26: plimsoll.v1.Node
-	(*Task)(nil),                     // 27: plimsoll.v1.Task
-	(*GroupSpec)(nil),                // 28: plimsoll.v1.GroupSpec
-	(*Policy)(nil),                   // 29: plimsoll.v1.Policy
-	(*PolicyRef)(nil),                // 30: plimsoll.v1.PolicyRef
-	(TaskState)(0),                   // 31: plimsoll.v1.TaskState
-	(TaskResult)(0),                  // 32: plimsoll.v1.TaskResult
-	(*NodeReport)(nil),               // 33: plimsoll.v1.NodeReport
-	(*NodeQOSStatus)(nil),            // 34: plimsoll.v1.NodeQOSStatus
+	(*ProveNodeRequest)(nil),         // 16: plimsoll.v1.ProveNodeRequest
+	(*ProveNodeResponse)(nil),        // 17: plimsoll.v1.ProveNodeResponse
+	(*StartAttemptRequest)(nil),      // 18: plimsoll.v1.StartAttemptRequest
+	(*StartAttemptResponse)(nil),     // 19: plimsoll.v1.StartAttemptResponse
+	(*AttemptStatus)(nil),            // 20: plimsoll.v1.AttemptStatus
+	(*StopAttemptRequest)(nil),       // 21: plimsoll.v1.StopAttemptRequest
+	(*StopAttemptResponse)(nil),      // 22: plimsoll.v1.StopAttemptResponse
+	(*WatchAttemptsRequest)(nil),     // 23: plimsoll.v1.WatchAttemptsRequest
+	(*WatchAttemptsResponse)(nil),    // 24: plimsoll.v1.WatchAttemptsResponse
+	(*ForgetAttemptRequest)(nil),     // 25: plimsoll.v1.ForgetAttemptRequest
+	(*ForgetAttemptResponse)(nil),    // 26: plimsoll.v1.ForgetAttemptResponse
+	nil,                              // 27: plimsoll.v1.Assignment.LabelsEntry
+	(*Node)(nil),                     // 28: plimsoll.v1.Node
+	(*Task)(nil),                     // 29: plimsoll.v1.Task
+	(*GroupSpec)(nil),                // 30: plimsoll.v1.GroupSpec
+	(*Policy)(nil),                   // 31: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 32: plimsoll.v1.PolicyRef
+	(TaskState)(0),                   // 33: plimsoll.v1.TaskState
+	(TaskResult)(0),                  // 34: plimsoll.v1.TaskResult
+	(*NodeReport)(nil),               // 35: plimsoll.v1.NodeReport
+	(*NodeQOSStatus)(nil),            // 36: plimsoll.v1.NodeQOSStatus
 }
 var file_plimsoll_v1_agent_proto_depIdxs = []int32{
-	26, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
-	27, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
-	28, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
-	25, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
+	28, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
+	29, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
+	30, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
+	27, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
 	5,  // 4: plimsoll.v1.WatchAssignmentsResponse.changed:type_name -> plimsoll.v1.Assignment
-	29, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
-	30, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
-	31, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
-	32, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
+	31, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
+	32, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
+	33, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
+	34, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
 	7,  // 9: plimsoll.v1.ReportTasksRequest.reports:type_name -> plimsoll.v1.TaskReport
-	33, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
-	34, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	28, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
-	18, // 13: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
-	31, // 14: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
-	32, // 15: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
-	32, // 16: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
-	18, // 17: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
+	35, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
+	36, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	30, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
+	20, // 13: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
+	33, // 14: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
+	34, // 15: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
+	34, // 16: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
+	20, // 17: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
 	0,  // 18: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
 	2,  // 19: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
 	4,  // 20: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
@@ -1695,23 +1813,25 @@ var file_plimsoll_v1_agent_proto_depIdxs = []int32{
 	10, // 22: plimsoll.v1.AgentService.ReportNode:input_type -> plimsoll.v1.ReportNodeRequest
 	12, // 23: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
 	14, // 24: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
-	16, // 25: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
-	19, // 26: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
-	21, // 27: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
-	23, // 28: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
-	1,  // 29: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
-	3,  // 30: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
-	6,  // 31: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
-	9,  // 32: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
-	11, // 33: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
-	13, // 34: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
-	15, // 35: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
-	17, // 36: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
-	20, // 37: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
-	22, // 38: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
-	24, // 39: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
-	29, // [29:40] is the sub-list for method output_type
-	18, // [18:29] is the sub-list for method input_type
+	16, // 25: plimsoll.v1.ProofService.ProveNode:input_type -> plimsoll.v1.ProveNodeRequest
+	18, // 26: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
+	21, // 27: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
+	23, // 28: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
+	25, // 29: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
+	1,  // 30: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
+	3,  // 31: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
+	6,  // 32: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
+	9,  // 33: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
+	11, // 34: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
+	13, // 35: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
+	15, // 36: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
+	17, // 37: plimsoll.v1.ProofService.ProveNode:output_type -> plimsoll.v1.ProveNodeResponse
+	19, // 38: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
+	22, // 39: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
+	24, // 40: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
+	26, // 41: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
+	30, // [30:42] is the sub-list for method output_type
+	18, // [18:30] is the sub-list for method input_type
 	18, // [18:18] is the sub-list for extension type_name
 	18, // [18:18] is the sub-list for extension extendee
 	0,  // [0:18] is the sub-list for field type_name
@@ -1730,9 +1850,9 @@ func file_plimsoll_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_agent_proto_rawDesc), len(file_plimsoll_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   28,
 			NumExtensions: 0,
-			NumServices:   4,
+			NumServices:   5,
 		},
 		GoTypes:           file_plimsoll_v1_agent_proto_goTypes,
 		DependencyIndexes: file_plimsoll_v1_agent_proto_depIdxs,

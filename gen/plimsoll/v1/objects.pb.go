@@ -2198,19 +2198,26 @@ func (x *Eviction) GetUntil() int64 {
 }
 
 type Node struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	Capacity      *Resources             `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	Attributes    map[string]string      `protobuf:"bytes,4,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Incarnation   uint64                 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Mode          NodeMode               `protobuf:"varint,6,opt,name=mode,proto3,enum=plimsoll.v1.NodeMode" json:"mode,omitempty"`
-	Ready         bool                   `protobuf:"varint,7,opt,name=ready,proto3" json:"ready,omitempty"`
-	Registered    int64                  `protobuf:"varint,8,opt,name=registered,proto3" json:"registered,omitempty"`
-	Revision      uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
-	Facts         *NodeFacts             `protobuf:"bytes,10,opt,name=facts,proto3" json:"facts,omitempty"`
-	Gate          *NodeGate              `protobuf:"bytes,11,opt,name=gate,proto3" json:"gate,omitempty"`
-	Evictions     []*Eviction            `protobuf:"bytes,12,rep,name=evictions,proto3" json:"evictions,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Address     string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Capacity    *Resources             `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Attributes  map[string]string      `protobuf:"bytes,4,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Incarnation uint64                 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Mode        NodeMode               `protobuf:"varint,6,opt,name=mode,proto3,enum=plimsoll.v1.NodeMode" json:"mode,omitempty"`
+	Ready       bool                   `protobuf:"varint,7,opt,name=ready,proto3" json:"ready,omitempty"`
+	Registered  int64                  `protobuf:"varint,8,opt,name=registered,proto3" json:"registered,omitempty"`
+	Revision    uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
+	Facts       *NodeFacts             `protobuf:"bytes,10,opt,name=facts,proto3" json:"facts,omitempty"`
+	Gate        *NodeGate              `protobuf:"bytes,11,opt,name=gate,proto3" json:"gate,omitempty"`
+	Evictions   []*Eviction            `protobuf:"bytes,12,rep,name=evictions,proto3" json:"evictions,omitempty"`
+	// Public key of its agent; empty: the agent is of a version that has none.
+	Key string `protobuf:"bytes,20,opt,name=key,proto3" json:"key,omitempty"`
+	// SHA-256 of the secret with which the agent's calls say that they are its own.
+	Session string `protobuf:"bytes,21,opt,name=session,proto3" json:"session,omitempty"`
+	// Where the agent called from, as the gateway saw it: an IP address, or uid:1000 over a unix
+	// socket. What an agent sends is ignored.
+	Peer          string `protobuf:"bytes,22,opt,name=peer,proto3" json:"peer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2327,6 +2334,27 @@ func (x *Node) GetEvictions() []*Eviction {
 		return x.Evictions
 	}
 	return nil
+}
+
+func (x *Node) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Node) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Node) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
 }
 
 type NodeStatus struct {
@@ -2986,7 +3014,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x14\n" +
-	"\x05until\x18\x04 \x01(\x03R\x05until\"\x93\x04\n" +
+	"\x05until\x18\x04 \x01(\x03R\x05until\"\xd3\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x122\n" +
@@ -3004,7 +3032,10 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x05facts\x18\n" +
 	" \x01(\v2\x16.plimsoll.v1.NodeFactsR\x05facts\x12)\n" +
 	"\x04gate\x18\v \x01(\v2\x15.plimsoll.v1.NodeGateR\x04gate\x123\n" +
-	"\tevictions\x18\f \x03(\v2\x15.plimsoll.v1.EvictionR\tevictions\x1a=\n" +
+	"\tevictions\x18\f \x03(\v2\x15.plimsoll.v1.EvictionR\tevictions\x12\x10\n" +
+	"\x03key\x18\x14 \x01(\tR\x03key\x12\x18\n" +
+	"\asession\x18\x15 \x01(\tR\asession\x12\x12\n" +
+	"\x04peer\x18\x16 \x01(\tR\x04peer\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +

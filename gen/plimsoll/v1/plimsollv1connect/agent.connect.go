@@ -28,6 +28,8 @@ const (
 	LogServiceName = "plimsoll.v1.LogService"
 	// QOSServiceName is the fully-qualified name of the QOSService service.
 	QOSServiceName = "plimsoll.v1.QOSService"
+	// ProofServiceName is the fully-qualified name of the ProofService service.
+	ProofServiceName = "plimsoll.v1.ProofService"
 	// SupervisorServiceName is the fully-qualified name of the SupervisorService service.
 	SupervisorServiceName = "plimsoll.v1.SupervisorService"
 )
@@ -57,6 +59,8 @@ const (
 	LogServiceReadTaskLogProcedure = "/plimsoll.v1.LogService/ReadTaskLog"
 	// QOSServiceWatchQOSProcedure is the fully-qualified name of the QOSService's WatchQOS RPC.
 	QOSServiceWatchQOSProcedure = "/plimsoll.v1.QOSService/WatchQOS"
+	// ProofServiceProveNodeProcedure is the fully-qualified name of the ProofService's ProveNode RPC.
+	ProofServiceProveNodeProcedure = "/plimsoll.v1.ProofService/ProveNode"
 	// SupervisorServiceStartAttemptProcedure is the fully-qualified name of the SupervisorService's
 	// StartAttempt RPC.
 	SupervisorServiceStartAttemptProcedure = "/plimsoll.v1.SupervisorService/StartAttempt"
@@ -397,6 +401,80 @@ type UnimplementedQOSServiceHandler struct{}
 
 func (UnimplementedQOSServiceHandler) WatchQOS(context.Context, *connect.Request[v1.WatchQOSRequest], *connect.ServerStream[v1.WatchQOSResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.QOSService.WatchQOS is not implemented"))
+}
+
+// ProofServiceClient is a client for the plimsoll.v1.ProofService service.
+type ProofServiceClient interface {
+	// ProveNode shows that the agent has the private key of its node. A gateway asks for it on each
+	// connection before all else.
+	ProveNode(context.Context, *connect.Request[v1.ProveNodeRequest]) (*connect.Response[v1.ProveNodeResponse], error)
+}
+
+// NewProofServiceClient constructs a client for the plimsoll.v1.ProofService service. By default,
+// it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and
+// sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC()
+// or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewProofServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) ProofServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	proofServiceMethods := v1.File_plimsoll_v1_agent_proto.Services().ByName("ProofService").Methods()
+	return &proofServiceClient{
+		proveNode: connect.NewClient[v1.ProveNodeRequest, v1.ProveNodeResponse](
+			httpClient,
+			baseURL+ProofServiceProveNodeProcedure,
+			connect.WithSchema(proofServiceMethods.ByName("ProveNode")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// proofServiceClient implements ProofServiceClient.
+type proofServiceClient struct {
+	proveNode *connect.Client[v1.ProveNodeRequest, v1.ProveNodeResponse]
+}
+
+// ProveNode calls plimsoll.v1.ProofService.ProveNode.
+func (c *proofServiceClient) ProveNode(ctx context.Context, req *connect.Request[v1.ProveNodeRequest]) (*connect.Response[v1.ProveNodeResponse], error) {
+	return c.proveNode.CallUnary(ctx, req)
+}
+
+// ProofServiceHandler is an implementation of the plimsoll.v1.ProofService service.
+type ProofServiceHandler interface {
+	// ProveNode shows that the agent has the private key of its node. A gateway asks for it on each
+	// connection before all else.
+	ProveNode(context.Context, *connect.Request[v1.ProveNodeRequest]) (*connect.Response[v1.ProveNodeResponse], error)
+}
+
+// NewProofServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewProofServiceHandler(svc ProofServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	proofServiceMethods := v1.File_plimsoll_v1_agent_proto.Services().ByName("ProofService").Methods()
+	proofServiceProveNodeHandler := connect.NewUnaryHandler(
+		ProofServiceProveNodeProcedure,
+		svc.ProveNode,
+		connect.WithSchema(proofServiceMethods.ByName("ProveNode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/plimsoll.v1.ProofService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case ProofServiceProveNodeProcedure:
+			proofServiceProveNodeHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedProofServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedProofServiceHandler struct{}
+
+func (UnimplementedProofServiceHandler) ProveNode(context.Context, *connect.Request[v1.ProveNodeRequest]) (*connect.Response[v1.ProveNodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.ProofService.ProveNode is not implemented"))
 }
 
 // SupervisorServiceClient is a client for the plimsoll.v1.SupervisorService service.

@@ -1,0 +1,187 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// proofTimeout bounds how long an agent may take to show that it has its node's key.
+const proofTimeout = 5 * time.Second
+
+// agentClients keeps connections to the agents that were asked last. Each has shown that it has the
+// key of its node, before anything else was said on it.
+type agentClients struct {
+	limit     int
+	addresses *agentAddresses
+	tokens    token.Finder
+
+	mu struct {
+		sync.Mutex
+		uses   uint64
+		byNode map[string]*agentClient
+	}
+}
+
+// agentClient is a connection to an agent, or one that is being made.
+type agentClient struct {
+	address, key, peer string // of the node when it was made
+	used               uint64 // number of its last use
+
+	made chan struct{} // closed when what follows is set
+	err  error
+	conn *transport.ConnClient
+	logs plimsollv1connect.LogServiceClient
+	qos  plimsollv1connect.QOSServiceClient
+}
+
+func newAgentClients(limit int, addresses *agentAddresses, tokens token.Finder) *agentClients {
+	c := &agentClients{limit: limit, addresses: addresses, tokens: tokens}
+	c.mu.byNode = map[string]*agentClient{}
+	return c
+}
+
+// get returns a client of the agent of a node. If there are too many, the one that was not used for
+// the longest time goes; what it has under way is not cut off.
+func (c *agentClients) get(ctx context.Context, node *pb.Node) (*agentClient, error) {
+	client, mine := c.enter(node)
+	if mine {
+		client.make(context.WithoutCancel(ctx), c, node) // others may wait for it
+	}
+	select {
+	case <-client.made:
+	case <-ctx.Done():
+		return nil, callerGone(ctx)
+	}
+	if client.err != nil {
+		c.drop(node.GetId(), client)
+		return nil, client.err
+	}
+	return client, nil
+}
+
+// enter returns the client of a node, and whether the caller has to make it.
+func (c *agentClients) enter(node *pb.Node) (client *agentClient, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.uses++
+	if known := c.mu.byNode[node.GetId()]; known != nil {
+		if known.usable(node) {
+			known.used = c.mu.uses
+			return known, false
+		}
+		c.remove(node.GetId())
+	}
+	if len(c.mu.byNode) >= c.limit {
+		c.dropOldest()
+	}
+	added := &agentClient{address: node.GetAddress(), key: node.GetKey(), peer: node.GetPeer(), used: c.mu.uses, made: make(chan struct{})}
+	c.mu.byNode[node.GetId()] = added
+	return added, true
+}
+
+// usable reports whether a client is for the node as it is now, and its connection has not ended.
+func (a *agentClient) usable(node *pb.Node) bool {
+	if a.address != node.GetAddress() || a.key != node.GetKey() || a.peer != node.GetPeer() {
+		return false
+	}
+	select {
+	case <-a.made:
+		return a.err == nil && a.conn.Alive()
+	default:
+		return true // it is being made
+	}
+}
+
+// make connects to the agent of a node, and lets it show that it is.
+func (a *agentClient) make(ctx context.Context, all *agentClients, node *pb.Node) {
+	defer close(a.made)
+	c, err := all.addresses.dial(ctx, node)
+	if err != nil {
+		a.err = err
+		return
+	}
+	client := transport.NewConnClient(c, node.GetAddress())
+	client.SendToken(all.tokens.For(node.GetAddress())) // it is good for this address alone
+	if a.err = prove(ctx, client, node); a.err != nil {
+		client.Close()
+		return
+	}
+	a.conn = client
+	bounded := wire.BoundedClient(wire.RequestBounds(maxAgentMessage))
+	a.logs = plimsollv1connect.NewLogServiceClient(client.HTTP, client.URL, bounded)
+	a.qos = plimsollv1connect.NewQOSServiceClient(client.HTTP, client.URL, bounded)
+}
+
+// prove lets the agent at the other end of a connection show that it has the key of its node. An
+// agent of before has none.
+func prove(ctx context.Context, client *transport.ConnClient, node *pb.Node) error {
+	if node.GetKey() == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
+	defer cancel()
+	nonce := nodekey.Random(nodekey.NonceSize)
+	proofs := plimsollv1connect.NewProofServiceClient(client.HTTP, client.URL, wire.BoundedClient(wire.RequestBounds(4096)))
+	answer, err := proofs.ProveNode(ctx, connect.NewRequest(&pb.ProveNodeRequest{Node: node.GetId(), Nonce: nonce}))
+	if err == nil && nodekey.CheckAnswer(node.GetId(), node.GetKey(), nonce, answer.Msg.GetSignature()) {
+		return nil
+	}
+	if err != nil && plimsoll.CodeOf(wire.FromConnectError(err)) == plimsoll.CodeUnavailable {
+		return cannotReach(node, wire.FromConnectError(err))
+	}
+	// What somebody else answers is not shown to anybody.
+	return plimsoll.Errorf(plimsoll.CodeDenied, "whoever answers at %s, the log address of node %q, has not the node's key, so it is not the node's agent; "+
+		"see that the agent advertises its own address", node.GetAddress(), node.GetId())
+}
+
+// drop forgets a client, unless another has taken its place.
+func (c *agentClients) drop(node string, client *agentClient) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.byNode[node] == client {
+		delete(c.mu.byNode, node)
+	}
+}
+
+// remove is for those who hold the lock.
+func (c *agentClients) remove(node string) {
+	client := c.mu.byNode[node]
+	delete(c.mu.byNode, node)
+	select {
+	case <-client.made:
+		if client.err == nil {
+			client.conn.Close()
+		}
+	default: // whoever waits for it may use it once
+	}
+}
+
+// dropOldest is for enter, which holds the lock.
+func (c *agentClients) dropOldest() {
+	oldest := ""
+	for node, client := range c.mu.byNode {
+		if oldest == "" || client.used < c.mu.byNode[oldest].used {
+			oldest = node
+		}
+	}
+	c.remove(oldest)
+}
+
+func (c *agentClients) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for node := range c.mu.byNode {
+		c.remove(node)
+	}
+}
