@@ -35,16 +35,17 @@ const (
 // Over TCP an agent is called at the IP address from which it has registered, at any of this machine
 // if it runs here, and in the networks that are allowed. A name is resolved when it is called, and
 // the address that was checked is called. A unix socket has to lie in the directory of the node's
-// agent and to belong, like the directory, to the user whose agent has registered.
+// agent and to belong, like the directory and the file in it that names the node, to the user whose
+// agent has registered. Of an agent that calls over TCP that user is not known; but nobody can put
+// such a file of another user beside a socket of that user.
 type agentAddresses struct {
 	allowed []netip.Prefix
-	uid     int // of this process
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	owns    func(ip netip.Addr) bool // this machine has the address
 }
 
 func newAgentAddresses(allowed []netip.Prefix) *agentAddresses {
-	return &agentAddresses{allowed: allowed, uid: os.Geteuid(), lookup: net.DefaultResolver.LookupNetIP, owns: isOwn}
+	return &agentAddresses{allowed: allowed, lookup: net.DefaultResolver.LookupNetIP, owns: isOwn}
 }
 
 func isOwn(ip netip.Addr) bool {
@@ -67,7 +68,7 @@ func (a *agentAddresses) check(node *pb.Node) error {
 		return err
 	}
 	if network == "unix" {
-		return a.checkSocket(node, rest)
+		return checkSocket(node, rest)
 	}
 	host, err := agentHost(address, rest)
 	if err != nil {
@@ -82,8 +83,8 @@ func (a *agentAddresses) check(node *pb.Node) error {
 // checkSocket leaves it to the call to refuse a socket that this gateway cannot reach at all: the
 // node may be on another machine, or the agent another user's, and only its logs are then missing
 // here.
-func (a *agentAddresses) checkSocket(node *pb.Node, path string) error {
-	socket, _, err := a.openSocket(node, path)
+func checkSocket(node *pb.Node, path string) error {
+	socket, _, err := openSocket(node, path)
 	if err == nil {
 		return socket.Close()
 	}
@@ -148,7 +149,7 @@ func (a *agentAddresses) dial(ctx context.Context, node *pb.Node) (net.Conn, err
 		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "the agent of node %q gave the address %q, which is none", node.GetId(), node.GetAddress())
 	}
 	if network == "unix" {
-		return a.dialSocket(ctx, node, rest)
+		return dialSocket(ctx, node, rest)
 	}
 	host, err := agentHost(node.GetAddress(), rest)
 	if err != nil {
@@ -192,8 +193,8 @@ func cannotReach(node *pb.Node, err error) error {
 
 // dialSocket connects to the very socket that was checked: what lies at its path may have changed
 // since.
-func (a *agentAddresses) dialSocket(ctx context.Context, node *pb.Node, path string) (net.Conn, error) {
-	socket, owner, err := a.openSocket(node, path)
+func dialSocket(ctx context.Context, node *pb.Node, path string) (net.Conn, error) {
+	socket, owner, err := openSocket(node, path)
 	var beyond unreachable
 	if errors.As(err, &beyond) && errors.Is(beyond.cause, unix.ENOENT) {
 		return nil, cannotReach(node, beyond.cause)
@@ -230,7 +231,7 @@ func badSocket(node *pb.Node, path, why string) error {
 
 // openSocket returns a handle of the socket at a path, and its owner, if it can be that of the
 // node's agent.
-func (a *agentAddresses) openSocket(node *pb.Node, path string) (socket *os.File, owner uint32, err error) {
+func openSocket(node *pb.Node, path string) (socket *os.File, owner uint32, err error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return nil, 0, badSocket(node, path, "is not an absolute path")
 	}
@@ -245,27 +246,25 @@ func (a *agentAddresses) openSocket(node *pb.Node, path string) (socket *os.File
 		told := badSocket(node, path, "is no socket that this gateway can open ("+reason(err)+")")
 		return nil, 0, unreachable{told, err}
 	}
-	if why := a.strange(node, dir, owner); why != "" {
-		return nil, 0, errors.Join(badSocket(node, path, why), socket.Close())
+	if why, cause := strange(node, dir, owner); why != "" {
+		return nil, 0, errors.Join(unreachable{badSocket(node, path, why), cause}, socket.Close())
 	}
 	return socket, owner, nil
 }
 
 // strange says why a socket of an owner in a directory cannot be that of a node's agent; empty: it
 // can.
-func (a *agentAddresses) strange(node *pb.Node, dir *os.File, owner uint32) string {
+func strange(node *pb.Node, dir *os.File, owner uint32) (why string, cause error) {
 	var is unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &is); err != nil || is.Uid != owner {
-		return "is in a directory of another user"
+		return "is in a directory of another user", nil
 	}
 	if peer := transport.ParsePeer(node.GetPeer()); peer.UID >= 0 && uint32(peer.UID) != owner {
-		return fmt.Sprintf("belongs to the user %d, and the agent runs as %d", owner, peer.UID)
-	} else if peer.UID < 0 && owner != 0 && int(owner) != a.uid {
-		return fmt.Sprintf("belongs to the user %d, and it is not known whose the agent is, as it does not call over a unix socket", owner)
+		return fmt.Sprintf("belongs to the user %d, and the agent runs as %d", owner, peer.UID), nil
 	}
 	file, owned, err := openIn(dir, agentIdentity, unix.O_RDONLY|unix.O_NONBLOCK, unix.S_IFREG)
 	if err != nil {
-		return "is not in the directory of an agent: it has no " + agentIdentity + " (" + reason(err) + ")"
+		return "is not in the directory of an agent: it has no " + agentIdentity + " (" + reason(err) + ")", denied(err)
 	}
 	defer file.Close() //nolint:errcheck // it is only read
 	var identity struct {
@@ -276,9 +275,17 @@ func (a *agentAddresses) strange(node *pb.Node, dir *os.File, owner uint32) stri
 		err = json.Unmarshal(data, &identity)
 	}
 	if err != nil || owned != owner || identity.Node != node.GetId() {
-		return "is not in the directory of this node's agent"
+		return "is not in the directory of this node's agent", nil
 	}
-	return ""
+	return "", nil
+}
+
+// denied returns an error if it says that this gateway's user may not read something.
+func denied(err error) error {
+	if errors.Is(err, unix.EACCES) {
+		return err
+	}
+	return nil
 }
 
 // openIn opens what a name stands for in a directory, if it is of a type and no link.

@@ -106,20 +106,15 @@ func TestDockerSocketIsNoLogAddress(t *testing.T) {
 func TestSocketOfAnotherUserIsNoLogAddress(t *testing.T) {
 	_, address := startAgent(t)
 	mine := "uid:" + strconv.Itoa(os.Geteuid())
-	tests := []struct {
-		name, node, peer string
-		gateway          int // uid
-		says             string
-	}{
-		{"of the user who registers", "n1", mine, 4242, ""},
-		{"of the gateway's user, when the agent's is not known", "n1", "127.0.0.1", os.Geteuid(), ""},
-		{"of another user than who registers", "n1", "uid:4242", os.Geteuid(), "the agent runs as 4242"},
-		{"of another node", "n2", mine, os.Geteuid(), "not in the directory of this node's agent"},
+	tests := []struct{ name, node, peer, says string }{
+		{"of the user who registers", "n1", mine, ""},
+		{"when it is not known who registers", "n1", "127.0.0.1", ""},
+		{"of another user than who registers", "n1", "uid:4242", "the agent runs as 4242"},
+		{"of another node", "n2", mine, "not in the directory of this node's agent"},
 	}
+	a := newAgentAddresses(nil)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			a := newAgentAddresses(nil)
-			a.uid = test.gateway
 			err := a.check(&pb.Node{Id: test.node, Peer: test.peer, Address: address})
 			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want %q", err, test.says)
@@ -133,19 +128,26 @@ func TestSocketOfAnotherUserIsNoLogAddress(t *testing.T) {
 	if err := os.Chown(path, 4242, 4242); err != nil {
 		t.Fatal(err)
 	}
-	a := newAgentAddresses(nil)
-	if err := a.check(&pb.Node{Id: "n1", Peer: mine, Address: address}); err == nil || !strings.Contains(err.Error(), "directory of another user") {
-		t.Errorf("a socket of another user in the directory: %v", err)
+	node := &pb.Node{Id: "n1", Peer: "127.0.0.1", Address: address}
+	says := func(text string) {
+		t.Helper()
+		if err := a.check(node); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("got %v, want %q", err, text)
+		}
 	}
-	for _, name := range []string{filepath.Dir(path), filepath.Join(filepath.Dir(path), "node.json")} {
+	says("in a directory of another user")
+	chown := func(name string) {
+		t.Helper()
 		if err := os.Chown(name, 4242, 4242); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := a.check(&pb.Node{Id: "n1", Peer: "127.0.0.1", Address: address}); err == nil || !strings.Contains(err.Error(), "not known whose") {
-		t.Errorf("a socket of a third user: %v", err)
-	}
-	// Whoever listens may be another than the owner.
+	chown(filepath.Dir(path))
+	says("not in the directory of this node's agent")
+	chown(filepath.Join(filepath.Dir(path), "node.json"))
+	node.Peer = mine
+	says("the agent runs as")
+	// The process that listens may be another user's.
 	if _, err := a.dial(t.Context(), &pb.Node{Id: "n1", Peer: "uid:4242", Address: address}); err == nil || !strings.Contains(err.Error(), "another one listens") {
 		t.Errorf("a socket that another user listens on: %v", err)
 	}
