@@ -156,7 +156,7 @@ func (i *Inflater) Inflate(data []byte, most int, grow func(int) error) ([]byte,
 			n, err := r.Read(out[len(out):cap(out)])
 			out = out[:len(out)+n]
 			switch {
-			case err == io.EOF:
+			case errors.Is(err, io.EOF):
 				return out, nil
 			case connect.CodeOf(err) == connect.CodeResourceExhausted:
 				return nil, TooLong(most)
