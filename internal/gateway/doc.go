@@ -20,6 +20,8 @@
 //     the agent calls from or is allowed to be, and begins with a proof that it has the node's key.
 //   - Every table is bounded. When one is full the newcomer is refused with CodeExhausted and nobody else notices; only the
 //     connections to agents make room by closing the one that was not used for the longest time.
+//   - What requests under way take is bounded in bytes: of their bodies, inflated and decoded, and of the records of their
+//     answers. What users send takes no room of agents. Beyond it the answer is CodeExhausted, 429, with Retry-After.
 //   - Whatever comes in is answered or refused: a panic costs one request. A caller that does not send its request, or does not
 //     read its answer, gives its place back; only a stream may last.
 //

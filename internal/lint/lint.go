@@ -3,7 +3,7 @@
 //
 // Parse reads the ```deps block of ARCHITECTURE.md; Page.Check holds it against the packages that go list finds; CheckPure looks
 // into the type-checked files of one pure package for goroutines, clocks, global randomness and decisions that depend on the
-// order of a map; CheckSleeps finds tests that sleep. Everything is a function of its input, apart from List and TypeCheck, which run the go command and read
+// order of a map; CheckSleeps finds tests that sleep; CheckHandlers finds services without bounds on what they decode. Everything is a function of its input, apart from List and TypeCheck, which run the go command and read
 // files. Apart from CheckSleeps it does not look at test files, nor at files that are left out on this operating system.
 //
 // Cost: List is one run of go list; TypeCheck compiles what a package imports, unless the build cache has it.

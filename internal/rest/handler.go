@@ -4,12 +4,9 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -45,9 +42,9 @@ const (
 
 // Handler answers everything under /ws/v1/.
 type Handler struct {
-	cfg         Config
-	source      Source
-	compressors sync.Pool
+	cfg      Config
+	source   Source
+	deflater *wire.Deflater
 }
 
 // New makes a Handler that reads from source.
@@ -58,7 +55,7 @@ func New(cfg Config, source Source) *Handler {
 	if cfg.Fault == nil {
 		cfg.Fault = func(error) {}
 	}
-	return &Handler{cfg: cfg, source: source}
+	return &Handler{cfg: cfg, source: source, deflater: wire.NewDeflater(gzip.BestSpeed)}
 }
 
 // ServeHTTP implements http.Handler.
@@ -129,16 +126,14 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, body []byte) {
 		_, _ = w.Write(body) // the caller went away; there is nobody to tell
 		return
 	}
-	w.Header().Set("Content-Encoding", "gzip")
-	z, pooled := h.compressors.Get().(*gzip.Writer)
-	if !pooled {
-		z, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for a level that does not exist
+	packed, err := h.deflater.Deflate(body) // whole: how slowly a caller reads does not keep a compressor
+	if err != nil {
+		h.refuse(w, err)
+		return
 	}
-	z.Reset(w)
-	_, err := z.Write(body)
-	_ = errors.Join(err, z.Close()) // the caller went away; there is nobody to tell
-	z.Reset(io.Discard)
-	h.compressors.Put(z)
+	w.Header().Set("Content-Encoding", "gzip")
+	w.Header().Set("Content-Length", strconv.Itoa(len(packed)))
+	_, _ = w.Write(packed) // the caller went away; there is nobody to tell
 }
 
 // acceptsGzip reads an Accept-Encoding header: gzip is accepted if it is named with a weight above zero.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ const maxDecoded = 40 << 20
 // Bounded is the option with which every service is served. No message is decoded, in binary form or as JSON, before its
 // elements are counted, and a compressed one is inflated to its bound and no further.
 func Bounded(b Bounds) connect.HandlerOption {
-	return connect.WithHandlerOptions(BoundedPlain(b), connect.WithCompression(gzipName, b.newGzipReader, newGzipWriter))
+	return connect.WithHandlerOptions(BoundedPlain(b), connect.WithCompression(gzipName, b.newGzipReader, NewDeflater(gzip.DefaultCompression).newWriter))
 }
 
 // BoundedPlain is Bounded for a service that takes and sends nothing compressed.
@@ -49,7 +50,7 @@ func BoundedWeighed(b Bounds, tell func(footprint int)) connect.HandlerOption {
 func BoundedClient(b Bounds) connect.ClientOption {
 	return connect.WithClientOptions(
 		connect.WithReadMaxBytes(b.Bytes), connect.WithCodec(&binaryCodec{bounds: b}),
-		connect.WithAcceptCompression(gzipName, b.newGzipReader, newGzipWriter))
+		connect.WithAcceptCompression(gzipName, b.newGzipReader, NewDeflater(gzip.DefaultCompression).newWriter))
 }
 
 // binaryCodec is connect's, behind Footprint.

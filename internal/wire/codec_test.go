@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -138,6 +139,42 @@ func TestInflateStopsAtItsBoundAndAsksForRoom(t *testing.T) {
 	}
 	if _, err := i.Inflate([]byte("no gzip"), 1<<20, func(int) error { return nil }); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Errorf("no gzip: %v", err)
+	}
+}
+
+// Compressors are large; so many answers at once share a few, and none is lost.
+func TestCompressorsAreShared(t *testing.T) {
+	d := NewDeflater(gzip.BestSpeed)
+	data := bytes.Repeat([]byte("answer "), 10_000)
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			packed, err := d.Deflate(data)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var i Inflater
+			if got, err := i.Inflate(packed, len(data), func(int) error { return nil }); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%d bytes came back: %v", len(got), err)
+			}
+		})
+	}
+	all.Wait()
+	if n := len(d.slots); n != 0 {
+		t.Errorf("%d compressors were not given back", n)
+	}
+	w := d.newWriter()
+	w.Reset(io.Discard)
+	for range gzipWriters { // while one waits for its first byte, it has none
+		other := d.newWriter()
+		if _, err := other.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		defer other.Reset(io.Discard)
+	}
+	if n := len(d.slots); n != gzipWriters {
+		t.Errorf("%d of %d compressors are in use", n, gzipWriters)
 	}
 }
 

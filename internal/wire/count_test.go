@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"

@@ -1,8 +1,9 @@
 // Package wire is the encoding of the vocabulary: each object is encoded once, and the same bytes are stored, replicated and
 // answered. It gives conversions between the plain types of package plimsoll and the generated messages, the encoding of
-// records and batches, the keys of records, and the table of error codes over RPC and HTTP.
+// records and batches, the keys of records, the table of error codes over RPC and HTTP, and the bounds of messages that come in:
+// Bounded is for every service, and counts what a message takes before it is decoded.
 //
-// It owns nothing: no goroutine, no lock, no cache. Every function may be called from everywhere at once.
+// It owns nothing but a memo of how large messages are: no goroutine, no lock. Every function may be called from everywhere at once.
 //
 // Guarantees:
 //   - The same value always gives the same bytes: maps are written in the order of their keys, zero fields are left out.

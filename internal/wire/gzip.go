@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -41,7 +43,83 @@ func (r *gzipReader) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader returns io.EOF itself, and connect wraps the others
 }
 
-func newGzipWriter() connect.Compressor { return gzip.NewWriter(io.Discard) }
+// Deflater compresses. What it needs for that, nearly a MiB, is there for gzipWriters at once, and others wait: it is
+// work of the processor alone, so none is held for long. Use NewDeflater.
+type Deflater struct {
+	writers sync.Pool
+	slots   chan struct{}
+}
+
+const gzipWriters = 16
+
+// NewDeflater returns a Deflater of a level of package gzip.
+func NewDeflater(level int) *Deflater {
+	d := &Deflater{slots: make(chan struct{}, gzipWriters)}
+	d.writers.New = func() any {
+		w, err := gzip.NewWriterLevel(io.Discard, level)
+		if err != nil {
+			panic(err) // a broken invariant: the level is one
+		}
+		return w
+	}
+	return d
+}
+
+// Deflate returns data compressed.
+func (d *Deflater) Deflate(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w := gzipWriter{shared: d, to: &out}
+	_, err := w.Write(data)
+	if err = errors.Join(err, w.Close()); err != nil {
+		return nil, fmt.Errorf("compress an answer: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func (d *Deflater) newWriter() connect.Compressor { return &gzipWriter{shared: d, to: io.Discard} }
+
+// gzipWriter has a writer of a Deflater from its first byte until it is closed.
+type gzipWriter struct {
+	shared *Deflater
+	to     io.Writer
+	mine   *gzip.Writer // nil: none
+}
+
+// Reset implements connect.Compressor.
+func (w *gzipWriter) Reset(to io.Writer) {
+	w.release()
+	w.to = to
+}
+
+// Write implements io.Writer.
+func (w *gzipWriter) Write(p []byte) (int, error) {
+	w.acquire()
+	return w.mine.Write(p) //nolint:wrapcheck // connect wraps it
+}
+
+// Close implements connect.Compressor.
+func (w *gzipWriter) Close() error {
+	w.acquire() // also nothing has a form when it is compressed
+	defer w.release()
+	return w.mine.Close() //nolint:wrapcheck // connect wraps it
+}
+
+func (w *gzipWriter) acquire() {
+	if w.mine == nil {
+		w.shared.slots <- struct{}{}
+		w.mine = w.shared.writers.Get().(*gzip.Writer)
+		w.mine.Reset(w.to)
+	}
+}
+
+func (w *gzipWriter) release() {
+	if w.mine != nil {
+		w.mine.Reset(io.Discard)
+		w.shared.writers.Put(w.mine)
+		w.mine = nil
+		<-w.shared.slots
+	}
+}
 
 // TooLong is the refusal of a message that has more bytes than it may, inflated if it is compressed.
 func TooLong(most int) error {
@@ -78,7 +156,7 @@ func (i *Inflater) Inflate(data []byte, most int, grow func(int) error) ([]byte,
 			n, err := r.Read(out[len(out):cap(out)])
 			out = out[:len(out)+n]
 			switch {
-			case err == io.EOF:
+			case errors.Is(err, io.EOF):
 				return out, nil
 			case connect.CodeOf(err) == connect.CodeResourceExhausted:
 				return nil, TooLong(most)

@@ -14,8 +14,8 @@
 // names the batch, and nothing is placed; nothing is tried again. An evaluator keeps nothing between calls: what was loaded for a
 // batch is gone when it is answered.
 //
-// Bounds: MaxServers in a batch, MaxTickets, MaxBody bytes in a request and an answer (also after decompression), MaxOwnerRules of MaxRules bytes in
-// the settings of a chain. The package owns the goroutines of a Pool, and no others. A call that outlives its time keeps its goroutine
+// Bounds: MaxServers in a batch, MaxTickets, MaxBody bytes in a request and an answer (also after decompression), MaxExpression bytes of a chain,
+// MaxOwnerRules of MaxRules bytes in its settings. What a request takes decoded is bounded too, by counting before it is decoded. The package owns the goroutines of a Pool, and no others. A call that outlives its time keeps its goroutine
 // until it returns; there are at most Parallel + Late of them, and beyond that calls fail at once. Pool.Wait waits for them. How many batches a handler evaluates at once is for the server in front of it
 // to bound.
 //

@@ -14,6 +14,7 @@ const (
 	MaxTickets    = 10_000   // tickets
 	MaxOwnerRules = 1000     // Settings.OwnerRules of a chain that is written out
 	MaxRules      = 64 << 10 // bytes of them together: each is asked about each server, for some nanoseconds a byte
+	MaxExpression = 64 << 10 // bytes of a chain that is written out
 	MaxBody       = 8 << 20  // bytes of a request, and of an answer
 )
 

@@ -1,8 +1,10 @@
 package remote
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -31,6 +33,14 @@ func TestEveryFieldOfABatchPasses(t *testing.T) {
 	kinds := fill.Options{Values: map[string]func(int) any{"Kind": func(int) any { return placement.NoRoom }}}
 	passes(t, kinds, evaluationToProto, func(m *pb.EvaluateResponse) Evaluation { return *evaluationFromProto(m) },
 		map[string]string{"Steps[].Step.Refused": "only explain counts it, over all servers"})
+}
+
+// A chain is JSON inside of a message: it is bounded before it is read.
+func TestALongChainIsRefusedBeforeItIsRead(t *testing.T) {
+	_, err := chainFromProto(&pb.PlacementChain{Expression: "[" + strings.Repeat("{},", MaxExpression/3) + "{}]"})
+	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), "chain.expression: is 655") {
+		t.Errorf("refused with %v", err)
+	}
 }
 
 func passes[T, M any](t *testing.T, o fill.Options, to func(*T) M, from func(M) T, lost map[string]string) {

@@ -166,6 +166,9 @@ func chainFromProto(m *pb.PlacementChain) (Chain, error) {
 	if m.GetExpression() == "" {
 		return c, plimsoll.Invalid("chain", "is missing; give the name of one that the evaluator has, or write it out")
 	}
+	if n := len(m.GetExpression()); n > MaxExpression {
+		return c, plimsoll.Invalid("chain.expression", "is %d bytes long; at most %d are possible", n, MaxExpression)
+	}
 	if err := json.Unmarshal([]byte(m.GetExpression()), &c.Text); err != nil {
 		return c, plimsoll.Invalid("chain.expression", "%s", err)
 	}
