@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -26,12 +27,19 @@ const (
 type Config struct {
 	// Server is the gateway's address: http://host:port, host:port or unix:/path. Empty: DefaultServer.
 	Server string
+	// Token is the user token of the gateway, and TokenFile a file that holds it; one of both, or neither.
+	// Without them the token is found if the gateway is on this machine, listens on a loopback address, and
+	// was started by the same user, or by that user through sudo. A unix socket needs none.
+	Token, TokenFile string
 	// RetryBudget is how long a call that fails for want of a server is tried again. 0: ten seconds; negative: not at all.
 	RetryBudget time.Duration
 }
 
 // Validate reports the first field that is wrong.
 func (c Config) Validate() error {
+	if c.Token != "" && c.TokenFile != "" {
+		return plimsoll.Invalid("token", "is given beside a tokenFile; give one of them")
+	}
 	if c.Server == "" {
 		return nil
 	}
@@ -39,6 +47,21 @@ func (c Config) Validate() error {
 		return plimsoll.Invalid("server", "%q is not an address; write for example %s or unix:/run/plimsoll.sock", c.Server, DefaultServer)
 	}
 	return nil
+}
+
+// TokenSource says where the token for the gateway is from; nil if none is known.
+func (c Config) TokenSource() (*token.Source, error) {
+	if c.Token == "" {
+		return token.Finder{Kind: token.User, File: c.TokenFile}.For(c.Server), nil
+	}
+	t, err := token.Parse(c.Token)
+	if err == nil && t.Kind() != token.User {
+		err = plimsoll.Errorf(plimsoll.CodeInvalid, "it is %v", t)
+	}
+	if err != nil {
+		return nil, plimsoll.Invalid("token", "is not the user token of a gateway: %v", err)
+	}
+	return token.Fixed(t, "the token that was given"), nil
 }
 
 // Client calls one gateway.
@@ -68,6 +91,11 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	source, err := config.TokenSource()
+	if err != nil {
+		return nil, err
+	}
+	transport.SendToken(httpClient, source)
 	limit := connect.WithReadMaxBytes(maxMessageBytes)
 	return &Client{
 		http:   httpClient,

@@ -26,7 +26,10 @@ type app struct {
 	now      func() time.Time
 	server   string
 	retryFor time.Duration
-	c        *client.Client // nil before the first use
+
+	tokenFile string         // of the flag
+	secrets   secrets        // of the environment
+	c         *client.Client // nil before the first use
 }
 
 // client returns the client of the gateway that the command line names.
@@ -34,11 +37,7 @@ func (a *app) client() (*client.Client, error) {
 	if a.c != nil {
 		return a.c, nil
 	}
-	budget := a.retryFor
-	if budget == 0 {
-		budget = -1
-	}
-	c, err := client.New(client.Config{Server: a.server, RetryBudget: budget})
+	c, err := client.New(a.clientConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +56,9 @@ func (a *app) explainError(err error) string {
 	var dial *net.OpError
 	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Sprintf("cannot reach a server at %s (%s); start one with: plimsoll dev", a.server, cause(dial.Err))
+	}
+	if from := a.tokenSource(); plimsoll.CodeOf(err) == plimsoll.CodeUnauthenticated && from != "" {
+		return fmt.Sprintf("%s; the token is that of %s", err, from)
 	}
 	return err.Error()
 }

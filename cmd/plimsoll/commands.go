@@ -10,6 +10,8 @@ type commands struct {
 	Server   string        `help:"Address of a gateway: URL, host:port or unix:/path." env:"PLIMSOLL_SERVER" default:"http://127.0.0.1:9080"`
 	RetryFor time.Duration `help:"How long to try again while the server is away." env:"PLIMSOLL_RETRY_FOR" default:"2s"`
 
+	TokenFile string `help:"File with the user token of the gateway; PLIMSOLL_TOKEN, PLIMSOLL_TOKEN_FILE. On the machine of the gateway its user needs none." placeholder:"FILE"`
+
 	Submit  submitCmd  `cmd:"" help:"Submit the job of a job file."`
 	Run     runCmd     `cmd:"" help:"Run one command as a job, follow its output and exit with its exit code."`
 	Job     jobCmd     `cmd:"" help:"List, read, follow and change jobs."`
@@ -23,6 +25,7 @@ type commands struct {
 	Policy  policyCmd  `cmd:"" help:"Read and change the policies by which nodes are kept below their waterlines."`
 	QOS     qosCmd     `cmd:"" name:"qos" help:"Show what keeps nodes at their waterlines."`
 	Config  configCmd  `cmd:"" help:"Check files, and read and replace the configuration of the queues."`
+	Token   tokenCmd   `cmd:"" help:"Print where the token of the server is."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
 	roleCommands `embed:""`

@@ -31,6 +31,7 @@ func main() {
 	os.Exit(execute(ctx, process{
 		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(), color: colors(), now: time.Now,
+		secrets: takeSecrets(),
 	}))
 }
 
@@ -61,6 +62,7 @@ type process struct {
 	screen         func() (width, height int) // of the terminal that stdout is; nil: it is none
 	color          bool                       // that terminal shows colours, and nobody minds
 	now            func() time.Time
+	secrets        secrets
 }
 
 // Exit codes. What else a command exits with is the exit code of a task.
@@ -102,7 +104,7 @@ func execute(ctx context.Context, p process) (code int) {
 		a.notes.printf("plimsoll: %s; see plimsoll %s--help\n", err, selected(err))
 		return exitUsage
 	}
-	a.server, a.retryFor = root.Server, root.RetryFor
+	a.server, a.retryFor, a.tokenFile, a.secrets = root.Server, root.RetryFor, root.TokenFile, p.secrets
 	k.BindTo(ctx, (*context.Context)(nil))
 	err = k.Run(a)
 	a.close()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"io"
 	"net/http"
@@ -31,11 +32,20 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"plimsoll": main})
 }
 
-// leakChecked fails if a goroutine of a test is left.
+// leakChecked gives the tests a home directory of their own, where servers enter their tokens. It fails if a goroutine of a test is left.
 type leakChecked struct{ m *testing.M }
 
 // Run runs the tests and then looks for goroutines.
 func (l leakChecked) Run() int {
+	home, err := os.MkdirTemp("", "home")
+	if err == nil {
+		err = errors.Join(os.Setenv("HOME", home), os.Unsetenv("XDG_CONFIG_HOME"), os.Unsetenv("SUDO_UID"))
+	}
+	if err != nil {
+		_, _ = os.Stderr.WriteString(err.Error() + "\n") // the exit code says it too
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(home) }() // left-overs in the temporary directory do no harm
 	code := l.m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
 		_, _ = os.Stderr.WriteString(err.Error() + "\n") // the exit code says it too
@@ -51,6 +61,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
+			env.Setenv("HOME", os.Getenv("HOME"))
 			env.Setenv("PLIMSOLL_RETRY_FOR", "0s")
 			env.Setenv("GORACE", raceOptions)
 			return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -111,6 +112,7 @@ type devCmd struct {
 	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	Queues    string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
 	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
+	gatewayTokenFlags
 	nodeFlags
 	qosFlags
 }
@@ -149,10 +151,13 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	log := cmd.logger()
+	sayOpen(a, log, cmd.Listen, cmd.NoToken, cmd.OpenWS)
 	cfg := dev.Config{
+		NoToken: cmd.NoToken, OpenWS: cmd.OpenWS, UserTokenFile: cmd.UserTokenFile, AgentTokenFile: cmd.AgentTokenFile,
 		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Hosts: cmd.Host,
 		Node: cmd.Node, Capacity: node.capacity, Queues: queues,
-		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: cmd.logger(),
+		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: log,
 		QOS: qos,
 	}
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
@@ -202,6 +207,9 @@ type coordinatorCmd struct {
 	Queues   string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
 
 	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
+
+	noTokenFlag
+	GatewayTokenFile string `help:"File with the token of gateways, made if it is not there; default: gateway.token in --data." env:"PLIMSOLL_GATEWAY_TOKEN_FILE" placeholder:"FILE"`
 }
 
 // Help is the detail of the help text.
@@ -225,6 +233,7 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	}
 	log := cmd.logger()
 	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Events: dev.CoordinatorEvents(log)}
+	cfg.Access = cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
@@ -252,18 +261,24 @@ type gatewayCmd struct {
 	roleFlags
 	hostFlags
 	ID       string `help:"Name of this gateway, its own among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
+	Data     string `help:"Directory of the tokens." default:"plimsoll-data/gateway" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Leader   string `help:"Address of the coordinator." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+
+	gatewayTokenFlags
+	GatewayTokenFile string `help:"File with the token of gateways, from the coordinator; default: found if it is on this machine." env:"PLIMSOLL_GATEWAY_TOKEN_FILE" placeholder:"FILE"`
+	LogTokenFile     string `help:"File with the token of the agents' ports; default: found for agents on this machine." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
 }
 
 // Help is the detail of the help text.
 func (gatewayCmd) Help() string {
-	return example("plimsoll gateway --leader 127.0.0.1:9081 --listen 127.0.0.1:9080")
+	return example("plimsoll gateway --leader 127.0.0.1:9081 --listen 127.0.0.1:9080",
+		"plimsoll gateway --leader 10.0.0.1:9081 --gateway-token-file gateway.token --log-token-file log.token")
 }
 
 // Run serves until it is told to stop.
-func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
+func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
 	}
@@ -275,12 +290,15 @@ func (cmd *gatewayCmd) Run(ctx context.Context, _ *app) error {
 		}
 		cmd.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: cmd.ID, Leader: cmd.Leader, Events: dev.FollowerEvents(log)})
+	follower, err := replica.NewFollower(replica.FollowerConfig{
+		Gateway: cmd.ID, Leader: cmd.Leader, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile}, Events: dev.FollowerEvents(log),
+	})
 	if err != nil {
 		return err
 	}
 	g, err := gateway.New(gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
+		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
 	}, follower)
 	if err != nil {
 		return err
@@ -303,6 +321,9 @@ type agentCmd struct {
 	Listen    string   `help:"Address of the log service; default: a socket in the directory." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
 	Advertise string   `help:"Address at which gateways reach the log service; default: --listen." placeholder:"ADDRESS"`
 	Insecure  bool     `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+	noTokenFlag
+	AgentTokenFile string `help:"File with the token of agents, from the gateway; default: found if it is on this machine." env:"PLIMSOLL_AGENT_TOKEN_FILE" placeholder:"FILE"`
+	LogTokenFile   string `help:"File with the token of a --listen with a port, made if it is not there; default: log.token in --data." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
 	nodeFlags
 	qosFlags
 }
@@ -310,12 +331,13 @@ type agentCmd struct {
 // Help is the detail of the help text.
 func (agentCmd) Help() string {
 	return example("plimsoll agent --data /var/lib/plimsoll/agent --gateways 127.0.0.1:9080 --capacity nvidia.com/gpu=1",
+		"plimsoll agent --gateways 10.0.0.1:9080 --agent-token-file agent.token --listen 10.0.0.7:9082 --log-token-file log.token --insecure",
 		"plimsoll agent --node n7 --attributes rack=r7 --trait ssd --network storage=eth1 --reserve memory=15% --overprovision cpu=4",
 		"plimsoll agent --node n7 --extended --extended-cpu-reserve 20% --metrics /etc/plimsoll/metrics.yaml --qos-interval 500ms")
 }
 
 // Run runs until it is told to stop. Tasks go on, and are taken up again at the next start.
-func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
+func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 	node, err := cmd.nodeFlags.parse()
 	if err != nil {
 		return err
@@ -336,11 +358,14 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 	if err != nil {
 		return err
 	}
+	log := cmd.logger()
+	access := cmd.access(a, log, cmd.Listen, token.Log, cmd.LogTokenFile, dir)
 	ag, err := agent.New(agent.Config{
+		Access: access, Tokens: token.Finder{Kind: token.Agent, File: cmd.AgentTokenFile}.For,
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
 		QOS: qos,
-	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(cmd.logger())})
+	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(log)})
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{cfg: cfg, deps: deps, machine: thisMachine(), dial: dialGateway, newLoop: newQOSLoop}, nil
+	dial := func(address string) (gateway, error) { return dialGateway(address, cfg.Tokens) }
+	return &Agent{cfg: cfg, deps: deps, machine: thisMachine(), dial: dial, newLoop: newQOSLoop}, nil
 }
 
 // Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it returns nil, or until it
@@ -185,7 +186,8 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 	group.Go(func() error {
 		handler := newHandler(&logHandler{l, a.deps.Events.Trouble}, watch, m.handler())
 		return transport.Serve(ctx, listener, handler, transport.ServeConfig{
-			Hosts: append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address),
+			Hosts:  append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address),
+			Access: a.cfg.Access.For(node.Address),
 		})
 	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })

@@ -70,7 +70,7 @@ func (w *world) serve(c *cluster) (address string) {
 	mux.Handle(plimsollv1connect.NewAgentServiceHandler(served{c}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
+	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{Access: transport.AnyCaller()}) }()
 	w.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -26,6 +27,9 @@ type Config struct {
 	Advertise string   // address that gateways use for it; empty: Listen
 	Hosts     []string // further hosts that callers may use for Listen; see transport.Serve
 	Insecure  bool     // allow Listen to be reached from other machines without encryption
+
+	Access *transport.Access                         // who may call Listen; required unless that is a socket
+	Tokens func(gateway string) (from *token.Source) // finds the token for a gateway; nil: none is sent
 
 	Capacity   plimsoll.Resources // amounts that replace the measured ones, and custom resources
 	Attributes map[string]string  // facts that are added to the measured ones, or replace them

@@ -10,6 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -47,10 +48,13 @@ type connectGateway struct {
 	rpc  plimsollv1connect.AgentServiceClient
 }
 
-func dialGateway(address string) (gateway, error) {
+func dialGateway(address string, tokens func(gateway string) *token.Source) (gateway, error) {
 	client, base, err := transport.Client(address)
 	if err != nil {
 		return nil, err
+	}
+	if tokens != nil {
+		transport.SendToken(client, tokens(address))
 	}
 	return &connectGateway{client, plimsollv1connect.NewAgentServiceClient(client, base, connect.WithGRPC())}, nil
 }

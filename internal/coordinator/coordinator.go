@@ -54,6 +54,7 @@ import (
 type Config struct {
 	Listen        string               // address for gateways; host:port or unix:/path; required
 	Hosts         []string             // further hosts that callers may use for Listen; see transport.Serve
+	Access        *transport.Access    // who may call Listen; required unless that is a socket
 	Queues        plimsoll.QueueConfig // tree of queues of a store that has none; plimsoll.DefaultQueues
 	ReplaceQueues bool                 // make Queues the tree even if the store has one
 	State         state.Config
@@ -180,7 +181,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return transport.Serve(ctx, listener, c.routes(), transport.ServeConfig{Hosts: append(slices.Clone(c.cfg.Hosts), c.cfg.Listen)})
+		return transport.Serve(ctx, listener, c.routes(), transport.ServeConfig{
+			Hosts: append(slices.Clone(c.cfg.Hosts), c.cfg.Listen), Access: c.cfg.Access,
+		})
 	})
 	group.Go(func() error { return c.leadOn(ctx) })
 	return group.Wait()

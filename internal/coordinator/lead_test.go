@@ -293,7 +293,7 @@ func TestQueueFileReplacesOnce(t *testing.T) {
 
 // An error that stays ends Run; any other is waited out.
 func TestErrorsThatLastEndRun(t *testing.T) {
-	for code := plimsoll.CodeInternal; code <= plimsoll.CodeUnimplemented; code++ {
+	for code := plimsoll.CodeInternal; code <= plimsoll.CodeUnauthenticated; code++ {
 		opened := 0
 		p := run(t, Config{}, func(context.Context) (store.Store, error) {
 			if opened++; opened > 2 {
@@ -335,7 +335,7 @@ func TestPausesBetweenTerms(t *testing.T) {
 			return st, nil
 		}
 		var ended time.Time
-		cfg := Config{Listen: "127.0.0.1:0", Events: Events{Failed: func(_ error, pause time.Duration) {
+		cfg := Config{Listen: "127.0.0.1:0", Access: transport.AnyCaller(), Events: Events{Failed: func(_ error, pause time.Duration) {
 			if len(pauses) > 0 && opened != failures {
 				if waited := time.Since(ended); waited != pauses[len(pauses)-1] {
 					t.Errorf("the pause took %s, not %s", waited, pauses[len(pauses)-1])

@@ -134,7 +134,18 @@ func (c *Coordinator) routes() http.Handler {
 	})
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("/healthz", c.health)
+	mux.HandleFunc("/readyz", c.ready)
 	return mux
+}
+
+// ready answers 200 if this process leads, and costs nothing.
+func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if now := c.status.get(); now.role != roleLeader {
+		http.Error(w, fmt.Sprintf("not ready: this coordinator does not lead (%s: %s)", now.role, now.reason), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ready\n")) // the caller went away; there is nobody to tell
 }
 
 // healthReport is what /healthz answers.

@@ -1,7 +1,7 @@
 // Package dev assembles every role in one process: a coordinator on an embedded store, a gateway and an agent. They speak to each
 // other over sockets, by the same protocols as on many machines: there is no short cut from a read to the coordinator.
 //
-// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, and DIR/agent (the node's tasks and its
+// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, DIR/user.token and DIR/agent.token, and DIR/agent (the node's tasks and its
 // supervisor, a process of its own that outlives this one). Everything else is owned by the roles. The process may be killed at
 // any instant: what was acknowledged is there at the next start, and running tasks are taken up again.
 //
@@ -31,6 +31,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -40,6 +41,8 @@ type Config struct {
 	Listen     string                // address of the gateway; default 127.0.0.1:9080
 	Insecure   bool                  // allow Listen to be reached from other machines
 	Hosts      []string              // further hosts that callers may use for Listen; see transport.Serve
+	NoToken    bool                  // answer callers of Listen without a token
+	OpenWS     bool                  // answer GET under /ws/v1 without a token
 	NoAgent    bool                  // do not make this machine a node
 	Supervisor []string              // how to start the node's supervisor for its directory, which is added as the last word
 	Node       string                // id of this machine as a node; the host's name
@@ -52,8 +55,12 @@ type Config struct {
 	Store      pebble.Config         // Dir and Logger are set here
 	Logger     *slog.Logger          // nil: nothing is logged
 
+	// Files with the tokens of users and agents for a Listen of TCP, made if they are not there; default
+	// user.token and agent.token in Data.
+	UserTokenFile, AgentTokenFile string
+
 	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
-	Gateway     gateway.Config     // Listen, Insecure, Hosts, Events and Registry are set here
+	Gateway     gateway.Config     // Listen, Insecure, Hosts, Access, Events and Registry are set here
 }
 
 // Dev is the process.
@@ -62,6 +69,9 @@ type Dev struct {
 	listener net.Listener
 	parts    []func(context.Context) error
 	follower *replica.Follower
+	serving  chan struct{} // closed when callers are answered
+
+	agentToken *token.Source // of this machine as a node
 }
 
 // New opens the address and the data directory and makes the roles. It starts none of them. An address or a directory in use is a
@@ -81,7 +91,7 @@ func New(cfg Config) (*Dev, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Dev{cfg: cfg}
+	d := &Dev{cfg: cfg, serving: make(chan struct{})}
 	if err := d.make(); err != nil {
 		return nil, err
 	}
@@ -97,7 +107,10 @@ func (d *Dev) make() error {
 	if cfg.Gateway.ID == "" {
 		cfg.Gateway.ID = "dev"
 	}
-	cfg.Gateway.Events = gateway.Events{Fault: GatewayEvents(cfg.Logger).Fault} // that it serves, the process says itself
+	cfg.Gateway.Events = gateway.Events{
+		Fault:   GatewayEvents(cfg.Logger).Fault,
+		Serving: func(string) { close(d.serving) }, // the process says it itself
+	}
 	registry := prometheus.NewRegistry()
 	cfg.Gateway.Registry, cfg.Coordinator.Metrics = registry, registry
 	cfg.Coordinator.Listen, cfg.Coordinator.Events = "unix:"+filepath.Join(cfg.Data, "coordinator.sock"), CoordinatorEvents(cfg.Logger)
@@ -129,6 +142,7 @@ func (d *Dev) makeRoles() error {
 	if err := os.MkdirAll(cfg.Data, 0o755); err != nil {
 		return plimsoll.Invalid("data", "%s cannot be made: %v; choose a directory that you may write to", cfg.Data, err)
 	}
+	d.makeAccess()
 	cfg.Store.Dir, cfg.Store.Logger = filepath.Join(cfg.Data, "store"), cfg.Logger
 	st, err := pebble.Open(cfg.Store) // for the first term, so that a directory in use, or a damaged store, is refused at once
 	if err != nil {
@@ -196,7 +210,17 @@ func (d *Dev) URL() string {
 }
 
 // Ready returns when reads and writes are answered, or ctx ends.
-func (d *Dev) Ready(ctx context.Context) error { return d.follower.Ready(ctx) }
+func (d *Dev) Ready(ctx context.Context) error {
+	if err := d.follower.Ready(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-d.serving:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait until callers are answered: %w", ctx.Err())
+	}
+}
 
 // Run runs all roles until ctx ends or one of them fails, and closes what New opened.
 func (d *Dev) Run(ctx context.Context) error {
@@ -242,12 +266,13 @@ func (d *Dev) makeAgent() error {
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{d.URL()}, Capacity: cfg.Capacity,
 		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS,
+		Tokens: func(string) *token.Source { return d.agentToken },
 	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})
 	if err != nil {
 		return err
 	}
 	d.parts = append(d.parts, func(ctx context.Context) error {
-		if d.follower.Ready(ctx) != nil {
+		if d.Ready(ctx) != nil {
 			return nil // told to stop: a gateway that is not ready would only make the agent complain
 		}
 		return a.Run(ctx)

@@ -21,7 +21,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain gives the tests a home directory of their own, where dev enters its tokens.
+func TestMain(m *testing.M) {
+	home, err := os.MkdirTemp("", "home")
+	if err == nil {
+		err = errors.Join(os.Setenv("HOME", home), os.Unsetenv("XDG_CONFIG_HOME"), os.Unsetenv("SUDO_UID"))
+	}
+	if err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(home) // left-overs in the temporary directory do no harm
+		os.Exit(code)
+	}))
+}
 
 // start runs dev until the returned function is called.
 func start(t *testing.T, cfg dev.Config) (d *dev.Dev, stop func() error) {

@@ -15,6 +15,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/dev"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -61,6 +62,7 @@ func registerNodes(ctx context.Context, tb testing.TB, g *errgroup.Group, url st
 	if err != nil {
 		tb.Fatal(err)
 	}
+	transport.SendToken(httpClient, token.Finder{Kind: token.Agent}.For(url))
 	tb.Cleanup(httpClient.CloseIdleConnections)
 	agents := plimsollv1connect.NewAgentServiceClient(httpClient, base)
 	name := func(i int) string { return fmt.Sprintf("node-%04d", i) }

@@ -177,7 +177,7 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 			return err
 		}
 		_, handler := plimsollv1connect.NewSupervisorServiceHandler(&service{s: s})
-		return transport.Serve(workCtx, l, handler, transport.ServeConfig{})
+		return transport.Serve(workCtx, l, handler, transport.ServeConfig{Access: nil}) // a socket needs none
 	})
 	err := work.Wait()
 	if s.quiesce() && s.tree != nil {

@@ -6,15 +6,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // Config is what an operator may set. A zero value stands for the default.
 type Config struct {
-	ID       string   // names the gateway to the leader and in /healthz; needed
-	Listen   string   // address to serve; default 127.0.0.1:9080
-	Hosts    []string // further hosts that callers may use for Listen; see transport.Serve
-	Insecure bool     // allow an address that other machines can reach, although nothing is encrypted and nobody is identified
+	ID       string            // names the gateway to the leader and in /healthz; needed
+	Listen   string            // address to serve; default 127.0.0.1:9080
+	Hosts    []string          // further hosts that callers may use for Listen; see transport.Serve
+	Access   *transport.Access // who may call Listen, with Grants; required unless that is a socket
+	Insecure bool              // allow an address that other machines can reach, although nothing is encrypted
+
+	// LogTokens finds the tokens for agents that listen on TCP.
+	LogTokens token.Finder
 
 	BarrierTimeout time.Duration // longest wait of a read for the leader; default 3s
 	WriteTimeout   time.Duration // longest wait of a write for the leader; default 30s

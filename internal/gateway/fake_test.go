@@ -251,6 +251,9 @@ func serve(t testing.TB, cfg Config, r Replica) *served {
 	t.Helper()
 	address := make(chan string, 1)
 	cfg.Listen = "127.0.0.1:0"
+	if cfg.Access == nil {
+		cfg.Access = transport.AnyCaller()
+	}
 	cfg.Events.Serving = func(a string) { address <- a }
 	if cfg.Events.Fault == nil {
 		cfg.Events.Fault = func(rpc string, err error) { t.Errorf("a fault in %s: %v", rpc, err) }

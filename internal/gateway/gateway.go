@@ -58,7 +58,7 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		cfg:      cfg,
 		replica:  r,
 		nodes:    newLiveness(cfg.MaxNodes),
-		agents:   newAgentClients(cfg.MaxAgents),
+		agents:   newAgentClients(cfg.MaxAgents, cfg.LogTokens),
 		explains: make(chan struct{}, cfg.MaxExplains),
 	}
 	g.metrics = newMetrics(g)
@@ -83,10 +83,12 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	defer g.agents.close()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return transport.Serve(ctx, l, g.handler, transport.ServeConfig{Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.Listen)})
+		return transport.Serve(ctx, l, g.handler, transport.ServeConfig{
+			Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.Listen), Access: g.cfg.Access,
+			Started: func() { g.cfg.Events.Serving(l.Addr().String()) },
+		})
 	})
 	group.Go(func() error { return g.watchNodes(ctx) })
-	g.cfg.Events.Serving(l.Addr().String())
 	return group.Wait()
 }
 
@@ -113,10 +115,11 @@ func (g *Gateway) routes() http.Handler {
 	}, eventSource{g})
 	mux.Handle("/ws/v1/", g.boundedREST(requests, events))
 	mux.HandleFunc("/healthz", g.health)
+	mux.HandleFunc("/readyz", g.ready)
 	mux.Handle("/metrics", g.metrics.handler())
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		rest.WriteError(w, http.StatusNotFound,
-			"there is nothing at this path; there are /healthz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
+			"there is nothing at this path; there are /healthz, /readyz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
 	})
 	return g.timed(mux)
 }

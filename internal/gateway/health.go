@@ -22,6 +22,16 @@ type healthReport struct {
 	Instance string `json:"instance,omitempty"`
 }
 
+// ready answers 200 if a leader is followed, and costs nothing.
+func (g *Gateway) ready(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if !g.replica.Connected() {
+		http.Error(w, "not ready: this gateway follows no leader", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ready\n")) // the caller went away; there is nobody to tell
+}
+
 // health answers 200 if a read would be answered now: it makes one, which costs a round trip shared with all other reads.
 func (g *Gateway) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)

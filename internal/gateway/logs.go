@@ -11,6 +11,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -142,7 +143,11 @@ func relayError(ctx context.Context, task *pb.Task, address string, err error) e
 		return gone
 	}
 	err = wire.FromConnectError(err)
-	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeUnavailable:
+	case plimsoll.CodeUnauthenticated:
+		return notLetIn(task.GetNode(), address, err)
+	default:
 		return err
 	}
 	return &plimsoll.Error{
@@ -154,7 +159,8 @@ func relayError(ctx context.Context, task *pb.Task, address string, err error) e
 
 // agentClients keeps connections to the agents that were asked last.
 type agentClients struct {
-	limit int
+	limit  int
+	tokens token.Finder
 
 	mu struct {
 		sync.Mutex
@@ -170,8 +176,8 @@ type agentClient struct {
 	used uint64 // number of its last use
 }
 
-func newAgentClients(limit int) *agentClients {
-	c := &agentClients{limit: limit}
+func newAgentClients(limit int, tokens token.Finder) *agentClients {
+	c := &agentClients{limit: limit, tokens: tokens}
 	c.mu.byAddress = map[string]*agentClient{}
 	return c
 }
@@ -190,6 +196,7 @@ func (c *agentClients) get(address string) (*agentClient, error) {
 	if err != nil {
 		return nil, err
 	}
+	transport.SendToken(client, c.tokens.For(address))
 	if len(c.mu.byAddress) >= c.limit {
 		c.dropOldest()
 	}

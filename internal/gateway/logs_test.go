@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -185,7 +186,7 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 }
 
 func TestConnectionsToAgentsAreBounded(t *testing.T) {
-	c := newAgentClients(2)
+	c := newAgentClients(2, token.Finder{})
 	defer c.close()
 	for _, address := range []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1", "127.0.0.1:3"} {
 		if _, err := c.get(address); err != nil {

@@ -57,6 +57,26 @@ func newMetrics(g *Gateway) *metrics {
 			}
 			return 0
 		}),
+		gauge("plimsoll_gateway_no_token", "1 if callers are answered without a token, by --no-token.", func() float64 {
+			if g.cfg.Access != nil && g.cfg.Access.NoToken() {
+				return 1
+			}
+			return 0
+		}),
+		gauge("plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.", func() float64 {
+			if g.cfg.Access != nil && g.cfg.Access.Open() != "" {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_unauthenticated_total", Help: "Requests refused because no token allowed them.",
+		}, func() float64 {
+			if g.cfg.Access == nil {
+				return 0
+			}
+			return float64(g.cfg.Access.Refused())
+		}),
 		gauge("plimsoll_gateway_nodes_heard", "Nodes whose heartbeats come here.", func() float64 { return float64(g.nodes.count()) }),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

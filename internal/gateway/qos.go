@@ -108,6 +108,8 @@ func relayQOSError(ctx context.Context, node, address string, err error) error {
 			Msg:  "the agent of node " + node + " at " + address + " cannot be reached; see that it runs, and try again",
 			Err:  err,
 		}
+	case plimsoll.CodeUnauthenticated:
+		return notLetIn(node, address, err)
 	case plimsoll.CodeUnimplemented:
 		return plimsoll.Errorf(plimsoll.CodeUnimplemented, "the agent of node %q watches nothing; it may be of an older version", node)
 	}

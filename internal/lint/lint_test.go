@@ -240,3 +240,27 @@ func TestCheckServersFindsListenersPastTransport(t *testing.T) {
 		t.Errorf("found %v, want findings at %v", found, want)
 	}
 }
+
+func TestCheckServersFindsListenersThatChooseNoAccess(t *testing.T) {
+	file := func(text string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("package a\nimport \"github.com/plimsoll-dev/plimsoll/internal/transport\"\n" + text)}
+	}
+	found, err := lint.CheckServers(fstest.MapFS{
+		"a/nothing.go":    file("var c = transport.ServeConfig{}"),
+		"a/other.go":      file("var c = &transport.ServeConfig{Hosts: nil}"),
+		"a/access.go":     file("var c = transport.ServeConfig{Access: nil}"),
+		"a/plain_test.go": file("var c = transport.ServeConfig{}"),
+		"a/another.go":    {Data: []byte("package a\nimport transport \"example.org/transport\"\nvar c = transport.ServeConfig{}")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places []string
+	for _, f := range found {
+		places = append(places, f.Where)
+	}
+	slices.Sort(places)
+	if want := []string{"a/nothing.go:3", "a/other.go:3"}; !slices.Equal(places, want) {
+		t.Errorf("found %v, want findings at %v", found, want)
+	}
+}

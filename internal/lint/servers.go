@@ -18,7 +18,8 @@ var serving = map[string][]string{
 }
 
 // CheckServers reports the programs below root that serve HTTP past internal/transport, whose Serve refuses
-// what pages in a browser send. Tests, and folders named testdata, are left out.
+// what pages in a browser send and callers without a token, and calls of Serve that do not choose whom they
+// answer. Tests, and folders named testdata, are left out.
 func CheckServers(root fs.FS) ([]Finding, error) {
 	return inFiles(root, "look for servers", servers, func(name string) bool {
 		return !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "internal/transport/")
@@ -33,17 +34,47 @@ func servers(fset *token.FileSet, file *ast.File) []Finding {
 			names[name] = forbidden
 		}
 	}
+	transport := importedAs(file, transportPath)
+	report := func(at ast.Node, message string) {
+		p := fset.Position(at.Pos())
+		found = append(found, finding(p.Filename+":"+strconv.Itoa(p.Line), "%s", message))
+	}
 	ast.Inspect(file, func(node ast.Node) bool {
+		if config, ok := node.(*ast.CompositeLit); ok && transport != "" && isSelector(config.Type, transport, "ServeConfig") && !sets(config, "Access") {
+			report(config, "a ServeConfig has to choose whom the listener answers: set Access, of a unix socket to nil")
+		}
 		selector, ok := node.(*ast.SelectorExpr)
 		if !ok {
 			return true
 		}
 		if pkg, ok := selector.X.(*ast.Ident); ok && slices.Contains(names[pkg.Name], selector.Sel.Name) {
-			p := fset.Position(selector.Pos())
-			found = append(found, finding(p.Filename+":"+strconv.Itoa(p.Line),
-				"only transport.Serve refuses requests of foreign web pages: serve with it"))
+			report(selector, "only transport.Serve refuses requests of foreign web pages: serve with it")
 		}
 		return true
 	})
 	return found
+}
+
+// transportPath is the package whose listeners are checked.
+const transportPath = "github.com/plimsoll-dev/plimsoll/internal/transport"
+
+func isSelector(e ast.Expr, pkg, name string) bool {
+	selector, ok := e.(*ast.SelectorExpr)
+	if !ok || selector.Sel.Name != name {
+		return false
+	}
+	left, ok := selector.X.(*ast.Ident)
+	return ok && left.Name == pkg
+}
+
+// sets reports whether a literal of a struct names a field.
+func sets(literal *ast.CompositeLit, field string) bool {
+	return slices.ContainsFunc(literal.Elts, func(e ast.Expr) bool {
+		pair, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			return false
+		}
+		key, ok := pair.Key.(*ast.Ident)
+		return ok && key.Name == field
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -32,6 +33,8 @@ const (
 type FollowerConfig struct {
 	Gateway string // this gateway's id
 	Leader  string // the leader's address, as package transport reads it
+	// Tokens finds the token for the leader.
+	Tokens token.Finder
 	// EventCapacity is the size of the copy's event ring; default ring.DefaultCapacity.
 	EventCapacity int
 	// MaxCommands bounds the commands that are under way; default DefaultMaxCommands, below the leader's bound on replies.
@@ -92,6 +95,7 @@ func NewFollower(config FollowerConfig) (*Follower, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure the replica: %w", err)
 	}
+	transport.SendToken(client, config.Tokens.For(config.Leader))
 	return newFollower(config, client, url), nil
 }
 

@@ -76,7 +76,9 @@ func (l *testLeader) serve(listener net.Listener) {
 	mux.Handle(NewHandler(l.source, l.execute, OnGatewayLost(func(g string) { l.lost <- g })))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, listener, mux, transport.ServeConfig{}) }()
+	go func() {
+		ended <- transport.Serve(ctx, listener, mux, transport.ServeConfig{Access: transport.AnyCaller()})
+	}()
 	l.stop = sync.OnceFunc(func() {
 		l.source.Close(nil)
 		cancel()

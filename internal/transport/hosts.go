@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -172,30 +170,11 @@ func checkHosts(p *hostPolicy, handler http.Handler) http.Handler {
 			c.local = addrPort(local).Addr()
 		}
 		if reason := p.refusal(c); reason != "" {
-			refuse(w, reason)
+			refuseAs(w, r, http.StatusForbidden, reason)
 			return
 		}
 		handler.ServeHTTP(w, r)
 	})
-}
-
-// refuse answers in JSON with the fields of an error of Connect and of one of the REST interface.
-func refuse(w http.ResponseWriter, reason string) {
-	body, err := json.Marshal(struct {
-		Code        string `json:"code"`
-		StatusCode  int    `json:"status_code"`
-		Message     string `json:"message"`
-		Description string `json:"description"`
-	}{"permission_denied", http.StatusForbidden, reason, reason})
-	if err != nil {
-		panic(err) // a broken invariant: numbers and strings have a JSON form
-	}
-	// What is left of the body is read away before the connection is used again, but not for ever.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readHeaderTimeout))
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set(refusedHeader, reason)
-	w.WriteHeader(http.StatusForbidden)
-	_, _ = w.Write(append(body, '\n')) // the caller went away; there is nobody to tell
 }
 
 // refusals makes errors of refusals, whose reason the protocols of RPC would drop.
@@ -206,12 +185,17 @@ func (t refusals) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // http.Client adds the call to it
 	}
-	reason := response.Header.Get(refusedHeader)
-	if response.StatusCode != http.StatusForbidden || reason == "" {
+	reason, code := response.Header.Get(refusedHeader), plimsoll.CodeDenied
+	switch {
+	case reason == "":
+		return response, nil
+	case response.StatusCode == http.StatusUnauthorized:
+		code = plimsoll.CodeUnauthenticated
+	case response.StatusCode != http.StatusForbidden:
 		return response, nil
 	}
 	_ = response.Body.Close() // the header says all of it
-	return nil, plimsoll.Errorf(plimsoll.CodeDenied, "%s", reason)
+	return nil, plimsoll.Errorf(code, "%s", reason)
 }
 
 // machineName is the name that this machine has for itself; empty if it has none.

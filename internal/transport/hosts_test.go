@@ -158,7 +158,7 @@ func startServe(ctx context.Context, l net.Listener, allowed bool) <-chan error 
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- transport.Serve(ctx, l, http.HandlerFunc(answer), transport.ServeConfig{Hosts: hosts})
+		ended <- transport.Serve(ctx, l, http.HandlerFunc(answer), transport.ServeConfig{Hosts: hosts, Access: transport.AnyCaller()})
 	}()
 	return ended
 }

@@ -62,6 +62,11 @@ func newServer(ctx context.Context, handler http.Handler) *server {
 type ServeConfig struct {
 	// Hosts are further hosts that callers may use, each a name, an IP literal or an address such as Listen takes.
 	Hosts []string
+	// Access says whose requests are answered, by their tokens. A listener of TCP must have one; AnyCaller is
+	// for those that want no token. A unix socket, which only its user reaches, wants none either way.
+	Access *Access
+	// Started is called when callers can find the tokens and are answered; nil: nobody is told.
+	Started func()
 	// Caller is the part that callers of this listener have if nothing else tells it. CallerOf returns it.
 	Caller Caller
 }
@@ -73,11 +78,26 @@ type ServeConfig struct {
 // On a listener of TCP the handler sees only requests that a page in a browser cannot have made, except
 // a page of this listener itself: others get 403, by their Host, Origin and Sec-Fetch-Site. Hosts are
 // the IP address at which the request arrived, localhost, the name of this machine and those of the
-// configuration.
+// configuration. After that Access decides, before anything of the body is read: others get 401, or 403
+// if their token is for something else.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeConfig) error {
+	socket, withdraw := l.Addr().Network() == "unix", func() {}
+	if cfg.Access == nil && !socket {
+		return errors.Join(fmt.Errorf("serve on %s: a listener of TCP needs an Access, which says whom it answers", l.Addr()), l.Close())
+	}
+	if cfg.Access != nil {
+		if err := cfg.Access.prepare(); err != nil {
+			return errors.Join(err, l.Close())
+		}
+		handler = cfg.Access.check(handler, socket)
+	}
 	handler = markCaller(cfg.Caller, handler)
-	if l.Addr().Network() != "unix" { // no browser speaks to a socket of a file
+	if !socket { // no browser speaks to a socket of a file
 		handler = checkHosts(newHostPolicy(l.Addr(), machineName(), cfg.Hosts), handler)
+		withdraw = cfg.Access.enter(l.Addr())
+	}
+	if cfg.Started != nil {
+		cfg.Started()
 	}
 	s := newServer(ctx, handler)
 	defer s.cutOff()
@@ -86,8 +106,10 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeC
 	var err, closeErr error
 	select {
 	case err = <-ended:
+		withdraw()
 		closeErr = s.shutdown(ctx)
 	case <-ctx.Done():
+		withdraw() // as long as nobody else can have the address
 		closeErr = s.shutdown(ctx)
 		err = <-ended
 	}

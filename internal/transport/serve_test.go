@@ -24,7 +24,7 @@ func serve(t *testing.T, l net.Listener, h http.HandlerFunc) (stop func() error)
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, h, transport.ServeConfig{}) }()
+	go func() { ended <- transport.Serve(ctx, l, h, transport.ServeConfig{Access: transport.AnyCaller()}) }()
 	return func() error {
 		cancel()
 		return <-ended

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/dev"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+// secrets are the variables that hold, or name, the token of the server.
+type secrets struct{ token, file string }
+
+// takeSecrets reads the variables, and takes the token out of the environment, which the processes that
+// this one starts get.
+func takeSecrets() secrets {
+	const variable = "PLIMSOLL_TOKEN"
+	s := secrets{os.Getenv(variable), os.Getenv("PLIMSOLL_TOKEN_FILE")}
+	_ = os.Unsetenv(variable) // it fails only for a name that is none
+	return s
+}
+
+// clientConfig says which gateway is called, and with which token: that of the flag, of the variables, or
+// nothing, when the client looks for one.
+func (a *app) clientConfig() client.Config {
+	cfg := client.Config{Server: a.server, RetryBudget: a.retryFor}
+	if cfg.RetryBudget == 0 {
+		cfg.RetryBudget = -1
+	}
+	switch {
+	case a.tokenFile != "":
+		cfg.TokenFile = a.tokenFile
+	case a.secrets.token != "":
+		cfg.Token = a.secrets.token
+	default:
+		cfg.TokenFile = a.secrets.file
+	}
+	return cfg
+}
+
+// tokenSource says where the token in the configuration of a client is from.
+func (a *app) tokenSource() string {
+	switch {
+	case a.tokenFile != "":
+		return "--token-file"
+	case a.secrets.token != "":
+		return "PLIMSOLL_TOKEN"
+	case a.secrets.file != "":
+		return "PLIMSOLL_TOKEN_FILE"
+	}
+	return ""
+}
+
+type tokenCmd struct {
+	Header bool `help:"Print the header of a request instead, for curl."`
+}
+
+// Help is the detail of the help text.
+func (tokenCmd) Help() string {
+	return example("plimsoll token", "curl -H @<(plimsoll token --header) http://127.0.0.1:9080/ws/v1/events/batch")
+}
+
+// Run prints the file that holds the token of the server, or a header with it.
+func (cmd *tokenCmd) Run(_ context.Context, a *app) error {
+	cfg := a.clientConfig()
+	source, err := cfg.TokenSource()
+	if err != nil {
+		return err
+	}
+	if source == nil {
+		return plimsoll.Errorf(plimsoll.CodeUnauthenticated, "no token is known for %s: tokens are found for servers on this machine alone; give it by %s",
+			a.server, token.User.GivenBy())
+	}
+	file, err := source.ServerFile()
+	if err != nil && (!cmd.Header || plimsoll.CodeOf(err) != plimsoll.CodeNotFound) {
+		return err
+	}
+	if !cmd.Header {
+		a.out.printf("%s\n", file)
+		return nil
+	}
+	t, _, err := source.Get()
+	if err != nil {
+		return err
+	}
+	a.out.printf("Authorization: %s\n", t.Header())
+	return nil
+}
+
+// noTokenFlag is that of every role that can listen on a port.
+type noTokenFlag struct {
+	NoToken bool `help:"Answer everybody who reaches --listen, without a token."`
+}
+
+// gatewayTokenFlags are those of roles that users and agents call.
+type gatewayTokenFlags struct {
+	noTokenFlag
+	OpenWS         bool   `name:"open-ws" help:"Answer GET under /ws/v1 without a token."`
+	UserTokenFile  string `help:"File with the token of users, made if it is not there; default: user.token in --data." env:"PLIMSOLL_USER_TOKEN_FILE" placeholder:"FILE"`
+	AgentTokenFile string `help:"File with the token of agents, made if it is not there; default: agent.token in --data." env:"PLIMSOLL_AGENT_TOKEN_FILE" placeholder:"FILE"`
+}
+
+// listensOnPort reports whether an address is one of TCP, where callers need a token.
+func listensOnPort(address string) bool {
+	network, _, err := transport.Split(address)
+	return err == nil && network == "tcp"
+}
+
+// sayOpen says loudly who is answered without a token, also when little is logged.
+func sayOpen(a *app, log *slog.Logger, listen string, noToken, openWS bool) {
+	if !listensOnPort(listen) {
+		return
+	}
+	say := func(flag, who string) {
+		if log.Enabled(context.Background(), slog.LevelWarn) {
+			log.Warn(flag+": "+who, "listen", listen)
+			return
+		}
+		a.notes.printf("plimsoll: %s: %s (%s)\n", flag, who, listen)
+	}
+	if noToken {
+		say("--no-token", "everybody who reaches the address may do everything there, without a token")
+	}
+	if openWS {
+		say("--open-ws", "everybody who reaches the address may read the events under /ws/v1, without a token")
+	}
+}
+
+// access says whom a gateway answers; nil if it listens on a socket.
+func (cmd *gatewayCmd) access(a *app, log *slog.Logger) *transport.Access {
+	if !listensOnPort(cmd.Listen) {
+		return nil
+	}
+	sayOpen(a, log, cmd.Listen, cmd.NoToken, cmd.OpenWS)
+	return dev.AccessConfig{NoToken: cmd.NoToken, OpenWS: cmd.OpenWS, Logger: log}.GatewayAccess(
+		cmp.Or(cmd.UserTokenFile, filepath.Join(cmd.Data, token.User.FileName())),
+		cmp.Or(cmd.AgentTokenFile, filepath.Join(cmd.Data, token.Agent.FileName())),
+	)
+}
+
+// access says whom a listener answers that gateways call; nil if it is a socket.
+func (f *noTokenFlag) access(a *app, log *slog.Logger, listen string, kind token.Kind, file, data string) *transport.Access {
+	if !listensOnPort(listen) {
+		return nil
+	}
+	sayOpen(a, log, listen, f.NoToken, false)
+	return dev.AccessConfig{NoToken: f.NoToken, Logger: log}.Access(kind, cmp.Or(file, filepath.Join(data, kind.FileName())))
+}
