@@ -232,11 +232,8 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := cmd.logger()
-	access, err := cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
-	if err != nil {
-		return err
-	}
-	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Access: access, Events: dev.CoordinatorEvents(log)}
+	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Events: dev.CoordinatorEvents(log)}
+	cfg.Access = cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
@@ -293,10 +290,6 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		}
 		cmd.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	access, err := cmd.access(a, log)
-	if err != nil {
-		return err
-	}
 	follower, err := replica.NewFollower(replica.FollowerConfig{
 		Gateway: cmd.ID, Leader: cmd.Leader, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile}, Events: dev.FollowerEvents(log),
 	})
@@ -305,7 +298,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	}
 	g, err := gateway.New(gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
-		Access: access, LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
+		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
 	}, follower)
 	if err != nil {
 		return err
@@ -366,10 +359,7 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := cmd.logger()
-	access, err := cmd.access(a, log, cmd.Listen, token.Log, cmd.LogTokenFile, dir)
-	if err != nil {
-		return err
-	}
+	access := cmd.access(a, log, cmd.Listen, token.Log, cmd.LogTokenFile, dir)
 	ag, err := agent.New(agent.Config{
 		Access: access, Tokens: token.Finder{Kind: token.Agent, File: cmd.AgentTokenFile}.For,
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
