@@ -49,8 +49,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// TokenSource says where the token for the gateway is from; nil if none is known.
-func (c Config) TokenSource() (*token.Source, error) {
+// tokens says where the token for the gateway is from; nil if none is known.
+func (c Config) tokens() (*token.Source, error) {
 	if c.Token == "" {
 		return token.Finder{Kind: token.User, File: c.TokenFile}.For(c.Server), nil
 	}
@@ -91,7 +91,7 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := config.TokenSource()
+	source, err := config.tokens()
 	if err != nil {
 		return nil, err
 	}

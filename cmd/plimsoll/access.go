@@ -57,6 +57,19 @@ func (a *app) tokenSource() string {
 	return ""
 }
 
+// source says where the token of the gateway is from; nil if none is known.
+func (a *app) source() (*token.Source, error) {
+	cfg := a.clientConfig()
+	if cfg.Token == "" {
+		return token.Finder{Kind: token.User, File: cfg.TokenFile}.For(a.server), nil
+	}
+	t, err := token.Parse(cfg.Token)
+	if err != nil {
+		return nil, plimsoll.Invalid("PLIMSOLL_TOKEN", "%v", err)
+	}
+	return token.Fixed(t, "PLIMSOLL_TOKEN"), nil
+}
+
 type tokenCmd struct {
 	Header bool `help:"Print the header of a request instead, for curl."`
 }
@@ -68,8 +81,7 @@ func (tokenCmd) Help() string {
 
 // Run prints the file that holds the token of the server, or a header with it.
 func (cmd *tokenCmd) Run(_ context.Context, a *app) error {
-	cfg := a.clientConfig()
-	source, err := cfg.TokenSource()
+	source, err := a.source()
 	if err != nil {
 		return err
 	}
@@ -92,6 +104,9 @@ func (cmd *tokenCmd) Run(_ context.Context, a *app) error {
 	a.out.printf("Authorization: %s\n", t.Header())
 	return nil
 }
+
+// roleNames are the commands whose callers need a token, instead of they themselves.
+var roleNames = []string{"dev", "coordinator", "gateway", "agent"}
 
 // noTokenFlag is that of every role that can listen on a port.
 type noTokenFlag struct {
@@ -132,10 +147,10 @@ func sayOpen(a *app, log *slog.Logger, listen string, noToken, openWS bool) {
 	}
 }
 
-// access makes the tokens of a gateway; nil if it listens on a socket.
-func (cmd *gatewayCmd) access(a *app, log *slog.Logger) (*transport.Access, error) {
+// access says whom a gateway answers; nil if it listens on a socket.
+func (cmd *gatewayCmd) access(a *app, log *slog.Logger) *transport.Access {
 	if !listensOnPort(cmd.Listen) {
-		return nil, nil
+		return nil
 	}
 	sayOpen(a, log, cmd.Listen, cmd.NoToken, cmd.OpenWS)
 	return dev.AccessConfig{NoToken: cmd.NoToken, OpenWS: cmd.OpenWS, Logger: log}.GatewayAccess(
@@ -144,10 +159,10 @@ func (cmd *gatewayCmd) access(a *app, log *slog.Logger) (*transport.Access, erro
 	)
 }
 
-// access makes the token of a listener that gateways call; nil if it is a socket.
-func (f *noTokenFlag) access(a *app, log *slog.Logger, listen string, kind token.Kind, file, data string) (*transport.Access, error) {
+// access says whom a listener answers that gateways call; nil if it is a socket.
+func (f *noTokenFlag) access(a *app, log *slog.Logger, listen string, kind token.Kind, file, data string) *transport.Access {
 	if !listensOnPort(listen) {
-		return nil, nil
+		return nil
 	}
 	sayOpen(a, log, listen, f.NoToken, false)
 	return dev.AccessConfig{NoToken: f.NoToken, Logger: log}.Access(kind, cmp.Or(file, filepath.Join(data, kind.FileName())))

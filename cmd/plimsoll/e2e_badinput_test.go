@@ -246,7 +246,12 @@ func TestBadRESTParameters(t *testing.T) {
 	s := newSite(t)
 	_, address := s.devOnPort()
 	get := func(query string) (code int, body string) {
-		res, err := http.Get(address + "/ws/v1/events/batch" + query)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/ws/v1/events/batch"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", userToken(t, s.data()).Header())
+		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

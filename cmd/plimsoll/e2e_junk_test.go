@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -128,6 +130,11 @@ func call(t *testing.T, place, method, kind string, junk []byte) error {
 		return err
 	}
 	defer c.CloseIdleConnections()
+	whose := token.User
+	if strings.Contains(method, "AgentService") {
+		whose = token.Agent
+	}
+	transport.SendToken(c, token.Finder{Kind: whose}.For(place))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+method, bytes.NewReader(junk))

@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -107,6 +108,10 @@ func execute(ctx context.Context, p process) (code int) {
 		return exitUsage
 	}
 	a.server, a.retryFor, a.tokenFile, a.secrets = root.Server, root.RetryFor, root.TokenFile, p.secrets
+	if role := k.Selected().Name; a.tokenFile != "" && slices.Contains(roleNames, role) {
+		a.notes.printf("plimsoll: --token-file is for commands that call a server; see plimsoll %s --help for the token files of this role\n", role)
+		return exitUsage
+	}
 	k.BindTo(ctx, (*context.Context)(nil))
 	err = k.Run(a)
 	a.close()

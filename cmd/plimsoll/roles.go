@@ -250,11 +250,8 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := cmd.logger()
-	access, err := cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
-	if err != nil {
-		return err
-	}
-	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Access: access, Events: dev.CoordinatorEvents(log)}
+	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Events: dev.CoordinatorEvents(log)}
+	cfg.Access = cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if err := cmd.apply(&cfg.State, false); err != nil {
 		return err
@@ -323,10 +320,6 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		}
 		cmd.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	access, err := cmd.access(a, log)
-	if err != nil {
-		return err
-	}
 	follower, err := replica.NewFollower(replica.FollowerConfig{
 		Gateway: cmd.ID, Leader: cmd.Leader, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile}, Events: dev.FollowerEvents(log),
 	})
@@ -335,7 +328,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	}
 	g, err := gateway.New(gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
-		Access: access, LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
+		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
 		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
 		AgentAddresses: agents,
 	}, follower)
@@ -398,10 +391,7 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := cmd.logger()
-	access, err := cmd.access(a, log, cmd.Listen, token.Log, cmd.LogTokenFile, dir)
-	if err != nil {
-		return err
-	}
+	access := cmd.access(a, log, cmd.Listen, token.Log, cmd.LogTokenFile, dir)
 	ag, err := agent.New(agent.Config{
 		Access: access, Tokens: token.Finder{Kind: token.Agent, File: cmd.AgentTokenFile}.For,
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,

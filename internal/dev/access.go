@@ -20,7 +20,7 @@ type AccessConfig struct {
 	Logger  *slog.Logger // is told if callers on this machine cannot find the tokens
 }
 
-func (c AccessConfig) access(grants []transport.Grant) *transport.Access {
+func (c AccessConfig) access(grants func() ([]transport.Grant, error)) *transport.Access {
 	cfg := transport.AccessConfig{Grants: grants, NoToken: c.NoToken, Trouble: func(err error) {
 		c.Logger.Warn("callers on this machine have to be given the token, because it could not be entered for them", "err", err)
 	}}
@@ -30,45 +30,44 @@ func (c AccessConfig) access(grants []transport.Grant) *transport.Access {
 	return transport.NewAccess(cfg)
 }
 
-// GatewayAccess makes the tokens of users and agents in their files, or reads them.
-func (c AccessConfig) GatewayAccess(userFile, agentFile string) (*transport.Access, error) {
-	user, err := token.Make(token.User, userFile)
-	if err != nil {
-		return nil, err
-	}
-	agent, err := token.Make(token.Agent, agentFile)
-	if err != nil {
-		return nil, err
-	}
-	return c.access(gateway.Grants(user, agent)), nil
+// GatewayAccess makes the tokens of users and agents in their files, or reads them, when a gateway is
+// served.
+func (c AccessConfig) GatewayAccess(userFile, agentFile string) *transport.Access {
+	return c.access(func() ([]transport.Grant, error) {
+		user, err := token.Make(token.User, userFile)
+		if err != nil {
+			return nil, err
+		}
+		agent, err := token.Make(token.Agent, agentFile)
+		if err != nil {
+			return nil, err
+		}
+		return gateway.Grants(user, agent), nil
+	})
 }
 
-// Access makes the token of a listener of gateways in its file, or reads it: of a coordinator or of an
-// agent.
-func (c AccessConfig) Access(kind token.Kind, file string) (*transport.Access, error) {
-	made, err := token.Make(kind, file)
-	if err != nil {
-		return nil, err
-	}
-	return c.access([]transport.Grant{{Token: made, Caller: transport.CallerGateway}}), nil
+// Access makes the token of a listener of gateways in its file, or reads it, when that is served: of a
+// coordinator or of an agent.
+func (c AccessConfig) Access(kind token.Kind, file string) *transport.Access {
+	return c.access(func() ([]transport.Grant, error) {
+		made, err := token.Make(kind, file)
+		return []transport.Grant{{Token: made, Caller: transport.CallerGateway}}, err
+	})
 }
 
-// makeAccess says who may call the gateway. Its own agent gets a token also where nobody needs one, so that
-// the gateway knows it from users.
-func (d *Dev) makeAccess() error {
+// makeAccess says who may call the gateway, and which token its own agent sends: one that nobody else has
+// where nobody needs one, so that the gateway knows it from users.
+func (d *Dev) makeAccess() {
 	cfg := &d.cfg
 	access := AccessConfig{NoToken: cfg.NoToken, OpenWS: cfg.OpenWS, Logger: cfg.Logger}
 	if d.listener.Addr().Network() == "unix" {
-		d.agentToken = token.New(token.Agent)
-		cfg.Gateway.Access = access.access(gateway.Grants(token.New(token.User), d.agentToken))
-		return nil
+		user, agent := token.New(token.User), token.New(token.Agent)
+		cfg.Gateway.Access = access.access(func() ([]transport.Grant, error) { return gateway.Grants(user, agent), nil })
+		d.agentToken = token.Fixed(agent, "the token of this process")
+		return
 	}
 	cfg.UserTokenFile = cmp.Or(cfg.UserTokenFile, filepath.Join(cfg.Data, token.User.FileName()))
 	cfg.AgentTokenFile = cmp.Or(cfg.AgentTokenFile, filepath.Join(cfg.Data, token.Agent.FileName()))
-	var err error
-	if cfg.Gateway.Access, err = access.GatewayAccess(cfg.UserTokenFile, cfg.AgentTokenFile); err != nil {
-		return err
-	}
-	d.agentToken, err = token.Load(token.Agent, cfg.AgentTokenFile)
-	return err
+	cfg.Gateway.Access = access.GatewayAccess(cfg.UserTokenFile, cfg.AgentTokenFile)
+	d.agentToken = token.Finder{Kind: token.Agent, File: cfg.AgentTokenFile}.For(cfg.Listen)
 }

@@ -73,7 +73,7 @@ type Dev struct {
 	follower *replica.Follower
 	serving  chan struct{} // closed when callers are answered
 
-	agentToken token.Token // of this machine as a node
+	agentToken *token.Source // of this machine as a node
 }
 
 // New opens the address and the data directory and makes the roles. It starts none of them. An address or a directory in use is a
@@ -145,9 +145,7 @@ func (d *Dev) makeRoles() error {
 	if err := os.MkdirAll(cfg.Data, 0o755); err != nil {
 		return plimsoll.Invalid("data", "%s cannot be made: %v; choose a directory that you may write to", cfg.Data, err)
 	}
-	if err := d.makeAccess(); err != nil {
-		return err
-	}
+	d.makeAccess()
 	cfg.Store.Dir, cfg.Store.Logger = filepath.Join(cfg.Data, "store"), cfg.Logger
 	st, err := pebble.Open(cfg.Store) // for the first term, so that a directory in use, or a damaged store, is refused at once
 	if err != nil {
@@ -277,13 +275,13 @@ func (d *Dev) makeAgent() error {
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{cfg.Gateway.ListenAgents}, Capacity: cfg.Capacity,
 		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS,
-		Tokens: func(string) *token.Source { return token.Fixed(d.agentToken, "the token of this process") },
+		Tokens: func(string) *token.Source { return d.agentToken },
 	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})
 	if err != nil {
 		return err
 	}
 	d.parts = append(d.parts, func(ctx context.Context) error {
-		if d.follower.Ready(ctx) != nil {
+		if d.Ready(ctx) != nil {
 			return nil // told to stop: a gateway that is not ready would only make the agent complain
 		}
 		return a.Run(ctx)

@@ -53,7 +53,9 @@ func serveOn(t *testing.T, l net.Listener, handler http.Handler) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, handler, transport.ServeConfig{Access: transport.AnyCaller()}) }()
+	go func() {
+		ended <- transport.Serve(ctx, l, handler, transport.ServeConfig{Access: transport.AnyCaller()})
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

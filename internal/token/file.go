@@ -72,7 +72,10 @@ func Make(kind Kind, path string) (Token, error) {
 		return Load(kind, path)
 	}
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return Token{}, cannotMake(kind, path, err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return Token{}, cannotMake(kind, path, err)
 	}
 	made := New(kind)
@@ -88,7 +91,7 @@ func Make(kind Kind, path string) (Token, error) {
 }
 
 func cannotMake(kind Kind, path string, err error) error {
-	return plimsoll.Errorf(plimsoll.CodeInvalid, "the file %s for the %s token cannot be made: %v; choose another by --%s-token-file",
+	return plimsoll.Errorf(plimsoll.CodeInvalid, "the file %s for the %s token cannot be made: %v; choose another file by --%s-token-file",
 		path, kind, err, kind)
 }
 

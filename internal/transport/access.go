@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,9 @@ type Grant struct {
 
 // AccessConfig says who may call a listener of TCP.
 type AccessConfig struct {
-	Grants []Grant
+	// Grants makes or reads the tokens. Serve calls it, when nothing else can keep the listener from being
+	// served; nil: there are no tokens.
+	Grants func() ([]Grant, error)
 	// NoToken answers also those who send no token, or a wrong one, whatever they call. Who sends a token of
 	// a Grant still is the Caller of that.
 	NoToken bool
@@ -40,7 +43,9 @@ type AccessConfig struct {
 // and /metrics need none if they come from this machine and through no proxy.
 type Access struct {
 	cfg     AccessConfig
-	also    []Grant // forms of the tokens for one server, see For
+	server  string  // whose form of the tokens is taken too; empty: none
+	grants  []Grant // set by prepare, before there are requests
+	also    []Grant // the same with the tokens' forms for the server
 	refused atomic.Uint64
 }
 
@@ -56,11 +61,22 @@ func (a *Access) For(server string) *Access {
 		return nil
 	}
 	with := NewAccess(a.cfg)
-	for _, g := range a.cfg.Grants {
-		g.Token = g.Token.For(server)
-		with.also = append(with.also, g)
-	}
+	with.server = server
 	return with
+}
+
+func (a *Access) prepare() (err error) {
+	if a.cfg.Grants == nil {
+		return nil
+	}
+	if a.grants, err = a.cfg.Grants(); err != nil || a.server == "" {
+		return err
+	}
+	a.also = slices.Clone(a.grants)
+	for i := range a.also {
+		a.also[i].Token = a.also[i].Token.For(a.server)
+	}
+	return nil
 }
 
 // Refused is how many requests were answered with 401 or 403 for want of a token that allows them.
@@ -74,9 +90,9 @@ func (a *Access) Open() string { return a.cfg.Open }
 
 // enter lets callers on this machine find the tokens, until withdraw is called.
 func (a *Access) enter(listener net.Addr) (withdraw func()) {
-	tokens := make([]token.Token, len(a.cfg.Grants))
-	for i := range a.cfg.Grants {
-		tokens[i] = a.cfg.Grants[i].Token
+	tokens := make([]token.Token, len(a.grants))
+	for i := range a.grants {
+		tokens[i] = a.grants[i].Token
 	}
 	withdraw, err := token.Enter(listener, tokens)
 	if err != nil && a.cfg.Trouble != nil {
@@ -95,11 +111,11 @@ func (a *Access) check(handler http.Handler, socket bool) http.Handler {
 		if !allowed && !socket && !a.cfg.NoToken && !a.needsNone(r) {
 			a.refused.Add(1)
 			if grant != nil {
-				refuseAs(w, http.StatusForbidden, a.forbidden(grant, r.URL.Path))
+				refuseAs(w, r, http.StatusForbidden, a.forbidden(grant, r.URL.Path))
 				return
 			}
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuseAs(w, http.StatusUnauthorized, a.unauthenticated(r, sent, bearer))
+			refuseAs(w, r, http.StatusUnauthorized, a.unauthenticated(r, sent, bearer))
 			return
 		}
 		if grant != nil && grant.Caller != CallerOf(r.Context()) {
@@ -124,7 +140,7 @@ func (a *Access) granted(sent string) (found *Grant) {
 	if sent == "" {
 		return nil
 	}
-	for _, grants := range [][]Grant{a.cfg.Grants, a.also} {
+	for _, grants := range [][]Grant{a.grants, a.also} {
 		for i := range grants {
 			if grants[i].Token.Matches(sent) {
 				found = &grants[i]
@@ -162,8 +178,8 @@ func fromHere(r *http.Request) bool {
 
 // wanted is the grant that a path asks for.
 func (a *Access) wanted(path string) *Grant {
-	for i := range a.cfg.Grants {
-		if g := &a.cfg.Grants[i]; g.Paths == nil || g.Paths(path) {
+	for i := range a.grants {
+		if g := &a.grants[i]; g.Paths == nil || g.Paths(path) {
 			return g
 		}
 	}
@@ -206,10 +222,13 @@ func (a *Access) unauthenticated(r *http.Request, sent string, bearer bool) stri
 	return reason + "; give it by " + kind.GivenBy() + ", or send the header Authorization: Bearer TOKEN"
 }
 
+// refusedBodyTimeout is how long the body of a refused request may still come.
+const refusedBodyTimeout = time.Second
+
 var refusalCodes = map[int]string{http.StatusForbidden: "permission_denied", http.StatusUnauthorized: "unauthenticated"}
 
 // refuseAs answers in JSON with the fields of an error of Connect and of one of the REST interface.
-func refuseAs(w http.ResponseWriter, status int, reason string) {
+func refuseAs(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	body, err := json.Marshal(struct {
 		Code        string `json:"code"`
 		StatusCode  int    `json:"status_code"`
@@ -219,8 +238,12 @@ func refuseAs(w http.ResponseWriter, status int, reason string) {
 	if err != nil {
 		panic(err) // a broken invariant: numbers and strings have a JSON form
 	}
-	// What is left of the body is read away before the connection is used again, but not for ever.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readHeaderTimeout))
+	// In HTTP/1 the answer would go out when the rest of the body has come, were the connection to be used again. So it
+	// is not, and what still comes is read away only for a moment, which spares the caller a reset.
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBodyTimeout)) // a writer of a test knows none
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set(refusedHeader, reason)
 	w.WriteHeader(status)

@@ -170,7 +170,7 @@ func checkHosts(p *hostPolicy, handler http.Handler) http.Handler {
 			c.local = addrPort(local).Addr()
 		}
 		if reason := p.refusal(c); reason != "" {
-			refuseAs(w, http.StatusForbidden, reason)
+			refuseAs(w, r, http.StatusForbidden, reason)
 			return
 		}
 		handler.ServeHTTP(w, r)

@@ -26,7 +26,9 @@ func TestPeerOfARequest(t *testing.T) {
 		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { peers <- transport.PeerOf(r.Context()) })
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
-		go func() { ended <- transport.Serve(ctx, l, handler, transport.ServeConfig{Access: transport.AnyCaller()}) }()
+		go func() {
+			ended <- transport.Serve(ctx, l, handler, transport.ServeConfig{Access: transport.AnyCaller()})
+		}()
 		if l.Addr().Network() == "tcp" {
 			address = l.Addr().String()
 		}
@@ -82,7 +84,9 @@ func TestAClientOfOneConnectionMakesNoOther(t *testing.T) {
 				http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
 			}
 		})
-		go func() { ended <- transport.Serve(ctx, l, handler, transport.ServeConfig{Access: transport.AnyCaller()}) }()
+		go func() {
+			ended <- transport.Serve(ctx, l, handler, transport.ServeConfig{Access: transport.AnyCaller()})
+		}()
 		return func() {
 			cancel()
 			if err := <-ended; err != nil {

@@ -99,6 +99,9 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeC
 		return errors.Join(fmt.Errorf("serve on %s: a listener of TCP needs an Access, which says whom it answers", l.Addr()), l.Close())
 	}
 	if cfg.Access != nil {
+		if err := cfg.Access.prepare(); err != nil {
+			return errors.Join(err, l.Close())
+		}
 		handler = cfg.Access.check(handler, socket)
 	}
 	handler = markCaller(cfg.Caller, handler)

@@ -1,5 +1,5 @@
 // Package transport carries HTTP/1.1 and HTTP/2 without TLS between Plimsoll's processes, over TCP and over unix sockets.
-// Over TCP it answers no page in a browser but its own: see Serve.
+// Over TCP it answers no page in a browser but its own, and callers by their tokens: see Serve and Access.
 //
 // An address is host:port, http://host:port or unix:/path/of/socket. Listen opens one, Serve answers on it until its context
 // ends, and Client makes an http.Client that speaks HTTP/2 to it. The package keeps no state; each Serve owns the goroutines of its

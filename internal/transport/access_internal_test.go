@@ -1,0 +1,86 @@
+package transport
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll/internal/token"
+)
+
+func checked(t testing.TB, user token.Token) (access *Access, handler http.Handler) {
+	t.Helper()
+	access = NewAccess(AccessConfig{Grants: func() ([]Grant, error) { return []Grant{{Token: user}}, nil }})
+	if err := access.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return access, access.check(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), false)
+}
+
+// What a proxy on this machine hands on comes from anywhere.
+func TestHealthNeedsNoTokenOnLoopback(t *testing.T) {
+	access, handler := checked(t, token.New(token.User))
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		for _, test := range []struct {
+			remote, header string
+			status         int
+		}{
+			{"127.0.0.1:1234", "", 200},
+			{"127.8.7.6:1234", "", 200},
+			{"[::1]:1234", "", 200},
+			{"[::ffff:127.0.0.1]:1234", "", 200},
+			{"10.0.0.1:1234", "", 401},
+			{"[2001:db8::1]:1234", "", 401},
+			{"", "", 401},
+			{"@", "", 401},
+			{"127.0.0.1:1234", "Forwarded", 401},
+			{"127.0.0.1:1234", "X-Forwarded-For", 401},
+			{"127.0.0.1:1234", "x-forwarded-for", 401},
+			{"127.0.0.1:1234", "X-Real-IP", 401},
+			{"127.0.0.1:1234", "Via", 401},
+		} {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.RemoteAddr = test.remote
+			if test.header != "" {
+				r.Header.Set(test.header, "")
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			if w.Code != test.status {
+				t.Errorf("%s from %s with %s: %d", path, test.remote, test.header, w.Code)
+			}
+		}
+	}
+	if got := access.Refused(); got != 27 {
+		t.Errorf("%d requests are counted as refused", got)
+	}
+}
+
+// Where the server keeps its tokens is no business of other machines.
+func TestPathOfTheFileIsToldToThisMachineAlone(t *testing.T) {
+	user, err := token.Make(token.User, t.TempDir()+"/user.token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, _ := checked(t, user)
+	for remote, want := range map[string]string{"127.0.0.1:1": "in its file " + user.File() + ";", "10.0.0.1:1": "in its file user.token;"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = remote
+		if got := access.unauthenticated(r, "", false); !strings.Contains(got, want) {
+			t.Errorf("%s is told %s", remote, got)
+		}
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	user := token.New(token.User)
+	_, handler := checked(b, user)
+	r := httptest.NewRequest(http.MethodPost, "/plimsoll.v1.JobService/SubmitJob", nil)
+	r.Header.Set("Authorization", user.Header())
+	w := httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		handler.ServeHTTP(w, r)
+	}
+}
