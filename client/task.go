@@ -2,12 +2,15 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -101,14 +104,28 @@ func (c *Client) logsOnce(
 		return false, false, wire.FromConnectError(err)
 	}
 	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
+	var pause time.Duration // the longest in which nothing was read
 	for stream.Receive() {
 		begun = true
+		read := time.Now()
 		if !yield(LogChunk{Stream: stream.Msg().GetStream(), Data: stream.Msg().GetData()}, nil) {
 			return begun, true, nil
 		}
+		pause = max(pause, time.Since(read))
 	}
 	if err := stream.Err(); err != nil {
-		return begun, false, wire.FromConnectError(err)
+		return begun, false, afterPause(wire.FromConnectError(err), pause)
 	}
 	return begun, true, nil
+}
+
+// afterPause says why a stream broke that was not read for a while: its server cuts it, and can send no reason to somebody who
+// takes nothing.
+func afterPause(err error, pause time.Duration) error {
+	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || pause < transport.DefaultUnreadTimeout {
+		return err
+	}
+	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Err: err, Msg: fmt.Sprintf(
+		"the connection broke after nothing was read for %s; servers cut a stream that is not read for %s: read it again",
+		pause.Round(time.Second), transport.DefaultUnreadTimeout)}
 }

@@ -90,7 +90,13 @@ func environment() []string {
 // start starts a process, which is killed at the end of the test if it still runs.
 func start(t testing.TB, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{t: t, cmd: exec.Command("plimsoll", args...), ended: make(chan struct{})}
+	return startCommand(t, exec.Command("plimsoll", args...))
+}
+
+// startCommand is start of a command that becomes plimsoll.
+func startCommand(t testing.TB, cmd *exec.Cmd) *daemon {
+	t.Helper()
+	d := &daemon{t: t, cmd: cmd, ended: make(chan struct{})}
 	d.cmd.Env, d.cmd.Stderr, d.cmd.WaitDelay = environment(), d, 10*time.Second
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -103,7 +109,7 @@ func start(t testing.TB, args ...string) *daemon {
 		d.kill()
 		said := regexp.MustCompile(readyLine+".*\n").ReplaceAllString(d.stderr(), "")
 		if t.Failed() && said != "" || strings.Contains(said, "DATA RACE") || strings.Contains(said, "panic:") {
-			t.Errorf("what %v said at the end:\n%s", args, said[max(0, len(said)-8<<10):])
+			t.Errorf("what %v said at the end:\n%s", cmd.Args, said[max(0, len(said)-8<<10):])
 		}
 	})
 	return d

@@ -30,7 +30,8 @@
 //
 // It does not serve users: gateways do. Beside them only /healthz and /metrics are answered, also
 // while the process does not lead; gateways that connect then are refused with CodeUnavailable and
-// the reason, and try again. Costs: see package engine for a turn; encoding is linear in what a
+// the reason, and try again. Its listener has a sixteenth of the descriptors, and a gateway that does
+// not read its stream for a minute is cut off. Costs: see package engine for a turn; encoding is linear in what a
 // turn changed. An idle coordinator makes no turns.
 package coordinator
 

@@ -1,7 +1,7 @@
 // Package gateway serves users and agents from a replica of the leader's state that is never stale.
 //
 // It gives Gateway: the Connect services JobService, NodeService, QueueService, EventService and AgentService, YuniKorn's events
-// batch (package rest), /healthz and /metrics, all on one address. It owns, while Run runs: the listener, the janitor that looks
+// batch (package rest), /healthz and /metrics, all on one address; and on another, if there is one, AgentService alone. It owns, while Run runs: the listener, the janitor that looks
 // for nodes that fell silent, and the connections to agents whose logs are read. It keeps nothing that it could not lose: a
 // table of the nodes that it hears, and counters. It does not decide anything about jobs, does not write to disk, and does not
 // run the follower that it is given.
@@ -23,7 +23,12 @@
 //   - What requests under way take is bounded in bytes: of their bodies, inflated and decoded, and of the records of their
 //     answers. What users send takes no room of agents. Beyond it the answer is CodeExhausted, 429, with Retry-After.
 //   - Whatever comes in is answered or refused: a panic costs one request. A caller that does not send its request, or does not
-//     read its answer, gives its place back; only a stream may last.
+//     read its answer, gives its place back; only a stream may last, as long as its caller reads it.
+//   - What users do takes nothing from agents. Requests (Config.MaxRequests), streams (MaxStreams) and
+//     connections (MaxConnections) of users are counted apart from those of agents (MaxAgentRequests,
+//     MaxAgentStreams, MaxAgentConnections), by the caller that a credential or the listener tells,
+//     never by the path. A request whose body has not come gives its slot to one that comes.
+//   - Logs that are read are bounded too (MaxLogs), and by each agent for its node.
 //
 // Cost: a single read is O(log records) beyond its barrier; lists are linear in the records looked at, of which one answer
 // holds at most Config.PageSize. A change of a node's tasks costs its watcher a walk over the node's tasks, and decodes only

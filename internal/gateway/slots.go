@@ -202,6 +202,7 @@ func (p *place) leave() {
 
 // take takes a place for a request; leave is nil if there is none, and refused says so.
 func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (leave func(), refused error) {
+	transport.Trust(r.Context())
 	answer, _ := w.(*transport.Answer)
 	room := g.slots.of(r)
 	p, cut, err := room.enter(transport.ArrivalOf(r), answer)

@@ -158,10 +158,11 @@ func (h *handler) run(ctx context.Context, st *stream) error {
 	if confirm := h.source.config.Confirm; confirm != nil {
 		group.Go(func() error { return h.source.proveLeadership(ctx, st, confirm) })
 	}
-	if err := group.Wait(); !errors.Is(err, errHalfClosed) {
-		return err
+	err := group.Wait()
+	if errors.Is(err, errHalfClosed) {
+		return nil
 	}
-	return nil
+	return h.source.cause(st, err)
 }
 
 // errHalfClosed ends the goroutines of a stream that the gateway has ended in good order.
@@ -303,7 +304,7 @@ func (s *Source) send(ctx context.Context, st *stream) error {
 			err := st.rpc.Send(out.response())
 			timer.Stop()
 			if err != nil {
-				return s.sendError(st, err)
+				return wire.FromConnectError(err)
 			}
 			continue
 		}
@@ -313,16 +314,6 @@ func (s *Source) send(ctx context.Context, st *stream) error {
 		case <-st.wake:
 		}
 	}
-}
-
-// sendError returns why a Send failed: why the session has ended, if it has.
-func (s *Source) sendError(st *stream, err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st.session.err != nil {
-		return st.session.err
-	}
-	return wire.FromConnectError(err)
 }
 
 func (s *Source) next(st *stream) (out outgoing, ok bool, err error) {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -15,6 +16,17 @@ func (s *Source) sendTimer(st *stream) *time.Timer {
 	timer := time.AfterFunc(unreadTimeout, func() { s.unread(st) })
 	timer.Stop()
 	return timer
+}
+
+// cause returns why a stream has ended: what ended its session, which a Receive or a Send may only have
+// felt, or else err.
+func (s *Source) cause(st *stream, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ended := st.session.err; ended != nil && !errors.Is(ended, errStreamEnded) {
+		return ended
+	}
+	return err
 }
 
 // unread ends the session of a gateway that does not read its stream.

@@ -18,6 +18,7 @@
 // Memory of the machine is the kernel's MemAvailable, which counts page cache in the same way. Processor time of the machine is what was
 // not idle, not waiting for a disk, and not stolen by the hypervisor.
 //
-// It owns the open files (four a group, six with pressure), no goroutine and no lock: one caller at a time. A sweep allocates nothing, and costs in
+// It owns the open files (four a group, six with pressure; an eighth of the process's descriptors at most,
+// and the files of groups beyond that are opened for each sweep), no goroutine and no lock: one caller at a time. A sweep allocates nothing, and costs in
 // proportion to the groups (BenchmarkSweep).
 package sample

@@ -19,6 +19,9 @@ const RefreshSweeps = 8
 // Config says where to measure.
 type Config struct {
 	Proc string // where proc is mounted; "/proc" if empty
+	// MaxFiles is how many descriptors the groups may keep; the files of those beyond it are opened for
+	// each sweep. Default: an eighth of those that the process may have.
+	MaxFiles int
 }
 
 // Sweep is what one sweep found. Its slices are used again by the next one that it is given to.
@@ -78,11 +81,14 @@ type Sampler struct {
 	buf      []byte
 	reading  cgroup.Reading
 	closing  error // what closing files of dropped groups has failed with, for Close
+	room     int   // how many groups more may keep their files open
 }
 
 type tracked struct {
 	key                string
-	reader             *cgroup.Reader
+	group              *cgroup.Group
+	options            cgroup.ReaderOptions
+	reader             *cgroup.Reader // nil: there is no room to keep it open
 	cpu, throttled     counter
 	cpuStall, memStall counter // microseconds
 	phase              uint64  // spreads the groups over RefreshSweeps
@@ -97,7 +103,10 @@ type counter struct {
 
 // New opens the machine's counters. It measures nothing yet.
 func New(c Config) (*Sampler, error) {
-	s := &Sampler{buf: make([]byte, 16<<10)}
+	if c.MaxFiles == 0 {
+		c.MaxFiles = defaultFiles()
+	}
+	s := &Sampler{buf: make([]byte, 16<<10), room: c.MaxFiles / groupFiles}
 	proc := c.Proc
 	if proc == "" {
 		proc = "/proc"
@@ -112,7 +121,7 @@ func New(c Config) (*Sampler, error) {
 func (s *Sampler) Close() error {
 	errs := []error{s.closing, s.node.close()}
 	for _, t := range s.groups {
-		errs = append(errs, t.reader.Close())
+		errs = append(errs, s.close(t))
 	}
 	s.groups = nil
 	return errors.Join(errs...)
@@ -125,11 +134,10 @@ func (s *Sampler) Track(key string, g *cgroup.Group) error {
 
 // TrackWith is Track with options.
 func (s *Sampler) TrackWith(key string, g *cgroup.Group, o TrackOptions) error {
-	r, err := g.Reader(cgroup.ReaderOptions{Pressure: o.Pressure})
-	if err != nil {
+	t := &tracked{key: key, group: g, options: cgroup.ReaderOptions{Pressure: o.Pressure}, phase: s.phase()}
+	if err := s.open(t); err != nil {
 		return fmt.Errorf("track %s: %w", key, err)
 	}
-	t := &tracked{key: key, reader: r, phase: s.phase()}
 	i, found := s.find(key)
 	if !found {
 		s.groups = slices.Insert(s.groups, i, t)
@@ -137,7 +145,7 @@ func (s *Sampler) TrackWith(key string, g *cgroup.Group, o TrackOptions) error {
 	}
 	old := s.groups[i]
 	s.groups[i] = t
-	s.closing = errors.Join(s.closing, old.reader.Close())
+	s.closing = errors.Join(s.closing, s.close(old))
 	return nil
 }
 
@@ -153,7 +161,7 @@ func (s *Sampler) Drop(key string) {
 	if !found {
 		return
 	}
-	s.closing = errors.Join(s.closing, s.groups[i].reader.Close())
+	s.closing = errors.Join(s.closing, s.close(s.groups[i]))
 	s.groups = slices.Delete(s.groups, i, i+1)
 }
 
@@ -173,8 +181,8 @@ func (s *Sampler) Sweep(now time.Time, out *Sweep) error {
 	for _, t := range s.groups {
 		out.Groups = append(out.Groups, Group{Key: t.key})
 		g := &out.Groups[len(out.Groups)-1]
-		if err := t.reader.Read(s.buf, &s.reading, (s.sequence+t.phase)%RefreshSweeps == 0); err != nil {
-			g.Gone, anyGone = true, true
+		if known, gone := s.read(t); !known {
+			g.Gone, anyGone = gone, anyGone || gone
 			continue
 		}
 		t.fill(now, &s.reading, s.node.cores, g)
@@ -190,7 +198,7 @@ func (s *Sampler) dropGone(out *Sweep) {
 	kept := s.groups[:0]
 	for i, t := range s.groups {
 		if out.Groups[i].Gone {
-			s.closing = errors.Join(s.closing, t.reader.Close())
+			s.closing = errors.Join(s.closing, s.close(t))
 			continue
 		}
 		kept = append(kept, t)

@@ -430,13 +430,20 @@ func connOf(ctx context.Context) *conn {
 // behind all that finds out who calls.
 func trustAgents(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if CallerOf(r.Context()) != CallerUser {
-			if c := connOf(r.Context()); c != nil {
-				c.trust()
-			}
-		}
+		Trust(r.Context())
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Trust counts the connection of a request as one of agents if CallerOf tells its caller from a user.
+// Serve does so itself for callers that it knows.
+func Trust(ctx context.Context) {
+	if CallerOf(ctx) == CallerUser {
+		return
+	}
+	if c := connOf(ctx); c != nil {
+		c.trust()
+	}
 }
 
 // otherMachine returns the IP address of a peer that is not on this machine.
