@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -218,6 +219,13 @@ func TestStandbyTakesOver(t *testing.T) {
 	second := run(t, Config{}, open)
 	if err := <-second.standby; !strings.Contains(err.Error(), dir) {
 		t.Errorf("the standby waits because of %v", err)
+	}
+	for p, want := range map[*process]int{first: http.StatusOK, second: http.StatusServiceUnavailable} {
+		w := httptest.NewRecorder()
+		p.routes().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if w.Code != want {
+			t.Errorf("/readyz: %d %s, want %d", w.Code, w.Body, want)
+		}
 	}
 	if h, code := second.health(); code != http.StatusOK || h.Status != "standby" || h.Role != roleStandby || !strings.Contains(h.Reason, dir) || h.Terms != 0 {
 		t.Errorf("/healthz of the standby: %d %+v", code, h)
