@@ -157,7 +157,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		QOS: qos,
 	}
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
-	if err := cmd.apply(&cfg.Coordinator.State, true); err != nil {
+	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
 	}
 	d, err := dev.New(cfg)
@@ -231,7 +231,7 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	log := cmd.logger()
 	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Events: dev.CoordinatorEvents(log)}
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
-	if err := cmd.apply(&cfg.State, false); err != nil {
+	if err := cmd.apply(&cfg.State); err != nil {
 		return err
 	}
 	if queues != nil {
