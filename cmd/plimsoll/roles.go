@@ -174,7 +174,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	}
 	cfg.Gateway.MaxConnections = cmd.MaxConnections
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
-	if err := cmd.apply(&cfg.Coordinator.State, true); err != nil {
+	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
 	}
 	cfg.Gateway.AgentAddresses = agents
@@ -253,7 +253,7 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Events: dev.CoordinatorEvents(log)}
 	cfg.Access = cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
-	if err := cmd.apply(&cfg.State, false); err != nil {
+	if err := cmd.apply(&cfg.State); err != nil {
 		return err
 	}
 	if queues != nil {

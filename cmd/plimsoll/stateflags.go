@@ -15,23 +15,18 @@ type stateFlags struct {
 	StateBytes string `help:"Memory that the specifications of jobs may take, such as 1Gi; the same. Default: an eighth of the memory limit." env:"PLIMSOLL_STATE_BYTES" placeholder:"AMOUNT"`
 }
 
-// apply sets the bounds in a configuration. A process that is a gateway too has one more copy of
-// everything.
-func (f *stateFlags) apply(c *working.Config, gateway bool) error {
+// apply sets the bounds in a configuration.
+func (f *stateFlags) apply(c *working.Config) error {
 	limit, known := memory.Limit()
 	if !known {
 		limit = working.UnknownMemory
 	}
-	return f.within(c, gateway, limit)
+	return f.within(c, limit)
 }
 
 // within is apply for a limit of memory.
-func (f *stateFlags) within(c *working.Config, gateway bool, limit uint64) error {
-	perTask := uint64(working.TaskMemory)
-	if gateway {
-		perTask = working.TaskMemoryGateway
-	}
-	c.MaxTasks, c.MaxBytes = working.TasksWithin(limit, perTask), working.BytesWithin(limit)
+func (f *stateFlags) within(c *working.Config, limit uint64) error {
+	c.MaxTasks, c.MaxBytes = working.TasksWithin(limit), working.BytesWithin(limit)
 	if f.StateTasks < 0 {
 		return plimsoll.Invalid(working.TasksBound, "is negative; give how many tasks the state may hold, or leave it out")
 	}

@@ -19,7 +19,7 @@ func TestTheBoundsOfTheStateFollowTheMemoryLimit(t *testing.T) {
 		{256 << 20, 87_381, 32 << 20},
 	} {
 		var cfg working.Config
-		if err := (&stateFlags{}).within(&cfg, false, c.limit); err != nil {
+		if err := (&stateFlags{}).within(&cfg, c.limit); err != nil {
 			t.Fatal(err)
 		}
 		if cfg.MaxTasks != c.tasks || cfg.MaxBytes != c.bytes {
@@ -31,11 +31,11 @@ func TestTheBoundsOfTheStateFollowTheMemoryLimit(t *testing.T) {
 // A flag is stronger than what follows from the memory, and a wrong one is refused with its name.
 func TestTheBoundsOfTheStateCanBeSet(t *testing.T) {
 	var cfg working.Config
-	if err := (&stateFlags{StateTasks: 7, StateBytes: "3Mi"}).within(&cfg, true, 2<<30); err != nil || cfg.MaxTasks != 7 || cfg.MaxBytes != 3<<20 {
+	if err := (&stateFlags{StateTasks: 7, StateBytes: "3Mi"}).within(&cfg, 2<<30); err != nil || cfg.MaxTasks != 7 || cfg.MaxBytes != 3<<20 {
 		t.Errorf("%d tasks, %d bytes, %v; want 7, 3 Mi", cfg.MaxTasks, cfg.MaxBytes, err)
 	}
 	for _, wrong := range []stateFlags{{StateTasks: -1}, {StateBytes: "much"}, {StateBytes: "0"}, {StateBytes: "-1"}} {
-		if err := wrong.within(&cfg, false, 2<<30); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+		if err := wrong.within(&cfg, 2<<30); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%+v: %v", wrong, err)
 		}
 	}

@@ -30,28 +30,26 @@ const (
 )
 
 // TaskMemory is how much memory a task is given by TasksWithin: its row, its record in the tables
-// from which gateways are sent their copies, and as much again for the collector and for a load.
-// A process that is a gateway too has one more copy of each record.
-const (
-	TaskMemory        = 1536
-	TaskMemoryGateway = 2048
-)
+// from which gateways are sent their copies, one such copy in the same process, and as much again
+// for the collector and for a load.
+const TaskMemory = 1536
 
 // UnknownMemory is the limit of memory that is taken where none is known.
 const UnknownMemory = 2 << 30
 
 // TasksWithin returns the bound on tasks for a limit of memory: all but 512 MiB are for tasks, or
 // half if that is more, so that there is a bound for a small limit too.
-func TasksWithin(limit uint64, perTask uint64) int {
+func TasksWithin(limit uint64) int {
 	room := limit / 2
 	if limit > 2*kept {
 		room = limit - kept
 	}
-	return int(room / perTask)
+	return int(room / TaskMemory)
 }
 
-// BytesWithin returns the bound on bytes for a limit of memory, an eighth. A task at its bound takes
-// about half of what TaskMemory gives it, so there is room for both.
+// BytesWithin returns the bound on bytes for a limit of memory, an eighth. That fits beside the tasks:
+// those take about half of what TaskMemory gives them, and the other half is needed by a load, in
+// which specifications are not copied.
 func BytesWithin(limit uint64) int { return int(limit / 8) }
 
 // holdings are what jobs take of the bounds.

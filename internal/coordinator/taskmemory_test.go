@@ -1,0 +1,111 @@
+package coordinator
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// heap is what is in use after a collection.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// loader returns one that was given the records of tables, as a load from the store does.
+func loader(t *testing.T, cfg state.Config, from *replica.Snapshot) *state.Loader {
+	t.Helper()
+	l := state.NewLoader(cfg, plimsoll.DefaultQueues())
+	for _, kind := range []wire.Kind{wire.KindQueueConfig, wire.KindNode, wire.KindJobSpec, wire.KindJobStatus, wire.KindTask} {
+		for key, value := range from.Scan(kind, "", "") {
+			if err := loadRecord(l, kind, key, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return l
+}
+
+// A task takes less than the room that state.TaskMemory gives it, in a process that holds the
+// state, the tables of the leader and the copy of a gateway: at most half while nothing happens, so
+// that the other half is for the collector. A load, which holds the records and the rows at once,
+// stays below the whole. Half of the tasks run, and the names are as long as usual ones.
+func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
+	const jobs, tasks = 40, 2500
+	before := heap()
+	s := state.New(state.Config{}, plimsoll.DefaultQueues())
+	e, enc := engine.New(engine.Config{Seed: 1}, s, 0, 1e18), encoder{epoch: 1}
+	leader, gateway := replica.NewTables(1), replica.NewTables(1)
+	turn := func(do ...engine.Operation) {
+		var out engine.Batch
+		var commands []engine.Command
+		for i, d := range do {
+			commands = append(commands, engine.Command{ID: uint64(i + 1), Do: d})
+		}
+		for more := true; more; {
+			var taken int
+			taken, _, more = e.Turn(1e18, commands, &out)
+			commands = commands[taken:]
+			if out.Revision == 0 {
+				continue
+			}
+			batch := enc.encode(&out)
+			batch.Events = wire.EventChunk{}
+			leader.Apply(batch)
+			copied := *batch
+			copied.Mutations = nil
+			for _, m := range batch.Mutations {
+				m.Key, m.Node, m.Value = strings.Clone(m.Key), strings.Clone(m.Node), bytes.Clone(m.Value)
+				copied.Mutations = append(copied.Mutations, m)
+			}
+			gateway.Apply(&copied)
+		}
+	}
+	for i := range 25 {
+		turn(&engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{
+			ID: fmt.Sprintf("node-%05d", i), Incarnation: 1, Capacity: plimsoll.Resources{"cpu": jobs * tasks * 100 / 50},
+		}})
+	}
+	for i := range jobs {
+		turn(spec(fmt.Sprintf("a-usual-name-%02d", i), "root.default", tasks, plimsoll.Resources{"cpu": 100}))
+	}
+	live := (heap() - before) / (jobs * tasks)
+	if live > state.TaskMemory*6/10 {
+		t.Errorf("a task takes %d bytes; its room is for %d", live, state.TaskMemory*6/10)
+	}
+	runtime.KeepAlive(e)
+	runtime.KeepAlive(gateway)
+	before = heap() // with the state that is there already
+	l := loader(t, state.Config{}, leader.Snapshot())
+	loaded, err := l.End(1e18)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all engine.Batch
+	loaded.All(&all.Changes)
+	tables := replica.NewTables(1)
+	tables.Apply(enc.encode(&all))
+	peak := (heap() - before) / (jobs * tasks)
+	t.Logf("a task takes %d bytes, and %d while it is loaded", live, peak)
+	if peak > state.TaskMemory {
+		t.Errorf("a task takes %d bytes while it is loaded; its room is %d", peak, state.TaskMemory)
+	}
+	if held, _ := loaded.Held(); held != jobs*tasks {
+		t.Fatalf("%d tasks were loaded, want %d", held, jobs*tasks)
+	}
+	runtime.KeepAlive(leader)
+	runtime.KeepAlive(loaded)
+	runtime.KeepAlive(l)
+	runtime.KeepAlive(&all)
+	runtime.KeepAlive(tables)
+}
