@@ -80,7 +80,7 @@ const raceOptions = "atexit_sleep_ms=0"
 func environment() []string {
 	env := []string{"GORACE=" + raceOptions}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "GORACE=") || strings.HasPrefix(v, "PLIMSOLL_CGROUP_ROOT=") {
+		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "SUDO_") && !strings.HasPrefix(v, "GORACE=") || strings.HasPrefix(v, "PLIMSOLL_CGROUP_ROOT=") {
 			env = append(env, v)
 		}
 	}
@@ -186,6 +186,9 @@ func newSite(t testing.TB) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // tasks that run as users of their own pass through it
 		t.Fatal(err)
 	}
 	s := &site{t: t, dir: dir, address: "unix:" + filepath.Join(dir, "gateway.sock")}

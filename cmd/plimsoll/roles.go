@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -112,6 +113,7 @@ type devCmd struct {
 	Queues    string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
 	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
 	nodeFlags
+	userFlags
 	qosFlags
 }
 
@@ -126,6 +128,7 @@ func (devCmd) Help() string {
 // Run runs until it is told to stop. Tasks that run then go on, and are taken up again at the next start.
 func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	began := a.now()
+	syscall.Umask(nodeMask)
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
 	}
@@ -149,17 +152,22 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	users, err := cmd.userFlags.parse(os.Getenv)
+	if err != nil {
+		return err
+	}
 	cfg := dev.Config{
 		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Hosts: cmd.Host,
 		Node: cmd.Node, Capacity: node.capacity, Queues: queues,
 		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: cmd.logger(),
-		QOS: qos,
+		QOS: qos, Users: users,
 	}
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	d, err := dev.New(cfg)
 	if err != nil {
 		return err
 	}
+	a.notes.printf("%s\n", users.Describe())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.Run(ctx) })
 	g.Go(func() error {
@@ -304,6 +312,7 @@ type agentCmd struct {
 	Advertise string   `help:"Address at which gateways reach the log service; default: --listen." placeholder:"ADDRESS"`
 	Insecure  bool     `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	nodeFlags
+	userFlags
 	qosFlags
 }
 
@@ -315,7 +324,7 @@ func (agentCmd) Help() string {
 }
 
 // Run runs until it is told to stop. Tasks go on, and are taken up again at the next start.
-func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
+func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 	node, err := cmd.nodeFlags.parse()
 	if err != nil {
 		return err
@@ -324,6 +333,7 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 	if err != nil {
 		return err
 	}
+	syscall.Umask(nodeMask)
 	dir, err := filepath.Abs(cmd.Data)
 	if err != nil {
 		return fmt.Errorf("find the directory: %w", err)
@@ -332,7 +342,14 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 	if err != nil {
 		return err
 	}
-	supervised, err := agent.NewSupervised(executor.ClientConfig{Dir: dir, Command: append(command, dir)})
+	users, err := cmd.userFlags.parse(nil)
+	if err != nil {
+		return err
+	}
+	if err := executor.CheckUsers(dir, users); err != nil {
+		return err
+	}
+	supervised, err := agent.NewSupervised(executor.ClientConfig{Dir: dir, Command: append(command, dir), Users: users})
 	if err != nil {
 		return err
 	}
@@ -344,6 +361,7 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 	if err != nil {
 		return err
 	}
+	a.notes.printf("%s\n", users.Describe())
 	return ag.Run(ctx)
 }
 
@@ -362,6 +380,7 @@ func (supervisorCmd) Help() string {
 
 // Run supervises until it is told to stop. Tasks go on.
 func (cmd *supervisorCmd) Run(ctx context.Context, _ *app) error {
+	syscall.Umask(nodeMask)
 	s, err := executor.New(executor.SupervisorConfig{
 		Dir: cmd.Dir, Socket: cmd.Socket, Node: cmd.Node, CgroupRoot: cmd.CgroupRoot,
 		Events: dev.SupervisorEvents(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cmd.LogLevel}))),

@@ -100,6 +100,7 @@ type attempt struct {
 	dir    string
 	limits attemptLimits
 	group  *cgroup.Group // nil: none
+	uid    uint32        // of its own; 0: none. Set before its process runs.
 	lock   *os.File      // held from the start to the end; nil for one that had ended when it was found
 
 	settled  chan struct{} // closed when the start is over, well or not

@@ -957,8 +957,11 @@ type StartAttemptRequest struct {
 	Dir  string     `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`
 	Spec *GroupSpec `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Name of the cgroup below the node's own; empty: no cgroup.
-	Cgroup        string `protobuf:"bytes,6,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
-	Node          string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
+	Cgroup string `protobuf:"bytes,6,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	Node   string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
+	// Owner of the job. The directories of its tasks are shared within an owner alone.
+	Owner         string     `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
+	Users         *TaskUsers `protobuf:"bytes,9,opt,name=users,proto3" json:"users,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1042,6 +1045,101 @@ func (x *StartAttemptRequest) GetNode() string {
 	return ""
 }
 
+func (x *StartAttemptRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *StartAttemptRequest) GetUsers() *TaskUsers {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+// TaskUsers says as whom tasks run when the supervisor is root.
+type TaskUsers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bounds, both included, of the uids from which an attempt gets one of its own; zero: the supervisor's default.
+	FirstUid uint32 `protobuf:"varint,1,opt,name=first_uid,json=firstUid,proto3" json:"first_uid,omitempty"`
+	LastUid  uint32 `protobuf:"varint,2,opt,name=last_uid,json=lastUid,proto3" json:"last_uid,omitempty"`
+	// User of tasks that name none; empty: a uid of the attempt's own.
+	DefaultUser string `protobuf:"bytes,3,opt,name=default_user,json=defaultUser,proto3" json:"default_user,omitempty"`
+	// Users that tasks may name.
+	Allowed []string `protobuf:"bytes,4,rep,name=allowed,proto3" json:"allowed,omitempty"`
+	// Tasks may name root.
+	AllowRoot     bool `protobuf:"varint,5,opt,name=allow_root,json=allowRoot,proto3" json:"allow_root,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskUsers) Reset() {
+	*x = TaskUsers{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskUsers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskUsers) ProtoMessage() {}
+
+func (x *TaskUsers) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskUsers.ProtoReflect.Descriptor instead.
+func (*TaskUsers) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *TaskUsers) GetFirstUid() uint32 {
+	if x != nil {
+		return x.FirstUid
+	}
+	return 0
+}
+
+func (x *TaskUsers) GetLastUid() uint32 {
+	if x != nil {
+		return x.LastUid
+	}
+	return 0
+}
+
+func (x *TaskUsers) GetDefaultUser() string {
+	if x != nil {
+		return x.DefaultUser
+	}
+	return ""
+}
+
+func (x *TaskUsers) GetAllowed() []string {
+	if x != nil {
+		return x.Allowed
+	}
+	return nil
+}
+
+func (x *TaskUsers) GetAllowRoot() bool {
+	if x != nil {
+		return x.AllowRoot
+	}
+	return false
+}
+
 type StartAttemptResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        *AttemptStatus         `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
@@ -1051,7 +1149,7 @@ type StartAttemptResponse struct {
 
 func (x *StartAttemptResponse) Reset() {
 	*x = StartAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1161,7 @@ func (x *StartAttemptResponse) String() string {
 func (*StartAttemptResponse) ProtoMessage() {}
 
 func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1174,7 @@ func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StartAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StartAttemptResponse) GetStatus() *AttemptStatus {
@@ -1104,7 +1202,7 @@ type AttemptStatus struct {
 
 func (x *AttemptStatus) Reset() {
 	*x = AttemptStatus{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1214,7 @@ func (x *AttemptStatus) String() string {
 func (*AttemptStatus) ProtoMessage() {}
 
 func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1227,7 @@ func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStatus.ProtoReflect.Descriptor instead.
 func (*AttemptStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AttemptStatus) GetTask() string {
@@ -1216,7 +1314,7 @@ type StopAttemptRequest struct {
 
 func (x *StopAttemptRequest) Reset() {
 	*x = StopAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1326,7 @@ func (x *StopAttemptRequest) String() string {
 func (*StopAttemptRequest) ProtoMessage() {}
 
 func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1339,7 @@ func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StopAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopAttemptRequest) GetTask() string {
@@ -1287,7 +1385,7 @@ type StopAttemptResponse struct {
 
 func (x *StopAttemptResponse) Reset() {
 	*x = StopAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1397,7 @@ func (x *StopAttemptResponse) String() string {
 func (*StopAttemptResponse) ProtoMessage() {}
 
 func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1410,7 @@ func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StopAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 type WatchAttemptsRequest struct {
@@ -1323,7 +1421,7 @@ type WatchAttemptsRequest struct {
 
 func (x *WatchAttemptsRequest) Reset() {
 	*x = WatchAttemptsRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1433,7 @@ func (x *WatchAttemptsRequest) String() string {
 func (*WatchAttemptsRequest) ProtoMessage() {}
 
 func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1446,7 @@ func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 type WatchAttemptsResponse struct {
@@ -1361,7 +1459,7 @@ type WatchAttemptsResponse struct {
 
 func (x *WatchAttemptsResponse) Reset() {
 	*x = WatchAttemptsResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1471,7 @@ func (x *WatchAttemptsResponse) String() string {
 func (*WatchAttemptsResponse) ProtoMessage() {}
 
 func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1484,7 @@ func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchAttemptsResponse) GetAttempts() []*AttemptStatus {
@@ -1413,7 +1511,7 @@ type ForgetAttemptRequest struct {
 
 func (x *ForgetAttemptRequest) Reset() {
 	*x = ForgetAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1523,7 @@ func (x *ForgetAttemptRequest) String() string {
 func (*ForgetAttemptRequest) ProtoMessage() {}
 
 func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1536,7 @@ func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptRequest.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForgetAttemptRequest) GetTask() string {
@@ -1463,7 +1561,7 @@ type ForgetAttemptResponse struct {
 
 func (x *ForgetAttemptResponse) Reset() {
 	*x = ForgetAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1573,7 @@ func (x *ForgetAttemptResponse) String() string {
 func (*ForgetAttemptResponse) ProtoMessage() {}
 
 func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1586,7 @@ func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptResponse.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 var File_plimsoll_v1_agent_proto protoreflect.FileDescriptor
@@ -1561,7 +1659,7 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
 	"\x0einterval_nanos\x18\x02 \x01(\x03R\rintervalNanos\"F\n" +
 	"\x10WatchQOSResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"\xbf\x01\n" +
+	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"\x83\x02\n" +
 	"\x13StartAttemptRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -1569,7 +1667,16 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x03dir\x18\x04 \x01(\tR\x03dir\x12*\n" +
 	"\x04spec\x18\x05 \x01(\v2\x16.plimsoll.v1.GroupSpecR\x04spec\x12\x16\n" +
 	"\x06cgroup\x18\x06 \x01(\tR\x06cgroup\x12\x12\n" +
-	"\x04node\x18\a \x01(\tR\x04node\"J\n" +
+	"\x04node\x18\a \x01(\tR\x04node\x12\x14\n" +
+	"\x05owner\x18\b \x01(\tR\x05owner\x12,\n" +
+	"\x05users\x18\t \x01(\v2\x16.plimsoll.v1.TaskUsersR\x05users\"\x9f\x01\n" +
+	"\tTaskUsers\x12\x1b\n" +
+	"\tfirst_uid\x18\x01 \x01(\rR\bfirstUid\x12\x19\n" +
+	"\blast_uid\x18\x02 \x01(\rR\alastUid\x12!\n" +
+	"\fdefault_user\x18\x03 \x01(\tR\vdefaultUser\x12\x18\n" +
+	"\aallowed\x18\x04 \x03(\tR\aallowed\x12\x1d\n" +
+	"\n" +
+	"allow_root\x18\x05 \x01(\bR\tallowRoot\"J\n" +
 	"\x14StartAttemptResponse\x122\n" +
 	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.AttemptStatusR\x06status\"\xad\x02\n" +
 	"\rAttemptStatus\x12\x12\n" +
@@ -1631,7 +1738,7 @@ func file_plimsoll_v1_agent_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_agent_proto_rawDescData
 }
 
-var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*RegisterNodeRequest)(nil),      // 0: plimsoll.v1.RegisterNodeRequest
 	(*RegisterNodeResponse)(nil),     // 1: plimsoll.v1.RegisterNodeResponse
@@ -1650,71 +1757,73 @@ var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*WatchQOSRequest)(nil),          // 14: plimsoll.v1.WatchQOSRequest
 	(*WatchQOSResponse)(nil),         // 15: plimsoll.v1.WatchQOSResponse
 	(*StartAttemptRequest)(nil),      // 16: plimsoll.v1.StartAttemptRequest
-	(*StartAttemptResponse)(nil),     // 17: plimsoll.v1.StartAttemptResponse
-	(*AttemptStatus)(nil),            // 18: plimsoll.v1.AttemptStatus
-	(*StopAttemptRequest)(nil),       // 19: plimsoll.v1.StopAttemptRequest
-	(*StopAttemptResponse)(nil),      // 20: plimsoll.v1.StopAttemptResponse
-	(*WatchAttemptsRequest)(nil),     // 21: plimsoll.v1.WatchAttemptsRequest
-	(*WatchAttemptsResponse)(nil),    // 22: plimsoll.v1.WatchAttemptsResponse
-	(*ForgetAttemptRequest)(nil),     // 23: plimsoll.v1.ForgetAttemptRequest
-	(*ForgetAttemptResponse)(nil),    // 24: plimsoll.v1.ForgetAttemptResponse
-	nil,                              // 25: plimsoll.v1.Assignment.LabelsEntry
-	(*Node)(nil),                     // 26: plimsoll.v1.Node
-	(*Task)(nil),                     // 27: plimsoll.v1.Task
-	(*GroupSpec)(nil),                // 28: plimsoll.v1.GroupSpec
-	(*Policy)(nil),                   // 29: plimsoll.v1.Policy
-	(*PolicyRef)(nil),                // 30: plimsoll.v1.PolicyRef
-	(TaskState)(0),                   // 31: plimsoll.v1.TaskState
-	(TaskResult)(0),                  // 32: plimsoll.v1.TaskResult
-	(*NodeReport)(nil),               // 33: plimsoll.v1.NodeReport
-	(*NodeQOSStatus)(nil),            // 34: plimsoll.v1.NodeQOSStatus
+	(*TaskUsers)(nil),                // 17: plimsoll.v1.TaskUsers
+	(*StartAttemptResponse)(nil),     // 18: plimsoll.v1.StartAttemptResponse
+	(*AttemptStatus)(nil),            // 19: plimsoll.v1.AttemptStatus
+	(*StopAttemptRequest)(nil),       // 20: plimsoll.v1.StopAttemptRequest
+	(*StopAttemptResponse)(nil),      // 21: plimsoll.v1.StopAttemptResponse
+	(*WatchAttemptsRequest)(nil),     // 22: plimsoll.v1.WatchAttemptsRequest
+	(*WatchAttemptsResponse)(nil),    // 23: plimsoll.v1.WatchAttemptsResponse
+	(*ForgetAttemptRequest)(nil),     // 24: plimsoll.v1.ForgetAttemptRequest
+	(*ForgetAttemptResponse)(nil),    // 25: plimsoll.v1.ForgetAttemptResponse
+	nil,                              // 26: plimsoll.v1.Assignment.LabelsEntry
+	(*Node)(nil),                     // 27: plimsoll.v1.Node
+	(*Task)(nil),                     // 28: plimsoll.v1.Task
+	(*GroupSpec)(nil),                // 29: plimsoll.v1.GroupSpec
+	(*Policy)(nil),                   // 30: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 31: plimsoll.v1.PolicyRef
+	(TaskState)(0),                   // 32: plimsoll.v1.TaskState
+	(TaskResult)(0),                  // 33: plimsoll.v1.TaskResult
+	(*NodeReport)(nil),               // 34: plimsoll.v1.NodeReport
+	(*NodeQOSStatus)(nil),            // 35: plimsoll.v1.NodeQOSStatus
 }
 var file_plimsoll_v1_agent_proto_depIdxs = []int32{
-	26, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
-	27, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
-	28, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
-	25, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
+	27, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
+	28, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
+	29, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
+	26, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
 	5,  // 4: plimsoll.v1.WatchAssignmentsResponse.changed:type_name -> plimsoll.v1.Assignment
-	29, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
-	30, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
-	31, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
-	32, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
+	30, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
+	31, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
+	32, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
+	33, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
 	7,  // 9: plimsoll.v1.ReportTasksRequest.reports:type_name -> plimsoll.v1.TaskReport
-	33, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
-	34, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	28, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
-	18, // 13: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
-	31, // 14: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
-	32, // 15: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
-	32, // 16: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
-	18, // 17: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
-	0,  // 18: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
-	2,  // 19: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
-	4,  // 20: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
-	8,  // 21: plimsoll.v1.AgentService.ReportTasks:input_type -> plimsoll.v1.ReportTasksRequest
-	10, // 22: plimsoll.v1.AgentService.ReportNode:input_type -> plimsoll.v1.ReportNodeRequest
-	12, // 23: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
-	14, // 24: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
-	16, // 25: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
-	19, // 26: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
-	21, // 27: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
-	23, // 28: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
-	1,  // 29: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
-	3,  // 30: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
-	6,  // 31: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
-	9,  // 32: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
-	11, // 33: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
-	13, // 34: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
-	15, // 35: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
-	17, // 36: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
-	20, // 37: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
-	22, // 38: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
-	24, // 39: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
-	29, // [29:40] is the sub-list for method output_type
-	18, // [18:29] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	34, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
+	35, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	29, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
+	17, // 13: plimsoll.v1.StartAttemptRequest.users:type_name -> plimsoll.v1.TaskUsers
+	19, // 14: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
+	32, // 15: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
+	33, // 16: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
+	33, // 17: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
+	19, // 18: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
+	0,  // 19: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
+	2,  // 20: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
+	4,  // 21: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
+	8,  // 22: plimsoll.v1.AgentService.ReportTasks:input_type -> plimsoll.v1.ReportTasksRequest
+	10, // 23: plimsoll.v1.AgentService.ReportNode:input_type -> plimsoll.v1.ReportNodeRequest
+	12, // 24: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
+	14, // 25: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
+	16, // 26: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
+	20, // 27: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
+	22, // 28: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
+	24, // 29: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
+	1,  // 30: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
+	3,  // 31: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
+	6,  // 32: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
+	9,  // 33: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
+	11, // 34: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
+	13, // 35: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
+	15, // 36: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
+	18, // 37: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
+	21, // 38: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
+	23, // 39: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
+	25, // 40: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
+	30, // [30:41] is the sub-list for method output_type
+	19, // [19:30] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_agent_proto_init() }
@@ -1730,7 +1839,7 @@ func file_plimsoll_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_agent_proto_rawDesc), len(file_plimsoll_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   4,
 		},
