@@ -167,7 +167,6 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	a.notes.printf("%s\n", users.Describe())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.Run(ctx) })
 	g.Go(func() error {
@@ -324,7 +323,7 @@ func (agentCmd) Help() string {
 }
 
 // Run runs until it is told to stop. Tasks go on, and are taken up again at the next start.
-func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
+func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 	node, err := cmd.nodeFlags.parse()
 	if err != nil {
 		return err
@@ -356,12 +355,11 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 	ag, err := agent.New(agent.Config{
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
-		QOS: qos,
+		QOS: qos, Users: users,
 	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(cmd.logger())})
 	if err != nil {
 		return err
 	}
-	a.notes.printf("%s\n", users.Describe())
 	return ag.Run(ctx)
 }
 

@@ -79,6 +79,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	a.deps.Events.Users(a.cfg.Users.Describe())
 	node, err := a.describe(id, listener.Addr())
 	if err != nil {
 		return errors.Join(err, listener.Close())

@@ -235,18 +235,23 @@ func emptyDir(dir string) error {
 // rights these must be made writable first.
 func removeAll(dir string) error {
 	err := os.RemoveAll(dir)
-	if !errors.Is(err, fs.ErrPermission) || os.Geteuid() == 0 {
-		return err // root needs no permission, and must not change modes by names that a task may still exchange
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	root, err := os.OpenRoot(dir) // what a task may exchange for a link meanwhile cannot lead out of it
+	if err != nil {
+		return err
 	}
 	var failed error
-	walked := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	walked := fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() { // before it is read; links are not followed
-			failed = errors.Join(failed, os.Chmod(path, 0o700))
+			failed = errors.Join(failed, root.Chmod(path, 0o700))
 		}
 		return nil
 	})
+	closed := root.Close()
 	if err := os.RemoveAll(dir); err != nil {
-		return errors.Join(err, failed, walked)
+		return errors.Join(err, failed, walked, closed)
 	}
 	return nil
 }

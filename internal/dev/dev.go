@@ -158,7 +158,7 @@ func (d *Dev) makeRoles() error {
 // makeData makes the data directory. Others may pass through it, because tasks that run as users of their own must reach their
 // directories; what else is in it is protected by itself. One that is there keeps its mode.
 func makeData(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -264,7 +264,7 @@ func (d *Dev) makeAgent() error {
 	}
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{d.URL()}, Capacity: cfg.Capacity,
-		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS,
+		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS, Users: cfg.Users,
 	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})
 	if err != nil {
 		return err

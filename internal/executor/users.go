@@ -97,7 +97,7 @@ func usersFromProto(m *pb.TaskUsers) (Users, error) {
 func (u Users) Describe() string {
 	switch {
 	case os.Geteuid() != 0:
-		return fmt.Sprintf("tasks run as uid %d, as this agent does, and can do whatever it can; see docs/security.md", os.Geteuid())
+		return fmt.Sprintf("tasks run as uid %d, as this agent does, and can do whatever it can", os.Geteuid())
 	case u.Default != "":
 		return fmt.Sprintf("tasks run as user %s", u.Default)
 	}
