@@ -90,8 +90,15 @@ func environment() []string {
 // start starts a process, which is killed at the end of the test if it still runs.
 func start(t testing.TB, args ...string) *daemon {
 	t.Helper()
+	return startWith(t, func(*exec.Cmd) {}, args...)
+}
+
+// startWith changes how the process is started.
+func startWith(t testing.TB, change func(*exec.Cmd), args ...string) *daemon {
+	t.Helper()
 	d := &daemon{t: t, cmd: exec.Command("plimsoll", args...), ended: make(chan struct{})}
 	d.cmd.Env, d.cmd.Stderr, d.cmd.WaitDelay = environment(), d, 10*time.Second
+	change(d.cmd)
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

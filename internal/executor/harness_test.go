@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "supervisor" {
 		os.Exit(supervisorMain(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "attack" {
+		os.Exit(attackMain(os.Args[2:]))
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -75,6 +78,7 @@ type node struct {
 	mode  mode
 	dir   string
 	users Users
+	wrap  []string // starts the supervisor
 	*Client
 }
 
@@ -139,7 +143,7 @@ func (n *node) config() ClientConfig {
 		os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups, "-notrace=" + strconv.FormatBool(n.mode.noTrace),
 		"-thaw", n.mode.thaw.String(),
 	}
-	return ClientConfig{Dir: n.dir, Command: command, Users: n.users}
+	return ClientConfig{Dir: n.dir, Command: append(slices.Clone(n.wrap), command...), Users: n.users}
 }
 
 // connectAs connects anew, for tasks that run as an agent with these settings has them run.
