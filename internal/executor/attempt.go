@@ -106,6 +106,7 @@ type attempt struct {
 	settled  chan struct{} // closed when the start is over, well or not
 	startErr error         // set before settled is closed, if nothing was started and nothing is known
 
+	tenancy tenancy
 	hidden  bool // it has no directory yet, and may be given up: watchers are not told
 	status  Status
 	adopted *adopted      // its process is not our child; nil: it is

@@ -77,73 +77,88 @@ func makePassage(path string) error {
 	return os.Chmod(path, passageMode) // whatever the umask
 }
 
-// taskFile, in a task's directory, is what is known of it over its attempts.
-const taskFile = "task.json"
-
-// taskRecord is taskFile.
-type taskRecord struct {
-	Owner string `json:"owner"`
-	Group uint32 `json:"gid"` // of the task's own directory; tasks that have its files get it too
+// tenancy is whose a task's own directory is. It is in the record of each attempt, so that it costs nothing to make it durable.
+type tenancy struct {
+	Owner string `json:"owner,omitempty"`
+	Group uint32 `json:"gid,omitempty"` // of the directory; tasks that have its files get it too; 0: not known
 }
 
 // accommodate gives an attempt what it needs to run as somebody else than the supervisor: a uid, if it is to have one of its own, and the groups of
 // the directories that it may use. The task's own directory becomes its.
-func (s *Supervisor) accommodate(ctx context.Context, a *attempt, req *StartRequest, id *identity, users *Users) error {
+func (s *Supervisor) accommodate(ctx context.Context, a *attempt, req *StartRequest, id *identity) error {
 	taskDir := TaskDir(s.cfg.Dir, a.key.task)
+	err := os.Mkdir(taskDir, privateMode)
+	made := err == nil
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make the task's own directory: %w", err)
+	}
 	if id.cred == nil {
-		if err := os.Mkdir(taskDir, privateMode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("make the task's own directory: %w", err)
-		}
 		return nil
 	}
 	if id.own {
-		uid, err := s.uids.take(users.UIDs, a.dir)
+		uid, err := s.uids.take(req.Users.UIDs, a.dir)
 		if err != nil {
 			return err
 		}
 		id.cred.Uid, id.cred.Gid = uid, uid
 		a.uid = uid
 	}
-	group, err := s.settleTask(a, req.Owner, id, users)
+	var before tenancy
+	if !made {
+		if before, err = s.evict(a.key.task, req.Owner, taskDir); err != nil {
+			return err
+		}
+	}
+	group, err := s.groupOf(a, before, taskDir, id, &req.Users)
 	if err != nil {
 		return err
 	}
-	id.cred.Groups = append(id.cred.Groups, group)
 	shared, err := s.sharedGroups(req)
 	if err != nil {
 		return err
 	}
-	id.cred.Groups = append(id.cred.Groups, shared...)
-	return giveTaskDir(ctx, taskDir, id.cred.Uid, group, users.UIDs)
+	id.cred.Groups = append(append(id.cred.Groups, group), shared...)
+	s.mu.Lock()
+	a.tenancy = tenancy{req.Owner, group}
+	s.mu.Unlock()
+	return giveTaskDir(ctx, taskDir, id.cred.Uid, group, req.Users.UIDs)
 }
 
-// settleTask returns the group of the task's own directory, and writes down whose it is when the task is new here.
-func (s *Supervisor) settleTask(a *attempt, owner string, id *identity, users *Users) (group uint32, err error) {
-	dir := filepath.Dir(a.dir)
-	var r taskRecord
-	known, err := readJSON(filepath.Join(dir, taskFile), &r)
-	if err != nil {
-		return 0, err
+// evict replaces the task's own directory if a task of another owner had this name: what that has left is not for the new one. Of
+// a directory from before owners were written down nothing is known, and it is kept. It returns whose the directory is after that.
+func (s *Supervisor) evict(task, owner, taskDir string) (tenancy, error) {
+	before, err := s.tenancyOf(task)
+	if err != nil || before.Group == 0 || before.Owner == owner {
+		return before, err
 	}
-	taskDir := filepath.Join(dir, workDir)
-	if known && r.Owner == owner {
-		return r.Group, nil
+	if err := os.RemoveAll(taskDir); err != nil {
+		return tenancy{}, fmt.Errorf("remove what a task of another owner has left: %w", err)
 	}
-	if known {
-		// A job of somebody else had this name. What it has left is not for the new one.
-		if err := os.RemoveAll(taskDir); err != nil {
-			return 0, fmt.Errorf("remove what a task of another owner has left: %w", err)
-		}
+	if err := os.Mkdir(taskDir, privateMode); err != nil {
+		return tenancy{}, fmt.Errorf("make the task's own directory: %w", err)
 	}
-	r = taskRecord{Owner: owner, Group: id.cred.Uid}
-	if !id.own {
-		if r.Group, err = s.uids.take(users.UIDs, dir); err != nil {
-			return 0, err
-		}
-	} else {
-		s.uids.hold(r.Group, dir)
+	return tenancy{}, nil
+}
+
+// groupOf returns the group of the task's own directory: the one that was given to it before, or else a new one. A task may have changed
+// the group of its directory, to any that it is in.
+func (s *Supervisor) groupOf(a *attempt, before tenancy, taskDir string, id *identity, users *Users) (group uint32, err error) {
+	if before.Group != 0 {
+		return before.Group, nil
 	}
-	return r.Group, replaceJSON(dir, taskFile, r)
+	var st syscall.Stat_t
+	if err := syscall.Lstat(taskDir, &st); err != nil {
+		return 0, fmt.Errorf("look at the task's own directory: %w", err)
+	}
+	task := filepath.Dir(a.dir)
+	switch {
+	case st.Mode&syscall.S_ISGID != 0 && users.UIDs.holds(st.Gid):
+		return st.Gid, nil // it was given to an attempt that has left no record
+	case id.own:
+		s.uids.hold(id.cred.Gid, task)
+		return id.cred.Gid, nil
+	}
+	return s.uids.take(users.UIDs, task)
 }
 
 // sharedGroups returns the groups of the directories that a task has the files of. They must be those of tasks of its own owner.
@@ -152,46 +167,68 @@ func (s *Supervisor) sharedGroups(req *StartRequest) (groups []uint32, err error
 		if err := (attemptKey{task, 1}).validate(); err != nil {
 			return nil, cannotStart("volumesFrom[%d]: %v", i, err)
 		}
-		var r taskRecord
-		known, err := readJSON(filepath.Join(s.cfg.Dir, tasksDir, task, taskFile), &r)
+		t, err := s.tenancyOf(task)
 		if err != nil {
 			return nil, err
 		}
-		if !known {
+		if t.Group == 0 {
 			continue // it has no directory here, or not yet
 		}
-		if r.Owner != req.Owner {
+		if t.Owner != req.Owner {
 			return nil, cannotStart("volumesFrom[%d]: %s is a task of another owner, whose files are not shared", i, task)
 		}
-		groups = append(groups, r.Group)
+		groups = append(groups, t.Group)
 	}
 	return groups, nil
 }
 
-// giveTaskDir makes the task's own directory, or hands it over from the attempt before.
-func giveTaskDir(ctx context.Context, dir string, uid, gid uint32, all UIDRange) error {
-	err := os.Mkdir(dir, privateMode)
-	made := err == nil
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make the task's own directory: %w", err)
+// tenancyOf returns whose the own directory of a task is: as its newest attempt with a record says, or one that is just being started.
+func (s *Supervisor) tenancyOf(task string) (found tenancy, err error) {
+	dir := filepath.Join(s.cfg.Dir, tasksDir, task)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return tenancy{}, fmt.Errorf("look whose the directory of a task is: %w", err)
 	}
+	newest := int64(0)
+	for _, e := range entries {
+		n, err := strconv.ParseInt(e.Name(), 10, 32)
+		if err != nil || n <= newest {
+			continue // the task's own directory, or older
+		}
+		var r attemptRecord
+		if ok, err := readJSON(filepath.Join(dir, e.Name(), attemptFile), &r); err == nil && ok {
+			newest, found = n, r.Tenancy
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, a := range s.attempts {
+		if key.task == task && int64(key.attempt) > newest && a.tenancy.Group != 0 {
+			newest, found = int64(key.attempt), a.tenancy
+		}
+	}
+	return found, nil
+}
+
+// giveTaskDir gives the task's own directory to an attempt, with what attempts before it have left there.
+func giveTaskDir(ctx context.Context, dir string, uid, gid uint32, all UIDRange) error {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("make the task's own directory: %w", err)
 	}
-	err = handOver(ctx, f, uid, gid, made, all)
+	err = handOver(ctx, f, uid, gid, all)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("give the task its directory: %w", err)
 	}
 	return nil
 }
 
-func handOver(ctx context.Context, dir *os.File, uid, gid uint32, empty bool, all UIDRange) error {
+func handOver(ctx context.Context, dir *os.File, uid, gid uint32, all UIDRange) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		return err
 	}
-	if !empty && (st.Uid != uid || st.Gid != gid) {
+	if st.Uid != uid || st.Gid != gid {
 		h := handover{from: st.Uid, to: uid, group: gid, links: all.holds(st.Uid)}
 		if err := h.entries(ctx, dir, 0); err != nil {
 			return err

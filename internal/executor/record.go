@@ -23,6 +23,7 @@ type attemptRecord struct {
 	Started int64         `json:"startedUnixNanos"`
 	Cgroup  string        `json:"cgroup,omitempty"`
 	UID     uint32        `json:"uid,omitempty"` // of its own
+	Tenancy tenancy       `json:"tenancy"`
 	Limits  attemptLimits `json:"limits"`
 }
 

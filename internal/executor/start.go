@@ -192,7 +192,7 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	if err != nil {
 		return err
 	}
-	if err := s.accommodate(ctx, a, req, &who, &req.Users); err != nil {
+	if err := s.accommodate(ctx, a, req, &who); err != nil {
 		return err
 	}
 	cmd, err := prepare(req, taskDir, who)
@@ -262,7 +262,7 @@ func change(g *cgroup.Group, do func(*cgroup.Control) error) error {
 
 // record makes the process known for good: its group first, so that whatever follows reaches it.
 func (s *Supervisor) record(a *attempt, job string, pid int) error {
-	r := attemptRecord{Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits, UID: a.uid}
+	r := attemptRecord{Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits, UID: a.uid, Tenancy: a.tenancy}
 	if a.group != nil {
 		if err := a.group.Add(pid); err != nil {
 			return err

@@ -231,7 +231,7 @@ func TestHandoverFollowsNoLink(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	work := filepath.Join(t.TempDir(), "work")
 	all := UIDRange{614000, 614009}
-	if err := giveTaskDir(t.Context(), work, from, group, all); err != nil {
+	if err := errors.Join(os.Mkdir(work, 0o700), giveTaskDir(t.Context(), work, from, group, all)); err != nil {
 		t.Fatal(err)
 	}
 	file, link, second, inner := filepath.Join(work, "file"), filepath.Join(work, "link"), filepath.Join(work, "second"), filepath.Join(work, "sub", "inner")
@@ -260,7 +260,7 @@ func TestHandoverLeavesFilesOfManyNames(t *testing.T) {
 	const from, to, group = 54321, 615002, 615000
 	all := UIDRange{615000, 615009}
 	home, work := filepath.Join(t.TempDir(), "home"), filepath.Join(t.TempDir(), "work")
-	if err := giveTaskDir(t.Context(), work, from, group, all); err != nil {
+	if err := errors.Join(os.Mkdir(work, 0o700), giveTaskDir(t.Context(), work, from, group, all)); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(os.WriteFile(home, nil, 0o600), os.Chown(home, from, from), os.Link(home, filepath.Join(work, "second"))); err != nil {
