@@ -169,8 +169,8 @@ func mark(text string, block UIDRange, used map[uint32]bool) {
 	}
 }
 
-// markProcesses marks uids that a process has, as any of its four. One of another user that does not show who it is, to root's
-// eyes, has just ended.
+// markProcesses marks uids that a process has, as any of its four. One whose status cannot be read has just ended. One that has
+// ended, and whose parent has not noticed, does nothing any more.
 func markProcesses(block UIDRange, used map[uint32]bool) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -182,6 +182,9 @@ func markProcesses(block UIDRange, used map[uint32]bool) error {
 		}
 		data, err := os.ReadFile("/proc/" + e.Name() + "/status")
 		if err != nil {
+			continue
+		}
+		if bytes.Contains(data, []byte("\nState:\tZ")) {
 			continue
 		}
 		_, ids, _ := strings.Cut(string(data), "\nUid:")
