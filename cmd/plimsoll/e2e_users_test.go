@@ -109,10 +109,16 @@ func TestAnOrdinaryUsersDevRunsTasksAsThatUser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	program := public(t, s.path("plimsoll"))
-	d := startWith(t, func(cmd *exec.Cmd) {
+	asUser := func(cmd *exec.Cmd) {
 		cmd.Path, cmd.Dir = program, "/"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: aUser, Gid: aUser}}
-	}, s.devArgs()...)
+	}
+	for _, flag := range []string{"--task-uids=7-8", "--task-user=nobody", "--allow-users=nobody", "--allow-root-tasks"} {
+		if d := startWith(t, asUser, s.devArgs(flag)...); d.exit() == 0 || !strings.Contains(d.stderr(), "needs root") {
+			t.Errorf("%s: %s", flag, d.stderr())
+		}
+	}
+	d := startWith(t, asUser, s.devArgs()...)
 	d.says(readyLine)
 	d.says("tasks run as uid 54321, as this agent does, and can do whatever it can; see docs/security.md")
 	s.nodeReady("n1")

@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
@@ -21,6 +22,9 @@ type userFlags struct {
 
 // parse reads the flags. environment is asked who has called sudo; nil: nobody.
 func (f *userFlags) parse(environment func(string) string) (executor.Users, error) {
+	if err := f.needRoot(); err != nil {
+		return executor.Users{}, err
+	}
 	u := executor.Users{Default: f.TaskUser, Allowed: f.AllowUsers, AllowRoot: f.AllowRootTasks}
 	if f.TaskUIDs != "" {
 		var err error
@@ -32,6 +36,27 @@ func (f *userFlags) parse(environment func(string) string) (executor.Users, erro
 		u.Default = sudoCaller(environment)
 	}
 	return u, u.Validate()
+}
+
+// needRoot refuses flags that could do nothing: only root can run tasks as somebody else.
+func (f *userFlags) needRoot() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{
+		{"task-uids", f.TaskUIDs != ""},
+		{"task-user", f.TaskUser != ""},
+		{"allow-users", len(f.AllowUsers) > 0},
+		{"allow-root-tasks", f.AllowRootTasks},
+	} {
+		if flag.given {
+			return plimsoll.Invalid(flag.name, "needs root: all tasks of an agent of uid %d run as that user; start it as root, or leave this out", os.Geteuid())
+		}
+	}
+	return nil
 }
 
 // sudoCaller is who has called sudo, as uid:gid; empty: nobody, or root.

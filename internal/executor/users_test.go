@@ -324,3 +324,37 @@ func TestUsersAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// What a supervisor of an older version has started is adopted as it is: it goes on as root. Its files become those of
+// its user alone all the same.
+func TestAttemptsOfAnOlderVersionAreAdopted(t *testing.T) {
+	needRoot(t)
+	n := newNode(t, bare)
+	n.connectAs(Users{Default: "root", AllowRoot: true})
+	s := n.start(request("job.g.0", "echo secret > made; echo ready > here; until [ -e go ]; do sleep 0.02; done"))
+	n.lines("job.g.0", "here", 1)
+	work := TaskDir(n.dir, "job.g.0")
+	for _, dir := range []string{n.dir, filepath.Join(n.dir, tasksDir), filepath.Dir(work), s.Dir, work} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.endSupervisor(syscall.SIGKILL)
+	n.connectAs(Users{})
+	attacks := []string{"list=" + n.dir, "list=" + filepath.Dir(work), "list=" + s.Dir, "list=" + work, "read=" + filepath.Join(work, "made")}
+	n.repelled(n.attack("thief.g.0", nil, attacks...), attacks)
+	if !n.running(s.PID) {
+		t.Fatal("the task did not go on")
+	}
+	if err := os.WriteFile(filepath.Join(work, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.wantEnd(n.waitFor("job.g.0", 1, (*Status).Ended), plimsoll.ResultUnknownExit, -1, "")
+	again := request("job.g.0", "id -u; cat made; echo more >> made")
+	again.Attempt = 2
+	s = n.run(again)
+	n.wantEnd(s, plimsoll.ResultSucceeded, 0, "")
+	if data, err := os.ReadFile(filepath.Join(s.Dir, Stdout)); err != nil || strings.HasPrefix(string(data), "0\n") || !strings.HasSuffix(string(data), "secret\n") {
+		t.Errorf("the next attempt says %q, %v", data, err)
+	}
+}
