@@ -103,7 +103,8 @@ func TestDevThroughSudoRunsTasksAsTheCaller(t *testing.T) {
 	}
 }
 
-// A node says when it starts as whom its tasks run. That of an ordinary user says that they can do what it can, and goes on as before.
+// A node says when it starts as whom its tasks run. That of an ordinary user says that they can do
+// what it can, and goes on as before.
 func TestAnOrdinaryUsersDevRunsTasksAsThatUser(t *testing.T) {
 	needRoot(t)
 	t.Parallel()

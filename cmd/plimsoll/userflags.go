@@ -8,11 +8,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// nodeMask is the umask of the processes of a node, whatever that of the shell is: tasks that run as other users pass through directories
-// of theirs, and everything that these must not see has a mode of its own.
+// nodeMask is the umask of the processes of a node, whatever that of the shell is: tasks that run
+// as other users pass through directories of theirs, and everything that these must not see has a
+// mode of its own.
 const nodeMask = 0o022
 
-// userFlags are those of the commands that make this machine a node: as whom tasks run if the agent is root.
+// userFlags are those of the commands that make this machine a node: as whom tasks run if the agent
+// is root.
 type userFlags struct {
 	TaskUIDs       string   `name:"task-uids" help:"If this is root: the uids from which each attempt of a task gets one of its own; default: 600000-665535." placeholder:"FIRST-LAST"`
 	TaskUser       string   `help:"If this is root: the user that tasks run as that name none, instead of a uid of their own. dev that sudo has started takes the user that called sudo, unless this or --task-uids is given." placeholder:"USER"`

@@ -31,7 +31,8 @@ func sinceSynced(t *testing.T, s *Supervised, f func()) error {
 	return err
 }
 
-// outdate makes the supervisor of a directory one of a version that knows nothing of users, as far as the agent can tell.
+// outdate makes the supervisor of a directory one of a version that knows nothing of users, as far
+// as the agent can tell.
 func outdate(t *testing.T, dir string) (pid int) {
 	t.Helper()
 	path := filepath.Join(dir, "supervisor.json")
@@ -53,8 +54,8 @@ func outdate(t *testing.T, dir string) (pid int) {
 	return caps.PID
 }
 
-// A supervisor outlives agents. One of an older version, which would run every task as root, gets no new ones: it is
-// replaced, as soon as what it has started is over.
+// A supervisor outlives agents. One of an older version, which would run every task as root, gets
+// no new ones: it is replaced, as soon as what it has started is over.
 func TestASupervisorThatWouldRunTasksAsRootIsReplaced(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only a supervisor that is root could")

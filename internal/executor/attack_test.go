@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// attackMain is what a task tries that means harm: each argument is an attack and what it is aimed at. It prints one line for each, which
-// ends with the error that met it, or with "done".
+// attackMain is what a task tries that means harm: each argument is an attack and what it is aimed
+// at. It prints one line for each, which ends with the error that met it, or with "done".
 func attackMain(args []string) int {
 	for _, arg := range args {
 		kind, aim, _ := strings.Cut(arg, "=")
@@ -159,7 +159,8 @@ func TestTaskCannotReadAnotherTasksDirectory(t *testing.T) {
 	})
 }
 
-// A task with the files of another gets in there, and nowhere else. Tasks of other owners do not, whatever they name.
+// A task with the files of another gets in there, and nowhere else. Tasks of other owners do not,
+// whatever they name.
 func TestVolumesFromAreSharedWithinAnOwner(t *testing.T) {
 	needRoot(t)
 	eachMode(t, []mode{bare}, func(_ *testing.T, n *node) {
@@ -210,7 +211,8 @@ func TestDescriptorsAreClosedBeforeExec(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, m)
 			n.endSupervisor(syscall.SIGTERM)
-			// One that was started with an open file of somebody's, as a careless shell or service manager does.
+			// One that was started with an open file of somebody's, as a careless shell or service
+			// manager does.
 			n.wrap = []string{"/bin/sh", "-c", `exec 9<` + secret + `; exec "$@"`, "sh"}
 			n.connect()
 			if open, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/9", n.supervisorPID())); err != nil || open != secret {
@@ -260,7 +262,8 @@ func TestNoNewPrivsForAllButRoot(t *testing.T) {
 	}
 }
 
-// The token that the agent was given is neither in the supervisor's environment, where a task of the same user can look, nor in a task's.
+// The token that the agent was given is neither in the supervisor's environment, where a task of
+// the same user can look, nor in a task's.
 func TestTokensAreNotPassedOn(t *testing.T) {
 	t.Setenv("PLIMSOLL_TOKEN", "s3cret")
 	t.Setenv("PLIMSOLL_TOKEN_FILE", "/s3cret")

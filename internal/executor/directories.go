@@ -23,7 +23,8 @@ const (
 	sharedMode  = 0o770 | fs.ModeSetgid // what is made in it belongs to its group
 )
 
-// Protect takes from all but its user what lies in an agent's directory, and leaves a passage to the tasks' own directories.
+// Protect takes from all but its user what lies in an agent's directory, and leaves a passage to
+// the tasks' own directories.
 func Protect(dir string) error {
 	if err := setMode(dir, func(os.FileMode) os.FileMode { return passageMode }); err != nil {
 		return err
@@ -47,7 +48,8 @@ func Protect(dir string) error {
 	return nil
 }
 
-// setMode changes the permissions of what is there. A directory that everybody may write to is not the agent's own and is left alone.
+// setMode changes the permissions of what is there. A directory that everybody may write to is not
+// the agent's own and is left alone.
 func setMode(path string, change func(os.FileMode) os.FileMode) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,14 +79,16 @@ func makePassage(path string) error {
 	return os.Chmod(path, passageMode) // whatever the umask
 }
 
-// tenancy is whose a task's own directory is. It is in the record of each attempt, so that it costs nothing to make it durable.
+// tenancy is whose a task's own directory is. It is in the record of each attempt, so that it costs
+// nothing to make it durable.
 type tenancy struct {
 	Owner string `json:"owner,omitempty"`
 	Group uint32 `json:"gid,omitempty"` // of the directory; tasks that have its files get it too; 0: not known
 }
 
-// accommodate gives an attempt what it needs to run as somebody else than the supervisor: a uid, if it is to have one of its own, and the groups of
-// the directories that it may use. The task's own directory becomes its.
+// accommodate gives an attempt what it needs to run as somebody else than the supervisor: a uid, if
+// it is to have one of its own, and the groups of the directories that it may use. The task's own
+// directory becomes its.
 func (s *Supervisor) accommodate(ctx context.Context, a *attempt, req *StartRequest, id *identity) error {
 	taskDir := TaskDir(s.cfg.Dir, a.key.task)
 	err := os.Mkdir(taskDir, privateMode)
@@ -124,8 +128,9 @@ func (s *Supervisor) accommodate(ctx context.Context, a *attempt, req *StartRequ
 	return giveTaskDir(ctx, taskDir, id.cred.Uid, group, req.Users.UIDs)
 }
 
-// evict replaces the task's own directory if a task of another owner had this name: what that has left is not for the new one. Of
-// a directory from before owners were written down nothing is known, and it is kept. It returns whose the directory is after that.
+// evict replaces the task's own directory if a task of another owner had this name: what that has
+// left is not for the new one. Of a directory from before owners were written down nothing is
+// known, and it is kept. It returns whose the directory is after that.
 func (s *Supervisor) evict(task, owner, taskDir string) (tenancy, error) {
 	before, err := s.tenancyOf(task)
 	if err != nil || before.Group == 0 || before.Owner == owner {
@@ -140,8 +145,8 @@ func (s *Supervisor) evict(task, owner, taskDir string) (tenancy, error) {
 	return tenancy{}, nil
 }
 
-// groupOf returns the group of the task's own directory: the one that was given to it before, or else a new one. A task may have changed
-// the group of its directory, to any that it is in.
+// groupOf returns the group of the task's own directory: the one that was given to it before, or
+// else a new one. A task may have changed the group of its directory, to any that it is in.
 func (s *Supervisor) groupOf(a *attempt, before tenancy, taskDir string, id *identity, users *Users) (group uint32, err error) {
 	if before.Group != 0 {
 		return before.Group, nil
@@ -161,7 +166,8 @@ func (s *Supervisor) groupOf(a *attempt, before tenancy, taskDir string, id *ide
 	return s.uids.take(users.UIDs, task)
 }
 
-// sharedGroups returns the groups of the directories that a task has the files of. They must be those of tasks of its own owner.
+// sharedGroups returns the groups of the directories that a task has the files of. They must be
+// those of tasks of its own owner.
 func (s *Supervisor) sharedGroups(req *StartRequest) (groups []uint32, err error) {
 	for i, task := range req.Spec.Constraints.VolumesFrom {
 		if err := (attemptKey{task, 1}).validate(); err != nil {
@@ -182,7 +188,8 @@ func (s *Supervisor) sharedGroups(req *StartRequest) (groups []uint32, err error
 	return groups, nil
 }
 
-// tenancyOf returns whose the own directory of a task is: as its newest attempt with a record says, or one that is just being started.
+// tenancyOf returns whose the own directory of a task is: as its newest attempt with a record says,
+// or one that is just being started.
 func (s *Supervisor) tenancyOf(task string) (found tenancy, err error) {
 	dir := filepath.Join(s.cfg.Dir, tasksDir, task)
 	entries, err := os.ReadDir(dir)
@@ -210,7 +217,8 @@ func (s *Supervisor) tenancyOf(task string) (found tenancy, err error) {
 	return found, nil
 }
 
-// giveTaskDir gives the task's own directory to an attempt, with what attempts before it have left there.
+// giveTaskDir gives the task's own directory to an attempt, with what attempts before it have left
+// there.
 func giveTaskDir(ctx context.Context, dir string, uid, gid uint32, all UIDRange) error {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -244,8 +252,9 @@ func handOver(ctx context.Context, dir *os.File, uid, gid uint32, all UIDRange) 
 // maxDepth is how far down files are handed over. What lies deeper stays with the attempt before.
 const maxDepth = 256
 
-// handover gives the files of one user to another. It names each by its descriptor and never follows a link, because processes of the
-// user before may still be at work there, and it runs with root's rights.
+// handover gives the files of one user to another. It names each by its descriptor and never
+// follows a link, because processes of the user before may still be at work there, and it runs with
+// root's rights.
 type handover struct {
 	from, to, group uint32
 	links           bool // files with several names too: all of them are in what a task has made
@@ -307,7 +316,8 @@ func (h *handover) below(ctx context.Context, fd, depth int) error {
 	return errors.Join(h.entries(ctx, dir, depth+1), dir.Close())
 }
 
-// protectTasks brings the directories of tasks that earlier supervisors have made to the modes of today, and notes whose uids they hold.
+// protectTasks brings the directories of tasks that earlier supervisors have made to the modes of
+// today, and notes whose uids they hold.
 func (s *Supervisor) protectTasks() error {
 	if err := Protect(s.cfg.Dir); err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// CheckUsers reports what keeps tasks from running on this machine as they should, with their directories below dir. dir need not be there.
+// CheckUsers reports what keeps tasks from running on this machine as they should, with their
+// directories below dir. dir need not be there.
 func CheckUsers(dir string, users Users) error {
 	if err := users.Validate(); err != nil {
 		return err
@@ -67,8 +68,9 @@ func covers(table string, all UIDRange) bool {
 	return false
 }
 
-// blockedAt returns the first directory on the way to path, from above, that the identity may not pass through; empty: there is none. What is
-// not there yet does not stand in the way. Only permission bits are looked at: the kernel has the last word.
+// blockedAt returns the first directory on the way to path, from above, that the identity may not
+// pass through; empty: there is none. What is not there yet does not stand in the way. Only
+// permission bits are looked at: the kernel has the last word.
 func (id *identity) blockedAt(path string) string {
 	if id.cred == nil || id.cred.Uid == 0 {
 		return ""
@@ -92,7 +94,8 @@ func (id *identity) blockedAt(path string) string {
 	return ""
 }
 
-// mayExecute reports whether the permission bits let the identity execute a file, or pass through a directory.
+// mayExecute reports whether the permission bits let the identity execute a file, or pass through a
+// directory.
 func (id *identity) mayExecute(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || id.cred == nil || id.cred.Uid == 0 {

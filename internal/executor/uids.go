@@ -19,13 +19,15 @@ import (
 // uidsFile, in the agent's directory, says where in the range the next uids are taken from.
 const uidsFile = "uids.json"
 
-// uidBlock is how many uids are looked at together: processes and files are searched once for all of them.
+// uidBlock is how many uids are looked at together: processes and files are searched once for all
+// of them.
 const uidBlock = 256
 
-// uids gives out uids, each of which serves as a gid too. It goes round through the range, so that one comes again as late as
-// possible, and then only if nothing of it is left: no process, no directory of an attempt or of a task, no
-// file in a directory that everybody may write to. Nothing can come to be of a uid that nobody has, so it is enough to look
-// before a block of them is given out.
+// uids gives out uids, each of which serves as a gid too. It goes round through the range, so that
+// one comes again as late as possible, and then only if nothing of it is left: no process, no
+// directory of an attempt or of a task, no file in a directory that everybody may write to. Nothing
+// can come to be of a uid that nobody has, so it is enough to look before a block of them is given
+// out.
 type uids struct {
 	dir    string   // the agent's
 	shared []string // directories that everybody may write to
@@ -83,8 +85,8 @@ func (u *uids) take(all UIDRange, path string) (uint32, error) {
 	return id, nil
 }
 
-// begin goes on where an earlier supervisor was. Agents begin at different places, so that two of one machine, which know nothing
-// of each other, do not give out the same uids at the same time.
+// begin goes on where an earlier supervisor was. Agents begin at different places, so that two of
+// one machine, which know nothing of each other, do not give out the same uids at the same time.
 func (u *uids) begin(all UIDRange) error {
 	var r uidsRecord
 	if _, err := readJSON(filepath.Join(u.dir, uidsFile), &r); err != nil && plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
@@ -99,7 +101,8 @@ func (u *uids) begin(all UIDRange) error {
 	return nil
 }
 
-// look finds out which uids of the next block are free; it needs mu. n is how many it has looked at, at most max.
+// look finds out which uids of the next block are free; it needs mu. n is how many it has looked
+// at, at most max.
 func (u *uids) look(most int) (n int, err error) {
 	all := u.mu.all
 	first := u.mu.next
@@ -120,7 +123,8 @@ func (u *uids) look(most int) (n int, err error) {
 	if u.mu.next = block.Last + 1; block.Last == all.Last {
 		u.mu.next = all.First
 	}
-	// Before any of them is given out: a supervisor that is started anew must not begin with them again.
+	// Before any of them is given out: a supervisor that is started anew must not begin with them
+	// again.
 	if err := replaceJSON(u.dir, uidsFile, uidsRecord{u.mu.next}); err != nil {
 		return 0, err
 	}
@@ -169,8 +173,8 @@ func mark(text string, block UIDRange, used map[uint32]bool) {
 	}
 }
 
-// markProcesses marks uids that a process has, as any of its four. One whose status cannot be read has just ended. One that has
-// ended, and whose parent has not noticed, does nothing any more.
+// markProcesses marks uids that a process has, as any of its four. One whose status cannot be read
+// has just ended. One that has ended, and whose parent has not noticed, does nothing any more.
 func markProcesses(block UIDRange, used map[uint32]bool) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -196,7 +200,8 @@ func markProcesses(block UIDRange, used map[uint32]bool) error {
 	return nil
 }
 
-// markFiles marks uids that own something directly in a directory. One that cannot be listed has nothing that could be seen.
+// markFiles marks uids that own something directly in a directory. One that cannot be listed has
+// nothing that could be seen.
 func markFiles(dir string, block UIDRange, used map[uint32]bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -20,8 +20,8 @@ const (
 	DefaultLastUID  = 665535
 )
 
-// Users says as whom the tasks of a node run if its supervisor is root. Any other supervisor runs all
-// tasks as itself. The zero value gives each attempt a uid of its own and permits nothing else.
+// Users says as whom the tasks of a node run if its supervisor is root. Any other supervisor runs
+// all tasks as itself. The zero value gives each attempt a uid of its own and permits nothing else.
 type Users struct {
 	UIDs      UIDRange // from which an attempt gets one of its own; zero: the default ones
 	Default   string   // user of tasks that name none; empty: a uid of the attempt's own
@@ -173,8 +173,8 @@ type account struct {
 	home string
 }
 
-// lookUpUser finds a user by name or uid. A uid without an entry in the user database may be used, with the group of
-// its number, or with the one behind a colon.
+// lookUpUser finds a user by name or uid. A uid without an entry in the user database may be used,
+// with the group of its number, or with the one behind a colon.
 func lookUpUser(name string) (account, error) {
 	number, group, _ := strings.Cut(name, ":")
 	u, err := user.Lookup(number)
@@ -208,7 +208,8 @@ func lookUpUser(name string) (account, error) {
 	return who, nil
 }
 
-// permitted reports whether tasks may run as the user. One that they did not ask for is the agent's own choice.
+// permitted reports whether tasks may run as the user. One that they did not ask for is the agent's
+// own choice.
 func (a *account) permitted(name string, asked bool, users *Users) error {
 	if a.cred.Uid == 0 {
 		if users.AllowRoot {

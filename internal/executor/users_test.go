@@ -47,7 +47,8 @@ func TestEachAttemptHasAUIDOfItsOwn(t *testing.T) {
 	})
 }
 
-// Uids that run now differ, and a supervisor that was started anew does not give out what is in use.
+// Uids that run now differ, and a supervisor that was started anew does not give out what is in
+// use.
 func TestUIDsSurviveARestartOfTheSupervisor(t *testing.T) {
 	needRoot(t)
 	n := newNode(t, bare)
@@ -72,7 +73,8 @@ func TestUIDsSurviveARestartOfTheSupervisor(t *testing.T) {
 	}
 }
 
-// taken is what uids gives out of a range in two rounds, of which nothing remains: path is not there.
+// taken is what uids gives out of a range in two rounds, of which nothing remains: path is not
+// there.
 func taken(t *testing.T, u *uids, all UIDRange) (ids []uint32) {
 	t.Helper()
 	for range 2 * all.size() {
@@ -222,7 +224,8 @@ func TestOrdinaryUserRunsTasksAsItself(t *testing.T) {
 	}
 }
 
-// What a task has left in its directory is handed over to its next attempt, and nothing else is, wherever its names lead.
+// What a task has left in its directory is handed over to its next attempt, and nothing else is,
+// wherever its names lead.
 func TestHandoverFollowsNoLink(t *testing.T) {
 	needRoot(t)
 	const from, to, group = 614001, 614002, 614000
@@ -252,7 +255,8 @@ func TestHandoverFollowsNoLink(t *testing.T) {
 	}
 }
 
-// A user may have given a file of its own a second name in its task's directory. It must not lose the file when the directory is handed over.
+// A user may have given a file of its own a second name in its task's directory. It must not lose
+// the file when the directory is handed over.
 func TestHandoverLeavesFilesOfManyNames(t *testing.T) {
 	needRoot(t)
 	const from, to, group = 54321, 615002, 615000
@@ -273,7 +277,8 @@ func TestHandoverLeavesFilesOfManyNames(t *testing.T) {
 	}
 }
 
-// A program in a directory that the task's user may not enter is explained, and so is a data directory in one.
+// A program in a directory that the task's user may not enter is explained, and so is a data
+// directory in one.
 func TestWhatCannotBeReachedIsExplained(t *testing.T) {
 	needRoot(t)
 	hidden := t.TempDir()
@@ -325,8 +330,8 @@ func TestUsersAreChecked(t *testing.T) {
 	}
 }
 
-// What a supervisor of an older version has started is adopted as it is: it goes on as root. Its files become those of
-// its user alone all the same.
+// What a supervisor of an older version has started is adopted as it is: it goes on as root. Its
+// files become those of its user alone all the same.
 func TestAttemptsOfAnOlderVersionAreAdopted(t *testing.T) {
 	needRoot(t)
 	n := newNode(t, bare)
