@@ -114,7 +114,7 @@ func (u *uids) look(most int) (n int, err error) {
 			used[id] = true
 		}
 	}
-	if err := errors.Join(markUsers(block, used), markProcesses(block, used)); err != nil {
+	if err := errors.Join(markUsers("/etc", block, used), markProcesses(block, used)); err != nil {
 		return 0, err
 	}
 	for _, dir := range u.shared {
@@ -153,18 +153,38 @@ func (u *uids) isHeld(id uint32) bool {
 	return true
 }
 
-// markUsers marks uids that belong to users of this machine.
-func markUsers(block UIDRange, used map[uint32]bool) error {
-	data, err := os.ReadFile("/etc/passwd")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look which uids have users: %w", err)
-	}
-	for line := range bytes.Lines(data) {
-		if fields := bytes.Split(line, []byte(":")); len(fields) > 2 {
-			mark(string(fields[2]), block, used)
+// markUsers marks uids and gids that users and groups of this machine have, also those that are
+// set aside for the containers of one.
+func markUsers(etc string, block UIDRange, used map[uint32]bool) error {
+	for _, name := range []string{"passwd", "group", "subuid", "subgid"} {
+		data, err := os.ReadFile(filepath.Join(etc, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("look which uids have users: %w", err)
+		}
+		for line := range strings.Lines(string(data)) {
+			fields := strings.Split(strings.TrimSpace(line), ":")
+			switch {
+			case len(fields) < 3:
+			case strings.HasPrefix(name, "sub"):
+				markRange(fields[1], fields[2], block, used)
+			default:
+				mark(fields[2], block, used)
+			}
 		}
 	}
 	return nil
+}
+
+// markRange marks so many uids from the first on.
+func markRange(first, count string, block UIDRange, used map[uint32]bool) {
+	from, err1 := strconv.ParseUint(first, 10, 32)
+	n, err2 := strconv.ParseUint(count, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		return // not a line of such a file
+	}
+	for id := max(from, uint64(block.First)); id < from+n && id <= uint64(block.Last); id++ {
+		used[uint32(id)] = true
+	}
 }
 
 func mark(text string, block UIDRange, used map[uint32]bool) {

@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,6 +138,24 @@ func TestUIDIsNotReusedWhileFilesOfItRemain(t *testing.T) {
 	taken(t, u, all) // what was looked at before
 	if got := taken(t, u, all); len(got) != 4 {
 		t.Errorf("got %v after they are gone", got)
+	}
+}
+
+func TestUIDsOfUsersAreNotGivenOut(t *testing.T) {
+	etc := t.TempDir()
+	for name, text := range map[string]string{
+		"passwd": "alice:x:616001:100::/home/alice:/bin/sh\n", "group": "staff:x:616003:alice\n", "subuid": "alice:616005:2\nbob:1:5\n", "subgid": "junk\n\n",
+	} {
+		if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := map[uint32]bool{}
+	if err := markUsers(etc, UIDRange{616000, 616005}, used); err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Sorted(maps.Keys(used)); !slices.Equal(got, []uint32{616001, 616003, 616005}) {
+		t.Errorf("in use are %v", got)
 	}
 }
 
