@@ -1,6 +1,7 @@
 # What the demos share; they source it. It starts every role in one process in a temporary directory, and leaves nothing behind. Needs bin/plimsoll.
 plimsoll=$PWD/bin/plimsoll
 dir=$(mktemp -d)
+chmod 755 "$dir" # tasks run as users of their own, and pass through it
 dev=
 
 # processes prints the pids of processes that were started for this demo's directory, such as the node's supervisor.

@@ -45,7 +45,8 @@ read code < %[1]s/$PLIMSOLL_TASK_ID.gate; echo over; exit $code`, dir)
 // gate makes the pipe that a task waits for.
 func (s *site) gate(task string) {
 	s.t.Helper()
-	if err := unix.Mkfifo(s.path(task+".gate"), 0o600); err != nil {
+	path := s.path(task + ".gate")
+	if err := errors.Join(unix.Mkfifo(path, 0o600), os.Chmod(path, 0o666)); err != nil { // for tasks, as whomever they run
 		s.t.Fatal(err)
 	}
 }

@@ -71,6 +71,9 @@ func TestKillDev(t *testing.T) {
 	t.Parallel()
 	o := &ordeal{site: newSite(t), draw: rand.New(rand.NewPCG(testrun.Seed(t), 1)), load: new(errgroup.Group), exits: map[attemptID]exitFile{}}
 	o.log = o.path("log")
+	if err := errors.Join(os.WriteFile(o.log, nil, 0o600), os.Chmod(o.log, 0o666)); err != nil { // for all tasks, as whomever they run
+		t.Fatal(err)
+	}
 	o.mu.acknowledged = map[string]plimsoll.JobSpec{}
 	submitter := o.client()
 	o.outlive(submitter)

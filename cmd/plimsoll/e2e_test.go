@@ -80,7 +80,7 @@ const raceOptions = "atexit_sleep_ms=0"
 func environment() []string {
 	env := []string{"GORACE=" + raceOptions}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "GORACE=") || strings.HasPrefix(v, "PLIMSOLL_CGROUP_ROOT=") {
+		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "SUDO_") && !strings.HasPrefix(v, "GORACE=") || strings.HasPrefix(v, "PLIMSOLL_CGROUP_ROOT=") {
 			env = append(env, v)
 		}
 	}
@@ -93,11 +93,23 @@ func start(t testing.TB, args ...string) *daemon {
 	return startCommand(t, exec.Command("plimsoll", args...))
 }
 
+// startWith changes how the process is started.
+func startWith(t testing.TB, change func(*exec.Cmd), args ...string) *daemon {
+	t.Helper()
+	cmd := exec.Command("plimsoll", args...)
+	cmd.Env = environment()
+	change(cmd)
+	return startCommand(t, cmd)
+}
+
 // startCommand is start of a command that becomes plimsoll.
 func startCommand(t testing.TB, cmd *exec.Cmd) *daemon {
 	t.Helper()
 	d := &daemon{t: t, cmd: cmd, ended: make(chan struct{})}
-	d.cmd.Env, d.cmd.Stderr, d.cmd.WaitDelay = environment(), d, 10*time.Second
+	if d.cmd.Env == nil {
+		d.cmd.Env = environment()
+	}
+	d.cmd.Stderr, d.cmd.WaitDelay = d, 10*time.Second
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -192,6 +204,9 @@ func newSite(t testing.TB) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil { // tasks run as users of their own, and leave files in it
 		t.Fatal(err)
 	}
 	s := &site{t: t, dir: dir, address: "unix:" + filepath.Join(dir, "gateway.sock")}

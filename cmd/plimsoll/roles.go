@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -122,6 +123,7 @@ type devCmd struct {
 	gatewayTokenFlags
 	agentAddressFlags
 	nodeFlags
+	userFlags
 	qosFlags
 }
 
@@ -136,6 +138,7 @@ func (devCmd) Help() string {
 // Run runs until it is told to stop. Tasks that run then go on, and are taken up again at the next start.
 func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	began := a.now()
+	syscall.Umask(nodeMask)
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
 	}
@@ -165,12 +168,16 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	}
 	log := cmd.logger()
 	sayOpen(a, log, cmd.Listen, cmd.NoToken, cmd.OpenWS)
+	users, err := cmd.userFlags.parse(os.Getenv)
+	if err != nil {
+		return err
+	}
 	cfg := dev.Config{
 		NoToken: cmd.NoToken, OpenWS: cmd.OpenWS, UserTokenFile: cmd.UserTokenFile, AgentTokenFile: cmd.AgentTokenFile,
 		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Hosts: cmd.Host,
 		Node: cmd.Node, Capacity: node.capacity, Queues: queues,
 		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: log,
-		QOS: qos,
+		QOS: qos, Users: users,
 	}
 	cfg.Gateway.MaxConnections = cmd.MaxConnections
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
@@ -357,6 +364,7 @@ type agentCmd struct {
 	AgentTokenFile string `help:"File with the token of agents, from the gateway; default: found if it is on this machine." env:"PLIMSOLL_AGENT_TOKEN_FILE" placeholder:"FILE"`
 	LogTokenFile   string `help:"File with the token of a --listen with a port, made if it is not there; default: log.token in --data." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
 	nodeFlags
+	userFlags
 	qosFlags
 }
 
@@ -378,6 +386,7 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	syscall.Umask(nodeMask)
 	dir, err := filepath.Abs(cmd.Data)
 	if err != nil {
 		return fmt.Errorf("find the directory: %w", err)
@@ -386,7 +395,14 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	supervised, err := agent.NewSupervised(executor.ClientConfig{Dir: dir, Command: append(command, dir)})
+	users, err := cmd.userFlags.parse(nil)
+	if err != nil {
+		return err
+	}
+	if err := executor.CheckUsers(dir, users); err != nil {
+		return err
+	}
+	supervised, err := agent.NewSupervised(executor.ClientConfig{Dir: dir, Command: append(command, dir), Users: users})
 	if err != nil {
 		return err
 	}
@@ -396,7 +412,7 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 		Access: access, Tokens: token.Finder{Kind: token.Agent, File: cmd.AgentTokenFile}.For,
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
-		QOS: qos,
+		QOS: qos, Users: users,
 	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(log)})
 	if err != nil {
 		return err
@@ -419,6 +435,7 @@ func (supervisorCmd) Help() string {
 
 // Run supervises until it is told to stop. Tasks go on.
 func (cmd *supervisorCmd) Run(ctx context.Context, _ *app) error {
+	syscall.Umask(nodeMask)
 	s, err := executor.New(executor.SupervisorConfig{
 		Dir: cmd.Dir, Socket: cmd.Socket, Node: cmd.Node, CgroupRoot: cmd.CgroupRoot,
 		Events: dev.SupervisorEvents(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cmd.LogLevel}))),

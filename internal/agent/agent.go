@@ -83,6 +83,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	a.deps.Events.Users(a.cfg.Users.Describe())
 	node, err := a.describe(id, listener.Addr())
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -95,9 +96,12 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
 	l := newLedger(node, a.cfg.Dir, out, a.deps.Events.Trouble)
 	for _, dir := range []string{l.root, l.trash} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make the directory for tasks: %w", err)
 		}
+	}
+	if err := executor.Protect(a.cfg.Dir); err != nil {
+		return nil, err
 	}
 	if err := emptyDir(l.trash); err != nil {
 		a.deps.Events.Trouble(Trouble{Kind: TroubleOldDirs, Err: err})

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -41,6 +42,8 @@ type Config struct {
 	CallTimeout       time.Duration // for one call to a gateway or the supervisor; 0: DefaultCallTimeout
 
 	QOS QOSConfig // how the node is kept at its waterlines
+
+	Users executor.Users // as whom tasks run, if the supervisor is root; only told here, the Executor sees to it
 
 	KeepAttempts int   // ended attempts whose directories are kept; 0: DefaultKeepAttempts
 	KeepBytes    int64 // bytes that these may use together; 0: DefaultKeepBytes

@@ -103,7 +103,7 @@ func writeMark(dir string, end *plimsoll.TaskReport) error {
 	if err != nil {
 		return fmt.Errorf("encode the end of an attempt: %w", err)
 	}
-	err = os.WriteFile(filepath.Join(dir, markFile), append(data, '\n'), 0o644)
+	err = os.WriteFile(filepath.Join(dir, markFile), append(data, '\n'), 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the directory was never made, or is gone already
 	}
@@ -238,15 +238,20 @@ func removeAll(dir string) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
+	root, err := os.OpenRoot(dir) // what a task may exchange for a link meanwhile cannot lead out of it
+	if err != nil {
+		return err
+	}
 	var failed error
-	walked := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	walked := fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() { // before it is read; links are not followed
-			failed = errors.Join(failed, os.Chmod(path, 0o700))
+			failed = errors.Join(failed, root.Chmod(path, 0o700))
 		}
 		return nil
 	})
+	closed := root.Close()
 	if err := os.RemoveAll(dir); err != nil {
-		return errors.Join(err, failed, walked)
+		return errors.Join(err, failed, walked, closed)
 	}
 	return nil
 }

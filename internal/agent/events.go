@@ -21,6 +21,8 @@ type Events struct {
 	// Limited is called once a run if tasks run without some limits, with the kind of control
 	// groups and the reason.
 	Limited func(cgroups, reason string)
+	// Users is called once a run, with a sentence that says as whom tasks run.
+	Users func(sentence string)
 	// ReportsCut is called when the end of the reports on disk could not be read; the supervisor's
 	// records make up for it.
 	ReportsCut func(bytes int64)
@@ -46,6 +48,9 @@ func (e Events) withDefaults() Events {
 	}
 	if e.Limited == nil {
 		e.Limited = func(string, string) {}
+	}
+	if e.Users == nil {
+		e.Users = func(string) {}
 	}
 	if e.ReportsCut == nil {
 		e.ReportsCut = func(int64) {}

@@ -32,6 +32,7 @@ type Start struct {
 	Job     string
 	Node    string
 	Spec    plimsoll.GroupSpec
+	Owner   string // of the job
 }
 
 // Stop asks to end one attempt.

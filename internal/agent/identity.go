@@ -23,7 +23,7 @@ type identity struct {
 
 // lockDir makes the directory and takes its lock, which the kernel gives back when the process ends.
 func lockDir(dir string) (unlock func() error, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, &plimsoll.Error{
 			Code: plimsoll.CodeDenied, Op: "start the agent", Field: "dir",
 			Msg: dir + " cannot be made; choose another directory", Err: err,
@@ -115,11 +115,9 @@ func (id *identity) rebase(dir string, now time.Time) (changed bool, err error) 
 }
 
 // writeDurably replaces a file: after a crash there is the old one or the new one, whole.
-func writeDurably(path string, data []byte) error { return writeDurablyAs(path, data, 0o644) }
-
-func writeDurablyAs(path string, data []byte, mode os.FileMode) error {
+func writeDurably(path string, data []byte) error {
 	temp := path + ".new"
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func openKey(dir string) (*nodekey.Key, error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		seed = nodekey.Random(nodekey.SeedSize)
-		if err := writeDurablyAs(path, seed, 0o600); err != nil {
+		if err := writeDurably(path, seed); err != nil {
 			return nil, fmt.Errorf("record the node's key: %w", err)
 		}
 	case err != nil:

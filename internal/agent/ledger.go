@@ -429,6 +429,6 @@ func (l *ledger) launch(o *op, now time.Time) bool {
 	e := l.ensure(key)
 	e.phase, e.worth = phaseStarting, w.worth()
 	l.report(o.task, e, plimsoll.TaskStarting, now.UnixNano())
-	o.start.Job, o.start.Node, o.start.Spec = w.job, l.node, w.spec
+	o.start.Job, o.start.Node, o.start.Spec, o.start.Owner = w.job, l.node, w.spec, w.owner
 	return true
 }

@@ -69,7 +69,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // openOutbox loads what an earlier agent left. dropped is how many bytes at the end of its file could not be read: what was
 // being written when the machine went down.
 func openOutbox(dir string) (o *outbox, dropped int64, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, 0, fmt.Errorf("make the directory for reports: %w", err)
 	}
 	o = &outbox{dir: dir, changed: make(chan struct{}, 1)}

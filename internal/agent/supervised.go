@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"os"
 	"sync"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -35,6 +36,11 @@ func (s *Supervised) Watch(ctx context.Context, each func(attempts []executor.St
 		return err
 	}
 	defer client.Close()
+	if old(client) {
+		if err := s.retire(ctx, client); err == nil {
+			return plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor of an older version was ended; another takes its place")
+		}
+	}
 	s.use(client)
 	defer s.use(nil)
 	return client.Watch(ctx, each)
@@ -47,6 +53,22 @@ func (s *Supervised) use(client *executor.Client) {
 	if client != nil {
 		s.mu.caps = client.Capabilities()
 	}
+}
+
+// old reports whether a supervisor runs all tasks as root, whatever it is told.
+func old(client *executor.Client) bool { return os.Geteuid() == 0 && !client.Capabilities().Users }
+
+// retire ends a supervisor of an older version. It is left alone while attempts of its run: their exit codes would be lost.
+func (s *Supervised) retire(ctx context.Context, client *executor.Client) error {
+	running, err := client.Retire(ctx)
+	if err != nil {
+		return err
+	}
+	if running > 0 {
+		return plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor (process %d) is of an older version and would run tasks as root; new ones start when "+
+			"the last of its %d has ended, or when you end it: tasks go on, but their exit codes are then not known", client.Capabilities().PID, running)
+	}
+	return nil
 }
 
 func (s *Supervised) client() (*executor.Client, error) {
@@ -71,8 +93,15 @@ func (s *Supervised) Start(ctx context.Context, start Start) (executor.Status, e
 	if err != nil {
 		return executor.Status{}, err
 	}
+	if old(client) {
+		if err := s.retire(ctx, client); err != nil {
+			return executor.Status{}, err
+		}
+		return executor.Status{}, plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor of an older version was ended; another takes its place")
+	}
 	return client.Start(ctx, executor.StartRequest{
 		Task: start.Task, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec, NoCgroup: s.Capabilities().Cgroups == "",
+		Owner: start.Owner,
 	})
 }
 

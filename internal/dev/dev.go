@@ -46,6 +46,7 @@ type Config struct {
 	OpenWS     bool                  // answer GET under /ws/v1 without a token
 	NoAgent    bool                  // do not make this machine a node
 	Supervisor []string              // how to start the node's supervisor for its directory, which is added as the last word
+	Users      executor.Users        // as whom tasks run, if this process is root
 	Node       string                // id of this machine as a node; the host's name
 	Capacity   plimsoll.Resources    // amounts that replace the measured ones
 	Attributes map[string]string     // facts that are added to the measured ones
@@ -142,10 +143,15 @@ func (d *Dev) make() error {
 
 func (d *Dev) makeRoles() error {
 	cfg := &d.cfg
-	if err := os.MkdirAll(cfg.Data, 0o755); err != nil {
+	if err := makeData(cfg.Data); err != nil {
 		return plimsoll.Invalid("data", "%s cannot be made: %v; choose a directory that you may write to", cfg.Data, err)
 	}
 	d.makeAccess()
+	if !cfg.NoAgent {
+		if err := executor.CheckUsers(d.agentDir(), cfg.Users); err != nil {
+			return err
+		}
+	}
 	cfg.Store.Dir, cfg.Store.Logger = filepath.Join(cfg.Data, "store"), cfg.Logger
 	st, err := pebble.Open(cfg.Store) // for the first term, so that a directory in use, or a damaged store, is refused at once
 	if err != nil {
@@ -170,6 +176,21 @@ func (d *Dev) makeRoles() error {
 	}
 	d.parts = append(d.parts, func(ctx context.Context) error { return errors.Join(c.Run(ctx), first.close()) })
 	return nil
+}
+
+// makeData makes the data directory. Others may pass through it, because tasks that run as users of their own must reach their
+// directories; what else is in it is protected by itself. One that is there keeps its mode.
+func makeData(dir string) error {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o711) // whatever the umask
 }
 
 // firstStore gives the coordinator the store that New has opened, and opens it anew for later terms.
@@ -268,13 +289,15 @@ func (d *Dev) agentDir() string { return filepath.Join(d.cfg.Data, "agent") }
 func (d *Dev) makeAgent() error {
 	cfg := &d.cfg
 	dir := d.agentDir()
-	supervised, err := agent.NewSupervised(executor.ClientConfig{Dir: dir, Command: append(slices.Clone(cfg.Supervisor), dir)})
+	supervised, err := agent.NewSupervised(executor.ClientConfig{
+		Dir: dir, Command: append(slices.Clone(cfg.Supervisor), dir), Users: cfg.Users,
+	})
 	if err != nil {
 		return err
 	}
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{cfg.Gateway.ListenAgents}, Capacity: cfg.Capacity,
-		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS,
+		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, QOS: cfg.QOS, Users: cfg.Users,
 		Tokens: func(string) *token.Source { return d.agentToken },
 	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})
 	if err != nil {

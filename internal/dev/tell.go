@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -77,6 +78,13 @@ func AgentEvents(log *slog.Logger) agent.Events {
 		},
 		Limited: func(cgroups, reason string) {
 			log.Warn("tasks run without some limits", "cgroup", cgroups, "why", reason)
+		},
+		Users: func(sentence string) {
+			if os.Geteuid() == 0 {
+				log.Info(sentence)
+				return
+			}
+			log.Warn(sentence + "; see docs/security.md")
 		},
 		ReportsCut: func(bytes int64) {
 			log.Warn("the end of the reports that were kept on disk could not be read; it is made up for from the supervisor's records", "bytes", bytes)

@@ -111,7 +111,7 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 	if !begun {
 		return s.adoptLost(ctx, a, r, "the supervisor ended while it started this attempt; if the program ran at all, it was killed")
 	}
-	a.limits = r.Limits
+	a.limits, a.uid, a.tenancy = r.Limits, r.UID, r.Tenancy
 	a.status.PID, a.status.Started = r.PID, r.Started
 	if r.Boot != s.boot {
 		return s.adoptLost(ctx, a, r, "the machine was restarted while it ran")

@@ -100,11 +100,13 @@ type attempt struct {
 	dir    string
 	limits attemptLimits
 	group  *cgroup.Group // nil: none
+	uid    uint32        // of its own; 0: none. Set before its process runs.
 	lock   *os.File      // held from the start to the end; nil for one that had ended when it was found
 
 	settled  chan struct{} // closed when the start is over, well or not
 	startErr error         // set before settled is closed, if nothing was started and nothing is known
 
+	tenancy tenancy
 	hidden  bool // it has no directory yet, and may be given up: watchers are not told
 	status  Status
 	adopted *adopted      // its process is not our child; nil: it is

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,6 +39,7 @@ type ClientConfig struct {
 	Dir          string        // the agent's directory, absolute; needed
 	Socket       string        // path of the supervisor's socket; empty: supervisor.sock in Dir
 	Command      []string      // how to start a supervisor for Dir and Socket; empty: one must be running
+	Users        Users         // as whom tasks run, if the supervisor is root
 	StartTimeout time.Duration // how long to wait until it answers; 0: 20 seconds
 }
 
@@ -44,6 +47,9 @@ type ClientConfig struct {
 func (c *ClientConfig) Validate() error {
 	s := SupervisorConfig{Dir: c.Dir, Socket: c.Socket}
 	if err := s.Validate(); err != nil {
+		return err
+	}
+	if err := c.Users.Validate(); err != nil {
 		return err
 	}
 	c.Socket = s.Socket
@@ -183,7 +189,7 @@ func (c *Client) tail() string {
 
 // startSupervisor starts one in its own session, so that what ends us does not end it.
 func (c *Client) startSupervisor() (process *os.Process, err error) {
-	if err := os.MkdirAll(c.cfg.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(c.cfg.Dir, passageMode); err != nil {
 		return nil, fmt.Errorf("make the agent's directory: %w", err)
 	}
 	path := filepath.Join(c.cfg.Dir, supervisorLog)
@@ -192,7 +198,7 @@ func (c *Client) startSupervisor() (process *os.Process, err error) {
 			return nil, fmt.Errorf("set the supervisor's log aside: %w", err)
 		}
 	}
-	log, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	log, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the supervisor's log: %w", err)
 	}
@@ -200,11 +206,16 @@ func (c *Client) startSupervisor() (process *os.Process, err error) {
 	cmd := exec.Command(c.cfg.Command[0], c.cfg.Command[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = slices.DeleteFunc(os.Environ(), isSecret)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the supervisor: %w", err)
 	}
 	return cmd.Process, nil
 }
+
+// isSecret reports whether a variable is none of the supervisor's business: it needs no token, and who can look into its
+// environment must find none.
+func isSecret(variable string) bool { return strings.HasPrefix(variable, "PLIMSOLL_TOKEN") }
 
 // reaped reports whether a child of ours has ended, and takes it off the process table.
 func reaped(pid int) bool {
@@ -247,7 +258,7 @@ func (c *Client) ping(ctx context.Context) error {
 func (c *Client) Start(ctx context.Context, req StartRequest) (Status, error) {
 	m := &pb.StartAttemptRequest{
 		Task: req.Task, Attempt: req.Attempt, Job: req.Job, Node: req.Node, Spec: wire.GroupSpecToProto(&req.Spec),
-		Dir: AttemptDir(c.cfg.Dir, req.Task, req.Attempt),
+		Dir: AttemptDir(c.cfg.Dir, req.Task, req.Attempt), Owner: req.Owner, Users: c.cfg.Users.toProto(),
 	}
 	if !req.NoCgroup {
 		m.Cgroup = CgroupName(req.Task, req.Attempt)

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,7 +24,7 @@ type command struct {
 	argv []string
 	env  []string
 	dir  string
-	cred *syscall.Credential // nil: ours
+	who  identity
 }
 
 // neverStarted is a reason for which an attempt cannot start that lies with the task; its text is the attempt's message. All other
@@ -38,15 +37,15 @@ func cannotStart(format string, args ...any) error {
 	return &neverStarted{fmt.Sprintf(format, args...)}
 }
 
-// prepare resolves the user, the working directory and the program, in this order, because each decides the next.
-func prepare(req *StartRequest, taskDir string) (*command, error) {
-	c := &command{argv: req.Spec.Command, dir: taskDir}
+// prepare resolves the working directory and the program, in this order, because the one decides the other.
+func prepare(req *StartRequest, taskDir string, who identity) (*command, error) {
+	c := &command{argv: req.Spec.Command, dir: taskDir, who: who}
 	if len(c.argv) == 0 || c.argv[0] == "" {
 		return nil, cannotStart("there is no command")
 	}
-	home, err := c.resolveUser(req.Spec.User, req.Spec.UserGroup)
-	if err != nil {
-		return nil, err
+	home := who.home
+	if who.own {
+		home = taskDir
 	}
 	if dir := req.Spec.WorkDir; filepath.IsAbs(dir) {
 		c.dir = dir
@@ -57,6 +56,9 @@ func prepare(req *StartRequest, taskDir string) (*command, error) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		c.env = append(c.env, name+"="+env[name])
 	}
+	if at := who.blockedAt(c.dir); at != "" {
+		return nil, cannotStart("the working directory %s cannot be used: uid %d may not enter %s", c.dir, who.cred.Uid, at)
+	}
 	if c.dir != taskDir {
 		info, err := os.Stat(c.dir)
 		if err != nil {
@@ -66,7 +68,8 @@ func prepare(req *StartRequest, taskDir string) (*command, error) {
 			return nil, cannotStart("the working directory %s is not a directory", c.dir)
 		}
 	}
-	c.path, err = lookPath(c.argv[0], env["PATH"], c.dir)
+	var err error
+	c.path, err = who.lookPath(c.argv[0], env["PATH"], c.dir)
 	return c, err
 }
 
@@ -102,13 +105,13 @@ func volumes(taskDir string, tasks []string) string {
 }
 
 // lookPath finds the program as a shell would, with the task's own PATH and working directory.
-func lookPath(name, path, dir string) (string, error) {
+func (id *identity) lookPath(name, path, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		file := name
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(dir, file)
 		}
-		return file, executable(file)
+		return file, id.executable(file)
 	}
 	var denied error
 	for _, place := range filepath.SplitList(path) {
@@ -119,7 +122,7 @@ func lookPath(name, path, dir string) (string, error) {
 		if _, err := os.Stat(file); err != nil {
 			continue // not in this place
 		}
-		err := executable(file)
+		err := id.executable(file)
 		if err == nil {
 			return file, nil
 		}
@@ -136,7 +139,11 @@ func lookPath(name, path, dir string) (string, error) {
 	return "", cannotStart("the command %q was not found in PATH %s", name, path)
 }
 
-func executable(file string) error {
+func (id *identity) executable(file string) error {
+	if at := id.blockedAt(file); at != "" {
+		return cannotStart("the command %s cannot be used: uid %d, which the task runs as, may not enter %s; put the program where everybody may, "+
+			"or name in user a user that may", file, id.cred.Uid, at)
+	}
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -147,6 +154,8 @@ func executable(file string) error {
 		return cannotStart("the command %s is a directory", file)
 	case info.Mode()&0o111 == 0:
 		return cannotStart("the command %s is not executable; chmod +x makes it so", file)
+	case !id.mayExecute(info):
+		return cannotStart("uid %d, which the task runs as, may not execute %s; chmod o+rx lets everybody", id.cred.Uid, file)
 	}
 	return nil
 }
@@ -165,85 +174,12 @@ func (c *command) explain(err error) error {
 		return cannotStart("the command %s could not be started: the interpreter in its first line, or the loader it needs, was not found", c.path)
 	case errors.Is(err, syscall.ENOEXEC):
 		return cannotStart("the command %s is not a program; a script needs a first line such as #!/bin/sh", c.path)
-	case errors.Is(err, syscall.EACCES) && c.cred != nil:
-		return cannotStart("uid %d may not execute %s or may not enter the working directory %s", c.cred.Uid, c.path, c.dir)
+	case errors.Is(err, syscall.EACCES) && c.who.cred != nil:
+		return cannotStart("uid %d, which the task runs as, may not execute %s or may not enter the working directory %s", c.who.cred.Uid, c.path, c.dir)
 	case errors.Is(err, syscall.E2BIG):
 		return cannotStart("the command's arguments and environment are larger than the kernel takes")
 	}
 	return cannotStart("the command %s could not be started: %v", c.path, err)
-}
-
-// resolveUser sets the credentials and returns the user's home; nothing was asked for: nil and "".
-func (c *command) resolveUser(userName, groupName string) (home string, err error) {
-	if userName == "" && groupName == "" {
-		return "", nil
-	}
-	cred := &syscall.Credential{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
-	haveGroup := userName == ""
-	if userName != "" {
-		if home, haveGroup, err = lookUpUser(userName, cred); err != nil {
-			return "", err
-		}
-	}
-	if groupName != "" {
-		if err := lookUpGroup(groupName, cred); err != nil {
-			return "", err
-		}
-		haveGroup = true
-	}
-	if !haveGroup {
-		return "", cannotStart("uid %s has no entry in this node's user database; give its group too", userName)
-	}
-	if os.Geteuid() != 0 {
-		if int(cred.Uid) != os.Geteuid() || int(cred.Gid) != os.Getegid() {
-			return "", cannotStart("the agent runs as uid %d without root's rights and can start nothing as user %q group %q", os.Geteuid(), userName, groupName)
-		}
-		return home, nil
-	}
-	c.cred = cred
-	return home, nil
-}
-
-func lookUpUser(name string, cred *syscall.Credential) (home string, haveGroup bool, err error) {
-	u, err := user.Lookup(name)
-	if err != nil {
-		uid, parseErr := strconv.ParseUint(name, 10, 32)
-		if parseErr != nil {
-			return "", false, cannotStart("there is no user %q on this node", name)
-		}
-		if u, err = user.LookupId(name); err != nil {
-			cred.Uid = uint32(uid)
-			return "/", false, nil // a number without an entry may be used, with a group
-		}
-	}
-	uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
-	gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
-	groups, err := u.GroupIds()
-	if err := errors.Join(uidErr, gidErr, err); err != nil {
-		return "", false, cannotStart("the user database's entry of %q cannot be used: %v", name, err)
-	}
-	cred.Uid, cred.Gid = uint32(uid), uint32(gid)
-	for _, g := range groups {
-		id, err := strconv.ParseUint(g, 10, 32)
-		if err != nil {
-			return "", false, cannotStart("the user database's entry of %q cannot be used: %v", name, err)
-		}
-		cred.Groups = append(cred.Groups, uint32(id))
-	}
-	return u.HomeDir, true, nil
-}
-
-func lookUpGroup(name string, cred *syscall.Credential) error {
-	id := name
-	if g, err := user.LookupGroup(name); err == nil {
-		id = g.Gid
-	}
-	gid, err := strconv.ParseUint(id, 10, 32)
-	if err != nil {
-		return cannotStart("there is no group %q on this node", name)
-	}
-	cred.Gid = uint32(gid)
-	return nil
 }
 
 // reason leaves out the operation and path that the sentence around it names already.
@@ -263,4 +199,6 @@ type StartRequest struct {
 	Node     string
 	Spec     plimsoll.GroupSpec
 	NoCgroup bool // run it without control group, and so without limits
+	Owner    string
+	Users    Users // filled in by the Client
 }

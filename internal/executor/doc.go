@@ -8,6 +8,7 @@
 // Files, all below the agent's directory:
 //
 //	supervisor.lock, supervisor.json, supervisor.sock, supervisor.log
+//	uids.json                          where in the range the next uids are taken from
 //	tasks/<task>/work                  the task's own directory, kept over attempts
 //	tasks/<task>/<attempt>/lock        held while a supervisor answers for the attempt
 //	tasks/<task>/<attempt>/attempt.json  pid, start time and boot id: durable before the program's first instruction
@@ -24,8 +25,23 @@
 // hundred microseconds between fork and that mark are covered at the next start: a directory without attempt.json is lost, and
 // before that is said, whatever runs in its control group or carries its environment is killed. Where ptrace is forbidden a small shell takes the
 // program's place: it waits for a word on a pipe, which comes when the record is durable, and then becomes the program; a program that
-// cannot be executed then ends with exit code 126 or 127, as in a shell. A set-uid program that a supervisor without root starts directly does not
-// gain its owner's rights, as always under ptrace.
+// cannot be executed then ends with exit code 126 or 127, as in a shell.
+//
+// # As whom
+//
+// A supervisor that is root gives each attempt a uid and a gid of its own, or the user that Users
+// permits; any other runs all as itself. The agent sends its Users with each start, because it may
+// come back with others than those of the agent that started the supervisor. The directories from
+// the agent's down to the task's own can be passed through and not listed, all others are the
+// supervisor's alone. The task's own directory has a group that stays with it, and goes to the uid
+// of each attempt in turn; tasks that have its files (volumesFrom) get its group, if they are of
+// the same owner. So nothing that root does there follows a name that a task can exchange: files
+// are changed by descriptor.
+//
+// Programs start on threads that have given up what they must not have: no_new_privs, no capability
+// left in the bounding set, a umask of their own. One more thread, not confined, is for tasks of
+// root. Descriptors are marked close-on-exec before each fork, those too that the supervisor was
+// started with.
 //
 // # The end of an attempt
 //

@@ -37,6 +37,7 @@ func TestHowAttemptsEnd(t *testing.T) {
 
 func TestWhatCannotStart(t *testing.T) {
 	dir := t.TempDir()
+	mayPass(t, dir)
 	write := func(name, text string, perm os.FileMode) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), perm); err != nil {
@@ -61,10 +62,11 @@ func TestWhatCannotStart(t *testing.T) {
 		{func(g *plimsoll.GroupSpec) { g.WorkDir = "/no/such" }, "the working directory /no/such cannot be used: no such file"},
 		{func(g *plimsoll.GroupSpec) { g.WorkDir = plain }, "is not a directory"},
 		{func(g *plimsoll.GroupSpec) { g.User = "no-such-user" }, `there is no user "no-such-user" on this node`},
-		{func(g *plimsoll.GroupSpec) { g.UserGroup = "no-such-group" }, `there is no group "no-such-group" on this node`},
-		{func(g *plimsoll.GroupSpec) { g.User = "54321" }, "give its group too"},
+		{func(g *plimsoll.GroupSpec) { g.User, g.UserGroup = "54320", "no-such-group" }, `there is no group "no-such-group" on this node`},
+		{func(g *plimsoll.GroupSpec) { g.User = "54321" }, `as user "54321"`},
 	}
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
+		n.connectAs(Users{Allowed: []string{"54320"}})
 		for i, c := range cases {
 			req := request(fmt.Sprintf("job.g.%d", i), "exit 0")
 			c.change(&req.Spec)
@@ -215,13 +217,11 @@ func TestRunsAsTheUserAskedFor(t *testing.T) {
 		t.Skip("only root can start programs as another user")
 	}
 	n := newNode(t, bare)
-	if err := os.Chmod(n.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	req := request("job.g.0", "id -u; id -g; id -G; touch mine; echo $HOME; echo more > /dev/stderr")
-	req.Spec.User, req.Spec.UserGroup = "54321", "54322"
+	n.connectAs(Users{Allowed: []string{"54321:54322"}})
+	req := request("job.g.0", "id -u; id -g; touch mine; echo $HOME; echo more > /dev/stderr")
+	req.Spec.User = "54321"
 	n.wantEnd(n.run(req), plimsoll.ResultSucceeded, 0, "")
-	if got := n.output("job.g.0", Stdout); got != "54321\n54322\n54322\n/\n" {
+	if got := n.output("job.g.0", Stdout); got != "54321\n54321\n/\n" {
 		t.Errorf("output is %q", got)
 	}
 }

@@ -6,6 +6,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 )
 
+// The agent tells the supervisor as whom tasks run.
+func TestEveryFieldOfUsersPasses(t *testing.T) {
+	var in Users
+	fill.Fill(&in, fill.Options{})
+	in.UIDs = UIDRange{7, 9}
+	out, err := usersFromProto(in.toProto())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range fill.Differences(&in, &out) {
+		t.Errorf("Users.%s is lost between agent and supervisor (%s). It belongs into: message TaskUsers in "+
+			"proto/plimsoll/v1/agent.proto, then make generate; toProto and usersFromProto in users.go", d.Path, d)
+	}
+}
+
 // The supervisor tells the agent of every attempt, and must tell it again after it was started
 // anew.
 func TestEveryFieldOfAStatusPasses(t *testing.T) {

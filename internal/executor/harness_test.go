@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "supervisor" {
 		os.Exit(supervisorMain(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "attack" {
+		os.Exit(attackMain(os.Args[2:]))
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -72,9 +75,24 @@ var (
 // node is the directory of an agent with a real supervisor process.
 type node struct {
 	testing.TB
-	mode mode
-	dir  string
+	mode  mode
+	dir   string
+	users Users
+	wrap  []string // starts the supervisor
 	*Client
+}
+
+// mayPass lets every user into a temporary directory of the test.
+func mayPass(t testing.TB, dir string) {
+	t.Helper()
+	for _, dir := range []string{dir, filepath.Dir(dir)} {
+		if dir == os.TempDir() {
+			return
+		}
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func eachMode(t *testing.T, modes []mode, test func(t *testing.T, n *node)) {
@@ -125,7 +143,15 @@ func (n *node) config() ClientConfig {
 		os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups, "-notrace=" + strconv.FormatBool(n.mode.noTrace),
 		"-thaw", n.mode.thaw.String(),
 	}
-	return ClientConfig{Dir: n.dir, Command: command}
+	return ClientConfig{Dir: n.dir, Command: append(slices.Clone(n.wrap), command...), Users: n.users}
+}
+
+// connectAs connects anew, for tasks that run as an agent with these settings has them run.
+func (n *node) connectAs(users Users) {
+	n.Helper()
+	n.Close()
+	n.users = users
+	n.connect()
 }
 
 func (n *node) connect() {

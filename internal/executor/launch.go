@@ -19,6 +19,7 @@ const launchers = 4
 // launch is a process to be started.
 type launch struct {
 	command *command
+	thread  *thread    // on which it is started
 	files   []*os.File // stdin, stdout, stderr
 	cgroup  *os.File   // v2 control group to be born in; may be nil
 	// record is called while the process stands before its first instruction, and makes it known for good.
@@ -30,18 +31,30 @@ type launch struct {
 // launcher starts processes on threads of its own.
 type launcher struct {
 	reaper *reaper
-	work   chan func() // run on a launcher thread
+	work   chan func(*thread) // run on a launcher thread
+	asRoot chan func(*thread) // run on the launcher thread that is not confined
 	done   chan struct{}
 	traced bool // Set before the first launch: whether ptrace is permitted.
 }
 
+// thread is a launcher's thread.
+type thread struct {
+	masked bool // it has a umask of its own
+}
+
 // run serves launches on one thread until ctx ends. The thread dies with it: nothing else may ever run there.
-func (l *launcher) run(ctx context.Context) error {
+func (l *launcher) run(ctx context.Context, work chan func(*thread)) error {
 	runtime.LockOSThread()
+	t := &thread{masked: ownMask()}
+	if work == l.work {
+		if err := confine(); err != nil {
+			return err
+		}
+	}
 	for {
 		select {
-		case f := <-l.work:
-			f()
+		case f := <-work:
+			f(t)
 		case <-ctx.Done():
 			return nil
 		}
@@ -51,15 +64,20 @@ func (l *launcher) run(ctx context.Context) error {
 // do starts one process, on a launcher thread, and returns when it runs or cannot run.
 func (l *launcher) do(start *launch) error {
 	result := make(chan error, 1)
-	f := func() {
+	f := func(t *thread) {
+		start.thread = t
 		if l.traced {
 			result <- l.startTraced(start)
 		} else {
 			result <- l.startGated(start)
 		}
 	}
+	work := l.work
+	if start.command.who.root() {
+		work = l.asRoot
+	}
 	select {
-	case l.work <- f:
+	case work <- f:
 		return <-result
 	case <-l.done:
 		return errStopping()
@@ -69,7 +87,13 @@ func (l *launcher) do(start *launch) error {
 func (l *launcher) fork(start *launch, path string, argv []string, files []*os.File, traced bool) (int, error) {
 	attr := &syscall.ProcAttr{
 		Dir: start.command.dir, Env: start.command.env,
-		Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: traced, Credential: start.command.cred},
+		Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: traced, Credential: start.command.who.cred},
+	}
+	if err := closeOnExec(); err != nil {
+		return 0, err
+	}
+	if start.thread.masked {
+		unix.Umask(start.command.who.mask())
 	}
 	for _, f := range files {
 		attr.Files = append(attr.Files, f.Fd())
@@ -166,7 +190,7 @@ func (l *launcher) abandon(pid int, c *child, cause error) error {
 }
 
 // probe finds out whether ptrace is permitted, with a process that is killed before its first instruction.
-func (l *launcher) probe() (reason error) {
+func (l *launcher) probe(t *thread) (reason error) {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the own program: %w", err)
@@ -177,7 +201,7 @@ func (l *launcher) probe() (reason error) {
 		return fmt.Errorf("open %s: %w", os.DevNull, err)
 	}
 	err = l.startTraced(&launch{
-		command: &command{path: self, argv: []string{self}, dir: "/"}, files: []*os.File{null, null, null},
+		command: &command{path: self, argv: []string{self}, dir: "/"}, thread: t, files: []*os.File{null, null, null},
 		record: func(int) error { return errProbe },
 	})
 	if closeErr := null.Close(); closeErr != nil {

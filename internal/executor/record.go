@@ -22,6 +22,8 @@ type attemptRecord struct {
 	Boot    string        `json:"bootId"`
 	Started int64         `json:"startedUnixNanos"`
 	Cgroup  string        `json:"cgroup,omitempty"`
+	UID     uint32        `json:"uid,omitempty"` // of its own
+	Tenancy tenancy       `json:"tenancy"`
 	Limits  attemptLimits `json:"limits"`
 }
 
@@ -67,7 +69,7 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("write a record: %w", err)
 	}
@@ -107,7 +109,7 @@ func syncDir(dir string) error {
 // lockPath opens (or makes) a file and locks it for as long as it stays open. ok is false if another process holds it. Programs that are started do not
 // inherit it. The lock belongs to the open file (fcntl, F_OFD_SETLK), because such a lock can be asked after without taking it.
 func lockPath(path string) (f *os.File, ok bool, err error) {
-	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("open the lock: %w", err)
 	}

@@ -84,7 +84,11 @@ func (v *service) StartAttempt(ctx context.Context, r *connect.Request[pb.StartA
 	m := r.Msg
 	req := StartRequest{
 		Task: m.GetTask(), Attempt: m.GetAttempt(), Job: m.GetJob(), Node: m.GetNode(),
-		Spec: wire.GroupSpecFromProto(m.GetSpec()), NoCgroup: m.GetCgroup() == "",
+		Spec: wire.GroupSpecFromProto(m.GetSpec()), NoCgroup: m.GetCgroup() == "", Owner: m.GetOwner(),
+	}
+	var err error
+	if req.Users, err = usersFromProto(m.GetUsers()); err != nil {
+		return nil, wire.ConnectError(err)
 	}
 	if want := AttemptDir(v.s.cfg.Dir, req.Task, req.Attempt); m.GetDir() != want {
 		return nil, wire.ConnectError(plimsoll.Invalid("dir", "%q is not the attempt's directory, %s", m.GetDir(), want))

@@ -90,10 +90,13 @@ func (s *Supervisor) unreserve(a *attempt, cause error) {
 
 // makeDir makes the attempt's directory; made is false if it was there. It becomes durable with the record, before the program runs.
 func (s *Supervisor) makeDir(a *attempt) (made bool, err error) {
-	if err := os.MkdirAll(filepath.Dir(a.dir), 0o755); err != nil {
-		return false, noDirectory(a, err)
+	task := filepath.Dir(a.dir)
+	for _, dir := range []string{filepath.Dir(task), task} {
+		if err := makePassage(dir); err != nil {
+			return false, noDirectory(a, err)
+		}
 	}
-	err = os.Mkdir(a.dir, 0o755)
+	err = os.Mkdir(a.dir, privateMode)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
@@ -132,7 +135,7 @@ func (s *Supervisor) statusOf(a *attempt) Status {
 // begin starts the process in the attempt's new directory.
 func (s *Supervisor) begin(ctx context.Context, a *attempt, req *StartRequest) {
 	a.limits = limitsOf(&req.Spec)
-	if err := s.launchAttempt(a, req); err != nil {
+	if err := s.launchAttempt(ctx, a, req); err != nil {
 		s.failStart(ctx, a, err)
 		return
 	}
@@ -175,7 +178,7 @@ func (s *Supervisor) failStart(ctx context.Context, a *attempt, cause error) {
 }
 
 // launchAttempt does what comes before the program's first instruction, and lets it run.
-func (s *Supervisor) launchAttempt(a *attempt, req *StartRequest) (err error) {
+func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRequest) (err error) {
 	lock, ok, err := lockPath(filepath.Join(a.dir, lockFile))
 	if err != nil {
 		return err
@@ -185,10 +188,14 @@ func (s *Supervisor) launchAttempt(a *attempt, req *StartRequest) (err error) {
 	}
 	a.lock = lock
 	taskDir := TaskDir(s.cfg.Dir, a.key.task)
-	if err := os.MkdirAll(taskDir, 0o755); err != nil {
-		return fmt.Errorf("make the task's own directory: %w", err)
+	who, err := identify(&req.Spec, &req.Users)
+	if err != nil {
+		return err
 	}
-	cmd, err := prepare(req, taskDir)
+	if err := s.accommodate(ctx, a, req, &who); err != nil {
+		return err
+	}
+	cmd, err := prepare(req, taskDir, who)
 	if err != nil {
 		return err
 	}
@@ -197,7 +204,7 @@ func (s *Supervisor) launchAttempt(a *attempt, req *StartRequest) (err error) {
 		return err
 	}
 	defer s.closeStarted(a, start)
-	if err := own(cmd.cred, taskDir, start.files[1:]); err != nil {
+	if err := own(who.cred, start.files[1:]); err != nil {
 		return err
 	}
 	if err := s.joinGroup(a, req, start); err != nil {
@@ -255,7 +262,7 @@ func change(g *cgroup.Group, do func(*cgroup.Control) error) error {
 
 // record makes the process known for good: its group first, so that whatever follows reaches it.
 func (s *Supervisor) record(a *attempt, job string, pid int) error {
-	r := attemptRecord{Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits}
+	r := attemptRecord{Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits, UID: a.uid, Tenancy: a.tenancy}
 	if a.group != nil {
 		if err := a.group.Add(pid); err != nil {
 			return err
@@ -289,7 +296,7 @@ func (s *Supervisor) record(a *attempt, job string, pid int) error {
 // openStreams opens what becomes the program's stdin, stdout and stderr.
 func openStreams(dir string) (files []*os.File, err error) {
 	open := func(path string, flag int) {
-		f, e := os.OpenFile(path, flag, 0o640)
+		f, e := os.OpenFile(path, flag, 0o600)
 		if e != nil {
 			err = errors.Join(err, fmt.Errorf("open the program's files: %w", e))
 			return
@@ -309,15 +316,12 @@ func openStreams(dir string) (files []*os.File, err error) {
 	return files, nil
 }
 
-// own gives the task's directory and its output files to the user that it runs as.
-func own(cred *syscall.Credential, taskDir string, files []*os.File) error {
+// own gives the task's output files to the user that it runs as.
+func own(cred *syscall.Credential, files []*os.File) error {
 	if cred == nil {
 		return nil
 	}
 	uid, gid := int(cred.Uid), int(cred.Gid)
-	if err := os.Chown(taskDir, uid, gid); err != nil {
-		return fmt.Errorf("give the task its directory: %w", err)
-	}
 	for _, f := range files {
 		if err := f.Chown(uid, gid); err != nil {
 			return fmt.Errorf("give the task its output: %w", err)

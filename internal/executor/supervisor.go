@@ -81,6 +81,7 @@ type Capabilities struct {
 	PID     int    `json:"pid"`
 	Cgroups string `json:"cgroups,omitempty"` // which kind is used; empty: none, and tasks run without limits
 	Limits  string `json:"limits,omitempty"`  // what is not limited, and why, for people; empty: everything is
+	Users   bool   `json:"users,omitempty"`   // it runs tasks as Users says; one that does not know of Users runs all as itself
 	Trace   string `json:"trace,omitempty"`   // why programs are started through a shell; empty: they are not
 
 	CgroupRoot string `json:"cgroupRoot,omitempty"` // where control groups are mounted; empty if Cgroups is
@@ -93,6 +94,7 @@ type Supervisor struct {
 	cfg      SupervisorConfig
 	reaper   *reaper
 	launcher *launcher
+	uids     *uids
 	boot     string
 	tree     *cgroup.Subtree // nil: no control groups. Set before anything is started.
 	stopping chan struct{}   // closed when Run begins to end
@@ -115,7 +117,8 @@ func New(cfg SupervisorConfig) (*Supervisor, error) {
 	r := newReaper()
 	return &Supervisor{
 		cfg: cfg, reaper: r, stopping: stopping,
-		launcher: &launcher{reaper: r, work: make(chan func()), done: stopping, traced: !cfg.NoTrace},
+		launcher: &launcher{reaper: r, work: make(chan func(*thread)), asRoot: make(chan func(*thread)), done: stopping, traced: !cfg.NoTrace},
+		uids:     newUIDs(cfg.Dir),
 		attempts: map[attemptKey]*attempt{}, watchers: map[*watcher]struct{}{},
 	}, nil
 }
@@ -140,6 +143,9 @@ func (s *Supervisor) Run(ctx context.Context) (err error) {
 		return plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "another supervisor runs for %s; stop it first", s.cfg.Dir)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := errors.Join(closeOnExec(), s.protectTasks()); err != nil {
+		return err
+	}
 	if s.boot, err = bootID(); err != nil {
 		return err
 	}
@@ -160,7 +166,10 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 	s.work, s.workCtx = work, func() context.Context { return workCtx }
 	s.mu.Unlock()
 	for range launchers {
-		work.Go(func() error { return s.launcher.run(workCtx) })
+		work.Go(func() error { return s.launcher.run(workCtx, s.launcher.work) })
+	}
+	if os.Geteuid() == 0 {
+		work.Go(func() error { return s.launcher.run(workCtx, s.launcher.asRoot) })
 	}
 	work.Go(func() error {
 		<-workCtx.Done() // this goroutine keeps the group alive as long as spawn may add to it
@@ -222,7 +231,7 @@ func (s *Supervisor) closeGroups() error {
 
 // takeOver finds out what this machine can do, says so once, and takes over what earlier supervisors have started.
 func (s *Supervisor) takeOver(ctx context.Context) error {
-	caps := Capabilities{PID: os.Getpid()}
+	caps := Capabilities{PID: os.Getpid(), Users: true}
 	if s.cfg.NoTrace {
 		caps.Trace = "asked for by the configuration"
 	} else if err := s.probeTrace(); err != nil {
@@ -245,7 +254,7 @@ func (s *Supervisor) takeOver(ctx context.Context) error {
 func (s *Supervisor) probeTrace() error {
 	result := make(chan error, 1)
 	select {
-	case s.launcher.work <- func() { result <- s.launcher.probe() }:
+	case s.launcher.work <- func(t *thread) { result <- s.launcher.probe(t) }:
 		return <-result
 	case <-s.stopping:
 		return errStopping()

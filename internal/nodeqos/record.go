@@ -32,7 +32,7 @@ type ledgerFile struct {
 func (l *Loop) path(name string) string { return filepath.Join(l.cfg.directory(), name) }
 
 func (l *Loop) makeDirectory() error {
-	if err := os.MkdirAll(l.cfg.directory(), 0o755); err != nil {
+	if err := os.MkdirAll(l.cfg.directory(), 0o700); err != nil {
 		return fmt.Errorf("make the directory of the QoS loop: %w", err)
 	}
 	return nil

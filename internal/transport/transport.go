@@ -86,7 +86,11 @@ func Listen(address string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	l, err := net.Listen(network, rest)
+	config := net.ListenConfig{}
+	if network == "unix" {
+		config.Control = forItsUser
+	}
+	l, err := config.Listen(context.Background(), network, rest)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "%s is in use by another process; stop it, or listen on another address", rest)
 	}
@@ -99,6 +103,13 @@ func Listen(address string) (net.Listener, error) {
 		}
 	}
 	return l, nil
+}
+
+// forItsUser gives a socket the mode with which its name will appear, so that nobody else gets in before Listen has changed it.
+func forItsUser(_, _ string, conn syscall.RawConn) (err error) {
+	var mode error
+	err = conn.Control(func(fd uintptr) { mode = syscall.Fchmod(int(fd), 0o600) })
+	return errors.Join(err, mode)
 }
 
 // lockDir keeps all others who call it for a directory waiting until unlock is called or the process ends. A directory that cannot

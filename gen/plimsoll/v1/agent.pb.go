@@ -1065,8 +1065,11 @@ type StartAttemptRequest struct {
 	Dir  string     `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`
 	Spec *GroupSpec `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Name of the cgroup below the node's own; empty: no cgroup.
-	Cgroup        string `protobuf:"bytes,6,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
-	Node          string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
+	Cgroup string `protobuf:"bytes,6,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	Node   string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
+	// Owner of the job. The directories of its tasks are shared within an owner alone.
+	Owner         string     `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
+	Users         *TaskUsers `protobuf:"bytes,9,opt,name=users,proto3" json:"users,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1150,6 +1153,101 @@ func (x *StartAttemptRequest) GetNode() string {
 	return ""
 }
 
+func (x *StartAttemptRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *StartAttemptRequest) GetUsers() *TaskUsers {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+// TaskUsers says as whom tasks run when the supervisor is root.
+type TaskUsers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bounds, both included, of the uids from which an attempt gets one of its own; zero: the supervisor's default.
+	FirstUid uint32 `protobuf:"varint,1,opt,name=first_uid,json=firstUid,proto3" json:"first_uid,omitempty"`
+	LastUid  uint32 `protobuf:"varint,2,opt,name=last_uid,json=lastUid,proto3" json:"last_uid,omitempty"`
+	// User of tasks that name none; empty: a uid of the attempt's own.
+	DefaultUser string `protobuf:"bytes,3,opt,name=default_user,json=defaultUser,proto3" json:"default_user,omitempty"`
+	// Users that tasks may name.
+	Allowed []string `protobuf:"bytes,4,rep,name=allowed,proto3" json:"allowed,omitempty"`
+	// Tasks may name root.
+	AllowRoot     bool `protobuf:"varint,5,opt,name=allow_root,json=allowRoot,proto3" json:"allow_root,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskUsers) Reset() {
+	*x = TaskUsers{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskUsers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskUsers) ProtoMessage() {}
+
+func (x *TaskUsers) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskUsers.ProtoReflect.Descriptor instead.
+func (*TaskUsers) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TaskUsers) GetFirstUid() uint32 {
+	if x != nil {
+		return x.FirstUid
+	}
+	return 0
+}
+
+func (x *TaskUsers) GetLastUid() uint32 {
+	if x != nil {
+		return x.LastUid
+	}
+	return 0
+}
+
+func (x *TaskUsers) GetDefaultUser() string {
+	if x != nil {
+		return x.DefaultUser
+	}
+	return ""
+}
+
+func (x *TaskUsers) GetAllowed() []string {
+	if x != nil {
+		return x.Allowed
+	}
+	return nil
+}
+
+func (x *TaskUsers) GetAllowRoot() bool {
+	if x != nil {
+		return x.AllowRoot
+	}
+	return false
+}
+
 type StartAttemptResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        *AttemptStatus         `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
@@ -1159,7 +1257,7 @@ type StartAttemptResponse struct {
 
 func (x *StartAttemptResponse) Reset() {
 	*x = StartAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1269,7 @@ func (x *StartAttemptResponse) String() string {
 func (*StartAttemptResponse) ProtoMessage() {}
 
 func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1282,7 @@ func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StartAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StartAttemptResponse) GetStatus() *AttemptStatus {
@@ -1212,7 +1310,7 @@ type AttemptStatus struct {
 
 func (x *AttemptStatus) Reset() {
 	*x = AttemptStatus{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1322,7 @@ func (x *AttemptStatus) String() string {
 func (*AttemptStatus) ProtoMessage() {}
 
 func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1335,7 @@ func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStatus.ProtoReflect.Descriptor instead.
 func (*AttemptStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AttemptStatus) GetTask() string {
@@ -1324,7 +1422,7 @@ type StopAttemptRequest struct {
 
 func (x *StopAttemptRequest) Reset() {
 	*x = StopAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1434,7 @@ func (x *StopAttemptRequest) String() string {
 func (*StopAttemptRequest) ProtoMessage() {}
 
 func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1447,7 @@ func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StopAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StopAttemptRequest) GetTask() string {
@@ -1395,7 +1493,7 @@ type StopAttemptResponse struct {
 
 func (x *StopAttemptResponse) Reset() {
 	*x = StopAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1505,7 @@ func (x *StopAttemptResponse) String() string {
 func (*StopAttemptResponse) ProtoMessage() {}
 
 func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1518,7 @@ func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StopAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 type WatchAttemptsRequest struct {
@@ -1431,7 +1529,7 @@ type WatchAttemptsRequest struct {
 
 func (x *WatchAttemptsRequest) Reset() {
 	*x = WatchAttemptsRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1541,7 @@ func (x *WatchAttemptsRequest) String() string {
 func (*WatchAttemptsRequest) ProtoMessage() {}
 
 func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1554,7 @@ func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 type WatchAttemptsResponse struct {
@@ -1469,7 +1567,7 @@ type WatchAttemptsResponse struct {
 
 func (x *WatchAttemptsResponse) Reset() {
 	*x = WatchAttemptsResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1579,7 @@ func (x *WatchAttemptsResponse) String() string {
 func (*WatchAttemptsResponse) ProtoMessage() {}
 
 func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1592,7 @@ func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchAttemptsResponse) GetAttempts() []*AttemptStatus {
@@ -1521,7 +1619,7 @@ type ForgetAttemptRequest struct {
 
 func (x *ForgetAttemptRequest) Reset() {
 	*x = ForgetAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1631,7 @@ func (x *ForgetAttemptRequest) String() string {
 func (*ForgetAttemptRequest) ProtoMessage() {}
 
 func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1644,7 @@ func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptRequest.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ForgetAttemptRequest) GetTask() string {
@@ -1571,7 +1669,7 @@ type ForgetAttemptResponse struct {
 
 func (x *ForgetAttemptResponse) Reset() {
 	*x = ForgetAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1681,7 @@ func (x *ForgetAttemptResponse) String() string {
 func (*ForgetAttemptResponse) ProtoMessage() {}
 
 func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1694,7 @@ func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptResponse.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 var File_plimsoll_v1_agent_proto protoreflect.FileDescriptor
@@ -1675,7 +1773,7 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\"1\n" +
 	"\x11ProveNodeResponse\x12\x1c\n" +
-	"\tsignature\x18\x01 \x01(\fR\tsignature\"\xbf\x01\n" +
+	"\tsignature\x18\x01 \x01(\fR\tsignature\"\x83\x02\n" +
 	"\x13StartAttemptRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -1683,7 +1781,16 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x03dir\x18\x04 \x01(\tR\x03dir\x12*\n" +
 	"\x04spec\x18\x05 \x01(\v2\x16.plimsoll.v1.GroupSpecR\x04spec\x12\x16\n" +
 	"\x06cgroup\x18\x06 \x01(\tR\x06cgroup\x12\x12\n" +
-	"\x04node\x18\a \x01(\tR\x04node\"J\n" +
+	"\x04node\x18\a \x01(\tR\x04node\x12\x14\n" +
+	"\x05owner\x18\b \x01(\tR\x05owner\x12,\n" +
+	"\x05users\x18\t \x01(\v2\x16.plimsoll.v1.TaskUsersR\x05users\"\x9f\x01\n" +
+	"\tTaskUsers\x12\x1b\n" +
+	"\tfirst_uid\x18\x01 \x01(\rR\bfirstUid\x12\x19\n" +
+	"\blast_uid\x18\x02 \x01(\rR\alastUid\x12!\n" +
+	"\fdefault_user\x18\x03 \x01(\tR\vdefaultUser\x12\x18\n" +
+	"\aallowed\x18\x04 \x03(\tR\aallowed\x12\x1d\n" +
+	"\n" +
+	"allow_root\x18\x05 \x01(\bR\tallowRoot\"J\n" +
 	"\x14StartAttemptResponse\x122\n" +
 	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.AttemptStatusR\x06status\"\xad\x02\n" +
 	"\rAttemptStatus\x12\x12\n" +
@@ -1747,7 +1854,7 @@ func file_plimsoll_v1_agent_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_agent_proto_rawDescData
 }
 
-var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*RegisterNodeRequest)(nil),      // 0: plimsoll.v1.RegisterNodeRequest
 	(*RegisterNodeResponse)(nil),     // 1: plimsoll.v1.RegisterNodeResponse
@@ -1768,73 +1875,75 @@ var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*ProveNodeRequest)(nil),         // 16: plimsoll.v1.ProveNodeRequest
 	(*ProveNodeResponse)(nil),        // 17: plimsoll.v1.ProveNodeResponse
 	(*StartAttemptRequest)(nil),      // 18: plimsoll.v1.StartAttemptRequest
-	(*StartAttemptResponse)(nil),     // 19: plimsoll.v1.StartAttemptResponse
-	(*AttemptStatus)(nil),            // 20: plimsoll.v1.AttemptStatus
-	(*StopAttemptRequest)(nil),       // 21: plimsoll.v1.StopAttemptRequest
-	(*StopAttemptResponse)(nil),      // 22: plimsoll.v1.StopAttemptResponse
-	(*WatchAttemptsRequest)(nil),     // 23: plimsoll.v1.WatchAttemptsRequest
-	(*WatchAttemptsResponse)(nil),    // 24: plimsoll.v1.WatchAttemptsResponse
-	(*ForgetAttemptRequest)(nil),     // 25: plimsoll.v1.ForgetAttemptRequest
-	(*ForgetAttemptResponse)(nil),    // 26: plimsoll.v1.ForgetAttemptResponse
-	nil,                              // 27: plimsoll.v1.Assignment.LabelsEntry
-	(*Node)(nil),                     // 28: plimsoll.v1.Node
-	(*Task)(nil),                     // 29: plimsoll.v1.Task
-	(*GroupSpec)(nil),                // 30: plimsoll.v1.GroupSpec
-	(*Policy)(nil),                   // 31: plimsoll.v1.Policy
-	(*PolicyRef)(nil),                // 32: plimsoll.v1.PolicyRef
-	(TaskState)(0),                   // 33: plimsoll.v1.TaskState
-	(TaskResult)(0),                  // 34: plimsoll.v1.TaskResult
-	(*NodeReport)(nil),               // 35: plimsoll.v1.NodeReport
-	(*NodeQOSStatus)(nil),            // 36: plimsoll.v1.NodeQOSStatus
+	(*TaskUsers)(nil),                // 19: plimsoll.v1.TaskUsers
+	(*StartAttemptResponse)(nil),     // 20: plimsoll.v1.StartAttemptResponse
+	(*AttemptStatus)(nil),            // 21: plimsoll.v1.AttemptStatus
+	(*StopAttemptRequest)(nil),       // 22: plimsoll.v1.StopAttemptRequest
+	(*StopAttemptResponse)(nil),      // 23: plimsoll.v1.StopAttemptResponse
+	(*WatchAttemptsRequest)(nil),     // 24: plimsoll.v1.WatchAttemptsRequest
+	(*WatchAttemptsResponse)(nil),    // 25: plimsoll.v1.WatchAttemptsResponse
+	(*ForgetAttemptRequest)(nil),     // 26: plimsoll.v1.ForgetAttemptRequest
+	(*ForgetAttemptResponse)(nil),    // 27: plimsoll.v1.ForgetAttemptResponse
+	nil,                              // 28: plimsoll.v1.Assignment.LabelsEntry
+	(*Node)(nil),                     // 29: plimsoll.v1.Node
+	(*Task)(nil),                     // 30: plimsoll.v1.Task
+	(*GroupSpec)(nil),                // 31: plimsoll.v1.GroupSpec
+	(*Policy)(nil),                   // 32: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 33: plimsoll.v1.PolicyRef
+	(TaskState)(0),                   // 34: plimsoll.v1.TaskState
+	(TaskResult)(0),                  // 35: plimsoll.v1.TaskResult
+	(*NodeReport)(nil),               // 36: plimsoll.v1.NodeReport
+	(*NodeQOSStatus)(nil),            // 37: plimsoll.v1.NodeQOSStatus
 }
 var file_plimsoll_v1_agent_proto_depIdxs = []int32{
-	28, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
-	29, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
-	30, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
-	27, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
+	29, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
+	30, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
+	31, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
+	28, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
 	5,  // 4: plimsoll.v1.WatchAssignmentsResponse.changed:type_name -> plimsoll.v1.Assignment
-	31, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
-	32, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
-	33, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
-	34, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
+	32, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
+	33, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
+	34, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
+	35, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
 	7,  // 9: plimsoll.v1.ReportTasksRequest.reports:type_name -> plimsoll.v1.TaskReport
-	35, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
-	36, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	30, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
-	20, // 13: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
-	33, // 14: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
-	34, // 15: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
-	34, // 16: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
-	20, // 17: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
-	0,  // 18: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
-	2,  // 19: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
-	4,  // 20: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
-	8,  // 21: plimsoll.v1.AgentService.ReportTasks:input_type -> plimsoll.v1.ReportTasksRequest
-	10, // 22: plimsoll.v1.AgentService.ReportNode:input_type -> plimsoll.v1.ReportNodeRequest
-	12, // 23: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
-	14, // 24: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
-	16, // 25: plimsoll.v1.ProofService.ProveNode:input_type -> plimsoll.v1.ProveNodeRequest
-	18, // 26: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
-	21, // 27: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
-	23, // 28: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
-	25, // 29: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
-	1,  // 30: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
-	3,  // 31: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
-	6,  // 32: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
-	9,  // 33: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
-	11, // 34: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
-	13, // 35: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
-	15, // 36: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
-	17, // 37: plimsoll.v1.ProofService.ProveNode:output_type -> plimsoll.v1.ProveNodeResponse
-	19, // 38: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
-	22, // 39: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
-	24, // 40: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
-	26, // 41: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
-	30, // [30:42] is the sub-list for method output_type
-	18, // [18:30] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	36, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
+	37, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	31, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
+	19, // 13: plimsoll.v1.StartAttemptRequest.users:type_name -> plimsoll.v1.TaskUsers
+	21, // 14: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
+	34, // 15: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
+	35, // 16: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
+	35, // 17: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
+	21, // 18: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
+	0,  // 19: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
+	2,  // 20: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
+	4,  // 21: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
+	8,  // 22: plimsoll.v1.AgentService.ReportTasks:input_type -> plimsoll.v1.ReportTasksRequest
+	10, // 23: plimsoll.v1.AgentService.ReportNode:input_type -> plimsoll.v1.ReportNodeRequest
+	12, // 24: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
+	14, // 25: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
+	16, // 26: plimsoll.v1.ProofService.ProveNode:input_type -> plimsoll.v1.ProveNodeRequest
+	18, // 27: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
+	22, // 28: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
+	24, // 29: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
+	26, // 30: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
+	1,  // 31: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
+	3,  // 32: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
+	6,  // 33: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
+	9,  // 34: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
+	11, // 35: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
+	13, // 36: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
+	15, // 37: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
+	17, // 38: plimsoll.v1.ProofService.ProveNode:output_type -> plimsoll.v1.ProveNodeResponse
+	20, // 39: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
+	23, // 40: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
+	25, // 41: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
+	27, // 42: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
+	31, // [31:43] is the sub-list for method output_type
+	19, // [19:31] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_agent_proto_init() }
@@ -1850,7 +1959,7 @@ func file_plimsoll_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_agent_proto_rawDesc), len(file_plimsoll_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

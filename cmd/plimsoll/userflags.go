@@ -1,0 +1,71 @@
+package main
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
+)
+
+// nodeMask is the umask of the processes of a node, whatever that of the shell is: tasks that run
+// as other users pass through directories of theirs, and everything that these must not see has a
+// mode of its own.
+const nodeMask = 0o022
+
+// userFlags are those of the commands that make this machine a node: as whom tasks run if the agent
+// is root.
+type userFlags struct {
+	TaskUIDs       string   `name:"task-uids" help:"If this is root: the uids from which each attempt of a task gets one of its own; default: 600000-665535." placeholder:"FIRST-LAST"`
+	TaskUser       string   `help:"If this is root: the user that tasks run as that name none, instead of a uid of their own. dev that sudo has started takes the user that called sudo, unless this or --task-uids is given." placeholder:"USER"`
+	AllowUsers     []string `help:"Users that tasks may name to run as, such as alice,1001." placeholder:"USER"`
+	AllowRootTasks bool     `help:"Let tasks name root to run as. They can then do everything on this machine."`
+}
+
+// parse reads the flags. environment is asked who has called sudo; nil: nobody.
+func (f *userFlags) parse(environment func(string) string) (executor.Users, error) {
+	if err := f.needRoot(); err != nil {
+		return executor.Users{}, err
+	}
+	u := executor.Users{Default: f.TaskUser, Allowed: f.AllowUsers, AllowRoot: f.AllowRootTasks}
+	if f.TaskUIDs != "" {
+		var err error
+		if u.UIDs, err = executor.ParseUIDRange(f.TaskUIDs); err != nil {
+			return u, err
+		}
+	}
+	if f.TaskUIDs == "" && f.TaskUser == "" && environment != nil && os.Geteuid() == 0 {
+		u.Default = sudoCaller(environment)
+	}
+	return u, u.Validate()
+}
+
+// needRoot refuses flags that could do nothing: only root can run tasks as somebody else.
+func (f *userFlags) needRoot() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{
+		{"task-uids", f.TaskUIDs != ""},
+		{"task-user", f.TaskUser != ""},
+		{"allow-users", len(f.AllowUsers) > 0},
+		{"allow-root-tasks", f.AllowRootTasks},
+	} {
+		if flag.given {
+			return plimsoll.Invalid(flag.name, "needs root: all tasks of an agent of uid %d run as that user; start it as root, or leave this out", os.Geteuid())
+		}
+	}
+	return nil
+}
+
+// sudoCaller is who has called sudo, as uid:gid; empty: nobody, or root.
+func sudoCaller(environment func(string) string) string {
+	uid, err := strconv.ParseUint(environment("SUDO_UID"), 10, 32)
+	if err != nil || uid == 0 {
+		return ""
+	}
+	return environment("SUDO_UID") + ":" + environment("SUDO_GID")
+}

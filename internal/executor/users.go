@@ -1,0 +1,265 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+)
+
+// The uids that attempts get if Users names no others.
+const (
+	DefaultFirstUID = 600000
+	DefaultLastUID  = 665535
+)
+
+// Users says as whom the tasks of a node run if its supervisor is root. Any other supervisor runs
+// all tasks as itself. The zero value gives each attempt a uid of its own and permits nothing else.
+type Users struct {
+	UIDs      UIDRange // from which an attempt gets one of its own; zero: the default ones
+	Default   string   // user of tasks that name none; empty: a uid of the attempt's own
+	Allowed   []string // users that tasks may name
+	AllowRoot bool     // tasks may name root
+}
+
+// UIDRange is the uids from First to Last. Their numbers serve as gids too.
+type UIDRange struct{ First, Last uint32 }
+
+// maxUID is the largest uid; the one above it means "none" to the kernel.
+const maxUID = 1<<32 - 2
+
+// ParseUIDRange reads a range such as 600000-665535.
+func ParseUIDRange(text string) (UIDRange, error) {
+	low, high, _ := strings.Cut(text, "-")
+	first, err1 := strconv.ParseUint(low, 10, 32)
+	last, err2 := strconv.ParseUint(high, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		return UIDRange{}, plimsoll.Invalid("task-uids", "%q is not a range of uids; write for example %d-%d", text, DefaultFirstUID, DefaultLastUID)
+	}
+	r := UIDRange{uint32(first), uint32(last)}
+	return r, r.validate()
+}
+
+func (r UIDRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+func (r UIDRange) validate() error {
+	if r.First < 1 || r.Last < r.First || r.Last > maxUID {
+		return plimsoll.Invalid("task-uids", "%v does not go from a uid above 0, which is root, up to one of at most %d; write for example %d-%d",
+			r, uint32(maxUID), DefaultFirstUID, DefaultLastUID)
+	}
+	return nil
+}
+
+func (r UIDRange) holds(id uint32) bool { return r.First <= id && id <= r.Last }
+
+func (r UIDRange) size() int { return int(r.Last-r.First) + 1 }
+
+// Validate fills in defaults and reports the first field that is wrong.
+func (u *Users) Validate() error {
+	if u.UIDs == (UIDRange{}) {
+		u.UIDs = UIDRange{DefaultFirstUID, DefaultLastUID}
+	}
+	if err := u.UIDs.validate(); err != nil {
+		return err
+	}
+	for _, name := range u.Allowed {
+		if name == "" {
+			return plimsoll.Invalid("allow-users", "holds an empty name; write names or uids with commas between them, such as alice,1001")
+		}
+		if name == "root" || name == "0" {
+			return plimsoll.Invalid("allow-users", "names root; what allows it is --allow-root-tasks")
+		}
+	}
+	return nil
+}
+
+func (u *Users) toProto() *pb.TaskUsers {
+	return &pb.TaskUsers{
+		FirstUid: u.UIDs.First, LastUid: u.UIDs.Last, DefaultUser: u.Default, Allowed: u.Allowed, AllowRoot: u.AllowRoot,
+	}
+}
+
+func usersFromProto(m *pb.TaskUsers) (Users, error) {
+	u := Users{
+		UIDs: UIDRange{m.GetFirstUid(), m.GetLastUid()}, Default: m.GetDefaultUser(), Allowed: m.GetAllowed(), AllowRoot: m.GetAllowRoot(),
+	}
+	return u, u.Validate()
+}
+
+// Describe says in a sentence as whom tasks run that name no user, for those who start a node.
+func (u Users) Describe() string {
+	switch {
+	case os.Geteuid() != 0:
+		return fmt.Sprintf("tasks run as uid %d, as this agent does, and can do whatever it can", os.Geteuid())
+	case u.Default != "":
+		return fmt.Sprintf("tasks run as user %s", u.Default)
+	}
+	return fmt.Sprintf("each attempt of a task runs as a uid of its own, out of %v", u.UIDs)
+}
+
+// identity is as whom an attempt runs.
+type identity struct {
+	cred *syscall.Credential // nil: as the supervisor
+	home string              // empty: the supervisor's
+	own  bool                // with a uid of its own, which is filled in when it is known
+}
+
+// root reports whether the attempt keeps the rights of a supervisor that is root.
+func (id *identity) root() bool { return id.cred != nil && id.cred.Uid == 0 }
+
+// identify finds out as whom a task runs. What it may not ask for is its own fault.
+func identify(spec *plimsoll.GroupSpec, users *Users) (identity, error) {
+	if os.Geteuid() != 0 {
+		return identifyAsOurselves(spec)
+	}
+	name, asked := spec.User, spec.User != ""
+	switch {
+	case !asked && spec.UserGroup != "":
+		return identity{}, cannotStart("it names the group %q and no user; name the user too", spec.UserGroup)
+	case !asked && users.Default == "":
+		return identity{cred: &syscall.Credential{}, own: true}, nil
+	case !asked:
+		name = users.Default
+	}
+	who, err := lookUpUser(name)
+	if err != nil {
+		return identity{}, err
+	}
+	if err := who.permitted(name, asked, users); err != nil {
+		return identity{}, err
+	}
+	if spec.UserGroup != "" {
+		if err := who.changeGroup(name, spec.UserGroup); err != nil {
+			return identity{}, err
+		}
+	}
+	return identity{cred: &who.cred, home: who.home}, nil
+}
+
+// identifyAsOurselves is for a supervisor without root's rights.
+func identifyAsOurselves(spec *plimsoll.GroupSpec) (identity, error) {
+	if spec.User == "" && spec.UserGroup == "" {
+		return identity{}, nil
+	}
+	who := account{cred: syscall.Credential{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}}
+	var err error
+	if spec.User != "" {
+		if who, err = lookUpUser(spec.User); err != nil {
+			return identity{}, err
+		}
+	}
+	if spec.UserGroup != "" {
+		if who.cred.Gid, err = lookUpGroup(spec.UserGroup); err != nil {
+			return identity{}, err
+		}
+	}
+	if int(who.cred.Uid) != os.Geteuid() || int(who.cred.Gid) != os.Getegid() {
+		return identity{}, cannotStart("the agent runs as uid %d without root's rights and can start nothing as user %q group %q",
+			os.Geteuid(), spec.User, spec.UserGroup)
+	}
+	return identity{home: who.home}, nil
+}
+
+// account is a user of this machine.
+type account struct {
+	cred syscall.Credential
+	home string
+}
+
+// lookUpUser finds a user by name or uid. A uid without an entry in the user database may be used,
+// with the group of its number, or with the one behind a colon.
+func lookUpUser(name string) (account, error) {
+	number, group, _ := strings.Cut(name, ":")
+	u, err := user.Lookup(number)
+	if err != nil {
+		uid, parseErr := strconv.ParseUint(number, 10, 32)
+		if parseErr != nil || uid > maxUID {
+			return account{}, cannotStart("there is no user %q on this node", name)
+		}
+		if u, err = user.LookupId(number); err != nil {
+			gid, parseErr := strconv.ParseUint(group, 10, 32)
+			if parseErr != nil {
+				gid = uid
+			}
+			return account{cred: syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, home: "/"}, nil
+		}
+	}
+	uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
+	gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
+	groups, err := u.GroupIds()
+	if err := errors.Join(uidErr, gidErr, err); err != nil {
+		return account{}, cannotStart("the user database's entry of %q cannot be used: %v", name, err)
+	}
+	who := account{cred: syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, home: u.HomeDir}
+	for _, g := range groups {
+		id, err := strconv.ParseUint(g, 10, 32)
+		if err != nil {
+			return account{}, cannotStart("the user database's entry of %q cannot be used: %v", name, err)
+		}
+		who.cred.Groups = append(who.cred.Groups, uint32(id))
+	}
+	return who, nil
+}
+
+// permitted reports whether tasks may run as the user. One that they did not ask for is the agent's
+// own choice.
+func (a *account) permitted(name string, asked bool, users *Users) error {
+	if a.cred.Uid == 0 {
+		if users.AllowRoot {
+			return nil
+		}
+		return cannotStart("user %q is root, and the agent of this node runs no tasks as root; it does with --allow-root-tasks", name)
+	}
+	if !asked {
+		return nil
+	}
+	for _, allowed := range append(slices.Clone(users.Allowed), users.Default) {
+		if allowed == name {
+			return nil
+		}
+		if who, err := lookUpUser(allowed); err == nil && who.cred.Uid == a.cred.Uid {
+			return nil
+		}
+	}
+	return cannotStart("the agent of this node runs no tasks as user %q; it does for users named in its --allow-users", name)
+}
+
+// changeGroup makes one of the user's groups the first. Root may be in any.
+func (a *account) changeGroup(name, group string) error {
+	gid, err := lookUpGroup(group)
+	if err != nil {
+		return err
+	}
+	if a.cred.Uid != 0 && gid != a.cred.Gid && !slices.Contains(a.cred.Groups, gid) {
+		return cannotStart("user %q is not in the group %q of this node", name, group)
+	}
+	a.cred.Gid = gid
+	return nil
+}
+
+func lookUpGroup(name string) (gid uint32, err error) {
+	id := name
+	if g, err := user.LookupGroup(name); err == nil {
+		id = g.Gid
+	}
+	n, err := strconv.ParseUint(id, 10, 32)
+	if err != nil || n > maxUID {
+		return 0, cannotStart("there is no group %q on this node", name)
+	}
+	return uint32(n), nil
+}
+
+// mask is the umask that the attempt begins with.
+func (id *identity) mask() int {
+	if id.own {
+		return ownTaskMask
+	}
+	return taskMask
+}
