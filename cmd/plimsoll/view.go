@@ -164,6 +164,7 @@ type factsView struct {
 	LastBoot      *string            `json:"lastBoot"`
 	NextReboot    *string            `json:"nextReboot"`
 	Metrics       []string           `json:"metrics"`
+	MaxTasks      *int32             `json:"maxTasks"` // null: no bound
 }
 
 func viewFacts(f *plimsoll.NodeFacts) factsView {
@@ -171,7 +172,16 @@ func viewFacts(f *plimsoll.NodeFacts) factsView {
 		Traits: entries(config.TraitsFile(f.Traits)), Networks: entries(f.Networks), Release: f.Release, Platform: f.Platform,
 		Headnode: f.Headnode, Reservoir: f.Reservoir, Reserve: entries(f.Reserve), Overprovision: entries(f.Overprovision),
 		LastBoot: stampSeconds(f.LastBoot), NextReboot: stampSeconds(f.NextReboot), Metrics: append([]string{}, f.Metrics...),
+		MaxTasks: bound(f.MaxTasks),
 	}
+}
+
+// bound is a number that bounds something; nil for zero, which bounds nothing.
+func bound(most int32) *int32 {
+	if most == 0 {
+		return nil
+	}
+	return &most
 }
 
 // entries is never null in JSON.

@@ -1938,7 +1938,9 @@ type NodeFacts struct {
 	LastBoot      int64              `protobuf:"varint,9,opt,name=last_boot,json=lastBoot,proto3" json:"last_boot,omitempty"`
 	NextReboot    int64              `protobuf:"varint,10,opt,name=next_reboot,json=nextReboot,proto3" json:"next_reboot,omitempty"`
 	// Names of metrics that its agent has beside the built-in ones.
-	Metrics       []string `protobuf:"bytes,11,rep,name=metrics,proto3" json:"metrics,omitempty"`
+	Metrics []string `protobuf:"bytes,11,rep,name=metrics,proto3" json:"metrics,omitempty"`
+	// The most tasks that it takes at once; 0: no bound.
+	MaxTasks      int32 `protobuf:"varint,20,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2048,6 +2050,13 @@ func (x *NodeFacts) GetMetrics() []string {
 		return x.Metrics
 	}
 	return nil
+}
+
+func (x *NodeFacts) GetMaxTasks() int32 {
+	if x != nil {
+		return x.MaxTasks
+	}
+	return 0
 }
 
 // The condition that the node's QoS agent owns.
@@ -2910,7 +2919,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\bfinished\x18\x0e \x01(\x03R\bfinished\x12\x1d\n" +
 	"\n" +
 	"not_before\x18\x0f \x01(\x03R\tnotBefore\x12\x1a\n" +
-	"\brevision\x18\x10 \x01(\x04R\brevision\"\xeb\x05\n" +
+	"\brevision\x18\x10 \x01(\x04R\brevision\"\x88\x06\n" +
 	"\tNodeFacts\x12:\n" +
 	"\x06traits\x18\x01 \x03(\v2\".plimsoll.v1.NodeFacts.TraitsEntryR\x06traits\x12@\n" +
 	"\bnetworks\x18\x02 \x03(\v2$.plimsoll.v1.NodeFacts.NetworksEntryR\bnetworks\x12\x18\n" +
@@ -2924,7 +2933,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\vnext_reboot\x18\n" +
 	" \x01(\x03R\n" +
 	"nextReboot\x12\x18\n" +
-	"\ametrics\x18\v \x03(\tR\ametrics\x1aM\n" +
+	"\ametrics\x18\v \x03(\tR\ametrics\x12\x1b\n" +
+	"\tmax_tasks\x18\x14 \x01(\x05R\bmaxTasks\x1aM\n" +
 	"\vTraitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
 	"\x05value\x18\x02 \x01(\v2\x12.plimsoll.v1.TraitR\x05value:\x028\x01\x1a;\n" +
