@@ -33,6 +33,8 @@ type groupView struct {
 	// Of the resource that is short in the queue.
 	WaitResource string `json:"waitResource,omitempty"`
 	WaitAsked    int64  `json:"waitAsked,omitempty"`
+	// What each task asks for, of a single job.
+	Resources plimsoll.Resources `json:"resources,omitempty"`
 }
 
 // jobView is a job. Tasks holds counts in a list and the tasks themselves for a single job; Counts is there in both.
