@@ -61,7 +61,7 @@ type Fleet struct {
 	moves    uint64 // grows when an instance comes or goes, or Moved is called
 	shifts   uint64 // grows when a server comes to or leaves those that spreads count
 	servers  int
-	bounded  bool // some record has said how many instances its server takes
+	bounded  bool               // some record has said how many instances its server takes
 	inside   map[string]place   // instances that came with a server
 	brought  map[int32][]string // their ids by slot
 	tickets  map[string]ticket

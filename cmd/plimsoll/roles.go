@@ -152,7 +152,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	cfg := dev.Config{
 		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Hosts: cmd.Host,
 		Node: cmd.Node, Capacity: node.capacity, Queues: queues,
-		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: cmd.logger(),
+		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids, Supervisor: supervisor, Logger: cmd.logger(),
 		QOS: qos,
 	}
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
@@ -339,7 +339,7 @@ func (cmd *agentCmd) Run(ctx context.Context, _ *app) error {
 	ag, err := agent.New(agent.Config{
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
-		QOS: qos,
+		TaskPids: cmd.TaskPids, QOS: qos,
 	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(cmd.logger())})
 	if err != nil {
 		return err

@@ -32,6 +32,9 @@ type Start struct {
 	Job     string
 	Node    string
 	Spec    plimsoll.GroupSpec
+
+	Pids        int64 // the most processes and threads of the attempt at once
+	TasksMemory int64 // bytes that all tasks of the node may use together
 }
 
 // Stop asks to end one attempt.

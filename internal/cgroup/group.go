@@ -20,6 +20,7 @@ import (
 type Limits struct {
 	CPUMilli    int64 // a hard quota, and a weight in proportion to it when the machine is busy
 	MemoryBytes int64 // memory without swap, which is turned off where the kernel can; the kernel rounds it down to pages
+	Pids        int64 // processes and threads at once
 }
 
 // Usage is what a group has used. A field whose controller is missing is zero.
@@ -76,6 +77,11 @@ func (g *Group) Name() string { return g.name }
 func (g *Group) setLimits(l Limits) error {
 	if dir, v2 := g.controller(cpuController); dir != "" && l.CPUMilli > 0 {
 		if err := setCPU(dir, v2, l.CPUMilli); err != nil {
+			return err
+		}
+	}
+	if dir, _ := g.controller(pidsController); dir != "" && l.Pids > 0 {
+		if err := write(filepath.Join(dir, "pids.max"), strconv.FormatInt(l.Pids, 10)); err != nil {
 			return err
 		}
 	}
@@ -182,6 +188,12 @@ func (g *Group) Limits() (Limits, error) {
 		}
 		if n < 1<<62 { // v1 says "no limit" with the largest number of pages
 			l.MemoryBytes = n
+		}
+	}
+	if dir, _ := g.controller(pidsController); dir != "" {
+		var err error
+		if l.Pids, err = readInt(filepath.Join(dir, "pids.max")); err != nil {
+			return l, fmt.Errorf("read the limit on processes of %s: %w", g.name, err)
 		}
 	}
 	return l, nil

@@ -101,6 +101,7 @@ type attempt struct {
 	limits attemptLimits
 	group  *cgroup.Group // nil: none
 	lock   *os.File      // held from the start to the end; nil for one that had ended when it was found
+	logs   []*os.File    // what its program writes to, held as lock is, to be cut; set before it runs
 
 	settled  chan struct{} // closed when the start is over, well or not
 	startErr error         // set before settled is closed, if nothing was started and nothing is known

@@ -263,4 +263,7 @@ type StartRequest struct {
 	Node     string
 	Spec     plimsoll.GroupSpec
 	NoCgroup bool // run it without control group, and so without limits
+
+	Pids        int64 // the most processes and threads of the attempt at once; 0: no limit
+	TasksMemory int64 // bytes that all tasks of the node may use together; 0: the limit stays as it is
 }

@@ -47,7 +47,8 @@
 //
 // Stdout and stderr are files that the program appends to directly, so that it does not depend on a reader. The newest
 // LogLimit bytes of each are kept: once a second (faster if one grows fast) the supervisor gives the oldest blocks back by punching
-// a hole, which leaves offsets as they are; LogStart says where the bytes begin. Between two looks, and while no supervisor runs, a file can
+// a hole, which leaves offsets as they are; LogData says where bytes are. What is cut is the file that the program was
+// given, which the supervisor holds open, whatever the task has made of its name. Between two looks, and while no supervisor runs, a file can
 // exceed its limit. On file systems without holes the file is cut to nothing when it is over its limit.
 //
 // # Cost

@@ -41,21 +41,22 @@ type TroubleKind string
 
 // The kinds of trouble.
 const (
-	TroubleOOMKills   TroubleKind = "out-of-memory kills cannot be counted"
-	TroubleRecord     TroubleKind = "the end of an attempt could not be recorded"
-	TroubleRest       TroubleKind = "processes of an ended attempt cannot be killed"
-	TroubleTrim       TroubleKind = "logs could not be cut to their limit"
-	TroubleRemove     TroubleKind = "a control group could not be removed"
-	TroubleUnlock     TroubleKind = "a lock could not be given back"
-	TroubleTerminate  TroubleKind = "an attempt could not be asked to end; it will be killed"
-	TroubleKill       TroubleKind = "an attempt cannot be killed; trying again"
-	TroubleStart      TroubleKind = "an attempt could not be started"
-	TroubleClose      TroubleKind = "a file of an attempt could not be closed"
-	TroubleForget     TroubleKind = "an attempt could not be marked as forgotten"
-	TroubleThaw       TroubleKind = "an attempt that stands still without an agent cannot be thawed; trying again"
-	TroubleLeftOver   TroubleKind = "a control group that was left over cannot be removed"
-	TroubleNodeGroups TroubleKind = "the node's control groups could not be removed"
-	TroubleRequest    TroubleKind = "a request failed"
+	TroubleOOMKills    TroubleKind = "out-of-memory kills cannot be counted"
+	TroubleRecord      TroubleKind = "the end of an attempt could not be recorded"
+	TroubleRest        TroubleKind = "processes of an ended attempt cannot be killed"
+	TroubleTrim        TroubleKind = "logs could not be cut to their limit"
+	TroubleRemove      TroubleKind = "a control group could not be removed"
+	TroubleUnlock      TroubleKind = "a lock could not be given back"
+	TroubleTerminate   TroubleKind = "an attempt could not be asked to end; it will be killed"
+	TroubleKill        TroubleKind = "an attempt cannot be killed; trying again"
+	TroubleStart       TroubleKind = "an attempt could not be started"
+	TroubleClose       TroubleKind = "a file of an attempt could not be closed"
+	TroubleForget      TroubleKind = "an attempt could not be marked as forgotten"
+	TroubleThaw        TroubleKind = "an attempt that stands still without an agent cannot be thawed; trying again"
+	TroubleLeftOver    TroubleKind = "a control group that was left over cannot be removed"
+	TroubleNodeGroups  TroubleKind = "the node's control groups could not be removed"
+	TroubleTasksMemory TroubleKind = "the common memory limit of the node's tasks could not be set"
+	TroubleRequest     TroubleKind = "a request failed"
 )
 
 // trouble tells of something that could not be done for an attempt.

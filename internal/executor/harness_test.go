@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,7 +111,7 @@ func onlyV1(t testing.TB) string {
 		t.Skip("the machine has no v1 control groups beside v2")
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"cpu", "cpuacct", "memory", "freezer"} {
+	for _, name := range []string{"cpu", "cpuacct", "memory", "pids", "freezer"} {
 		if err := os.Symlink(filepath.Join(cgroup.DefaultRoot, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -219,11 +218,28 @@ func (n *node) group(task string) *cgroup.Group {
 	return g
 }
 
+// ownGroup is the supervisor's control group.
+func (n *node) ownGroup() *cgroup.Group {
+	n.Helper()
+	all, err := n.hierarchy().Subtree(groupsPath)
+	if err != nil {
+		n.Fatal(err)
+	}
+	g, err := all.Open(filepath.Base(n.subtree().Path()) + ownGroup)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return g
+}
+
 func (n *node) removeGroups() {
 	tree := n.subtree()
 	names, err := tree.List()
-	if err != nil || !slices.Equal(names, []string{ownGroup}) {
+	if err != nil || len(names) > 0 {
 		n.Errorf("control groups left over: %v, %v", names, err)
+	}
+	if g := n.ownGroup(); errors.Join(g.Kill(n.limit()), g.Remove(n.limit())) != nil {
+		n.Errorf("the supervisor's control group cannot be removed")
 	}
 	for _, name := range names {
 		g, err := tree.Open(name)

@@ -85,6 +85,7 @@ func (v *service) StartAttempt(ctx context.Context, r *connect.Request[pb.StartA
 	req := StartRequest{
 		Task: m.GetTask(), Attempt: m.GetAttempt(), Job: m.GetJob(), Node: m.GetNode(),
 		Spec: wire.GroupSpecFromProto(m.GetSpec()), NoCgroup: m.GetCgroup() == "",
+		Pids: m.GetPids(), TasksMemory: m.GetTasksMemory(),
 	}
 	if want := AttemptDir(v.s.cfg.Dir, req.Task, req.Attempt); m.GetDir() != want {
 		return nil, wire.ConnectError(plimsoll.Invalid("dir", "%q is not the attempt's directory, %s", m.GetDir(), want))

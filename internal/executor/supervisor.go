@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -36,8 +37,12 @@ const (
 	socketFile     = "supervisor.sock"
 )
 
-// ownGroup is the supervisor's own control group, beside those of the attempts.
+// ownGroup names the supervisor's own control group, behind the name of the node's. It is beside the
+// node's group and not in it, so that the tasks' common limit is not the supervisor's too.
 const ownGroup = "_supervisor"
+
+// groupsPath is the directory of all nodes' control groups.
+const groupsPath = "plimsoll"
 
 // SupervisorConfig says where a supervisor works.
 type SupervisorConfig struct {
@@ -100,6 +105,7 @@ type Supervisor struct {
 	work     *errgroup.Group // nil before Run and after it began to end
 	workCtx  func() context.Context
 	caps     Capabilities
+	memory   int64 // the common limit of all tasks that was set last; 0: none was
 }
 
 // New makes a supervisor. It touches nothing.
@@ -207,7 +213,7 @@ func (s *Supervisor) closeGroups() error {
 	if err := s.tree.Hierarchy().Leave(os.Getpid()); err != nil {
 		return err
 	}
-	own, err := s.tree.Open(ownGroup)
+	own, err := s.ownGroup()
 	if err != nil {
 		return err
 	}
@@ -267,11 +273,20 @@ func (s *Supervisor) openGroups(caps *Capabilities) error {
 	}
 	caps.Cgroups, caps.Limits = h.Version().String(), h.Missing()
 	caps.CgroupRoot, caps.Subtree = h.Root(), s.tree.Path()
-	own, err := s.tree.Create(ownGroup, cgroup.Limits{})
+	own, err := s.ownGroup()
 	if err != nil {
 		return err
 	}
 	return own.Add(os.Getpid())
+}
+
+// ownGroup makes (or finds) the supervisor's own control group.
+func (s *Supervisor) ownGroup() (*cgroup.Group, error) {
+	all, err := s.tree.Hierarchy().Subtree(groupsPath)
+	if err != nil {
+		return nil, err
+	}
+	return all.Create(path.Base(s.tree.Path())+ownGroup, cgroup.Limits{})
 }
 
 // subtreePath is plimsoll/<node>-<hash of the directory>: two agents of one machine do not meet.
@@ -281,7 +296,7 @@ func (s *Supervisor) subtreePath() string {
 	if node := strings.Trim(strings.ReplaceAll(s.cfg.Node, "/", "-"), "."); node != "" {
 		name = node + "-" + name
 	}
-	return "plimsoll/" + name
+	return path.Join(groupsPath, name)
 }
 
 // spawn runs f as a part of Run, with a context that ends when Run begins to end; false: it has begun to.

@@ -957,8 +957,12 @@ type StartAttemptRequest struct {
 	Dir  string     `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`
 	Spec *GroupSpec `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Name of the cgroup below the node's own; empty: no cgroup.
-	Cgroup        string `protobuf:"bytes,6,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
-	Node          string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
+	Cgroup string `protobuf:"bytes,6,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	Node   string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
+	// The most processes and threads of the attempt at once; 0: no limit.
+	Pids int64 `protobuf:"varint,20,opt,name=pids,proto3" json:"pids,omitempty"`
+	// Bytes of memory that all tasks of the node may use together; 0: the limit stays as it is.
+	TasksMemory   int64 `protobuf:"varint,21,opt,name=tasks_memory,json=tasksMemory,proto3" json:"tasks_memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1040,6 +1044,20 @@ func (x *StartAttemptRequest) GetNode() string {
 		return x.Node
 	}
 	return ""
+}
+
+func (x *StartAttemptRequest) GetPids() int64 {
+	if x != nil {
+		return x.Pids
+	}
+	return 0
+}
+
+func (x *StartAttemptRequest) GetTasksMemory() int64 {
+	if x != nil {
+		return x.TasksMemory
+	}
+	return 0
 }
 
 type StartAttemptResponse struct {
@@ -1561,7 +1579,7 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
 	"\x0einterval_nanos\x18\x02 \x01(\x03R\rintervalNanos\"F\n" +
 	"\x10WatchQOSResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"\xbf\x01\n" +
+	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"\xf6\x01\n" +
 	"\x13StartAttemptRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -1569,7 +1587,9 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x03dir\x18\x04 \x01(\tR\x03dir\x12*\n" +
 	"\x04spec\x18\x05 \x01(\v2\x16.plimsoll.v1.GroupSpecR\x04spec\x12\x16\n" +
 	"\x06cgroup\x18\x06 \x01(\tR\x06cgroup\x12\x12\n" +
-	"\x04node\x18\a \x01(\tR\x04node\"J\n" +
+	"\x04node\x18\a \x01(\tR\x04node\x12\x12\n" +
+	"\x04pids\x18\x14 \x01(\x03R\x04pids\x12!\n" +
+	"\ftasks_memory\x18\x15 \x01(\x03R\vtasksMemory\"J\n" +
 	"\x14StartAttemptResponse\x122\n" +
 	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.AttemptStatusR\x06status\"\xad\x02\n" +
 	"\rAttemptStatus\x12\x12\n" +
