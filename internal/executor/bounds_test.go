@@ -1,7 +1,9 @@
 package executor
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -192,4 +194,42 @@ func TestLogOfAFIFOIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Without control groups too nothing of a task is left when it is killed, or has ended by itself: not
+// what began a session of its own, lost its parent, cleared its environment, closed its files and
+// left its directory. The same of another task goes on.
+func TestKillFindsWhatLeftItsSession(t *testing.T) {
+	const escape = `env -i /bin/setsid /bin/sh -c '
+			PATH=/usr/bin:/bin; cd /; exec </dev/null >/dev/null 2>&1
+			setsid sh -c "echo \$\$ >> $1/pids; while :; do sleep 1000; done" & exit' sh $PLIMSOLL_TASK_DIR
+		until [ -s pids ]; do /bin/sleep 0.01; done; `
+	eachMode(t, []mode{bare, gated}, func(t *testing.T, n *node) {
+		n.start(request("job.other.0", escape+"/bin/sleep 1000"))
+		other := n.pids("job.other.0", "pids", 1)
+		n.start(request("job.killed.0", escape+"/bin/sleep 1000"))
+		killed := n.pids("job.killed.0", "pids", 1)
+		for _, pid := range killed {
+			p, ok, err := readProcess(pid)
+			if env, envErr := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); !ok || errors.Join(err, envErr) != nil ||
+				p.session != pid || bytes.Contains(env, []byte("PLIMSOLL")) {
+				t.Errorf("the process %+v has left nothing behind: %v, %q", p, errors.Join(err, envErr), env)
+			}
+		}
+		if err := n.Stop(n.limit(), StopRequest{Task: "job.killed.0", Attempt: 1, Grace: 1, Result: plimsoll.ResultKilled}); err != nil {
+			t.Fatal(err)
+		}
+		n.wantEnd(n.waitFor("job.killed.0", 1, (*Status).Ended), plimsoll.ResultKilled, 143, "")
+		n.wantEnd(n.run(request("job.ended.0", escape+"exit 0")), plimsoll.ResultSucceeded, 0, "")
+		for _, pid := range append(killed, n.pids("job.ended.0", "pids", 1)...) {
+			if n.running(pid) {
+				t.Errorf("process %d is left", pid)
+			}
+		}
+		for _, pid := range other {
+			if !n.running(pid) {
+				t.Errorf("process %d of the other task was killed too", pid)
+			}
+		}
+	})
 }

@@ -29,8 +29,8 @@
 //
 // # The end of an attempt
 //
-// When the main process ends, what is left of its control group (without one: its session, and processes that carry its environment)
-// is killed; then the end is published. Exit code 0 is success; SIGKILL after an out-of-memory kill in the group is out of memory; what ended
+// When the main process ends, what is left of its control group (without one: its session, and processes that carry its environment
+// or its mark, see limitMark) is killed; then the end is published. Exit code 0 is success; SIGKILL after an out-of-memory kill in the group is out of memory; what ended
 // after a stop has the result that the stop asked for; maxRuntime is timed out; all else has failed, with 128+n for signal n.
 // A stop thaws what is frozen, so that SIGTERM is heard and the grace is of use. So does the supervisor when no agent has watched it for a minute:
 // an agent freezes tasks for seconds, and one that does not come back would leave them standing still.

@@ -152,7 +152,7 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 		}
 		// First all are halted, so that they cannot fork away from the second look. One that may not be signaled (a set-uid
 		// program, to a supervisor without root's rights) must not save the others, so it is an error only when all were tried.
-		halted, err := processesOf(a.marks(), sid)
+		halted, err := processesOf(a, sid)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 			return nil
 		}
 		denied := signalAll(halted, syscall.SIGSTOP)
-		pids, err := processesOf(a.marks(), sid)
+		pids, err := processesOf(a, sid)
 		if err != nil {
 			return err
 		}

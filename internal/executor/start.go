@@ -266,6 +266,9 @@ func (s *Supervisor) record(a *attempt, job string, pid int) error {
 		}
 		r.Cgroup = a.group.Name()
 	}
+	if a.group == nil {
+		imprint(pid, a.limitMark())
+	}
 	if a.limits.Memory == 0 {
 		expendable(pid)
 	}
