@@ -141,8 +141,13 @@ func (a *Agent) describeCgroups(node *plimsoll.Node) {
 	if kind == "" {
 		kind = CgroupNone
 	}
-	if caps.Limits != "" {
-		a.deps.Events.Limited(kind, caps.Limits)
+	missing := caps.Limits
+	if disk := diskLimit(&caps); disk != "" {
+		node.Attributes["disk"] = DiskNotMeasured
+		missing = strings.TrimPrefix(missing+"; "+disk, "; ")
+	}
+	if missing != "" {
+		a.deps.Events.Limited(kind, missing)
 	}
 	if node.Attributes["cgroup"] == "" { // unless Config.Attributes says otherwise
 		node.Attributes["cgroup"] = kind

@@ -65,6 +65,9 @@ type Deps struct {
 // CgroupNone is the value of the node attribute cgroup when tasks run without limits.
 const CgroupNone = "none"
 
+// DiskNotMeasured is the value of the node attribute disk when nobody sees what tasks take of it.
+const DiskNotMeasured = "not measured"
+
 // maxSocketPath is what the kernel takes as the path of a unix socket.
 const maxSocketPath = 107
 

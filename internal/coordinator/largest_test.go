@@ -238,7 +238,7 @@ func (d *largest) ends(j *state.Job) engine.Operation {
 			cmd.Node, cmd.Incarnation = t.Node, 1<<62
 			r := engine.Report{Job: j.Spec.ID, Group: j.Groups[g].Spec.Name, Index: int32(index)}
 			r.Attempt, r.State, r.ExitCode, r.Message = t.Attempt, plimsoll.TaskFinished, -1, d.text(4096, index)
-			r.Result = plimsoll.TaskResult(1 + d.rng.IntN(int(plimsoll.ResultNodeFault)))
+			r.Result = plimsoll.TaskResult(1 + d.rng.IntN(int(plimsoll.ResultOutOfDisk)))
 			if d.rng.IntN(2) == 0 {
 				r.Result = plimsoll.ResultEvicted
 			}

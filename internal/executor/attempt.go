@@ -121,11 +121,13 @@ type attemptLimits struct {
 	KillGrace  time.Duration `json:"killGraceNanos"`
 	LogLimit   int64         `json:"logLimitBytes"`
 	Memory     int64         `json:"memoryBytes,omitempty"`
+	Disk       int64         `json:"diskBytes,omitempty"`
 }
 
 func limitsOf(spec *plimsoll.GroupSpec) attemptLimits {
 	l := attemptLimits{
 		MaxRuntime: spec.MaxRuntime, KillGrace: spec.KillGrace, LogLimit: spec.LogLimit, Memory: groupLimits(spec.Resources).MemoryBytes,
+		Disk: spec.Resources[plimsoll.Disk],
 	}
 	if l.KillGrace <= 0 {
 		l.KillGrace = plimsoll.DefaultKillGrace

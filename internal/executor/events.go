@@ -56,6 +56,8 @@ const (
 	TroubleLeftOver    TroubleKind = "a control group that was left over cannot be removed"
 	TroubleNodeGroups  TroubleKind = "the node's control groups could not be removed"
 	TroubleTasksMemory TroubleKind = "the common memory limit of the node's tasks could not be set"
+	TroubleDisk        TroubleKind = "what an attempt takes of the disk cannot be measured whole"
+	TroubleDiskLate    TroubleKind = "what an attempt takes of the disk is measured late"
 	TroubleRequest     TroubleKind = "a request failed"
 )
 

@@ -37,6 +37,7 @@ func supervisorMain(args []string) int {
 	flags.StringVar(&cfg.CgroupRoot, "cgroups", "", "")
 	flags.BoolVar(&cfg.NoTrace, "notrace", false, "")
 	flags.DurationVar(&cfg.ThawAfter, "thaw", 0, "")
+	flags.DurationVar(&cfg.MeasureDisk, "disk", 0, "")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -59,6 +60,7 @@ type mode struct {
 	cgroups string
 	noTrace bool
 	thaw    time.Duration
+	disk    time.Duration
 }
 
 var (
@@ -122,7 +124,7 @@ func onlyV1(t testing.TB) string {
 func (n *node) config() ClientConfig {
 	command := []string{
 		os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups, "-notrace=" + strconv.FormatBool(n.mode.noTrace),
-		"-thaw", n.mode.thaw.String(),
+		"-thaw", n.mode.thaw.String(), "-disk", n.mode.disk.String(),
 	}
 	return ClientConfig{Dir: n.dir, Command: command}
 }

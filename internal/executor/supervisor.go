@@ -52,6 +52,8 @@ type SupervisorConfig struct {
 	CgroupRoot string // where control groups are mounted; empty: /sys/fs/cgroup; NoCgroups: use none
 	NoTrace    bool   // start programs through a shell even if ptrace is permitted
 
+	MeasureDisk time.Duration // how often it is measured what attempts take of the disk; 0: DefaultMeasureDisk
+
 	ThawAfter time.Duration // how long no agent may watch until what is frozen is thawed; 0: DefaultThawAfter
 	Events    Events        // tells what happens
 }
@@ -73,6 +75,9 @@ func (c *SupervisorConfig) Validate() error {
 	if c.ThawAfter <= 0 {
 		c.ThawAfter = DefaultThawAfter
 	}
+	if c.MeasureDisk <= 0 {
+		c.MeasureDisk = DefaultMeasureDisk
+	}
 	c.Events = c.Events.withDefaults()
 	return nil
 }
@@ -82,6 +87,7 @@ type Capabilities struct {
 	PID     int    `json:"pid"`
 	Cgroups string `json:"cgroups,omitempty"` // which kind is used; empty: none, and tasks run without limits
 	Limits  string `json:"limits,omitempty"`  // what is not limited, and why, for people; empty: everything is
+	Disk    string `json:"disk,omitempty"`    // DiskMeasured, or why it is not; empty: a supervisor of before, which does not measure
 	Trace   string `json:"trace,omitempty"`   // why programs are started through a shell; empty: they are not
 
 	CgroupRoot string `json:"cgroupRoot,omitempty"` // where control groups are mounted; empty if Cgroups is
@@ -178,6 +184,9 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 			return err
 		}
 		work.Go(func() error { return s.thawAlone(workCtx) }) // from now on agents can come back
+		if s.Capabilities().Disk == DiskMeasured {
+			work.Go(func() error { return s.watchDisk(workCtx) })
+		}
 		l, err := transport.Listen("unix:" + s.cfg.Socket)
 		if err != nil {
 			return err
@@ -234,6 +243,7 @@ func (s *Supervisor) takeOver(ctx context.Context) error {
 	if err := s.openGroups(&caps); err != nil {
 		return err
 	}
+	caps.Disk = probeDisk(s.cfg.Dir)
 	s.mu.Lock()
 	s.caps = caps
 	s.mu.Unlock()

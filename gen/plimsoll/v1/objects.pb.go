@@ -294,6 +294,7 @@ const (
 	TaskResult_TASK_RESULT_NEVER_STARTED TaskResult = 9
 	TaskResult_TASK_RESULT_UNKNOWN_EXIT  TaskResult = 10
 	TaskResult_TASK_RESULT_NODE_FAULT    TaskResult = 11
+	TaskResult_TASK_RESULT_OUT_OF_DISK   TaskResult = 12
 )
 
 // Enum value maps for TaskResult.
@@ -311,6 +312,7 @@ var (
 		9:  "TASK_RESULT_NEVER_STARTED",
 		10: "TASK_RESULT_UNKNOWN_EXIT",
 		11: "TASK_RESULT_NODE_FAULT",
+		12: "TASK_RESULT_OUT_OF_DISK",
 	}
 	TaskResult_value = map[string]int32{
 		"TASK_RESULT_UNSPECIFIED":   0,
@@ -325,6 +327,7 @@ var (
 		"TASK_RESULT_NEVER_STARTED": 9,
 		"TASK_RESULT_UNKNOWN_EXIT":  10,
 		"TASK_RESULT_NODE_FAULT":    11,
+		"TASK_RESULT_OUT_OF_DISK":   12,
 	}
 )
 
@@ -3058,7 +3061,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x13TASK_STATE_STARTING\x10\x03\x12\x16\n" +
 	"\x12TASK_STATE_RUNNING\x10\x04\x12\x17\n" +
 	"\x13TASK_STATE_STOPPING\x10\x05\x12\x17\n" +
-	"\x13TASK_STATE_FINISHED\x10\x06*\xd1\x02\n" +
+	"\x13TASK_STATE_FINISHED\x10\x06*\xee\x02\n" +
 	"\n" +
 	"TaskResult\x12\x1b\n" +
 	"\x17TASK_RESULT_UNSPECIFIED\x10\x00\x12\x19\n" +
@@ -3073,7 +3076,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x19TASK_RESULT_NEVER_STARTED\x10\t\x12\x1c\n" +
 	"\x18TASK_RESULT_UNKNOWN_EXIT\x10\n" +
 	"\x12\x1a\n" +
-	"\x16TASK_RESULT_NODE_FAULT\x10\v*k\n" +
+	"\x16TASK_RESULT_NODE_FAULT\x10\v\x12\x1b\n" +
+	"\x17TASK_RESULT_OUT_OF_DISK\x10\f*k\n" +
 	"\bNodeMode\x12\x19\n" +
 	"\x15NODE_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_MODE_ACTIVE\x10\x01\x12\x16\n" +
