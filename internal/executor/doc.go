@@ -43,6 +43,11 @@
 // The quota is cpu and ext-cpu together, the memory limit memory and ext-memory. The weight on a busy machine is in proportion to cpu alone: a
 // task that runs on lent processors only has the least weight there is, 2 shares, and yields to all others.
 //
+// Pids bounds the processes of an attempt, TasksMemory what all tasks of the node use together:
+// attempts that asked for no memory are ended first, by their oom_score_adj. What an attempt with
+// an amount of disk takes is measured every 10 s, by blocks, for all attempts in turn and a quarter
+// of the time at most; one that takes more is stopped as "out of disk".
+//
 // # Logs
 //
 // Stdout and stderr are files that the program appends to directly, so that it does not depend on a reader. The newest
