@@ -224,7 +224,7 @@ func (s *Supervisor) sweepGroups(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keep := []string{ownGroup} // of a supervisor of before, which may be ending
+	var keep []string
 	s.mu.Lock()
 	for _, a := range s.attempts {
 		if a.group != nil {
@@ -241,7 +241,10 @@ func (s *Supervisor) sweepGroups(ctx context.Context) error {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, killTime)
-		err = errors.Join(g.Kill(ctx), g.Remove(ctx))
+		if name != ownGroup { // where older supervisors were, of which one may be ending
+			err = g.Kill(ctx)
+		}
+		err = errors.Join(err, g.Remove(ctx))
 		cancel()
 		if err != nil {
 			s.cfg.Events.Trouble(Trouble{Kind: TroubleLeftOver, Group: name, Err: err})
