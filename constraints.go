@@ -141,12 +141,13 @@ type NodeFacts struct {
 	LastBoot      int64              // Unix seconds; 0: not known
 	NextReboot    int64              // Unix seconds; 0: none is planned
 	Metrics       []string           // that its agent measures beside the built-in ones, for policies; in order
+	MaxTasks      int32              // the most tasks that it takes at once; 0: no bound
 }
 
 // IsZero reports whether it is the facts of an ordinary node.
 func (f *NodeFacts) IsZero() bool {
 	return len(f.Traits) == 0 && len(f.Networks) == 0 && f.Release == "" && f.Platform == "" && !f.Headnode && !f.Reservoir &&
-		len(f.Reserve) == 0 && len(f.Overprovision) == 0 && f.LastBoot == 0 && f.NextReboot == 0 && len(f.Metrics) == 0
+		len(f.Reserve) == 0 && len(f.Overprovision) == 0 && f.LastBoot == 0 && f.NextReboot == 0 && len(f.Metrics) == 0 && f.MaxTasks == 0
 }
 
 // Equal reports whether two nodes are the same to placement. A map that is empty is like one that is missing.
@@ -157,5 +158,5 @@ func (f *NodeFacts) Equal(o *NodeFacts) bool {
 	return maps.EqualFunc(f.Traits, o.Traits, sameTrait) && maps.Equal(f.Networks, o.Networks) && f.Release == o.Release &&
 		f.Platform == o.Platform && f.Headnode == o.Headnode && f.Reservoir == o.Reservoir && maps.Equal(f.Reserve, o.Reserve) &&
 		maps.Equal(f.Overprovision, o.Overprovision) && f.LastBoot == o.LastBoot && f.NextReboot == o.NextReboot &&
-		slices.Equal(f.Metrics, o.Metrics)
+		slices.Equal(f.Metrics, o.Metrics) && f.MaxTasks == o.MaxTasks
 }

@@ -155,6 +155,9 @@ func (f *NodeFacts) Validate(field string) error {
 	if f.NextReboot < 0 {
 		return Invalid(field+"nextReboot", "is negative; give seconds since 1970, or 0 if none is planned")
 	}
+	if f.MaxTasks < 0 {
+		return Invalid(field+"maxTasks", "is negative; give the most tasks that the node takes at once, or 0 for no bound")
+	}
 	return validateMetrics(field+"metrics", f.Metrics)
 }
 

@@ -200,7 +200,7 @@ func TestTaskResultCharged(t *testing.T) {
 	for result, want := range map[plimsoll.TaskResult]bool{
 		plimsoll.ResultNone: false, plimsoll.ResultSucceeded: false, plimsoll.ResultKilled: false, plimsoll.ResultEvicted: false,
 		plimsoll.ResultPreempted: false, plimsoll.ResultLost: false, plimsoll.ResultNodeFault: false,
-		plimsoll.ResultFailed: true, plimsoll.ResultOutOfMemory: true, plimsoll.ResultTimedOut: true,
+		plimsoll.ResultFailed: true, plimsoll.ResultOutOfMemory: true, plimsoll.ResultOutOfDisk: true, plimsoll.ResultTimedOut: true,
 		plimsoll.ResultNeverStarted: true, plimsoll.ResultUnknownExit: true,
 	} {
 		if got := result.Charged(); got != want {

@@ -48,13 +48,14 @@ const (
 	ResultNeverStarted            // its command could not be started
 	ResultUnknownExit             // it ended while nobody watched, and its exit code is not known
 	ResultNodeFault               // its node could not start it, for a reason that is the node's, such as a full disk
+	ResultOutOfDisk               // it took more of the disk than it asked for
 
 	numTaskResults
 )
 
 var taskResultNames = [numTaskResults]string{
 	"", "succeeded", "failed", "killed", "evicted", "preempted", "lost", "out of memory", "timed out", "never started",
-	"exit code unknown", "node fault",
+	"exit code unknown", "node fault", "out of disk",
 }
 
 // Known reports whether this version has the result.
@@ -73,7 +74,7 @@ func ParseTaskResult(s string) (result TaskResult, ok bool) {
 // does not.
 func (r TaskResult) Charged() bool {
 	switch r {
-	case ResultFailed, ResultOutOfMemory, ResultTimedOut, ResultNeverStarted, ResultUnknownExit:
+	case ResultFailed, ResultOutOfMemory, ResultOutOfDisk, ResultTimedOut, ResultNeverStarted, ResultUnknownExit:
 		return true
 	}
 	return false

@@ -228,6 +228,7 @@ type NodeRoom struct {
 	Unreserved plimsoll.Resources // what no task holds; negative: more is promised than there is; nil: it is not counted
 	Whole      plimsoll.Resources
 	Tasks      int32
+	MaxTasks   int32 // most tasks that it takes at once; 0: no bound
 }
 
 // NodeCapacity asks the leader what is left on nodes, in their order; none named: on all, in the order of their ids.
@@ -244,7 +245,7 @@ func nodeRooms(res *pb.NodeCapacityResponse) []NodeRoom {
 	for i, m := range res.GetNodes() {
 		rooms[i] = NodeRoom{
 			Node: m.GetNode(), Reason: m.GetReason(), Unreserved: wire.ResourcesFromProto(m.GetUnreserved()),
-			Whole: wire.ResourcesFromProto(m.GetWhole()), Tasks: m.GetTasks(),
+			Whole: wire.ResourcesFromProto(m.GetWhole()), Tasks: m.GetTasks(), MaxTasks: m.GetMaxTasks(),
 		}
 	}
 	return rooms

@@ -375,6 +375,7 @@ func (b *Batch) hold(slot int32, instances []Instance) {
 		f.holdOne(slot, in)
 	}
 	f.renew(slot)
+	f.crowd(slot)
 }
 
 // holdOne counts an instance on a server by the tags that somebody has asked about.
@@ -402,7 +403,7 @@ func (b *Batch) done() {
 	for _, slot := range b.fresh {
 		r, l := &b.fleet.rows[slot], &b.fleet.loads[slot]
 		b.fleet.sketches[slot] = sketch{}
-		*r = row{class: r.class, flags: r.flags &^ (loaded | sick), owners: r.owners[:0], tickets: r.tickets}
+		*r = row{class: r.class, flags: r.flags &^ (loaded | sick | full), owners: r.owners[:0], tickets: r.tickets}
 		*l = load{tags: l.tags[:0], owned: l.owned[:0]}
 		b.fleet.renew(slot)
 	}

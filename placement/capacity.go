@@ -9,6 +9,7 @@ type Capacity struct {
 	Free      plimsoll.Resources // what is left of every resource that it has; negative if more is booked
 	Whole     plimsoll.Resources
 	Instances int
+	Most      int // instances that it takes; 0: no bound
 }
 
 // capacityStages are those whose servers have a capacity to tell of.
@@ -42,7 +43,7 @@ func (pl *Placer) Capacities(chain *Chain, slots []int32, now int64) ([]Capacity
 	out := make([]Capacity, 0, len(slots))
 	for i, slot := range slots {
 		v := b.At(int32(i))
-		c := Capacity{Server: v.ID(), Why: r.reason[slot], Whole: v.class.record.Capacity, Instances: v.Count()}
+		c := Capacity{Server: v.ID(), Why: r.reason[slot], Whole: v.class.record.Capacity, Instances: v.Count(), Most: int(v.class.record.MaxTasks)}
 		if c.Why == "" {
 			c.Free = plimsoll.Resources{}
 			for k := range pl.fleet.Names.Len() {

@@ -134,6 +134,9 @@ func (c *Chain) plan(p *Prepared) (plan []planItem) {
 		if k.room > 0 {
 			k.need = p.needs[k.room-1]
 		}
+		if c.Settings.MaxInstances > 0 {
+			k.clear &^= full // which knows of what records say only
+		}
 		plan[last].keeps = append(plan[last].keeps, k)
 	}
 	return plan

@@ -38,6 +38,12 @@ func (c *class) free(i int, used int64) int64 {
 	return counted(math.Floor(c.offers.whole[i] - float64(used)/c.offers.ratio[i]))
 }
 
+// crowded reports whether so many instances are as many as a server of the class takes.
+func (c *class) crowded(instances uint32) bool {
+	most := c.record.MaxTasks
+	return most > 0 && instances >= uint32(most)
+}
+
 func newClass(names *Names, key string, s *Server) *class {
 	c := &class{record: *s, key: key}
 	c.record.ID, c.record.Instances = "", nil
@@ -89,6 +95,7 @@ func appendClassKey(b []byte, s *Server) []byte {
 	}
 	b = binary.AppendVarint(b, s.LastBoot)
 	b = binary.AppendVarint(b, s.NextReboot)
+	b = binary.AppendVarint(b, int64(s.MaxTasks))
 	for _, name := range s.Capacity.Names() {
 		b = binary.AppendVarint(appendText(b, name), s.Capacity[name])
 	}

@@ -396,6 +396,7 @@ func (f *Fleet) restore(slot int32, s *RecordedServer, p *Prepared) {
 		}
 	}
 	r.count, r.uncapped = s.Instances, s.Uncapped
+	f.crowd(slot)
 	if s.Owned > 0 {
 		r.owners, l.owned = []uint32{p.owner}, []uint32{s.Owned}
 		f.sketches[slot].add(p.owner)

@@ -11,6 +11,7 @@ const (
 	present uint8 = 1 << iota // the slot holds a server
 	loaded                    // what runs on it was loaded for one batch
 	sick                      // the two newest outcomes are failures; see load.last
+	full                      // it has as many instances as its record says that it takes
 )
 
 // noClass is the class of a vacant slot.
@@ -60,6 +61,7 @@ type Fleet struct {
 	moves    uint64 // grows when an instance comes or goes, or Moved is called
 	shifts   uint64 // grows when a server comes to or leaves those that spreads count
 	servers  int
+	bounded  bool               // some record has said how many instances its server takes
 	inside   map[string]place   // instances that came with a server
 	brought  map[int32][]string // their ids by slot
 	tickets  map[string]ticket
@@ -146,6 +148,7 @@ func (f *Fleet) Put(slot int32, s *Server) {
 	}
 	f.renew(slot)
 	f.bring(slot, &clean)
+	f.crowd(slot)
 }
 
 // bring books the instances that come with a server.
@@ -217,6 +220,7 @@ func (f *Fleet) classOf(s *Server) uint32 {
 		id = uint32(len(f.classes))
 		c := newClass(f.Names, key, s)
 		f.placeInDomains(c)
+		f.bounded = f.bounded || c.record.MaxTasks > 0
 		f.classes = append(f.classes, c)
 		f.byKey[key] = id
 		f.dead++ // until the server is counted
@@ -378,6 +382,7 @@ func (f *Fleet) Bind(slot int32, k *Kind) {
 	if k.uncapped {
 		r.uncapped++
 	}
+	f.crowd(slot)
 	f.book(slot, &k.amounts, -1)
 	f.addOwner(slot, k.owner)
 	f.tags.info[k.owner].version++
@@ -396,12 +401,25 @@ func (f *Fleet) Unbind(slot int32, k *Kind) {
 	if k.uncapped {
 		r.uncapped--
 	}
+	f.crowd(slot)
 	f.book(slot, &k.amounts, 1)
 	f.subOwner(slot, k.owner)
 	f.tags.info[k.owner].version++
 	for _, t := range k.tags {
 		l.tags = subTally(l.tags, t)
 		f.moved(t, slot, -1)
+	}
+}
+
+// crowd notes whether a server has as many instances as it takes.
+func (f *Fleet) crowd(slot int32) {
+	if !f.bounded {
+		return
+	}
+	r := &f.rows[slot]
+	r.flags &^= full
+	if r.flags&present != 0 && f.classes[r.class].crowded(r.count) {
+		r.flags |= full
 	}
 }
 

@@ -77,6 +77,9 @@ func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 	b.loads, b.peak = 0, 0
 	b.flow, b.drops = zeros(b.flow, len(b.chain.stages)), zeros(b.drops, len(b.chain.stages))
 	clear(b.fault)
+	if p.bounded != pl.fleet.bounded {
+		p.choose()
+	}
 	if p.epoch != pl.fleet.epoch {
 		p.epoch = pl.fleet.epoch
 		clear(p.verdicts)

@@ -104,6 +104,7 @@ type Prepared struct {
 	epoch    uint64  // of the fleet's classes that verdicts is about
 	verdicts []uint8 // by class: 0 not known, 1 kept, otherwise 2 + index of the stage in chain.prefix that drops it
 	skips    []bool  // by stage of the chain: it does nothing for this request
+	bounded  bool    // as Fleet.bounded when skips was found
 	byClass  []int   // stages of the prefix that are asked once a class
 	byServer []int   // stages of the prefix that are asked for each server
 	plan     []planItem
@@ -155,11 +156,7 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	}
 	p.platforms = append(p.platforms, r.Platforms...)
 	p.owners, p.owned = c.rulesFor(r.Owner)
-	p.skips = make([]bool, len(c.stages))
-	for i, s := range c.stages {
-		p.skips[i] = s.Applies != nil && !s.Applies(p)
-	}
-	p.plan = c.plan(p)
+	p.choose()
 	for i := range c.prefix {
 		switch stage := c.root.items[i].stage; {
 		case p.skips[stage]:
@@ -173,6 +170,16 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 		}
 	}
 	return p, nil
+}
+
+// choose finds the stages that do something for the request. Of those in the prefix that does not change later.
+func (p *Prepared) choose() {
+	p.bounded = p.fleet.bounded
+	p.skips = make([]bool, len(p.chain.stages))
+	for i, s := range p.chain.stages {
+		p.skips[i] = s.Applies != nil && !s.Applies(p)
+	}
+	p.plan = p.chain.plan(p)
 }
 
 func (p *Prepared) tag() {

@@ -72,6 +72,9 @@ func (s *Server) Validate() error {
 	if len(s.Traits) > plimsoll.MaxTraits {
 		return plimsoll.Invalid("traits", "has %d entries; at most %d are possible", len(s.Traits), plimsoll.MaxTraits)
 	}
+	if s.MaxTasks < 0 {
+		return plimsoll.Invalid("maxTasks", "is negative; give the most instances that it takes, or 0 for no bound")
+	}
 	for i := range s.Instances {
 		if err := s.Instances[i].Validate(); err != nil {
 			return err

@@ -34,10 +34,15 @@ func loadStages() []Stage {
 			},
 		},
 		{
-			Name: "instance-count", Aliases: []string{"vm-count", "hard-filter-vm-count"}, Reads: ReadsInstances,
-			Applies: func(p *Prepared) bool { return p.chain.Settings.MaxInstances > 0 },
-			Keep:    func(v *View) bool { return int(v.row.count) < v.settings().MaxInstances },
-			Why:     func(v *View) string { return fmt.Sprintf("has %d instances or more", v.settings().MaxInstances) },
+			Name: "instance-count", Aliases: []string{"vm-count", "hard-filter-vm-count"}, Reads: ReadsInstances, clear: full,
+			Applies: func(p *Prepared) bool { return p.chain.Settings.MaxInstances > 0 || p.fleet.bounded },
+			Keep:    func(v *View) bool { return !v.atSetting() && !v.class.crowded(v.row.count) },
+			Why: func(v *View) string {
+				if v.atSetting() {
+					return fmt.Sprintf("has %d instances or more", v.settings().MaxInstances)
+				}
+				return fmt.Sprintf("has as many instances as it takes, %d", v.class.record.MaxTasks)
+			},
 		},
 		{
 			Name: "sick-servers", Aliases: []string{"hard-filter-sick-servers"}, Reads: ReadsInstances, clear: sick,
@@ -50,6 +55,12 @@ func loadStages() []Stage {
 			Keep:    func(*View) bool { return true },
 		},
 	}
+}
+
+// atSetting reports whether the server has as many instances as the chain's settings allow on any.
+func (v *View) atSetting() bool {
+	most := v.settings().MaxInstances
+	return most > 0 && int(v.row.count) >= most
 }
 
 // isSick reports whether the two newest outcomes, both failures, are recent.

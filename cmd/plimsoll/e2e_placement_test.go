@@ -57,7 +57,7 @@ func TestConstraints(t *testing.T) {
 	s.submit("class", 9, sleeps, with(`"cpu": 1`, `"class": {"cpu": 2}`))
 	s.placedOn("class", map[string]int{"n3": 8})
 	s.explains("class", "no_node", "1 of 4 nodes: not enough cpu")
-	s.submit("plain", 40, sleeps, "")
+	s.submit("plain", 40, sleeps, `, "resources": {"cpu": "10m"}`)
 	eventually(t, "wait for the plain tasks", func() error {
 		_, tasks := s.job("plain")
 		for i := range tasks {

@@ -233,7 +233,7 @@ func TestWhatIsLent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := g.Limits(); err != nil || l != (cgroup.Limits{MemoryBytes: 16 << 20}) {
+	if l, err := g.Limits(); err != nil || l != (cgroup.Limits{MemoryBytes: 16 << 20, Pids: 4096}) {
 		t.Errorf("its limits are %+v, %v", l, err)
 	}
 }

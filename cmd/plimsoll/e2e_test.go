@@ -401,8 +401,8 @@ func (s *site) clean() {
 	}
 	for _, agent := range append(agents, filepath.Join(s.data(), "agent")) {
 		sum := sha256.Sum256([]byte(agent))
-		trees, err := filepath.Glob("/sys/fs/cgroup/*/plimsoll/*" + hex.EncodeToString(sum[:4]))
-		unified, err2 := filepath.Glob("/sys/fs/cgroup/plimsoll/*" + hex.EncodeToString(sum[:4]))
+		trees, err := filepath.Glob("/sys/fs/cgroup/*/plimsoll/*" + hex.EncodeToString(sum[:4]) + "*")
+		unified, err2 := filepath.Glob("/sys/fs/cgroup/plimsoll/*" + hex.EncodeToString(sum[:4]) + "*")
 		if err := errors.Join(err, err2); err != nil {
 			s.t.Error(err)
 		}

@@ -106,7 +106,7 @@ func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filt
 			if err != nil {
 				return fmt.Errorf("print an event: %w", err)
 			}
-			a.out.write(append(line, '\n'))
+			a.out.records(append(line, '\n'))
 		} else {
 			row := eventRow(&r)
 			a.out.printf("%6s  %s  %-7s  %-6s  %-15s  %s  %s  %s\n", row[0], row[1], row[2], row[3], row[4], row[5], row[6], oneLine(row[8]))

@@ -40,7 +40,7 @@ type fakeGateway struct {
 }
 
 // serve starts a gateway and returns its address.
-func serve(t *testing.T) (address string, g *fakeGateway) {
+func serve(t *testing.T, options ...connect.HandlerOption) (address string, g *fakeGateway) {
 	t.Helper()
 	g = newGateway()
 	address = "unix:" + filepath.Join(t.TempDir(), "s")
@@ -49,11 +49,11 @@ func serve(t *testing.T) (address string, g *fakeGateway) {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle(plimsollv1connect.NewJobServiceHandler(g))
-	mux.Handle(plimsollv1connect.NewNodeServiceHandler(g))
-	mux.Handle(plimsollv1connect.NewPolicyServiceHandler(g))
-	mux.Handle(plimsollv1connect.NewQueueServiceHandler(g))
-	mux.Handle(plimsollv1connect.NewEventServiceHandler(g))
+	mux.Handle(plimsollv1connect.NewJobServiceHandler(g, options...))
+	mux.Handle(plimsollv1connect.NewNodeServiceHandler(g, options...))
+	mux.Handle(plimsollv1connect.NewPolicyServiceHandler(g, options...))
+	mux.Handle(plimsollv1connect.NewQueueServiceHandler(g, options...))
+	mux.Handle(plimsollv1connect.NewEventServiceHandler(g, options...))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()

@@ -130,6 +130,9 @@ func (cmd *jobGetCmd) Run(ctx context.Context, a *app) error {
 	}
 	v := viewJob(&job.Status)
 	v.Labels = job.Spec.Labels
+	for i := range v.Groups {
+		v.Groups[i].Resources = groupResources(&job.Spec, v.Groups[i].Name)
+	}
 	views := viewTasks(tasks, &job.Status)
 	v.Tasks = views
 	return cmd.print(a, v, func(o *output) { printJob(a, o, &job, tasks, views) })
@@ -158,10 +161,7 @@ func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views
 	rows := make([][]string, len(s.Groups))
 	for i := range s.Groups {
 		g := &s.Groups[i]
-		resources := ""
-		if j := slices.IndexFunc(job.Spec.Groups, func(x plimsoll.GroupSpec) bool { return x.Name == g.Name }); j >= 0 {
-			resources = job.Spec.Groups[j].Resources.String()
-		}
+		resources := groupResources(&job.Spec, g.Name).String()
 		rows[i] = []string{
 			g.Name, count(g.Count), count(g.Counts.Succeeded), count(g.Counts.Failed), count(g.Counts.Running),
 			count(g.Counts.Pending), resources, g.Wait.String(),
@@ -179,6 +179,14 @@ func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views
 	if rest := len(tasks) - shownTasks; rest > 0 {
 		o.printf("and %s; see plimsoll task list --job %s\n", plural(rest, "more task"), s.ID)
 	}
+}
+
+// groupResources is what each task of a group asks for.
+func groupResources(spec *plimsoll.JobSpec, name string) plimsoll.Resources {
+	if i := slices.IndexFunc(spec.Groups, func(g plimsoll.GroupSpec) bool { return g.Name == name }); i >= 0 {
+		return spec.Groups[i].Resources
+	}
+	return nil
 }
 
 type jobKillCmd struct {

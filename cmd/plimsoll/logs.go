@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
@@ -173,8 +171,10 @@ func (l *logs) followNew(ctx context.Context, readers *errgroup.Group, job *plim
 func (l *logs) task(ctx context.Context, id string, attempt int32, several bool) error {
 	options := l.options
 	options.Attempt = attempt
-	out := lineWriter{prefix: id, to: l.a.out}
-	errOut := lineWriter{prefix: id, to: l.a.notes}
+	out, errOut := taskWriter{to: l.a.out}, taskWriter{to: l.a.notes}
+	if several {
+		out.prefix, errOut.prefix = id, id
+	}
 	defer out.flush()
 	defer errOut.flush()
 	for chunk, err := range l.c.Logs(ctx, id, options) {
@@ -185,45 +185,7 @@ func (l *logs) task(ctx context.Context, id string, attempt int32, several bool)
 		if chunk.Stream == "stderr" {
 			w = &errOut
 		}
-		if several {
-			w.write(chunk.Data)
-		} else {
-			w.to.write(chunk.Data)
-		}
+		w.write(chunk.Data)
 	}
 	return nil
-}
-
-// lineWriter puts a prefix before each line and writes whole lines, so that those of several tasks do not mix.
-type lineWriter struct {
-	prefix string
-	to     *output
-	rest   []byte // begun line. Invariant: at most longestLine bytes, no line break
-}
-
-// longestLine is written in parts if a task writes without line breaks.
-const longestLine = 64 << 10
-
-func (w *lineWriter) write(data []byte) {
-	w.rest = append(w.rest, data...)
-	for {
-		i := bytes.IndexByte(w.rest, '\n')
-		if i < 0 && len(w.rest) < longestLine {
-			return
-		}
-		if i < 0 {
-			i = len(w.rest) - 1
-		}
-		w.line(bytes.TrimSuffix(w.rest[:i+1], []byte("\n")))
-		w.rest = append(w.rest[:0], w.rest[i+1:]...)
-	}
-}
-
-func (w *lineWriter) line(text []byte) { w.to.write(fmt.Appendf(nil, "%s | %s\n", w.prefix, text)) }
-
-func (w *lineWriter) flush() {
-	if len(w.rest) > 0 {
-		w.line(w.rest)
-	}
-	w.rest = nil
 }

@@ -33,7 +33,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(execute(ctx, process{
 		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(), color: colors(), now: time.Now,
+		terminal: term.IsTerminal(int(os.Stdout.Fd())), live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(), color: colors(), now: time.Now,
 		secrets: takeSecrets(),
 	}))
 }
@@ -61,6 +61,7 @@ type process struct {
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	terminal       bool                       // stdout is a terminal
 	live           bool                       // stderr is a terminal, where a line can be rewritten
 	screen         func() (width, height int) // of the terminal that stdout is; nil: it is none
 	color          bool                       // that terminal shows colours, and nobody minds
@@ -96,7 +97,7 @@ func execute(ctx context.Context, p process) (code int) {
 		}
 	}()
 	var root commands
-	a := &app{in: p.stdin, out: &output{w: p.stdout}, notes: &output{w: p.stderr}, live: p.live, screen: p.screen, color: p.color, now: p.now}
+	a := &app{in: p.stdin, out: &output{w: p.stdout, terminal: p.terminal}, notes: &output{w: p.stderr, terminal: p.live}, live: p.live, screen: p.screen, color: p.color, now: p.now}
 	parser, err := newParser(&root, p)
 	if err != nil {
 		a.notes.printf("plimsoll: %s\n", err)

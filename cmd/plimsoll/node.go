@@ -103,7 +103,7 @@ func (cmd *nodeShowCmd) Run(ctx context.Context, a *app) error {
 func showNode(o *output, now time.Time, info *client.NodeInfo) {
 	n := &info.Node
 	f := &n.Facts
-	pairs := [][2]string{{"id", n.ID}, {"state", takesTasks(info, now)}, {"tasks", count(info.Status.Tasks)}}
+	pairs := [][2]string{{"id", n.ID}, {"state", takesTasks(info, now)}, {"tasks", countOf(info.Status.Tasks, f.MaxTasks)}}
 	for _, name := range n.Capacity.Names() {
 		pairs = append(pairs, [2]string{name, used(info, name)})
 	}
@@ -125,6 +125,14 @@ func showNode(o *output, now time.Time, info *client.NodeInfo) {
 		[2]string{"metrics", strings.Join(f.Metrics, ", ")}, [2]string{"keeps away", keptAway(n, now)},
 	)
 	fields(o, pairs...)
+}
+
+// countOf prints how many there are of a bound: "12 of 256"; without one "12".
+func countOf(n, most int32) string {
+	if most == 0 {
+		return count(n)
+	}
+	return fmt.Sprintf("%d of %d", n, most)
 }
 
 // keptAway prints the groups that do not come back for a while because a task of theirs was evicted.

@@ -30,7 +30,7 @@ func (cmd *nodeCapacityCmd) Run(ctx context.Context, a *app) error {
 	}
 	views := make([]roomView, len(rooms))
 	for i, r := range rooms {
-		views[i] = roomView{ID: r.Node, Counted: r.Reason == "", Reason: r.Reason, Tasks: r.Tasks, Unreserved: r.Unreserved, Whole: amounts(r.Whole)}
+		views[i] = roomView{ID: r.Node, Counted: r.Reason == "", Reason: r.Reason, Tasks: r.Tasks, MaxTasks: bound(r.MaxTasks), Unreserved: r.Unreserved, Whole: amounts(r.Whole)}
 	}
 	return cmd.print(a, views, func(o *output) { printRooms(o, rooms) })
 }
@@ -44,7 +44,7 @@ func printRooms(o *output, rooms []client.NodeRoom) {
 	rows := make([][]string, len(rooms))
 	left := false
 	for i, r := range rooms {
-		row := []string{r.Node, count(r.Tasks)}
+		row := []string{r.Node, countOf(r.Tasks, r.MaxTasks)}
 		for _, name := range names {
 			cell := ""
 			if whole := amountOf(r.Whole, name); whole != "" && r.Unreserved != nil {

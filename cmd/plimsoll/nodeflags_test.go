@@ -39,6 +39,7 @@ func fullFacts() plimsoll.NodeFacts {
 		},
 		Release: "7.0", Platform: "20260114T101500Z", Headnode: true, Reservoir: true, NextReboot: 1798081200,
 		Reserve: map[string]float64{"memory": 0.15, "cpu": 0.05}, Overprovision: map[string]float64{"cpu": 4, "memory": 1.5},
+		MaxTasks: 12,
 	}
 }
 
@@ -48,7 +49,7 @@ func TestNodeFlags(t *testing.T) {
 		s, flags, err := parseNode(t, role, "--attributes", "rack=r7", "--capacity", "cpu=2", "--trait", "ssd", "--trait=nvme=true",
 			"--trait", "hdd=false", "--trait", "gpu=a100,h100", "--trait", "tier=gold", "--network", "eth0", "--network", "storage=eth1",
 			"--reserve", "memory=0.15", "--reserve", "cpu=5%", "--overprovision", "cpu=4", "--overprovision", "memory=1.5", "--release", "7.0",
-			"--platform", "20260114T101500Z", "--headnode", "--reservoir", "--next-reboot", "2026-12-24T03:00:00Z")
+			"--platform", "20260114T101500Z", "--headnode", "--reservoir", "--next-reboot", "2026-12-24T03:00:00Z", "--max-tasks", "12", "--task-pids", "99")
 		if err != nil {
 			t.Fatal(role, err)
 		}
@@ -58,7 +59,7 @@ func TestNodeFlags(t *testing.T) {
 		if diff := cmp.Diff(pairFlags{"eth0": "", "storage": "eth1"}, flags.Network); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", role, diff)
 		}
-		if s.capacity["cpu"] != 2000 || flags.Attributes["rack"] != "r7" {
+		if s.capacity["cpu"] != 2000 || flags.Attributes["rack"] != "r7" || flags.TaskPids != 99 {
 			t.Errorf("%s: capacity %v, attributes %v", role, s.capacity, flags.Attributes)
 		}
 	}
@@ -69,10 +70,10 @@ func TestNodeFlagsInAFile(t *testing.T) {
 	for name, text := range map[string]string{
 		"mappings": "trait: {ssd: true, nvme:, hdd: false, gpu: [a100, h100], tier: gold}\nnetwork: {eth0:, storage: eth1}\n" +
 			"reserve: {memory: 0.15, cpu: 5%}\noverprovision: {cpu: 4, memory: 1.5}\nrelease: \"7.0\"\nplatform: 20260114T101500Z\n" +
-			"headnode: true\nreservoir: true\nnext-reboot: 2026-12-24T03:00:00Z\n",
+			"headnode: true\nreservoir: true\nmax-tasks: 12\nnext-reboot: 2026-12-24T03:00:00Z\n",
 		"lists": "trait: [ssd, nvme, hdd=false, 'gpu=a100,h100', tier=gold]\nnetwork: [eth0, storage=eth1]\n" +
 			"reserve: {memory: 15%, cpu: 5%}\noverprovision: {cpu: 4, memory: 1.5}\nrelease: \"7.0\"\nplatform: 20260114T101500Z\n" +
-			"headnode: true\nreservoir: true\nnext-reboot: 2026-12-24T04:00:00+01:00\n",
+			"headnode: true\nreservoir: true\nmax-tasks: 12\nnext-reboot: 2026-12-24T04:00:00+01:00\n",
 	} {
 		path := filepath.Join(t.TempDir(), "agent.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -40,7 +40,7 @@ func (cmd *nodeTopCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return cmd.print(a, viewQOS(&q), func(o *output) { o.printf("%s", (&top{}).picture(a, &q, 0)) })
+		return cmd.print(a, viewQOS(&q), func(o *output) { o.paint((&top{}).picture(a, &q, 0)) })
 	}
 	return cmd.follow(ctx, a, c)
 }
@@ -102,7 +102,7 @@ func followRecords(ctx context.Context, a *app, seen <-chan sighting) error {
 			if err != nil {
 				return fmt.Errorf("print a sample: %w", err)
 			}
-			a.out.write(append(line, '\n'))
+			a.out.records(append(line, '\n'))
 			if err := a.out.failure(); err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ const (
 
 func (t *top) open(a *app) {
 	if t.live {
-		a.out.printf("%s", screenOpen)
+		a.out.steer(screenOpen)
 	}
 }
 
@@ -147,9 +147,9 @@ func (t *top) close(a *app) {
 	if !t.live {
 		return
 	}
-	a.out.printf("%s", screenClose)
+	a.out.steer(screenClose)
 	if t.drew {
-		a.out.printf("%s", t.picture(a, &t.last, 0))
+		a.out.paint(t.picture(a, &t.last, 0))
 	}
 }
 
@@ -190,13 +190,13 @@ func (t *top) see(q client.NodeQOS) {
 
 func (t *top) draw(a *app) {
 	if !t.live {
-		a.out.printf("%s\n", t.picture(a, &t.last, 0))
+		a.out.paint(t.picture(a, &t.last, 0) + "\n")
 		return
 	}
 	_, height := a.screen()
 	text := t.picture(a, &t.last, max(height-1, 1))
-	text = strings.ReplaceAll(text, "\n", restOfLine+"\n")
-	a.out.printf("%s%s%s", screenHome, text, restOfPage)
+	text = strings.ReplaceAll(painted(text), "\n", restOfLine+"\n")
+	a.out.steer(screenHome + text + restOfPage)
 }
 
 // picture lays out a sample in at most height lines; 0: as many as it takes.

@@ -9,15 +9,18 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
 // output writes until the first error and keeps that. It may be shared by goroutines; what is written with one call stays together.
+//
+// All that a command writes goes through one of its methods, each of which lets through only what belongs there: printf text, paint
+// text and colours, records JSON and YAML. steer is for control sequences of our own. write, below them, is for taskWriter.
 type output struct {
-	w  io.Writer
-	mu struct {
+	w        io.Writer
+	terminal bool // w is a terminal
+	mu       struct {
 		sync.Mutex
 		err error
 	}
@@ -30,7 +33,25 @@ func (o *output) failure() error {
 	return o.mu.err
 }
 
-func (o *output) printf(format string, args ...any) { o.write(fmt.Appendf(nil, format, args...)) }
+// printf writes text. What would steer a terminal is left out, whoever wrote it.
+func (o *output) printf(format string, args ...any) {
+	o.write([]byte(lines(fmt.Sprintf(format, args...))))
+}
+
+// paint writes text with the colours of a page.
+func (o *output) paint(text string) { o.write([]byte(painted(text))) }
+
+// painted is text with nothing else in it than colours.
+func painted(text string) string {
+	var f terminalFilter
+	return string(f.flush(f.append(nil, []byte(text))))
+}
+
+// steer writes control sequences of ours, and between them what was vetted.
+func (o *output) steer(text string) { o.write([]byte(text)) }
+
+// records writes JSON or YAML.
+func (o *output) records(data []byte) { o.write(escaped(data)) }
 
 func (o *output) write(data []byte) {
 	o.mu.Lock()
@@ -59,13 +80,13 @@ func (f formatFlag) print(a *app, v any, table func(o *output)) error {
 		if err := enc.Encode(v); err != nil {
 			return fmt.Errorf("print as JSON: %w", err)
 		}
-		a.out.write(b.Bytes())
+		a.out.records(b.Bytes())
 	case "yaml":
 		data, err := config.FormatYAML(v)
 		if err != nil {
 			return err
 		}
-		a.out.write(data)
+		a.out.records(data)
 	default:
 		table(a.out)
 	}
@@ -111,16 +132,6 @@ func columns(o *output, header []string, rows [][]string) {
 	for text := range strings.Lines(b.String()) {
 		o.printf("%s\n", strings.TrimRight(text, " \n"))
 	}
-}
-
-// oneLine keeps text that somebody else wrote from breaking a table or steering the terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == utf8.RuneError {
-			return ' '
-		}
-		return r
-	}, s)
 }
 
 // ago prints how long ago an instant was, in Unix nanoseconds; empty for zero.

@@ -166,6 +166,7 @@ type roomView struct {
 	Counted    bool               `json:"counted"`
 	Reason     string             `json:"reason"`
 	Tasks      int32              `json:"tasks"`
+	MaxTasks   *int32             `json:"maxTasks"` // null: no bound
 	Unreserved plimsoll.Resources `json:"unreserved"`
 	Whole      plimsoll.Resources `json:"whole"`
 }

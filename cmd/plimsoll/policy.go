@@ -254,7 +254,7 @@ func printPolicies(a *app, format string, policies []plimsoll.Policy) error {
 		if err != nil {
 			return err
 		}
-		a.out.write(text)
+		a.out.records(text)
 		return nil
 	}
 	views := make([]any, len(policies))

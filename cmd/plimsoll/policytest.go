@@ -56,7 +56,7 @@ func (cmd *policyTestCmd) Run(ctx context.Context, a *app) error {
 	if t.result, err = rehearsal.Run(&t.config); err != nil {
 		return err //nolint:wrapcheck // it names the policies and their fields
 	}
-	return cmd.print(a, t.view(), func(o *output) { o.printf("%s", t.picture(a)) })
+	return cmd.print(a, t.view(), func(o *output) { o.paint(t.picture(a)) })
 }
 
 const maxTrialSamples = 1000

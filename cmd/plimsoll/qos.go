@@ -39,6 +39,6 @@ func (cmd *qosPreviewCmd) Run(ctx context.Context, a *app) error {
 		p.printLines(&q, a.now())
 		p.gap()
 		p.printPlan(&q)
-		o.printf("%s", p.text(0))
+		o.paint(p.text(0))
 	})
 }

@@ -176,7 +176,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		NoToken: cmd.NoToken, OpenWS: cmd.OpenWS, UserTokenFile: cmd.UserTokenFile, AgentTokenFile: cmd.AgentTokenFile,
 		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Hosts: cmd.Host,
 		Node: cmd.Node, Capacity: node.capacity, Queues: queues,
-		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, Supervisor: supervisor, Logger: log,
+		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids, Supervisor: supervisor, Logger: log,
 		QOS: qos, Users: users,
 	}
 	cfg.Gateway.MaxConnections = cmd.MaxConnections
@@ -411,7 +411,7 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 	ag, err := agent.New(agent.Config{
 		Access: access, Tokens: token.Finder{Kind: token.Agent, File: cmd.AgentTokenFile}.For,
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
-		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
+		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids,
 		QOS: qos, Users: users,
 	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(log)})
 	if err != nil {

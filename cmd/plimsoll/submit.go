@@ -58,12 +58,23 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	tellOfAdded(a, &spec, &job.Spec)
 	if !cmd.Wait {
 		return cmd.print(a, viewJob(&job.Status), func(o *output) {
 			o.printf("%s submitted to %s: %s\n", job.Status.ID, job.Status.Queue, plural(int(wanted(&job.Status)), "task"))
 		})
 	}
 	return a.waitAndPrint(ctx, c, job.Status.ID, cmd.formatFlag)
+}
+
+// tellOfAdded says what the server gives to groups that ask for nothing.
+func tellOfAdded(a *app, asked, got *plimsoll.JobSpec) {
+	for i := range got.Groups {
+		g := &got.Groups[i]
+		if i < len(asked.Groups) && len(asked.Groups[i].Resources) == 0 && len(g.Resources) > 0 {
+			a.notes.printf("group %s asks for no resources, so each of its tasks gets %s; class: best-effort asks for none\n", g.Name, g.Resources)
+		}
+	}
 }
 
 // suffix is six random letters and digits.

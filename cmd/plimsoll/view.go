@@ -33,6 +33,8 @@ type groupView struct {
 	// Of the resource that is short in the queue.
 	WaitResource string `json:"waitResource,omitempty"`
 	WaitAsked    int64  `json:"waitAsked,omitempty"`
+	// What each task asks for, of a single job.
+	Resources plimsoll.Resources `json:"resources,omitempty"`
 }
 
 // jobView is a job. Tasks holds counts in a list and the tasks themselves for a single job; Counts is there in both.
@@ -164,6 +166,7 @@ type factsView struct {
 	LastBoot      *string            `json:"lastBoot"`
 	NextReboot    *string            `json:"nextReboot"`
 	Metrics       []string           `json:"metrics"`
+	MaxTasks      *int32             `json:"maxTasks"` // null: no bound
 }
 
 func viewFacts(f *plimsoll.NodeFacts) factsView {
@@ -171,7 +174,16 @@ func viewFacts(f *plimsoll.NodeFacts) factsView {
 		Traits: entries(config.TraitsFile(f.Traits)), Networks: entries(f.Networks), Release: f.Release, Platform: f.Platform,
 		Headnode: f.Headnode, Reservoir: f.Reservoir, Reserve: entries(f.Reserve), Overprovision: entries(f.Overprovision),
 		LastBoot: stampSeconds(f.LastBoot), NextReboot: stampSeconds(f.NextReboot), Metrics: append([]string{}, f.Metrics...),
+		MaxTasks: bound(f.MaxTasks),
 	}
+}
+
+// bound is a number that bounds something; nil for zero, which bounds nothing.
+func bound(most int32) *int32 {
+	if most == 0 {
+		return nil
+	}
+	return &most
 }
 
 // entries is never null in JSON.

@@ -17,6 +17,9 @@ type progress struct {
 	key  string // elsewhere: what the last line was about
 }
 
+// lineAnew takes away the line that the cursor is in.
+const lineAnew = "\r\x1b[K"
+
 func (p *progress) show(s *plimsoll.JobStatus) {
 	line := progressLine(s)
 	if p.a.live {
@@ -24,7 +27,7 @@ func (p *progress) show(s *plimsoll.JobStatus) {
 			line = string(r[:98]) + "…"
 		}
 		if line != p.last {
-			p.a.notes.printf("\r\x1b[K%s", line)
+			p.a.notes.steer(lineAnew + oneLine(line))
 		}
 		p.last = line
 		return
@@ -40,7 +43,7 @@ func (p *progress) show(s *plimsoll.JobStatus) {
 // end takes the line away: what follows says more.
 func (p *progress) end() {
 	if p.last != "" {
-		p.a.notes.printf("\r\x1b[K")
+		p.a.notes.steer(lineAnew)
 	}
 	p.last = ""
 }

@@ -29,6 +29,8 @@ type Agent struct {
 	deps    Deps
 	machine machine
 	newLoop func(nodeqos.Config, nodeqos.Deps) (qosLoop, error)
+
+	tasksMemory int64 // what all tasks may use together. Set before anything is started.
 }
 
 // retryDelay is how long an operation that the supervisor could not do waits before it is tried again.
@@ -120,7 +122,9 @@ func (a *Agent) describe(id identity, listening net.Addr) (plimsoll.Node, error)
 	if err != nil {
 		return plimsoll.Node{}, err
 	}
+	measured := capacity[plimsoll.Memory]
 	maps.Copy(capacity, a.cfg.Capacity)
+	a.tasksMemory = tasksMemory(measured, capacity[plimsoll.Memory], a.cfg.Facts.Reserve[plimsoll.Memory])
 	attributes, err := a.machine.attributes()
 	if err != nil {
 		return plimsoll.Node{}, err
@@ -147,8 +151,13 @@ func (a *Agent) describeCgroups(node *plimsoll.Node) {
 	if kind == "" {
 		kind = CgroupNone
 	}
-	if caps.Limits != "" {
-		a.deps.Events.Limited(kind, caps.Limits)
+	missing := caps.Limits
+	if disk := diskLimit(&caps); disk != "" {
+		node.Attributes["disk"] = DiskNotMeasured
+		missing = strings.TrimPrefix(missing+"; "+disk, "; ")
+	}
+	if missing != "" {
+		a.deps.Events.Limited(kind, missing)
 	}
 	if node.Attributes["cgroup"] == "" { // unless Config.Attributes says otherwise
 		node.Attributes["cgroup"] = kind
@@ -323,6 +332,7 @@ func (a *Agent) perform(ctx context.Context, l *ledger, o *op) (result executor.
 	defer cancel()
 	switch o.kind {
 	case opStart:
+		o.start.Pids, o.start.TasksMemory = a.cfg.TaskPids, a.tasksMemory
 		result, err = a.deps.Executor.Start(ctx, o.start)
 	case opStop:
 		err = a.deps.Executor.Stop(ctx, o.stop)

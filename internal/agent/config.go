@@ -35,7 +35,7 @@ type Config struct {
 	Capacity   plimsoll.Resources // amounts that replace the measured ones, and custom resources
 	Attributes map[string]string  // facts that are added to the measured ones, or replace them
 
-	Facts    plimsoll.NodeFacts // what placement needs to know; LastBoot and Networks are added to what is measured
+	Facts    plimsoll.NodeFacts // what placement needs to know; LastBoot and Networks are added to what is measured; MaxTasks 0: DefaultMaxTasks
 	Networks map[string]string  // names of networks and the interfaces that they are up with; empty: the interface has that name
 
 	HeartbeatInterval time.Duration // used until a gateway names another; 0: DefaultHeartbeatInterval
@@ -43,7 +43,8 @@ type Config struct {
 
 	QOS QOSConfig // how the node is kept at its waterlines
 
-	Users executor.Users // as whom tasks run, if the supervisor is root; only told here, the Executor sees to it
+	Users    executor.Users // as whom tasks run, if the supervisor is root; only told here, the Executor sees to it
+	TaskPids int64          // the most processes and threads of a task at once; 0: DefaultTaskPids
 
 	KeepAttempts int   // ended attempts whose directories are kept; 0: DefaultKeepAttempts
 	KeepBytes    int64 // bytes that these may use together; 0: DefaultKeepBytes
@@ -53,6 +54,8 @@ type Config struct {
 const (
 	DefaultHeartbeatInterval = 3 * time.Second
 	DefaultCallTimeout       = 15 * time.Second
+	DefaultMaxTasks          = int32(256)
+	DefaultTaskPids          = int64(4096)
 	DefaultKeepAttempts      = 1000
 	DefaultKeepBytes         = int64(2 << 30)
 )
@@ -67,6 +70,9 @@ type Deps struct {
 
 // CgroupNone is the value of the node attribute cgroup when tasks run without limits.
 const CgroupNone = "none"
+
+// DiskNotMeasured is the value of the node attribute disk when nobody sees what tasks take of it.
+const DiskNotMeasured = "not measured"
 
 // maxSocketPath is what the kernel takes as the path of a unix socket.
 const maxSocketPath = 107
@@ -138,6 +144,9 @@ func (c *Config) validateBounds() error {
 	if c.CallTimeout < 0 {
 		return plimsoll.Invalid("callTimeout", "is negative; give a duration such as 15s")
 	}
+	if c.TaskPids < 0 {
+		return plimsoll.Invalid("taskPids", "is negative; give the most processes and threads that a task may have at once")
+	}
 	if c.KeepAttempts < 0 {
 		return plimsoll.Invalid("keepAttempts", "is negative; give zero or more")
 	}
@@ -170,6 +179,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.CallTimeout == 0 {
 		c.CallTimeout = DefaultCallTimeout
+	}
+	if c.Facts.MaxTasks == 0 {
+		c.Facts.MaxTasks = DefaultMaxTasks
+	}
+	if c.TaskPids == 0 {
+		c.TaskPids = DefaultTaskPids
 	}
 	if c.KeepAttempts == 0 {
 		c.KeepAttempts = DefaultKeepAttempts

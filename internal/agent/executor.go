@@ -33,6 +33,9 @@ type Start struct {
 	Node    string
 	Spec    plimsoll.GroupSpec
 	Owner   string // of the job
+
+	Pids        int64 // the most processes and threads of the attempt at once
+	TasksMemory int64 // bytes that all tasks of the node may use together
 }
 
 // Stop asks to end one attempt.

@@ -441,6 +441,7 @@ type supervisor struct {
 	attempts map[attemptKey]*executor.Status
 	log      []attemptKey // every change
 	starts   map[attemptKey]int
+	asked    []Start // every call
 	stops    []Stop
 	cut      int
 	failing  error // of Start and Stop
@@ -533,6 +534,7 @@ func (s *supervisor) Watch(ctx context.Context, each func([]executor.Status, boo
 func (s *supervisor) Start(_ context.Context, start Start) (result executor.Status, err error) {
 	s.change(func() {
 		key := attemptKey{start.Task, start.Attempt}
+		s.asked = append(s.asked, start)
 		if err = s.failing; err != nil {
 			return
 		}

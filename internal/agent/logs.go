@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -167,12 +166,12 @@ func (t *tail) unknown() error {
 // copy sends what a stream has gained.
 func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) error) error {
 	if s.file == nil {
-		f, err := os.OpenFile(filepath.Join(dir, s.name), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+		f, err := executor.OpenLog(filepath.Join(dir, s.name))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("open a log: %w", err)
+			return err
 		}
 		s.file = f
 		info, err := f.Stat()
@@ -185,10 +184,14 @@ func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) e
 		}
 	}
 	for t.follow || s.at < s.end {
-		if err := s.skip(); err != nil {
+		end, err := s.skip()
+		if err != nil {
 			return err
 		}
-		n, err := s.file.ReadAt(t.buffer[:], s.at)
+		n, err := s.file.ReadAt(t.buffer[:min(end-s.at, logChunk)], s.at)
+		if end == s.at {
+			err = io.EOF
+		}
 		if !t.follow {
 			n = int(min(int64(n), max(s.end-s.at, 0)))
 		}
@@ -207,20 +210,18 @@ func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) e
 	return nil
 }
 
-// skip goes on where the log still has bytes: the oldest are given up when it is over its limit.
-func (s *tailed) skip() error {
-	start, err := executor.LogStart(s.file)
-	if err != nil {
-		return err
-	}
+// skip goes on where the log has bytes again, and returns where these end: the oldest are given up
+// when it is over its limit, and what a task leaves out with a seek was never written.
+func (s *tailed) skip() (end int64, err error) {
 	info, err := s.file.Stat()
 	if err != nil {
-		return fmt.Errorf("measure a log: %w", err)
+		return 0, fmt.Errorf("measure a log: %w", err)
 	}
-	if s.at = max(s.at, start); info.Size() < s.at {
-		s.at = start // it was cut to nothing
+	if info.Size() < s.at {
+		s.at = 0 // it was cut to nothing
 	}
-	return nil
+	s.at, end, err = executor.LogData(s.file, s.at)
+	return end, err
 }
 
 func (t *tail) close() {

@@ -102,6 +102,7 @@ func (s *Supervised) Start(ctx context.Context, start Start) (executor.Status, e
 	return client.Start(ctx, executor.StartRequest{
 		Task: start.Task, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec, NoCgroup: s.Capabilities().Cgroups == "",
 		Owner: start.Owner,
+		Pids:  start.Pids, TasksMemory: start.TasksMemory,
 	})
 }
 

@@ -281,9 +281,9 @@ func fakeV2(t *testing.T, controllers string) string {
 	root := t.TempDir()
 	fakeGroup(t, root, map[string]string{"cgroup.controllers": controllers})
 	fakeGroup(t, filepath.Join(root, "plimsoll"), nil)
-	fakeGroup(t, filepath.Join(root, "plimsoll/n1"), nil)
+	fakeGroup(t, filepath.Join(root, "plimsoll/n1"), map[string]string{"memory.max": "max"})
 	fakeGroup(t, filepath.Join(root, "plimsoll/n1/task"), map[string]string{
-		"cpu.max": "max 100000", "cpu.weight": "100", "memory.max": "max", "memory.swap.max": "max", "memory.oom.group": "0",
+		"cpu.max": "max 100000", "cpu.weight": "100", "memory.max": "max", "memory.swap.max": "max", "memory.oom.group": "0", "pids.max": "max",
 		"memory.events": "low 0\noom 1\noom_kill 2\n", "memory.current": "4096\n", "cpu.stat": "usage_usec 1500\nuser_usec 1\n", "cgroup.kill": "",
 	})
 	return root
@@ -318,16 +318,17 @@ func TestV2FilesOnAFakeTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Limits{CPUMilli: 1500, MemoryBytes: 64 << 20}
+	want := Limits{CPUMilli: 1500, MemoryBytes: 64 << 20, Pids: 4096}
 	g := create(t, s, want)
 	if got, err := g.Limits(); err != nil || got != want {
 		t.Errorf("limits are %+v, %v; want %+v", got, err, want)
 	}
-	if err := g.Add(4711); err != nil {
+	if err := errors.Join(g.Add(4711), s.LimitMemory(1<<30)); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		"cgroup.subtree_control": "+cpu +memory", "plimsoll/cgroup.subtree_control": "+cpu +memory", "plimsoll/n1/cgroup.subtree_control": "+cpu +memory",
+		"cgroup.subtree_control": "+cpu +memory +pids", "plimsoll/cgroup.subtree_control": "+cpu +memory +pids",
+		"plimsoll/n1/cgroup.subtree_control": "+cpu +memory +pids", "plimsoll/n1/task/pids.max": "4096", "plimsoll/n1/memory.max": "1073741824",
 		"plimsoll/n1/task/cgroup.subtree_control": "", "plimsoll/n1/task/cpu.max": "150000 100000", "plimsoll/n1/task/cpu.weight": "59",
 		"plimsoll/n1/task/memory.max": "67108864", "plimsoll/n1/task/memory.swap.max": "0", "plimsoll/n1/task/memory.oom.group": "1",
 		"plimsoll/n1/task/cgroup.procs": "4711",
@@ -396,7 +397,7 @@ func TestMissingControllersAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(h.Missing(), "no controller for cpu,") {
+	if !strings.Contains(h.Missing(), "no controller for cpu and pids,") {
 		t.Errorf("missing: %q", h.Missing())
 	}
 }

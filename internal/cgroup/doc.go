@@ -1,10 +1,12 @@
 // Package cgroup puts processes under limits with Linux control groups, v1, v2 and both at once, behind one typed interface.
 //
-// Detect says what is mounted and writable, or in words why nothing is. Hierarchy.Subtree makes a directory of ours, such as
-// plimsoll/node-1, in every mounted hierarchy and turns the controllers on down to it. Subtree.Create makes a Group with
-// limits; a Group takes processes, reads its limits, usage and out-of-memory kills back, kills all it holds, and is removed. Group.Control opens
-// a group to change it while it runs: quota, weight, burst, freezing, reclaiming memory, pressure. Group.Reader keeps its counters open for reading them
-// every second.
+// Detect says what is mounted and writable, or in words why nothing is. Hierarchy.Subtree makes a
+// directory of ours, such as plimsoll/node-1, in every mounted hierarchy and turns the controllers
+// on down to it. Subtree.Create makes a Group with limits on processor time, memory and processes;
+// Subtree.LimitMemory bounds what all groups of a subtree use together. A Group takes processes,
+// reads its limits, usage and out-of-memory kills back, kills all it holds, and is removed.
+// Group.Control opens a group to change it while it runs: quota, weight, burst, freezing,
+// reclaiming memory, pressure. Group.Reader keeps its counters open for reading them every second.
 //
 // A machine has one hierarchy a controller (v1), one for all (v2), or v1 hierarchies and a v2 one without controllers
 // (hybrid). A group is a directory of the same name in each of them, and a process is put in all. Where v2 is there a process can

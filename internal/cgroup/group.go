@@ -20,6 +20,7 @@ import (
 type Limits struct {
 	CPUMilli    int64 // a hard quota, and a weight in proportion to it when the machine is busy
 	MemoryBytes int64 // memory without swap, which is turned off where the kernel can; the kernel rounds it down to pages
+	Pids        int64 // processes and threads at once
 }
 
 // Usage is what a group has used. A field whose controller is missing is zero.
@@ -79,8 +80,17 @@ func (g *Group) setLimits(l Limits) error {
 			return err
 		}
 	}
-	if dir, v2 := g.controller(memoryController); dir != "" && l.MemoryBytes > 0 {
+	if dir, _ := g.controller(pidsController); dir != "" && l.Pids > 0 {
+		if err := write(filepath.Join(dir, "pids.max"), strconv.FormatInt(l.Pids, 10)); err != nil {
+			return err
+		}
+	}
+	dir, v2 := g.controller(memoryController)
+	switch {
+	case dir != "" && l.MemoryBytes > 0:
 		return setMemory(dir, v2, l.MemoryBytes)
+	case dir != "" && v2:
+		return dieWhole(dir) // the limit may be that of the subtree
 	}
 	return nil
 }
@@ -109,8 +119,7 @@ func setMemory(dir string, v2 bool, bytes int64) error {
 		if err := write(filepath.Join(dir, "memory.max"), value); err != nil {
 			return err
 		}
-		// The whole task dies when it is out of memory, not a random part of it. Older kernels have neither file.
-		return errors.Join(writeIfThere(filepath.Join(dir, "memory.swap.max"), "0"), writeIfThere(filepath.Join(dir, "memory.oom.group"), "1"))
+		return errors.Join(writeIfThere(filepath.Join(dir, "memory.swap.max"), "0"), dieWhole(dir)) // older kernels have neither file
 	}
 	if err := write(filepath.Join(dir, "memory.limit_in_bytes"), value); err != nil {
 		return err
@@ -118,6 +127,9 @@ func setMemory(dir string, v2 bool, bytes int64) error {
 	// Memory and swap together may be no more than memory alone: no swap. The files are missing where swap is not accounted.
 	return writeIfThere(filepath.Join(dir, "memory.memsw.limit_in_bytes"), value)
 }
+
+// dieWhole has the whole v2 group die when it is out of memory, and not a random part of it.
+func dieWhole(dir string) error { return writeIfThere(filepath.Join(dir, "memory.oom.group"), "1") }
 
 func writeIfThere(file, value string) error {
 	if err := write(file, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -182,6 +194,12 @@ func (g *Group) Limits() (Limits, error) {
 		}
 		if n < 1<<62 { // v1 says "no limit" with the largest number of pages
 			l.MemoryBytes = n
+		}
+	}
+	if dir, _ := g.controller(pidsController); dir != "" {
+		var err error
+		if l.Pids, err = readInt(filepath.Join(dir, "pids.max")); err != nil {
+			return l, fmt.Errorf("read the limit on processes of %s: %w", g.name, err)
 		}
 	}
 	return l, nil

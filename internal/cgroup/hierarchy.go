@@ -46,6 +46,7 @@ func (v Version) String() string {
 const (
 	cpuController    = "cpu"
 	memoryController = "memory"
+	pidsController   = "pids"
 
 	// freezerController stops groups, with v1; v2 groups always can be.
 	freezerController = "freezer"
@@ -53,7 +54,10 @@ const (
 
 // v1Names are the v1 hierarchies that a process is put in: those that limit, count or freeze, and systemd's own, so that a
 // service manager that kills a service's group does not kill the tasks.
-var v1Names = [...]string{cpuController, memoryController, "cpuacct", freezerController, "systemd"}
+var v1Names = [...]string{cpuController, memoryController, pidsController, "cpuacct", freezerController, "systemd"}
+
+// limiting are the controllers that limit what a group may use.
+var limiting = [...]string{cpuController, memoryController, pidsController}
 
 // mount is one mounted hierarchy.
 type mount struct {
@@ -133,7 +137,7 @@ func v2Mount(path string) (mount, error) {
 	}
 	m := mount{path: path, v2: true}
 	for _, name := range strings.Fields(string(data)) {
-		if name == cpuController || name == memoryController {
+		if slices.Contains(limiting[:], name) {
 			m.controllers = append(m.controllers, name)
 		}
 	}
@@ -171,7 +175,7 @@ func (h *Hierarchy) Root() string { return h.root }
 // Missing says in words which limits cannot be set here; empty if all can.
 func (h *Hierarchy) Missing() string {
 	var missing []string
-	for _, controller := range []string{cpuController, memoryController} {
+	for _, controller := range limiting {
 		if h.mountOf(controller) < 0 {
 			missing = append(missing, controller)
 		}

@@ -72,6 +72,7 @@ func encodeCapacities(reply *pb.Reply, list []placement.Capacity) {
 		c := &list[i]
 		m.Nodes[i] = &pb.NodeRoom{
 			Node: c.Server, Reason: c.Why, Unreserved: wire.ResourcesToProto(c.Free), Whole: wire.ResourcesToProto(c.Whole), Tasks: int32(c.Instances),
+			MaxTasks: int32(c.Most),
 		}
 	}
 	reply.NodeCapacity = m

@@ -239,7 +239,7 @@ func (d *largest) ends(s *state.State, j *state.Job) engine.Operation {
 			cmd.Node, cmd.Incarnation = t.Node, s.Node(t.Node).Incarnation
 			r := engine.Report{Job: j.Spec.ID, Group: j.Groups[g].Spec.Name, Index: int32(index)}
 			r.Attempt, r.State, r.ExitCode, r.Message = t.Attempt, plimsoll.TaskFinished, -1, d.text(4096, index)
-			r.Result = plimsoll.TaskResult(1 + d.rng.IntN(int(plimsoll.ResultNodeFault)))
+			r.Result = plimsoll.TaskResult(1 + d.rng.IntN(int(plimsoll.ResultOutOfDisk)))
 			if d.rng.IntN(2) == 0 {
 				r.Result = plimsoll.ResultEvicted
 			}

@@ -286,7 +286,7 @@ func (w *scenario) report(args []string, options map[string]string) {
 	if text := options["exit"]; text != "" {
 		r.ExitCode = int32(w.number(text))
 	}
-	for result := plimsoll.ResultSucceeded; result <= plimsoll.ResultNodeFault; result++ {
+	for result := plimsoll.ResultSucceeded; result <= plimsoll.ResultOutOfDisk; result++ {
 		if strings.ReplaceAll(result.String(), " ", "-") == options["result"] {
 			r.Result = result
 		}

@@ -119,6 +119,9 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 	if a.lock, err = s.lockAttempt(a); err != nil {
 		return err
 	}
+	if a.logs, err = openLogs(a.dir); err != nil {
+		s.trouble(TroubleTrim, a.key, err)
+	}
 	if r.Cgroup != "" && s.tree != nil {
 		if a.group, err = s.tree.Open(r.Cgroup); err != nil {
 			return err
@@ -126,7 +129,9 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 	}
 	p := &adopted{pid: r.PID, start: r.Start}
 	if fd, err := unix.PidfdOpen(r.PID, unix.PIDFD_NONBLOCK); err == nil {
-		p.fd = os.NewFile(uintptr(fd), "pidfd")
+		if p.fd = os.NewFile(uintptr(fd), "pidfd"); !spare(fd) {
+			_, p.fd = p.fd.Close(), nil
+		}
 	}
 	// The pidfd was opened first, so if this is still the process of the record the pidfd is its.
 	running, err := alive(r.PID, r.Start)
@@ -153,6 +158,16 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 		}
 	})
 	return nil
+}
+
+// keptDescriptors are left to connections and to attempts that are started.
+const keptDescriptors = 64
+
+// spare reports whether a descriptor may be held that could be done without.
+func spare(fd int) bool {
+	var limit unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	return err != nil || uint64(fd)+keptDescriptors < limit.Cur
 }
 
 func (s *Supervisor) adoptedEnded(a *attempt) {
@@ -209,7 +224,7 @@ func (s *Supervisor) sweepGroups(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keep := []string{ownGroup}
+	var keep []string
 	s.mu.Lock()
 	for _, a := range s.attempts {
 		if a.group != nil {
@@ -226,7 +241,10 @@ func (s *Supervisor) sweepGroups(ctx context.Context) error {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, killTime)
-		err = errors.Join(g.Kill(ctx), g.Remove(ctx))
+		if name != ownGroup { // where older supervisors were, of which one may be ending
+			err = g.Kill(ctx)
+		}
+		err = errors.Join(err, g.Remove(ctx))
 		cancel()
 		if err != nil {
 			s.cfg.Events.Trouble(Trouble{Kind: TroubleLeftOver, Group: name, Err: err})

@@ -102,6 +102,7 @@ type attempt struct {
 	group  *cgroup.Group // nil: none
 	uid    uint32        // of its own; 0: none. Set before its process runs.
 	lock   *os.File      // held from the start to the end; nil for one that had ended when it was found
+	logs   []*os.File    // what its program writes to, held as lock is, to be cut; set before it runs
 
 	settled  chan struct{} // closed when the start is over, well or not
 	startErr error         // set before settled is closed, if nothing was started and nothing is known
@@ -122,11 +123,13 @@ type attemptLimits struct {
 	KillGrace  time.Duration `json:"killGraceNanos"`
 	LogLimit   int64         `json:"logLimitBytes"`
 	Memory     int64         `json:"memoryBytes,omitempty"`
+	Disk       int64         `json:"diskBytes,omitempty"`
 }
 
 func limitsOf(spec *plimsoll.GroupSpec) attemptLimits {
 	l := attemptLimits{
 		MaxRuntime: spec.MaxRuntime, KillGrace: spec.KillGrace, LogLimit: spec.LogLimit, Memory: groupLimits(spec.Resources).MemoryBytes,
+		Disk: spec.Resources[plimsoll.Disk],
 	}
 	if l.KillGrace <= 0 {
 		l.KillGrace = plimsoll.DefaultKillGrace

@@ -201,4 +201,7 @@ type StartRequest struct {
 	NoCgroup bool // run it without control group, and so without limits
 	Owner    string
 	Users    Users // filled in by the Client
+
+	Pids        int64 // the most processes and threads of the attempt at once; 0: no limit
+	TasksMemory int64 // bytes that all tasks of the node may use together; 0: the limit stays as it is
 }

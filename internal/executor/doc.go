@@ -45,8 +45,8 @@
 //
 // # The end of an attempt
 //
-// When the main process ends, what is left of its control group (without one: its session, and processes that carry its environment)
-// is killed; then the end is published. Exit code 0 is success; SIGKILL after an out-of-memory kill in the group is out of memory; what ended
+// When the main process ends, what is left of its control group (without one: its session, and processes that carry its environment
+// or its mark, see limitMark) is killed; then the end is published. Exit code 0 is success; SIGKILL after an out-of-memory kill in the group is out of memory; what ended
 // after a stop has the result that the stop asked for; maxRuntime is timed out; all else has failed, with 128+n for signal n.
 // A stop thaws what is frozen, so that SIGTERM is heard and the grace is of use. So does the supervisor when no agent has watched it for a minute:
 // an agent freezes tasks for seconds, and one that does not come back would leave them standing still.
@@ -59,11 +59,17 @@
 // The quota is cpu and ext-cpu together, the memory limit memory and ext-memory. The weight on a busy machine is in proportion to cpu alone: a
 // task that runs on lent processors only has the least weight there is, 2 shares, and yields to all others.
 //
+// Pids bounds the processes of an attempt, TasksMemory what all tasks of the node use together:
+// attempts that asked for no memory are ended first, by their oom_score_adj. What an attempt with
+// an amount of disk takes is measured every 10 s, by blocks, for all attempts in turn and a quarter
+// of the time at most; one that takes more is stopped as "out of disk".
+//
 // # Logs
 //
 // Stdout and stderr are files that the program appends to directly, so that it does not depend on a reader. The newest
 // LogLimit bytes of each are kept: once a second (faster if one grows fast) the supervisor gives the oldest blocks back by punching
-// a hole, which leaves offsets as they are; LogStart says where the bytes begin. Between two looks, and while no supervisor runs, a file can
+// a hole, which leaves offsets as they are; LogData says where bytes are. What is cut is the file that the program was
+// given, which the supervisor holds open, whatever the task has made of its name. Between two looks, and while no supervisor runs, a file can
 // exceed its limit. On file systems without holes the file is cut to nothing when it is over its limit.
 //
 // # Cost

@@ -48,6 +48,9 @@ func classify(o outcome, stop *stopRequest, limits attemptLimits) exitRecord {
 	case o.oomKills > 0 && killed:
 		r.Result = plimsoll.ResultOutOfMemory
 		r.Message = "it went over its memory limit of " + plimsoll.FormatQuantity(plimsoll.Memory, limits.Memory)
+		if limits.Memory == 0 {
+			r.Message = "it asked for no memory, and the tasks of its node had used all that they may have together"
+		}
 	default:
 		r.Result, r.Message = plimsoll.ResultFailed, describe(o.status)
 	}
@@ -107,7 +110,7 @@ func (s *Supervisor) settle(ctx context.Context, a *attempt, o outcome, at int64
 		s.trouble(TroubleRest, a.key, err)
 		r.Message = strings.TrimPrefix(r.Message+"; processes are left that cannot be killed", "; ")
 	}
-	if _, err := trimLogs(a.dir, a.limits.LogLimit); err != nil {
+	if _, err := trimLogs(a.logs, a.limits.LogLimit); err != nil {
 		s.trouble(TroubleTrim, a.key, err)
 	}
 	s.release(ctx, a)
@@ -149,7 +152,7 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 		}
 		// First all are halted, so that they cannot fork away from the second look. One that may not be signaled (a set-uid
 		// program, to a supervisor without root's rights) must not save the others, so it is an error only when all were tried.
-		halted, err := processesOf(a.marks(), sid)
+		halted, err := processesOf(a, sid)
 		if err != nil {
 			return err
 		}
@@ -157,7 +160,7 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 			return nil
 		}
 		denied := signalAll(halted, syscall.SIGSTOP)
-		pids, err := processesOf(a.marks(), sid)
+		pids, err := processesOf(a, sid)
 		if err != nil {
 			return err
 		}
@@ -186,6 +189,11 @@ func (s *Supervisor) release(ctx context.Context, a *attempt) {
 		defer cancel()
 		if err := a.group.Remove(ctx); err != nil {
 			s.trouble(TroubleRemove, a.key, err)
+		}
+	}
+	for _, f := range a.logs {
+		if err := f.Close(); err != nil {
+			s.trouble(TroubleClose, a.key, err)
 		}
 	}
 	if a.lock != nil {

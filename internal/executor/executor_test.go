@@ -376,7 +376,7 @@ func TestLogsKeepTheirNewestBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start, err := LogStart(f)
+	start, _, err := LogData(f, 0)
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +41,7 @@ func supervisorMain(args []string) int {
 	flags.StringVar(&cfg.CgroupRoot, "cgroups", "", "")
 	flags.BoolVar(&cfg.NoTrace, "notrace", false, "")
 	flags.DurationVar(&cfg.ThawAfter, "thaw", 0, "")
+	flags.DurationVar(&cfg.MeasureDisk, "disk", 0, "")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -63,6 +64,7 @@ type mode struct {
 	cgroups string
 	noTrace bool
 	thaw    time.Duration
+	disk    time.Duration
 }
 
 var (
@@ -130,7 +132,7 @@ func onlyV1(t testing.TB) string {
 		t.Skip("the machine has no v1 control groups beside v2")
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"cpu", "cpuacct", "memory", "freezer"} {
+	for _, name := range []string{"cpu", "cpuacct", "memory", "pids", "freezer"} {
 		if err := os.Symlink(filepath.Join(cgroup.DefaultRoot, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +143,7 @@ func onlyV1(t testing.TB) string {
 func (n *node) config() ClientConfig {
 	command := []string{
 		os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups, "-notrace=" + strconv.FormatBool(n.mode.noTrace),
-		"-thaw", n.mode.thaw.String(),
+		"-thaw", n.mode.thaw.String(), "-disk", n.mode.disk.String(),
 	}
 	return ClientConfig{Dir: n.dir, Command: append(slices.Clone(n.wrap), command...), Users: n.users}
 }
@@ -245,11 +247,28 @@ func (n *node) group(task string) *cgroup.Group {
 	return g
 }
 
+// ownGroup is the supervisor's control group.
+func (n *node) ownGroup() *cgroup.Group {
+	n.Helper()
+	all, err := n.hierarchy().Subtree(groupsPath)
+	if err != nil {
+		n.Fatal(err)
+	}
+	g, err := all.Open(filepath.Base(n.subtree().Path()) + ownGroup)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return g
+}
+
 func (n *node) removeGroups() {
 	tree := n.subtree()
 	names, err := tree.List()
-	if err != nil || !slices.Equal(names, []string{ownGroup}) {
+	if err != nil || len(names) > 0 {
 		n.Errorf("control groups left over: %v, %v", names, err)
+	}
+	if g := n.ownGroup(); errors.Join(g.Kill(n.limit()), g.Remove(n.limit())) != nil {
+		n.Errorf("the supervisor's control group cannot be removed")
 	}
 	for _, name := range names {
 		g, err := tree.Open(name)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-dev/plimsoll"
 )
 
 // The streams of an attempt, which are the names of their files too.
@@ -28,16 +30,56 @@ const (
 	trimFast   = 50 * time.Millisecond
 )
 
-// LogStart returns the offset of the first byte of a log that was kept.
-func LogStart(f *os.File) (int64, error) {
-	start, err := unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
-	if errors.Is(err, syscall.ENXIO) { // nothing but a hole, or empty
-		return f.Seek(0, io.SeekEnd)
+// OpenLog opens a log for reading, without waiting. A task that runs as the user whose directory it
+// is in may have put something else in its place: what is no regular file is refused.
+func OpenLog(path string) (*os.File, error) { return openRegular(path, os.O_RDONLY) }
+
+func openRegular(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link; a socket, or a FIFO that nobody reads
+		return nil, notALog(path)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("find the start of %s: %w", f.Name(), err)
+		return nil, fmt.Errorf("open a log: %w", err)
 	}
-	return start, nil
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("look at a log: %w", err)
+	case !info.Mode().IsRegular():
+		err = notALog(path)
+	default:
+		return f, nil
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+func notALog(path string) error {
+	return plimsoll.Errorf(plimsoll.CodeConflict, "%s is no log: the task has put something else in the place of the file", filepath.Base(path))
+}
+
+// LogData returns where the next bytes of a log are, from an offset on: what was given up, and what
+// was never written, is a hole. Without any more the beginning is the end of the file.
+func LogData(f *os.File, from int64) (begin, end int64, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0, 0, fmt.Errorf("find the data of %s: %w", f.Name(), err)
+	}
+	var seekErr error
+	err = conn.Control(func(fd uintptr) {
+		begin, seekErr = unix.Seek(int(fd), from, unix.SEEK_DATA)
+		switch {
+		case errors.Is(seekErr, syscall.ENXIO): // nothing but a hole, or beyond the end
+			begin, seekErr = unix.Seek(int(fd), 0, io.SeekEnd)
+			end = begin
+		case seekErr == nil:
+			end, seekErr = unix.Seek(int(fd), begin, unix.SEEK_HOLE)
+		}
+	})
+	if err := errors.Join(err, seekErr); err != nil {
+		return 0, 0, fmt.Errorf("find the data of %s: %w", f.Name(), err)
+	}
+	return begin, end, nil
 }
 
 // trim keeps the logs of all running attempts at their limits, until ctx ends.
@@ -52,7 +94,7 @@ func (s *Supervisor) trim(ctx context.Context) error {
 		}
 		next := trimSlowly
 		for _, a := range s.running() {
-			cut, err := trimLogs(a.dir, a.limits.LogLimit)
+			cut, err := trimLogs(a.logs, a.limits.LogLimit)
 			if err != nil {
 				s.trouble(TroubleTrim, a.key, err)
 			}
@@ -65,9 +107,12 @@ func (s *Supervisor) trim(ctx context.Context) error {
 }
 
 // trimLogs cuts an attempt's logs to their limit; cut reports whether one was over it.
-func trimLogs(dir string, limit int64) (cut bool, err error) {
-	for _, stream := range streams {
-		c, e := trimLog(filepath.Join(dir, stream), limit)
+func trimLogs(logs []*os.File, limit int64) (cut bool, err error) {
+	for _, f := range logs {
+		c, e := trimLog(f, limit)
+		if errors.Is(e, os.ErrClosed) {
+			continue // the attempt has ended meanwhile
+		}
 		cut, err = cut || c, errors.Join(err, e)
 	}
 	return cut, err
@@ -76,33 +121,59 @@ func trimLogs(dir string, limit int64) (cut bool, err error) {
 // blockSize is a multiple of the block size of every usual file system: only whole blocks can be given back.
 const blockSize = 4096
 
-func trimLog(path string, limit int64) (cut bool, err error) {
-	var st syscall.Stat_t
-	err = syscall.Lstat(path, &st)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // it was never opened, or the task has removed it
-	}
+// trimLog cuts the file that the program writes to, whatever the task has done to its name.
+func trimLog(f *os.File, limit int64) (cut bool, err error) {
+	info, err := f.Stat()
 	if err != nil {
-		return false, fmt.Errorf("look at %s: %w", path, err)
+		return false, fmt.Errorf("look at a log: %w", err)
+	}
+	blocks := int64(0)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		blocks = st.Blocks
 	}
 	// A file's blocks include some of the file system's own, so a little more than the limit is allowed.
 	slack := max(limit/8, 4*blockSize)
-	if st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Blocks*512 <= limit+slack {
+	if blocks*512 <= limit+slack {
 		return false, nil
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return false, fmt.Errorf("cut a log: %w", err)
-	}
-	keepFrom := (st.Size - limit) / blockSize * blockSize
-	if keepFrom > 0 {
-		err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, keepFrom)
-	}
-	if errors.Is(err, syscall.EOPNOTSUPP) {
+	keepFrom := (info.Size() - limit) / blockSize * blockSize
+	if keepFrom <= 0 { // the rest was reserved beyond the end
+		err = f.Truncate(info.Size())
+	} else if err = punch(f, keepFrom); errors.Is(err, syscall.EOPNOTSUPP) {
 		err = f.Truncate(0)
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return false, fmt.Errorf("cut %s to its limit: %w", path, err)
+	if err != nil {
+		return false, fmt.Errorf("cut %s to its limit: %w", f.Name(), err)
 	}
 	return true, nil
+}
+
+// punch gives back the blocks of a file's beginning.
+func punch(f *os.File, length int64) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var punched error
+	err = conn.Control(func(fd uintptr) {
+		punched = unix.Fallocate(int(fd), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, length)
+	})
+	return errors.Join(err, punched)
+}
+
+// openLogs opens the logs of an attempt that a supervisor before us started, to hold them. One that
+// the task has removed or replaced is left out: nobody but the task can reach that file any more.
+func openLogs(dir string) (logs []*os.File, err error) {
+	for _, stream := range streams {
+		f, e := openRegular(filepath.Join(dir, stream), os.O_WRONLY)
+		if errors.Is(e, fs.ErrNotExist) || plimsoll.CodeOf(e) == plimsoll.CodeConflict {
+			continue
+		}
+		if e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		logs = append(logs, f)
+	}
+	return logs, err
 }

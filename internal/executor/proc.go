@@ -63,9 +63,10 @@ func alive(pid int, start uint64) (bool, error) {
 	return ok && p.start == start && !p.dead(), err
 }
 
-// processesOf finds the processes of an attempt without control groups: those in its session, those that carry its marks in their environment, and the
-// descendants of both. sid zero: the session is not known. What has left its session, cleared its environment and lost its parent is not found.
-func processesOf(marks []string, sid int) ([]int, error) {
+// processesOf finds the processes of an attempt without control groups: those in its session, those that carry its mark or, in their environment, its
+// variables, and the descendants of all of them. sid zero: the session is not known.
+func processesOf(a *attempt, sid int) ([]int, error) {
+	vars, mark := a.marks(), a.limitMark()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -85,7 +86,7 @@ func processesOf(marks []string, sid int) ([]int, error) {
 			continue
 		}
 		children[p.ppid] = append(children[p.ppid], p)
-		if sid != 0 && p.session == sid || hasEnvironment(pid, marks) {
+		if sid != 0 && p.session == sid || carries(pid, mark) || hasEnvironment(pid, vars) {
 			found = append(found, p)
 		}
 	}

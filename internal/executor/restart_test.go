@@ -104,8 +104,8 @@ func TestSupervisorWithoutTasksLeavesNoControlGroups(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
 		n.run(request("job.g.0", "exit 0"))
 		n.endSupervisor(syscall.SIGTERM)
-		own := filepath.Join(n.subtree().Path(), ownGroup) // asking for the subtree makes it again
-		for _, root := range []string{"", "freezer"} {     // v2's only root, and one of v1's
+		own := n.subtree().Path() + ownGroup
+		for _, root := range []string{"", "freezer"} { // v2's only root, and one of v1's
 			if _, err := os.Stat(filepath.Join(n.mode.cgroups, root, own)); !errors.Is(err, os.ErrNotExist) {
 				n.Errorf("the supervisor's control group is left: %v", err)
 			}
@@ -293,11 +293,7 @@ func TestSupervisorLeavesTheAgentsGroupsAndSession(t *testing.T) {
 	if err != nil || !ok || p.session != pid {
 		t.Errorf("the supervisor is %+v, %v; want its own session %d", p, err, pid)
 	}
-	g, err := n.subtree().Open(ownGroup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if pids, err := g.Pids(); err != nil || len(pids) != 1 || pids[0] != pid {
+	if pids, err := n.ownGroup().Pids(); err != nil || len(pids) != 1 || pids[0] != pid {
 		t.Errorf("its control group holds %v, %v; want %d", pids, err, pid)
 	}
 }

@@ -85,6 +85,7 @@ func (v *service) StartAttempt(ctx context.Context, r *connect.Request[pb.StartA
 	req := StartRequest{
 		Task: m.GetTask(), Attempt: m.GetAttempt(), Job: m.GetJob(), Node: m.GetNode(),
 		Spec: wire.GroupSpecFromProto(m.GetSpec()), NoCgroup: m.GetCgroup() == "", Owner: m.GetOwner(),
+		Pids: m.GetPids(), TasksMemory: m.GetTasksMemory(),
 	}
 	var err error
 	if req.Users, err = usersFromProto(m.GetUsers()); err != nil {

@@ -203,6 +203,7 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	if start.files, err = openStreams(a.dir); err != nil {
 		return err
 	}
+	a.logs = start.files[1:]
 	defer s.closeStarted(a, start)
 	if err := own(who.cred, start.files[1:]); err != nil {
 		return err
@@ -215,12 +216,12 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	return s.launcher.do(start)
 }
 
-// closeStarted closes our side of what the program was given. By then it may run and have written, and on a network file system close tells of
-// failed writes of others too, so an error here is not one of the start.
+// closeStarted closes our side of what the program was given, but for its logs. By then it may run and have written, and on a network file
+// system close tells of failed writes of others too, so an error here is not one of the start.
 func (s *Supervisor) closeStarted(a *attempt, start *launch) {
-	files := start.files
+	files := start.files[:1:1]
 	if start.cgroup != nil {
-		files = append(files[:len(files):len(files)], start.cgroup)
+		files = append(files, start.cgroup)
 	}
 	for _, f := range files {
 		if err := f.Close(); err != nil {
@@ -234,7 +235,10 @@ func (s *Supervisor) joinGroup(a *attempt, req *StartRequest, start *launch) err
 	if s.tree == nil || req.NoCgroup {
 		return nil
 	}
-	g, err := s.tree.Create(CgroupName(a.key.task, a.key.attempt), groupLimits(req.Spec.Resources))
+	s.limitTasks(a, req.TasksMemory)
+	limits := groupLimits(req.Spec.Resources)
+	limits.Pids = req.Pids
+	g, err := s.tree.Create(CgroupName(a.key.task, a.key.attempt), limits)
 	if err != nil {
 		return err
 	}
@@ -268,6 +272,12 @@ func (s *Supervisor) record(a *attempt, job string, pid int) error {
 			return err
 		}
 		r.Cgroup = a.group.Name()
+	}
+	if a.group == nil {
+		imprint(pid, a.limitMark())
+	}
+	if a.limits.Memory == 0 {
+		expendable(pid)
 	}
 	p, ok, err := readProcess(pid)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -40,8 +41,12 @@ const (
 	socketFile     = "supervisor.sock"
 )
 
-// ownGroup is the supervisor's own control group, beside those of the attempts.
+// ownGroup names the supervisor's own control group, behind the name of the node's. It is beside the
+// node's group and not in it, so that the tasks' common limit is not the supervisor's too.
 const ownGroup = "_supervisor"
+
+// groupsPath is the directory of all nodes' control groups.
+const groupsPath = "plimsoll"
 
 // SupervisorConfig says where a supervisor works.
 type SupervisorConfig struct {
@@ -50,6 +55,8 @@ type SupervisorConfig struct {
 	Node       string // a word for the name of the node's control group; empty: none
 	CgroupRoot string // where control groups are mounted; empty: /sys/fs/cgroup; NoCgroups: use none
 	NoTrace    bool   // start programs through a shell even if ptrace is permitted
+
+	MeasureDisk time.Duration // how often it is measured what attempts take of the disk; 0: DefaultMeasureDisk
 
 	ThawAfter time.Duration // how long no agent may watch until what is frozen is thawed; 0: DefaultThawAfter
 	Events    Events        // tells what happens
@@ -72,6 +79,9 @@ func (c *SupervisorConfig) Validate() error {
 	if c.ThawAfter <= 0 {
 		c.ThawAfter = DefaultThawAfter
 	}
+	if c.MeasureDisk <= 0 {
+		c.MeasureDisk = DefaultMeasureDisk
+	}
 	c.Events = c.Events.withDefaults()
 	return nil
 }
@@ -82,6 +92,7 @@ type Capabilities struct {
 	Cgroups string `json:"cgroups,omitempty"` // which kind is used; empty: none, and tasks run without limits
 	Limits  string `json:"limits,omitempty"`  // what is not limited, and why, for people; empty: everything is
 	Users   bool   `json:"users,omitempty"`   // it runs tasks as Users says; one that does not know of Users runs all as itself
+	Disk    string `json:"disk,omitempty"`    // DiskMeasured, or why it is not; empty: a supervisor of before, which does not measure
 	Trace   string `json:"trace,omitempty"`   // why programs are started through a shell; empty: they are not
 
 	CgroupRoot string `json:"cgroupRoot,omitempty"` // where control groups are mounted; empty if Cgroups is
@@ -106,6 +117,7 @@ type Supervisor struct {
 	work     *errgroup.Group // nil before Run and after it began to end
 	workCtx  func() context.Context
 	caps     Capabilities
+	memory   int64 // the common limit of all tasks that was set last; 0: none was
 }
 
 // New makes a supervisor. It touches nothing.
@@ -185,6 +197,9 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 			return err
 		}
 		work.Go(func() error { return s.thawAlone(workCtx) }) // from now on agents can come back
+		if s.Capabilities().Disk == DiskMeasured {
+			work.Go(func() error { return s.watchDisk(workCtx) })
+		}
 		l, err := transport.Listen("unix:" + s.cfg.Socket)
 		if err != nil {
 			return err
@@ -220,7 +235,7 @@ func (s *Supervisor) closeGroups() error {
 	if err := s.tree.Hierarchy().Leave(os.Getpid()); err != nil {
 		return err
 	}
-	own, err := s.tree.Open(ownGroup)
+	own, err := s.ownGroup()
 	if err != nil {
 		return err
 	}
@@ -241,6 +256,7 @@ func (s *Supervisor) takeOver(ctx context.Context) error {
 	if err := s.openGroups(&caps); err != nil {
 		return err
 	}
+	caps.Disk = probeDisk(s.cfg.Dir)
 	s.mu.Lock()
 	s.caps = caps
 	s.mu.Unlock()
@@ -280,11 +296,20 @@ func (s *Supervisor) openGroups(caps *Capabilities) error {
 	}
 	caps.Cgroups, caps.Limits = h.Version().String(), h.Missing()
 	caps.CgroupRoot, caps.Subtree = h.Root(), s.tree.Path()
-	own, err := s.tree.Create(ownGroup, cgroup.Limits{})
+	own, err := s.ownGroup()
 	if err != nil {
 		return err
 	}
 	return own.Add(os.Getpid())
+}
+
+// ownGroup makes (or finds) the supervisor's own control group.
+func (s *Supervisor) ownGroup() (*cgroup.Group, error) {
+	all, err := s.tree.Hierarchy().Subtree(groupsPath)
+	if err != nil {
+		return nil, err
+	}
+	return all.Create(path.Base(s.tree.Path())+ownGroup, cgroup.Limits{})
 }
 
 // subtreePath is plimsoll/<node>-<hash of the directory>: two agents of one machine do not meet.
@@ -294,7 +319,7 @@ func (s *Supervisor) subtreePath() string {
 	if node := strings.Trim(strings.ReplaceAll(s.cfg.Node, "/", "-"), "."); node != "" {
 		name = node + "-" + name
 	}
-	return "plimsoll/" + name
+	return path.Join(groupsPath, name)
 }
 
 // spawn runs f as a part of Run, with a context that ends when Run begins to end; false: it has begun to.

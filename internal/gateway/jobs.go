@@ -31,9 +31,7 @@ func (s jobService) SubmitJob(ctx context.Context, req *connect.Request[pb.Submi
 	if spec == nil {
 		return nil, plimsoll.Invalid("spec", "is missing; give the job that is to be run")
 	}
-	if spec.Queue == "" {
-		spec.Queue = plimsoll.DefaultQueue
-	}
+	complete(spec)
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}

@@ -61,9 +61,7 @@ func (s jobService) PlaceJob(ctx context.Context, req *connect.Request[pb.PlaceJ
 	if spec == nil {
 		return nil, plimsoll.Invalid("spec", "is missing; give the job whose tasks are to be tried")
 	}
-	if spec.Queue == "" {
-		spec.Queue = plimsoll.DefaultQueue
-	}
+	complete(spec)
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
@@ -107,9 +105,7 @@ func (s nodeService) PlanMoves(ctx context.Context, req *connect.Request[pb.Plan
 		return nil, plimsoll.Invalid("limit", "is %d; give the most moves that the plan may have, from 1 to %d", n, maxMoves)
 	}
 	if spec := req.Msg.GetSpec(); spec != nil {
-		if spec.Queue == "" {
-			spec.Queue = plimsoll.DefaultQueue
-		}
+		complete(spec)
 		if err := checkSpec(spec); err != nil {
 			return nil, err
 		}

@@ -185,7 +185,7 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 		{"report of no task", report(func(m *pb.ReportTasksRequest) { m.Reports[0].Task = "a" }), "reports.task", "job, group and index"},
 		{"report of no attempt", report(func(m *pb.ReportTasksRequest) { m.Reports[0].Attempt = 0 }), "reports.attempt", "from 1"},
 		{"report of a state that is not an agent's", report(func(m *pb.ReportTasksRequest) { m.Reports[0].State = 1 }), "reports.state", "Starting, Running or Finished"},
-		{"report of a result that is none", report(func(m *pb.ReportTasksRequest) { m.Reports[0].Result = 12 }), "reports.result", "not a result"},
+		{"report of a result that is none", report(func(m *pb.ReportTasksRequest) { m.Reports[0].Result = 13 }), "reports.result", "not a result"},
 		{"report with an endless message", report(func(m *pb.ReportTasksRequest) { m.Reports[0].Message = long + long + long }), "reports.message", "at most 4096"},
 		{
 			"endless reports", report(func(m *pb.ReportTasksRequest) { m.Reports = make([]*pb.TaskReport, 10_001) }),

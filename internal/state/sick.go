@@ -18,7 +18,8 @@ func (s *State) began(n *Node, t *Task, report *plimsoll.TaskReport) {
 		switch report.Result {
 		case plimsoll.ResultNodeFault:
 			fault = true
-		case plimsoll.ResultSucceeded, plimsoll.ResultFailed, plimsoll.ResultOutOfMemory, plimsoll.ResultTimedOut, plimsoll.ResultUnknownExit:
+		case plimsoll.ResultSucceeded, plimsoll.ResultFailed, plimsoll.ResultOutOfMemory, plimsoll.ResultOutOfDisk, plimsoll.ResultTimedOut,
+			plimsoll.ResultUnknownExit:
 		default:
 			return
 		}

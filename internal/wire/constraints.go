@@ -93,6 +93,7 @@ func NodeFactsToProto(f *plimsoll.NodeFacts) *pb.NodeFacts {
 		LastBoot:      f.LastBoot,
 		NextReboot:    f.NextReboot,
 		Metrics:       textsToProto(f.Metrics),
+		MaxTasks:      f.MaxTasks,
 	}
 	if len(f.Networks) > 0 {
 		m.Networks = make(map[string]bool, len(f.Networks))
@@ -116,6 +117,7 @@ func NodeFactsFromProto(m *pb.NodeFacts) plimsoll.NodeFacts {
 		LastBoot:      m.GetLastBoot(),
 		NextReboot:    m.GetNextReboot(),
 		Metrics:       textsFromProto(m.GetMetrics()),
+		MaxTasks:      m.GetMaxTasks(),
 	}
 	if len(m.GetNetworks()) > 0 {
 		f.Networks = maps.Clone(m.GetNetworks())

@@ -135,6 +135,7 @@ func (r *reader) server(raw json.RawMessage) placement.Server {
 		member{"platform", r.text(&s.Platform)},
 		member{"lastBoot", r.moment(&s.LastBoot)},
 		member{"nextReboot", r.moment(&s.NextReboot)},
+		member{"maxTasks", r.most(&s.MaxTasks)},
 		member{"labels", r.textMap(&s.Labels)},
 		member{"instances", func(raw json.RawMessage) {
 			r.list(raw, func(raw json.RawMessage) {

@@ -17,7 +17,7 @@ import (
 const wholeServer = `{"id": "n1", "setup": false, "status": "unknown", "reserved": "cordoned", "headnode": true, "reservoir": true,
 	"capacity": {"cpu": 8, "memory": "32Gi", "disk": 1e12, "gpu": 2}, "reserve": {"memory": 0.15}, "overprovision": {"cpu": 4},
 	"traits": {"ssd": true, "hdd": false, "tier": "gold", "gpu": ["a100", "h100"]}, "networks": {"external": true, "storage": false},
-	"release": "7.0", "platform": "20260114T101500Z", "lastBoot": "2026-01-31T08:00:00+01:00", "nextReboot": 1800000000,
+	"release": "7.0", "platform": "20260114T101500Z", "lastBoot": "2026-01-31T08:00:00+01:00", "nextReboot": 1800000000, "maxTasks": 256,
 	"labels": {"rack": "r1"}, "instances": [{"id": "i1", "owner": "alice", "job": "web", "group": "front", "labels": {"app": "web"},
 	"resources": {"cpu": "500m", "memory": "1Gi"}, "failed": true, "left": {"disk": "2Gi"}, "modified": 1700000000}, {}]}`
 
@@ -31,7 +31,7 @@ func whole() placement.Server {
 		},
 		Networks: map[string]bool{"external": true, "storage": false}, Release: "7.0", Platform: "20260114T101500Z", Headnode: true,
 		Reservoir: true, Reserve: map[string]float64{"memory": 0.15}, Overprovision: map[string]float64{"cpu": 4}, LastBoot: 1769842800,
-		NextReboot: 1800000000,
+		NextReboot: 1800000000, MaxTasks: 256,
 	}
 	s.Instances = []placement.Instance{{
 		ID: "i1", Owner: "alice", Job: "web", Group: "front", Labels: map[string]string{"app": "web"},

@@ -384,6 +384,18 @@ func (r *reader) moment(into *int64) read {
 	}
 }
 
+// most reads a bound that is counted in whole numbers.
+func (r *reader) most(into *int32) read {
+	return func(raw json.RawMessage) {
+		v, err := strconv.ParseInt(string(raw), 10, 32)
+		if err != nil || v < 0 {
+			r.fail("is %s; write a whole number, or 0 for no bound", shown(raw))
+			return
+		}
+		*into = int32(v)
+	}
+}
+
 // shown is a number as it was written, and otherwise the kind of the value.
 func shown(raw json.RawMessage) string {
 	if c := first(raw); c == '-' || c >= '0' && c <= '9' {

@@ -32,7 +32,8 @@ func WriteServer(s *placement.Server) ([]byte, error) {
 	out := serverJSON{
 		ID: s.ID, Reserved: s.Reserved, Fault: s.Fault, Headnode: s.Headnode, Reservoir: s.Reservoir, Capacity: quantities(s.Capacity),
 		Reserve: s.Reserve, Overprovision: s.Overprovision, Traits: traitValues(s.Traits), Networks: s.Networks, Release: s.Release,
-		Platform: s.Platform, LastBoot: s.LastBoot, NextReboot: s.NextReboot, Labels: s.Labels,
+		Platform: s.Platform, LastBoot: s.LastBoot, NextReboot: s.NextReboot, MaxTasks: s.MaxTasks,
+		Labels: s.Labels,
 	}
 	for i := range s.Instances {
 		in := &s.Instances[i]
@@ -71,6 +72,7 @@ type serverJSON struct {
 	Platform      string             `json:"platform,omitempty"`
 	LastBoot      int64              `json:"lastBoot,omitempty"`
 	NextReboot    int64              `json:"nextReboot,omitempty"`
+	MaxTasks      int32              `json:"maxTasks,omitempty"`
 	Labels        map[string]string  `json:"labels,omitempty"`
 	Instances     []instanceJSON     `json:"instances,omitempty"`
 }

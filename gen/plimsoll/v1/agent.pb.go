@@ -1068,8 +1068,12 @@ type StartAttemptRequest struct {
 	Cgroup string `protobuf:"bytes,6,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
 	Node   string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
 	// Owner of the job. The directories of its tasks are shared within an owner alone.
-	Owner         string     `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
-	Users         *TaskUsers `protobuf:"bytes,9,opt,name=users,proto3" json:"users,omitempty"`
+	Owner string     `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
+	Users *TaskUsers `protobuf:"bytes,9,opt,name=users,proto3" json:"users,omitempty"`
+	// The most processes and threads of the attempt at once; 0: no limit.
+	Pids int64 `protobuf:"varint,20,opt,name=pids,proto3" json:"pids,omitempty"`
+	// Bytes of memory that all tasks of the node may use together; 0: the limit stays as it is.
+	TasksMemory   int64 `protobuf:"varint,21,opt,name=tasks_memory,json=tasksMemory,proto3" json:"tasks_memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1165,6 +1169,20 @@ func (x *StartAttemptRequest) GetUsers() *TaskUsers {
 		return x.Users
 	}
 	return nil
+}
+
+func (x *StartAttemptRequest) GetPids() int64 {
+	if x != nil {
+		return x.Pids
+	}
+	return 0
+}
+
+func (x *StartAttemptRequest) GetTasksMemory() int64 {
+	if x != nil {
+		return x.TasksMemory
+	}
+	return 0
 }
 
 // TaskUsers says as whom tasks run when the supervisor is root.
@@ -1773,7 +1791,7 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\"1\n" +
 	"\x11ProveNodeResponse\x12\x1c\n" +
-	"\tsignature\x18\x01 \x01(\fR\tsignature\"\x83\x02\n" +
+	"\tsignature\x18\x01 \x01(\fR\tsignature\"\xba\x02\n" +
 	"\x13StartAttemptRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -1783,7 +1801,9 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x06cgroup\x18\x06 \x01(\tR\x06cgroup\x12\x12\n" +
 	"\x04node\x18\a \x01(\tR\x04node\x12\x14\n" +
 	"\x05owner\x18\b \x01(\tR\x05owner\x12,\n" +
-	"\x05users\x18\t \x01(\v2\x16.plimsoll.v1.TaskUsersR\x05users\"\x9f\x01\n" +
+	"\x05users\x18\t \x01(\v2\x16.plimsoll.v1.TaskUsersR\x05users\x12\x12\n" +
+	"\x04pids\x18\x14 \x01(\x03R\x04pids\x12!\n" +
+	"\ftasks_memory\x18\x15 \x01(\x03R\vtasksMemory\"\x9f\x01\n" +
 	"\tTaskUsers\x12\x1b\n" +
 	"\tfirst_uid\x18\x01 \x01(\rR\bfirstUid\x12\x19\n" +
 	"\blast_uid\x18\x02 \x01(\rR\alastUid\x12!\n" +

@@ -2503,9 +2503,11 @@ type NodeRoom struct {
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// What no task holds of each resource, without what is kept back and stretched by over-provisioning; negative: more is promised
 	// than there is. Unset if the node is not counted.
-	Unreserved    *Resources `protobuf:"bytes,3,opt,name=unreserved,proto3" json:"unreserved,omitempty"`
-	Whole         *Resources `protobuf:"bytes,4,opt,name=whole,proto3" json:"whole,omitempty"`
-	Tasks         int32      `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Unreserved *Resources `protobuf:"bytes,3,opt,name=unreserved,proto3" json:"unreserved,omitempty"`
+	Whole      *Resources `protobuf:"bytes,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	Tasks      int32      `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// The most tasks that it takes at once; 0: no bound.
+	MaxTasks      int32 `protobuf:"varint,6,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2571,6 +2573,13 @@ func (x *NodeRoom) GetWhole() *Resources {
 func (x *NodeRoom) GetTasks() int32 {
 	if x != nil {
 		return x.Tasks
+	}
+	return 0
+}
+
+func (x *NodeRoom) GetMaxTasks() int32 {
+	if x != nil {
+		return x.MaxTasks
 	}
 	return 0
 }
@@ -3950,7 +3959,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x13NodeCapacityRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"C\n" +
 	"\x14NodeCapacityResponse\x12+\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x15.plimsoll.v1.NodeRoomR\x05nodes\"\xb2\x01\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x15.plimsoll.v1.NodeRoomR\x05nodes\"\xcf\x01\n" +
 	"\bNodeRoom\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x126\n" +
@@ -3958,7 +3967,8 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"unreserved\x18\x03 \x01(\v2\x16.plimsoll.v1.ResourcesR\n" +
 	"unreserved\x12,\n" +
 	"\x05whole\x18\x04 \x01(\v2\x16.plimsoll.v1.ResourcesR\x05whole\x12\x14\n" +
-	"\x05tasks\x18\x05 \x01(\x05R\x05tasks\"h\n" +
+	"\x05tasks\x18\x05 \x01(\x05R\x05tasks\x12\x1b\n" +
+	"\tmax_tasks\x18\x06 \x01(\x05R\bmaxTasks\"h\n" +
 	"\x10PlanMovesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\x12\x14\n" +

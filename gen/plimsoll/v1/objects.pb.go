@@ -297,6 +297,7 @@ const (
 	TaskResult_TASK_RESULT_NEVER_STARTED TaskResult = 9
 	TaskResult_TASK_RESULT_UNKNOWN_EXIT  TaskResult = 10
 	TaskResult_TASK_RESULT_NODE_FAULT    TaskResult = 11
+	TaskResult_TASK_RESULT_OUT_OF_DISK   TaskResult = 12
 )
 
 // Enum value maps for TaskResult.
@@ -314,6 +315,7 @@ var (
 		9:  "TASK_RESULT_NEVER_STARTED",
 		10: "TASK_RESULT_UNKNOWN_EXIT",
 		11: "TASK_RESULT_NODE_FAULT",
+		12: "TASK_RESULT_OUT_OF_DISK",
 	}
 	TaskResult_value = map[string]int32{
 		"TASK_RESULT_UNSPECIFIED":   0,
@@ -328,6 +330,7 @@ var (
 		"TASK_RESULT_NEVER_STARTED": 9,
 		"TASK_RESULT_UNKNOWN_EXIT":  10,
 		"TASK_RESULT_NODE_FAULT":    11,
+		"TASK_RESULT_OUT_OF_DISK":   12,
 	}
 )
 
@@ -1951,7 +1954,9 @@ type NodeFacts struct {
 	LastBoot      int64              `protobuf:"varint,9,opt,name=last_boot,json=lastBoot,proto3" json:"last_boot,omitempty"`
 	NextReboot    int64              `protobuf:"varint,10,opt,name=next_reboot,json=nextReboot,proto3" json:"next_reboot,omitempty"`
 	// Names of metrics that its agent has beside the built-in ones.
-	Metrics       []string `protobuf:"bytes,11,rep,name=metrics,proto3" json:"metrics,omitempty"`
+	Metrics []string `protobuf:"bytes,11,rep,name=metrics,proto3" json:"metrics,omitempty"`
+	// The most tasks that it takes at once; 0: no bound.
+	MaxTasks      int32 `protobuf:"varint,20,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2061,6 +2066,13 @@ func (x *NodeFacts) GetMetrics() []string {
 		return x.Metrics
 	}
 	return nil
+}
+
+func (x *NodeFacts) GetMaxTasks() int32 {
+	if x != nil {
+		return x.MaxTasks
+	}
+	return 0
 }
 
 // The condition that the node's QoS agent owns.
@@ -2979,7 +2991,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\bfinished\x18\x0e \x01(\x03R\bfinished\x12\x1d\n" +
 	"\n" +
 	"not_before\x18\x0f \x01(\x03R\tnotBefore\x12\x1a\n" +
-	"\brevision\x18\x10 \x01(\x04R\brevision\"\xeb\x05\n" +
+	"\brevision\x18\x10 \x01(\x04R\brevision\"\x88\x06\n" +
 	"\tNodeFacts\x12:\n" +
 	"\x06traits\x18\x01 \x03(\v2\".plimsoll.v1.NodeFacts.TraitsEntryR\x06traits\x12@\n" +
 	"\bnetworks\x18\x02 \x03(\v2$.plimsoll.v1.NodeFacts.NetworksEntryR\bnetworks\x12\x18\n" +
@@ -2993,7 +3005,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\vnext_reboot\x18\n" +
 	" \x01(\x03R\n" +
 	"nextReboot\x12\x18\n" +
-	"\ametrics\x18\v \x03(\tR\ametrics\x1aM\n" +
+	"\ametrics\x18\v \x03(\tR\ametrics\x12\x1b\n" +
+	"\tmax_tasks\x18\x14 \x01(\x05R\bmaxTasks\x1aM\n" +
 	"\vTraitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
 	"\x05value\x18\x02 \x01(\v2\x12.plimsoll.v1.TraitR\x05value:\x028\x01\x1a;\n" +
@@ -3124,7 +3137,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x13TASK_STATE_STARTING\x10\x03\x12\x16\n" +
 	"\x12TASK_STATE_RUNNING\x10\x04\x12\x17\n" +
 	"\x13TASK_STATE_STOPPING\x10\x05\x12\x17\n" +
-	"\x13TASK_STATE_FINISHED\x10\x06*\xd1\x02\n" +
+	"\x13TASK_STATE_FINISHED\x10\x06*\xee\x02\n" +
 	"\n" +
 	"TaskResult\x12\x1b\n" +
 	"\x17TASK_RESULT_UNSPECIFIED\x10\x00\x12\x19\n" +
@@ -3139,7 +3152,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x19TASK_RESULT_NEVER_STARTED\x10\t\x12\x1c\n" +
 	"\x18TASK_RESULT_UNKNOWN_EXIT\x10\n" +
 	"\x12\x1a\n" +
-	"\x16TASK_RESULT_NODE_FAULT\x10\v*k\n" +
+	"\x16TASK_RESULT_NODE_FAULT\x10\v\x12\x1b\n" +
+	"\x17TASK_RESULT_OUT_OF_DISK\x10\f*k\n" +
 	"\bNodeMode\x12\x19\n" +
 	"\x15NODE_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_MODE_ACTIVE\x10\x01\x12\x16\n" +

@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
+)
+
+// tailOf is a tail of one stream, and the directory that its file is in.
+func tailOf(t *testing.T) (tl *tail, dir string, read func() (string, error)) {
+	t.Helper()
+	dir = t.TempDir()
+	tl = &tail{streams: []tailed{{name: executor.Stdout}}}
+	t.Cleanup(tl.close)
+	return tl, dir, func() (string, error) {
+		var text strings.Builder
+		err := tl.copy(&tl.streams[0], dir, func(_ string, data []byte) error {
+			text.Write(data)
+			return nil
+		})
+		return text.String(), err
+	}
+}
+
+// A task may put a FIFO in the place of its log. Who reads that is told so at once, and no thread
+// waits for a writer.
+func TestLogOfAFIFOIsRefused(t *testing.T) {
+	_, dir, read := tailOf(t)
+	if err := unix.Mkfifo(filepath.Join(dir, executor.Stdout), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(); plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(err.Error(), "stdout is no log") {
+		t.Errorf("read: %v", err)
+	}
+}
+
+// A log of 4 TB that holds a few words, with holes before, between and behind them, is read as
+// these words, at once.
+func TestHolesOfALogAreSkipped(t *testing.T) {
+	tl, dir, read := tailOf(t)
+	f, err := os.Create(filepath.Join(dir, executor.Stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() }) // nothing that matters was written
+	const tera = 1 << 40
+	write := func(text string, at int64) {
+		if _, err := f.WriteAt([]byte(text), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first ", 1<<40)
+	write("second ", 2*tera)
+	if err := f.Truncate(4 * tera); err != nil {
+		t.Skipf("the file system has no files of 4 TB: %v", err)
+	}
+	words := func(text string) string {
+		return strings.Join(strings.Fields(strings.ReplaceAll(text, "\x00", "")), " ")
+	}
+	got, err := read()
+	if err != nil || words(got) != "first second" || len(got) > 4*4096 {
+		t.Fatalf("%d bytes were read, %q, %v", len(got), words(got), err)
+	}
+	tl.follow = true
+	write("third", 4*tera)
+	if got, err := read(); err != nil || words(got) != "third" {
+		t.Errorf("what was written later is %q, %v", got, err)
+	}
+	if got, err := read(); err != nil || got != "" {
+		t.Errorf("then came %q, %v", got, err)
+	}
+	if err := f.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	write("anew", 0)
+	if got, err := read(); err != nil || got != "anew" {
+		t.Errorf("after it was cut to nothing it is %q, %v", got, err)
+	}
+}
