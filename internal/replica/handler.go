@@ -27,7 +27,7 @@ const (
 
 // requestBounds are those of one message of a gateway. They have room to spare for what a gateway takes, which is 8 MiB, and
 // counts in the same way.
-var requestBounds = wire.Bounds{Bytes: 16 << 20, Decoded: 48 << 20}
+var requestBounds = wire.Bounds{Bytes: 10 << 20, Decoded: 48 << 20}
 
 // Exec gives a gateway's command to the engine. It must not block long: the stream's later commands wait behind it. FootprintOf(ctx)
 // is about how many bytes the command takes. respond is called once, after the batch that holds the command's effect was published, from any goroutine; it never blocks, and sets the

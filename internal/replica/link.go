@@ -5,6 +5,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // link is what a gateway has under way on its stream: the barrier's rounds and the commands, as pure steps. Whoever owns it
@@ -47,6 +48,9 @@ type call struct {
 	err     error
 }
 
+// requestOverhead is at least what stands around a command in its message.
+const requestOverhead = 64
+
 func errNotConnected() error {
 	return plimsoll.Errorf(plimsoll.CodeUnavailable, "this gateway is not connected to the leader; try again")
 }
@@ -75,6 +79,9 @@ func (l *link) add(command *pb.Command) (*call, error) {
 		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d commands are under way at this gateway; try again later", maxCalls)
 	}
 	bytes := proto.Size(command)
+	if bytes > requestBounds.Bytes-requestOverhead { // the leader would end the stream
+		return nil, wire.TooLong(requestBounds.Bytes - requestOverhead)
+	}
 	if l.bytes > 0 && l.bytes+bytes > maxBytes {
 		return nil, plimsoll.Errorf(plimsoll.CodeExhausted,
 			"commands of %d bytes wait at this gateway to be sent to the leader, and there is room for %d; try again later", l.bytes, maxBytes)

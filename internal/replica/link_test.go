@@ -201,3 +201,15 @@ func TestAgentsHaveCallsOfTheirOwn(t *testing.T) {
 		t.Errorf("after %d commands of users an agent is told %v", users, err)
 	}
 }
+
+// A command that the leader would refuse is not sent: its refusal ends the stream, with all that others have on it.
+func TestACommandThatTheLeaderWouldRefuseIsNotSent(t *testing.T) {
+	l := openLink()
+	l.maxBytes = 1 << 30
+	if _, err := l.add(submit(strings.Repeat("x", requestBounds.Bytes))); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
+		t.Errorf("one that is too long: %v", err)
+	}
+	if _, err := l.add(submit("a")); err != nil {
+		t.Errorf("then a short one: %v", err)
+	}
+}

@@ -20,14 +20,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 )
 
-// emptyGroups is a submit of as many empty groups as 8 MiB hold.
-func emptyGroups() []byte { return put(1, repeat(4_194_000, put(5))...) }
+// emptyGroups is a submit of as many empty groups as 4 MiB hold.
+func emptyGroups() []byte { return put(1, repeat(2_097_000, put(5))...) }
 
 // bomb is what inflates to a GiB.
 func bomb(t *testing.T) []byte {
 	t.Helper()
-	block := zip(t, make([]byte, 32<<20))
-	return repeat(32, block) // gzip's members are inflated one after another
+	return repeat(256, zip(t, make([]byte, 4<<20))) // gzip's members are inflated one after another
 }
 
 // envelope is a message in a stream.
@@ -38,27 +37,28 @@ func envelope(flags byte, data []byte) []byte {
 // Whatever is sent to a service with the options, and however, its refusal takes less than 64 MiB.
 func TestARefusalTakesLessThan64MiB(t *testing.T) {
 	mux := http.NewServeMux()
-	options := Bounded(RequestBounds(8 << 20))
+	options := Bounded(RequestBounds(4 << 20))
 	mux.Handle(plimsollv1connect.NewJobServiceHandler(plimsollv1connect.UnimplementedJobServiceHandler{}, options))
-	empty, gz := emptyGroups(), "gzip"
-	json := []byte(`{"spec":{"groups":[` + strings.Repeat(`{},`, (8<<20-50)/3) + `{}]}}`)
+	empty, gib, gz := emptyGroups(), bomb(t), "gzip"
+	zippedEmpty := zip(t, empty)
+	json := []byte(`{"spec":{"groups":[` + strings.Repeat(`{},`, (4<<20-50)/3) + `{}]}}`)
 	for _, attack := range []struct {
 		name, path, contentType, header, encoding string
 		body                                      []byte
 		want                                      string
 	}{
-		{"8 MB of empty groups", "SubmitJob", "application/proto", "", "", empty, "so many elements"},
-		{"the same in 8 KB of gzip", "SubmitJob", "application/proto", "Content-Encoding", gz, zip(t, empty), "elements"},
-		{"8 MB of {},", "SubmitJob", "application/json", "", "", json, "elements"},
+		{"4 MB of empty groups", "SubmitJob", "application/proto", "", "", empty, "so many elements"},
+		{"the same in 4 KB of gzip", "SubmitJob", "application/proto", "Content-Encoding", gz, zippedEmpty, "elements"},
+		{"4 MB of {},", "SubmitJob", "application/json", "", "", json, "elements"},
 		{"the same in gzip", "SubmitJob", "application/json", "Content-Encoding", gz, zip(t, json), "elements"},
 		{"a charset", "SubmitJob", "application/json; charset=utf-8", "", "", json, "elements"},
-		{"a GiB of zeros in gzip", "SubmitJob", "application/proto", "Content-Encoding", gz, bomb(t), "longer than 8388608"},
-		{"the same as JSON", "SubmitJob", "application/json", "Content-Encoding", gz, bomb(t), "longer than 8388608"},
+		{"a GiB of zeros in gzip", "SubmitJob", "application/proto", "Content-Encoding", gz, gib, "longer than 4194304"},
+		{"the same as JSON", "SubmitJob", "application/json", "Content-Encoding", gz, gib, "longer than 4194304"},
 		{"gRPC", "SubmitJob", "application/grpc", "", "", envelope(0, empty), "elements"},
-		{"gRPC in gzip", "SubmitJob", "application/grpc", "Grpc-Encoding", gz, envelope(1, zip(t, empty)), "elements"},
-		{"gRPC-Web in gzip", "SubmitJob", "application/grpc-web", "Grpc-Encoding", gz, envelope(1, zip(t, empty)), "elements"},
-		{"a GiB in an envelope", "WatchJob", "application/connect+proto", "Connect-Content-Encoding", gz, envelope(1, bomb(t)), "longer than 8388608"},
-		{"a GiB in one of gRPC", "SubmitJob", "application/grpc+proto", "Grpc-Encoding", gz, envelope(1, bomb(t)), "longer than 8388608"},
+		{"gRPC in gzip", "SubmitJob", "application/grpc", "Grpc-Encoding", gz, envelope(1, zippedEmpty), "elements"},
+		{"gRPC-Web in gzip", "SubmitJob", "application/grpc-web", "Grpc-Encoding", gz, envelope(1, zippedEmpty), "elements"},
+		{"a GiB in an envelope", "WatchJob", "application/connect+proto", "Connect-Content-Encoding", gz, envelope(1, gib), "longer than 4194304"},
+		{"a GiB in one of gRPC", "SubmitJob", "application/grpc+proto", "Grpc-Encoding", gz, envelope(1, gib), "longer than 4194304"},
 		{"a stream of JSON", "WatchJob", "application/connect+json", "", "", envelope(0, json), "elements"},
 	} {
 		request := httptest.NewRequest(http.MethodPost, "/plimsoll.v1.JobService/"+attack.path, bytes.NewReader(attack.body))

@@ -7,7 +7,7 @@ import (
 // What decoding JSON allocates beside the message; the tests hold it against the decoder.
 const (
 	jsonObjectBytes = 32  // for each object: which of its fields were seen
-	jsonNameBytes   = 96  // for each name, with the entry of a map
+	jsonNameBytes   = 112 // for each name, with the entry of a map
 	jsonValueBytes  = 128 // for each list and each element: the token, the entry of a list
 	jsonTextGrowth  = 3   // for each byte of a text: the token, what is made of it, the field
 )
