@@ -14,12 +14,12 @@ import (
 // the oldest of them while all jobs together are over a bound.
 
 const (
-	tableShare  = 2                // a byte of a text of a task stands in its row and in the record that is replicated
-	nameCopies  = 4                // so often the names of job and group stand in memory for each task: id, key, and twice in the record
-	usualNames  = 32               // bytes of both names that the room of a task has room for
-	groupRow    = 256              // bytes of a group in the record of its job's status
-	endedShare  = 2                // jobs that have ended take at most one part in so many of the bytes
-	overMessage = 64               // bytes of a task's message while the bytes are over their bound
+	tableShare  = 2                 // a byte of a text of a task stands in its row and in the record that is replicated
+	nameCopies  = 4                 // so often the names of job and group stand in memory for each task: id, key, and twice in the record
+	usualNames  = 32                // bytes of both names that the room of a task has room for
+	groupRow    = 256               // bytes of a group in the record of its job's status
+	endedShare  = 2                 // jobs that have ended take at most one part in so many of the bytes
+	overMessage = 64                // bytes of a task's message while the bytes are over their bound
 	kept        = uint64(512) << 20 // bytes of memory that are left to all but tasks
 )
 
@@ -108,9 +108,9 @@ func (j *Job) takes(spec *plimsoll.JobSpec) holdings {
 	return h
 }
 
-// wants returns what a job takes once all its tasks are created.
-func wants(spec *plimsoll.JobSpec, encoded int) holdings {
-	h := holdings{bytes: memoryOf(spec, encoded)}
+// wants returns what a job takes once all its tasks are created; memory is what memoryOf says of it.
+func wants(spec *plimsoll.JobSpec, memory int) holdings {
+	h := holdings{bytes: memory}
 	for i := range spec.Groups {
 		n := int(spec.Groups[i].Count)
 		h.tasks += n
