@@ -431,6 +431,33 @@ func (w *world) settle() {
 	}
 }
 
+// restate gives a class of which nothing runs another amount of a resource that no queue limits, as
+// happens when the first node brings a resource or the last one takes it away.
+func (w *world) restate() {
+	c := rapid.SampledFrom(w.classes).Draw(w.t, "class that asks for something else")
+	k := rapid.IntRange(0, w.names.Len()-1).Draw(w.t, "resource")
+	limited := false
+	w.tree.Root.Walk(func(q *queue.Queue) { limited = limited || q.MaxSet&(1<<k) != 0 })
+	if limited || slices.ContainsFunc(w.lanes, func(l *lane) bool { return l != nil && l.class == c && l.running > 0 }) {
+		return
+	}
+	count := func(sign int32) {
+		for _, l := range w.lanes {
+			if l != nil && l.class == c {
+				w.tree.Pend(&l.Lane, sign*l.ready)
+			}
+		}
+	}
+	amounts := *c.Amounts()
+	amounts[k] = rapid.Int64Range(0, 6).Draw(w.t, "amount")
+	count(-1)
+	w.tree.Restate(c, &amounts, rapid.Bool().Draw(w.t, "outdated"))
+	count(1)
+	if rapid.Bool().Draw(w.t, "opens") {
+		w.tree.Open(c)
+	}
+}
+
 // readmit has the parked accounts admitted for which there is room, and checks that none is
 // forgotten.
 func (w *world) readmit() {
@@ -515,11 +542,12 @@ func history(t *rapid.T) {
 			l.class = c
 			w.turn(&account{Account: l.of.Account, lanes: []*lane{l}})
 		},
+		"restate":   w.restate,
 		"open":      func() { w.tree.Open(rapid.SampledFrom(w.classes).Draw(t, "class that opens")) },
 		"total":     func() { w.total, _ = w.names.Amounts(w.amounts("total", 100)); w.tree.SetTotal(&w.total) },
 		"configure": w.configure,
 	}
-	names := []string{"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape", "short", "short", "submit", "submit", "submit", "total", "total"}
+	names := []string{"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape", "restate", "short", "short", "submit", "submit", "submit", "total", "total"}
 	for range rapid.IntRange(1, 120).Draw(t, "steps") {
 		name := rapid.SampledFrom(names).Draw(t, "step")
 		step[name]()

@@ -108,9 +108,9 @@ func (j *Job) takes(spec *plimsoll.JobSpec) holdings {
 	return h
 }
 
-// wants returns what a job takes once all its tasks are created.
-func wants(spec *plimsoll.JobSpec, encoded int) holdings {
-	h := holdings{bytes: memoryOf(spec, encoded)}
+// wants returns what a job takes once all its tasks are created; memory is what memoryOf says of it.
+func wants(spec *plimsoll.JobSpec, memory int) holdings {
+	h := holdings{bytes: memory}
 	for i := range spec.Groups {
 		n := int(spec.Groups[i].Count)
 		h.tasks += n

@@ -13,6 +13,7 @@ import (
 type intake struct {
 	queue    *queue.Queue
 	bytes    int                   // that its specification takes in a batch
+	memory   int                   // and in memory, with the rows of its groups
 	prepared []*placement.Prepared // what each group asks for, made ready; who has it releases it
 }
 
@@ -26,7 +27,7 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	}
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
 	j := s.addJob(spec, in.queue, s.lastSubmitted, true, in.prepared, nil)
-	j.specBytes = int32(in.bytes)
+	j.specBytes, j.memory = int32(in.bytes), in.memory
 	s.askAll(j, 1)
 	s.hold(j)
 	s.markSpec(j)
@@ -78,7 +79,8 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 	if err := s.checkSpecBytes(spec, in.bytes); err != nil {
 		return in, nil, err
 	}
-	if err := s.checkHeld(in.queue, holdings{}, wants(spec, in.bytes)); err != nil {
+	in.memory = memoryOf(spec, in.bytes)
+	if err := s.checkHeld(in.queue, holdings{}, wants(spec, in.memory)); err != nil {
 		return in, nil, err
 	}
 	if err := s.checkUnknown(spec); err != nil {

@@ -24,7 +24,6 @@ func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, 
 		s.fit(&j.Groups[i])
 		j.Groups[i].resourceBytes = int32(size.Of(j.Groups[i].Spec.Resources))
 	}
-	j.memory = memoryOf(spec, j.specSize())
 	s.jobs[spec.ID] = j
 	return j
 }

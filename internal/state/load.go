@@ -222,6 +222,7 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 		return corrupt("job %q in queue %q, which is not a leaf of the stored configuration", st.ID, st.Queue)
 	}
 	j := s.addJob(spec, q, st.Submitted, live, nil, s.refusals(spec))
+	j.memory = memoryOf(spec, j.specSize())
 	j.State, j.Reason, j.Killed, j.Started, j.Finished, j.revision = st.State, st.Reason, st.Killed, st.Started, st.Finished, st.Revision
 	s.lastSubmitted = max(s.lastSubmitted, st.Submitted)
 	return nil
