@@ -244,7 +244,7 @@ func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 	}{
 		{home: home},
 		{home: elsewhere, says: "this server wants a user token; it is in its file " + own + "; give it by --token-file, PLIMSOLL_TOKEN_FILE or PLIMSOLL_TOKEN"},
-		{home: elsewhere, says: "(sent was no token: no server at " + strings.TrimPrefix(s.address, "http://") + " has entered one for this user)"},
+		{home: elsewhere, says: "; this caller sent no token: no server at " + strings.TrimPrefix(s.address, "http://") + " has entered one for this user"},
 		{home: elsewhere, flag: own},
 		{home: elsewhere, variables: []string{"PLIMSOLL_TOKEN=" + text}},
 		{home: elsewhere, variables: []string{"PLIMSOLL_TOKEN_FILE=" + own}},

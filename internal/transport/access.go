@@ -324,7 +324,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := b.refusals.RoundTrip(r)
 	if plimsoll.CodeOf(err) == plimsoll.CodeUnauthenticated {
 		b.source.Refused()
-		return nil, plimsoll.Errorf(plimsoll.CodeUnauthenticated, "%v (sent was %v)", err, b.source)
+		return nil, plimsoll.Errorf(plimsoll.CodeUnauthenticated, "%v; this caller sent %v", err, b.source)
 	}
 	return response, err
 }

@@ -121,7 +121,7 @@ func TestClientsSayWhichTokenIsMissing(t *testing.T) {
 			says   string
 		}{
 			"none":       {nil, plimsoll.CodeUnauthenticated, "wants a user token"},
-			"another's":  {token.Fixed(token.New(token.User), "the token in my pocket"), plimsoll.CodeUnauthenticated, "(sent was the token in my pocket)"},
+			"another's":  {token.Fixed(token.New(token.User), "the token in my pocket"), plimsoll.CodeUnauthenticated, "this caller sent the token in my pocket"},
 			"an agent's": {token.Fixed(agent, ""), plimsoll.CodeDenied, "it takes a user token"},
 			"no file":    {token.Finder{Kind: token.User, File: "/no/file"}.For(""), plimsoll.CodeUnauthenticated, "there is no file /no/file"},
 			"its own":    {token.Fixed(user, ""), plimsoll.CodeInternal, ""},
