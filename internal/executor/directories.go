@@ -93,7 +93,10 @@ func (s *Supervisor) accommodate(ctx context.Context, a *attempt, req *StartRequ
 	taskDir := TaskDir(s.cfg.Dir, a.key.task)
 	err := os.Mkdir(taskDir, privateMode)
 	made := err == nil
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if info, e := os.Lstat(taskDir); errors.Is(err, fs.ErrExist) && e == nil && info.IsDir() {
+		err = nil
+	}
+	if err != nil {
 		return fmt.Errorf("make the task's own directory: %w", err)
 	}
 	if id.cred == nil {

@@ -99,7 +99,8 @@ func (u Users) Describe() string {
 	case os.Geteuid() != 0:
 		return fmt.Sprintf("tasks run as uid %d, as this agent does, and can do whatever it can", os.Geteuid())
 	case u.Default != "":
-		return fmt.Sprintf("tasks run as user %s", u.Default)
+		name, _, _ := strings.Cut(u.Default, ":")
+		return fmt.Sprintf("tasks that name no user run as user %s", name)
 	}
 	return fmt.Sprintf("each attempt of a task runs as a uid of its own, out of %v", u.UIDs)
 }
