@@ -58,6 +58,9 @@ func NewNames() *Names {
 	return &Names{names: []string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}}
 }
 
+// Clone returns the names as they are, to be changed apart from these.
+func (n *Names) Clone() *Names { return &Names{names: slices.Clone(n.names)} }
+
 // Len returns how many names there are.
 func (n *Names) Len() int { return len(n.names) }
 

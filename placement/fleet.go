@@ -65,6 +65,7 @@ type Fleet struct {
 	tickets  map[string]ticket
 	pending  map[int32][]string // ids of tickets by slot
 	scratch  []byte
+	copying  *Copying // the copy that is being made; nil: none
 }
 
 type place struct {
@@ -89,6 +90,9 @@ func (f *Fleet) Servers() int { return f.servers }
 
 // Slot returns the slot of a server, -1 if there is none with the id.
 func (f *Fleet) Slot(id string) int32 {
+	if f.index == nil {
+		f.reindex()
+	}
 	if slot, ok := f.index[id]; ok {
 		return slot
 	}
@@ -128,6 +132,7 @@ func (f *Fleet) Put(slot int32, s *Server) {
 	if other, ok := f.index[s.ID]; ok && other != slot {
 		clean.Fault = fmt.Sprintf("another server has the id %q; give each its own", s.ID)
 	}
+	f.changing(slot)
 	r := &f.rows[slot]
 	if r.flags&present != 0 {
 		f.leave(slot)
@@ -184,6 +189,7 @@ func (f *Fleet) Remove(slot int32) {
 	if r.flags&present == 0 {
 		return
 	}
+	f.changing(slot)
 	for _, id := range f.brought[slot] {
 		f.Forget(f.inside[id].kind)
 		delete(f.inside, id)
@@ -229,6 +235,7 @@ func (f *Fleet) sweep() {
 	if f.dead < 64 || f.dead < len(f.classes)/2 {
 		return
 	}
+	f.copying.finish() // it knows the classes by their numbers
 	moved := make([]uint32, len(f.classes))
 	kept := f.classes[:0]
 	for id, c := range f.classes {
@@ -238,7 +245,13 @@ func (f *Fleet) sweep() {
 		}
 		moved[id] = uint32(len(kept))
 		f.byKey[c.key] = moved[id]
+		for d := range f.domains {
+			f.domains[d].values[moved[id]] = f.domains[d].values[id]
+		}
 		kept = append(kept, c)
+	}
+	for d := range f.domains {
+		f.domains[d].values = f.domains[d].values[:len(kept)]
 	}
 	clear(f.classes[len(kept):])
 	f.classes, f.dead = kept, 0
@@ -278,7 +291,7 @@ func (f *Fleet) atDomains(slot int32, c *class, n int32) {
 	f.shifts++
 	for _, t := range f.loads[slot].tags {
 		for _, counter := range f.tags.info[t.tag].counters {
-			counter.add(f.valueOf(counter.domain, slot, c), n*int32(t.n))
+			counter.add(f.valueOf(counter.domain, slot), n*int32(t.n))
 		}
 	}
 }
@@ -356,6 +369,7 @@ func (f *Fleet) Moved() { f.moves++ }
 
 // Bind books an instance of a kind on a server.
 func (f *Fleet) Bind(slot int32, k *Kind) {
+	f.changing(slot)
 	r, l := &f.rows[slot], &f.loads[slot]
 	f.moves++
 	l.used.Add(&k.amounts)
@@ -374,6 +388,7 @@ func (f *Fleet) Bind(slot int32, k *Kind) {
 
 // Unbind takes an instance of a kind off a server on which one was booked.
 func (f *Fleet) Unbind(slot int32, k *Kind) {
+	f.changing(slot)
 	r, l := &f.rows[slot], &f.loads[slot]
 	f.moves++
 	l.used.Sub(&k.amounts)
@@ -469,7 +484,7 @@ func (f *Fleet) moved(tag uint32, slot, n int32) {
 	info.version++
 	for _, c := range info.counters {
 		if r := &f.rows[slot]; r.flags&present != 0 {
-			c.add(f.valueOf(c.domain, slot, f.classes[r.class]), n)
+			c.add(f.valueOf(c.domain, slot), n)
 		}
 	}
 }
@@ -477,6 +492,7 @@ func (f *Fleet) moved(tag uint32, slot, n int32) {
 // Outcome says how an instance on a server ended, or that it runs well, at a time in Unix seconds. The filter sick-servers looks at
 // the newest two.
 func (f *Fleet) Outcome(slot int32, at int64, failed bool) {
+	f.changing(slot)
 	l, r := &f.loads[slot], &f.rows[slot]
 	o := outcome{at, failed}
 	switch {

@@ -27,6 +27,12 @@
 // when it is full, a command is refused at once with CodeExhausted. One that cannot be read is
 // refused at once too.
 //
+// Questions (dry runs, explanations, capacities, plans of moves) wait for no turn: workers answer
+// them from a copy of the fleet that all who ask share (questions.go). The answer's revision is at
+// least that of all that was acknowledged before the question came. A copy holds up the turns by
+// some 3 ms for 10,000 nodes; more are copied in slices between turns, and at most a tenth of the
+// time goes into copies.
+//
 // It does not serve users: gateways do. Beside them only /healthz and /metrics are answered, also
 // while the process does not lead; gateways that connect then are refused with CodeUnavailable and
 // the reason, and try again. Costs: see package engine for a turn; encoding is linear in what a
@@ -36,6 +42,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -59,6 +66,8 @@ type Config struct {
 	State         state.Config
 	EventCapacity int          // recent events that are kept; 100,000
 	MaxInbox      int          // commands that may wait for a turn; 65,536
+	Workers       int          // answer questions beside the turns; half of GOMAXPROCS, at least 1
+	MaxQuestions  int          // questions that may wait for them; 64
 	Seed          uint64       // of the order in which nodes are drawn; 0: random
 	Now           func() int64 // Unix nanoseconds; the wall clock
 	// Metrics gets the coordinator's metrics too. They are always served on Listen, at /metrics.
@@ -99,6 +108,12 @@ func (c Config) withDefaults() Config {
 	if c.MaxInbox == 0 {
 		c.MaxInbox = defaultInbox
 	}
+	if c.Workers == 0 {
+		c.Workers = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	if c.MaxQuestions == 0 {
+		c.MaxQuestions = defaultQuestions
+	}
 	if c.Now == nil {
 		c.Now = func() int64 { return time.Now().UnixNano() }
 	}
@@ -136,6 +151,12 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxInbox < 0 {
 		return plimsoll.Invalid("maxInbox", "is negative; give 0 for the default, or more")
+	}
+	if c.Workers < 0 {
+		return plimsoll.Invalid("workers", "is negative; give 0 for the default, or more")
+	}
+	if c.MaxQuestions < 0 {
+		return plimsoll.Invalid("maxQuestions", "is negative; give 0 for the default, or more")
 	}
 	queues := c.withDefaults().Queues
 	return queues.Validate()

@@ -72,6 +72,9 @@ func (b *inbox) add(r request) {
 	b.wakeUp()
 }
 
+// notify wakes the writer loop although nothing may be in the inbox.
+func (b *inbox) notify() { b.wakeUp() }
+
 func (b *inbox) wakeUp() {
 	select {
 	case b.wake <- struct{}{}:

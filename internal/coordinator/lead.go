@@ -119,6 +119,7 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands, inbox: newInbox(c.cfg.MaxInbox),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
 	}
+	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)
 	t.source, err = replica.NewSource(replica.SourceConfig{
 		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
 		Events: replica.SourceEvents{Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected},

@@ -22,6 +22,8 @@ type term struct {
 	metrics     *metrics
 	commands    *commandTable
 	inbox       *inbox
+	questions   *questions
+	workers     int // that answer them
 	source      *replica.Source
 	replication http.Handler   // of source
 	engine      *engine.Engine // makeTurns's alone, from run on
@@ -37,6 +39,7 @@ type term struct {
 type turn struct {
 	batch    engine.Batch
 	asked    []request // as the batch's replies
+	copied   *copied   // copy that was begun when the turn ended; nil: none
 	revision uint64    // of the last batch when the turn ended
 }
 
@@ -62,19 +65,54 @@ func (t *term) run(ctx context.Context) error {
 		defer t.source.Close(nil) // gateways are told at once, but after the replies that are due
 		return t.finishCommits(begun, fresh, lose)
 	})
+	for range t.workers {
+		g.Go(func() error {
+			t.questions.work(ctx)
+			return nil
+		})
+	}
 	return g.Wait() //nolint:wrapcheck // each loop says what it was doing
 }
 
 // exec takes a command from a gateway (replica.Exec).
-func (t *term) exec(_ context.Context, gateway string, cmd *pb.Command, respond func(*pb.Reply)) {
-	c, do, err := t.commands.decode(gateway, cmd)
-	if err == nil && !t.inbox.push(request{c, do, respond}) {
-		err = plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", t.inbox.limit)
+func (t *term) exec(ctx context.Context, gateway string, cmd *pb.Command, respond func(*pb.Reply)) {
+	c, err := t.commands.find(cmd)
+	switch {
+	case err != nil:
+	case c.inquire != nil:
+		err = t.inquire(ctx, c, cmd, respond)
+	default:
+		err = t.command(c, gateway, cmd, respond)
 	}
 	if err != nil {
 		t.metrics.answered(c.name, err)
 		respond(refusal(err))
 	}
+}
+
+// command puts a command into the inbox.
+func (t *term) command(c *command, gateway string, cmd *pb.Command, respond func(*pb.Reply)) error {
+	do, err := c.decode(gateway, cmd)
+	if err == nil && !t.inbox.push(request{c, do, respond}) {
+		err = plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", t.inbox.limit)
+	}
+	return err
+}
+
+// inquire has a question answered beside the turns. Whoever asks may have seen all that is published.
+func (t *term) inquire(ctx context.Context, c *command, cmd *pb.Command, respond func(*pb.Reply)) error {
+	inquiry, err := c.inquire(cmd)
+	if err != nil {
+		return err
+	}
+	a := &question{
+		inquiry: inquiry, task: inquiry.about(), command: c, respond: respond, gone: ctx.Err, came: time.Now(),
+		least: t.source.Snapshot().Revision(),
+	}
+	if !t.questions.push(a) {
+		return plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d questions waiting; try again", t.questions.limit)
+	}
+	return nil
 }
 
 // makeTurns is the writer loop. It ends with ctx.
@@ -98,7 +136,9 @@ func (t *term) makeTurns(ctx context.Context, fresh <-chan *turn, made chan<- *t
 			revision = next.batch.Revision
 		}
 		next.revision = revision
+		next.copied = t.questions.begin(t.engine)
 		made <- next // it has room for every turn there is
+		more = t.questions.proceed() || more
 		if !more && !t.sleep(ctx, timer, wake) {
 			return
 		}

@@ -2,9 +2,7 @@ package engine
 
 import (
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
-	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // Command is something to do, with an id for the reply.
@@ -140,40 +138,6 @@ type (
 		answers[Done]
 
 		Ref plimsoll.PolicyRef
-	}
-	// Explain asks why a task waits, and what each filter says about a node, if one is named. It
-	// changes nothing.
-	Explain struct {
-		answers[scheduler.Explanation]
-
-		Job, Group string
-		Index      int32
-		Node       string
-		Export     bool // the decision that put the task on its node, too
-	}
-	// NodeCapacity asks what is left on nodes; none named: on all. It changes nothing.
-	NodeCapacity struct {
-		answers[[]placement.Capacity]
-
-		Nodes []string
-	}
-	// PlaceJob asks where tasks of a job would be placed: so many of each group, 0: as many as it
-	// has; an empty group: of all. It changes nothing.
-	PlaceJob struct {
-		answers[*scheduler.Trial]
-
-		Spec  *plimsoll.JobSpec
-		Group string
-		Count int32
-	}
-	// PlanMoves asks for moves that would make room for a task of a group of a job, or, without a
-	// job, empty nodes. It changes nothing.
-	PlanMoves struct {
-		answers[*scheduler.MovePlan]
-
-		Spec  *plimsoll.JobSpec
-		Group string
-		Limit int32
 	}
 )
 

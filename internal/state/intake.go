@@ -85,22 +85,25 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 	return in, nil, err
 }
 
-func (s *State) leafFor(path string) (*queue.Queue, error) {
-	q := s.tree.Find(path)
+func (s *State) leafFor(path string) (*queue.Queue, error) { return Leaf(s.tree, path) }
+
+// Leaf returns the queue of a tree that a job would go to, or why it would not be taken.
+func Leaf(t *queue.Tree, path string) (*queue.Queue, error) {
+	q := t.Find(path)
 	switch {
 	case q == nil:
-		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, s.leafNames())
+		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, leafNames(t))
 	case !q.Leaf:
-		return nil, plimsoll.Invalid("queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, s.leafNames())
+		return nil, plimsoll.Invalid("queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, leafNames(t))
 	case q.Draining:
-		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path, s.leafNames())
+		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path, leafNames(t))
 	}
 	return q, nil
 }
 
-func (s *State) leafNames() string {
+func leafNames(t *queue.Tree) string {
 	var names []string
-	s.tree.Root.Walk(func(q *queue.Queue) {
+	t.Root.Walk(func(q *queue.Queue) {
 		if q.Leaf && !q.Draining {
 			names = append(names, q.Path)
 		}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -17,9 +16,6 @@ func (s *State) Chain() *placement.Chain { return s.cfg.Chain }
 func Ask(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec, count int) placement.Ask {
 	return placement.Ask{Request: *request(spec, g), Labels: spec.Labels, Count: count}
 }
-
-// Leaf returns the queue that a job would go to, or why it would not be taken.
-func (s *State) Leaf(path string) (*queue.Queue, error) { return s.leafFor(path) }
 
 // Movables returns the tasks on nodes as instances that may be moved, of the nodes with the fewest tasks first and of not many more than
 // most, and whether those are all.
