@@ -9,12 +9,15 @@
 // N+1 is computed while N is written. The package owns these, the store of the term, and the
 // address that gateways connect to, which answers all the time.
 //
-// After a term has ended, or could not begin, there are three cases:
+// After a term has ended, or could not begin, there are four cases:
 //   - The store belongs to another process (CodeAlreadyRunning). This one is a standby: it looks
 //     twice a second whether the store has become free, and takes over then.
 //   - Opening, leading or loading fails for good: the store is corrupt (CodeCorrupt), of a newer
 //     format (CodeConflict), not to be written by this user (CodeDenied), or named wrongly
 //     (CodeInvalid). Run returns the error.
+//   - The disk has no space left to write at all. The store is opened for reading, and reads and
+//     questions are answered from it; commands are refused with the reason. The next term tries to lead
+//     as soon as there is room, or after a minute with some. What was acknowledged is there.
 //   - Anything else passes by itself, or once somebody looks after the disk: a failed commit, a
 //     full disk, an error of the disk. The process waits, 1 to 2 s at first and 15 to 30 s at last,
 //     and begins the next term. A term that led for a minute makes the next pause short again.
@@ -26,6 +29,10 @@
 // known (CodeUnavailable), and commands that wait for a turn are dropped. The inbox is bounded:
 // when it is full, a command is refused at once with CodeExhausted. One that cannot be read is
 // refused at once too.
+//
+// Every second the term looks at the disk of the store (disk.Gate). Below its least, submits and
+// other commands that make the state larger are refused with what is missing; kills, reports and the
+// expiry of jobs go on, for which that least is kept.
 //
 // Questions (dry runs, explanations, capacities, plans of moves) wait for no turn: workers answer
 // them from a copy of the fleet that all who ask share (questions.go). The answer's revision is at
@@ -51,6 +58,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/disk"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
@@ -70,6 +78,11 @@ type Config struct {
 	MaxQuestions  int          // questions that may wait for them; 64
 	Seed          uint64       // of the order in which nodes are drawn; 0: random
 	Now           func() int64 // Unix nanoseconds; the wall clock
+	// Disk is what the disk of the store has; it is asked every second. Nil: it is taken to have room.
+	Disk func() (disk.Space, error)
+	// OpenReadOnly opens the store when its disk is too full to write, so that reads are answered until
+	// there is room; nil: they are not.
+	OpenReadOnly Open
 	// Metrics gets the coordinator's metrics too. They are always served on Listen, at /metrics.
 	Metrics prometheus.Registerer
 	// Events tells what happens.
@@ -87,6 +100,11 @@ type Events struct {
 	// Failed is called when a term has ended, or could not begin, because of err; the next one
 	// begins after the pause.
 	Failed func(err error, pause time.Duration)
+	// Disk is called when the disk of the store becomes too full for more state, with what is missing,
+	// and with an empty text when there is room again.
+	Disk func(shortage string)
+	// Reading is called when a term has begun that only reads, because of err.
+	Reading func(err error)
 	// QueuesRefused is called when Config.Queues cannot replace the stored tree, which stays as it
 	// was.
 	QueuesRefused func(err error)
@@ -132,6 +150,12 @@ func (c Config) withDefaults() Config {
 	if c.Events.Failed == nil {
 		c.Events.Failed = func(error, time.Duration) {}
 	}
+	if c.Events.Disk == nil {
+		c.Events.Disk = func(string) {}
+	}
+	if c.Events.Reading == nil {
+		c.Events.Reading = func(error) {}
+	}
 	if c.Events.QueuesRefused == nil {
 		c.Events.QueuesRefused = func(error) {}
 	}
@@ -174,6 +198,7 @@ type Coordinator struct {
 	commands  *commandTable
 	metrics   *metrics
 	status    *status
+	seen      uint64 // the highest epoch that gateways may have heard of from here; leadOn's alone
 }
 
 // New returns a coordinator over the store that open opens. Nothing is opened before Run.

@@ -66,7 +66,14 @@ func (b *inbox) push(r request) bool {
 	return true
 }
 
-// add puts a request in even if the inbox is full, which only what a connection brings about may do. The caller holds mu.
+// insist puts a request in even if the inbox is full: one that this process makes itself.
+func (b *inbox) insist(r request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(r)
+}
+
+// add puts a request in even if the inbox is full, which only what a connection or this process itself brings about may do. The caller holds mu.
 func (b *inbox) add(r request) {
 	b.mu.requests = append(b.mu.requests, r)
 	b.wakeUp()

@@ -24,6 +24,8 @@ type term struct {
 	inbox       *inbox
 	questions   *questions
 	workers     int // that answer them
+	watch       *diskWatch
+	refuses     error // why commands are refused; nil: they are not
 	source      *replica.Source
 	replication http.Handler   // of source
 	engine      *engine.Engine // makeTurns's alone, from run on
@@ -65,6 +67,10 @@ func (t *term) run(ctx context.Context) error {
 		defer t.source.Close(nil) // gateways are told at once, but after the replies that are due
 		return t.finishCommits(begun, fresh, lose)
 	})
+	g.Go(func() error {
+		t.watch.run(ctx)
+		return nil
+	})
 	for range t.workers {
 		g.Go(func() error {
 			t.questions.work(ctx)
@@ -79,6 +85,8 @@ func (t *term) exec(ctx context.Context, gateway string, cmd *pb.Command, respon
 	c, err := t.commands.find(cmd)
 	switch {
 	case err != nil:
+	case t.refuses != nil && c.inquire == nil:
+		err = t.refuses
 	case c.inquire != nil:
 		err = t.inquire(ctx, c, cmd, respond)
 	default:

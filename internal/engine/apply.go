@@ -41,6 +41,8 @@ func (do *NodeSilent) apply(e *Engine, id uint64, out *Batch) {
 
 func (do *GatewayLost) apply(e *Engine, _ uint64, _ *Batch) { e.state.GatewayLost(do.Gateway) }
 
+func (do *DiskShortage) apply(e *Engine, _ uint64, _ *Batch) { e.state.SetShortage(do.Why) }
+
 func (do *ReportTasks) apply(e *Engine, id uint64, out *Batch) {
 	e.reporting = append(e.reporting, reporting{id: id, do: do})
 	e.continueReports(e.limits.Part(5), out)

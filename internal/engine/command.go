@@ -18,8 +18,8 @@ type Operation interface {
 	apply(e *Engine, id uint64, out *Batch)
 }
 
-// Answering is an Operation whose reply holds an A. All but GatewayLost, which has no reply, are
-// Answering something.
+// Answering is an Operation whose reply holds an A. All but GatewayLost and DiskShortage, which have
+// no reply, are Answering something.
 type Answering[A any] interface {
 	Operation
 	answer(A) any // for Reply.Answer
@@ -108,6 +108,9 @@ type (
 	}
 	// GatewayLost says that a gateway is gone. It has no reply.
 	GatewayLost struct{ Gateway string }
+	// DiskShortage says that the disk of the store has no room for more state, and why; empty: it
+	// has. It has no reply.
+	DiskShortage struct{ Why string }
 	// ReportTasks takes in what an agent says about attempts.
 	ReportTasks struct {
 		answers[Done]

@@ -42,12 +42,13 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 //  1. Its fields by themselves (invalid). Everything after that relies on them.
 //  2. Its id (already exists; unavailable while an earlier job is being forgotten). A repeated submit
 //     is answered as the first was, so that comes before all that may have changed since.
-//  3. Its queue is a leaf that takes jobs (invalid, conflict).
-//  4. There is room for one more job (exhausted).
-//  5. What it takes in a batch (invalid). The checks that follow cost with that.
-//  6. Its names of resources can be taken in (invalid). The sums are by name.
-//  7. What all jobs ask for together can be counted (exhausted).
-//  8. Its constraints are understood (invalid). That costs most, and what it makes is kept.
+//  3. The disk has room for more state (exhausted).
+//  4. Its queue is a leaf that takes jobs (invalid, conflict).
+//  5. There is room for one more job (exhausted).
+//  6. What it takes in a batch (invalid). The checks that follow cost with that.
+//  7. Its names of resources can be taken in (invalid). The sums are by name.
+//  8. What all jobs ask for together can be counted (exhausted).
+//  9. Its constraints are understood (invalid). That costs most, and what it makes is kept.
 //
 // Beside that a gateway checks the fields, to refuse without the leader. first is the job that a
 // repeated submit is for. What is refused has changed nothing.
@@ -64,6 +65,9 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 		}
 		return in, nil, &plimsoll.Error{Code: plimsoll.CodeAlreadyExists, Field: "job", Msg: fmt.Sprintf(
 			"%q already exists (%s); choose another id", spec.ID, old.State)}
+	}
+	if err := s.checkDisk(); err != nil {
+		return in, nil, err
 	}
 	in = intake{bytes: specBytes(spec)}
 	if in.queue, err = s.leafFor(spec.Queue); err != nil {

@@ -180,6 +180,11 @@ func (s *State) Scale(id, group string, count int32) error {
 	if j.growing && j.State == plimsoll.JobNew {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "job %q is still being submitted; try again", id)
 	}
+	if count > g.Spec.Count {
+		if err := s.checkDisk(); err != nil {
+			return err
+		}
+	}
 	if err := s.checkAsked(j, &spec); err != nil {
 		return err
 	}
