@@ -91,7 +91,7 @@ func AgentEvents(log *slog.Logger) agent.Events {
 		Trouble: func(t agent.Trouble) {
 			level := slog.LevelWarn
 			switch t.Kind {
-			case agent.TroubleKeepReports, agent.TroubleSendLog, agent.TroubleReport, agent.TroubleKeepPolicies, agent.TroubleReadPolicies,
+			case agent.TroubleDisk, agent.TroubleKeepReports, agent.TroubleSendLog, agent.TroubleReport, agent.TroubleKeepPolicies, agent.TroubleReadPolicies,
 				agent.TroubleQOS, agent.TroubleGroups:
 				level = slog.LevelError
 			}
