@@ -54,12 +54,14 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 // cannot go on: the directory cannot be used (CodeAlreadyRunning if another agent does), or another agent has taken over the
 // node's id (CodeStale). Tasks run on in either case. While the disk of the directory is full it waits for space.
 func (a *Agent) Run(ctx context.Context) error {
-	for {
+	for waits := false; ; waits = true {
 		err := a.start(ctx)
 		if !noSpace(err) || ctx.Err() != nil {
 			return err
 		}
-		a.deps.Events.Trouble(Trouble{Kind: TroubleDisk, Err: err})
+		if !waits {
+			a.deps.Events.Trouble(Trouble{Kind: TroubleDisk, Err: err})
+		}
 		pause(ctx, fullPause)
 		if ctx.Err() != nil {
 			return nil

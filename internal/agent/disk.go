@@ -53,8 +53,8 @@ func (w *diskWatch) look() {
 		w.news.setShortage("")
 		return
 	}
-	why := space.Shortage() + "; tasks are taken again with " + space.Enough()
-	w.trouble(Trouble{Kind: TroubleDisk, Err: errors.New(why)})
+	why := space.Shortage()
+	w.trouble(Trouble{Kind: TroubleDisk, Err: errors.New(why + "; tasks are taken again with " + space.Enough())})
 	w.news.setShortage(why)
 }
 

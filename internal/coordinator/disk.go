@@ -49,7 +49,7 @@ func (w *diskWatch) look() (shortage string, ok bool) {
 	if !w.gate.Shut(space) {
 		return "", true
 	}
-	return fmt.Sprintf("%s, so nothing is taken in that makes the state larger: free some, or give it a larger disk; "+
+	return fmt.Sprintf("%s (the smaller of 5%% and 2Gi), so nothing is taken in that makes the state larger: free some, or give it a larger disk; "+
 		"it is taken again with %s, and kills and reports go on", space.Shortage(), space.Enough()), true
 }
 

@@ -48,9 +48,9 @@ func (s Space) Least() int64 { return min(s.Size/share, most) }
 // Reopens is from how much on a gate that is shut opens.
 func (s Space) Reopens() int64 { return s.Least() + s.Least()/again }
 
-// Shortage says what is missing: "/var/lib has 120Mi free and needs 2Gi (the smaller of 5% and 2Gi)".
+// Shortage says what is missing: "the disk of /var/lib has 120Mi free and needs 2Gi".
 func (s Space) Shortage() string {
-	return fmt.Sprintf("the disk of %s has %s free and needs %s (the smaller of 5%% and 2Gi)", s.Path, rounded(s.Free), rounded(s.Least()))
+	return fmt.Sprintf("the disk of %s has %s free and needs %s", s.Path, rounded(s.Free), rounded(s.Least()))
 }
 
 // Enough says from when on there is room again: "2.2Gi free".
@@ -58,11 +58,11 @@ func (s Space) Enough() string { return rounded(s.Reopens()) + " free" }
 
 // rounded returns an amount as people read it, not exactly.
 func rounded(n int64) string {
-	for _, unit := range []int64{1 << 20, 1 << 10} {
-		if n >= unit {
-			n -= n % unit
-			break
-		}
+	switch {
+	case n >= 100<<20:
+		n -= n % (1 << 20)
+	case n >= 1<<10:
+		n -= n % (1 << 10)
 	}
 	return plimsoll.FormatQuantity(plimsoll.Disk, n)
 }

@@ -44,8 +44,11 @@ func TestAGateOpensATenthAboveWhereItShuts(t *testing.T) {
 // A shortage names the path, what is free, what is needed and why.
 func TestAShortageSaysWhatIsMissing(t *testing.T) {
 	s := Space{Path: "/data", Free: 120*mib + 1234, Size: 1 << 40}
-	if got, want := s.Shortage(), "the disk of /data has 120Mi free and needs 2Gi (the smaller of 5% and 2Gi)"; got != want {
+	if got, want := s.Shortage(), "the disk of /data has 120Mi free and needs 2Gi"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
+	}
+	if got, want := (Space{Path: "/d", Free: 5*mib/2 + 3, Size: 64 * mib}).Shortage(), "the disk of /d has 2560Ki free and needs 3276Ki"; got != want {
+		t.Errorf("of a small one it says %q, want %q", got, want)
 	}
 	if got, want := (Space{Size: 200 * mib}).Enough(), "11Mi free"; got != want {
 		t.Errorf("it opens with %q, want %q", got, want)
