@@ -29,9 +29,9 @@ func Measure(path string) (Space, error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return Space{}, fmt.Errorf("measure the disk of %s: %w", path, err)
 	}
-	unit := int64(st.Frsize)
+	unit := st.Frsize
 	if unit == 0 {
-		unit = int64(st.Bsize)
+		unit = st.Bsize
 	}
 	return Space{Path: path, Free: int64(st.Bavail) * unit, Size: int64(st.Blocks) * unit}, nil
 }
