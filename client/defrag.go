@@ -24,6 +24,8 @@ type MovePlan struct {
 	More    int32      // so many more keep theirs
 	Stopped bool       // the bound on the work of one question was reached: more may be possible
 	Refusal string     // why the task finds no node as it is now, if no node would have room
+
+	Revision uint64 // as that of Explanation
 }
 
 // Move takes a task from one node to another.
@@ -50,7 +52,10 @@ func (c *Client) PlanMoves(ctx context.Context, options PlanOptions) (MovePlan, 
 }
 
 func movePlan(res *pb.PlanMovesResponse) MovePlan {
-	p := MovePlan{Emptied: res.GetEmptied(), Room: res.GetRoom(), More: res.GetMore(), Stopped: res.GetStopped(), Refusal: res.GetRefusal()}
+	p := MovePlan{
+		Emptied: res.GetEmptied(), Room: res.GetRoom(), More: res.GetMore(), Stopped: res.GetStopped(), Refusal: res.GetRefusal(),
+		Revision: res.GetRevision(),
+	}
 	for _, m := range res.GetMoves() {
 		p.Moves = append(p.Moves, Move{Task: m.GetTask(), From: m.GetFrom(), To: m.GetTo()})
 	}

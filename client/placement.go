@@ -46,6 +46,7 @@ type Explanation struct {
 	Verdicts []NodeVerdict // on the node that was asked about
 	Decision *Decision     // how the task came to its node; nil: that is not known
 	Kept     int32         // so many of the last decisions are known
+	Revision uint64        // of the cluster as it was when this was found; all that was acknowledged before is in it
 }
 
 // ExplainStep is one stage of the placement chain.
@@ -122,6 +123,7 @@ func explanation(res *pb.ExplainTaskResponse) Explanation {
 	x := Explanation{
 		Task: wire.TaskFromProto(res.GetTask()), WaitCode: wire.EnumFromProto[plimsoll.WaitCode](res.GetWaitCode()), Summary: res.GetSummary(),
 		Steps: steps(res.GetSteps()), Nodes: nodeCounts(res.GetNodes()), Kept: res.GetDecisionsKept(),
+		Revision: res.GetRevision(),
 	}
 	for _, v := range res.GetVerdicts() {
 		x.Verdicts = append(x.Verdicts, NodeVerdict{Stage: v.GetStage(), Kind: StageKind(v.GetKind()), Reason: v.GetReason()})
@@ -169,6 +171,7 @@ type PlaceOptions struct {
 type Trial struct {
 	Groups      []TriedGroup
 	QueueReason string // why the job's queue would hold back tasks that would find a node; empty: it would not
+	Revision    uint64 // as that of Explanation
 }
 
 // TriedGroup is what came of the tasks of one group.
@@ -205,7 +208,7 @@ func (c *Client) PlaceJob(ctx context.Context, spec plimsoll.JobSpec, options Pl
 }
 
 func trial(res *pb.PlaceJobResponse) Trial {
-	t := Trial{QueueReason: res.GetQueueReason()}
+	t := Trial{QueueReason: res.GetQueueReason(), Revision: res.GetRevision()}
 	for _, m := range res.GetGroups() {
 		g := TriedGroup{Name: m.GetGroup(), Asked: m.GetAsked(), Stopped: m.GetStopped()}
 		for _, p := range m.GetPlaced() {
@@ -228,7 +231,8 @@ type NodeRoom struct {
 	Unreserved plimsoll.Resources // what no task holds; negative: more is promised than there is; nil: it is not counted
 	Whole      plimsoll.Resources
 	Tasks      int32
-	MaxTasks   int32 // most tasks that it takes at once; 0: no bound
+	MaxTasks   int32  // most tasks that it takes at once; 0: no bound
+	Revision   uint64 // as that of Explanation, the same for all nodes of an answer
 }
 
 // NodeCapacity asks the leader what is left on nodes, in their order; none named: on all, in the order of their ids.
@@ -246,6 +250,7 @@ func nodeRooms(res *pb.NodeCapacityResponse) []NodeRoom {
 		rooms[i] = NodeRoom{
 			Node: m.GetNode(), Reason: m.GetReason(), Unreserved: wire.ResourcesFromProto(m.GetUnreserved()),
 			Whole: wire.ResourcesFromProto(m.GetWhole()), Tasks: m.GetTasks(), MaxTasks: m.GetMaxTasks(),
+			Revision: res.GetRevision(),
 		}
 	}
 	return rooms

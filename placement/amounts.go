@@ -60,6 +60,13 @@ func NewNames() *Names {
 	return &Names{names: []string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}}
 }
 
+// Clone returns the names as they are, to be changed apart from these.
+func (n *Names) Clone() *Names {
+	c := *n
+	return &c
+}
+
+// Len returns how many names there are.
 // Len returns how many indexes there are; some may be free.
 func (n *Names) Len() int { return len(n.names) }
 

@@ -107,7 +107,10 @@ func (v *View) Uncapped() int { return int(v.row.uncapped) }
 
 // SetFree says what is left of cpu, memory or disk until the server's instances change. It is for stages that calculate otherwise
 // than calculate-unreserved.
-func (v *View) SetFree(i int, n int64) { v.row.free[i] = n }
+func (v *View) SetFree(i int, n int64) {
+	v.fleet.changing(v.slot)
+	v.row.free[i] = n
+}
 
 // settings returns the settings of the chain.
 func (v *View) settings() *Settings { return &v.batch.chain.Settings }
@@ -365,6 +368,7 @@ func (b *Batch) hold(slot int32, instances []Instance) {
 	b.fresh = append(b.fresh, slot)
 	b.loads++
 	b.held += len(instances)
+	f.changing(slot)
 	b.peak = max(b.peak, b.held)
 	f.rows[slot].flags |= loaded
 	for k := range instances {

@@ -17,7 +17,6 @@ type class struct {
 	reboot   int64   // when the next reboot is to be; noTime: none
 	offers   *offers // nil: no ratio and nothing kept back, so that free is capacity minus used
 	whole    Amounts // capacity
-	domains  []int32 // by Fleet.domains: index of the value, -1 if there is none
 	key      string
 	record   Server // without id and instances
 }

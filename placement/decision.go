@@ -114,11 +114,10 @@ func (n *noted) noteSpreads(b *Batch) {
 		n.lowest = append(n.lowest, low)
 	}
 	for _, slot := range b.slots {
-		class := f.classes[f.rows[slot].class]
 		for _, list := range [...][]*counter{b.p.hardSpread, b.p.softSpread} {
 			for _, c := range list {
 				count := int32(-1)
-				if v := f.valueOf(c.domain, slot, class); v >= 0 {
+				if v := f.valueOf(c.domain, slot); v >= 0 {
 					count = c.at(v)
 				}
 				n.counts = append(n.counts, count)

@@ -217,11 +217,15 @@ func (d *defrag) empty(slot int32) bool {
 		d.keep(slot, "", fmt.Sprintf("has %d instances that were not offered for moving", n-len(list)))
 		return false
 	}
+	fixed := (*Movable)(nil)
 	for _, i := range list {
-		if why := d.movables[i].Fixed; why != "" {
-			d.keep(slot, d.movables[i].Name, why)
-			return false
+		if m := &d.movables[i]; m.Fixed != "" && (fixed == nil || m.Name < fixed.Name) { // in whatever order they were given
+			fixed = m
 		}
+	}
+	if fixed != nil {
+		d.keep(slot, fixed.Name, fixed.Fixed)
+		return false
 	}
 	slices.SortFunc(list, func(a, b int32) int { // the largest, for which a place is hardest to find, first
 		return cmp.Or(cmp.Compare(d.size(b), d.size(a)), strings.Compare(d.movables[a].Name, d.movables[b].Name))

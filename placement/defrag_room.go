@@ -144,6 +144,7 @@ func (d *defrag) inTheWay(list []int32, short []shortage) int {
 // clear moves instances off a server until it takes the request.
 func (d *defrag) clear(slot int32) bool {
 	left := slices.Clone(d.on[slot])
+	slices.SortFunc(left, func(a, b int32) int { return strings.Compare(d.movables[a].Name, d.movables[b].Name) })
 	for !d.placer.Keeps(d.wanted, slot, d.goal.Now) {
 		if len(d.done) == d.goal.Limit || d.looks <= 0 {
 			d.keep(slot, "", fmt.Sprintf("more than %d instances are in the way, which is as many as may be moved", d.goal.Limit))

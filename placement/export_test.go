@@ -83,7 +83,7 @@ func (p *Prepared) Lowest(i int) int { return int(p.fleet.lowest(p.hardSpread[i]
 // In returns how many instances of the request's group are counted for the server's value of its i-th hard spread; -1 if it has none.
 func (p *Prepared) In(i int, slot int32) int {
 	c := p.hardSpread[i]
-	value := p.fleet.valueOf(c.domain, slot, p.fleet.classes[p.fleet.rows[slot].class])
+	value := p.fleet.valueOf(c.domain, slot)
 	if value < 0 {
 		return -1
 	}

@@ -67,6 +67,7 @@ type Fleet struct {
 	tickets  map[string]ticket
 	pending  map[int32][]string // ids of tickets by slot
 	scratch  []byte
+	copying  *Copying // the copy that is being made; nil: none
 }
 
 type place struct {
@@ -91,6 +92,9 @@ func (f *Fleet) Servers() int { return f.servers }
 
 // Slot returns the slot of a server, -1 if there is none with the id.
 func (f *Fleet) Slot(id string) int32 {
+	if f.index == nil {
+		f.reindex()
+	}
 	if slot, ok := f.index[id]; ok {
 		return slot
 	}
@@ -130,6 +134,7 @@ func (f *Fleet) Put(slot int32, s *Server) {
 	if other, ok := f.index[s.ID]; ok && other != slot {
 		clean.Fault = fmt.Sprintf("another server has the id %q; give each its own", s.ID)
 	}
+	f.changing(slot)
 	r := &f.rows[slot]
 	if r.flags&present != 0 {
 		f.leave(slot)
@@ -187,6 +192,7 @@ func (f *Fleet) Remove(slot int32) {
 	if r.flags&present == 0 {
 		return
 	}
+	f.changing(slot)
 	for _, id := range f.brought[slot] {
 		f.Forget(f.inside[id].kind)
 		delete(f.inside, id)
@@ -238,6 +244,7 @@ func (f *Fleet) sweep() {
 
 // drop forgets the classes that no server has.
 func (f *Fleet) drop() {
+	f.copying.finish() // it knows the classes by their numbers
 	moved := make([]uint32, len(f.classes))
 	kept := f.classes[:0]
 	for id, c := range f.classes {
@@ -247,7 +254,13 @@ func (f *Fleet) drop() {
 		}
 		moved[id] = uint32(len(kept))
 		f.byKey[c.key] = moved[id]
+		for d := range f.domains {
+			f.domains[d].values[moved[id]] = f.domains[d].values[id]
+		}
 		kept = append(kept, c)
+	}
+	for d := range f.domains {
+		f.domains[d].values = f.domains[d].values[:len(kept)]
 	}
 	clear(f.classes[len(kept):])
 	f.classes, f.dead = kept, 0
@@ -287,7 +300,7 @@ func (f *Fleet) atDomains(slot int32, c *class, n int32) {
 	f.shifts++
 	for _, t := range f.loads[slot].tags {
 		for _, counter := range f.tags.info[t.tag].counters {
-			counter.add(f.valueOf(counter.domain, slot, c), n*int32(t.n))
+			counter.add(f.valueOf(counter.domain, slot), n*int32(t.n))
 		}
 	}
 }
@@ -375,6 +388,7 @@ func (f *Fleet) Moved() { f.moves++ }
 
 // Bind books an instance of a kind on a server.
 func (f *Fleet) Bind(slot int32, k *Kind) {
+	f.changing(slot)
 	r, l := &f.rows[slot], &f.loads[slot]
 	f.moves++
 	l.used.Add(&k.amounts)
@@ -394,6 +408,7 @@ func (f *Fleet) Bind(slot int32, k *Kind) {
 
 // Unbind takes an instance of a kind off a server on which one was booked.
 func (f *Fleet) Unbind(slot int32, k *Kind) {
+	f.changing(slot)
 	r, l := &f.rows[slot], &f.loads[slot]
 	f.moves++
 	l.used.Sub(&k.amounts)
@@ -502,7 +517,7 @@ func (f *Fleet) moved(tag uint32, slot, n int32) {
 	info.version++
 	for _, c := range info.counters {
 		if r := &f.rows[slot]; r.flags&present != 0 {
-			c.add(f.valueOf(c.domain, slot, f.classes[r.class]), n)
+			c.add(f.valueOf(c.domain, slot), n)
 		}
 	}
 }
@@ -510,6 +525,7 @@ func (f *Fleet) moved(tag uint32, slot, n int32) {
 // Outcome says how an instance on a server ended, or that it runs well, at a time in Unix seconds. The filter sick-servers looks at
 // the newest two.
 func (f *Fleet) Outcome(slot int32, at int64, failed bool) {
+	f.changing(slot)
 	l, r := &f.loads[slot], &f.rows[slot]
 	o := outcome{at, failed}
 	switch {

@@ -93,6 +93,7 @@ func (f *Fleet) AddTicket(t Ticket) error {
 		switch {
 		case t.Instance == nil:
 			in.blocks = true
+			f.changing(slot)
 			f.rows[slot].tickets++
 		case !f.lazy():
 			in.kind = f.Kind(t.Instance)
@@ -114,6 +115,7 @@ func (f *Fleet) arrived(id string) {
 		f.Unbind(t.slot, t.kind)
 		f.Forget(t.kind)
 	} else if t.blocks {
+		f.changing(t.slot)
 		f.rows[t.slot].tickets--
 	}
 	t.kind, t.blocks = nil, false

@@ -21,6 +21,7 @@ func (c *Chain) SickUntil(f *Fleet, slot int32) int64 {
 
 // Recover forgets the outcomes on a server, because somebody has looked after it.
 func (f *Fleet) Recover(slot int32) {
+	f.changing(slot)
 	f.rows[slot].flags &^= sick
 	f.loads[slot].last = [2]outcome{}
 }

@@ -11,6 +11,7 @@ type domain struct {
 	index  map[string]int32
 	names  []string
 	open   []int32 // by value: how many open servers have it
+	values []int32 // by class: index of its value, -1 if it has none
 	shared int     // counters that use it
 }
 
@@ -84,13 +85,11 @@ func (f *Fleet) domain(key string) int {
 	}
 	if d == len(f.domains) {
 		f.domains = append(f.domains, domain{})
-		for _, c := range f.classes {
-			c.domains = append(c.domains, -1)
-		}
 	}
 	f.domains[d] = domain{key: key, index: map[string]int32{}}
-	for _, c := range f.classes {
-		c.domains[d] = f.domainValue(d, c)
+	f.domains[d].values = make([]int32, len(f.classes))
+	for id, c := range f.classes {
+		f.domains[d].values[id] = f.domainValue(d, c)
 	}
 	for slot := range f.rows {
 		if r := &f.rows[slot]; r.flags&present != 0 {
@@ -100,10 +99,10 @@ func (f *Fleet) domain(key string) int {
 	return d
 }
 
-// placeInDomains finds the values that a new class has in the domains.
+// placeInDomains finds the values that a new class, which is the last one, has in the domains.
 func (f *Fleet) placeInDomains(c *class) {
 	for d := range f.domains {
-		c.domains = append(c.domains, f.domainValue(d, c))
+		f.domains[d].values = append(f.domains[d].values, f.domainValue(d, c))
 	}
 }
 
@@ -116,19 +115,19 @@ func (f *Fleet) domainValue(d int, c *class) int32 {
 }
 
 // valueOf returns the value of a server in a domain, -1 if it has none.
-func (f *Fleet) valueOf(d int, slot int32, c *class) int32 {
+func (f *Fleet) valueOf(d int, slot int32) int32 {
 	if f.domains[d].key == SpreadByNode {
 		for len(f.domains[d].open) <= int(slot) {
 			f.domains[d].open = append(f.domains[d].open, 0)
 		}
 		return slot
 	}
-	return c.domains[d]
+	return f.domains[d].values[f.rows[slot].class]
 }
 
 // openIn counts a server in a domain, if it is open.
 func (f *Fleet) openIn(d int, slot int32, c *class, n int32) {
-	if v := f.valueOf(d, slot, c); v >= 0 && c.open {
+	if v := f.valueOf(d, slot); v >= 0 && c.open {
 		f.domains[d].open[v] += n
 	}
 }
@@ -137,7 +136,7 @@ func (f *Fleet) recount(c *counter) {
 	clear(c.counts)
 	for slot := range f.rows {
 		if n := tallied(f.loads[slot].tags, c.tag); n > 0 && f.rows[slot].flags&present != 0 {
-			c.add(f.valueOf(c.domain, int32(slot), f.classes[f.rows[slot].class]), int32(n))
+			c.add(f.valueOf(c.domain, int32(slot)), int32(n))
 		}
 	}
 	c.stale = true

@@ -385,7 +385,7 @@ func scoreSpread(b *Batch, set []int32) {
 	for _, c := range b.p.softSpread {
 		b.buckets(set, weight, func(i int32) uint64 {
 			v := b.At(i)
-			value := b.fleet.valueOf(c.domain, v.slot, v.class)
+			value := b.fleet.valueOf(c.domain, v.slot)
 			if value < 0 {
 				return math.MaxUint64
 			}

@@ -132,7 +132,7 @@ func (v *View) lackingCustom() int {
 // skewed returns the first hard spread that one more instance on the server would break, -1 if there is none.
 func (v *View) skewed() int {
 	for i, c := range v.p.hardSpread {
-		value := v.fleet.valueOf(c.domain, v.slot, v.class)
+		value := v.fleet.valueOf(c.domain, v.slot)
 		if value < 0 || c.at(value)+1-v.fleet.lowest(c) > v.p.Request.Constraints.Spread[i].MaxSkew {
 			return i
 		}
@@ -146,7 +146,7 @@ func whySpread(v *View) string {
 		return ""
 	}
 	by := v.p.Request.Constraints.Spread[i].By
-	if v.fleet.valueOf(v.p.hardSpread[i].domain, v.slot, v.class) < 0 {
+	if v.fleet.valueOf(v.p.hardSpread[i].domain, v.slot) < 0 {
 		return "has no " + by
 	}
 	return "too many of the group in its " + by

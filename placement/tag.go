@@ -5,6 +5,10 @@ type tags struct {
 	index map[string]uint32
 	info  []tagInfo // by id; 0 is no tag
 	free  []uint32
+
+	// Of a fork: the tags of what is booked, which are never forgotten. They come into the index when they are asked for.
+	base  []string // by id
+	looks int      // how many were looked for one by one
 }
 
 type tagInfo struct {
@@ -21,6 +25,9 @@ func newTags() tags { return tags{index: map[string]uint32{}, info: make([]tagIn
 // acquire returns the id of a name, which the caller releases.
 func (t *tags) acquire(name string) uint32 {
 	id := t.index[name]
+	if id == 0 && len(t.base) > 0 {
+		id = t.find(name)
+	}
 	if id == 0 {
 		if k := len(t.free); k > 0 {
 			id, t.free = t.free[k-1], t.free[:k-1]

@@ -171,8 +171,5 @@ func (t *trial) end() {
 	if len(f.domains) > t.domains {
 		clear(f.domains[t.domains:])
 		f.domains = f.domains[:t.domains]
-		for _, c := range f.classes {
-			c.domains = c.domains[:min(len(c.domains), t.domains)]
-		}
 	}
 }

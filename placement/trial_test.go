@@ -108,7 +108,7 @@ func picture(f *Fleet) string {
 		fmt.Fprintf(&b, "%+v\n", f.domains[i])
 	}
 	for _, c := range f.classes {
-		fmt.Fprintf(&b, "class of %d, in %v\n", c.servers, c.domains)
+		fmt.Fprintf(&b, "class of %d\n", c.servers)
 	}
 	fmt.Fprintf(&b, "%d moves, %d dead, epoch %d, names %v, %d servers", f.moves, f.dead, f.epoch, f.Names.names, f.servers)
 	return b.String()

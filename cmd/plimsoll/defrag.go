@@ -32,6 +32,8 @@ type planView struct {
 	Kept    []keptView `json:"kept"`
 	More    int32      `json:"more"`
 	Stopped bool       `json:"stopped"`
+
+	Revision uint64 `json:"revision"`
 }
 
 type moveView struct {
@@ -94,7 +96,10 @@ func cutLast(text string) (file, group string, ok bool) {
 }
 
 func viewPlan(p *client.MovePlan) planView {
-	v := planView{Moves: []moveView{}, Emptied: append([]string{}, p.Emptied...), Refusal: p.Refusal, Kept: []keptView{}, More: p.More, Stopped: p.Stopped}
+	v := planView{
+		Moves: []moveView{}, Emptied: append([]string{}, p.Emptied...), Refusal: p.Refusal, Kept: []keptView{}, More: p.More, Stopped: p.Stopped,
+		Revision: p.Revision,
+	}
 	if p.Room != "" {
 		v.Room = &p.Room
 	}

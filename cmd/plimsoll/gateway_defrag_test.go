@@ -15,7 +15,7 @@ func (g *fakeGateway) PlanMoves(_ context.Context, req *connect.Request[pb.PlanM
 		{Node: "n3", Task: "b.db.0", Reason: "2 of 2 other nodes: not enough cpu"},
 		{Node: "n4", Reason: "has 30 instances, of which 18 may still be moved"},
 	}
-	res := &pb.PlanMovesResponse{}
+	res := &pb.PlanMovesResponse{Revision: 4711}
 	switch n := req.Msg.GetLimit(); {
 	case req.Msg.GetSpec() == nil && n == 1:
 		res.Kept, res.More, res.Stopped = kept, 7, true

@@ -73,7 +73,7 @@ func decisionOn(t *plimsoll.Task, export bool) *pb.PlacementDecision {
 
 // PlaceJob has room for three tasks of each group on n1 and n2.
 func (g *fakeGateway) PlaceJob(_ context.Context, req *connect.Request[pb.PlaceJobRequest]) (*connect.Response[pb.PlaceJobResponse], error) {
-	res := &pb.PlaceJobResponse{}
+	res := &pb.PlaceJobResponse{Revision: 4711}
 	for _, group := range req.Msg.GetSpec().GetGroups() {
 		if req.Msg.GetGroup() != "" && req.Msg.GetGroup() != group.GetName() {
 			continue
@@ -117,9 +117,9 @@ func (g *fakeGateway) NodeCapacity(
 		{Node: "n4", Reason: "running: it is not heard", Whole: wire.ResourcesToProto(amounts(4000, 16<<30)), Tasks: 1},
 	}
 	if len(req.Msg.GetNodes()) == 0 {
-		return connect.NewResponse(&pb.NodeCapacityResponse{Nodes: all}), nil
+		return connect.NewResponse(&pb.NodeCapacityResponse{Nodes: all, Revision: 4711}), nil
 	}
-	res := &pb.NodeCapacityResponse{}
+	res := &pb.NodeCapacityResponse{Revision: 4711}
 	for _, id := range req.Msg.GetNodes() {
 		if id != "n1" {
 			return nil, noSuch("node", id)

@@ -349,7 +349,8 @@ func (g *fakeGateway) ExplainTask(
 	for i := range g.mu.tasks {
 		if t := &g.mu.tasks[i]; t.ID == req.Msg.GetId() {
 			return connect.NewResponse(&pb.ExplainTaskResponse{
-				Task: wire.TaskToProto(t), WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "2 of 2 nodes: not enough cpu",
+				Revision: 4711,
+				Task:     wire.TaskToProto(t), WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "2 of 2 nodes: not enough cpu",
 				Steps: refusingSteps(), Nodes: &pb.NodeCounts{Total: 3, Open: 2, Eligible: 2, FitEmpty: 1}, DecisionsKept: 2000,
 				Verdicts: verdictsOn(req.Msg.GetNode()), Decision: decisionOn(t, req.Msg.GetExport()),
 			}), nil

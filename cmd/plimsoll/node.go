@@ -211,10 +211,10 @@ func nodeState(n *plimsoll.Node) string {
 	return state
 }
 
-// noNewTasks says why the QoS agent of a node has stopped new tasks; empty: it has not.
+// noNewTasks says why the agent of a node has stopped new tasks; empty: it has not.
 func noNewTasks(n *plimsoll.Node) string {
 	if n.Gate.Closed && n.Gate.Reason == "" {
-		return "its QoS agent says so"
+		return "its agent says so"
 	}
 	return n.Gate.Reason
 }

@@ -16,6 +16,7 @@ type explainView struct {
 	Verdicts      []verdictView     `json:"verdicts,omitempty"`
 	Decision      *decisionView     `json:"decision"`
 	DecisionsKept int32             `json:"decisionsKept"`
+	Revision      uint64            `json:"revision"`
 }
 
 type explainStepView struct {
@@ -70,7 +71,7 @@ type candidateView struct {
 func viewExplanation(x *client.Explanation) explainView {
 	v := explainView{
 		Task: viewTask(&x.Task, ""), WaitCode: x.WaitCode.String(), Summary: x.Summary, Steps: viewSteps(x.Steps),
-		Nodes: nodeCountsView(x.Nodes), DecisionsKept: x.Kept,
+		Nodes: nodeCountsView(x.Nodes), DecisionsKept: x.Kept, Revision: x.Revision,
 	}
 	for _, n := range x.Verdicts {
 		v.Verdicts = append(v.Verdicts, verdictView{Stage: n.Stage, Kind: n.Kind.String(), Keeps: n.Reason == "", Reason: n.Reason})
@@ -110,6 +111,7 @@ type trialView struct {
 	AtLeast     bool             `json:"atLeast"`
 	QueueReason string           `json:"queueReason"`
 	Groups      []triedGroupView `json:"groups"`
+	Revision    uint64           `json:"revision,omitempty"` // not of one that was made without a cluster
 }
 
 type triedGroupView struct {
@@ -135,7 +137,7 @@ type refusalView struct {
 }
 
 func viewTrial(job string, t *client.Trial) trialView {
-	v := trialView{Job: job, QueueReason: t.QueueReason, Groups: []triedGroupView{}}
+	v := trialView{Job: job, QueueReason: t.QueueReason, Groups: []triedGroupView{}, Revision: t.Revision}
 	for i := range t.Groups {
 		g := &t.Groups[i]
 		group := triedGroupView{Group: g.Name, Fit: len(g.Placed), Asked: int(g.Asked), AtLeast: g.Stopped, Placed: make([]placedView, len(g.Placed))}
@@ -169,4 +171,5 @@ type roomView struct {
 	MaxTasks   *int32             `json:"maxTasks"` // null: no bound
 	Unreserved plimsoll.Resources `json:"unreserved"`
 	Whole      plimsoll.Resources `json:"whole"`
+	Revision   uint64             `json:"revision"`
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
 	"github.com/plimsoll-dev/plimsoll/internal/dev"
+	"github.com/plimsoll-dev/plimsoll/internal/disk"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -266,9 +267,10 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
 	}
-	c, err := coordinator.New(cfg, func(context.Context) (store.Store, error) {
-		return pebble.Open(pebble.Config{Dir: cmd.Data, Logger: log})
-	})
+	stored := pebble.Config{Dir: cmd.Data, Logger: log}
+	cfg.Disk = func() (disk.Space, error) { return disk.Measure(cmd.Data) }
+	cfg.OpenReadOnly = func(context.Context) (store.Store, error) { return pebble.OpenReadOnly(stored) }
+	c, err := coordinator.New(cfg, func(context.Context) (store.Store, error) { return pebble.Open(stored) })
 	if err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ type nodeView struct {
 	Registered  *string            `json:"registered"`
 	Revision    uint64             `json:"revision"`
 	SickUntil   *string            `json:"sickUntil"`  // null: it is not left out for faults
-	NoNewTasks  *string            `json:"noNewTasks"` // why its QoS agent has stopped new tasks; null: it has not
+	NoNewTasks  *string            `json:"noNewTasks"` // why its agent has stopped new tasks; null: it has not
 	factsView
 }
 

@@ -54,8 +54,25 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 
 // Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it returns nil, or until it
 // cannot go on: the directory cannot be used (CodeAlreadyRunning if another agent does), or another agent has taken over the
-// node's id (CodeStale). Tasks run on in either case.
-func (a *Agent) Run(ctx context.Context) (err error) {
+// node's id (CodeStale). Tasks run on in either case. While the disk of the directory is full it waits for space.
+func (a *Agent) Run(ctx context.Context) error {
+	for waits := false; ; waits = true {
+		err := a.start(ctx)
+		if !noSpace(err) || ctx.Err() != nil {
+			return err
+		}
+		if !waits {
+			a.deps.Events.Trouble(Trouble{Kind: TroubleDisk, Err: err})
+		}
+		pause(ctx, fullPause)
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// start is Run without the wait for space.
+func (a *Agent) start(ctx context.Context) (err error) {
 	unlock, err := lockDir(a.cfg.Dir)
 	if err != nil {
 		return err
@@ -221,6 +238,11 @@ func (a *Agent) work(ctx context.Context, s *speaker, proof proofHandler, listen
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
 	group.Go(func() error { a.act(ctx, l, out); return nil })
 	group.Go(func() error {
+		w := diskWatch{dir: a.cfg.Dir, measure: a.machine.room, news: s.news, trouble: a.deps.Events.Trouble}
+		w.run(ctx)
+		return nil
+	})
+	group.Go(func() error {
 		select {
 		case <-held: // a node that cannot run tasks is not offered
 			a.describeCgroups(&s.node)
@@ -252,7 +274,10 @@ func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, m *metrics) er
 	if err != nil {
 		return err
 	}
-	s.policies, s.registered = policies, loop.Resend
+	s.policies, s.registered = policies, func() {
+		s.news.registered()
+		loop.Resend()
+	}
 	m.watch.loop.Store(&loop)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {

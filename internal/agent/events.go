@@ -80,6 +80,7 @@ type TroubleKind string
 const (
 	TroubleOldDirs      TroubleKind = "directories of old tasks could not be removed"
 	TroubleSupervisor   TroubleKind = "the supervisor could not do what was asked"
+	TroubleDisk         TroubleKind = "the disk of the agent's directory is too full; no new tasks are taken, and those that run go on"
 	TroubleKeepReports  TroubleKind = "reports are not kept on disk"
 	TroubleNoteWorth    TroubleKind = "what a task is worth could not be noted in its directory"
 	TroubleNoteEnd      TroubleKind = "the end of an attempt could not be noted in its directory"

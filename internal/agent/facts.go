@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/disk"
 )
 
 // machine reads what a machine has. root stands before /proc and the mount points of cgroups.
@@ -24,11 +25,12 @@ type machine struct {
 	root string
 	cpus func() (int, error)                   // processors that this process may run on
 	disk func(dir string) (int64, error)       // bytes of the file system that dir is on
+	room func(dir string) (disk.Space, error)  // what is left of it
 	uts  func() (kernel, host string, _ error) // kernel release and host name
 }
 
 func thisMachine() machine {
-	return machine{root: "/", cpus: affinity, disk: fileSystemBytes, uts: uname}
+	return machine{root: "/", cpus: affinity, disk: fileSystemBytes, room: disk.Measure, uts: uname}
 }
 
 // capacity measures what tasks may use of the machine: cpu is the processors that the agent may run on, or its own cgroup's

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/disk"
 )
 
 const (
@@ -30,7 +31,10 @@ func fakeMachine(t *testing.T, files map[string]string) machine {
 		root: root,
 		cpus: func() (int, error) { return 8, nil },
 		disk: func(string) (int64, error) { return 100 * gib, nil },
-		uts:  func() (string, string, error) { return "6.1.0", "host1.example", nil },
+		room: func(dir string) (disk.Space, error) {
+			return disk.Space{Path: dir, Free: 100 * gib, Size: 100 * gib}, nil
+		},
+		uts: func() (string, string, error) { return "6.1.0", "host1.example", nil },
 	}
 }
 

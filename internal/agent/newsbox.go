@@ -22,7 +22,8 @@ type newsbox struct {
 	mu struct {
 		sync.Mutex
 		now      plimsoll.NodeReport // without events
-		untold   bool                // now or events wait
+		untold   bool                // now, events or the shortage wait
+		shortage string              // what the disk lacks for new tasks; empty: nothing
 		events   []plimsoll.QOSEvent
 		lost     int   // events that were dropped since the last report
 		lostAt   int64 // when the last of them was made
@@ -50,6 +51,36 @@ func (n *newsbox) add(r plimsoll.NodeReport) {
 	n.wake()
 }
 
+// setShortage says what the disk lacks for new tasks; empty: nothing. The node takes none as long as the loop or the disk forbids it.
+func (n *newsbox) setShortage(why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.shortage, n.mu.untold = why, true
+	n.wake()
+}
+
+// registered has a shortage told once more: a node that registers is open.
+func (n *newsbox) registered() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.shortage != "" {
+		n.mu.untold = true
+		n.wake()
+	}
+}
+
+// condition adds what the disk lacks to what the loop says.
+func (n *newsbox) condition(r *plimsoll.NodeReport) {
+	if n.mu.shortage == "" {
+		return
+	}
+	why := n.mu.shortage
+	if r.SchedulingDisabled && r.SchedulingReason != "" {
+		why += "; " + r.SchedulingReason
+	}
+	r.SchedulingDisabled, r.SchedulingReason = true, cutText(why, plimsoll.MaxQOSMessage)
+}
+
 func (n *newsbox) wake() {
 	select {
 	case n.changed <- struct{}{}:
@@ -68,6 +99,7 @@ func (n *newsbox) next() (report *plimsoll.NodeReport, sequence uint64) {
 		return nil, 0
 	}
 	r := n.mu.now
+	n.condition(&r)
 	if n.mu.lost > 0 {
 		r.Events = append(r.Events, plimsoll.QOSEvent{
 			At: n.mu.lostAt, Kind: plimsoll.QOSSkipped,

@@ -9,17 +9,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// command is a kind of command of gateways: how it is read, and how the engine's answer is told.
+// command is a kind of command of gateways: how it is read, and how the engine's answer is told. A question does not come to the engine,
+// and tells its answer itself.
 type command struct {
-	name   string // of the field of the message Command, and in metrics
-	decode func(gateway string, cmd *pb.Command) (engine.Operation, error)
-	encode func(reply *pb.Reply, answer any)
+	name    string // of the field of the message Command, and in metrics
+	decode  func(gateway string, cmd *pb.Command) (engine.Operation, error)
+	encode  func(reply *pb.Reply, answer any)
+	inquire func(cmd *pb.Command) (inquiry, error) // of a question; nil otherwise
 
 	ofAgents bool // an agent says it, or a gateway about one; no user does
 }
 
 // newCommands returns the table of all commands. A new one needs its row here, its operation in package engine and, if its answer
-// says more than that it was done, its field in the message Reply.
+// says more than that it was done, its field in the message Reply. A question needs an inquiry instead of an operation.
 func newCommands() []command {
 	return []command{
 		row("submit_job", (*pb.Command).GetSubmitJob, decodeSubmit, done),
@@ -34,10 +36,10 @@ func newCommands() []command {
 		ofAgents(row("report_node", (*pb.Command).GetReportNode, decodeNodeReport, done)),
 		row("apply_policies", (*pb.Command).GetApplyPolicies, decodePolicies, encodeOutcomes),
 		row("delete_policy", (*pb.Command).GetDeletePolicy, decodePolicyRef, done),
-		row("explain_task", (*pb.Command).GetExplainTask, decodeExplain, encodeExplanation),
-		row("node_capacity", (*pb.Command).GetNodeCapacity, decodeCapacity, encodeCapacities),
-		row("place_job", (*pb.Command).GetPlaceJob, decodePlace, encodeTrial),
-		row("plan_moves", (*pb.Command).GetPlanMoves, decodePlan, encodePlan),
+		inquiryRow("explain_task", (*pb.Command).GetExplainTask, readExplain),
+		inquiryRow("node_capacity", (*pb.Command).GetNodeCapacity, readCapacity),
+		inquiryRow("place_job", (*pb.Command).GetPlaceJob, readPlace),
+		inquiryRow("plan_moves", (*pb.Command).GetPlanMoves, readPlan),
 	}
 }
 
@@ -63,6 +65,17 @@ func ofAgents(c command) command {
 	return c
 }
 
+// inquiryRow makes a row of the table for a question.
+func inquiryRow[M any, Q inquiry](name string, message func(*pb.Command) M, read func(m M) (Q, error)) command {
+	return command{name: name, inquire: func(cmd *pb.Command) (inquiry, error) {
+		q, err := read(message(cmd))
+		if err != nil {
+			return nil, err
+		}
+		return q, nil
+	}}
+}
+
 // commandTable finds commands by the field of the message Command that holds them.
 type commandTable struct {
 	kind   protoreflect.OneofDescriptor
@@ -77,15 +90,14 @@ func newCommandTable() *commandTable {
 	return t
 }
 
-// decode reads a command. It returns its row also beside an error.
-func (t *commandTable) decode(gateway string, cmd *pb.Command) (*command, engine.Operation, error) {
+// find returns the row of a command, also beside an error.
+func (t *commandTable) find(cmd *pb.Command) (*command, error) {
 	if field := cmd.ProtoReflect().WhichOneof(t.kind); field != nil {
 		if c := t.byName[field.Name()]; c != nil {
-			do, err := c.decode(gateway, cmd)
-			return c, do, err
+			return c, nil
 		}
 	}
-	return &command{name: "unknown"}, nil, plimsoll.Errorf(plimsoll.CodeUnimplemented,
+	return &command{name: "unknown"}, plimsoll.Errorf(plimsoll.CodeUnimplemented,
 		"the leader does not know this command; it is older than the gateway")
 }
 
@@ -162,32 +174,6 @@ func decodePolicies(_ string, m *pb.ApplyPoliciesRequest) (*engine.ApplyPolicies
 
 func decodePolicyRef(_ string, m *pb.DeletePolicyRequest) (*engine.DeletePolicy, error) {
 	return &engine.DeletePolicy{Ref: wire.PolicyRefFromProto(&pb.PolicyRef{Kind: m.GetKind(), Name: m.GetName()})}, nil
-}
-
-func decodeExplain(_ string, m *pb.ExplainTaskRequest) (*engine.Explain, error) {
-	job, group, index, ok := wire.SplitTaskID(m.GetId())
-	if !ok {
-		return nil, badTaskID("id", m.GetId())
-	}
-	return &engine.Explain{Job: job, Group: group, Index: index, Node: m.GetNode(), Export: m.GetExport()}, nil
-}
-
-func decodeCapacity(_ string, m *pb.NodeCapacityRequest) (*engine.NodeCapacity, error) {
-	return &engine.NodeCapacity{Nodes: m.GetNodes()}, nil
-}
-
-func decodePlace(_ string, m *pb.PlaceJobRequest) (*engine.PlaceJob, error) {
-	spec := wire.JobSpecFromProto(m.GetSpec())
-	return &engine.PlaceJob{Spec: &spec, Group: m.GetGroup(), Count: m.GetCount()}, nil
-}
-
-func decodePlan(_ string, m *pb.PlanMovesRequest) (*engine.PlanMoves, error) {
-	do := &engine.PlanMoves{Limit: m.GetLimit(), Group: m.GetGroup()}
-	if m.GetSpec() != nil {
-		spec := wire.JobSpecFromProto(m.GetSpec())
-		do.Spec = &spec
-	}
-	return do, nil
 }
 
 func badTaskID(field, id string) error {

@@ -56,6 +56,9 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 		if next.batch != nil {
 			t.source.Publish(next.batch)
 		}
+		if next.turn.copied != nil {
+			t.questions.published(next.turn.copied, t.source.Snapshot())
+		}
 		t.metrics.finished(next)
 		for i, asked := range next.turn.asked {
 			if reply := &next.turn.batch.Replies[i]; asked.respond != nil {

@@ -105,13 +105,23 @@ func (b *inbox) taken(bytes int) {
 	b.mu.load.bytes -= bytes
 }
 
-// add puts a request in even if the inbox is full, which only what a connection brings about may do. The caller holds mu.
+// insist puts a request in even if the inbox is full: one that this process makes itself.
+func (b *inbox) insist(r request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(r)
+}
+
+// add puts a request in even if the inbox is full, which only what a connection or this process itself brings about may do. The caller holds mu.
 func (b *inbox) add(r request) {
 	b.mu.requests = append(b.mu.requests, r)
 	b.mu.load.commands++
 	b.mu.load.bytes += r.bytes
 	b.wakeUp()
 }
+
+// notify wakes the writer loop although nothing may be in the inbox.
+func (b *inbox) notify() { b.wakeUp() }
 
 func (b *inbox) wakeUp() {
 	select {

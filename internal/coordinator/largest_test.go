@@ -254,7 +254,7 @@ func (d *largest) command(s *state.State) engine.Operation {
 	d.part = []float64{0.02, 0.1, 0.3, 1}[d.rng.IntN(4)]
 	job, node := long(128, d.rng.IntN(12)), long(128, d.rng.IntN(5))
 	n, j := s.Node(node), s.Job(job)
-	switch d.rng.IntN(14) {
+	switch d.rng.IntN(13) {
 	case 0, 1, 2:
 		return &engine.SubmitJob{Spec: d.spec(job)}
 	case 3:
@@ -276,8 +276,6 @@ func (d *largest) command(s *state.State) engine.Operation {
 			return &engine.NodeSilent{ID: node, Registration: n.Registration}
 		}
 		return &engine.SetNodeMode{ID: node, Mode: plimsoll.NodeMode(1 + d.rng.IntN(3))}
-	case 11:
-		return &engine.PlaceJob{Spec: d.spec(job)}
 	default:
 		if j != nil {
 			return d.ends(s, j)

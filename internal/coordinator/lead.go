@@ -44,6 +44,14 @@ func (c *Coordinator) leadOn(ctx context.Context) error {
 			}
 			sleep(ctx, c.pauses.standby)
 			continue
+		case noSpace(err) && c.cfg.OpenReadOnly != nil:
+			failures = 0
+			c.metrics.depth.Set(0)
+			c.status.failed(err, 0, time.Now())
+			if err := c.readOn(ctx, err); err != nil {
+				return err
+			}
+			continue
 		case led == 0 && lasts(err):
 			return err
 		case led >= c.pauses.lasting:
@@ -108,17 +116,40 @@ func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 // begin becomes the leader and loads what the store holds.
 func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) {
 	epoch, err := st.Lead(ctx)
+	for err == nil && epoch <= c.seen { // a term that only read could not note its epoch
+		epoch, err = st.Lead(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("become the leader: %w", err)
 	}
+	t, err := c.enter(ctx, st, epoch)
+	if err != nil {
+		return nil, err
+	}
+	t.watch = newDiskWatch(&c.cfg, t.inbox)
+	if err := t.watch.first(t.engine.State()); err != nil {
+		return nil, err
+	}
+	if c.cfg.ReplaceQueues && !c.status.queuesReplaced() {
+		t.inbox.push(request{
+			command: c.commands.byName["set_queue_config"], do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.replacedQueues,
+		})
+	}
+	return t, nil
+}
+
+// enter loads what the store holds into a term of an epoch.
+func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
 	l, err := c.load(ctx, st, epoch)
 	if err != nil {
 		return nil, err
 	}
+	c.seen = max(c.seen, epoch)
 	t := &term{
 		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands, inbox: newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
 	}
+	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)
 	t.source, err = replica.NewSource(replica.SourceConfig{
 		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
 		Events: replica.SourceEvents{
@@ -132,11 +163,6 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	}
 	t.engine = engine.New(engine.Config{Seed: c.cfg.Seed}, l.state, l.revision, l.time)
 	_, t.replication = replica.NewHandler(t.source, t.exec)
-	if c.cfg.ReplaceQueues && !c.status.queuesReplaced() {
-		t.inbox.push(request{
-			command: c.commands.byName["set_queue_config"], do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.replacedQueues,
-		})
-	}
 	return t, nil
 }
 

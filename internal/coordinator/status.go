@@ -23,10 +23,11 @@ const (
 	roleStarting role = "starting" // opens the store, becomes the leader and loads
 	roleStandby  role = "standby"  // waits for the store, which another process has
 	roleLeader   role = "leader"
+	roleReader   role = "reader" // answers reads, because the disk is too full to write
 	roleFailed   role = "failed" // waits before it starts again, because the last term failed
 )
 
-var roles = []role{roleStarting, roleStandby, roleLeader, roleFailed}
+var roles = []role{roleStarting, roleStandby, roleLeader, roleReader, roleFailed}
 
 // status is what a coordinator does and what became of its terms, for /healthz, /metrics and
 // gateways.
@@ -42,7 +43,7 @@ type status struct {
 type standing struct {
 	role        role
 	reason      string // why it does not lead; empty for a leader
-	term        *term  // nil unless it leads
+	term        *term  // nil unless it leads or reads
 	epoch       uint64 // of the last term
 	terms       int    // in which it led, the present one included
 	failures    int
@@ -84,6 +85,13 @@ func (s *status) leading(t *term) {
 	defer s.mu.Unlock()
 	s.mu.role, s.mu.reason, s.mu.term, s.mu.epoch = roleLeader, "", t, t.epoch
 	s.mu.terms++
+}
+
+// reading says that a term only reads, and why.
+func (s *status) reading(t *term, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.role, s.mu.reason, s.mu.term, s.mu.epoch = roleReader, fmt.Sprintf("only reads, because nothing can be written: %v", cause), t, t.epoch
 }
 
 func (s *status) failed(err error, pause time.Duration, now time.Time) {
@@ -155,9 +163,9 @@ func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
 
 // healthReport is what /healthz answers.
 type healthReport struct {
-	Status      string     `json:"status"` // ok, standby or unavailable
+	Status      string     `json:"status"` // ok, standby, read-only or unavailable
 	Role        role       `json:"role"`
-	Reason      string     `json:"reason,omitempty"` // of standby and unavailable
+	Reason      string     `json:"reason,omitempty"` // of all but ok
 	Epoch       uint64     `json:"epoch"`            // of the last term
 	Revision    uint64     `json:"revision,omitempty"`
 	Instance    string     `json:"instance,omitempty"`
@@ -167,7 +175,7 @@ type healthReport struct {
 	LastFailed  *time.Time `json:"lastFailed,omitempty"`
 }
 
-// health answers 200 if this process leads, or is ready to take over.
+// health answers 200 if this process leads, is ready to take over, or answers reads until there is space to write.
 func (c *Coordinator) health(w http.ResponseWriter, r *http.Request) {
 	now := c.status.get()
 	report := healthReport{
@@ -180,6 +188,9 @@ func (c *Coordinator) health(w http.ResponseWriter, r *http.Request) {
 	switch now.role {
 	case roleStandby:
 		report.Status, code = "standby", http.StatusOK
+	case roleReader:
+		latest := now.term.source.Snapshot()
+		report.Status, report.Revision, report.Instance, code = "read-only", latest.Revision(), latest.InstanceUUID(), http.StatusOK
 	case roleLeader:
 		latest := now.term.source.Snapshot()
 		report.Revision, report.Instance = latest.Revision(), latest.InstanceUUID()

@@ -42,8 +42,22 @@ func good() []*pb.Command {
 	}
 }
 
+// read reads a command or a question.
+func read(t *commandTable, cmd *pb.Command) (c *command, what any, err error) {
+	if c, err = t.find(cmd); err != nil {
+		return nil, nil, err
+	}
+	if c.inquire != nil {
+		what, err = c.inquire(cmd)
+	} else {
+		what, err = c.decode("gw", cmd)
+	}
+	return c, what, err
+}
+
 const newCommand = `a new command needs
-  - an operation that is Answering something, in internal/engine/command.go, and its apply in internal/engine/apply.go
+  - an operation that is Answering something, in internal/engine/command.go, and its apply in internal/engine/apply.go;
+    a question: an inquiry in internal/coordinator/inquiry.go
   - a row in newCommands of internal/coordinator/command.go, with its decoder there
   - its encoder in internal/coordinator/answer.go and a field of the message Reply, if it answers more than that it was done
   - a command of the kind in good of internal/coordinator/table_test.go`
@@ -75,7 +89,7 @@ func TestEveryCommandIsDecodedAppliedAndAnswered(t *testing.T) {
 	for _, cmd := range good() {
 		name := cmd.ProtoReflect().WhichOneof(table.kind).Name()
 		kinds[name] = true
-		if c, do, err := table.decode("gw", cmd); err == nil {
+		if c, do, err := read(table, cmd); err == nil {
 			kind := reflect.TypeOf(do)
 			if before, ok := operations[kind]; ok && before != c.name {
 				t.Errorf("%s and %s both decode to %s; give each the accessor and the decoder of its own message", before, c.name, kind)
@@ -83,7 +97,7 @@ func TestEveryCommandIsDecodedAppliedAndAnswered(t *testing.T) {
 			operations[kind] = c.name
 			empty := (&pb.Command{}).ProtoReflect()
 			empty.Set(cmd.ProtoReflect().WhichOneof(table.kind), empty.NewField(cmd.ProtoReflect().WhichOneof(table.kind)))
-			if _, nothing, err := table.decode("gw", empty.Interface().(*pb.Command)); err == nil && reflect.DeepEqual(do, nothing) {
+			if _, nothing, err := read(table, empty.Interface().(*pb.Command)); err == nil && reflect.DeepEqual(do, nothing) {
 				t.Errorf("%s decodes to %+v whatever it says; its row reads another message", name, do)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -21,6 +22,10 @@ type term struct {
 	metrics     *metrics
 	commands    *commandTable
 	inbox       *inbox
+	questions   *questions
+	workers     int // that answer them
+	watch       *diskWatch
+	refuses     error // why commands are refused; nil: they are not
 	source      *replica.Source
 	replication http.Handler   // of source
 	engine      *engine.Engine // makeTurns's alone, from run on
@@ -36,6 +41,7 @@ type term struct {
 type turn struct {
 	batch    engine.Batch
 	asked    []request // as the batch's replies
+	copied   *copied   // copy that was begun when the turn ended; nil: none
 	revision uint64    // of the last batch when the turn ended
 }
 
@@ -61,6 +67,16 @@ func (t *term) run(ctx context.Context) error {
 		defer t.source.Close(nil) // gateways are told at once, but after the replies that are due
 		return t.finishCommits(begun, fresh, lose)
 	})
+	g.Go(func() error {
+		t.watch.run(ctx)
+		return nil
+	})
+	for range t.workers {
+		g.Go(func() error {
+			t.questions.work(ctx)
+			return nil
+		})
+	}
 	return g.Wait() //nolint:wrapcheck // each loop says what it was doing
 }
 
@@ -69,17 +85,49 @@ const commandBytes = 512
 
 // exec takes a command from a gateway (replica.Exec).
 func (t *term) exec(ctx context.Context, gateway string, cmd *pb.Command, respond func(*pb.Reply)) {
-	c, do, err := t.commands.decode(gateway, cmd)
-	if err == nil {
-		if bound := t.inbox.push(request{c, do, respond, commandBytes + replica.FootprintOf(ctx)}); bound != "" {
-			t.metrics.inboxRefused.WithLabelValues(bound).Inc()
-			err = t.inbox.inboxFull(bound)
-		}
+	c, err := t.commands.find(cmd)
+	switch {
+	case err != nil:
+	case t.refuses != nil && c.inquire == nil:
+		err = t.refuses
+	case c.inquire != nil:
+		err = t.inquire(ctx, c, cmd, respond)
+	default:
+		err = t.command(ctx, c, gateway, cmd, respond)
 	}
 	if err != nil {
 		t.metrics.answered(c.name, err)
 		respond(refusal(err))
 	}
+}
+
+// command puts a command into the inbox.
+func (t *term) command(ctx context.Context, c *command, gateway string, cmd *pb.Command, respond func(*pb.Reply)) error {
+	do, err := c.decode(gateway, cmd)
+	if err != nil {
+		return err
+	}
+	if bound := t.inbox.push(request{c, do, respond, commandBytes + replica.FootprintOf(ctx)}); bound != "" {
+		t.metrics.inboxRefused.WithLabelValues(bound).Inc()
+		return t.inbox.inboxFull(bound)
+	}
+	return nil
+}
+
+// inquire has a question answered beside the turns. Whoever asks may have seen all that is published.
+func (t *term) inquire(ctx context.Context, c *command, cmd *pb.Command, respond func(*pb.Reply)) error {
+	inquiry, err := c.inquire(cmd)
+	if err != nil {
+		return err
+	}
+	a := &question{
+		inquiry: inquiry, task: inquiry.about(), command: c, respond: respond, gone: ctx.Err, came: time.Now(),
+		least: t.source.Snapshot().Revision(),
+	}
+	if !t.questions.push(a) {
+		return plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d questions waiting; try again", t.questions.limit)
+	}
+	return nil
 }
 
 // makeTurns is the writer loop. It ends with ctx.
@@ -104,7 +152,9 @@ func (t *term) makeTurns(ctx context.Context, fresh <-chan *turn, made chan<- *t
 			revision = next.batch.Revision
 		}
 		next.revision = revision
+		next.copied = t.questions.begin(t.engine)
 		made <- next // it has room for every turn there is
+		more = t.questions.proceed() || more
 		if !more && !t.sleep(ctx, timer, wake) {
 			return
 		}

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -27,6 +28,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/agent"
 	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
+	"github.com/plimsoll-dev/plimsoll/internal/disk"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -154,11 +156,16 @@ func (d *Dev) makeRoles() error {
 		}
 	}
 	cfg.Store.Dir, cfg.Store.Logger = filepath.Join(cfg.Data, "store"), cfg.Logger
-	st, err := pebble.Open(cfg.Store) // for the first term, so that a directory in use, or a damaged store, is refused at once
-	if err != nil {
+	// For the first term, so that a directory in use, or a damaged store, is refused at once. On a full disk the coordinator reads.
+	first := &firstStore{config: cfg.Store}
+	switch st, err := pebble.Open(cfg.Store); {
+	case err == nil:
+		first.opened = st
+	case !errors.Is(err, syscall.ENOSPC):
 		return err
 	}
-	first := &firstStore{config: cfg.Store, opened: st}
+	cfg.Coordinator.Disk = func() (disk.Space, error) { return disk.Measure(cfg.Store.Dir) }
+	cfg.Coordinator.OpenReadOnly = func(context.Context) (store.Store, error) { return pebble.OpenReadOnly(cfg.Store) }
 	c, err := coordinator.New(cfg.Coordinator, first.open)
 	if err == nil && cfg.Gateway.ListenAgents != "" {
 		d.agents, err = transport.Listen(cfg.Gateway.ListenAgents)
@@ -173,7 +180,7 @@ func (d *Dev) makeRoles() error {
 		if d.agents != nil {
 			err = errors.Join(err, d.agents.Close())
 		}
-		return errors.Join(err, st.Close())
+		return errors.Join(err, first.close())
 	}
 	d.parts = append(d.parts, func(ctx context.Context) error { return errors.Join(c.Run(ctx), first.close()) })
 	return nil

@@ -30,6 +30,16 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 		Failed: func(err error, pause time.Duration) {
 			log.Error("the leadership failed", "error", err, "again in", pause.Round(time.Millisecond))
 		},
+		Disk: func(shortage string) {
+			if shortage == "" {
+				log.Info("the disk of the store has room again: jobs are taken in")
+				return
+			}
+			log.Warn("the disk of the store is nearly full: no jobs are taken in", "reason", shortage)
+		},
+		Reading: func(err error) {
+			log.Error("only reads are answered until there is space on the disk of the store", "reason", err)
+		},
 		QueuesRefused: func(err error) {
 			var e *plimsoll.Error
 			if !errors.As(err, &e) {
@@ -95,7 +105,7 @@ func AgentEvents(log *slog.Logger) agent.Events {
 		Trouble: func(t agent.Trouble) {
 			level := slog.LevelWarn
 			switch t.Kind {
-			case agent.TroubleKeepReports, agent.TroubleSendLog, agent.TroubleReport, agent.TroubleKeepPolicies, agent.TroubleReadPolicies,
+			case agent.TroubleDisk, agent.TroubleKeepReports, agent.TroubleSendLog, agent.TroubleReport, agent.TroubleKeepPolicies, agent.TroubleReadPolicies,
 				agent.TroubleQOS, agent.TroubleGroups:
 				level = slog.LevelError
 			}

@@ -1,11 +1,5 @@
 package engine
 
-import (
-	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
-	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
-)
-
 func (do *SubmitJob) apply(e *Engine, id uint64, out *Batch) {
 	job, err := e.state.Submit(do.Spec)
 	if err == nil && job.Growing() {
@@ -47,6 +41,8 @@ func (do *NodeSilent) apply(e *Engine, id uint64, out *Batch) {
 
 func (do *GatewayLost) apply(e *Engine, _ uint64, _ *Batch) { e.state.GatewayLost(do.Gateway) }
 
+func (do *DiskShortage) apply(e *Engine, _ uint64, _ *Batch) { e.state.SetShortage(do.Why) }
+
 func (do *ReportTasks) apply(e *Engine, id uint64, out *Batch) {
 	e.reporting = append(e.reporting, reporting{id: id, do: do})
 	e.continueReports(e.limits.Part(5), out)
@@ -63,59 +59,4 @@ func (do *ApplyPolicies) apply(e *Engine, id uint64, out *Batch) {
 
 func (do *DeletePolicy) apply(e *Engine, id uint64, out *Batch) {
 	reply(out, id, do, Done{}, e.state.DeletePolicy(do.Ref))
-}
-
-func (do *Explain) apply(e *Engine, id uint64, out *Batch) {
-	x, err := do.explain(e)
-	reply(out, id, do, x, err)
-}
-
-func (do *Explain) explain(e *Engine) (scheduler.Explanation, error) {
-	ref, ok := e.state.FindTask(do.Job, do.Group, do.Index)
-	if !ok {
-		return scheduler.Explanation{}, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", plimsoll.TaskID(do.Job, do.Group, do.Index))
-	}
-	x, err := e.scheduler.Explain(e.state, ref, do.Node)
-	if err == nil && do.Export && x.Decision != nil {
-		x.Export, err = fleetjson.WriteDecision(x.Decision.Record())
-	}
-	return x, err
-}
-
-func (do *NodeCapacity) apply(e *Engine, id uint64, out *Batch) {
-	capacities, err := e.scheduler.Capacities(e.state, do.Nodes)
-	reply(out, id, do, capacities, err)
-}
-
-// question is an operation that is answered in a turn of its own.
-type question interface {
-	ask(e *Engine, id uint64, out *Batch)
-}
-
-func (do *PlaceJob) apply(e *Engine, id uint64, out *Batch) {
-	if err := e.state.CheckSize(do.Spec); err != nil {
-		reply(out, id, do, nil, err)
-		return
-	}
-	e.asking = append(e.asking, asking{id, do})
-}
-
-func (do *PlaceJob) ask(e *Engine, id uint64, out *Batch) {
-	trial, err := e.scheduler.Try(e.state, do.Spec, do.Group, int(do.Count))
-	reply(out, id, do, trial, err)
-}
-
-func (do *PlanMoves) apply(e *Engine, id uint64, out *Batch) {
-	if do.Spec != nil {
-		if err := e.state.CheckSize(do.Spec); err != nil {
-			reply(out, id, do, nil, err)
-			return
-		}
-	}
-	e.asking = append(e.asking, asking{id, do})
-}
-
-func (do *PlanMoves) ask(e *Engine, id uint64, out *Batch) {
-	plan, err := e.scheduler.PlanMoves(e.state, do.Spec, do.Group, int(do.Limit))
-	reply(out, id, do, plan, err)
 }

@@ -2,9 +2,7 @@ package engine
 
 import (
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
-	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // Command is something to do, with an id for the reply.
@@ -20,8 +18,8 @@ type Operation interface {
 	apply(e *Engine, id uint64, out *Batch)
 }
 
-// Answering is an Operation whose reply holds an A. All but GatewayLost, which has no reply, are
-// Answering something.
+// Answering is an Operation whose reply holds an A. All but GatewayLost and DiskShortage, which have
+// no reply, are Answering something.
 type Answering[A any] interface {
 	Operation
 	answer(A) any // for Reply.Answer
@@ -110,6 +108,9 @@ type (
 	}
 	// GatewayLost says that a gateway is gone. It has no reply.
 	GatewayLost struct{ Gateway string }
+	// DiskShortage says that the disk of the store has no room for more state, and why; empty: it
+	// has. It has no reply.
+	DiskShortage struct{ Why string }
 	// ReportTasks takes in what an agent says about attempts.
 	ReportTasks struct {
 		answers[Done]
@@ -140,40 +141,6 @@ type (
 		answers[Done]
 
 		Ref plimsoll.PolicyRef
-	}
-	// Explain asks why a task waits, and what each filter says about a node, if one is named. It
-	// changes nothing.
-	Explain struct {
-		answers[scheduler.Explanation]
-
-		Job, Group string
-		Index      int32
-		Node       string
-		Export     bool // the decision that put the task on its node, too
-	}
-	// NodeCapacity asks what is left on nodes; none named: on all. It changes nothing.
-	NodeCapacity struct {
-		answers[[]placement.Capacity]
-
-		Nodes []string
-	}
-	// PlaceJob asks where tasks of a job would be placed: so many of each group, 0: as many as it
-	// has; an empty group: of all. It changes nothing.
-	PlaceJob struct {
-		answers[*scheduler.Trial]
-
-		Spec  *plimsoll.JobSpec
-		Group string
-		Count int32
-	}
-	// PlanMoves asks for moves that would make room for a task of a group of a job, or, without a
-	// job, empty nodes. It changes nothing.
-	PlanMoves struct {
-		answers[*scheduler.MovePlan]
-
-		Spec  *plimsoll.JobSpec
-		Group string
-		Limit int32
 	}
 )
 

@@ -11,15 +11,17 @@
 // Guarantees: the same seed and the same inputs give the same batches. A batch is within the limits
 // of the store: large work goes on in the next turn, and is answered when it is done. Each kind of
 // work has a part of the turn that the kinds before it cannot take, so that a large submit does not
-// hold up a kill. Dry runs and plans are answered one a turn, and change nothing.
+// hold up a kill. Questions are not answered in a turn: Copy makes what answers them beside the
+// turns.
 //
 // It owns the State and the Scheduler. It starts no goroutine, takes no lock, reads no clock and
 // does no I/O, so the same code runs in the coordinator, in a simulation in virtual time, and in
 // tests that replay a failure from its seed. The cost of a turn is linear in its commands and what
-// they change, beside the scheduling cycle and at most one dry run or plan of some 50 ms.
+// they change, beside the scheduling cycle.
 package engine
 
 import (
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
@@ -38,7 +40,6 @@ type Engine struct {
 	time      int64        // of the last turn
 	waiting   []waiter
 	reporting []reporting
-	asking    []asking // dry runs and plans that are to be answered, one a turn
 }
 
 // waiter is a submit whose tasks are still being created.
@@ -46,12 +47,6 @@ type waiter struct {
 	id  uint64
 	do  *SubmitJob
 	job *state.Job
-}
-
-// asking is a dry run or a plan that waits for its turn.
-type asking struct {
-	id uint64
-	do question
 }
 
 // reporting is a report that did not fit in a turn.
@@ -69,6 +64,21 @@ func New(cfg Config, s *state.State, revision uint64, time int64) *Engine {
 
 // State returns the working state, for tests and for questions between turns.
 func (e *Engine) State() *state.State { return e.state }
+
+// Copy begins a copy of what questions are about, as it is after the last turn, with that turn's
+// revision. Its caller lets it go on between turns; see scheduler.Copy.
+func (e *Engine) Copy() (c *scheduler.Copy, revision uint64) {
+	return e.scheduler.Copy(e.state), e.revision
+}
+
+// Subject returns a task as it is after the last turn, for a question about it.
+func (e *Engine) Subject(job, group string, index int32) (scheduler.Subject, error) {
+	ref, ok := e.state.FindTask(job, group, index)
+	if !ok {
+		return scheduler.Subject{}, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", plimsoll.TaskID(job, group, index))
+	}
+	return e.scheduler.Subject(e.state, ref), nil
+}
 
 // Batch is what a turn made. It can be reused for another turn.
 type Batch struct {
@@ -95,7 +105,6 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 		commands[taken].Do.apply(e, commands[taken].ID, out)
 		taken++
 	}
-	e.answerQuestion(out)
 	s.Continue(e.limits.Part(6))
 	e.answerWaiters(out)
 	_, behind := e.scheduler.Cycle(s, e.limits.Part(7))
@@ -106,22 +115,8 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 		e.revision++
 		out.Revision = e.revision
 	}
-	more = behind || taken < len(commands) || s.Behind() || len(e.reporting)+len(e.asking) > 0
+	more = behind || taken < len(commands) || s.Behind() || len(e.reporting) > 0
 	return taken, s.Wake(), more
-}
-
-// answerQuestion answers the first dry run or plan that waits, which costs a turn's time, so that
-// those who ask do not hold up those who command.
-func (e *Engine) answerQuestion(out *Batch) {
-	if len(e.asking) == 0 {
-		return
-	}
-	first := e.asking[0]
-	e.asking[0] = asking{}
-	if e.asking = e.asking[1:]; len(e.asking) == 0 {
-		e.asking = nil
-	}
-	first.do.ask(e, first.id, out)
 }
 
 // continueReports takes in reports as far as the budget goes, in the order in which they came.

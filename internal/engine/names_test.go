@@ -7,7 +7,6 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
-	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
@@ -280,22 +279,6 @@ func TestSumsOfAnUnknownResourceDoNotOverflow(t *testing.T) {
 	b.wantCode(last, plimsoll.CodeExhausted)
 }
 
-// ask sends a question and returns the answer.
-func ask[A any](b *bench, do engine.Operation) A {
-	b.t.Helper()
-	id := b.send(do)
-	for more := true; more; {
-		more = b.turn()
-		for _, r := range b.out.Replies {
-			if r.ID == id && r.Err == nil {
-				return r.Answer.(A)
-			}
-		}
-	}
-	b.t.Fatalf("no answer: %v", b.replies[id])
-	panic("unreachable")
-}
-
 // explain, place and the plans of defrag say which resource no node has, which there are, and which
 // one may be meant. They bring no name either, and no more than there are slots for.
 func TestQuestionsSayWhichResourceNoNodeHas(t *testing.T) {
@@ -303,15 +286,30 @@ func TestQuestionsSayWhichResourceNoNodeHas(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	b.taken(having("n", gpu))
 	b.taken(askingFor("a", 1, "nvidia.com/gpus"))
-	x := ask[scheduler.Explanation](b, &engine.Explain{Job: "a", Group: "g"})
+	b.settle()
+	subject, err := b.engine.Subject("a", "g", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := b.engine.View()
+	x, err := view.Explain(&subject, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if x.Code != plimsoll.WaitNoResource || x.Summary != want {
 		t.Errorf("explain says %s %q, want %q", x.Code, x.Summary, want)
 	}
-	trial := ask[*scheduler.Trial](b, &engine.PlaceJob{Spec: askingFor("b", 3, "nvidia.com/gpus").Spec})
+	trial, err := view.Try(askingFor("b", 3, "nvidia.com/gpus").Spec, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if g := trial.Groups[0]; g.Code != plimsoll.WaitNoResource || g.Summary != want || len(g.Placed) != 0 || g.Asked != 3 {
 		t.Errorf("place says %s %q and places %d", g.Code, g.Summary, len(g.Placed))
 	}
-	plan := ask[*scheduler.MovePlan](b, &engine.PlanMoves{Spec: askingFor("b", 3, "nvidia.com/gpus").Spec, Limit: 10})
+	plan, err := view.PlanMoves(askingFor("b", 3, "nvidia.com/gpus").Spec, "", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if plan.Refusal != want {
 		t.Errorf("the plan says %q", plan.Refusal)
 	}
@@ -321,7 +319,10 @@ func TestQuestionsSayWhichResourceNoNodeHas(t *testing.T) {
 	for _, name := range names {
 		many.Groups[0].Resources[name] = 1
 	}
-	if trial := ask[*scheduler.Trial](b, &engine.PlaceJob{Spec: many}); !strings.HasPrefix(trial.Groups[0].Summary, "no node has example.com/r0 (") {
+	if trial, err = view.Try(many, "", 0); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(trial.Groups[0].Summary, "no node has example.com/r0 (") {
 		t.Errorf("place says %q of a job with 16 names", trial.Groups[0].Summary)
 	}
 	if n := b.engine.State().Names.Len(); n != 4 {

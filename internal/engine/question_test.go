@@ -4,25 +4,33 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
-// firstQuestion is the id of the first question, above those of all commands.
-const firstQuestion = 1 << 40
-
 // question is something that may be asked at any time.
-func (w *world) question(rng *rand.Rand) engine.Operation {
+type question struct {
+	spec    *plimsoll.JobSpec
+	group   string
+	count   int32
+	node    string
+	subject scheduler.Subject // of what is to be explained
+	known   bool              // there is such a task
+}
+
+// question draws one about the state as it is after the last turn.
+func (w *world) question(rng *rand.Rand) question {
 	name := func() string { return w.jobs[rng.IntN(len(w.jobs))] }
-	switch rng.IntN(4) {
-	case 0:
-		return &engine.NodeCapacity{}
-	case 1:
-		return &engine.Explain{Job: name(), Group: "g", Index: int32(rng.IntN(3)), Node: "n1", Export: true}
-	}
+	q := question{group: []string{"", "g"}[rng.IntN(2)], count: rng.Int32N(30), node: []string{"", "n1"}[rng.IntN(2)]}
+	var err error
+	q.subject, err = w.engine.Subject(name(), "g", int32(rng.IntN(3)))
+	q.known = err == nil
 	g := plimsoll.GroupSpec{Name: "g", Count: rng.Int32N(40), Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": rng.Int64N(800)}}
 	switch rng.IntN(4) {
 	case 0:
@@ -34,9 +42,44 @@ func (w *world) question(rng *rand.Rand) engine.Operation {
 		g.Preferences.Far = []plimsoll.Selector{{Label: "app=db"}, {Task: name() + ".g.0"}}
 		g.Constraints.VolumesFrom = []string{name() + ".g.0"}
 	}
-	spec := &plimsoll.JobSpec{ID: name(), Owner: "alice", Queue: "root.default", Labels: map[string]string{"app": "db"}, Groups: []plimsoll.GroupSpec{g, g}}
-	spec.Groups[1].Name = "h"
-	return &engine.PlaceJob{Spec: spec, Group: []string{"", "g"}[rng.IntN(2)], Count: rng.Int32N(30)}
+	q.spec = &plimsoll.JobSpec{ID: name(), Owner: "alice", Queue: "root.default", Labels: map[string]string{"app": "db"}, Groups: []plimsoll.GroupSpec{g, g}}
+	q.spec.Groups[1].Name = "h"
+	return q
+}
+
+// ask asks everything that the question names, and returns the answers as a text.
+func (q *question) ask(v *scheduler.View) string {
+	var b strings.Builder
+	if q.known {
+		x, err := v.Explain(&q.subject, q.node)
+		fmt.Fprintf(&b, "explain: %v %+v %v %s %+v %+v\n", err, x.Task, x.Code, x.Summary, x.Explanation, x.Verdicts)
+		if x.Decision != nil {
+			record, err := fleetjson.WriteDecision(x.Decision.Record())
+			fmt.Fprintf(&b, "decision: %v %s\n", err, record)
+		}
+	}
+	trial, err := v.Try(q.spec, q.group, int(q.count))
+	fmt.Fprintf(&b, "place: %v\n", err)
+	if err == nil {
+		for i := range trial.Groups {
+			g := &trial.Groups[i]
+			fmt.Fprintf(&b, "  %s %d %v %s %s %v", g.Name, g.Asked, g.Code, g.Summary, trial.QueueReason, g.Stopped)
+			for k, p := range g.Placed {
+				fmt.Fprintf(&b, " %+v %v", p, g.Free(k))
+			}
+			if g.Why != nil {
+				fmt.Fprintf(&b, " %+v", *g.Why)
+			}
+			b.WriteString("\n")
+		}
+	}
+	capacities, err := v.Capacities(nil)
+	fmt.Fprintf(&b, "capacity: %v %+v\n", err, capacities)
+	for _, spec := range []*plimsoll.JobSpec{nil, q.spec} {
+		plan, err := v.PlanMoves(spec, "g", 5)
+		fmt.Fprintf(&b, "plan: %v %+v\n", err, plan)
+	}
+	return b.String()
 }
 
 // relate gives some of the jobs that are about to be submitted something that others could disturb.
@@ -70,8 +113,8 @@ func (w *world) plainTurn() {
 	fmt.Fprintf(w.log, "%d %+v %+v %+v\n", w.out.Revision, w.out.Changes.Tasks, w.out.Changes.JobStatuses, w.out.Changes.Events)
 }
 
-// Questions change nothing: with any number of them in between, the batches, the choices of nodes, the reasons why tasks wait and the
-// state are those that they are without.
+// Questions and copies change nothing: with any number of them in between, the batches, the choices of nodes, the reasons why tasks
+// wait and the state are those that they are without.
 func TestQuestionsChangeNothing(t *testing.T) {
 	for _, seed := range seeds(t) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -80,18 +123,23 @@ func TestQuestionsChangeNothing(t *testing.T) {
 				w := newWorld(t, seed, state.Limits{})
 				w.log = &bytes.Buffer{}
 				rng := rand.New(rand.NewPCG(seed, 99))
+				var copied *scheduler.Copy
 				for i := range 2000 {
 					w.now += w.rng.Int64N(3e9)
 					w.command()
 					w.relate()
-					for n := rng.IntN(3); ask && n > 0; n-- {
-						w.queue = append(w.queue, engine.Command{ID: firstQuestion + uint64(i), Do: w.question(rng)})
-					}
 					w.plainTurn()
-					for _, r := range w.out.Replies {
-						if r.ID >= firstQuestion && r.Err == nil {
-							answered++
-						}
+					if ask && i%3 == 0 {
+						q := w.question(rng)
+						answered += len(q.ask(w.engine.View())) / 100
+					}
+					if ask && i%5 == 0 {
+						copied, _ = w.engine.Copy() // some are given up
+					} else if copied != nil && copied.Continue(1) {
+						q := w.question(rng)
+						q.known = false
+						q.ask(copied.View(w.records))
+						copied = nil
 					}
 					if i%100 == 0 {
 						text, err := dump(w.engine.State())
@@ -114,33 +162,55 @@ func TestQuestionsChangeNothing(t *testing.T) {
 	}
 }
 
-// Many dry runs and plans at once are answered over several turns, in their order, and hold up no command that comes with them.
-func TestQuestionsHoldUpNoCommand(t *testing.T) {
-	w := newWorld(t, 1, state.Limits{})
-	g := plimsoll.GroupSpec{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1}}
-	spec := &plimsoll.JobSpec{ID: "asked", Owner: "alice", Queue: "root.default", Groups: []plimsoll.GroupSpec{g}}
-	var commands []engine.Command
-	add := func(do engine.Operation) {
-		commands = append(commands, engine.Command{ID: uint64(len(commands) + 1), Do: do})
+// What is answered from a copy is what the state itself would have answered at the copy's revision: however many turns go by while the
+// copy is made, in parts of any size, and after it is whole; for each view of it, and each time again.
+func TestAnswersFromACopyAreThoseOfTheState(t *testing.T) {
+	for _, seed := range seeds(t) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			w := newWorld(t, seed, state.Limits{})
+			w.log = &bytes.Buffer{}
+			rng := rand.New(rand.NewPCG(seed, 98))
+			compared, late := 0, 0
+			for range 150 {
+				for range rng.IntN(8) {
+					w.anyTurn()
+				}
+				questions, want := make([]question, 4), make([]string, 4)
+				for i := range questions {
+					questions[i] = w.question(rng)
+					want[i] = questions[i].ask(w.engine.View())
+				}
+				copied, revision := w.engine.Copy()
+				records := w.records.clone()
+				turns := 0
+				for ; !copied.Continue(rng.IntN(3)); turns++ {
+					w.anyTurn()
+				}
+				if w.anyTurn(); w.out.Revision > revision+1 {
+					late++
+				}
+				for range 2 {
+					view := copied.View(records)
+					for i := range questions {
+						if got := questions[i].ask(view); got != want[i] {
+							t.Fatalf("of revision %d, after %d turns more, from the state (one) and the copy (other):\n%s", revision, turns,
+								firstDifference(want[i], got))
+						}
+						compared++
+					}
+				}
+			}
+			if late < 50 {
+				t.Errorf("only %d of %d answers came after the state had gone on: the test tests little", late, compared)
+			}
+		})
 	}
-	add(&engine.NodeCapacity{})
-	for range 3 {
-		add(&engine.PlaceJob{Spec: spec, Count: 1})
-		add(&engine.PlanMoves{Limit: 1})
-	}
-	add(&engine.KillJob{ID: "none"})
-	var got [][]uint64
-	for more := true; more; {
-		var taken int
-		taken, _, more = w.engine.Turn(w.now, commands, &w.out)
-		commands = commands[taken:]
-		var ids []uint64
-		for _, r := range w.out.Replies {
-			ids = append(ids, r.ID)
-		}
-		got = append(got, ids)
-	}
-	if want := "[[1 8 2] [3] [4] [5] [6] [7]]"; fmt.Sprint(got) != want {
-		t.Errorf("answered by turn: %v, want %s", got, want)
-	}
+}
+
+// anyTurn is a turn with random commands.
+func (w *world) anyTurn() {
+	w.now += w.rng.Int64N(3e9)
+	w.command()
+	w.relate()
+	w.plainTurn()
 }

@@ -3,6 +3,10 @@ package engine_test
 import (
 	"bytes"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
@@ -108,6 +112,47 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 		l.Policy(p)
 	}
 	return l.End(at)
+}
+
+// clone returns the records as they are.
+func (r *records) clone() *records {
+	return &records{maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues, maps.Clone(r.policies)}
+}
+
+// Job, Task, Nodes and NodeTasks make it state.Records.
+func (r *records) Job(id string) *plimsoll.JobSpec {
+	if r.statuses[id].State == plimsoll.JobExpired {
+		return nil
+	}
+	return r.specs[id]
+}
+
+func (r *records) Task(job, group string, index int32) (plimsoll.Task, bool) {
+	t, ok := r.tasks[state.TaskName{Job: job, Group: group, Index: index}]
+	return t, ok
+}
+
+func (r *records) Nodes() iter.Seq[plimsoll.Node] {
+	return func(yield func(plimsoll.Node) bool) {
+		for _, id := range slices.Sorted(maps.Keys(r.nodes)) {
+			if !yield(r.nodes[id]) {
+				return
+			}
+		}
+	}
+}
+
+func (r *records) NodeTasks(node string) iter.Seq[plimsoll.Task] {
+	var list []plimsoll.Task
+	for _, t := range r.tasks {
+		if t.Node == node && t.State.OnNode() {
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, func(a, b plimsoll.Task) int {
+		return strings.Compare(plimsoll.TaskID(a.Job, a.Group, a.Index), plimsoll.TaskID(b.Job, b.Group, b.Index))
+	})
+	return slices.Values(list)
 }
 
 func dump(s *state.State) (string, error) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
-	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -106,9 +105,6 @@ func (w *scenario) print() {
 		if r.Err != nil {
 			fmt.Fprintf(&w.printed, "refused (%s): %v\n", plimsoll.CodeOf(r.Err), r.Err)
 		}
-		if x, ok := r.Answer.(scheduler.Explanation); ok {
-			w.printExplanation(&x)
-		}
 	}
 	for i := range w.out.Changes.Events {
 		e := &w.out.Changes.Events[i]
@@ -126,7 +122,16 @@ func (w *scenario) print() {
 	}
 }
 
-func (w *scenario) printExplanation(x *scheduler.Explanation) {
+func (w *scenario) explain(job, group string, index int32) {
+	subject, err := w.engine.Subject(job, group, index)
+	if err != nil {
+		fmt.Fprintf(&w.printed, "refused (%s): %v\n", plimsoll.CodeOf(err), err)
+		return
+	}
+	x, err := w.engine.View().Explain(&subject, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	fmt.Fprintf(&w.printed, "%s: %s: %s\n", x.Task.ID, x.Code, x.Summary)
 	for _, step := range x.Steps {
 		if step.Dropped > 0 {
@@ -177,7 +182,8 @@ func (w *scenario) run(d *datadriven.TestData) {
 		w.turn(nil)
 	case "explain":
 		job, group, index := w.taskName(args[0])
-		w.turn(&engine.Explain{Job: job, Group: group, Index: index})
+		w.turn(nil)
+		w.explain(job, group, index)
 	case "reload":
 		w.choose(options)
 		w.load()

@@ -19,8 +19,8 @@ const (
 	maxMoves = 1000
 )
 
-// ask sends the leader a question that it answers from its working state. It costs the leader a read-only turn, so only few are under
-// way at once.
+// ask sends the leader a question that it answers from a copy of its working state. It costs the leader up to 50 ms of a worker, so only
+// few are under way at once.
 func (g *Gateway) ask(ctx context.Context, question *pb.Command) (*pb.Reply, error) {
 	select {
 	case g.explains <- struct{}{}:

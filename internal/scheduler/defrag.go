@@ -1,12 +1,10 @@
 package scheduler
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -25,35 +23,36 @@ type MovePlan struct {
 
 // PlanMoves plans moves of tasks: to make room for a task of a group of a job, or, without a job, to empty as many nodes as possible. It changes
 // nothing.
-func (c *Scheduler) PlanMoves(s *state.State, spec *plimsoll.JobSpec, group string, limit int) (*MovePlan, error) {
+func (v *View) PlanMoves(spec *plimsoll.JobSpec, group string, limit int) (*MovePlan, error) {
 	if limit < 1 || limit > MaxMoves {
 		return nil, plimsoll.Invalid("limit", "is %d; give the most moves that the plan may have, from 1 to %d", limit, MaxMoves)
 	}
-	goal := placement.Goal{Chain: s.Chain(), Limit: limit, Looks: maxTrialLooks, Seed: c.seed, Now: s.Seconds()}
+	goal := placement.Goal{Chain: v.chain, Limit: limit, Looks: maxTrialLooks, Seed: v.seed, Now: v.now}
 	index := -1
 	if spec != nil {
+		if err := v.size(spec); err != nil {
+			return nil, err
+		}
 		var err error
 		if index, err = wantedGroup(spec, group); err != nil {
 			return nil, err
 		}
-		if none := whyNone(s, spec.Groups[index].Resources); none != "" {
+		if none := whyNone(v.names, spec.Groups[index].Resources); none != "" {
 			return &MovePlan{Refusal: none}, nil
 		}
-		ask := s.Ask(spec, &spec.Groups[index], 1)
+		ask := v.names.Ask(spec, &spec.Groups[index], 1)
 		goal.For = &ask.Request
 	}
-	movables, all := s.Movables(maxMovables)
-	if c.trials == nil {
-		c.trials = placement.NewPlacer(s.Fleet, rand.NewPCG(c.seed^0xd1b54a32d192ed03, c.seed))
-	}
-	plan, err := c.trials.PlanMoves(movables, goal)
+	movables, all, release := v.movables(maxMovables)
+	defer release()
+	plan, err := v.placer().PlanMoves(movables, goal)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the field
 	}
 	plan.Stopped = plan.Stopped || !all
 	out := &MovePlan{Plan: plan}
 	if spec != nil && plan.Room == "" {
-		trial, err := c.Try(s, spec, spec.Groups[index].Name, 1)
+		trial, err := v.Try(spec, spec.Groups[index].Name, 1)
 		if err != nil {
 			return nil, err
 		}

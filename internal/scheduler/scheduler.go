@@ -1,8 +1,13 @@
 // Package scheduler runs one scheduling cycle. It takes the task that is next in the queues, asks
 // the placement chain for a node, and binds the task there; a class of tasks that no node takes is
 // blocked with a code. It goes on until no task can be placed or the turn is full. It also answers
-// questions: why a task waits (Explain), where a job would go (Try), what is left on nodes
-// (Capacities), and which moves would make room (PlanMoves).
+// questions (View): why a task waits (Explain), where a job would go (Try), what is left on nodes
+// (Capacities), and which moves would make room (PlanMoves). They cost too much for a turn, so they
+// are asked of a copy, which several goroutines may share:
+//
+//	c := s.Copy(state)
+//	for !c.Continue(10_000) { … } // between turns
+//	trial, err := c.View(records).Try(spec, "", 0)
 //
 // Guarantees: when a cycle ends and there is no more, no task that waits could be placed. A class
 // that is blocked is tried again only after a change of a node that may let it be placed. Nothing
@@ -22,12 +27,9 @@
 package scheduler
 
 import (
-	"cmp"
-	"fmt"
 	"math/rand/v2"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -47,7 +49,6 @@ const KeptDecisions = 2000
 // Scheduler places tasks.
 type Scheduler struct {
 	placer    *placement.Placer
-	trials    *placement.Placer // with an order of its own; nil before the first trial
 	waits     *waits
 	seed      uint64
 	decisions *placement.Decisions // by task id
@@ -109,66 +110,4 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 		s.Bind(ref, choice.Slot)
 		bound++
 	}
-}
-
-// Explanation says why a task waits, or where it is.
-type Explanation struct {
-	Task    plimsoll.Task
-	Code    plimsoll.WaitCode
-	Summary string
-
-	placement.Explanation                     // what each stage of the chain would do now
-	Verdicts              []placement.Verdict // of the filters on one node, if one was named
-	Decision              *placement.Decision // how the task came to its node, if that is kept
-	Export                []byte              // Decision as JSON, if the engine was asked for it
-}
-
-// Explain says why a task waits now, looking at every node. Of a node that is named it also says
-// what each filter makes of it. It changes nothing.
-func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explanation, error) {
-	g, t := ref.Group, ref.Task()
-	p, release := s.Prepared(g)
-	defer release()
-	x := c.placer.Explain(p, s.Seconds())
-	e := Explanation{Task: s.TaskRecord(ref), Explanation: x}
-	e.Task.ID = t.ID
-	if node != "" {
-		slot := s.Fleet.Slot(node)
-		if slot < 0 {
-			return Explanation{}, noNode(node)
-		}
-		e.Verdicts = c.placer.ExplainServer(p, slot, s.Seconds())
-	}
-	if d, ok := c.decisions.Last(t.ID); ok && d.Server == t.Node && d.At == t.Bound/second {
-		e.Decision = d
-	}
-	by, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
-	switch {
-	case t.State.OnNode():
-		e.Summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
-	case t.State == plimsoll.TaskFinished:
-		e.Summary = fmt.Sprintf("finished (%s)", t.Result)
-		if t.Node != "" {
-			e.Summary += " on node " + t.Node
-		}
-	case ref.Unwanted():
-		e.Summary = "is about to be stopped"
-	case g.Job.State == plimsoll.JobNew:
-		e.Code, e.Summary = plimsoll.WaitTurn, "its job is still being taken in"
-	case g.Job.Parked() != nil:
-		e.Code, e.Summary = plimsoll.WaitQueueMax, whyParked(cmp.Or(queue.Full(g.Job.Queue), g.Job.Parked()))
-	case t.Waits():
-		e.Code, e.Summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
-	case g.Refused != "":
-		e.Code, e.Summary = plimsoll.WaitNotUnderstood, g.Refused
-	case by != nil:
-		e.Code, e.Summary = plimsoll.WaitQueueMax, whyFull(s, by, g.Amounts())
-	case s.Lacks(g.Spec.Resources) != "":
-		e.Code, e.Summary = plimsoll.WaitNoResource, whyNone(s, g.Spec.Resources)
-	case x.Fit > 0:
-		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", g.Job.Queue.Path, x.Fit, x.Servers)
-	default:
-		e.Code, e.Summary = x.Refusal(s.Names.Resources(p.Amounts()))
-	}
-	return e, nil
 }

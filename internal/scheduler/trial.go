@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -35,23 +34,23 @@ type TriedGroup struct {
 
 // Try says where tasks of a job would be placed now, group by group, each deducted before the next: count of each group, or as many as
 // the specification says if count is 0. An empty group means all. Neither what is booked nor the order of drawing is changed.
-func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, count int) (*Trial, error) {
-	asks, err := trialAsks(s, spec, group, count)
-	if err != nil {
+func (v *View) Try(spec *plimsoll.JobSpec, group string, count int) (*Trial, error) {
+	if err := v.size(spec); err != nil {
 		return nil, err
 	}
-	if c.trials == nil {
-		c.trials = placement.NewPlacer(s.Fleet, rand.NewPCG(c.seed^0xd1b54a32d192ed03, c.seed))
+	asks, err := trialAsks(v.names, spec, group, count)
+	if err != nil {
+		return nil, err
 	}
 	wanted := make([]int, len(asks))
 	for i := range asks {
 		wanted[i] = asks[i].Count
 		asks[i].Count = min(wanted[i], MaxTrial)
-		if s.Lacks(spec.Groups[i].Resources) != "" {
+		if v.names.Lacks(spec.Groups[i].Resources) != "" {
 			asks[i].Count = 0
 		}
 	}
-	tried, err := c.trials.Try(s.Chain(), asks, s.Seconds(), maxTrialLooks)
+	tried, err := v.placer().Try(v.chain, asks, v.now, maxTrialLooks)
 	if err != nil {
 		return nil, ofGroups(err)
 	}
@@ -61,8 +60,8 @@ func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, co
 		if group != "" && g.Name != group {
 			continue
 		}
-		if none := whyNone(s, spec.Groups[i].Resources); none != "" {
-			g.Why, g.Code, g.Summary = &placement.Explanation{Servers: s.Fleet.Servers()}, plimsoll.WaitNoResource, none
+		if none := whyNone(v.names, spec.Groups[i].Resources); none != "" {
+			g.Why, g.Code, g.Summary = &placement.Explanation{Servers: v.fleet.Servers()}, plimsoll.WaitNoResource, none
 			t.Groups = append(t.Groups, g)
 			continue
 		}
@@ -72,12 +71,12 @@ func (c *Scheduler) Try(s *state.State, spec *plimsoll.JobSpec, group string, co
 		}
 		t.Groups = append(t.Groups, g)
 	}
-	t.QueueReason = queueReason(s, spec, tried)
+	t.QueueReason = v.queueReason(spec, tried)
 	return t, nil
 }
 
 // trialAsks returns what is to be tried of each group, nothing of those that are not meant.
-func trialAsks(s *state.State, spec *plimsoll.JobSpec, group string, count int) ([]placement.Ask, error) {
+func trialAsks(known state.KnownNames, spec *plimsoll.JobSpec, group string, count int) ([]placement.Ask, error) {
 	if count < 0 || count > MaxTrial {
 		return nil, plimsoll.Invalid("count", "is %d; give a number from 1 to %d, or leave it out to try as many as the job file says", count, MaxTrial)
 	}
@@ -93,7 +92,7 @@ func trialAsks(s *state.State, spec *plimsoll.JobSpec, group string, count int) 
 		if group != "" && g.Name != group {
 			n = 0
 		}
-		asks[i] = s.Ask(spec, g, n)
+		asks[i] = known.Ask(spec, g, n)
 	}
 	if group != "" && !slices.Contains(names, group) {
 		return nil, plimsoll.Invalid("group", "the job has no group %q; it has %s", group, strings.Join(names, ", "))
@@ -115,20 +114,20 @@ func ofGroups(err error) error {
 }
 
 // queueReason says why the job's queue would hold back tasks that find a node.
-func queueReason(s *state.State, spec *plimsoll.JobSpec, tried []placement.Tried) string {
-	leaf, err := s.Leaf(spec.Queue)
+func (v *View) queueReason(spec *plimsoll.JobSpec, tried []placement.Tried) string {
+	leaf, err := state.Leaf(v.tree, spec.Queue)
 	if err != nil {
 		return "the job would be refused: " + err.Error()
 	}
 	var total placement.Amounts
 	for i := range tried {
 		for _, name := range spec.Groups[i].Resources.Names() {
-			if k := s.Names.Index(name); k >= 0 {
+			if k := v.fleet.Names.Index(name); k >= 0 {
 				total[k] = addTimes(total[k], spec.Groups[i].Resources[name], int64(len(tried[i].Placed)))
 			}
 		}
 	}
-	return whyShort(s, leaf, &total)
+	return v.whyShort(leaf, &total)
 }
 
 // addTimes returns sum + n*times, or the largest number if that is more.
@@ -141,28 +140,28 @@ func addTimes(sum, n, times int64) int64 {
 }
 
 // Capacities says what is left on nodes, in their order; none named: on all, in the order of their ids.
-func (c *Scheduler) Capacities(s *state.State, nodes []string) ([]placement.Capacity, error) {
+func (v *View) Capacities(nodes []string) ([]placement.Capacity, error) {
 	var slots []int32
 	for _, id := range nodes {
-		slot := s.Fleet.Slot(id)
+		slot := v.fleet.Slot(id)
 		if slot < 0 {
 			return nil, noNode(id)
 		}
 		slots = append(slots, slot)
 	}
 	if len(nodes) == 0 {
-		for slot := range int32(s.Fleet.Len()) {
-			if s.Fleet.ID(slot) != "" {
+		for slot := range int32(v.fleet.Len()) {
+			if v.fleet.ID(slot) != "" {
 				slots = append(slots, slot)
 			}
 		}
-		slices.SortFunc(slots, func(a, b int32) int { return strings.Compare(s.Fleet.ID(a), s.Fleet.ID(b)) })
+		slices.SortFunc(slots, func(a, b int32) int { return strings.Compare(v.fleet.ID(a), v.fleet.ID(b)) })
 	}
 	chain, err := placement.CapacityChain(placement.Stages())
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what is wrong
 	}
-	return c.placer.Capacities(chain, slots, s.Seconds()) //nolint:wrapcheck // it says what is wrong
+	return v.placer().Capacities(chain, slots, v.now) //nolint:wrapcheck // it says what is wrong
 }
 
 func noNode(id string) error {

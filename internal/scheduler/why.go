@@ -12,13 +12,13 @@ import (
 
 // whyFull says with numbers why a queue has no room for one more task of such amounts: "root.batch
 // is at its max: memory 64Gi of 64Gi".
-func whyFull(s *state.State, q *queue.Queue, r *placement.Amounts) string {
+func whyFull(names *placement.Names, q *queue.Queue, r *placement.Amounts) string {
 	var full, large []string
-	for i := range s.Names.Len() {
+	for i := range names.Len() {
 		if q.MaxSet&(1<<i) == 0 || r[i] <= q.Max[i]-q.Allocated[i] || r[i] == 0 {
 			continue
 		}
-		name := s.Names.Name(i)
+		name := names.Name(i)
 		limit := plimsoll.FormatQuantity(name, q.Max[i])
 		if r[i] > q.Max[i] {
 			large = append(large, fmt.Sprintf("%s %s of %s", name, plimsoll.FormatQuantity(name, r[i]), limit))
@@ -33,12 +33,12 @@ func whyFull(s *state.State, q *queue.Queue, r *placement.Amounts) string {
 }
 
 // whyNone says which resource no node has; empty if there is none that is asked for.
-func whyNone(s *state.State, asked plimsoll.Resources) string {
-	name := s.Lacks(asked)
+func whyNone(known state.KnownNames, asked plimsoll.Resources) string {
+	name := known.Lacks(asked)
 	if name == "" {
 		return ""
 	}
-	return plimsoll.NoResource(name, s.NodeResources())
+	return plimsoll.NoResource(name, known.NodeResources())
 }
 
 // whyParked says why the jobs that are parked at a queue wait.
@@ -49,15 +49,15 @@ func whyParked(q *queue.Queue) string {
 // whyShort says why a queue, the leaf or one above, would hold back some of several tasks that ask
 // for so much together: "root.batch has cpu 2 left of its max of 8, and they ask for 10". It is
 // empty if none would.
-func whyShort(s *state.State, leaf *queue.Queue, total *placement.Amounts) string {
+func (v *View) whyShort(leaf *queue.Queue, total *placement.Amounts) string {
 	if full := queue.Full(leaf); full != nil {
 		return whyParked(full)
 	}
-	q, i := s.Tree().Refuses(leaf, total)
+	q, i := v.tree.Refuses(leaf, total)
 	if q == nil {
 		return ""
 	}
-	name := s.Names.Name(i)
+	name := v.fleet.Names.Name(i)
 	return fmt.Sprintf("%s has %s %s left of its max of %s, and they ask for %s", q.Path, name,
 		plimsoll.FormatQuantity(name, max(q.Max[i]-q.Allocated[i], 0)), plimsoll.FormatQuantity(name, q.Max[i]), plimsoll.FormatQuantity(name, total[i]))
 }

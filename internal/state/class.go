@@ -55,25 +55,21 @@ func (g *Group) request() *placement.Request {
 	r := request(g.Job.Spec, g.Spec)
 	list := g.away[max(0, len(g.away)-placement.MaxExclusions):]
 	for i := range list {
-		r.Except = append(r.Except, placement.Exclusion{Server: list[i].node.ID, Why: g.whyAway(&list[i])})
+		r.Except = append(r.Except, placement.Exclusion{Server: list[i].node.ID, Why: whyAway(g.Job.Spec.ID, g.Spec.Name, list[i].index, list[i].until)})
 	}
 	return r
 }
 
-// whyAway says why the group does not go to a node.
-func (g *Group) whyAway(a *away) string {
-	return fmt.Sprintf("its task %s was evicted from it, so no task of %s goes there until %s", taskID(g.Job.Spec.ID, g.Spec.Name, a.index),
-		g.Spec.Name, time.Unix(0, a.until).UTC().Format(time.RFC3339))
+// whyAway says why a group of a job does not go to a node from which one of its tasks was evicted.
+func whyAway(job, group string, index int32, until int64) string {
+	return fmt.Sprintf("its task %s was evicted from it, so no task of %s goes there until %s", taskID(job, group, index),
+		group, time.Unix(0, until).UTC().Format(time.RFC3339))
 }
 
 // appendKey appends the key of the group's class: its request, without the owner unless a filter of
 // the chain looks at owners, and why it is refused.
 func (s *State) appendKey(b []byte, g *Group) []byte {
-	r := g.request()
-	if !s.cfg.Chain.OwnerMatters() {
-		r.Owner = ""
-	}
-	return append(r.AppendKey(b), g.Refused...)
+	return append(classKey(b, s.cfg.Chain, g.request()), g.Refused...)
 }
 
 // classFor returns the class of a group's request, which prepareGroups has accepted, and counts the
@@ -128,12 +124,16 @@ func (s *State) refusals(spec *plimsoll.JobSpec) []string {
 		r.Resources = s.placeable(r.Resources)
 		p, err := s.cfg.Chain.Prepare(s.Fleet, r)
 		if err != nil {
-			out[i] = fmt.Sprintf("what it asks for is not understood any more, so submit the job anew: groups[%d].%s", i, err)
+			out[i] = refusal(i, err)
 			continue
 		}
 		p.Release()
 	}
 	return out
+}
+
+func refusal(group int, err error) string {
+	return fmt.Sprintf("what it asks for is not understood any more, so submit the job anew: groups[%d].%s", group, err)
 }
 
 // Prepared returns what the tasks of a group ask for, made ready for its owner. The caller calls

@@ -45,7 +45,7 @@ func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plim
 	}
 	n.Gate.Sequence = sequence
 	s.markNode(n)
-	s.setGate(n, report.SchedulingDisabled, report.SchedulingReason, "its QoS agent takes new tasks again")
+	s.setGate(n, report.SchedulingDisabled, report.SchedulingReason, "its agent takes new tasks again")
 	s.offer(n, report.Extended)
 	for i := range report.Events {
 		s.emitQOS(n, &report.Events[i])
@@ -69,22 +69,22 @@ func (s *State) setGate(n *Node, closed bool, reason, opened string) {
 	}
 	message := "schedulable: true (" + opened + ")"
 	if closed {
-		message = "schedulable: false (its QoS agent has stopped new tasks: " + reason + ")"
+		message = "schedulable: false (its agent has stopped new tasks: " + reason + ")"
 	} else {
 		s.nodeLog.add(n.Slot, NodeGained)
 	}
 	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeSchedulable, "", nil, cutEvent(message))
 }
 
-// closedBy says why a node takes no new tasks because of its QoS agent; empty: it takes them.
+// closedBy says why a node takes no new tasks because of its agent; empty: it takes them.
 func (n *Node) closedBy() string {
 	if !n.Gate.Closed {
 		return ""
 	}
 	if n.Gate.Reason == "" {
-		return "its QoS agent has stopped new tasks"
+		return "its agent has stopped new tasks"
 	}
-	return "its QoS agent has stopped new tasks: " + n.Gate.Reason
+	return "its agent has stopped new tasks: " + n.Gate.Reason
 }
 
 // offer makes the extended resources of a node what its agent offers. What is booked on them stays, even if it is more.

@@ -44,14 +44,16 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 //  1. Its fields by themselves (invalid). Everything after that relies on them.
 //  2. Its id (already exists; unavailable while an earlier job is being forgotten). A repeated submit
 //     is answered as the first was, so that comes before all that may have changed since.
-//  3. Its queue is a leaf that takes jobs (invalid, conflict).
-//  4. There is room for one more job (exhausted).
-//  5. What it takes in a batch (invalid). The checks that follow cost with that.
-//  6. Its tasks and its bytes have room beside those of other jobs, in all and in its queues
+//  3. The disk has room for more state (exhausted).
+//  4. Its queue is a leaf that takes jobs (invalid, conflict).
+//  5. There is room for one more job (exhausted).
+//  6. What it takes in a batch (invalid). The checks that follow cost with that.
+//  7. Its tasks and its bytes have room beside those of other jobs, in all and in its queues
 //     (exhausted). What a job keeps in memory is bounded by that, whatever it asks for.
-//  7. Few of its names of resources are such that no node and no queue has (invalid).
-//  8. What all jobs ask for together can be counted (exhausted).
-//  9. Its constraints are understood (invalid). That costs most, and what it makes is kept.
+//  8. Few of its names of resources are such that no node and no queue has (invalid).
+//  9. What all jobs ask for together can be counted (exhausted).
+//
+// 10. Its constraints are understood (invalid). That costs most, and what it makes is kept.
 //
 // Beside that a gateway checks the fields, to refuse without the leader. first is the job that a
 // repeated submit is for. What is refused has changed nothing.
@@ -68,6 +70,9 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 		}
 		return in, nil, &plimsoll.Error{Code: plimsoll.CodeAlreadyExists, Field: "job", Msg: fmt.Sprintf(
 			"%q already exists (%s); choose another id", spec.ID, old.State)}
+	}
+	if err := s.checkDisk(); err != nil {
+		return in, nil, err
 	}
 	in = intake{bytes: specBytes(spec)}
 	if in.queue, err = s.leafFor(spec.Queue); err != nil {
@@ -93,22 +98,25 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 	return in, nil, err
 }
 
-func (s *State) leafFor(path string) (*queue.Queue, error) {
-	q := s.tree.Find(path)
+func (s *State) leafFor(path string) (*queue.Queue, error) { return Leaf(s.tree, path) }
+
+// Leaf returns the queue of a tree that a job would go to, or why it would not be taken.
+func Leaf(t *queue.Tree, path string) (*queue.Queue, error) {
+	q := t.Find(path)
 	switch {
 	case q == nil:
-		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, s.leafNames())
+		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, leafNames(t))
 	case !q.Leaf:
-		return nil, plimsoll.Invalid("queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, s.leafNames())
+		return nil, plimsoll.Invalid("queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, leafNames(t))
 	case q.Draining:
-		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path, s.leafNames())
+		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path, leafNames(t))
 	}
 	return q, nil
 }
 
-func (s *State) leafNames() string {
+func leafNames(t *queue.Tree) string {
 	var names []string
-	s.tree.Root.Walk(func(q *queue.Queue) {
+	t.Root.Walk(func(q *queue.Queue) {
 		if q.Leaf && !q.Draining {
 			names = append(names, q.Path)
 		}

@@ -180,6 +180,11 @@ func (s *State) Scale(id, group string, count int32) error {
 			return err
 		}
 	}
+	if count > g.Spec.Count {
+		if err := s.checkDisk(); err != nil {
+			return err
+		}
+	}
 	if err := s.checkAsked(j, &spec); err != nil {
 		return err
 	}

@@ -57,12 +57,17 @@ func onlyStandard(r plimsoll.Resources) bool {
 
 // placeable returns the amounts of which the names have slots.
 func (s *State) placeable(r plimsoll.Resources) plimsoll.Resources {
+	return keep(r, func(name string) bool { return s.index(name) >= 0 })
+}
+
+// keep returns the amounts of which the names have slots.
+func keep(r plimsoll.Resources, slot func(name string) bool) plimsoll.Resources {
 	if onlyStandard(r) {
 		return r
 	}
 	out := plimsoll.Resources{}
 	for _, name := range r.Names() {
-		if s.index(name) >= 0 {
+		if slot(name) {
 			out[name] = r[name]
 		}
 	}
@@ -85,11 +90,18 @@ func (s *State) missing(r plimsoll.Resources) (names []string) {
 // Lacks returns the first name of which some is asked for and no node has any; empty if there is
 // none.
 func (s *State) Lacks(r plimsoll.Resources) string {
+	return lacks(r, func(name string) bool {
+		k := s.index(name)
+		return k >= 0 && !s.lacking(k)
+	})
+}
+
+func lacks(r plimsoll.Resources, have func(name string) bool) string {
 	if onlyStandard(r) {
 		return ""
 	}
 	for _, name := range r.Names() {
-		if k := s.index(name); r[name] > 0 && (k < 0 || s.lacking(k)) {
+		if r[name] > 0 && !have(name) {
 			return name
 		}
 	}
@@ -98,6 +110,41 @@ func (s *State) Lacks(r plimsoll.Resources) string {
 
 // lacking reports whether no node has anything of a resource that not every node has.
 func (s *State) lacking(k int) bool { return k > placement.IndexDisk && s.total[k] == 0 }
+
+// KnownNames are the names of resources at one revision, for questions that are answered beside the
+// state. They never change.
+type KnownNames struct {
+	slots map[string]bool // names with a slot, those that every node has left out
+	nodes []string        // names that nodes have
+}
+
+// KnownNames returns the names of now. It costs O(names).
+func (s *State) KnownNames() KnownNames {
+	n := KnownNames{slots: map[string]bool{}, nodes: s.NodeResources()}
+	for k := placement.IndexDisk + 1; k < s.Names.Len(); k++ {
+		if name := s.Names.Name(k); s.index(name) >= 0 {
+			n.slots[name] = true
+		}
+	}
+	return n
+}
+
+// Lacks is State.Lacks.
+func (n KnownNames) Lacks(r plimsoll.Resources) string {
+	return lacks(r, func(name string) bool {
+		return slices.Contains(plimsoll.StandardResources[:], name) || slices.Contains(n.nodes, name)
+	})
+}
+
+// NodeResources is State.NodeResources.
+func (n KnownNames) NodeResources() []string { return n.nodes }
+
+// Placeable returns the amounts of which the names have slots.
+func (n KnownNames) Placeable(r plimsoll.Resources) plimsoll.Resources {
+	return keep(r, func(name string) bool {
+		return slices.Contains(plimsoll.StandardResources[:], name) || n.slots[name]
+	})
+}
 
 // NodeResources returns the names of resources that nodes have.
 func (s *State) NodeResources() []string {

@@ -40,6 +40,9 @@ func (s *State) ApplyPolicies(set []plimsoll.Policy, dryRun bool) ([]PolicyOutco
 	if err := s.checkSetBytes(set); err != nil {
 		return nil, err
 	}
+	if err := s.checkDisk(); err != nil && !dryRun {
+		return nil, err
+	}
 	incoming := make(map[plimsoll.PolicyRef]*plimsoll.Policy, len(set))
 	created, rules := 0, s.policies.rules
 	for i := range set {

@@ -32,6 +32,9 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkDisk(); err != nil {
+		return err
+	}
 	s.countQueueConfig(bytes)
 	s.tellQueues(s.tree.Configure(&wanted))
 	s.names.stale = true

@@ -91,6 +91,8 @@ type State struct {
 	nodeLog nodeLog
 	scratch []byte
 
+	shortage string // why the disk of the store has no room for more state; empty: it has
+
 	growing    []*Job  // tasks are to be created
 	stopping   []*Job  // tasks are to be stopped: killed, or scaled down
 	emptying   []*Node // tasks are to be stopped or given up: draining, or lost

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -15,14 +14,11 @@ func (s *State) Chain() *placement.Chain { return s.cfg.Chain }
 
 // Ask returns what so many tasks of a group ask of the fleet, for a trial, without what no node and
 // no queue has a name for: see Lacks.
-func (s *State) Ask(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec, count int) placement.Ask {
+func (n KnownNames) Ask(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec, count int) placement.Ask {
 	ask := placement.Ask{Request: *request(spec, g), Labels: spec.Labels, Count: count}
-	ask.Request.Resources = s.placeable(g.Resources)
+	ask.Request.Resources = n.Placeable(g.Resources)
 	return ask
 }
-
-// Leaf returns the queue that a job would go to, or why it would not be taken.
-func (s *State) Leaf(path string) (*queue.Queue, error) { return s.leafFor(path) }
 
 // Movables returns the tasks on nodes as instances that may be moved, of the nodes with the fewest tasks first and of not many more than
 // most, and whether those are all.

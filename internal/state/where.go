@@ -9,13 +9,19 @@ import (
 
 // find returns the task of an id.
 func (s *State) find(id string) (Ref, bool) {
-	rest, number, ok := cutLast(id)
-	job, group, ok2 := cutLast(rest)
-	index, err := strconv.ParseInt(number, 10, 32)
-	if !ok || !ok2 || err != nil {
+	job, group, index, ok := splitID(id)
+	if !ok {
 		return Ref{}, false
 	}
-	return s.FindTask(job, group, int32(index))
+	return s.FindTask(job, group, index)
+}
+
+// splitID takes the id of a task apart.
+func splitID(id string) (job, group string, index int32, ok bool) {
+	rest, number, ok := cutLast(id)
+	job, group, ok2 := cutLast(rest)
+	n, err := strconv.ParseInt(number, 10, 32)
+	return job, group, int32(n), ok && ok2 && err == nil
 }
 
 func cutLast(text string) (before, after string, ok bool) {

@@ -1214,6 +1214,8 @@ type ExplainTaskResponse struct {
 	Decision *PlacementDecision `protobuf:"bytes,7,opt,name=decision,proto3" json:"decision,omitempty"`
 	// So many of the last decisions are known.
 	DecisionsKept int32 `protobuf:"varint,8,opt,name=decisions_kept,json=decisionsKept,proto3" json:"decisions_kept,omitempty"`
+	// Of the fleet as it was when this was found. It holds all that was acknowledged before the question came.
+	Revision      uint64 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1300,6 +1302,13 @@ func (x *ExplainTaskResponse) GetDecision() *PlacementDecision {
 func (x *ExplainTaskResponse) GetDecisionsKept() int32 {
 	if x != nil {
 		return x.DecisionsKept
+	}
+	return 0
+}
+
+func (x *ExplainTaskResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
 	}
 	return 0
 }
@@ -1698,7 +1707,9 @@ type PlaceJobResponse struct {
 	// The groups in their order. Each finds the room that those before it leave.
 	Groups []*PlacedGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Why the job's queue would hold back tasks that would find a node; empty: it would not.
-	QueueReason   string `protobuf:"bytes,2,opt,name=queue_reason,json=queueReason,proto3" json:"queue_reason,omitempty"`
+	QueueReason string `protobuf:"bytes,2,opt,name=queue_reason,json=queueReason,proto3" json:"queue_reason,omitempty"`
+	// Of the fleet as it was when this was found. It holds all that was acknowledged before the question came.
+	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1745,6 +1756,13 @@ func (x *PlaceJobResponse) GetQueueReason() string {
 		return x.QueueReason
 	}
 	return ""
+}
+
+func (x *PlaceJobResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 type PlacedGroup struct {
@@ -2453,7 +2471,9 @@ func (x *NodeCapacityRequest) GetNodes() []string {
 type NodeCapacityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the request; all nodes: in that of their ids.
-	Nodes         []*NodeRoom `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes []*NodeRoom `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Of the fleet as it was when this was found. It holds all that was acknowledged before the question came.
+	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2493,6 +2513,13 @@ func (x *NodeCapacityResponse) GetNodes() []*NodeRoom {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *NodeCapacityResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 // NodeRoom is what is left on a node.
@@ -2662,7 +2689,9 @@ type PlanMovesResponse struct {
 	// The bound on the work of one question was reached: more may be possible.
 	Stopped bool `protobuf:"varint,6,opt,name=stopped,proto3" json:"stopped,omitempty"`
 	// Why the task finds no node as it is now, if room is asked for and none is there.
-	Refusal       string `protobuf:"bytes,7,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	Refusal string `protobuf:"bytes,7,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	// Of the fleet as it was when this was found. It holds all that was acknowledged before the question came.
+	Revision      uint64 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2744,6 +2773,13 @@ func (x *PlanMovesResponse) GetRefusal() string {
 		return x.Refusal
 	}
 	return ""
+}
+
+func (x *PlanMovesResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 type PlannedMove struct {
@@ -3870,7 +3906,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\rExplainReason\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x82\x03\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x9e\x03\n" +
 	"\x13ExplainTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.plimsoll.v1.TaskR\x04task\x122\n" +
 	"\twait_code\x18\x02 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x18\n" +
@@ -3879,7 +3915,8 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x05nodes\x18\x05 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\x124\n" +
 	"\bverdicts\x18\x06 \x03(\v2\x18.plimsoll.v1.NodeVerdictR\bverdicts\x12:\n" +
 	"\bdecision\x18\a \x01(\v2\x1e.plimsoll.v1.PlacementDecisionR\bdecision\x12%\n" +
-	"\x0edecisions_kept\x18\b \x01(\x05R\rdecisionsKept\"\x81\x01\n" +
+	"\x0edecisions_kept\x18\b \x01(\x05R\rdecisionsKept\x12\x1a\n" +
+	"\brevision\x18\t \x01(\x04R\brevision\"\x81\x01\n" +
 	"\n" +
 	"NodeCounts\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
@@ -3911,10 +3948,11 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x0fPlaceJobRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x05R\x05count\"g\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\"\x83\x01\n" +
 	"\x10PlaceJobResponse\x120\n" +
 	"\x06groups\x18\x01 \x03(\v2\x18.plimsoll.v1.PlacedGroupR\x06groups\x12!\n" +
-	"\fqueue_reason\x18\x02 \x01(\tR\vqueueReason\"\xbd\x01\n" +
+	"\fqueue_reason\x18\x02 \x01(\tR\vqueueReason\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"\xbd\x01\n" +
 	"\vPlacedGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
 	"\x05asked\x18\x02 \x01(\x05R\x05asked\x12/\n" +
@@ -3957,9 +3995,10 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
 	"\x12RemoveNodeResponse\"+\n" +
 	"\x13NodeCapacityRequest\x12\x14\n" +
-	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"C\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"_\n" +
 	"\x14NodeCapacityResponse\x12+\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x15.plimsoll.v1.NodeRoomR\x05nodes\"\xcf\x01\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x15.plimsoll.v1.NodeRoomR\x05nodes\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"\xcf\x01\n" +
 	"\bNodeRoom\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x126\n" +
@@ -3972,7 +4011,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x10PlanMovesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\x12\x14\n" +
-	"\x05group\x18\x03 \x01(\tR\x05group\"\xe4\x01\n" +
+	"\x05group\x18\x03 \x01(\tR\x05group\"\x80\x02\n" +
 	"\x11PlanMovesResponse\x12.\n" +
 	"\x05moves\x18\x01 \x03(\v2\x18.plimsoll.v1.PlannedMoveR\x05moves\x12\x18\n" +
 	"\aemptied\x18\x02 \x03(\tR\aemptied\x12\x12\n" +
@@ -3980,7 +4019,8 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x04kept\x18\x04 \x03(\v2\x15.plimsoll.v1.KeptNodeR\x04kept\x12\x12\n" +
 	"\x04more\x18\x05 \x01(\x05R\x04more\x12\x18\n" +
 	"\astopped\x18\x06 \x01(\bR\astopped\x12\x18\n" +
-	"\arefusal\x18\a \x01(\tR\arefusal\"E\n" +
+	"\arefusal\x18\a \x01(\tR\arefusal\x12\x1a\n" +
+	"\brevision\x18\b \x01(\x04R\brevision\"E\n" +
 	"\vPlannedMove\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +

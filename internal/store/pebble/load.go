@@ -111,6 +111,12 @@ func (s *Store) Load(ctx context.Context, record func(kind wire.Kind, key string
 	if err := s.usable(); err != nil {
 		return 0, 0, err
 	}
+	return load(ctx, s.db, s.place, s.fence, record, events)
+}
+
+func load(ctx context.Context, db *lsm.DB, at place, fence *fence, record func(kind wire.Kind, key string, value []byte) error,
+	events func(revision uint64, chunk wire.EventChunk) error,
+) (revision uint64, time int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
@@ -125,12 +131,12 @@ func (s *Store) Load(ctx context.Context, record func(kind wire.Kind, key string
 			return ours
 		},
 	}
-	last, _, err := scan(ctx, s.db, v)
+	last, _, err := scan(ctx, db, v)
 	switch {
 	case ours != nil || ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return 0, 0, err
 	case err != nil:
-		return 0, 0, s.place.damaged(s.fence.last(), last, err)
+		return 0, 0, at.damaged(fence.last(), last, err)
 	}
 	return last.revision, last.time, nil
 }

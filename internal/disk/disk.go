@@ -1,0 +1,85 @@
+// Package disk says whether a file system has enough room left to go on as usual.
+//
+//	space, err := disk.Measure("/var/lib/plimsoll")
+//	if gate.Shut(space) { … space.Shortage() … }
+//
+// Enough is the smaller of 5 % and 2 GiB. Below it nothing new is begun, so that what goes on has room to end. A gate that is shut opens
+// when there is a tenth more than that, so that it does not open and shut with each file. The coordinator watches the disk of its store,
+// and an agent that of its directory. The package keeps nothing and starts nothing.
+package disk
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Space is what a file system has.
+type Space struct {
+	Path string // somewhere on it
+	Free int64  // bytes that anybody may use
+	Size int64  // bytes
+}
+
+// Measure returns what the file system of a path has.
+func Measure(path string) (Space, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return Space{}, fmt.Errorf("measure the disk of %s: %w", path, err)
+	}
+	unit := st.Frsize
+	if unit == 0 {
+		unit = st.Bsize
+	}
+	return Space{Path: path, Free: int64(st.Bavail) * unit, Size: int64(st.Blocks) * unit}, nil
+}
+
+const (
+	share = 20 // the least is one part in so many of the file system
+	most  = 2 << 30
+	again = 10 // a gate opens when there is one part in so many more than the least
+)
+
+// Least is how much must be free.
+func (s Space) Least() int64 { return min(s.Size/share, most) }
+
+// Reopens is from how much on a gate that is shut opens.
+func (s Space) Reopens() int64 { return s.Least() + s.Least()/again }
+
+// Shortage says what is missing: "the disk of /var/lib has 120Mi free and needs 2Gi".
+func (s Space) Shortage() string {
+	return fmt.Sprintf("the disk of %s has %s free and needs %s", s.Path, rounded(s.Free), rounded(s.Least()))
+}
+
+// Enough says from when on there is room again: "2.2Gi free".
+func (s Space) Enough() string { return rounded(s.Reopens()) + " free" }
+
+// rounded returns an amount as people read it, not exactly.
+func rounded(n int64) string {
+	switch {
+	case n >= 100<<20:
+		n -= n % (1 << 20)
+	case n >= 1<<10:
+		n -= n % (1 << 10)
+	}
+	return plimsoll.FormatQuantity(plimsoll.Disk, n)
+}
+
+// Gate says whether there is room for what is new. Its zero value is open.
+type Gate struct{ shut bool }
+
+// Shut reports whether the gate is shut, now that there is so much space. A file system without a size, such as some that are made by
+// the kernel, shuts no gate.
+func (g *Gate) Shut(s Space) bool {
+	switch {
+	case s.Size == 0:
+		g.shut = false
+	case g.shut:
+		g.shut = s.Free < s.Reopens()
+	default:
+		g.shut = s.Free < s.Least()
+	}
+	return g.shut
+}

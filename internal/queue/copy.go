@@ -1,0 +1,23 @@
+package queue
+
+// Copy returns the queues as they are now, with their limits and what is allocated in them, for questions: Find, Refuses, Full and Walk.
+// Accounts, lanes and classes are not in it, so nothing may enter it.
+func (t *Tree) Copy() *Tree {
+	queues := make([]Queue, 0, len(t.byPath)+1)
+	c := &Tree{byPath: make(map[string]*Queue, len(t.byPath)), total: t.total}
+	var add func(q, parent *Queue) *Queue
+	add = func(q, parent *Queue) *Queue {
+		queues = append(queues, Queue{
+			Limits: q.Limits, Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining, Allocated: q.Allocated,
+			Pending: q.Pending, Running: q.Running, Waiting: q.Waiting, Accounts: q.Accounts, Admitted: q.Admitted,
+		})
+		out := &queues[len(queues)-1] // there is room for all of them, so it stays where it is
+		c.byPath[out.Path] = out
+		for _, child := range q.Children {
+			out.Children = append(out.Children, add(child, out))
+		}
+		return out
+	}
+	c.Root = add(t.Root, nil)
+	return c
+}

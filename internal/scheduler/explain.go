@@ -1,0 +1,98 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Explanation says why a task waits, or where it is.
+type Explanation struct {
+	Task    plimsoll.Task
+	Code    plimsoll.WaitCode
+	Summary string
+
+	placement.Explanation                     // what each stage of the chain would do now
+	Verdicts              []placement.Verdict // of the filters on one node, if one was named
+	Decision              *placement.Decision // how the task came to its node, if that is kept
+}
+
+// Subject is a task that a question is about, with all that is known of it without a look at the nodes.
+type Subject struct {
+	task     plimsoll.Task
+	request  placement.Request
+	queue    string // path
+	code     plimsoll.WaitCode
+	summary  string // empty: the nodes decide
+	decision *placement.Decision
+}
+
+// Subject returns a task as it is now. It costs O(depth of the tree), and of a task on a node a copy of the decision.
+func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
+	g, t := ref.Group, ref.Task()
+	sub := Subject{task: s.TaskRecord(ref), request: g.Request(), queue: g.Job.Queue.Path}
+	sub.task.ID = t.ID
+	sub.request.Resources = s.KnownNames().Placeable(g.Spec.Resources)
+	if d, ok := c.decisions.Last(t.ID); ok && d.Server == t.Node && d.At == t.Bound/second {
+		d.Keep()
+		sub.decision = d
+	}
+	by, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
+	switch {
+	case t.State.OnNode():
+		sub.summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
+	case t.State == plimsoll.TaskFinished:
+		sub.summary = fmt.Sprintf("finished (%s)", t.Result)
+		if t.Node != "" {
+			sub.summary += " on node " + t.Node
+		}
+	case ref.Unwanted():
+		sub.summary = "is about to be stopped"
+	case g.Job.State == plimsoll.JobNew:
+		sub.code, sub.summary = plimsoll.WaitTurn, "its job is still being taken in"
+	case g.Job.Parked() != nil:
+		sub.code, sub.summary = plimsoll.WaitQueueMax, whyParked(cmp.Or(queue.Full(g.Job.Queue), g.Job.Parked()))
+	case t.Waits():
+		sub.code, sub.summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
+	case g.Refused != "":
+		sub.code, sub.summary = plimsoll.WaitNotUnderstood, g.Refused
+	case by != nil:
+		sub.code, sub.summary = plimsoll.WaitQueueMax, whyFull(s.Names, by, g.Amounts())
+	case s.Lacks(g.Spec.Resources) != "":
+		sub.code, sub.summary = plimsoll.WaitNoResource, whyNone(s.KnownNames(), g.Spec.Resources)
+	}
+	return sub
+}
+
+// Explain says why a task waits, looking at every node. Of a node that is named it also says what each filter makes of it. The subject
+// must be of the same turn as the view.
+func (v *View) Explain(sub *Subject, node string) (Explanation, error) {
+	p, err := v.chain.Prepare(v.fleet, &sub.request)
+	if err != nil {
+		return Explanation{}, fmt.Errorf("prepare the request of %s: %w", sub.task.ID, err)
+	}
+	defer p.Release()
+	placer := v.placer()
+	e := Explanation{
+		Task: sub.task, Code: sub.code, Summary: sub.summary, Explanation: placer.Explain(p, v.now), Decision: sub.decision,
+	}
+	if node != "" {
+		slot := v.fleet.Slot(node)
+		if slot < 0 {
+			return Explanation{}, noNode(node)
+		}
+		e.Verdicts = placer.ExplainServer(p, slot, v.now)
+	}
+	switch {
+	case e.Summary != "":
+	case e.Fit > 0:
+		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", sub.queue, e.Fit, e.Servers)
+	default:
+		e.Code, e.Summary = e.Refusal(v.fleet.Names.Resources(p.Amounts()))
+	}
+	return e, nil
+}

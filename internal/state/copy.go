@@ -1,0 +1,208 @@
+package state
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/placement"
+)
+
+// Records are the records of one revision, as far as questions need them that are answered from a copy. They may be read by several
+// goroutines at a time.
+type Records interface {
+	// Job returns the specification of a job, and nil if there is none or it is being forgotten.
+	Job(id string) *plimsoll.JobSpec
+	// Task returns a task of such a job.
+	Task(job, group string, index int32) (plimsoll.Task, bool)
+	// Nodes yields all nodes, in any order that is always the same.
+	Nodes() iter.Seq[plimsoll.Node]
+	// NodeTasks yields the tasks on a node, in any order that is always the same.
+	NodeTasks(node string) iter.Seq[plimsoll.Task]
+}
+
+// Request returns what the tasks of a group ask for.
+func (g *Group) Request() placement.Request { return *g.request() }
+
+// Lookups returns what a fleet asks about single tasks, answered from records.
+func Lookups(r Records) placement.Loader {
+	find := func(id string) (t plimsoll.Task, spec *plimsoll.JobSpec) {
+		job, group, index, ok := splitID(id)
+		if !ok {
+			return t, nil
+		}
+		if spec = r.Job(job); spec == nil {
+			return t, nil
+		}
+		if t, ok = r.Task(job, group, index); !ok {
+			return t, nil
+		}
+		return t, spec
+	}
+	return placement.Loader{
+		Instance: func(id string) (node, owner string, err error) {
+			if t, spec := find(id); spec != nil && t.State.OnNode() {
+				return t.Node, spec.Owner, nil
+			}
+			return "", "", nil
+		},
+		Volumes: func(id string) (node string, err error) {
+			t, spec := find(id)
+			if spec == nil {
+				return "", plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", id)
+			}
+			return t.Node, nil
+		},
+	}
+}
+
+// RecordedMovables is State.Movables for a fork of the fleet, found in the records of its revision. The caller calls release when it is
+// done with the list.
+func RecordedMovables(r Records, fleet *placement.Fleet, chain *placement.Chain, most int) (list []placement.Movable, all bool, release func()) {
+	b := mover{records: r, fleet: fleet, chain: chain, groups: map[groupName]*movedGroup{}, classes: map[string]*placement.Prepared{}, specs: map[string]*plimsoll.JobSpec{}}
+	nodes := b.readNodes()
+	all = true
+	for _, n := range nodes {
+		if len(list) >= most {
+			all = false
+			break
+		}
+		slot := fleet.Slot(n.id)
+		for t := range r.NodeTasks(n.id) {
+			g := b.group(t.Job, t.Group)
+			if g == nil {
+				continue // its job's record is gone
+			}
+			m := placement.Movable{Name: taskID(t.Job, t.Group, t.Index), Slot: slot, Kind: g.kind, Prepared: g.prepared}
+			switch {
+			case t.State == plimsoll.TaskStopping:
+				m.Fixed = "is being stopped"
+			case g.refused != "":
+				m.Fixed = g.refused
+			}
+			list = append(list, m)
+		}
+	}
+	return list, all, b.release
+}
+
+// mover finds what the tasks of groups ask for.
+type mover struct {
+	records Records
+	fleet   *placement.Fleet
+	chain   *placement.Chain
+	away    map[groupName][]exiled
+	groups  map[groupName]*movedGroup
+	specs   map[string]*plimsoll.JobSpec
+	made    []*movedGroup
+	classes map[string]*placement.Prepared // by the key of a class
+	ready   []*placement.Prepared
+	scratch []byte
+}
+
+type groupName struct{ job, group string }
+
+// exiled is a node that a group is kept from.
+type exiled struct {
+	node  string
+	index int32
+	until int64
+}
+
+type movedGroup struct {
+	kind     *placement.Kind
+	prepared *placement.Prepared
+	refused  string
+}
+
+type usedNode struct {
+	id    string
+	tasks int
+}
+
+// readNodes returns the nodes that have tasks, those with the fewest first, and notes which groups are kept from which nodes.
+func (b *mover) readNodes() (used []usedNode) {
+	b.away = map[groupName][]exiled{}
+	for n := range b.records.Nodes() {
+		if slot := b.fleet.Slot(n.ID); slot >= 0 && b.fleet.Count(slot) > 0 {
+			used = append(used, usedNode{n.ID, b.fleet.Count(slot)})
+		}
+		for _, e := range n.Evictions {
+			name := groupName{e.Job, e.Group}
+			b.away[name] = append(b.away[name], exiled{n.ID, e.Index, e.Until})
+		}
+	}
+	slices.SortFunc(used, func(x, y usedNode) int { return cmp.Or(cmp.Compare(x.tasks, y.tasks), strings.Compare(x.id, y.id)) })
+	return used
+}
+
+func (b *mover) group(job, group string) *movedGroup {
+	name := groupName{job, group}
+	if g, known := b.groups[name]; known {
+		return g
+	}
+	b.groups[name] = nil
+	spec, known := b.specs[job]
+	if !known {
+		spec = b.records.Job(job)
+		b.specs[job] = spec
+	}
+	if spec == nil {
+		return nil
+	}
+	for i := range spec.Groups {
+		if spec.Groups[i].Name == group {
+			g := b.prepare(spec, i)
+			b.groups[name], b.made = g, append(b.made, g)
+			return g
+		}
+	}
+	return nil
+}
+
+func (b *mover) prepare(spec *plimsoll.JobSpec, index int) *movedGroup {
+	g := &spec.Groups[index]
+	out := &movedGroup{kind: b.fleet.Kind(instance(spec, g))}
+	r := request(spec, g)
+	list := b.away[groupName{spec.ID, g.Name}]
+	slices.SortFunc(list, func(x, y exiled) int { return cmp.Or(cmp.Compare(x.until, y.until), strings.Compare(x.node, y.node)) })
+	for _, e := range list[max(0, len(list)-placement.MaxExclusions):] {
+		r.Except = append(r.Except, placement.Exclusion{Server: e.node, Why: whyAway(spec.ID, g.Name, e.index, e.until)})
+	}
+	b.scratch = classKey(b.scratch[:0], b.chain, r)
+	if out.prepared = b.classes[string(b.scratch)]; out.prepared != nil {
+		return out
+	}
+	p, err := b.chain.Prepare(b.fleet, r)
+	if err != nil {
+		out.refused = refusal(index, err)
+		if p, err = b.chain.Prepare(b.fleet, &placement.Request{Owner: spec.Owner, Resources: g.Resources}); err != nil {
+			return out
+		}
+	} else {
+		b.classes[string(b.scratch)] = p
+	}
+	out.prepared, b.ready = p, append(b.ready, p)
+	return out
+}
+
+func (b *mover) release() {
+	for _, g := range b.made {
+		b.fleet.Forget(g.kind)
+	}
+	for _, p := range b.ready {
+		p.Release()
+	}
+}
+
+// classKey appends the key of the class of a request.
+func classKey(b []byte, chain *placement.Chain, r *placement.Request) []byte {
+	if !chain.OwnerMatters() {
+		anybodys := *r
+		anybodys.Owner = ""
+		r = &anybodys
+	}
+	return r.AppendKey(b)
+}

@@ -1,0 +1,216 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+)
+
+// Copying is a copy of a fleet in the making: the fleet as it was when Copy was called, whatever has happened to it since. Servers that
+// change before it has come to them are copied just before. So the parts of a copy may lie far apart, and cost no more than what they
+// copy. One copy is made of a fleet at a time.
+//
+//	c := f.Copy()
+//	for !c.Continue(10_000) {
+//		… // the fleet may change
+//	}
+//	fork := c.Fork()
+type Copying struct {
+	from, to *Fleet
+	next     int32    // Invariant: the slots below it are copied
+	ahead    bitmap   // slots from next on that are copied too
+	tags     []uint32 // by tag of from: its number in to; 0: nothing that was copied has it
+	owners   arena
+	owned    arena
+	tallies  []tally
+}
+
+// arena is where lists of numbers are put that are not changed.
+type arena []uint32
+
+// Copy begins a copy. Copying the servers is for Continue.
+func (f *Fleet) Copy() *Copying {
+	f.copying.finish()
+	n := len(f.rows)
+	to := &Fleet{
+		Names: f.Names.Clone(), rows: make([]row, n), sketches: make([]sketch, n), classAt: make([]uint32, n), loads: make([]load, n),
+		ids: make([]string, n), classes: slices.Clone(f.classes), epoch: 1, servers: f.servers, bounded: f.bounded, inside: maps.Clone(f.inside),
+		tickets: maps.Clone(f.tickets), pending: map[int32][]string{}, tags: tags{base: make([]string, 1)},
+	}
+	for _, slot := range slices.Sorted(maps.Keys(f.pending)) {
+		to.pending[slot] = slices.Clone(f.pending[slot])
+	}
+	c := &Copying{from: f, to: to, tags: make([]uint32, len(f.tags.info))}
+	f.copying = c
+	return c
+}
+
+// changing is called before anything that a copy holds of a server changes.
+func (f *Fleet) changing(slot int32) {
+	if f.copying != nil {
+		f.copying.save(slot)
+	}
+}
+
+// save copies a server that is about to change, unless that is done.
+func (c *Copying) save(slot int32) {
+	if slot >= c.next && int(slot) < len(c.to.rows) && !c.ahead.has(slot) {
+		c.server(slot)
+		c.ahead.set(slot)
+	}
+}
+
+// Continue copies so many more servers, about, and reports whether the copy is whole.
+func (c *Copying) Continue(servers int) (done bool) {
+	if c.from == nil {
+		return true
+	}
+	for ; servers > 0 && int(c.next) < len(c.to.rows); c.next++ {
+		if !c.ahead.has(c.next) {
+			c.server(c.next)
+			servers -= 1 + (len(c.to.rows[c.next].owners)+len(c.to.loads[c.next].tags))/instancesOfOne
+		}
+	}
+	if int(c.next) < len(c.to.rows) {
+		return false
+	}
+	c.from.copying = nil
+	c.from, c.ahead, c.tags = nil, nil, nil
+	return true
+}
+
+// instancesOfOne is how many owners and tags of a server cost about what the server costs.
+const instancesOfOne = 16
+
+// finish copies all that is left.
+func (c *Copying) finish() {
+	if c != nil {
+		c.Continue(len(c.to.rows) + 1<<30)
+	}
+}
+
+// server copies one server, with numbers of its own for the tags of what is booked on it.
+func (c *Copying) server(slot int32) {
+	from, to := c.from, c.to
+	to.ids[slot], to.classAt[slot], to.rows[slot] = from.ids[slot], from.classAt[slot], from.rows[slot]
+	r, l := &from.rows[slot], &from.loads[slot]
+	copied := &to.loads[slot]
+	copied.used, copied.last = l.used, l.last
+	to.rows[slot].owners = nil
+	if len(r.owners) > 0 {
+		start := len(c.owners)
+		for _, owner := range r.owners {
+			number := c.tag(owner)
+			c.owners = append(c.owners, number)
+			to.sketches[slot].add(number)
+		}
+		to.rows[slot].owners = c.owners[start:len(c.owners):len(c.owners)]
+		start = len(c.owned)
+		c.owned = append(c.owned, l.owned...)
+		copied.owned = c.owned[start:len(c.owned):len(c.owned)]
+	}
+	if len(l.tags) > 0 {
+		start := len(c.tallies)
+		for _, t := range l.tags {
+			c.tallies = append(c.tallies, tally{c.tag(t.tag), t.n})
+		}
+		copied.tags = c.tallies[start:len(c.tallies):len(c.tallies)]
+	}
+}
+
+// tag returns the number that a tag has in the copy. It was not given to another since the copy began: what is booked refers to it.
+func (c *Copying) tag(id uint32) uint32 {
+	for len(c.tags) <= int(id) {
+		c.tags = append(c.tags, 0)
+	}
+	if c.tags[id] == 0 {
+		c.tags[id] = uint32(len(c.to.tags.base))
+		c.to.tags.base = append(c.to.tags.base, c.from.tags.info[id].name)
+	}
+	return c.tags[id]
+}
+
+// Fork returns a fleet as the copied one was, for requests and placers of its own; nothing that they do is seen by others. No server
+// can be put into it or taken out. The copy must be whole, and is not changed: several goroutines may fork it at a time. The fork has no
+// Loader. It costs what the copy has cost.
+func (c *Copying) Fork() *Fleet {
+	from := c.to
+	f := &Fleet{
+		Names: from.Names.Clone(), rows: slices.Clone(from.rows), sketches: slices.Clone(from.sketches), classAt: from.classAt,
+		loads: slices.Clone(from.loads), ids: from.ids, classes: from.classes, epoch: 1, servers: from.servers, bounded: from.bounded, inside: from.inside,
+		tickets: from.tickets, pending: from.pending,
+	}
+	f.tags = tags{index: map[string]uint32{}, base: from.tags.base, info: make([]tagInfo, len(from.tags.base))}
+	for id := range f.tags.info {
+		f.tags.info[id].refs = 1 // of what is booked
+	}
+	owners, owned, tallies := make(arena, 0, len(c.owners)), make(arena, 0, len(c.owned)), make([]tally, 0, len(c.tallies))
+	for slot := range f.rows {
+		r, l := &f.rows[slot], &f.loads[slot]
+		r.owners = owners.put(r.owners)
+		l.owned = owned.put(l.owned)
+		if len(l.tags) > 0 {
+			start := len(tallies)
+			tallies = append(tallies, l.tags...)
+			l.tags = tallies[start:len(tallies):len(tallies)]
+		}
+	}
+	return f
+}
+
+// put puts a list into the arena and returns it there.
+func (a *arena) put(list []uint32) []uint32 {
+	if len(list) == 0 {
+		return nil
+	}
+	start := len(*a)
+	*a = append(*a, list...)
+	return (*a)[start:len(*a):len(*a)]
+}
+
+// reindex makes the index of a fork, when a server is first asked for by its id.
+func (f *Fleet) reindex() {
+	f.index = make(map[string]int32, f.servers)
+	for slot, id := range f.ids {
+		if _, twice := f.index[id]; id != "" && !twice {
+			f.index[id] = int32(slot)
+		}
+	}
+}
+
+// fewLooks is how many tags of a fork are looked for one by one before the index of all of them is made.
+const fewLooks = 16
+
+// find returns the id of a tag that a fork began with, and puts it into the index; 0 if there is none.
+func (t *tags) find(name string) uint32 {
+	if t.looks++; t.looks == fewLooks {
+		for id := 1; id < len(t.base); id++ {
+			t.index[t.base[id]] = uint32(id)
+			t.info[id].name = t.base[id]
+		}
+	}
+	if t.looks >= fewLooks {
+		return t.index[name]
+	}
+	for id := 1; id < len(t.base); id++ {
+		if t.base[id] == name {
+			t.index[name] = uint32(id)
+			t.info[id].name = name
+			return uint32(id)
+		}
+	}
+	return 0
+}
+
+// Keep makes a decision good for as long as it is wanted, whatever is noted after it.
+func (d *Decision) Keep() {
+	n := *d.kept
+	n.p = &Prepared{Request: n.p.Request, chain: n.p.chain, watched: slices.Clone(n.p.watched)}
+	n.names = slices.Clone(n.names)
+	n.steps = slices.Clone(n.steps)
+	n.servers = slices.Clone(n.servers)
+	n.custom = slices.Clone(n.custom)
+	n.tags = slices.Clone(n.tags)
+	n.counts = slices.Clone(n.counts)
+	n.lowest = slices.Clone(n.lowest)
+	d.kept = &n
+}
