@@ -186,7 +186,7 @@ func (a *Agent) work(ctx context.Context, node plimsoll.Node, l *ledger, out *ou
 	group.Go(func() error {
 		handler := newHandler(logs, watch, m.handler())
 		return transport.Serve(ctx, listener, handler, transport.ServeConfig{
-			Hosts: append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address), Connections: transport.FewConnections(),
+			Hosts: append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address), Connections: transport.FewConnections(logs.slots.refuse),
 		})
 	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })

@@ -187,7 +187,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return transport.Serve(ctx, listener, c.routes(), transport.ServeConfig{
-			Hosts: append(slices.Clone(c.cfg.Hosts), c.cfg.Listen), Connections: transport.FewConnections(),
+			Hosts: append(slices.Clone(c.cfg.Hosts), c.cfg.Listen), Connections: transport.FewConnections(c.metrics.refuse),
 		})
 	})
 	group.Go(func() error { return c.leadOn(ctx) })

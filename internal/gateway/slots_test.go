@@ -115,7 +115,7 @@ func floodStreams(t *testing.T, address string) {
 			begun++
 			go func() {
 				defer func() { ended <- struct{}{} }()
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+plimsollv1connect.JobServiceSubmitJobProcedure, endless{ctx})
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+plimsollv1connect.JobServiceSubmitJobProcedure, endless{ctx.Done()})
 				if err != nil {
 					return
 				}
@@ -135,11 +135,11 @@ func floodStreams(t *testing.T, address string) {
 	})
 }
 
-// endless is a body of which nothing comes until its context ends.
-type endless struct{ ctx context.Context }
+// endless is a body of which nothing comes until it is done.
+type endless struct{ done <-chan struct{} }
 
 func (e endless) Read([]byte) (int, error) {
-	<-e.ctx.Done()
+	<-e.done
 	return 0, io.EOF
 }
 
