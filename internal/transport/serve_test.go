@@ -220,7 +220,7 @@ func TestHalfARequestIsCutOff(t *testing.T) {
 func TestHalfAHeadOfHTTP2IsCutOff(t *testing.T) {
 	const (
 		settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-		half     = "\x00\x00\x64\x01\x00\x00\x00\x00\x01abc" // 3 bytes of 100
+		half     = "\x00\x00\x64\x01\x00\x00\x00\x00\x01abc"  // 3 bytes of 100
 		open     = "\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82" // a whole frame of headers that go on
 	)
 	for name, sent := range map[string]string{"half a frame": half, "headers without an end": open} {
