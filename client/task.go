@@ -104,7 +104,8 @@ func (c *Client) logsOnce(
 		return false, false, wire.FromConnectError(err)
 	}
 	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
-	var pause time.Duration               // the longest in which nothing was read
+	// The longest time in which nothing was read.
+	var pause time.Duration
 	for stream.Receive() {
 		begun = true
 		read := time.Now()

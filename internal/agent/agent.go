@@ -232,7 +232,7 @@ func (a *Agent) work(ctx context.Context, s *speaker, proof proofHandler, listen
 	group.Go(func() error {
 		handler := newHandler(logs, watch, proof, m.handler())
 		return transport.Serve(ctx, listener, handler, transport.ServeConfig{
-			Hosts: hosts, Access: a.cfg.Access.For(node.Address), Connections: transport.FewConnections(),
+			Hosts: hosts, Access: a.cfg.Access.For(node.Address), Connections: transport.FewConnections(logs.slots.refuse),
 		})
 	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })

@@ -25,16 +25,16 @@ const (
 type logSlots struct {
 	most    int64
 	taken   atomic.Int64
-	refused prometheus.Counter
+	refused *prometheus.CounterVec
 	open    prometheus.GaugeFunc
 	cut     prometheus.Counter
 }
 
 func newLogSlots() *logSlots {
 	s := &logSlots{most: int64(max(min(maxLogStreams, transport.OpenFiles()/logShare/logStreamFiles), 1))}
-	s.refused = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "plimsoll_agent_logs_refused_total", Help: "Readers of logs that were refused because there were too many.",
-	})
+	s.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "plimsoll_agent_refused_total", Help: "Readers of logs and connections that were refused because there were too many, by the bound.",
+	}, []string{"bound"})
 	s.open = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plimsoll_agent_logs_open", Help: "Logs that are being read or followed.",
 	}, func() float64 { return float64(s.taken.Load()) })
@@ -52,10 +52,13 @@ func (s *logSlots) all() []prometheus.Collector {
 func (s *logSlots) enter(node string) error {
 	if s.taken.Add(1) > s.most {
 		s.leave()
-		s.refused.Inc()
+		s.refuse("logs")
 		return plimsoll.Errorf(plimsoll.CodeExhausted, "%d logs of node %q are being read, as many as may; end one of them, or try again later", s.most, node)
 	}
 	return nil
 }
+
+// refuse counts a refusal.
+func (s *logSlots) refuse(bound string) { s.refused.WithLabelValues(bound).Inc() }
 
 func (s *logSlots) leave() { s.taken.Add(-1) }

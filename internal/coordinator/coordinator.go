@@ -244,7 +244,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group.Go(func() error {
 		return transport.Serve(ctx, listener, c.routes(), transport.ServeConfig{
 			Hosts: append(slices.Clone(c.cfg.Hosts), c.cfg.Listen), Access: c.cfg.Access,
-			Connections: transport.FewConnections(),
+			Connections: transport.FewConnections(c.metrics.refuse),
 		})
 	})
 	group.Go(func() error { return c.leadOn(ctx) })

@@ -19,6 +19,7 @@ type metrics struct {
 	inbox      prometheus.GaugeFunc
 	cut        prometheus.Counter
 	inboxBytes prometheus.GaugeFunc
+	refused    *prometheus.CounterVec
 	terms      termMetrics
 
 	inboxRefused    *prometheus.CounterVec
@@ -61,12 +62,15 @@ func newMetrics(s *status) *metrics {
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_coordinator_streams_cut_total", Help: "Gateways that were cut off because they did not read their streams.",
 		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_coordinator_refused_total", Help: "Connections refused because there were too many, by the bound.",
+		}, []string{"bound"}),
 		terms: termMetrics{s},
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused, m.messagesRefused, m.terms}
+	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused, m.messagesRefused, m.refused, m.terms}
 }
 
 // Describe implements prometheus.Collector.
@@ -82,6 +86,9 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		c.Collect(to)
 	}
 }
+
+// refuse notes a connection for which there was no room.
+func (m *metrics) refuse(bound string) { m.refused.WithLabelValues(bound).Inc() }
 
 // answered notes the answer to a command.
 func (m *metrics) answered(command string, err error) {

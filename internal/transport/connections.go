@@ -120,10 +120,12 @@ func OpenFiles() int {
 }
 
 // FewConnections are Connections for a listener that serves processes of the cluster more than users:
-// each kind has a part of the descriptors, one in 16 and one in 32.
-func FewConnections() *Connections {
+// each kind has a part of the descriptors, one in 16 and one in 32. refused is ConnectionsConfig.Refused.
+func FewConnections(refused func(bound string)) *Connections {
 	files := OpenFiles()
-	return NewConnections(ConnectionsConfig{Users: max(files/16, minConnections), Agents: max(files/32, minConnections)})
+	return NewConnections(ConnectionsConfig{
+		Users: max(files/16, minConnections), Agents: max(files/32, minConnections), Refused: refused,
+	})
 }
 
 // Count returns how many connections users and agents have.

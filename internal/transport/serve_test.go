@@ -215,6 +215,34 @@ func TestHalfARequestIsCutOff(t *testing.T) {
 	}
 }
 
+// Over HTTP/2 nobody asks for the head of a request within ten seconds, but who does not answer a ping is
+// cut off after thirty.
+func TestHalfAHeadOfHTTP2IsCutOff(t *testing.T) {
+	const (
+		settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+		half     = "\x00\x00\x64\x01\x00\x00\x00\x00\x01abc"  // 3 bytes of 100
+		open     = "\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82" // a whole frame of headers that go on
+	)
+	for name, sent := range map[string]string{"half a frame": half, "headers without an end": open} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newPipes()
+				stop := serve(t, l, answer)
+				c := l.dial()
+				began := time.Now()
+				go func() { _, _ = io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+sent) }() // it may be cut off
+				if _, err := io.Copy(io.Discard, c); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took > 31*time.Second {
+					t.Errorf("the connection was kept for %s", took)
+				}
+				mustStop(t, stop)
+			})
+		})
+	}
+}
+
 // How long Serve takes to end, by what is under way when its context ends.
 func TestServeEnds(t *testing.T) {
 	never := make(chan struct{})

@@ -1071,9 +1071,9 @@ type StartAttemptRequest struct {
 	Owner string     `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
 	Users *TaskUsers `protobuf:"bytes,9,opt,name=users,proto3" json:"users,omitempty"`
 	// The most processes and threads of the attempt at once; 0: no limit.
-	Pids int64 `protobuf:"varint,20,opt,name=pids,proto3" json:"pids,omitempty"`
+	Pids int64 `protobuf:"varint,10,opt,name=pids,proto3" json:"pids,omitempty"`
 	// Bytes of memory that all tasks of the node may use together; 0: the limit stays as it is.
-	TasksMemory   int64 `protobuf:"varint,21,opt,name=tasks_memory,json=tasksMemory,proto3" json:"tasks_memory,omitempty"`
+	TasksMemory   int64 `protobuf:"varint,11,opt,name=tasks_memory,json=tasksMemory,proto3" json:"tasks_memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1802,8 +1802,9 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x04node\x18\a \x01(\tR\x04node\x12\x14\n" +
 	"\x05owner\x18\b \x01(\tR\x05owner\x12,\n" +
 	"\x05users\x18\t \x01(\v2\x16.plimsoll.v1.TaskUsersR\x05users\x12\x12\n" +
-	"\x04pids\x18\x14 \x01(\x03R\x04pids\x12!\n" +
-	"\ftasks_memory\x18\x15 \x01(\x03R\vtasksMemory\"\x9f\x01\n" +
+	"\x04pids\x18\n" +
+	" \x01(\x03R\x04pids\x12!\n" +
+	"\ftasks_memory\x18\v \x01(\x03R\vtasksMemory\"\x9f\x01\n" +
 	"\tTaskUsers\x12\x1b\n" +
 	"\tfirst_uid\x18\x01 \x01(\rR\bfirstUid\x12\x19\n" +
 	"\blast_uid\x18\x02 \x01(\rR\alastUid\x12!\n" +

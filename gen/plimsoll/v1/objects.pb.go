@@ -1956,7 +1956,7 @@ type NodeFacts struct {
 	// Names of metrics that its agent has beside the built-in ones.
 	Metrics []string `protobuf:"bytes,11,rep,name=metrics,proto3" json:"metrics,omitempty"`
 	// The most tasks that it takes at once; 0: no bound.
-	MaxTasks      int32 `protobuf:"varint,20,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
+	MaxTasks      int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2224,12 +2224,12 @@ type Node struct {
 	Gate        *NodeGate              `protobuf:"bytes,11,opt,name=gate,proto3" json:"gate,omitempty"`
 	Evictions   []*Eviction            `protobuf:"bytes,12,rep,name=evictions,proto3" json:"evictions,omitempty"`
 	// Public key of its agent; empty: the agent is of a version that has none.
-	Key string `protobuf:"bytes,20,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`
 	// SHA-256 of the secret with which the agent's calls say that they are its own.
-	Session string `protobuf:"bytes,21,opt,name=session,proto3" json:"session,omitempty"`
+	Session string `protobuf:"bytes,14,opt,name=session,proto3" json:"session,omitempty"`
 	// Where the agent called from, as the gateway saw it: an IP address, or uid:1000 over a unix
 	// socket. What an agent sends is ignored.
-	Peer          string `protobuf:"bytes,22,opt,name=peer,proto3" json:"peer,omitempty"`
+	Peer          string `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3006,7 +3006,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	" \x01(\x03R\n" +
 	"nextReboot\x12\x18\n" +
 	"\ametrics\x18\v \x03(\tR\ametrics\x12\x1b\n" +
-	"\tmax_tasks\x18\x14 \x01(\x05R\bmaxTasks\x1aM\n" +
+	"\tmax_tasks\x18\f \x01(\x05R\bmaxTasks\x1aM\n" +
 	"\vTraitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
 	"\x05value\x18\x02 \x01(\v2\x12.plimsoll.v1.TraitR\x05value:\x028\x01\x1a;\n" +
@@ -3046,9 +3046,9 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	" \x01(\v2\x16.plimsoll.v1.NodeFactsR\x05facts\x12)\n" +
 	"\x04gate\x18\v \x01(\v2\x15.plimsoll.v1.NodeGateR\x04gate\x123\n" +
 	"\tevictions\x18\f \x03(\v2\x15.plimsoll.v1.EvictionR\tevictions\x12\x10\n" +
-	"\x03key\x18\x14 \x01(\tR\x03key\x12\x18\n" +
-	"\asession\x18\x15 \x01(\tR\asession\x12\x12\n" +
-	"\x04peer\x18\x16 \x01(\tR\x04peer\x1a=\n" +
+	"\x03key\x18\r \x01(\tR\x03key\x12\x18\n" +
+	"\asession\x18\x0e \x01(\tR\asession\x12\x12\n" +
+	"\x04peer\x18\x0f \x01(\tR\x04peer\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +

@@ -167,7 +167,7 @@ func (r *reserve) ReuseForWrite(oldname, newname string, category vfs.DiskWriteC
 		return r.file(file, err)
 	}
 	// It renames first, and a second time it would find nothing to rename.
-	if _, statErr := r.FS.Stat(newname); statErr != nil {
+	if _, statErr := r.Stat(newname); statErr != nil {
 		return r.file(opening(r, func() (vfs.File, error) { return r.FS.ReuseForWrite(oldname, newname, category) }))
 	}
 	return r.file(opening(r, func() (vfs.File, error) { return r.FS.OpenReadWrite(newname, category) }))
