@@ -115,7 +115,12 @@ type Tree struct {
 }
 
 // Find returns a queue by its path, or nil.
-func (t *Tree) Find(path string) *Queue { return t.byPath[path] }
+func (t *Tree) Find(path string) *Queue {
+	if t.byPath == nil {
+		return t.seek(path)
+	}
+	return t.byPath[path]
+}
 
 // Changed calls visit once for each queue of which something has changed since the last call. A
 // queue may have been removed since.
