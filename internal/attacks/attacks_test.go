@@ -33,9 +33,12 @@ var attacks = []attack{
 	{"A6", "dry runs from many callers", dryRuns},
 	{"A7", "registrations of a stranger", strangeRegistrations},
 	{"B8", "requests of a page in a browser", foreignPages},
+	{"B9", "a task that looks around", reach},
 	{"B10", "requests without a token", noToken},
 	{"B11", "a fork bomb", forkBomb},
 	{"B11", "three hundred tasks without resources", tasksWithoutResources},
+	{"B11", "a task that fills the disk", tooMuchDisk},
+	{"B12", "text that steers a terminal", controlCharacters},
 	{"B12", "a log that is a pipe, and one full of holes", strangeLogs},
 }
 
@@ -127,10 +130,7 @@ func (f *fleet) restarts() {
 		p.kill()
 	}
 	began := time.Now()
-	f.start("coordinator", f.coordinatorArgs()...)
-	f.start("gateway", f.gatewayArgs()...)
-	f.start("agent", f.agentArgs()...)
-	f.nodeReady()
+	f.startAll()
 	took := time.Since(began)
 	f.t.Logf("ready again %s after kill -9", took.Round(time.Millisecond))
 	if testrun.Soak() && took > readyAgain {

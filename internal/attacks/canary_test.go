@@ -37,10 +37,7 @@ func (f *fleet) fly(doing func() string) *canary {
 				return
 			}
 			c.note(time.Since(began), err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Until(began.Add(time.Second))):
-			}
+			pause(ctx, time.Until(began.Add(time.Second)))
 		}
 	})
 	f.t.Cleanup(c.land)

@@ -39,7 +39,7 @@ func (f *fleet) held(t *testing.T, address string, connections int, opening stri
 	pause(t.Context(), while)
 }
 
-// pause waits, so that what an attacker holds is held for a while.
+// pause waits, until ctx ends at most.
 func pause(ctx context.Context, while time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -65,6 +65,15 @@ type fleet struct {
 // newFleet starts a fleet and waits until its node takes tasks.
 func newFleet(t testing.TB) *fleet {
 	t.Helper()
+	f := makeFleet(t)
+	f.startAll()
+	return f
+}
+
+// makeFleet makes the directory of a fleet and its control groups. At the end of the test everything
+// that was started for it is ended.
+func makeFleet(t testing.TB) *fleet {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "fleet")
 	if err != nil {
 		t.Fatal(err)
@@ -75,11 +84,16 @@ func newFleet(t testing.TB) *fleet {
 	if err := os.WriteFile(f.path("queues.yaml"), []byte(queues), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// startAll starts the processes and waits until the node takes tasks.
+func (f *fleet) startAll() {
+	f.t.Helper()
 	f.start("coordinator", f.coordinatorArgs()...)
 	f.start("gateway", f.gatewayArgs()...)
 	f.start("agent", f.agentArgs()...)
 	f.nodeReady()
-	return f
 }
 
 func (f *fleet) path(names ...string) string {
@@ -275,10 +289,8 @@ func (f *fleet) eventually(doing string, try func() error) {
 		if err == nil {
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
 			f.t.Fatalf("%s: %v", doing, err)
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
@@ -326,7 +338,7 @@ func (f *fleet) killLeft(ctx context.Context) {
 		if !found {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		pause(ctx, 20*time.Millisecond)
 	}
 	f.t.Error("processes of the fleet are left")
 }

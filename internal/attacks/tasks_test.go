@@ -1,6 +1,10 @@
 package attacks
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -109,4 +113,64 @@ func strangeLogs(t *testing.T, f *fleet) {
 	})
 	f.killAndWait(t, "pipe")
 	f.killAndWait(t, "hole")
+}
+
+// reach looks for everything that a task of a stranger can read or write of the fleet.
+func reach(t *testing.T, f *fleet) {
+	if os.Geteuid() != 0 {
+		t.Skip("an agent of an ordinary user runs tasks as that user: docs/security.md")
+	}
+	// The tasks that sleep have directories too.
+	said, task := f.shell(t, "reach", fmt.Sprintf(`
+		echo "uid $(id -u)"
+		find %[1]s \( -type f -readable -o -writable -o -type s -writable \) ! -path "$PLIMSOLL_TASK_DIR*" 2>/dev/null
+		find %[1]s -type d -readable ! -path "$PLIMSOLL_TASK_DIR*" 2>/dev/null
+		env | grep -i token
+		ls -l /proc/self/fd | grep %[1]s | grep -v "$PLIMSOLL_TASK_DIR"
+		true`, f.dir), nil)
+	if task.Result != plimsoll.ResultSucceeded {
+		t.Fatalf("the task ended with %s: %s", task.Result, task.Message)
+	}
+	first, rest, _ := strings.Cut(said, "\n")
+	if first == "uid 0" || !strings.HasPrefix(first, "uid ") {
+		t.Errorf("the task ran as %s", first)
+	}
+	if rest != "" {
+		t.Errorf("the task reached\n%s", rest)
+	}
+}
+
+// controlCharacters writes what would steer a terminal, in a log and in a reason.
+func controlCharacters(t *testing.T, f *fleet) {
+	const hostile = "\x1b]52;c;ZXZpbA==\a\x1b[2J\u202etxt.exe\u0085"
+	said, _ := f.shell(t, "hostile", `printf '\033]52;c;ZXZpbA==\007\033[2Jend\n'`, nil)
+	if want := "\x1b]52;c;ZXZpbA==\a\x1b[2Jend\n"; said != want {
+		t.Errorf("the log is %q; %q was written", said, want)
+	}
+	f.submitOrFail(t, "reason", "sleep 1000", 1)
+	f.cli(t, "job", "kill", "reason", "--reason", hostile)
+	printed := f.cli(t, "job", "get", "reason") + f.cli(t, "events") + f.cli(t, "job", "get", hostile)
+	if i := strings.IndexAny(printed, "\x1b\a\u202e\u0085"); i >= 0 {
+		t.Errorf("the program prints %q", printed[max(0, i-40):min(len(printed), i+40)])
+	}
+}
+
+// cli runs a command of the program as a user does, and returns all that it printed.
+func (f *fleet) cli(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append([]string{"--server", f.gateway}, args...)...)
+	cmd.Env = f.environment()
+	said, _ := cmd.CombinedOutput() // what it printed is looked at, however it ended
+	return string(said)
+}
+
+// tooMuchDisk writes more than was asked for, and leaves its session so as not to be found.
+func tooMuchDisk(t *testing.T, f *fleet) {
+	_, task := f.shell(t, "disk", `setsid sh -c 'sleep 1000 & sleep 1000' & head -c 64M /dev/zero >fill; sleep 1000`,
+		plimsoll.Resources{"cpu": 10, "disk": 16 << 20})
+	if task.Result == plimsoll.ResultSucceeded || !strings.Contains(task.Message, "disk") {
+		t.Errorf("the task ended with %s, %q; a message about its disk is wanted", task.Result, task.Message)
+	}
 }
