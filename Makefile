@@ -88,6 +88,10 @@ soak: ## the randomized tests with their full counts, the mutants, then 300,000 
 	@scripts/mutants
 	@scripts/fuzz 300000x
 
+.PHONY: attacks
+attacks: ## attack a fleet of real processes in 2 GiB and 1,024 descriptors, beside a canary (15 min, root)
+	@PLIMSOLL_SOAK=1 go test -count=1 -v -timeout=2h ./internal/attacks
+
 .PHONY: mutants
 mutants: ## change the queues one line at a time, and see that a test notices it (2 min)
 	@scripts/mutants

@@ -1,0 +1,89 @@
+package attacks
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
+)
+
+// submit submits a job and returns the error.
+func (f *fleet) submit(t *testing.T, spec plimsoll.JobSpec) error {
+	t.Helper()
+	_, err := f.client(0).SubmitJob(t.Context(), spec)
+	return err
+}
+
+// exhausted wants an error that names a bound.
+func exhausted(t *testing.T, err error, bound string) {
+	t.Helper()
+	if plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), bound) {
+		t.Errorf("the answer is %v; a refusal that names the bound %q is wanted", err, bound)
+	}
+}
+
+// millionsOfTasks submits jobs of a million tasks each: 150 bytes a job.
+func millionsOfTasks(t *testing.T, f *fleet) {
+	const jobs = 7
+	count := int32(testrun.Count(100_000, 100_000, 1_000_000))
+	var last error
+	for n := range jobs {
+		last = f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("million-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1_000_000},
+		}}})
+	}
+	if testrun.Soak() {
+		exhausted(t, last, "tasks")
+	}
+}
+
+// largeJobs submits jobs of nearly a megabyte.
+func largeJobs(t *testing.T, f *fleet) {
+	text := strings.Repeat("x", 60<<10)
+	var groups []plimsoll.GroupSpec
+	for n := range 15 {
+		groups = append(groups, plimsoll.GroupSpec{
+			Name: fmt.Sprintf("g%d", n), Count: 1, Command: []string{"true", text}, Resources: plimsoll.Resources{"cpu": 1_000_000},
+		})
+	}
+	jobs := testrun.Count(50, 100, 1_130)
+	atOnce(jobs, 8, func(n int) {
+		// Beyond the bound on bytes it is refused; the canary shows that nothing else is.
+		_ = f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("large-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: groups})
+	})
+	// Ended jobs count too.
+	atOnce(jobs, 8, func(n int) {
+		_, _ = f.client(0).KillJob(t.Context(), fmt.Sprintf("large-%d", n), "") // those that were refused are not there
+	})
+	atOnce(7, 1, func(n int) { _, _ = f.client(0).KillJob(t.Context(), fmt.Sprintf("million-%d", n), "") }) // as above
+}
+
+// madeUpResources submits jobs without tasks that ask for what nothing has, and then one for GPUs.
+func madeUpResources(t *testing.T, f *fleet) {
+	for n := range 40 {
+		if err := f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("made-up-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: 0, Command: []string{"true"}, Resources: plimsoll.Resources{fmt.Sprintf("example.com/r%d", n): 1},
+		}}}); err != nil {
+			t.Errorf("a job without tasks: %v", err)
+		}
+	}
+	if err := f.submit(t, plimsoll.JobSpec{ID: "gpus", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
+		Name: "main", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"nvidia.com/gpu": 1},
+	}}}); err != nil {
+		t.Errorf("a job for GPUs: %v", err)
+	}
+}
+
+// dryRuns asks where tasks would go, from sixteen callers at once.
+func dryRuns(t *testing.T, f *fleet) {
+	spec := plimsoll.JobSpec{Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+		Name: "main", Count: 1000, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 10},
+	}}}
+	c := f.client(0)
+	atOnce(testrun.Count(50, 200, 5_000), 16, func(int) {
+		_, _ = c.PlaceJob(t.Context(), spec, client.PlaceOptions{}) // some are refused for lack of room
+	})
+}
