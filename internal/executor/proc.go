@@ -63,7 +63,8 @@ func alive(pid int, start uint64) (bool, error) {
 	return ok && p.start == start && !p.dead(), err
 }
 
-// processesOf finds the processes of an attempt without control groups: those in its session, those that carry its mark or, in their environment, its
+// processesOf finds the processes of an attempt without control groups: those in its session, those
+// that have its own uid, if it has one, those that carry its mark or, in their environment, its
 // variables, and the descendants of all of them. sid zero: the session is not known.
 func processesOf(a *attempt, sid int) ([]int, error) {
 	vars, mark := a.marks(), a.limitMark()
@@ -86,7 +87,7 @@ func processesOf(a *attempt, sid int) ([]int, error) {
 			continue
 		}
 		children[p.ppid] = append(children[p.ppid], p)
-		if sid != 0 && p.session == sid || carries(pid, mark) || hasEnvironment(pid, vars) {
+		if sid != 0 && p.session == sid || a.uid != 0 && hasUID(e.Name(), a.uid) || carries(pid, mark) || hasEnvironment(pid, vars) {
 			found = append(found, p)
 		}
 	}
@@ -104,6 +105,10 @@ func processesOf(a *attempt, sid int) ([]int, error) {
 		}
 	}
 	return pids, nil
+}
+
+func hasUID(pid string, uid uint32) bool {
+	return slices.Contains(uidsOf(pid), strconv.FormatUint(uint64(uid), 10))
 }
 
 // hasEnvironment reports whether the process was started with all these variables. One that may not be looked at is not ours.

@@ -193,8 +193,7 @@ func mark(text string, block UIDRange, used map[uint32]bool) {
 	}
 }
 
-// markProcesses marks uids that a process has, as any of its four. One whose status cannot be read
-// has just ended. One that has ended, and whose parent has not noticed, does nothing any more.
+// markProcesses marks uids that a process has, as any of its four.
 func markProcesses(block UIDRange, used map[uint32]bool) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -204,20 +203,23 @@ func markProcesses(block UIDRange, used map[uint32]bool) error {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue // not a process
 		}
-		data, err := os.ReadFile("/proc/" + e.Name() + "/status")
-		if err != nil {
-			continue
-		}
-		if bytes.Contains(data, []byte("\nState:\tZ")) {
-			continue
-		}
-		_, ids, _ := strings.Cut(string(data), "\nUid:")
-		ids, _, _ = strings.Cut(ids, "\n")
-		for _, id := range strings.Fields(ids) {
+		for _, id := range uidsOf(e.Name()) {
 			mark(id, block, used)
 		}
 	}
 	return nil
+}
+
+// uidsOf returns the four uids of a process; none of one that has ended. One whose status cannot be
+// read has just ended, and one whose parent has not noticed its end does nothing any more.
+func uidsOf(pid string) []string {
+	data, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil || bytes.Contains(data, []byte("\nState:\tZ")) {
+		return nil
+	}
+	_, ids, _ := strings.Cut(string(data), "\nUid:")
+	ids, _, _ = strings.Cut(ids, "\n")
+	return strings.Fields(ids)
 }
 
 // markFiles marks uids that own something directly in a directory. One that cannot be listed has
