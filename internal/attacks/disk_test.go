@@ -29,7 +29,7 @@ func TestFullDisk(t *testing.T) {
 	refused := func(when string) {
 		t.Helper()
 		f.eventually("refuse submits "+when, func() error {
-			err := f.submit(t, plimsoll.JobSpec{Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
+			err := f.submit(t, plimsoll.JobSpec{ID: "refused", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
 				Name: "main", Count: 1, Command: []string{"true"},
 			}}})
 			if err == nil || !strings.Contains(err.Error(), "disk") {
@@ -52,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("take submits again", func() error {
-		return f.submit(t, plimsoll.JobSpec{Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
+		return f.submit(t, plimsoll.JobSpec{ID: "taken", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
 			Name: "main", Count: 1, Command: []string{"true"},
 		}}})
 	})

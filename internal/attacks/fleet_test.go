@@ -75,6 +75,9 @@ func newFleet(t testing.TB) *fleet {
 func makeFleet(t testing.TB) *fleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fleet")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // tasks pass through it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +94,9 @@ func makeFleet(t testing.TB) *fleet {
 func (f *fleet) startAll() {
 	f.t.Helper()
 	f.start("coordinator", f.coordinatorArgs()...)
+	f.made("store", "gateway.token")
 	f.start("gateway", f.gatewayArgs()...)
+	f.made("gateway", "agent.token")
 	f.start("agent", f.agentArgs()...)
 	f.nodeReady()
 }
@@ -105,11 +110,16 @@ func (f *fleet) coordinatorArgs() []string {
 }
 
 func (f *fleet) gatewayArgs() []string {
-	return []string{"--listen", f.gateway, "--leader", f.leader}
+	return []string{
+		"--data", f.path("gateway"), "--listen", f.gateway, "--leader", f.leader, "--gateway-token-file", f.path("store", "gateway.token"),
+	}
 }
 
 func (f *fleet) agentArgs() []string {
-	return []string{"--data", f.path("agent"), "--gateways", f.gateway, "--node", "n1", "--capacity", "cpu=64;memory=8Gi"}
+	return []string{
+		"--data", f.path("agent"), "--gateways", f.gateway, "--agent-token-file", f.path("gateway", "agent.token"),
+		"--node", "n1", "--capacity", "cpu=64;memory=8Gi",
+	}
 }
 
 // queues gives each user a queue of his own, so that what one submits is not before what another does.
@@ -119,6 +129,15 @@ const queues = `partitions:
       - name: root
         queues: [{name: canary}, {name: sleepers}, {name: alice}, {name: mallory}]
 `
+
+// made waits until a process has made a file.
+func (f *fleet) made(names ...string) {
+	f.t.Helper()
+	f.eventually("wait for "+f.path(names...), func() error {
+		_, err := os.Stat(f.path(names...))
+		return err
+	})
+}
 
 // freePort returns an address of this machine that nobody listens on.
 func freePort(t testing.TB) string {
@@ -257,7 +276,7 @@ func (f *fleet) stands() {
 // client is a client that tries again for a while.
 func (f *fleet) client(budget time.Duration) *client.Client {
 	f.t.Helper()
-	c, err := client.New(client.Config{Server: f.gateway, RetryBudget: budget})
+	c, err := client.New(client.Config{Server: f.gateway, TokenFile: f.path("gateway", "user.token"), RetryBudget: budget})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package attacks
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -79,11 +80,17 @@ func madeUpResources(t *testing.T, f *fleet) {
 
 // dryRuns asks where tasks would go, from sixteen callers at once.
 func dryRuns(t *testing.T, f *fleet) {
-	spec := plimsoll.JobSpec{Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+	spec := plimsoll.JobSpec{ID: "dry", Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
 		Name: "main", Count: 1000, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 10},
 	}}}
 	c := f.client(0)
+	var answered atomic.Int64
 	atOnce(testrun.Count(50, 200, 5_000), 16, func(int) {
-		_, _ = c.PlaceJob(t.Context(), spec, client.PlaceOptions{}) // some are refused for lack of room
+		if _, err := c.PlaceJob(t.Context(), spec, client.PlaceOptions{}); err == nil { // some are refused for lack of room
+			answered.Add(1)
+		}
 	})
+	if t.Logf("%d were answered", answered.Load()); answered.Load() == 0 {
+		t.Error("no dry run was answered")
+	}
 }

@@ -123,10 +123,11 @@ func reach(t *testing.T, f *fleet) {
 	// The tasks that sleep have directories too.
 	said, task := f.shell(t, "reach", fmt.Sprintf(`
 		echo "uid $(id -u)"
-		find %[1]s \( -type f -readable -o -writable -o -type s -writable \) ! -path "$PLIMSOLL_TASK_DIR*" 2>/dev/null
-		find %[1]s -type d -readable ! -path "$PLIMSOLL_TASK_DIR*" 2>/dev/null
-		env | grep -i token
-		ls -l /proc/self/fd | grep %[1]s | grep -v "$PLIMSOLL_TASK_DIR"
+		{
+			find %[1]s -mindepth 1 \( -type f -readable -o -type d -readable -o -writable \)
+			env | grep -i token
+			ls -l /proc/self/fd
+		} 2>/dev/null | grep -e %[1]s -ie token | grep -v /reach.main.0/
 		true`, f.dir), nil)
 	if task.Result != plimsoll.ResultSucceeded {
 		t.Fatalf("the task ended with %s: %s", task.Result, task.Message)
@@ -160,7 +161,7 @@ func (f *fleet) cli(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, append([]string{"--server", f.gateway}, args...)...)
+	cmd := exec.CommandContext(ctx, program, append([]string{"--server", f.gateway, "--token-file", f.path("gateway", "user.token")}, args...)...)
 	cmd.Env = f.environment()
 	said, _ := cmd.CombinedOutput() // what it printed is looked at, however it ended
 	return string(said)

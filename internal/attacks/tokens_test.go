@@ -1,7 +1,32 @@
 package attacks
 
-import "testing"
+import (
+	"os"
+	"strings"
+	"testing"
+)
 
-func (f *fleet) userToken(t testing.TB) string   { return "" }
-func (f *fleet) agentToken(t testing.TB) string  { return "" }
-func (f *fleet) leaderToken(t testing.TB) string { return "" }
+// token reads a token of the fleet, as somebody can who may read the file.
+func (f *fleet) token(t testing.TB, names ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(f.path(names...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (f *fleet) userToken(t testing.TB) string {
+	t.Helper()
+	return f.token(t, "gateway", "user.token")
+}
+
+func (f *fleet) agentToken(t testing.TB) string {
+	t.Helper()
+	return f.token(t, "gateway", "agent.token")
+}
+
+func (f *fleet) leaderToken(t testing.TB) string {
+	t.Helper()
+	return f.token(t, "store", "gateway.token")
+}
