@@ -59,3 +59,19 @@ func TestArchitecture(t *testing.T) {
 		t.Error(f)
 	}
 }
+
+// TestEveryLineOfTheThreatModelHasItsTest holds docs/security.md against the tests that it names.
+func TestEveryLineOfTheThreatModelHasItsTest(t *testing.T) {
+	const page = "docs/security.md"
+	markdown, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := lint.CheckThreats(os.DirFS("."), page, string(markdown))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		t.Error(f)
+	}
+}

@@ -1,6 +1,7 @@
 package attacks
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -28,8 +29,10 @@ func TestFullDisk(t *testing.T) {
 	fill(t, f.path("store", "fill"), 250<<20)
 	refused := func(when string) {
 		t.Helper()
+		tries := 0
 		f.eventually("refuse submits "+when, func() error {
-			err := f.submit(t, plimsoll.JobSpec{ID: "refused", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
+			tries++ // the disk is looked at every second
+			err := f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("tried-%d-%s", tries, strings.ReplaceAll(when, " ", "-")), Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
 				Name: "main", Count: 1, Command: []string{"true"},
 			}}})
 			if err == nil || !strings.Contains(err.Error(), "disk") {

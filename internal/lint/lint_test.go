@@ -264,3 +264,36 @@ func TestCheckServersFindsListenersThatChooseNoAccess(t *testing.T) {
 		t.Errorf("found %v, want findings at %v", found, want)
 	}
 }
+
+func TestCheckThreatsWantsATestForEachLine(t *testing.T) {
+	root := fstest.MapFS{
+		"a/a_test.go": {Data: []byte("package a\nfunc TestHere() {}\nfunc FuzzHere() {}")},
+		"a/a.go":      {Data: []byte("package a\nfunc TestInTheProgram() {}")},
+	}
+	found, err := lint.CheckThreats(root, "page", strings.Join([]string{
+		"| threat | test |", "|---|---|",
+		"| proven | `TestHere`, `FuzzHere` |",
+		"| not proven | by care |",
+		"| forgotten | `TestHere`, `TestGone` |",
+		"| of the program | `TestInTheProgram` |",
+		"", "| TestNowhere | in another table |",
+	}, "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"page:4: names no test that proves it",
+		"page:5: names TestGone, and there is no such test",
+		"page:6: names TestInTheProgram, and there is no such test",
+	}
+	var got []string
+	for _, f := range found {
+		got = append(got, f.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	if found, err = lint.CheckThreats(root, "page", "no table"); err != nil || len(found) != 1 {
+		t.Errorf("a page without the table: %v, %v; one finding is wanted", found, err)
+	}
+}
