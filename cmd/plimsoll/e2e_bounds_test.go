@@ -36,6 +36,7 @@ func TestManyRequestsOfManyElementsDoNotEndTheProcess(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	authorization := userToken(t, s.data()).Header() // without it the body would not be read
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
@@ -46,6 +47,7 @@ func TestManyRequestsOfManyElementsDoNotEndTheProcess(t *testing.T) {
 			}
 			r.Header.Set("Content-Type", "application/proto")
 			r.Header.Set("Content-Encoding", "gzip")
+			r.Header.Set("Authorization", authorization)
 			response, err := http.DefaultClient.Do(r)
 			if err != nil {
 				t.Error(err)

@@ -41,7 +41,8 @@ func TestHalfSentRequestsTakeNothingFromNodesAndTheStore(t *testing.T) {
 	address := strings.TrimPrefix(s.address, "http://")
 	var attack errgroup.Group
 	for i := range 10 {
-		text := "POST /plimsoll.v1.JobService/SubmitJob HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/proto\r\nContent-Length: 1000\r\n\r\nx"
+		text := "POST /plimsoll.v1.JobService/SubmitJob HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: " + userToken(t, s.data()).Header() +
+			"\r\nContent-Type: application/proto\r\nContent-Length: 1000\r\n\r\nx"
 		if i%2 == 0 {
 			text = text[:40]
 		}

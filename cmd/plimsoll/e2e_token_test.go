@@ -380,12 +380,17 @@ func TestTokenIsNotInTheEnvironmentOfTasks(t *testing.T) {
 	s.address = d.says(readyLine)[1]
 	s.nodeReady("n1")
 	own := strings.TrimPrefix(userToken(t, s.data()).Header(), "Bearer ")
-	stdout, stderr, code := s.cli("run", "--", "sh", "-c", "env; tr '\\0' '\\n' </proc/$PPID/environ")
+	stdout, stderr, code := s.cli("run", "--", "sh", "-c", "env; { tr '\\0' '\\n' </proc/$PPID/environ; } 2>&1 || true")
 	if code != 0 || !strings.Contains(stdout, "PLIMSOLL_TASK_ID=") {
 		t.Fatalf("exit code %d, %s %s", code, stdout, stderr)
 	}
 	if strings.Contains(stdout, secret) || strings.Contains(stdout, own) || strings.Contains(stdout, "PLIMSOLL_TOKEN") {
 		t.Errorf("a task sees %s", stdout)
+	}
+	// A task with a uid of its own cannot look there, and one that is root can.
+	environ := processes("environ")[s.supervisor(s.path("data", "agent"))]
+	if !strings.Contains(environ, "PATH=") || strings.Contains(environ, secret) || strings.Contains(environ, own) {
+		t.Errorf("the supervisor has %q", environ)
 	}
 }
 

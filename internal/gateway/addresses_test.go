@@ -18,6 +18,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -326,6 +327,62 @@ func TestLogAddressMustAnswerTheChallenge(t *testing.T) {
 				t.Error("it was asked for logs before it had answered")
 			}
 		})
+	}
+}
+
+// An agent that does not take the gateway's token is told from somebody who has not the node's key.
+func TestRefusedTokenIsToldFromAFailedProof(t *testing.T) {
+	key := newKey(t, 1)
+	l, err := transport.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	mux := http.NewServeMux()
+	mux.Handle(plimsollv1connect.NewProofServiceHandler(&prover{key: key}))
+	mux.Handle(plimsollv1connect.NewLogServiceHandler(&agentLogs{asked: make(chan *pb.ReadTaskLogRequest, 10)}))
+	path := filepath.Join(t.TempDir(), "log.token")
+	access := transport.NewAccess(transport.AccessConfig{Grants: func() ([]transport.Grant, error) {
+		t, err := token.Make(token.Log, path)
+		return []transport.Grant{{Token: t}}, err
+	}})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{Access: access.For(address)}) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	other, shared := filepath.Join(t.TempDir(), "other.token"), filepath.Join(t.TempDir(), "shared.token")
+	for _, file := range []string{other, shared} {
+		if _, err := token.Make(token.Log, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(shared, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := cluster()
+	node := keyed(key)
+	node.Address, node.Peer = address, "127.0.0.1"
+	f.put(putNode(node), running("n1"))
+	for file, says := range map[string]string{
+		path:     "",
+		other:    "does not let this gateway in; start the gateway with --log-token-file",
+		shared:   "run chmod 600",
+		"/no/it": "there is no file /no/it",
+	} {
+		s := serve(t, Config{LogTokens: token.Finder{Kind: token.Log, File: file, PerServer: true}}, f)
+		stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0"})
+		if says == "" {
+			receive(t, stream)
+			continue
+		}
+		if err := ending(t, stream); plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: error %v, want %s", file, err, says)
+		}
 	}
 }
 

@@ -112,8 +112,12 @@ func (a *agentClient) make(ctx context.Context, all *agentClients, node *pb.Node
 		return
 	}
 	client := transport.NewConnClient(c, node.GetAddress())
-	client.SendToken(all.tokens.For(node.GetAddress())) // it is good for this address alone
-	if a.err = prove(ctx, client, node); a.err != nil {
+	source := all.tokens.For(node.GetAddress())
+	client.SendToken(source) // it is good for this address alone
+	if a.err = readable(source, node); a.err == nil {
+		a.err = prove(ctx, client, node)
+	}
+	if a.err != nil {
 		client.Close()
 		return
 	}
@@ -121,6 +125,17 @@ func (a *agentClient) make(ctx context.Context, all *agentClients, node *pb.Node
 	bounded := wire.BoundedClient(wire.RequestBounds(maxAgentMessage))
 	a.logs = plimsollv1connect.NewLogServiceClient(client.HTTP, client.URL, bounded)
 	a.qos = plimsollv1connect.NewQOSServiceClient(client.HTTP, client.URL, bounded)
+}
+
+// readable fails if the token for an agent cannot be read.
+func readable(source *token.Source, node *pb.Node) error {
+	if source == nil {
+		return nil
+	}
+	if _, _, err := source.Get(); err != nil {
+		return notLetIn(node.GetId(), node.GetAddress(), err)
+	}
+	return nil
 }
 
 // prove lets the agent at the other end of a connection show that it has the key of its node. An
@@ -137,10 +152,25 @@ func prove(ctx context.Context, client *transport.ConnClient, node *pb.Node) err
 	if err == nil && nodekey.CheckAnswer(node.GetId(), node.GetKey(), nonce, answer.Msg.GetSignature()) {
 		return nil
 	}
-	if err != nil && plimsoll.CodeOf(wire.FromConnectError(err)) == plimsoll.CodeUnavailable {
-		return cannotReach(node, wire.FromConnectError(err))
+	return unproven(node, err)
+}
+
+// unproven is the error for a user when a connection has not shown that it is to the node's agent. Nothing
+// of it is the answer itself: somebody else may have made that.
+func unproven(node *pb.Node, err error) error {
+	if err != nil {
+		cause := wire.FromConnectError(err)
+		switch plimsoll.CodeOf(cause) {
+		case plimsoll.CodeUnauthenticated:
+			return notLetIn(node.GetId(), node.GetAddress(), nil)
+		case plimsoll.CodeUnavailable, plimsoll.CodeExhausted, plimsoll.CodeDeadline:
+			if connect.IsWireError(err) {
+				cause = nil
+			}
+			return cannotReach(node, cause)
+		default: // it is no agent, or does not answer as one
+		}
 	}
-	// What somebody else answers is not shown to anybody.
 	return plimsoll.Errorf(plimsoll.CodeDenied, "whoever answers at %s, the log address of node %q, has not the node's key, so it is not the node's agent; "+
 		"see that the agent advertises its own address", node.GetAddress(), node.GetId())
 }
