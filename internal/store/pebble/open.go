@@ -286,6 +286,7 @@ func (p place) hasPebble(witnessed bool) (bool, error) {
 // behind then, and the fence keeps it from doing harm.
 func openPebble(cfg Config, at place, fence *fence, readOnly bool) (*lsm.DB, error) {
 	log := &logger{log: cfg.Logger, fence: fence}
+	tables := lsm.NewFileCache(1, openTables)
 	opts := &lsm.Options{
 		FS:                          fence,
 		ReadOnly:                    readOnly,
@@ -295,7 +296,7 @@ func openPebble(cfg Config, at place, fence *fence, readOnly bool) (*lsm.DB, err
 		MemTableSize:                uint64(cfg.MemTableBytes),
 		MemTableStopWritesThreshold: 8,
 		L0StopWritesThreshold:       1000, // a commit that is slow is worse than a load that is
-		MaxOpenFiles:                256,
+		FileCache:                   tables,
 		CompactionConcurrencyRange:  func() (lower, upper int) { return 1, 1 },
 		Logger:                      log,
 		EventListener:               log.listener(),
@@ -306,6 +307,7 @@ func openPebble(cfg Config, at place, fence *fence, readOnly bool) (*lsm.DB, err
 	}
 	done := make(chan outcome, 1)
 	go func() {
+		defer tables.Unref() // Pebble has a reference of its own
 		var o outcome
 		o.err = guard(func() (err error) {
 			o.db, err = lsm.Open(at.dir, opts)

@@ -16,8 +16,9 @@ import (
 // leader, and who takes the last descriptor of the process need not know the store.
 const reservedFiles = 64
 
-// releasedFiles is how many of them are given up at a time: others open files too at that moment.
-const releasedFiles = 8
+// openTables is how many tables stay open to be read again. With the other files of the store, a dozen,
+// they are fewer than the reserve: commits alone do not use it up.
+const openTables = 32
 
 // reserve is a file system that holds descriptors back. When the process has none left, opening a file
 // costs some of the reserve, and closing one of its own files gives that descriptor back to it. It is
@@ -60,18 +61,19 @@ func (r *reserve) fill() {
 	}
 }
 
-// release gives some of the reserve up, and reports whether there was any.
+// release gives up one descriptor of the reserve, and reports whether there was one. It is only one:
+// the rest of the process may take what is given up, and that is lost until others close files.
 func (r *reserve) release() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := min(releasedFiles, len(r.mu.files))
-	keep := len(r.mu.files) - n
-	for _, f := range r.mu.files[keep:] {
-		_ = f.Close() // nothing was done with it
+	last := len(r.mu.files) - 1
+	if last < 0 {
+		return false
 	}
-	r.mu.files = r.mu.files[:keep]
-	r.missing.Add(int32(n))
-	return n > 0
+	_ = r.mu.files[last].Close() // nothing was done with it
+	r.mu.files = r.mu.files[:last]
+	r.missing.Add(1)
+	return true
 }
 
 // close gives the whole reserve up.
