@@ -1,6 +1,7 @@
 package attacks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,9 +20,15 @@ type canary struct {
 	stop   context.CancelFunc
 
 	mu       sync.Mutex
-	took     []time.Duration
+	took     []flight
 	failures []string
 	doing    func() string // the attack that goes on
+}
+
+// flight is one submit and read.
+type flight struct {
+	took   time.Duration
+	during string
 }
 
 // fly starts the canary. It ends with the test.
@@ -68,7 +75,7 @@ func (c *canary) sing(ctx context.Context, id string) error {
 func (c *canary) note(took time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.took = append(c.took, took)
+	c.took = append(c.took, flight{took, c.doing()})
 	if err != nil {
 		c.failures = append(c.failures, fmt.Sprintf("during %s: %v", c.doing(), err))
 	}
@@ -84,11 +91,13 @@ func (c *canary) judge(t *testing.T, measures bool) {
 	if len(c.took) == 0 {
 		t.Fatal("the canary was never answered")
 	}
-	slices.Sort(c.took)
-	p99 := c.took[(len(c.took)*99+99)/100-1]
-	t.Logf("canary: %d submits and reads, median %s, p99 %s, slowest %s, %d failed",
-		len(c.took), c.took[len(c.took)/2].Round(time.Microsecond), p99.Round(time.Microsecond),
-		c.took[len(c.took)-1].Round(time.Microsecond), len(c.failures))
+	slices.SortFunc(c.took, func(a, b flight) int { return cmp.Compare(a.took, b.took) })
+	p99 := c.took[(len(c.took)*99+99)/100-1].took
+	t.Logf("canary: %d submits and reads, median %s, p99 %s, %d failed",
+		len(c.took), c.took[len(c.took)/2].took.Round(time.Microsecond), p99.Round(time.Microsecond), len(c.failures))
+	for _, slow := range c.took[max(0, len(c.took)-5):] {
+		t.Logf("%s during %s", slow.took.Round(time.Microsecond), slow.during)
+	}
 	for _, failure := range c.failures {
 		t.Errorf("the canary got an error %s", failure)
 	}

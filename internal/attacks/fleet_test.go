@@ -273,6 +273,9 @@ func (f *fleet) stands() {
 	}
 }
 
+// once is the budget of a client that does not try again.
+const once = -1
+
 // client is a client that tries again for a while.
 func (f *fleet) client(budget time.Duration) *client.Client {
 	f.t.Helper()

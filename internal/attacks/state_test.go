@@ -14,7 +14,7 @@ import (
 // submit submits a job and returns the error.
 func (f *fleet) submit(t *testing.T, spec plimsoll.JobSpec) error {
 	t.Helper()
-	_, err := f.client(0).SubmitJob(t.Context(), spec)
+	_, err := f.client(once).SubmitJob(t.Context(), spec)
 	return err
 }
 
@@ -57,9 +57,9 @@ func largeJobs(t *testing.T, f *fleet) {
 	})
 	// Ended jobs count too.
 	atOnce(jobs, 8, func(n int) {
-		_, _ = f.client(0).KillJob(t.Context(), fmt.Sprintf("large-%d", n), "") // those that were refused are not there
+		_, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("large-%d", n), "") // those that were refused are not there
 	})
-	atOnce(7, 1, func(n int) { _, _ = f.client(0).KillJob(t.Context(), fmt.Sprintf("million-%d", n), "") }) // as above
+	atOnce(7, 1, func(n int) { _, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("million-%d", n), "") }) // as above
 }
 
 // madeUpResources submits jobs without tasks that ask for what nothing has, and then one for GPUs.
@@ -83,7 +83,7 @@ func dryRuns(t *testing.T, f *fleet) {
 	spec := plimsoll.JobSpec{ID: "dry", Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
 		Name: "main", Count: 1000, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 10},
 	}}}
-	c := f.client(0)
+	c := f.client(once)
 	var answered atomic.Int64
 	atOnce(testrun.Count(50, 200, 5_000), 16, func(int) {
 		if _, err := c.PlaceJob(t.Context(), spec, client.PlaceOptions{}); err == nil { // some are refused for lack of room

@@ -98,7 +98,7 @@ func strangeLogs(t *testing.T, f *fleet) {
 	f.submitOrFail(t, "pipe", `cd "$PLIMSOLL_TASK_DIR/.." ; for d in . ..; do (cd $d; for n in stdout stderr; do rm -f $n && mkfifo $n; done) ; done; sleep 1000`, 1)
 	f.submitOrFail(t, "hole", `truncate -s 4T /proc/self/fd/1; echo end; sleep 1000`, 1)
 	pause(t.Context(), 1e9)
-	c := f.client(0)
+	c := f.client(once)
 	atOnce(times(500), 64, func(n int) {
 		task := []string{"pipe.main.0", "hole.main.0"}[n%2]
 		read := 0
