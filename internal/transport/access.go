@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,8 +28,8 @@ type Grant struct {
 
 // AccessConfig says who may call a listener of TCP.
 type AccessConfig struct {
-	// Grants makes or reads the tokens. Serve calls it, when nothing else can keep the listener from being
-	// served; nil: there are no tokens.
+	// Grants makes or reads the tokens. The first Serve with it calls it, when nothing else can keep the
+	// listener from being served; nil: there are no tokens.
 	Grants func() ([]Grant, error)
 	// NoToken answers also those who send no token, or a wrong one, whatever they call. Who sends a token of
 	// a Grant still is the Caller of that.
@@ -43,10 +44,13 @@ type AccessConfig struct {
 // and /metrics need none if they come from this machine and through no proxy.
 type Access struct {
 	cfg     AccessConfig
-	server  string  // whose form of the tokens is taken too; empty: none
-	grants  []Grant // set by prepare, before there are requests
-	also    []Grant // the same with the tokens' forms for the server
+	server  string // whose form of the tokens is taken too; empty: none
 	refused atomic.Uint64
+
+	once     sync.Once
+	prepared error // of readGrants, as grants and also are: all are set before there are requests
+	grants   []Grant
+	also     []Grant // the same with the tokens' forms for the server
 }
 
 // NewAccess returns the access that a listener gives.
@@ -65,7 +69,13 @@ func (a *Access) For(server string) *Access {
 	return with
 }
 
-func (a *Access) prepare() (err error) {
+// prepare makes or reads the tokens, once for all listeners with this access.
+func (a *Access) prepare() error {
+	a.once.Do(func() { a.prepared = a.readGrants() })
+	return a.prepared
+}
+
+func (a *Access) readGrants() (err error) {
 	if a.cfg.Grants == nil {
 		return nil
 	}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,6 +199,33 @@ func TestTokenForAServerIsTakenThere(t *testing.T) {
 		if status, body := exchange(t, l, "GET /x HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\nAuthorization: "+sent+"\r\n\r\n"); status != want {
 			t.Errorf("%d %s, want %d", status, body, want)
 		}
+	}
+}
+
+// A gateway has a listener for users and one for agents, which begin at the same time.
+func TestListenersShareAnAccess(t *testing.T) {
+	withHome(t)
+	user, agent := token.New(token.User), token.New(token.Agent)
+	var reads atomic.Int32
+	access := transport.NewAccess(transport.AccessConfig{Grants: func() ([]transport.Grant, error) {
+		reads.Add(1)
+		return grants(user, agent)()
+	}})
+	listeners := []net.Listener{listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")}
+	var all sync.WaitGroup
+	for _, l := range listeners {
+		all.Go(func() { serveWith(t, l, transport.ServeConfig{Access: access}) })
+	}
+	all.Wait()
+	for _, l := range listeners {
+		for sent, want := range map[string]int{user.Header(): 200, agent.Header(): 403, "": 401} {
+			if status, body := exchange(t, l, "GET /x HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\nAuthorization: "+sent+"\r\n\r\n"); status != want {
+				t.Errorf("%d %s, want %d", status, body, want)
+			}
+		}
+	}
+	if n := reads.Load(); n != 1 {
+		t.Errorf("the tokens were read %d times", n)
 	}
 }
 
