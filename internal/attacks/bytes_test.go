@@ -87,7 +87,7 @@ func replicationOfGroups(t *testing.T, f *fleet) {
 			address: f.leader, path: plimsollv1connect.ReplicationServiceReplicateProcedure, contentType: "application/connect+proto",
 			token: f.leaderToken(t), body: bytes.NewReader(body),
 		}
-		res, err := h2.Do(f.request(t, t.Context(), c))
+		res, err := h2.Do(f.request(t.Context(), t, c))
 		if err != nil {
 			return // cut off: that is an answer too
 		}

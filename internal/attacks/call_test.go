@@ -52,7 +52,7 @@ func (f *fleet) do(t *testing.T, c call) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
-	req := f.request(t, ctx, c)
+	req := f.request(ctx, t, c)
 	res, err := plain.Do(req)
 	if err != nil {
 		return answer{err: err}
@@ -62,7 +62,7 @@ func (f *fleet) do(t *testing.T, c call) answer {
 	return answer{status: res.StatusCode, text: string(text), err: err}
 }
 
-func (f *fleet) request(t *testing.T, ctx context.Context, c call) *http.Request {
+func (f *fleet) request(ctx context.Context, t *testing.T, c call) *http.Request {
 	t.Helper()
 	orElse := func(s, other string) string {
 		if s == "" {

@@ -83,7 +83,7 @@ func unreadStreams(t *testing.T, f *fleet) {
 			c.body = bytes.NewReader(envelope(0, append([]byte{1<<3 | 2, 15}, "sleepers.main.0"...)))
 		}
 		go func() {
-			if res, err := h2.Do(f.request(t, ctx, c)); err == nil {
+			if res, err := h2.Do(f.request(ctx, t, c)); err == nil {
 				<-ctx.Done()
 				_ = res.Body.Close() // never read
 			}

@@ -16,8 +16,8 @@
 //     format (CodeConflict), not to be written by this user (CodeDenied), or named wrongly
 //     (CodeInvalid). Run returns the error.
 //   - The disk has no space left to write at all. The store is opened for reading, and reads and
-//     questions are answered from it; commands are refused with the reason. The next term tries to lead
-//     as soon as there is room, or after a minute with some. What was acknowledged is there.
+//     questions are answered from it; commands are refused with the reason. The next term tries to
+//     lead as soon as there is room, or after a minute with some. What was acknowledged is there.
 //   - Anything else passes by itself, or once somebody looks after the disk: a failed commit, a
 //     full disk, an error of the disk. The process waits, 1 to 2 s at first and 15 to 30 s at last,
 //     and begins the next term. A term that led for a minute makes the next pause short again.
@@ -26,14 +26,13 @@
 // turn and all before it, also a refusal by the engine and the reply of a turn that changed
 // nothing. Nothing after a commit that failed is visible. When a term ends, the streams of the
 // gateways are cut: a caller that waits for a reply is told by its gateway that the outcome is not
-// known (CodeUnavailable), and commands that wait for a turn are dropped. The inbox is bounded
-// in commands and in bytes, with a part for agents: when it is full, a command is refused at once
-// with CodeExhausted. One that cannot be read is
-// refused at once too.
+// known (CodeUnavailable), and commands that wait for a turn are dropped. The inbox is bounded in
+// commands and in bytes, with a part for agents: when it is full, a command is refused at once with
+// CodeExhausted. One that cannot be read is refused at once too.
 //
 // Every second the term looks at the disk of the store (disk.Gate). Below its least, submits and
-// other commands that make the state larger are refused with what is missing; kills, reports and the
-// expiry of jobs go on, for which that least is kept.
+// other commands that make the state larger are refused with what is missing; kills, reports and
+// the expiry of jobs go on, for which that least is kept.
 //
 // Questions (dry runs, explanations, capacities, plans of moves) wait for no turn: workers answer
 // them from a copy of the fleet that all who ask share (questions.go). The answer's revision is at
@@ -43,9 +42,9 @@
 //
 // It does not serve users: gateways do. Beside them only /healthz and /metrics are answered, also
 // while the process does not lead; gateways that connect then are refused with CodeUnavailable and
-// the reason, and try again. Its listener has a sixteenth of the descriptors, and a gateway that does
-// not read its stream for a minute is cut off. Costs: see package engine for a turn; encoding is linear in what a
-// turn changed. An idle coordinator makes no turns.
+// the reason, and try again. Its listener has a sixteenth of the descriptors, and a gateway that
+// does not read its stream for a minute is cut off. Costs: see package engine for a turn; encoding
+// is linear in what a turn changed. An idle coordinator makes no turns.
 package coordinator
 
 import (

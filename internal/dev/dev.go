@@ -1,14 +1,18 @@
-// Package dev assembles every role in one process: a coordinator on an embedded store, a gateway and an agent. They speak to each
-// other over sockets, by the same protocols as on many machines: there is no short cut from a read to the coordinator.
+// Package dev assembles every role in one process: a coordinator on an embedded store, a gateway
+// and an agent. They speak to each other over sockets, by the same protocols as on many machines:
+// there is no short cut from a read to the coordinator.
 //
-// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, DIR/agents.sock (the gateway's address for the
-// agent, whose slots no user can take), DIR/user.token and DIR/agent.token, and DIR/agent (the node's tasks and its
-// supervisor, a process of its own that outlives this one). Everything else is owned by the roles. The process may be killed at
-// any instant: what was acknowledged is there at the next start, and running tasks are taken up again.
+// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, DIR/agents.sock
+// (the gateway's address for the agent, whose slots no user can take), DIR/user.token and
+// DIR/agent.token, and DIR/agent (the node's tasks and its supervisor, a process of its own that
+// outlives this one). Everything else is owned by the roles. The process may be killed at any
+// instant: what was acknowledged is there at the next start, and running tasks are taken up again.
 //
-// What the roles tell through their Events becomes log lines here, in tell.go, also for the commands that run one role alone.
+// What the roles tell through their Events becomes log lines here, in tell.go, also for the
+// commands that run one role alone.
 //
-// Its callers are the commands `plimsoll dev`, tests and benchmarks. It is ready in a fraction of a second.
+// Its callers are the commands `plimsoll dev`, tests and benchmarks. It is ready in a fraction of a
+// second.
 package dev
 
 import (

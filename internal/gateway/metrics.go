@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // metricsTimeout is how long an answer of /metrics may take, of which there are only a few at a time.
@@ -46,9 +48,6 @@ func newMetrics(g *Gateway) *metrics {
 			Name: "plimsoll_gateway_streams_open", Help: "Watches and logs under way, by RPC.",
 		}, []string{"rpc"}),
 	}
-	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
-	}
 	m.registry.MustRegister(
 		m.requests, m.refusals, m.cut, m.closed, m.barrier, m.watches,
 		gauge("plimsoll_gateway_user_connections", "Connections of users.", func() float64 {
@@ -77,26 +76,6 @@ func newMetrics(g *Gateway) *metrics {
 			}
 			return 0
 		}),
-		gauge("plimsoll_gateway_no_token", "1 if callers are answered without a token, by --no-token.", func() float64 {
-			if g.cfg.Access != nil && g.cfg.Access.NoToken() {
-				return 1
-			}
-			return 0
-		}),
-		gauge("plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.", func() float64 {
-			if g.cfg.Access != nil && g.cfg.Access.Open() != "" {
-				return 1
-			}
-			return 0
-		}),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "plimsoll_gateway_unauthenticated_total", Help: "Requests refused because no token allowed them.",
-		}, func() float64 {
-			if g.cfg.Access == nil {
-				return 0
-			}
-			return float64(g.cfg.Access.Refused())
-		}),
 		gauge("plimsoll_gateway_nodes_heard", "Nodes whose heartbeats come here.", func() float64 { return float64(g.nodes.count()) }),
 		gauge("plimsoll_gateway_user_bytes", "Bytes that the requests of users under way take.", func() float64 {
 			return float64(g.budgets.users.used.Load())
@@ -107,7 +86,38 @@ func newMetrics(g *Gateway) *metrics {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	m.registerAccess(g.cfg.Access)
 	return m
+}
+
+func gauge(name, help string, value func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+}
+
+// registerAccess registers what there is to say of the door; access is nil for a gateway without one.
+func (m *metrics) registerAccess(access *transport.Access) {
+	m.registry.MustRegister(
+		gauge("plimsoll_gateway_no_token", "1 if callers are answered without a token, by --no-token.", func() float64 {
+			if access != nil && access.NoToken() {
+				return 1
+			}
+			return 0
+		}),
+		gauge("plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.", func() float64 {
+			if access != nil && access.Open() != "" {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_unauthenticated_total", Help: "Requests refused because no token allowed them.",
+		}, func() float64 {
+			if access == nil {
+				return 0
+			}
+			return float64(access.Refused())
+		}),
+	)
 }
 
 // count notes an answer.

@@ -1,12 +1,13 @@
 // Package memory says how much memory this process may take, and makes Go's collector keep to it.
 //
-// Limit is the smallest limit of the control groups above the process, or the machine's memory if they have
-// none. Keep sets Go's memory limit to nine tenths of it, so that the collector works harder
-// before the kernel ends the process; the variable GOMEMLIMIT is stronger.
+// Limit is the smallest limit of the control groups above the process, or the machine's memory if
+// they have none. Keep sets Go's memory limit to nine tenths of it, so that the collector works
+// harder before the kernel ends the process; the variable GOMEMLIMIT is stronger.
 //
-// It reads a few small files of the kernel at each call, knows cgroup v1 and v2, and owns nothing. With v2
-// it sees only the groups below the mount: inside a container whose runtime hides the groups above, those do
-// not count. It writes no group and measures no use: that is internal/cgroup and internal/sample.
+// It reads a few small files of the kernel at each call, knows cgroup v1 and v2, and owns nothing.
+// With v2 it sees only the groups below the mount: inside a container whose runtime hides the
+// groups above, those do not count. It writes no group and measures no use: that is internal/cgroup
+// and internal/sample.
 //
 // Bounds are made from Limit: internal/transport of requests under way, and the state of its tasks.
 // The kernel's documents cgroup-v1 and cgroup-v2 are the design.

@@ -1,18 +1,19 @@
 // Package token makes, keeps and finds the tokens by which a listener of TCP knows its callers.
 //
 // There are four kinds, each for one kind of caller: see Kind. A role makes the tokens of its own
-// listener at its first start, in files that only its user can read (Make). Its callers read the file
-// (Load), or find the token without being told where it is: a listener that this machine reaches by
-// its loopback enters its tokens below the home directory of its user (Enter), by its address. A
-// Finder finds either for a server, and a Source is such a token as it stands at present.
+// listener at its first start, in files that only its user can read (Make). Its callers read the
+// file (Load), or find the token without being told where it is: a listener that this machine
+// reaches by its loopback enters its tokens below the home directory of its user (Enter), by its
+// address. A Finder finds either for a server, and a Source is such a token as it stands at
+// present.
 //
 //	user, err := token.Make(token.User, "/var/lib/plimsoll/user.token") // a server
 //	source := token.Finder{Kind: token.User}.For("127.0.0.1:9080")      // a caller on that machine
 //
-// Guarantees: a file is there whole or not at all, also after a crash, and two processes that make it
-// at the same time get one token. A token is found only for the server that entered it, and only while
-// that process lives, because somebody else may listen on its port afterwards. No way of printing a
-// Token shows it.
+// Guarantees: a file is there whole or not at all, also after a crash, and two processes that make
+// it at the same time get one token. A token is found only for the server that entered it, and only
+// while that process lives, because somebody else may listen on its port afterwards. No way of
+// printing a Token shows it.
 //
 // The package owns no goroutine. It does not decide what a caller may do: package transport does.
 package token

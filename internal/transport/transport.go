@@ -1,15 +1,18 @@
-// Package transport carries HTTP/1.1 and HTTP/2 without TLS between Plimsoll's processes, over TCP and over unix sockets.
-// Over TCP it answers no page in a browser but its own, and callers by their tokens: see Serve and Access.
+// Package transport carries HTTP/1.1 and HTTP/2 without TLS between Plimsoll's processes, over TCP
+// and over unix sockets. Over TCP it answers no page in a browser but its own, and callers by their
+// tokens: see Serve and Access.
 //
-// An address is host:port, http://host:port or unix:/path/of/socket. Listen opens one, Serve answers on it until its context
-// ends, and Client makes an http.Client that speaks HTTP/2 to it. The package keeps no state; each Serve owns the goroutines of its
-// server, and they have ended when it returns. Junk on a port costs a connection and 64 KiB of headers: one that does not say what it
-// wants is cut off after ten seconds, and one that wants nothing more after two minutes.
+// An address is host:port, http://host:port or unix:/path/of/socket. Listen opens one, Serve
+// answers on it until its context ends, and Client makes an http.Client that speaks HTTP/2 to it.
+// The package keeps no state; each Serve owns the goroutines of its server, and they have ended
+// when it returns. Junk on a port costs a connection and 64 KiB of headers: one that does not say
+// what it wants is cut off after ten seconds, and one that wants nothing more after two minutes.
 //
 // Bounds, each with a test: connections, for users and for agents apart, in all and for each peer
-// (Connections); 256 requests at a time on a connection of HTTP/2; the time in which a body must come
-// (Arrival); the time in which an answer or a stream must be taken (TimeAnswers). A new connection takes
-// the place of one that keeps nobody waiting, so that whoever sends half a request keeps nobody out.
+// (Connections); 256 requests at a time on a connection of HTTP/2; the time in which a body must
+// come (Arrival); the time in which an answer or a stream must be taken (TimeAnswers). A new
+// connection takes the place of one that keeps nobody waiting, so that whoever sends half a request
+// keeps nobody out.
 package transport
 
 import (

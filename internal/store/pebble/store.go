@@ -1,30 +1,37 @@
 // Package pebble is a store.Store on Pebble: one directory of the local disk, one process.
 //
-// It gives the guarantees of package store. A batch is one write to Pebble's log and is synced together with all that wait at
-// the same time; Commit returns before that, so that the next batch can be made meanwhile. It owns the directory, a lock on it,
-// and Pebble's goroutines, which end with Close. It keeps no record in memory beyond Pebble's small buffers.
+// It gives the guarantees of package store. A batch is one write to Pebble's log and is synced
+// together with all that wait at the same time; Commit returns before that, so that the next batch
+// can be made meanwhile. It owns the directory, a lock on it, and Pebble's goroutines, which end
+// with Close. It keeps no record in memory beyond Pebble's small buffers.
 //
-// The lock on the directory is the fence between leaders: whoever has it is the only one who can write, the kernel frees it
-// when the process ends, and so to hold an open Store is to lead. The epoch is raised all the same, durably, for those who
-// hear from two leaders in turn.
+// The lock on the directory is the fence between leaders: whoever has it is the only one who can
+// write, the kernel frees it when the process ends, and so to hold an open Store is to lead. The
+// epoch is raised all the same, durably, for those who hear from two leaders in turn.
 //
-// Keys: the kind of record (one byte) and its key; event chunks behind every record, by revision; one record of the store's own in
-// front, which every batch writes, with the format, a count of the batches, the epoch, and revision and time. Pebble opens
-// much that is damaged: it takes a log or a manifest that lost its end for one that a crash has torn, and does not miss a log
-// that is gone. The count shows what is missing in the middle (see audit), and a witness beside Pebble's files shows what
-// is missing at the end, so that damage never passes for the loss of what nobody was promised.
+// Keys: the kind of record (one byte) and its key; event chunks behind every record, by revision;
+// one record of the store's own in front, which every batch writes, with the format, a count of the
+// batches, the epoch, and revision and time. Pebble opens much that is damaged: it takes a log or a
+// manifest that lost its end for one that a crash has torn, and does not miss a log that is gone.
+// The count shows what is missing in the middle (see audit), and a witness beside Pebble's files
+// shows what is missing at the end, so that damage never passes for the loss of what nobody was
+// promised.
 //
-// Damage is refused when the store is opened, after everything was read and before anything was changed. After the first failed write the
-// store is closed to all others (see fence): what a disk holds after a failed sync is known only to the next who opens it. If
-// Pebble hangs on such a failure its goroutines and up to a few MemTableBytes are left behind for each Store that fails so; they cannot
-// write. The directory can be opened again in the same process after Close.
+// Damage is refused when the store is opened, after everything was read and before anything was
+// changed. After the first failed write the store is closed to all others (see fence): what a disk
+// holds after a failed sync is known only to the next who opens it. If Pebble hangs on such a
+// failure its goroutines and up to a few MemTableBytes are left behind for each Store that fails
+// so; they cannot write. The directory can be opened again in the same process after Close.
 //
-// It holds 64 descriptors back (see reserve): when the rest of the process has taken all others, commits go on.
+// It holds 64 descriptors back (see reserve): when the rest of the process has taken all others,
+// commits go on.
 //
-// Cost: a commit costs its bytes twice (log and memory) and a share of a sync; opening reads everything once, Load once more. The design
-// follows etcd's backend (one writer, the revision in every batch) and Pebble's own advice to let go of a disk at the first error.
+// Cost: a commit costs its bytes twice (log and memory) and a share of a sync; opening reads
+// everything once, Load once more. The design follows etcd's backend (one writer, the revision in
+// every batch) and Pebble's own advice to let go of a disk at the first error.
 //
-// The coordinator opens it. It does no compaction of history (TrimEvents does what it is told) and no backup.
+// The coordinator opens it. It does no compaction of history (TrimEvents does what it is told) and
+// no backup.
 package pebble
 
 import (
