@@ -8,10 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -56,6 +59,9 @@ func attack(kind, aim string) error {
 		return syscall.Kill(number(aim), syscall.Signal(0))
 	case "trace":
 		return syscall.PtraceAttach(number(aim))
+	case "key":
+		_, err := unix.KeyctlSearch(unix.KEY_SPEC_SESSION_KEYRING, "user", aim, 0)
+		return err
 	case "setuid":
 		return syscall.Setuid(number(aim))
 	}
@@ -226,6 +232,39 @@ func TestDescriptorsAreClosedBeforeExec(t *testing.T) {
 			}
 		})
 	}
+}
+
+// keyringMain becomes another program in a session that has a key, as one of root may have.
+func keyringMain(argv []string) int {
+	runtime.LockOSThread()                                                 // the session is one of a thread until exec
+	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0) // of no name
+	if err == nil {
+		_, err = unix.AddKey("user", "secret", []byte("secret"), unix.KEY_SPEC_SESSION_KEYRING)
+	}
+	if err == nil {
+		err = syscall.Exec(argv[0], argv, os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, "keyring:", err)
+	return 1
+}
+
+// A process may read the keys of the session that it inherits, whichever uid it has.
+func TestTaskHasNotTheKeysOfTheAgentsSession(t *testing.T) {
+	needRoot(t)
+	if _, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, true); err != nil {
+		t.Skip("this kernel keeps no keys: ", err)
+	}
+	eachMode(t, []mode{bare, gated}, func(t *testing.T, n *node) {
+		n.endSupervisor(syscall.SIGTERM)
+		n.wrap = []string{os.Args[0], "keyring"}
+		n.connectAs(Users{Allowed: []string{"54321"}})
+		for i, user := range []string{"", "54321"} {
+			said := n.attack(fmt.Sprintf("job.g.%d", i), func(req *StartRequest) { req.Spec.User = user }, "key=secret")
+			if !strings.Contains(said, unix.ENOKEY.Error()) {
+				t.Errorf("a task as user %q says: %s", user, said)
+			}
+		}
+	})
 }
 
 func TestNoNewPrivsForAllButRoot(t *testing.T) {

@@ -58,3 +58,17 @@ func closeOnExec() error {
 	}
 	return nil
 }
+
+// newKeyring gives this thread, and so the program that is started on it next, a session keyring of
+// its own. The one that a program inherits is its to read, whatever its uid, and here it is that of
+// the session from which the agent was started, with the keys of root.
+func newKeyring() error {
+	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0) // of no name
+	if errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EPERM) {
+		return nil // a kernel without keys, or a sandbox that forbids them to the program too
+	}
+	if err != nil {
+		return fmt.Errorf("make a keyring: %w", err)
+	}
+	return nil
+}

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "attack" {
 		os.Exit(attackMain(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "keyring" {
+		os.Exit(keyringMain(os.Args[2:]))
+	}
 	goleak.VerifyTestMain(m)
 }
 

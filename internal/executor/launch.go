@@ -92,6 +92,11 @@ func (l *launcher) fork(start *launch, path string, argv []string, files []*os.F
 	if err := closeOnExec(); err != nil {
 		return 0, err
 	}
+	if cred := start.command.who.cred; cred != nil && cred.Uid != 0 {
+		if err := newKeyring(); err != nil {
+			return 0, err
+		}
+	}
 	if start.thread.masked {
 		unix.Umask(start.command.who.mask())
 	}

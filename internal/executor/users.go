@@ -210,7 +210,7 @@ func lookUpUser(name string) (account, error) {
 }
 
 // permitted reports whether tasks may run as the user. One that they did not ask for is the agent's
-// own choice.
+// own choice. A user that they may name has the groups that the agent's entry gives it.
 func (a *account) permitted(name string, asked bool, users *Users) error {
 	if a.cred.Uid == 0 {
 		if users.AllowRoot {
@@ -222,12 +222,15 @@ func (a *account) permitted(name string, asked bool, users *Users) error {
 		return nil
 	}
 	for _, allowed := range append(slices.Clone(users.Allowed), users.Default) {
-		if allowed == name {
-			return nil
+		who, err := lookUpUser(allowed)
+		if err != nil || who.cred.Uid != a.cred.Uid {
+			continue
 		}
-		if who, err := lookUpUser(allowed); err == nil && who.cred.Uid == a.cred.Uid {
-			return nil
+		if _, _, group := strings.Cut(name, ":"); group && who.cred.Gid != a.cred.Gid {
+			continue
 		}
+		*a = who
+		return nil
 	}
 	return cannotStart("the agent of this node runs no tasks as user %q; it does for users named in its --allow-users", name)
 }

@@ -201,7 +201,7 @@ func TestRootTaskNeedsItsFlag(t *testing.T) {
 func TestUserMustBeAllowed(t *testing.T) {
 	needRoot(t)
 	n := newNode(t, bare)
-	n.connectAs(Users{Allowed: []string{"54321", "nobody"}})
+	n.connectAs(Users{Allowed: []string{"54321", "nobody", "54323:54324"}})
 	for i, test := range []struct {
 		user, group string
 		message     string // empty: it runs
@@ -214,6 +214,11 @@ func TestUserMustBeAllowed(t *testing.T) {
 		{user: "daemon-of-nobody", message: "there is no user"},
 		{user: "54321", group: "0", message: `user "54321" is not in the group "0"`},
 		{user: "nobody", group: "root", message: `user "nobody" is not in the group "root"`},
+		{user: "54321:54321"},
+		{user: "54323"},
+		{user: "54321:0", message: `runs no tasks as user "54321:0"`},
+		{user: "54321:42", message: `runs no tasks as user "54321:42"`},
+		{user: "54323:54323", message: `runs no tasks as user "54323:54323"`},
 		{group: "root", message: `it names the group "root" and no user`},
 	} {
 		req := request(fmt.Sprintf("job.g.%d", i), "id -u")
