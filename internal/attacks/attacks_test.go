@@ -19,10 +19,10 @@ type attack struct {
 
 // attacks are in the order of docs/security.md.
 var attacks = []attack{
-	{"A1", "groups without number in a small gzip body", gzipOfGroups},
-	{"A1", "objects without number in a JSON body", jsonOfObjects},
+	{"A1", "millions of groups in a small gzip body", gzipOfGroups},
+	{"A1", "millions of objects in a JSON body", jsonOfObjects},
 	{"A1", "gzip that inflates to a gigabyte", gzipBomb},
-	{"A1", "groups without number on the replication port", replicationOfGroups},
+	{"A1", "millions of groups on the replication port", replicationOfGroups},
 	{"A1", "many large requests at once", largeRequests},
 	{"A2", "millions of tasks", millionsOfTasks},
 	{"A2", "jobs of a megabyte", largeJobs},

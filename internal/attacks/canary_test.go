@@ -1,13 +1,21 @@
 package attacks
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -15,9 +23,8 @@ import (
 
 // canary submits a job each second and reads it back, and keeps how long that took.
 type canary struct {
-	client *client.Client
-	done   sync.WaitGroup
-	stop   context.CancelFunc
+	done sync.WaitGroup
+	stop context.CancelFunc
 
 	mu       sync.Mutex
 	took     []flight
@@ -31,24 +38,58 @@ type flight struct {
 	during string
 }
 
+// The canary is a process of its own, so that it has the processor before those who attack.
+const (
+	canaryServer = "ATTACKS_CANARY_SERVER"
+	canaryToken  = "ATTACKS_CANARY_TOKEN_FILE"
+)
+
 // fly starts the canary. It ends with the test.
 func (f *fleet) fly(doing func() string) *canary {
 	f.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	c := &canary{client: f.client(5 * time.Second), stop: stop, doing: doing}
+	c := &canary{stop: stop, doing: doing}
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(f.environment(), canaryServer+"="+f.gateway, canaryToken+"="+f.path("gateway", "user.token"))
+	said, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
 	c.done.Go(func() {
-		for n := 0; ctx.Err() == nil; n++ {
-			began := time.Now()
-			err := c.sing(ctx, fmt.Sprintf("canary-%d", n))
-			if ctx.Err() != nil {
-				return
+		for lines := bufio.NewScanner(said); lines.Scan(); {
+			took, failure, ok := strings.Cut(lines.Text(), " ")
+			d, err := time.ParseDuration(took)
+			if err == nil && ok {
+				c.note(d, failure)
 			}
-			c.note(time.Since(began), err)
-			pause(ctx, time.Until(began.Add(time.Second)))
 		}
+		_ = cmd.Wait() // it was killed
 	})
 	f.t.Cleanup(c.land)
+	f.giveWay()
 	return c
+}
+
+// giveWay lets the processes of the fleet and the canary go before this one, which attacks them from
+// the same machine.
+func (f *fleet) giveWay() {
+	f.t.Helper()
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, thread := range threads { // those that come later inherit it
+		id, err := strconv.Atoi(thread.Name())
+		if err == nil {
+			err = unix.Setpriority(unix.PRIO_PROCESS, id, 10)
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			f.t.Fatal(err)
+		}
+	}
 }
 
 func (c *canary) land() {
@@ -56,28 +97,52 @@ func (c *canary) land() {
 	c.done.Wait()
 }
 
+// runCanary is the canary's process. It writes a line for each second: how long a submit and a read
+// took, and the error.
+func runCanary() error {
+	ctx := context.Background()
+	c, err := client.New(client.Config{
+		Server: os.Getenv(canaryServer), TokenFile: os.Getenv(canaryToken), RetryBudget: 5 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for n := 0; ; n++ {
+		began := time.Now()
+		failure := ""
+		if err := sing(ctx, c, fmt.Sprintf("canary-%d", n)); err != nil {
+			failure = strings.ReplaceAll(err.Error(), "\n", " ")
+		}
+		if _, err := fmt.Printf("%s %s\n", time.Since(began), failure); err != nil {
+			return err // nobody listens any more
+		}
+		pause(ctx, time.Until(began.Add(time.Second)))
+	}
+}
+
 // sing submits a job of one task and reads it.
-func (c *canary) sing(ctx context.Context, id string) error {
+func sing(ctx context.Context, c *client.Client, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	spec := plimsoll.JobSpec{ID: id, Owner: "canary", Queue: "root.canary", Groups: []plimsoll.GroupSpec{{
 		Name: "main", Count: 1, Command: []string{"true"},
 	}}}
-	if _, err := c.client.SubmitJob(ctx, spec); err != nil {
+	if _, err := c.SubmitJob(ctx, spec); err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
-	if _, err := c.client.Job(ctx, id); err != nil {
+	if _, err := c.Job(ctx, id); err != nil {
 		return fmt.Errorf("read what was submitted: %w", err)
 	}
 	return nil
 }
 
-func (c *canary) note(took time.Duration, err error) {
+func (c *canary) note(took time.Duration, failure string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.took = append(c.took, flight{took, c.doing()})
-	if err != nil {
-		c.failures = append(c.failures, fmt.Sprintf("during %s: %v", c.doing(), err))
+	if failure != "" {
+		c.failures = append(c.failures, fmt.Sprintf("during %s: %s", c.doing(), failure))
 	}
 }
 
