@@ -38,6 +38,10 @@ func (a *app) client() (*client.Client, error) {
 		return a.c, nil
 	}
 	c, err := client.New(a.clientConfig())
+	var invalid *plimsoll.Error
+	if errors.As(err, &invalid) && invalid.Field == "token" {
+		return nil, plimsoll.Invalid("PLIMSOLL_TOKEN", "%s", invalid.Msg)
+	}
 	if err != nil {
 		return nil, err
 	}

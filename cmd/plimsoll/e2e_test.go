@@ -110,6 +110,7 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *daemon {
 		d.cmd.Env = environment()
 	}
 	d.cmd.Stderr, d.cmd.WaitDelay = d, 10*time.Second
+	d.cmd.Dir = t.TempDir() // for what is made in the working directory without --data
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

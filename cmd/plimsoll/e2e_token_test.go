@@ -254,7 +254,7 @@ func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 		{home: home, flag: wrong, says: "the token is that of --token-file"},
 		{home: home, variables: []string{"PLIMSOLL_TOKEN=" + wrongText}, says: "the token is that of PLIMSOLL_TOKEN\n"},
 		{home: home, variables: []string{"PLIMSOLL_TOKEN_FILE=" + wrong}, says: "the token is that of PLIMSOLL_TOKEN_FILE\n"},
-		{home: home, variables: []string{"PLIMSOLL_TOKEN=hunter2"}, says: "plimsoll: token: is not the user token of a gateway"},
+		{home: home, variables: []string{"PLIMSOLL_TOKEN=hunter2"}, says: "plimsoll: PLIMSOLL_TOKEN: is not the user token of a gateway"},
 		{home: home, flag: "/no/file", says: "there is no file /no/file with the user token"},
 	} {
 		args := []string{"--server", s.address, "node", "list"}

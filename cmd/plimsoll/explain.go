@@ -117,6 +117,9 @@ func printExplanation(o *output, x *client.Explanation, now time.Time) {
 
 // printRefusal prints what the chain makes of all nodes: the stages that drop or refuse some.
 func printRefusal(o *output, n client.NodeCounts, steps []client.ExplainStep) {
+	if len(steps) == 0 {
+		return // the nodes were not asked
+	}
 	if n.Total > 0 {
 		parts := []string{count(n.Open) + " open", count(n.Eligible) + " for it"}
 		if n.Eligible > 0 {
@@ -273,10 +276,12 @@ func printVerdicts(o *output, x *client.Explanation, node string) {
 	if x.Task.State.OnNode() {
 		what = "another task like " + what
 	}
-	switch refused {
-	case 0:
+	switch {
+	case x.WaitCode == plimsoll.WaitNoResource && x.Task.State == plimsoll.TaskPending:
+		o.printf("%s cannot take %s: %s\n\n", node, what, oneLine(x.Summary))
+	case refused == 0:
 		o.printf("%s could take %s\n\n", node, what)
-	case 1:
+	case refused == 1:
 		o.printf("%s cannot take %s: 1 of %d filters refuses it\n\n", node, what, len(rows))
 	default:
 		o.printf("%s cannot take %s: %d of %d filters refuse it\n\n", node, what, refused, len(rows))

@@ -72,7 +72,7 @@ func tellOfAdded(a *app, asked, got *plimsoll.JobSpec) {
 	for i := range got.Groups {
 		g := &got.Groups[i]
 		if i < len(asked.Groups) && len(asked.Groups[i].Resources) == 0 && len(g.Resources) > 0 {
-			a.notes.printf("group %s asks for no resources, so each of its tasks gets %s; class: best-effort asks for none\n", g.Name, g.Resources)
+			a.notes.printf("group %s asks for no resources, so each of its tasks gets %s; with class: best-effort it would get none\n", g.Name, g.Resources)
 		}
 	}
 }

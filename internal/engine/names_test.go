@@ -299,6 +299,9 @@ func TestQuestionsSayWhichResourceNoNodeHas(t *testing.T) {
 	if x.Code != plimsoll.WaitNoResource || x.Summary != want {
 		t.Errorf("explain says %s %q, want %q", x.Code, x.Summary, want)
 	}
+	if x.Servers != 1 || x.Fit != 0 || len(x.Steps) != 0 {
+		t.Errorf("explain counts %+v, as if a node could take it", x.Explanation)
+	}
 	trial, err := view.Try(askingFor("b", 3, "nvidia.com/gpus").Spec, "", 0)
 	if err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func TestTasksWithoutMemoryShareALimit(t *testing.T) {
 // A machine without the controllers says at the start what stays without limit.
 func TestMissingControllersAreTold(t *testing.T) {
 	if h, err := cgroup.Detect(cgroup.DefaultRoot); err != nil || h.Version() == cgroup.V2 {
-		t.Skip("the machine has no v1 control groups to leave some of out")
+		t.Skip("the machine has no v1 control groups beside v2")
 	}
 	root := t.TempDir()
 	for _, name := range []string{"cpu", "memory"} {

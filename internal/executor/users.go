@@ -162,10 +162,21 @@ func identifyAsOurselves(spec *plimsoll.GroupSpec) (identity, error) {
 		}
 	}
 	if int(who.cred.Uid) != os.Geteuid() || int(who.cred.Gid) != os.Getegid() {
-		return identity{}, cannotStart("the agent runs as uid %d without root's rights and can start nothing as user %q group %q",
-			os.Geteuid(), spec.User, spec.UserGroup)
+		return identity{}, cannotStart("the agent runs as uid %d without root's rights, so a task cannot have %s; leave it out",
+			os.Geteuid(), named(spec))
 	}
 	return identity{home: who.home}, nil
+}
+
+// named is the user and the group that a task names.
+func named(spec *plimsoll.GroupSpec) string {
+	switch {
+	case spec.UserGroup == "":
+		return fmt.Sprintf("user %q", spec.User)
+	case spec.User == "":
+		return fmt.Sprintf("userGroup %q", spec.UserGroup)
+	}
+	return fmt.Sprintf("user %q with userGroup %q", spec.User, spec.UserGroup)
 }
 
 // account is a user of this machine.

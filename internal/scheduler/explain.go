@@ -88,6 +88,8 @@ func (v *View) Explain(sub *Subject, node string) (Explanation, error) {
 		e.Verdicts = placer.ExplainServer(p, slot, v.now)
 	}
 	switch {
+	case e.Code == plimsoll.WaitNoResource: // the request leaves out the name that no node has, so nodes would seem to take it
+		e.Explanation = placement.Explanation{Servers: v.fleet.Servers()}
 	case e.Summary != "":
 	case e.Fit > 0:
 		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", sub.queue, e.Fit, e.Servers)

@@ -43,7 +43,7 @@ func readPrivate(path string, flags int) (data []byte, err error) {
 	f, err := os.OpenFile(path, flags|syscall.O_NONBLOCK, 0) // a FIFO would be waited for otherwise
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
-			err = plimsoll.Errorf(plimsoll.CodeDenied, "the token file %s belongs to another user; name one of your own", path)
+			err = plimsoll.Errorf(plimsoll.CodeDenied, "the token file %s belongs to another user; ask them for a copy, and name that", path)
 		}
 		return nil, err //nolint:wrapcheck // it names the file
 	}
