@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/agent"
 	"github.com/plimsoll-dev/plimsoll/internal/memory"
 )
 
@@ -129,10 +131,19 @@ func canceled(err error) bool {
 	return err != nil && (plimsoll.CodeOf(err) == plimsoll.CodeCanceled || errors.Is(err, context.Canceled))
 }
 
+// flagDefaults are the values that the tags of flags refer to.
+func flagDefaults() kong.Vars {
+	return kong.Vars{
+		"queue":    plimsoll.DefaultQueue,
+		"maxTasks": strconv.Itoa(int(agent.DefaultMaxTasks)),
+		"taskPids": strconv.FormatInt(agent.DefaultTaskPids, 10),
+	}
+}
+
 func newParser(root *commands, p process) (*kong.Kong, error) {
 	return kong.New(
 		root, kong.Name("plimsoll"), kong.Description(description), kong.Writers(p.stdout, p.stderr),
-		kong.Vars(runDefaults()), kong.Exit(func(code int) { panic(leave(code)) }),
+		flagDefaults(), kong.Exit(func(code int) { panic(leave(code)) }),
 		kong.Configuration(loadFlags),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)

@@ -23,8 +23,8 @@ type nodeFlags struct {
 	Network       pairFlags         `help:"A network, and the interface that it is up with, such as storage=eth1; without one the interface of that name. Interfaces that are up are networks anyway." placeholder:"NAME[=INTERFACE]"`
 	Reserve       map[string]string `help:"The part of the capacity that no task gets, such as memory=0.15 or memory=15%." placeholder:"NAME=PART"`
 	Overprovision map[string]string `help:"How often an amount may be promised, such as cpu=4. A group that names a class goes only where it is the same." placeholder:"NAME=RATIO"`
-	MaxTasks      int32             `help:"How many tasks this machine takes at once." default:"256"`
-	TaskPids      int64             `help:"How many processes and threads a task may have at once." default:"4096" placeholder:"NUMBER"`
+	MaxTasks      int32             `help:"How many tasks this machine takes at once." default:"${maxTasks}" placeholder:"NUMBER"`
+	TaskPids      int64             `help:"How many processes and threads a task may have at once." default:"${taskPids}" placeholder:"NUMBER"`
 	Release       string            `help:"Release of the platform that this machine runs, such as 7.0." placeholder:"RELEASE"`
 	Platform      string            `help:"Stamp of the platform that this machine runs, such as 20260114T101500Z." placeholder:"STAMP"`
 	Headnode      bool              `help:"This machine runs the control plane and takes no tasks."`

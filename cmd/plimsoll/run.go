@@ -156,6 +156,3 @@ func addAmount(r plimsoll.Resources, flag, name, text string) error {
 	r[name] = n
 	return nil
 }
-
-// runDefaults are the values that the tags of runCmd refer to.
-func runDefaults() map[string]string { return map[string]string{"queue": plimsoll.DefaultQueue} }

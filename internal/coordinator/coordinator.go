@@ -18,9 +18,9 @@
 //   - The disk has no space left to write at all. The store is opened for reading, and reads and
 //     questions are answered from it; commands are refused with the reason. The next term tries to
 //     lead as soon as there is room, or after a minute with some. What was acknowledged is there.
-//   - Anything else passes by itself, or once somebody looks after the disk: a failed commit, a
-//     full disk, an error of the disk. The process waits, 1 to 2 s at first and 15 to 30 s at last,
-//     and begins the next term. A term that led for a minute makes the next pause short again.
+//   - Anything else passes by itself, or once somebody looks after the disk: a failed commit, an
+//     error of the disk. The process waits, 1 to 2 s at first and 15 to 30 s at last, and begins
+//     the next term. A term that led for a minute makes the next pause short again.
 //
 // Guarantees: a batch is durable before anything of it is visible. Every reply waits for its own
 // turn and all before it, also a refusal by the engine and the reply of a turn that changed

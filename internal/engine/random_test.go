@@ -28,7 +28,8 @@ func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 		for _, limits := range []state.Limits{{}, {Ops: 40, Bytes: 1 << 20}} {
 			t.Run(fmt.Sprintf("seed=%d/ops=%d", seed, limits.Ops), func(t *testing.T) {
 				w := newWorld(t, seed, limits)
-				for i := range testrun.Count(4_000, 10_000, 500_000) {
+				steps := testrun.Count(4_000, 10_000, 500_000)
+				for i := 0; i < steps || i < 2*steps && w.untested() != ""; i++ {
 					w.step()
 					if i%500 == 0 {
 						w.compare(i)
@@ -37,13 +38,31 @@ func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 						w.restart(seed + uint64(i))
 					}
 				}
-				if w.acks < 100 || w.placed < 1000 || w.full < 20 || w.lacking < 1000 {
-					t.Fatalf("%d submits were acknowledged, %d refused for want of room, %d tasks bound, and %d times a group lacked a resource: the test tests little",
-						w.acks, w.full, w.placed, w.lacking)
+				if why := w.untested(); why != "" {
+					t.Fatal("the test tests little: " + why)
 				}
 			})
 		}
 	}
+}
+
+// untested says which of the things that the test is for have hardly happened; empty if none.
+func (w *world) untested() string {
+	full := 0
+	for _, n := range w.full {
+		full += n
+	}
+	switch {
+	case w.acks < 100:
+		return fmt.Sprintf("only %d submits were acknowledged", w.acks)
+	case w.placed < 1000:
+		return fmt.Sprintf("only %d tasks were bound", w.placed)
+	case w.lacking < 1000:
+		return fmt.Sprintf("only %d times a group lacked a resource", w.lacking)
+	case full < 20 || w.full[state.TasksBound] == 0 || w.full[state.BytesBound] == 0:
+		return fmt.Sprintf("bounds were reached only so often: %v", w.full)
+	}
+	return ""
 }
 
 // The same with chains that look at owners, at what runs on a node, and not at how much is left of everything.

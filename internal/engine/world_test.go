@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ type world struct {
 	placed  int                          // tasks that were bound
 	made    int                          // tasks that were there after the turn before
 	lacking int                          // groups that waited for a resource that no node has, by turns
-	full    int                          // submits and scalings that were refused because a bound was reached
+	full    map[string]int               // submits and scalings that were refused, by the bound that was reached
 	handed  map[string]handed            // attempts on nodes after the turn before, by task
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
@@ -50,7 +51,7 @@ func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*pla
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
 		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits, MaxTasks: 150, MaxBytes: 60_000},
-		acked: map[string]bool{}, seen: map[string]int32{},
+		acked: map[string]bool{}, seen: map[string]int32{}, full: map[string]int{},
 	}
 	for i := range 24 {
 		w.jobs = append(w.jobs, "j"+strconv.Itoa(i))
@@ -117,7 +118,8 @@ func (w *world) turn() (more bool) {
 	}
 	for _, r := range w.out.Replies {
 		if plimsoll.CodeOf(r.Err) == plimsoll.CodeExhausted {
-			w.full++
+			bound, _, _ := strings.Cut(r.Err.Error(), ":")
+			w.full[bound]++
 		}
 		if id := w.submits[r.ID]; id != "" && r.Err == nil {
 			w.acked[id] = true
@@ -316,7 +318,7 @@ func (w *world) step() {
 }
 
 func (w *world) command() {
-	switch w.rng.IntN(23) {
+	switch w.rng.IntN(28) {
 	case 0, 1, 2, 3:
 		w.submit()
 	case 4:
@@ -390,12 +392,29 @@ func (w *world) reportNode() {
 func (w *world) pick(from []string) string { return from[w.rng.IntN(len(from))] }
 func (w *world) node() string              { return "n" + strconv.Itoa(w.rng.IntN(6)) }
 
-// count is mostly small, and now and then more than a turn can hold if limits are tiny.
+// count is mostly small, now and then more than a turn can hold if limits are tiny, and now and then about
+// as many as are left of the bound on tasks.
 func (w *world) count() int32 {
-	if w.rng.IntN(12) == 0 {
+	switch w.rng.IntN(24) {
+	case 0, 1:
 		return w.rng.Int32N(70)
+	case 2:
+		return int32(max(0, w.room()-4+w.rng.IntN(9)))
 	}
 	return w.rng.Int32N(8)
+}
+
+// room returns how many more tasks the jobs that have not ended may have.
+func (w *world) room() int {
+	room := w.cfg.MaxTasks
+	for _, id := range w.jobs {
+		if j := w.engine.State().Job(id); j != nil && !j.State.Ended() {
+			for i := range j.Spec.Groups {
+				room -= int(j.Spec.Groups[i].Count)
+			}
+		}
+	}
+	return room
 }
 
 func (w *world) submit() {
@@ -427,6 +446,9 @@ func (w *world) submit() {
 	}
 	if w.rng.IntN(4) == 0 {
 		spec.Groups[0].Resources["disk"] = int64(1+w.rng.IntN(3)) << 39
+	}
+	if w.rng.IntN(16) == 0 { // a few of these reach the bound on bytes
+		spec.Groups[0].Env = map[string]string{"LONG": strings.Repeat("x", w.rng.IntN(w.cfg.MaxBytes/4))}
 	}
 	w.constrain(spec)
 	w.submits[w.send(&engine.SubmitJob{Spec: spec})] = id

@@ -9,10 +9,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
+// agentPaths is the beginning of the paths that are for agents alone.
+const agentPaths = "/" + plimsollv1connect.AgentServiceName + "/"
+
 // Grants are what the holders of tokens may do at a gateway: agents call their own service, which no user
 // needs, and nothing else.
 func Grants(user, agent token.Token) []transport.Grant {
-	ofAgents := func(path string) bool { return strings.HasPrefix(path, "/"+plimsollv1connect.AgentServiceName+"/") }
+	ofAgents := func(path string) bool { return strings.HasPrefix(path, agentPaths) }
 	return []transport.Grant{
 		{Token: user, Caller: transport.CallerUser, Paths: func(path string) bool { return !ofAgents(path) }},
 		{Token: agent, Caller: transport.CallerAgent, Paths: ofAgents},

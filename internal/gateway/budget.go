@@ -10,7 +10,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/memory"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
-	"github.com/plimsoll-dev/plimsoll/internal/rest"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -18,7 +17,8 @@ import (
 // budget bounds the bytes that requests under way take: what was read of them, what that inflates and decodes to, and what is
 // held for their answers.
 type budget struct {
-	whose string // of requests, in errors and metrics
+	whose string // of requests, in errors
+	bound string // in the metric
 	most  int64
 	used  atomic.Int64
 }
@@ -71,10 +71,10 @@ func (b *budget) full() error {
 type budgets struct{ users, agents budget }
 
 func (b *budgets) of(ctx context.Context) *budget {
-	if transport.CallerOf(ctx) == transport.CallerAgent {
-		return &b.agents
+	if transport.CallerOf(ctx) == transport.CallerUser {
+		return &b.users
 	}
-	return &b.users
+	return &b.agents
 }
 
 // charge is what one request has of a budget. It belongs to the goroutine of the request.
@@ -136,8 +136,8 @@ func (g *Gateway) charged(next func(http.ResponseWriter, *http.Request, *charge)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &charge{budget: g.budgets.of(r.Context())}
 		c.full = func() {
-			w.Header().Set("Retry-After", "1")
-			g.metrics.refused("bytes of " + c.budget.whose)
+			w.Header().Set("Retry-After", retryAfter)
+			g.metrics.refused(c.budget.bound)
 		}
 		defer func() { c.release(int(c.held)) }()
 		next(w, r.WithContext(context.WithValue(r.Context(), chargeKey{}, c)), c)
@@ -154,11 +154,7 @@ func (g *Gateway) metered(next http.Handler) http.Handler {
 			return
 		}
 		if err := in.check(r.ContentLength); err != nil {
-			if refuser.IsSupported(r) {
-				_ = refuser.Write(w, r, err) // the caller went away; there is nobody to tell
-			} else {
-				rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeExhausted), err.Error())
-			}
+			refuse(refuser, w, r, err)
 			return
 		}
 		r.Body = in

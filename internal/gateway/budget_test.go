@@ -67,7 +67,7 @@ func TestTheBudgetOfBytesRefusesWith429AndRecovers(t *testing.T) {
 	if status, _, body := heartbeat(g, transport.CallerAgent); status != http.StatusOK {
 		t.Errorf("an agent: %d %q", status, body)
 	}
-	if got := counted(t, g.metrics.refusals.WithLabelValues("bytes of users")); got != 1 {
+	if got := counted(t, g.metrics.refusals.WithLabelValues(boundUserBytes)); got != 1 {
 		t.Errorf("%v refusals were counted", got)
 	}
 	finish()

@@ -11,7 +11,6 @@ import (
 
 	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -49,8 +48,8 @@ type Gateway struct {
 	specs    specCache
 	explains chan struct{} // a slot for each explanation under way
 	slots    *slots
-	budgets  budgets // of the bytes that requests under way take
-	inputs   map[string]proto.Message
+	budgets  budgets           // of the bytes that requests under way take
+	methods  map[string]method // by path
 	inflater wire.Inflater
 	handler  http.Handler
 
@@ -75,8 +74,8 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		Users: cfg.MaxConnections, Agents: cfg.MaxAgentConnections, Peer: cfg.MaxPeerConnections,
 		Refused: func(bound string) { g.metrics.refused(bound) }, Closed: func() { g.metrics.closed.Inc() },
 	})
-	g.budgets.users.whose, g.budgets.users.most = "users", int64(cfg.MaxUserBytes)
-	g.budgets.agents.whose, g.budgets.agents.most = "agents", int64(cfg.MaxAgentBytes)
+	g.budgets.users = budget{whose: "users", bound: boundUserBytes, most: int64(cfg.MaxUserBytes)}
+	g.budgets.agents = budget{whose: "agents", bound: boundAgentBytes, most: int64(cfg.MaxAgentBytes)}
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	return g, nil
@@ -144,7 +143,7 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g}, options...))
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
-	g.inputs = inputsOf(served...)
+	g.methods = methodsOf(served...)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
@@ -163,7 +162,7 @@ func (g *Gateway) routes() http.Handler {
 // agentRoutes is the table of all that is served on Config.ListenAgents.
 func (g *Gateway) agentRoutes(all http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/"+plimsollv1connect.AgentServiceName+"/", all)
+	mux.Handle(agentPaths, all)
 	mux.Handle("/healthz", all)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		rest.WriteError(w, http.StatusNotFound, "this address is for agents: there are /healthz and "+plimsollv1connect.AgentServiceName)
@@ -174,7 +173,7 @@ func (g *Gateway) agentRoutes(all http.Handler) http.Handler {
 // timed gives the place of a caller that does not take its answer back.
 func (g *Gateway) timed(next http.Handler) http.Handler {
 	return transport.TimeAnswers(transport.AnswerConfig{
-		Stream: streams, Total: g.cfg.AnswerTimeout, Unread: g.cfg.UnreadTimeout,
+		Stream: g.streams, Total: g.cfg.AnswerTimeout, Unread: g.cfg.UnreadTimeout,
 		Cut: func(r *http.Request) {
 			g.metrics.cut.Inc()
 			g.cfg.Events.Cut(r.URL.Path, r.RemoteAddr, g.cfg.UnreadTimeout)

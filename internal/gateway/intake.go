@@ -42,7 +42,7 @@ const (
 
 // newIntake returns the intake of a request; nil if it is of a kind that connect refuses before it reads.
 func newIntake(g *Gateway, r *http.Request, c *charge) *intake {
-	in := &intake{gateway: g, body: r.Body, charge: c, input: g.inputs[r.URL.Path], declared: r.ContentLength}
+	in := &intake{gateway: g, body: r.Body, charge: c, input: g.methods[r.URL.Path].input, declared: r.ContentLength}
 	if in.input == nil || r.Method != http.MethodPost {
 		return nil
 	}
@@ -92,9 +92,9 @@ func (in *intake) most() int { return in.gateway.cfg.MaxRequestBytes }
 
 // refused counts the refusal of a message, and returns it as connect passes it on.
 func (in *intake) refused(err error) error {
-	bound := "bytes of a message"
+	bound := boundMessageBytes
 	if plimsoll.CodeOf(err) == plimsoll.CodeInvalid {
-		bound = "elements of a message"
+		bound = boundMessageElements
 	}
 	in.gateway.metrics.refused(bound)
 	in.drain()
@@ -254,9 +254,15 @@ func isRPC(err error) bool {
 	return errors.As(err, &rpc)
 }
 
-// inputsOf returns a message of the type that each RPC of services takes, by its path.
-func inputsOf(services ...string) map[string]proto.Message {
-	inputs := map[string]proto.Message{}
+// method is what is known of an RPC before connect sees a request for it.
+type method struct {
+	input   proto.Message // of the type that it takes
+	streams bool          // it lasts as long as its caller wants
+}
+
+// methodsOf returns the methods of services by their paths.
+func methodsOf(services ...string) map[string]method {
+	known := map[string]method{}
 	for _, name := range services {
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
 		if err != nil {
@@ -264,13 +270,13 @@ func inputsOf(services ...string) map[string]proto.Message {
 		}
 		methods := d.(protoreflect.ServiceDescriptor).Methods()
 		for i := range methods.Len() {
-			method := methods.Get(i)
-			input, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
+			m := methods.Get(i)
+			input, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
 			if err != nil {
 				panic(err) // the same
 			}
-			inputs["/"+name+"/"+string(method.Name())] = input.Zero().Interface()
+			known["/"+name+"/"+string(m.Name())] = method{input.Zero().Interface(), m.IsStreamingServer()}
 		}
 	}
-	return inputs
+	return known
 }

@@ -123,7 +123,7 @@ func TestNoSingleRequestTakes64MiB(t *testing.T) {
 			t.Errorf("%s: the refusal allocates %d bytes", a.name, took)
 		}
 	}
-	for bound, want := range map[string]float64{"elements of a message": 6, "bytes of a message": 5} {
+	for bound, want := range map[string]float64{boundMessageElements: 6, boundMessageBytes: 5} {
 		if got := counted(t, g.metrics.refusals.WithLabelValues(bound)); got != want {
 			t.Errorf("%v were refused for the %s, want %v", got, bound, want)
 		}
@@ -210,12 +210,17 @@ func withBody(r *http.Request, body interface{ Read([]byte) (int, error) }) *htt
 func TestEveryRPCIsCounted(t *testing.T) {
 	g := newGateway(t, Config{}, cluster())
 	for _, rpc := range []string{submitJob, watchJob, plimsollv1connect.AgentServiceReportTasksProcedure, plimsollv1connect.PolicyServiceApplyPoliciesProcedure} {
-		if g.inputs[rpc] == nil {
+		if g.methods[rpc].input == nil {
 			t.Errorf("%s has none", rpc)
 		}
 	}
-	if _, ok := g.inputs[submitJob].(*pb.SubmitJobRequest); !ok || len(g.inputs) < 25 {
-		t.Errorf("the inputs are %v", g.inputs)
+	if _, ok := g.methods[submitJob].input.(*pb.SubmitJobRequest); !ok || len(g.methods) < 25 {
+		t.Errorf("the methods are %v", g.methods)
+	}
+	for rpc, want := range map[string]bool{submitJob: false, watchJob: true, plimsollv1connect.NodeServiceWatchNodeQOSProcedure: true} {
+		if g.methods[rpc].streams != want {
+			t.Errorf("%s is a stream: %v", rpc, !want)
+		}
 	}
 }
 

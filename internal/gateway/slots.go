@@ -11,7 +11,6 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/rest"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -19,11 +18,15 @@ import (
 
 // The bounds that plimsoll_gateway_refused_total names, beside those of transport.Connections.
 const (
-	boundRequests      = "requests"
-	boundStreams       = "streams"
-	boundAgentRequests = "agent_requests"
-	boundAgentStreams  = "agent_streams"
-	boundLogs          = "logs"
+	boundRequests        = "requests"
+	boundStreams         = "streams"
+	boundAgentRequests   = "agent_requests"
+	boundAgentStreams    = "agent_streams"
+	boundLogs            = "logs"
+	boundUserBytes       = "user_bytes"
+	boundAgentBytes      = "agent_bytes"
+	boundMessageBytes    = "message_bytes"
+	boundMessageElements = "message_elements"
 )
 
 const (
@@ -52,9 +55,9 @@ func newSlots(cfg *Config) *slots {
 	}
 }
 
-// of returns the places for a request.
-func (s *slots) of(r *http.Request) *places {
-	agent, lasts := transport.CallerOf(r.Context()) != transport.CallerUser, streams(r)
+// of returns the places for a request of a caller that lasts, or does not.
+func (s *slots) of(caller transport.Caller, lasts bool) *places {
+	agent := caller != transport.CallerUser
 	switch {
 	case agent && lasts:
 		return s.agentStreams
@@ -67,14 +70,7 @@ func (s *slots) of(r *http.Request) *places {
 }
 
 // streams reports whether a request lasts as long as its caller wants.
-func streams(r *http.Request) bool {
-	switch r.URL.Path {
-	case plimsollv1connect.JobServiceWatchJobProcedure, plimsollv1connect.JobServiceReadLogsProcedure,
-		plimsollv1connect.AgentServiceWatchAssignmentsProcedure, plimsollv1connect.NodeServiceWatchNodeQOSProcedure:
-		return true
-	}
-	return false
-}
+func (g *Gateway) streams(r *http.Request) bool { return g.methods[r.URL.Path].streams }
 
 // places bounds how many of something are under way. When all are taken, a request that comes takes
 // the place of one that keeps its own waiting: the oldest whose body has not come, or one whose
@@ -204,7 +200,7 @@ func (p *place) leave() {
 func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (leave func(), refused error) {
 	transport.Trust(r.Context())
 	answer, _ := w.(*transport.Answer)
-	room := g.slots.of(r)
+	room := g.slots.of(transport.CallerOf(r.Context()), g.streams(r))
 	p, cut, err := room.enter(transport.ArrivalOf(r), answer)
 	if cut || err != nil {
 		g.metrics.refused(room.bound)
@@ -221,11 +217,8 @@ func (g *Gateway) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, err := g.take(w, r)
 		if err != nil {
-			if refuser.IsSupported(r) {
-				_ = refuser.Write(w, r, wire.ConnectError(err)) // the caller went away; there is nobody to tell
-			} else {
-				rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeExhausted), err.Error())
-			}
+			w.Header().Set("Retry-After", retryAfter)
+			refuse(refuser, w, r, wire.ConnectError(err))
 			return
 		}
 		defer leave()
@@ -233,12 +226,25 @@ func (g *Gateway) bounded(next http.Handler) http.Handler {
 	})
 }
 
+// retryAfter is how many seconds a caller is to wait for whom there was no room.
+const retryAfter = "1"
+
+// refuse answers an RPC with an error of connect before its handler has seen it.
+func refuse(refuser *connect.ErrorWriter, w http.ResponseWriter, r *http.Request, err error) {
+	if refuser.IsSupported(r) {
+		_ = refuser.Write(w, r, err) // the caller went away; there is nobody to tell
+		return
+	}
+	err = wire.FromConnectError(err)
+	rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeOf(err)), err.Error())
+}
+
 // boundedREST is bounded for plain HTTP.
 func (g *Gateway) boundedREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, err := g.take(w, r)
 		if err != nil {
-			w.Header().Set("Retry-After", "1")
+			w.Header().Set("Retry-After", retryAfter)
 			rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeExhausted), err.Error())
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -349,5 +350,18 @@ func TestLogsThatAreReadAreBounded(t *testing.T) {
 	_, metrics := s.do(t, http.MethodGet, "/metrics", "", nil)
 	if line := `plimsoll_gateway_refused_total{bound="logs"} 1`; !bytes.Contains([]byte(metrics), []byte(line)) {
 		t.Errorf("/metrics has no %s", line)
+	}
+}
+
+// A request for which there is no slot is told when to try again, as one for which there are no bytes.
+func TestARequestWithoutASlotIsToldToTryAgain(t *testing.T) {
+	g := newGateway(t, Config{}, cluster())
+	g.slots.requests.most = 0
+	r := httptest.NewRequest(http.MethodPost, plimsollv1connect.JobServiceListJobsProcedure, strings.NewReader("{}"))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	g.Handler().ServeHTTP(w, r)
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("the answer is %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
 	}
 }
