@@ -10,8 +10,9 @@ import (
 
 // Bounds on policies. One that is larger is refused with an error that names the bound.
 const (
-	MaxPolicies           = 1_000 // of all kinds together
-	MaxRules              = 1_000 // in one NodeQOS
+	MaxPolicies           = 1_000   // of all kinds together
+	MaxPolicyBytes        = 8 << 20 // of all of them as they are stored; every gateway and agent holds them too
+	MaxRules              = 1_000   // in one NodeQOS
 	MaxRulesTotal         = 10_000
 	MaxPolicyValues       = 1_000 // in one list of a policy
 	MaxRuleSamples        = 3_600 // TriggerAfter and RestoreAfter

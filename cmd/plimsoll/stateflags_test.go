@@ -12,18 +12,20 @@ func TestTheBoundsOfTheStateFollowTheMemoryLimit(t *testing.T) {
 	for _, c := range []struct {
 		limit        uint64
 		tasks, bytes int
+		nodes        int
 	}{
-		{2 << 30, 1 << 20, 256 << 20},
-		{8 << 30, 5 << 20, 1 << 30},
-		{1 << 30, 349_525, 128 << 20},
-		{256 << 20, 87_381, 32 << 20},
+		{2 << 30, 1 << 20, 256 << 20, 64 << 20},
+		{8 << 30, 5 << 20, 1 << 30, 256 << 20},
+		{1 << 30, 349_525, 128 << 20, 32 << 20},
+		{256 << 20, 87_381, 32 << 20, 8 << 20},
 	} {
 		var cfg working.Config
 		if err := (&stateFlags{}).within(&cfg, c.limit); err != nil {
 			t.Fatal(err)
 		}
-		if cfg.MaxTasks != c.tasks || cfg.MaxBytes != c.bytes {
-			t.Errorf("with %d bytes of memory: %d tasks and %d bytes, want %d and %d", c.limit, cfg.MaxTasks, cfg.MaxBytes, c.tasks, c.bytes)
+		if cfg.MaxTasks != c.tasks || cfg.MaxBytes != c.bytes || cfg.MaxNodeBytes != c.nodes {
+			t.Errorf("with %d bytes of memory: %d tasks, %d bytes and %d of nodes, want %d, %d and %d",
+				c.limit, cfg.MaxTasks, cfg.MaxBytes, cfg.MaxNodeBytes, c.tasks, c.bytes, c.nodes)
 		}
 	}
 }

@@ -157,6 +157,9 @@ func (s *State) markNode(n *Node) {
 		s.dirty.bytes += bytes - n.counted
 		n.counted = bytes
 	}
+	stored := storedNode(&n.Node)
+	s.nodeBytes += stored - n.held
+	n.held = stored
 }
 
 // markQueueConfig is called after the tree of queues has become other queues, or fewer.

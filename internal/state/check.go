@@ -80,6 +80,9 @@ func (s *State) checkSums() error {
 			return err
 		}
 	}
+	if err := s.checkBytes(); err != nil {
+		return err
+	}
 	if err := s.checkHoldings(); err != nil {
 		return err
 	}
@@ -163,6 +166,23 @@ func (s *State) checkHoldings() error {
 	}
 	if all != s.held || ended != s.heldEnded || made != s.made {
 		return fmt.Errorf("jobs hold %+v, ended ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.held, s.heldEnded, s.made, all, ended, made)
+	}
+	return nil
+}
+
+// checkBytes holds what is counted of nodes and policies against what there is.
+func (s *State) checkBytes() error {
+	nodes, policies := 0, 0
+	for _, n := range s.slots {
+		if n != nil {
+			nodes += storedNode(&n.Node)
+		}
+	}
+	for _, p := range s.Policies() {
+		policies += storedBytes(p)
+	}
+	if nodes != s.nodeBytes || policies != s.policies.bytes {
+		return fmt.Errorf("nodes take %d bytes and policies %d, but that is %d, %d", s.nodeBytes, s.policies.bytes, nodes, policies)
 	}
 	return nil
 }

@@ -52,6 +52,10 @@ func TasksWithin(limit uint64) int {
 // which specifications are not copied.
 func BytesWithin(limit uint64) int { return int(limit / 8) }
 
+// NodeBytesWithin returns the bound on what is stored of all nodes: a 32nd of the limit of memory. In
+// memory that takes some five times as much.
+func NodeBytesWithin(limit uint64) int { return int(limit / 32) }
+
 // holdings are what jobs take of the bounds.
 type holdings struct {
 	tasks int // that are there or are still to be created

@@ -128,11 +128,11 @@ func mostStatus(spec *plimsoll.JobSpec) int {
 }
 
 // checkNodeBytes reports whether a batch has room for what is known of a node, and of its QoS agent
-// beside that.
-func (s *State) checkNodeBytes(node *plimsoll.Node) error {
+// beside that, and whether all nodes have. old is the node if it is known.
+func (s *State) checkNodeBytes(old *Node, node *plimsoll.Node) error {
 	bytes := nodeBytes(node) + nodeSpare
 	if bytes <= s.bounds.row {
-		return nil
+		return s.checkAllNodes(old, bytes)
 	}
 	field := "attributes"
 	if size.Of(&node.Facts) > size.Of(node.Attributes) {
@@ -140,6 +140,20 @@ func (s *State) checkNodeBytes(node *plimsoll.Node) error {
 	}
 	return plimsoll.Invalid(field, "makes what is known of the node %d bytes long; at most %d are possible; give fewer attributes, traits and networks, or shorter ones",
 		bytes, s.bounds.row)
+}
+
+// checkAllNodes reports whether all nodes have room for one of so many bytes. One that does not grow
+// always has.
+func (s *State) checkAllNodes(old *Node, bytes int) error {
+	had := 0
+	if old != nil {
+		had = nodeBytes(&old.Node) + nodeSpare
+	}
+	if most := s.cfg.MaxNodeBytes; most > 0 && bytes > had && s.nodeBytes+bytes-had > most {
+		return plimsoll.Errorf(plimsoll.CodeExhausted, "nodes: what is known of all nodes takes %d bytes, and this would make it %d; at most %d are possible; "+
+			"give nodes fewer attributes, remove those that are gone, or give the coordinator more memory", s.nodeBytes, s.nodeBytes+bytes-had, most)
+	}
+	return nil
 }
 
 // hasRoom reports whether a node's record has room for a list of evictions.

@@ -27,7 +27,7 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 	if err := s.Names.Check("capacity", node.Capacity); err != nil {
 		return 0, err
 	}
-	if err := s.checkNodeBytes(node); err != nil {
+	if err := s.checkNodeBytes(n, node); err != nil {
 		return 0, err
 	}
 	if err := s.checkTotal(n, node); err != nil {
@@ -331,6 +331,7 @@ func (s *State) RemoveNode(id string) error {
 	s.slots[n.Slot] = nil
 	s.vacant = append(s.vacant, n.Slot)
 	delete(s.nodes, id)
+	s.nodeBytes -= n.held
 	n.deleted = true
 	s.dirty.deletedNodes = append(s.dirty.deletedNodes, id)
 	s.dirty.bytes += len(id)

@@ -32,6 +32,7 @@ type PolicyOutcome struct {
 type policies struct {
 	byRef map[plimsoll.PolicyRef]*plimsoll.Policy
 	rules int // of all NodeQOS
+	bytes int // of all, as storedBytes counts them
 }
 
 // ApplyPolicies creates and replaces policies: all of the set, which may refer to each other, or none. With dryRun it only says what would
@@ -44,7 +45,7 @@ func (s *State) ApplyPolicies(set []plimsoll.Policy, dryRun bool) ([]PolicyOutco
 		return nil, err
 	}
 	incoming := make(map[plimsoll.PolicyRef]*plimsoll.Policy, len(set))
-	created, rules := 0, s.policies.rules
+	created, rules, bytes := 0, s.policies.rules, s.policies.bytes
 	for i := range set {
 		p, ref := &set[i], set[i].Ref()
 		if err := p.Validate(); err != nil {
@@ -59,12 +60,17 @@ func (s *State) ApplyPolicies(set []plimsoll.Policy, dryRun bool) ([]PolicyOutco
 			created++
 		}
 		rules += rulesOf(p) - rulesOf(old)
+		bytes += storedBytes(p) - storedBytes(old)
 	}
 	if n := len(s.policies.byRef) + created; n > plimsoll.MaxPolicies {
 		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "there would be %d policies; at most %d are possible", n, plimsoll.MaxPolicies)
 	}
 	if rules > plimsoll.MaxRulesTotal {
 		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "all NodeQOS together would have %d rules; at most %d are possible", rules, plimsoll.MaxRulesTotal)
+	}
+	if most := plimsoll.MaxPolicyBytes; bytes > most && bytes > s.policies.bytes {
+		return nil, plimsoll.Errorf(plimsoll.CodeExhausted,
+			"policies: all together would take %d bytes; at most %d are possible; make some shorter, or delete those that nobody needs", bytes, most)
 	}
 	for i := range set {
 		if err := s.checkPolicy(&set[i], incoming); err != nil {
@@ -94,6 +100,7 @@ func (s *State) put(p *plimsoll.Policy, dryRun bool) PolicyChange {
 	if !dryRun {
 		s.policies.byRef[ref] = &plimsoll.Policy{Action: p.Action, TaskQOS: p.TaskQOS, NodeQOS: p.NodeQOS}
 		s.policies.rules += rulesOf(p) - rulesOf(old)
+		s.policies.bytes += storedBytes(p) - storedBytes(old)
 		s.markPolicy(ref)
 	}
 	if old == nil {
@@ -186,6 +193,7 @@ func (s *State) DeletePolicy(ref plimsoll.PolicyRef) error {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "%s is in use by %s%s; change or delete them first", ref, strings.Join(users, ", "), more)
 	}
 	delete(s.policies.byRef, ref)
+	s.policies.bytes -= storedBytes(old)
 	s.policies.rules -= rulesOf(old)
 	s.dirty.deletedPolicies = append(s.dirty.deletedPolicies, ref)
 	s.dirty.bytes += policyKey + len(ref.Name)
@@ -259,5 +267,6 @@ func (s *State) loadPolicy(p *plimsoll.Policy) error {
 	}
 	s.policies.byRef[ref] = p
 	s.policies.rules += rulesOf(p)
+	s.policies.bytes += storedBytes(p)
 	return nil
 }

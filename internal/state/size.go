@@ -42,6 +42,23 @@ func policyBytes(p *plimsoll.Policy) int {
 	return size.Of(p) + policyKey + len(p.Name()) + revisionBytes
 }
 
+// storedNode is what a node takes, whichever revision it has.
+func storedNode(n *plimsoll.Node) int {
+	row := *n
+	row.Revision = 0
+	return nodeBytes(&row)
+}
+
+// storedBytes is what a policy takes, whichever revision it has.
+func storedBytes(p *plimsoll.Policy) int {
+	if p == nil {
+		return 0
+	}
+	row := *p
+	row.Revision = 0
+	return policyBytes(&row)
+}
+
 // text counts a text that goes into a task or status that may be dirty already, and returns it.
 func (s *State) text(text string) string {
 	s.dirty.bytes += len(text)

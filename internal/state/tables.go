@@ -20,6 +20,7 @@ type Config struct {
 	MaxNodes     int   // nodes known at once; 200,000
 	MaxTasks     int   // tasks of all jobs; none
 	MaxBytes     int   // of memory that jobs take beside their tasks; none
+	MaxNodeBytes int   // of all nodes as they are stored; none
 	MaxSpecBytes int   // size of one job's specification; 1 MiB, and never more than a sixteenth of a batch
 	EvictedFor   int64 // ns that a group does not go back to a node that evicted a task of it; 5 min
 
@@ -83,6 +84,7 @@ type State struct {
 	held          holdings          // by all jobs
 	heldEnded     holdings          // of that, by those that have ended
 	made          int               // tasks that are there
+	nodeBytes     int               // of all nodes, as storedNode counts them
 	lastSubmitted int64
 	registrations uint64
 	revision      uint64 // of the turn under way
@@ -245,6 +247,7 @@ type Node struct {
 	deleted     bool
 
 	counted int // while dirty: the bytes that it was counted with
+	held    int // bytes of it in State.nodeBytes
 }
 
 // Amounts returns what one task of the group asks for.
