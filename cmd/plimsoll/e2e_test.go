@@ -102,6 +102,25 @@ func startWith(t testing.TB, change func(*exec.Cmd), args ...string) *daemon {
 	return startCommand(t, cmd)
 }
 
+// workDir makes a directory for what a role makes without --data. All users may pass, as the process
+// may be another's.
+func workDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "e2e")
+	if err == nil {
+		err = os.Chmod(dir, 0o777)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // startCommand is start of a command that becomes plimsoll.
 func startCommand(t testing.TB, cmd *exec.Cmd) *daemon {
 	t.Helper()
@@ -110,7 +129,7 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *daemon {
 		d.cmd.Env = environment()
 	}
 	d.cmd.Stderr, d.cmd.WaitDelay = d, 10*time.Second
-	d.cmd.Dir = t.TempDir() // for what is made in the working directory without --data
+	d.cmd.Dir = workDir(t)
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
