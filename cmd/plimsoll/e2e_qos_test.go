@@ -166,6 +166,7 @@ func TestThrottledAndGivenBack(t *testing.T) {
 // no new tasks, and takes them again behind the cool-down.
 func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	t.Parallel()
+	needGroups(t)
 	s := newSite(t)
 	s.dev("--qos-interval", "100ms")
 	s.submit("burn", 1, burner, bestEffort)

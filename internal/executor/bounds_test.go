@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -219,7 +220,7 @@ func TestKillFindsWhatLeftItsSession(t *testing.T) {
 				t.Errorf("the process %+v has left nothing behind: %v, %q", p, errors.Join(err, envErr), env)
 			}
 		}
-		if err := n.Stop(n.limit(), StopRequest{Task: "job.killed.0", Attempt: 1, Grace: 1, Result: plimsoll.ResultKilled}); err != nil {
+		if err := n.Stop(n.limit(), StopRequest{Task: "job.killed.0", Attempt: 1, Grace: time.Minute, Result: plimsoll.ResultKilled}); err != nil {
 			t.Fatal(err)
 		}
 		n.wantEnd(n.waitFor("job.killed.0", 1, (*Status).Ended), plimsoll.ResultKilled, 143, "")

@@ -162,7 +162,7 @@ func identifyAsOurselves(spec *plimsoll.GroupSpec) (identity, error) {
 		}
 	}
 	if int(who.cred.Uid) != os.Geteuid() || int(who.cred.Gid) != os.Getegid() {
-		return identity{}, cannotStart("the agent runs as uid %d without root's rights, so a task cannot have %s; leave it out",
+		return identity{}, cannotStart("the agent runs as uid %d without root's rights, so no task runs %s; leave that out",
 			os.Geteuid(), named(spec))
 	}
 	return identity{home: who.home}, nil
@@ -172,11 +172,11 @@ func identifyAsOurselves(spec *plimsoll.GroupSpec) (identity, error) {
 func named(spec *plimsoll.GroupSpec) string {
 	switch {
 	case spec.UserGroup == "":
-		return fmt.Sprintf("user %q", spec.User)
+		return fmt.Sprintf("as user %q", spec.User)
 	case spec.User == "":
-		return fmt.Sprintf("userGroup %q", spec.UserGroup)
+		return fmt.Sprintf("with userGroup %q", spec.UserGroup)
 	}
-	return fmt.Sprintf("user %q with userGroup %q", spec.User, spec.UserGroup)
+	return fmt.Sprintf("as user %q with userGroup %q", spec.User, spec.UserGroup)
 }
 
 // account is a user of this machine.
