@@ -168,6 +168,7 @@ func encodeCapacities(list []placement.Capacity) *pb.NodeCapacityResponse {
 		c := &list[i]
 		m.Nodes[i] = &pb.NodeRoom{
 			Node: c.Server, Reason: c.Why, Unreserved: wire.ResourcesToProto(c.Free), Whole: wire.ResourcesToProto(c.Whole), Tasks: int32(c.Instances),
+			MaxTasks: int32(c.Most),
 		}
 	}
 	return m

@@ -137,8 +137,11 @@ func prove(ctx context.Context, client *transport.ConnClient, node *pb.Node) err
 	if err == nil && nodekey.CheckAnswer(node.GetId(), node.GetKey(), nonce, answer.Msg.GetSignature()) {
 		return nil
 	}
-	if err != nil && plimsoll.CodeOf(wire.FromConnectError(err)) == plimsoll.CodeUnavailable {
-		return cannotReach(node, wire.FromConnectError(err))
+	switch err = wire.FromConnectError(err); plimsoll.CodeOf(err) {
+	case plimsoll.CodeUnavailable:
+		return cannotReach(node, err)
+	case plimsoll.CodeUnauthenticated: // an agent that has not shown that it is, so its words are not shown
+		return notLetIn(node.GetId(), node.GetAddress(), nil)
 	}
 	// What somebody else answers is not shown to anybody.
 	return plimsoll.Errorf(plimsoll.CodeDenied, "whoever answers at %s, the log address of node %q, has not the node's key, so it is not the node's agent; "+
