@@ -36,6 +36,7 @@ func TestManyRequestsOfManyElementsDoNotEndTheProcess(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	header := userToken(t, s.data()).Header()
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
@@ -44,6 +45,7 @@ func TestManyRequestsOfManyElementsDoNotEndTheProcess(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			r.Header.Set("Authorization", header)
 			r.Header.Set("Content-Type", "application/proto")
 			r.Header.Set("Content-Encoding", "gzip")
 			response, err := http.DefaultClient.Do(r)
