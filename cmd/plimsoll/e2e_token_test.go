@@ -362,7 +362,7 @@ func TestTokensAreWithdrawnWhenARoleStops(t *testing.T) {
 	}
 }
 
-// TestTokenIsNotInTheEnvironmentOfTasks, nor in that of the supervisor, which they could look at.
+// TestTokenIsNotInTheEnvironmentOfTasks, nor in that of the supervisor, which tasks of the same user can look at.
 func TestTokenIsNotInTheEnvironmentOfTasks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
