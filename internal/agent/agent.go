@@ -122,9 +122,11 @@ func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
 	if err := executor.Protect(a.cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := emptyDir(l.trash); err != nil {
-		a.deps.Events.Trouble(Trouble{Kind: TroubleOldDirs, Err: err})
+	before, err := discardedBefore(l.trash)
+	if err != nil {
+		return nil, fmt.Errorf("look what was put away: %w", err)
 	}
+	l.mu.discarded = before
 	dirs, err := scanDirs(l.root)
 	if err != nil {
 		return nil, err
@@ -251,21 +253,29 @@ func (a *Agent) work(ctx context.Context, s *speaker, proof proofHandler, listen
 			return nil
 		}
 	})
+	group.Go(func() error { a.tidy(ctx, j.sweep); return nil })
+	// Beside the sweeps, so that a task with millions of files does not keep others' directories in place.
 	group.Go(func() error {
-		ticker := time.NewTicker(janitorInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-ticker.C:
-				if err := j.sweep(ctx); err != nil {
-					a.deps.Events.Trouble(Trouble{Kind: TroubleOldDirs, Err: err})
-				}
-			}
-		}
+		a.tidy(ctx, func(ctx context.Context) error { return emptyDir(ctx, l.trash) })
+		return nil
 	})
 	return group.Wait()
+}
+
+// tidy does something with old directories again and again, until ctx ends.
+func (a *Agent) tidy(ctx context.Context, do func(context.Context) error) {
+	ticker := time.NewTicker(janitorInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := do(ctx); err != nil {
+				a.deps.Events.Trouble(Trouble{Kind: TroubleOldDirs, Err: err})
+			}
+		}
+	}
 }
 
 // speak runs the QoS loop and the sessions with gateways. The loop needs no gateway, and a loop that fails does not end the sessions.

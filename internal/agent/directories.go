@@ -177,6 +177,17 @@ func (l *ledger) discard(path string) error {
 	return nil
 }
 
+// discardedBefore returns the highest number in the trash, where the next ones must not meet it.
+func discardedBefore(trash string) (last uint64, err error) {
+	entries, err := os.ReadDir(trash)
+	for _, e := range entries {
+		if n, err := strconv.ParseUint(e.Name(), 10, 64); err == nil {
+			last = max(last, n)
+		}
+	}
+	return last, err
+}
+
 // janitor bounds the directories that are kept. Sizes are measured once, when an attempt is over. The task's own working
 // directory is counted with its newest attempt.
 type janitor struct {
@@ -189,15 +200,20 @@ type janitor struct {
 // janitorInterval is how often the directories are looked at.
 const janitorInterval = 10 * time.Second
 
-// sweep removes the oldest directories that are over the bounds, and what was put away.
+// sweep puts away the oldest directories that are over the bounds.
 func (j *janitor) sweep(ctx context.Context) error {
 	sizes := make(map[attemptKey]int64, len(j.sizes))
 	counted := map[string]bool{}
-	total, kept := int64(0), 0
+	total, kept, over := int64(0), 0, false
 	var failed error
 	for _, c := range j.ledger.removable() {
 		if ctx.Err() != nil {
 			return nil
+		}
+		if kept++; over || kept > j.count { // once over, all that are older go too
+			over = true
+			failed = errors.Join(failed, j.ledger.retire(c.key))
+			continue
 		}
 		size, ok := j.sizes[c.key]
 		if !ok {
@@ -207,25 +223,28 @@ func (j *janitor) sweep(ctx context.Context) error {
 			}
 		}
 		counted[c.key.task] = true
-		kept++
-		total += size
-		if kept <= j.count && total <= j.bytes { // once over, all that are older go too
-			sizes[c.key] = size
+		if total += size; total > j.bytes {
+			over = true
+			failed = errors.Join(failed, j.ledger.retire(c.key))
 			continue
 		}
-		failed = errors.Join(failed, j.ledger.retire(c.key))
+		sizes[c.key] = size
 	}
 	j.sizes = sizes
-	return errors.Join(failed, emptyDir(j.ledger.trash))
+	return failed
 }
 
-func emptyDir(dir string) error {
+// emptyDir removes what was put away, until ctx ends. That takes long if tasks have made many files.
+func emptyDir(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	var failed error
 	for _, e := range entries {
+		if ctx.Err() != nil {
+			return nil
+		}
 		failed = errors.Join(failed, removeAll(filepath.Join(dir, e.Name())))
 	}
 	return failed

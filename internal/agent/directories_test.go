@@ -51,7 +51,7 @@ func TestDirectoriesThatNobodyMayWriteAreRemoved(t *testing.T) {
 		}
 	}
 	withoutOverride(t, func() {
-		if err := emptyDir(trash); err != nil {
+		if err := emptyDir(t.Context(), trash); err != nil {
 			t.Error(err)
 		}
 	})

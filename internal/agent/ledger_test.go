@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -348,6 +349,9 @@ func TestJanitor(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(b.root, "j.g.0")); !slices.Contains(test.keep, "j.g.0/1") && err == nil {
 				t.Error("the last attempt of a task was removed, but not the task's own directory")
 			}
+			if err := emptyDir(t.Context(), b.trash); err != nil {
+				t.Error(err)
+			}
 			if left, err := os.ReadDir(b.trash); err != nil || len(left) != 0 {
 				t.Errorf("left in the trash: %v, error %v", left, err)
 			}
@@ -399,4 +403,40 @@ func TestMarksSurviveARestart(t *testing.T) {
 	b.list(task("j.g.0", 2, plimsoll.TaskRunning)) // it was acknowledged, and the coordinator does not know
 	b.expect()
 	b.waiting("j.g.0 2 Finished out of memory")
+}
+
+// Removing what a task has left takes as long as it has files, and that holds up nothing else.
+func TestTheJanitorWaitsForNoRemoval(t *testing.T) {
+	b := newBook(t)
+	last := filepath.Join(b.trash, "7")
+	if err := os.MkdirAll(filepath.Join(last, "deep"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before, err := discardedBefore(b.trash)
+	if err != nil || before != 7 {
+		t.Fatalf("the last number is %d, %v", before, err)
+	}
+	b.mu.discarded = before
+	b.keep(attemptKey{"j.g.0", 1}, 1)
+	b.hold(executor.Status{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1, Finished: 10})
+	b.list()
+	b.settle(time.Unix(0, 1))
+	b.ack()
+	if err := (&janitor{ledger: b.ledger}).sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := b.dirs(); len(left) != 0 {
+		t.Errorf("in its place is %v", left)
+	}
+	if _, err := os.Stat(last); err != nil {
+		t.Errorf("the sweep has removed what was put away: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := emptyDir(ctx, b.trash); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(b.trash); err != nil || len(left) < 2 {
+		t.Errorf("an agent that stops goes on removing: left is %v, %v", left, err)
+	}
 }

@@ -37,8 +37,38 @@ type uids struct {
 		all   UIDRange
 		next  uint32
 		ready []uint32 // of the last block: those that are free
-		held  map[uint32][]string
+		held  map[uint32][]place
 	}
+}
+
+// place is a directory for which a uid was given out. Another that gets its name is not the same: a
+// task that comes back after its directory was removed must not hold the uids that it had.
+type place struct {
+	path  string
+	inode uint64 // 0: not known
+}
+
+func placeAt(path string) place { return place{path, inodeOf(path)} }
+
+// there reports whether the directory still is there.
+func (p place) there() bool {
+	info, err := os.Lstat(p.path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || p.inode == 0 || st.Ino == p.inode
+}
+
+func inodeOf(path string) uint64 {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
 }
 
 // uidsRecord is uidsFile.
@@ -48,7 +78,7 @@ type uidsRecord struct {
 
 func newUIDs(dir string) *uids {
 	u := &uids{dir: dir, shared: []string{"/tmp", "/var/tmp", "/dev/shm"}}
-	u.mu.held = map[uint32][]string{}
+	u.mu.held = map[uint32][]place{}
 	return u
 }
 
@@ -56,7 +86,7 @@ func newUIDs(dir string) *uids {
 func (u *uids) hold(id uint32, path string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.mu.held[id] = append(u.mu.held[id], path)
+	u.mu.held[id] = append(u.mu.held[id], placeAt(path))
 }
 
 // take gives out a uid of the range, for what is at path.
@@ -81,7 +111,7 @@ func (u *uids) take(all UIDRange, path string) (uint32, error) {
 	}
 	id := u.mu.ready[0]
 	u.mu.ready = u.mu.ready[1:]
-	u.mu.held[id] = append(u.mu.held[id], path)
+	u.mu.held[id] = append(u.mu.held[id], placeAt(path))
 	return id, nil
 }
 
@@ -139,10 +169,10 @@ func (u *uids) look(most int) (n int, err error) {
 
 // isHeld reports whether something is left of what a uid was given out for; it needs mu.
 func (u *uids) isHeld(id uint32) bool {
-	var left []string
-	for _, path := range u.mu.held[id] {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			left = append(left, path)
+	var left []place
+	for _, at := range u.mu.held[id] {
+		if at.there() {
+			left = append(left, at)
 		}
 	}
 	if len(left) == 0 {

@@ -141,6 +141,30 @@ func TestUIDIsNotReusedWhileFilesOfItRemain(t *testing.T) {
 	}
 }
 
+// A job whose tasks fail at once and are tried again, each in a new directory of the same name, held a
+// uid more for each time, until the node had none left for anybody.
+func TestATaskThatComesBackHoldsNotTheUIDsThatItHad(t *testing.T) {
+	needRoot(t)
+	all := UIDRange{614000, 614003}
+	u := newUIDs(t.TempDir())
+	u.shared = nil
+	task := filepath.Join(u.dir, "task")
+	for i := range 3 * all.size() {
+		old := fmt.Sprint(task, ".", i) // beside it, so that the next has another inode
+		if err := os.Mkdir(task, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		id, err := u.take(all, task)
+		if err != nil {
+			t.Fatalf("the attempt after %d others: %v", i, err)
+		}
+		u.hold(id, task)
+		if err := os.Rename(task, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestUIDsOfUsersAreNotGivenOut(t *testing.T) {
 	etc := t.TempDir()
 	for name, text := range map[string]string{
