@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // metricsTimeout is how long an answer of /metrics may take, of which there are only a few at a time.
@@ -77,26 +79,6 @@ func newMetrics(g *Gateway) *metrics {
 			}
 			return 0
 		}),
-		gauge("plimsoll_gateway_no_token", "1 if callers are answered without a token, by --no-token.", func() float64 {
-			if g.cfg.Access != nil && g.cfg.Access.NoToken() {
-				return 1
-			}
-			return 0
-		}),
-		gauge("plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.", func() float64 {
-			if g.cfg.Access != nil && g.cfg.Access.Open() != "" {
-				return 1
-			}
-			return 0
-		}),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "plimsoll_gateway_unauthenticated_total", Help: "Requests refused because no token allowed them.",
-		}, func() float64 {
-			if g.cfg.Access == nil {
-				return 0
-			}
-			return float64(g.cfg.Access.Refused())
-		}),
 		gauge("plimsoll_gateway_nodes_heard", "Nodes whose heartbeats come here.", func() float64 { return float64(g.nodes.count()) }),
 		gauge("plimsoll_gateway_user_bytes", "Bytes that the requests of users under way take.", func() float64 {
 			return float64(g.budgets.users.used.Load())
@@ -107,7 +89,32 @@ func newMetrics(g *Gateway) *metrics {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
 	return m
+}
+
+// ofAccess tells who may call; a gateway that serves no port has no access.
+func ofAccess(access *transport.Access) []prometheus.Collector {
+	flag := func(name, help string, set func() bool) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			if access != nil && set() {
+				return 1
+			}
+			return 0
+		})
+	}
+	return []prometheus.Collector{
+		flag("plimsoll_gateway_no_token", "1 if callers are answered without a token, by --no-token.", func() bool { return access.NoToken() }),
+		flag("plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.", func() bool { return access.Open() != "" }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_unauthenticated_total", Help: "Requests refused because no token allowed them.",
+		}, func() float64 {
+			if access == nil {
+				return 0
+			}
+			return float64(access.Refused())
+		}),
+	}
 }
 
 // count notes an answer.
