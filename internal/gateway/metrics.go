@@ -86,7 +86,7 @@ func newMetrics(g *Gateway) *metrics {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	m.registerAccess(g.cfg.Access)
+	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
 	return m
 }
 
@@ -94,21 +94,19 @@ func gauge(name, help string, value func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 }
 
-// registerAccess registers what there is to say of the door; access is nil for a gateway without one.
-func (m *metrics) registerAccess(access *transport.Access) {
-	m.registry.MustRegister(
-		gauge("plimsoll_gateway_no_token", "1 if callers are answered without a token, by --no-token.", func() float64 {
-			if access != nil && access.NoToken() {
+// ofAccess tells who may call; a gateway that serves no port has no access.
+func ofAccess(access *transport.Access) []prometheus.Collector {
+	flag := func(name, help string, set func() bool) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			if access != nil && set() {
 				return 1
 			}
 			return 0
-		}),
-		gauge("plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.", func() float64 {
-			if access != nil && access.Open() != "" {
-				return 1
-			}
-			return 0
-		}),
+		})
+	}
+	return []prometheus.Collector{
+		flag("plimsoll_gateway_no_token", "1 if callers are answered without a token, by --no-token.", func() bool { return access.NoToken() }),
+		flag("plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.", func() bool { return access.Open() != "" }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "plimsoll_gateway_unauthenticated_total", Help: "Requests refused because no token allowed them.",
 		}, func() float64 {
@@ -117,7 +115,7 @@ func (m *metrics) registerAccess(access *transport.Access) {
 			}
 			return float64(access.Refused())
 		}),
-	)
+	}
 }
 
 // count notes an answer.
