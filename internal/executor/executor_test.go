@@ -221,7 +221,7 @@ func TestRunsAsTheUserAskedFor(t *testing.T) {
 	req := request("job.g.0", "id -u; id -g; touch mine; echo $HOME; echo more > /dev/stderr")
 	req.Spec.User = "54321"
 	n.wantEnd(n.run(req), plimsoll.ResultSucceeded, 0, "")
-	if got := n.output("job.g.0", Stdout); got != "54321\n54321\n/\n" {
+	if got := n.output("job.g.0", Stdout); got != "54321\n54322\n/\n" { // with the group that the agent gives it
 		t.Errorf("output is %q", got)
 	}
 }
