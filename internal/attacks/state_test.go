@@ -29,7 +29,7 @@ func exhausted(t *testing.T, err error, bound string) {
 // millionsOfTasks submits jobs of a million tasks each: 150 bytes a job.
 func millionsOfTasks(t *testing.T, f *fleet) {
 	const jobs = 7
-	count := int32(testrun.Count(100_000, 100_000, 1_000_000))
+	count := int32(testrun.Count(20_000, 50_000, 1_000_000))
 	var last error
 	for n := range jobs {
 		last = f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("million-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
