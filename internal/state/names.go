@@ -114,14 +114,14 @@ func (s *State) lacking(k int) bool { return k > placement.IndexDisk && s.total[
 // KnownNames are the names of resources at one revision, for questions that are answered beside the
 // state. They never change.
 type KnownNames struct {
-	slots map[string]bool // names with a slot, those that every node has left out
+	slots map[string]bool // names with a slot
 	nodes []string        // names that nodes have
 }
 
 // KnownNames returns the names of now. It costs O(names).
 func (s *State) KnownNames() KnownNames {
 	n := KnownNames{slots: map[string]bool{}, nodes: s.NodeResources()}
-	for k := placement.IndexDisk + 1; k < s.Names.Len(); k++ {
+	for k := range s.Names.Len() {
 		if name := s.Names.Name(k); s.index(name) >= 0 {
 			n.slots[name] = true
 		}
@@ -131,9 +131,7 @@ func (s *State) KnownNames() KnownNames {
 
 // Lacks is State.Lacks.
 func (n KnownNames) Lacks(r plimsoll.Resources) string {
-	return lacks(r, func(name string) bool {
-		return slices.Contains(plimsoll.StandardResources[:], name) || slices.Contains(n.nodes, name)
-	})
+	return lacks(r, func(name string) bool { return slices.Contains(n.nodes, name) })
 }
 
 // NodeResources is State.NodeResources.
@@ -141,9 +139,7 @@ func (n KnownNames) NodeResources() []string { return n.nodes }
 
 // Placeable returns the amounts of which the names have slots.
 func (n KnownNames) Placeable(r plimsoll.Resources) plimsoll.Resources {
-	return keep(r, func(name string) bool {
-		return slices.Contains(plimsoll.StandardResources[:], name) || n.slots[name]
-	})
+	return keep(r, func(name string) bool { return n.slots[name] })
 }
 
 // NodeResources returns the names of resources that nodes have.

@@ -455,8 +455,8 @@ func otherMachine(address net.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	ip, _ := netip.AddrFromSlice(tcp.IP)
-	if ip = ip.Unmap(); ip.IsLoopback() {
+	if ip = plainIP(ip); ip.IsLoopback() {
 		return netip.Addr{} // it stands for everybody on this machine
 	}
-	return ip.WithZone("")
+	return ip
 }

@@ -66,7 +66,7 @@ func markPeer(ctx context.Context, c net.Conn) context.Context { return WithPeer
 // connected, or, to the one that did, whose listens.
 func PeerOfConn(c net.Conn) Peer {
 	if address, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
-		return Peer{IP: address.Addr().Unmap().WithZone(""), UID: -1}
+		return Peer{IP: plainIP(address.Addr()), UID: -1}
 	}
 	for { // listeners may give out connections that hold others
 		inner, ok := c.(interface{ NetConn() net.Conn })
