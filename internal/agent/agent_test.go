@@ -429,9 +429,9 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestLogsOverTheNetwork reads what a task wrote from the agent's own address.
-func TestLogsOverTheNetwork(t *testing.T) {
-	w := newWorld(t)
+// runWithLogs runs an agent with the task j.g.0, and returns a client of its logs at its own address.
+func runWithLogs(t *testing.T, w *world) plimsollv1connect.LogServiceClient {
+	t.Helper()
 	w.cluster.assign("j.g.0", 1, plimsoll.TaskBound)
 	w.run(w.config())
 	w.await("it runs", func() bool { return w.cluster.has("j.g.0", 1, plimsoll.TaskRunning) > 0 })
@@ -441,8 +441,14 @@ func TestLogsOverTheNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.CloseIdleConnections()
-	logs := plimsollv1connect.NewLogServiceClient(client, base)
+	t.Cleanup(client.CloseIdleConnections)
+	return plimsollv1connect.NewLogServiceClient(client, base)
+}
+
+// TestLogsOverTheNetwork reads what a task wrote from the agent's own address.
+func TestLogsOverTheNetwork(t *testing.T) {
+	w := newWorld(t)
+	logs := runWithLogs(t, w)
 	read := func(m *pb.ReadTaskLogRequest) (string, error) {
 		stream, err := logs.ReadTaskLog(w.ctx, connect.NewRequest(m))
 		if err != nil {

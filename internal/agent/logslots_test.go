@@ -11,25 +11,13 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
-	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
-	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // Whoever follows a log takes one of the node's places for it, and one descriptor of each log.
 func TestFollowersOfLogsAreBounded(t *testing.T) {
 	w := newWorld(t)
-	w.cluster.assign("j.g.0", 1, plimsoll.TaskBound)
-	w.run(w.config())
-	w.await("it runs", func() bool { return w.cluster.has("j.g.0", 1, plimsoll.TaskRunning) > 0 })
-	var address string
-	w.cluster.look(func() { address = w.cluster.node.Address })
-	client, base, err := transport.Client(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.CloseIdleConnections()
-	logs := plimsollv1connect.NewLogServiceClient(client, base)
+	logs := runWithLogs(t, w)
 	most := int(newLogSlots().most)
 	if most < 1 || most > maxLogStreams {
 		t.Fatalf("%d logs may be read", most)
@@ -62,7 +50,7 @@ func TestFollowersOfLogsAreBounded(t *testing.T) {
 	if refused.Receive() {
 		t.Fatal("one more than may follow was served")
 	}
-	err = wire.FromConnectError(refused.Err())
+	err := wire.FromConnectError(refused.Err())
 	if want := fmt.Sprintf("%d logs of node", most); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), want) {
 		t.Errorf("one more: %v", err)
 	}

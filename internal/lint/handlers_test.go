@@ -28,12 +28,9 @@ func TestCheckHandlersFindsServicesWithoutBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var places []string
-	for _, f := range found {
-		places = append(places, f.Where)
-	}
-	slices.Sort(places)
-	if want := []string{"a/elsewhere.go:5", "a/none.go:4", "a/other.go:4", "a/renamed.go:3"}; !slices.Equal(places, want) {
-		t.Errorf("found %v, want findings at %v", places, want)
+	got := places(found)
+	slices.Sort(got)
+	if want := []string{"a/elsewhere.go:5", "a/none.go:4", "a/other.go:4", "a/renamed.go:3"}; !slices.Equal(got, want) {
+		t.Errorf("found %v, want findings at %v", got, want)
 	}
 }

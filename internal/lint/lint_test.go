@@ -211,11 +211,7 @@ func TestCheckSleepsFindsTestsThatSleep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var places []string
-	for _, f := range found {
-		places = append(places, f.Where)
-	}
-	if want := []string{"a/plain_test.go:3", "a/renamed_test.go:3"}; !slices.Equal(places, want) {
+	if want := []string{"a/plain_test.go:3", "a/renamed_test.go:3"}; !slices.Equal(places(found), want) {
 		t.Errorf("found %v, want findings at %v", found, want)
 	}
 }
@@ -232,11 +228,7 @@ func TestCheckServersFindsListenersPastTransport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var places []string
-	for _, f := range found {
-		places = append(places, f.Where)
-	}
-	if want := []string{"a/function.go:3", "a/renamed.go:3"}; !slices.Equal(places, want) {
+	if want := []string{"a/function.go:3", "a/renamed.go:3"}; !slices.Equal(places(found), want) {
 		t.Errorf("found %v, want findings at %v", found, want)
 	}
 }
@@ -255,12 +247,9 @@ func TestCheckServersFindsListenersThatChooseNoAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var places []string
-	for _, f := range found {
-		places = append(places, f.Where)
-	}
-	slices.Sort(places)
-	if want := []string{"a/nothing.go:3", "a/other.go:3"}; !slices.Equal(places, want) {
+	got := places(found)
+	slices.Sort(got)
+	if want := []string{"a/nothing.go:3", "a/other.go:3"}; !slices.Equal(got, want) {
 		t.Errorf("found %v, want findings at %v", found, want)
 	}
 }
@@ -296,4 +285,12 @@ func TestCheckThreatsWantsATestForEachLine(t *testing.T) {
 	if found, err = lint.CheckThreats(root, "page", "no table"); err != nil || len(found) != 1 {
 		t.Errorf("a page without the table: %v, %v; one finding is wanted", found, err)
 	}
+}
+
+// places returns where the findings are.
+func places(found []lint.Finding) (where []string) {
+	for _, f := range found {
+		where = append(where, f.Where)
+	}
+	return where
 }
