@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is one line of the process table.
@@ -30,9 +32,37 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
+// procFile reads a file of a process. The searches read one of each process on the machine, so it
+// asks the kernel itself: os.ReadFile takes twice as many calls.
+func procFile(pid int, name string) (data []byte, err error) {
+	path := "/proc/" + strconv.Itoa(pid) + "/" + name
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	data = make([]byte, 0, 4096)
+	for {
+		n, err := unix.Read(fd, data[len(data):cap(data)])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			return data, nil
+		}
+		data = data[:len(data)+n]
+		if len(data) == cap(data) {
+			data = slices.Grow(data, len(data))
+		}
+	}
+}
+
 // readProcess reads the process table's line of a pid. ok is false if there is no such process.
 func readProcess(pid int) (p process, ok bool, err error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	data, err := procFile(pid, "stat")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return process{}, false, nil
 	}
@@ -63,31 +93,53 @@ func alive(pid int, start uint64) (bool, error) {
 	return ok && p.start == start && !p.dead(), err
 }
 
-// processesOf finds the processes of an attempt without control groups: those in its session, those
-// that have its own uid, if it has one, those that carry its mark or, in their environment, its
-// variables, and the descendants of all of them. sid zero: the session is not known.
+// processesOf finds the processes of an attempt without control groups. With a uid of its own they
+// are those that have it: no program of the attempt can gain another. Without one they are those in
+// its session, those that carry its mark or, in their environment, its variables, and the
+// descendants of all of them. sid zero: the session is not known.
 func processesOf(a *attempt, sid int) ([]int, error) {
-	vars, mark := a.marks(), a.limitMark()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
+	pids := make([]int, 0, len(entries))
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	if a.uid != 0 {
+		return withUID(pids, a.uid), nil
+	}
+	return markedBy(a, sid, pids)
+}
+
+// withUID returns those of the processes that have a uid.
+func withUID(pids []int, uid uint32) (found []int) {
+	want := strconv.FormatUint(uint64(uid), 10)
+	for _, pid := range pids {
+		if slices.Contains(uidsOf(pid), want) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// markedBy returns those of the processes that an attempt's session, mark or variables give away.
+func markedBy(a *attempt, sid int, pids []int) (marked []int, err error) {
+	vars, mark := a.marks(), a.limitMark()
 	children := map[int][]process{}
 	var found []process
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue // not a process
-		}
+	for _, pid := range pids {
 		p, ok, err := readProcess(pid)
 		if err != nil {
 			return nil, err
 		}
-		if !ok || p.pid == os.Getpid() {
+		if !ok {
 			continue
 		}
 		children[p.ppid] = append(children[p.ppid], p)
-		if sid != 0 && p.session == sid || a.uid != 0 && hasUID(e.Name(), a.uid) || carries(pid, mark) || hasEnvironment(pid, vars) {
+		if sid != 0 && p.session == sid || carries(pid, mark) || hasEnvironment(pid, vars) {
 			found = append(found, p)
 		}
 	}
@@ -98,22 +150,17 @@ func processesOf(a *attempt, sid int) ([]int, error) {
 			}
 		}
 	}
-	var pids []int
 	for _, p := range found {
 		if !p.dead() {
-			pids = append(pids, p.pid)
+			marked = append(marked, p.pid)
 		}
 	}
-	return pids, nil
-}
-
-func hasUID(pid string, uid uint32) bool {
-	return slices.Contains(uidsOf(pid), strconv.FormatUint(uint64(uid), 10))
+	return marked, nil
 }
 
 // hasEnvironment reports whether the process was started with all these variables. One that may not be looked at is not ours.
 func hasEnvironment(pid int, marks []string) bool {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	data, err := procFile(pid, "environ")
 	if err != nil {
 		return false
 	}

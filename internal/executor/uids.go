@@ -230,10 +230,11 @@ func markProcesses(block UIDRange, used map[uint32]bool) error {
 		return fmt.Errorf("look which uids have processes: %w", err)
 	}
 	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
 			continue // not a process
 		}
-		for _, id := range uidsOf(e.Name()) {
+		for _, id := range uidsOf(pid) {
 			mark(id, block, used)
 		}
 	}
@@ -242,8 +243,8 @@ func markProcesses(block UIDRange, used map[uint32]bool) error {
 
 // uidsOf returns the four uids of a process; none of one that has ended. One whose status cannot be
 // read has just ended, and one whose parent has not noticed its end does nothing any more.
-func uidsOf(pid string) []string {
-	data, err := os.ReadFile("/proc/" + pid + "/status")
+func uidsOf(pid int) []string {
+	data, err := procFile(pid, "status")
 	if err != nil || bytes.Contains(data, []byte("\nState:\tZ")) {
 		return nil
 	}
