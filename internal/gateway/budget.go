@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"connectrpc.com/connect"
-
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/memory"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -79,16 +77,16 @@ func (b *budgets) of(ctx context.Context) *budget {
 
 // charge is what one request has of a budget. It belongs to the goroutine of the request.
 type charge struct {
-	budget *budget
-	held   int64
-	full   func() // is told, once, that there was no room
+	gateway *Gateway
+	answer  http.ResponseWriter
+	budget  *budget
+	held    int64
 }
 
 // hold acquires n bytes until the request ends.
 func (c *charge) hold(n int) error {
 	if !c.budget.take(int64(n), c.held+int64(n)) {
-		c.full()
-		return c.budget.full()
+		return c.full()
 	}
 	c.held += int64(n)
 	return nil
@@ -97,11 +95,20 @@ func (c *charge) hold(n int) error {
 // room reports whether there would be room for n bytes now.
 func (c *charge) room(n int64) error {
 	if c.budget.used.Load()+n > c.budget.room(n) {
-		c.full()
-		return c.budget.full()
+		return c.full()
 	}
 	return nil
 }
+
+// full refuses the request: there is no room.
+func (c *charge) full() error {
+	c.answer.Header().Set("Retry-After", retryAfter)
+	c.gateway.metrics.refused(c.budget.bound)
+	return c.budget.full()
+}
+
+// end gives back all.
+func (c *charge) end() { c.release(int(c.held)) }
 
 // release gives back n of the bytes.
 func (c *charge) release(n int) {
@@ -131,38 +138,9 @@ const answerBytes = 256
 // pageBytes ends a page of a list early: the records of one page take about as much.
 const pageBytes = 4 << 20
 
-// charged gives each request what it takes of a budget, and takes that back at its end.
-func (g *Gateway) charged(next func(http.ResponseWriter, *http.Request, *charge)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &charge{budget: g.budgets.of(r.Context())}
-		c.full = func() {
-			w.Header().Set("Retry-After", retryAfter)
-			g.metrics.refused(c.budget.bound)
-		}
-		defer func() { c.release(int(c.held)) }()
-		next(w, r.WithContext(context.WithValue(r.Context(), chargeKey{}, c)), c)
-	})
-}
-
-// metered is charged for RPCs: their bodies are read, inflated and counted within the bounds before connect sees them.
-func (g *Gateway) metered(next http.Handler) http.Handler {
-	refuser := connect.NewErrorWriter()
-	return g.charged(func(w http.ResponseWriter, r *http.Request, c *charge) {
-		in := newIntake(g, r, c)
-		if in == nil { // connect refuses it, and reads nothing
-			next.ServeHTTP(w, r)
-			return
-		}
-		if err := in.check(r.ContentLength); err != nil {
-			refuse(refuser, w, r, err)
-			return
-		}
-		r.Body = in
-		next.ServeHTTP(w, r)
-	})
-}
-
-// meteredREST is charged for plain HTTP, whose requests have no bodies.
-func (g *Gateway) meteredREST(next http.Handler) http.Handler {
-	return g.charged(func(w http.ResponseWriter, r *http.Request, _ *charge) { next.ServeHTTP(w, r) })
+// charge begins what a request takes of its budget. The request that it returns has it in its context.
+func (g *Gateway) charge(u *ongoing, w http.ResponseWriter, r *http.Request) *http.Request {
+	ctx := r.Context()
+	u.charge = charge{gateway: g, answer: w, budget: g.budgets.of(ctx)}
+	return r.WithContext(context.WithValue(ctx, chargeKey{}, &u.charge))
 }

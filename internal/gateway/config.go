@@ -154,7 +154,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.BodyTimeout, transport.DefaultBodyTimeout)
 	setDefault(&c.BodyRate, transport.DefaultBodyRate)
 	setDefault(&c.UnreadTimeout, transport.DefaultUnreadTimeout)
-	setDefault(&c.AnswerTimeout, 3*time.Minute)
+	setDefault(&c.AnswerTimeout, transport.DefaultAnswerTimeout)
 	setDefault(&c.HeartbeatInterval, 2*time.Second)
 	setDefault(&c.NodeTimeout, 10*time.Second)
 	setDefault(&c.PageSize, 10_000)

@@ -112,6 +112,7 @@ func (g *Gateway) Serve(ctx context.Context, l, agents net.Listener) error {
 		Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.Listen), Access: g.cfg.Access,
 		Started:     func() { g.cfg.Events.Serving(l.Addr().String()) },
 		Connections: g.connections, BodyTimeout: g.cfg.BodyTimeout, BodyRate: g.cfg.BodyRate,
+		AnswerTimeout: g.cfg.AnswerTimeout,
 	}
 	group.Go(func() error { return transport.Serve(ctx, l, g.handler, serving) })
 	if agents != nil {
@@ -134,7 +135,7 @@ func (g *Gateway) routes() http.Handler {
 	mux := http.NewServeMux()
 	var served []string
 	rpc := func(path string, h http.Handler) {
-		mux.Handle(path, g.bounded(g.metered(h)))
+		mux.Handle(path, g.bounded(h))
 		served = append(served, strings.Trim(path, "/"))
 	}
 	rpc(plimsollv1connect.NewJobServiceHandler(jobService{g}, options...))
@@ -148,7 +149,7 @@ func (g *Gateway) routes() http.Handler {
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
 	}, eventSource{g})
-	mux.Handle("/ws/v1/", g.boundedREST(g.meteredREST(events)))
+	mux.Handle("/ws/v1/", g.boundedREST(events))
 	mux.HandleFunc("/healthz", g.health)
 	mux.HandleFunc("/readyz", g.ready)
 	mux.Handle("/metrics", transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, g.metrics.handler()))
@@ -173,7 +174,7 @@ func (g *Gateway) agentRoutes(all http.Handler) http.Handler {
 // timed gives the place of a caller that does not take its answer back.
 func (g *Gateway) timed(next http.Handler) http.Handler {
 	return transport.TimeAnswers(transport.AnswerConfig{
-		Stream: g.streams, Total: g.cfg.AnswerTimeout, Unread: g.cfg.UnreadTimeout,
+		Stream: g.streams, Unread: g.cfg.UnreadTimeout,
 		Cut: func(r *http.Request) {
 			g.metrics.cut.Inc()
 			g.cfg.Events.Cut(r.URL.Path, r.RemoteAddr, g.cfg.UnreadTimeout)

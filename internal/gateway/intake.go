@@ -40,11 +40,22 @@ const (
 	drainedMessages    = 2
 )
 
-// newIntake returns the intake of a request; nil if it is of a kind that connect refuses before it reads.
-func newIntake(g *Gateway, r *http.Request, c *charge) *intake {
-	in := &intake{gateway: g, body: r.Body, charge: c, input: g.methods[r.URL.Path].input, declared: r.ContentLength}
-	if in.input == nil || r.Method != http.MethodPost {
+// meter has the body of an RPC read, inflated and counted within the bounds before connect sees it.
+func (g *Gateway) meter(u *ongoing, r *http.Request) error {
+	in := &u.intake
+	*in = intake{gateway: g, body: r.Body, charge: &u.charge, input: g.methods[r.URL.Path].input, declared: r.ContentLength}
+	if !in.understands(r) { // connect refuses it, and reads nothing
 		return nil
+	}
+	r.Body = in
+	return in.check(r.ContentLength)
+}
+
+// understands finds out how the messages of a request are written; false: it is of a kind that connect
+// refuses before it reads.
+func (in *intake) understands(r *http.Request) bool {
+	if in.input == nil || r.Method != http.MethodPost {
+		return false
 	}
 	encoding := "Content-Encoding"
 	kind, _, _ := strings.Cut(strings.ToLower(r.Header.Get("Content-Type")), ";")
@@ -52,7 +63,7 @@ func newIntake(g *Gateway, r *http.Request, c *charge) *intake {
 	protocol, codec, enveloped := strings.Cut(kind, "+")
 	switch {
 	case !isApplication:
-		return nil
+		return false
 	case kind == "proto", kind == "json":
 		codec = kind
 	case protocol == "connect" && enveloped:
@@ -60,7 +71,7 @@ func newIntake(g *Gateway, r *http.Request, c *charge) *intake {
 	case protocol == "grpc" || protocol == "grpc-web":
 		in.enveloped, encoding = true, "Grpc-Encoding"
 	default:
-		return nil
+		return false
 	}
 	in.json = codec == "json"
 	switch r.Header.Get(encoding) {
@@ -69,9 +80,9 @@ func newIntake(g *Gateway, r *http.Request, c *charge) *intake {
 		in.compressed = true
 		r.Header.Del(encoding)
 	default:
-		return nil
+		return false
 	}
-	return in
+	return true
 }
 
 // check refuses a request by the length that it declares.

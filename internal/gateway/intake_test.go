@@ -236,7 +236,7 @@ func BenchmarkIntake(b *testing.B) {
 	for _, path := range []struct {
 		name    string
 		handler http.Handler
-	}{{"none", plain}, {"counted", bounded}, {"metered", g.metered(bounded)}} {
+	}{{"none", plain}, {"counted", bounded}, {"bounded", g.bounded(bounded)}} {
 		b.Run(path.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -61,18 +61,20 @@ func checkSpec(spec *pb.JobSpec) error {
 }
 
 func loadJob(ctx context.Context, snapshot *replica.Snapshot, id string) (*pb.Job, error) {
-	if err := holdRecord(ctx, snapshot, wire.KindJobSpec, id); err != nil {
+	data, ok := snapshot.Get(wire.KindJobSpec, id)
+	if err := holding(ctx, len(data)); err != nil {
 		return nil, err
 	}
 	status, err := loadStatus(snapshot, id)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := load[pb.JobSpec](snapshot, wire.KindJobSpec, id)
-	if err != nil {
-		return nil, err
+	job := &pb.Job{Status: status}
+	if ok {
+		job.Spec = new(pb.JobSpec)
+		err = decode(wire.KindJobSpec, id, data, job.Spec)
 	}
-	return &pb.Job{Spec: spec, Status: status}, nil
+	return job, err
 }
 
 // GetJob answers with one job.

@@ -20,8 +20,8 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	if err := checkLogRequest(req.Msg); err != nil {
 		return err
 	}
-	reading, _, err := s.g.slots.logs.enter(nil, nil)
-	if err != nil {
+	var reading place
+	if _, err := s.g.slots.logs.enter(&reading, nil, nil); err != nil {
 		s.g.metrics.refused(boundLogs)
 		return err
 	}

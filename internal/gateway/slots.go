@@ -107,17 +107,17 @@ func (p *places) full() error {
 
 // enter takes a place, which is given back with leave. cut reports whether another request lost its
 // own for it.
-func (p *places) enter(arrival *transport.Arrival, answer *transport.Answer) (entered *place, cut bool, err error) {
-	entered = &place{of: p, arrival: arrival, answer: answer}
+func (p *places) enter(entered *place, arrival *transport.Arrival, answer *transport.Answer) (cut bool, err error) {
+	*entered = place{of: p, arrival: arrival, answer: answer}
 	leaving, err := p.put(entered)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	if arrival != nil {
 		arrival.OnWhole(entered.arrived)
 	}
 	if leaving == nil {
-		return entered, false, nil
+		return false, nil
 	}
 	if leaving.arrival != nil {
 		leaving.arrival.Cut(plimsoll.Errorf(plimsoll.CodeExhausted,
@@ -126,7 +126,7 @@ func (p *places) enter(arrival *transport.Arrival, answer *transport.Answer) (en
 	if leaving.answer != nil && leaving.answer.Blocked(time.Now()) > 0 {
 		leaving.answer.Cut()
 	}
-	return entered, true, nil
+	return true, nil
 }
 
 // put makes room for a place and puts it in. leaving is the one that lost its own for it, if any.
@@ -196,32 +196,43 @@ func (p *place) leave() {
 	p.move(nil)
 }
 
-// take takes a place for a request; leave is nil if there is none, and refused says so.
-func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (leave func(), refused error) {
-	transport.Trust(r.Context())
+// ongoing is the state of one request at a gateway, allocated at once.
+type ongoing struct {
+	place  place
+	charge charge
+	intake intake
+}
+
+// take takes a place for a request.
+func (g *Gateway) take(u *ongoing, w http.ResponseWriter, r *http.Request) error {
+	caller := transport.CallerOf(r.Context())
 	answer, _ := w.(*transport.Answer)
-	room := g.slots.of(transport.CallerOf(r.Context()), g.streams(r))
-	p, cut, err := room.enter(transport.ArrivalOf(r), answer)
+	room := g.slots.of(caller, g.streams(r))
+	cut, err := room.enter(&u.place, transport.ArrivalOf(r), answer)
 	if cut || err != nil {
 		g.metrics.refused(room.bound)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return p.leave, nil
+	return err
 }
 
-// bounded refuses an RPC for which there is no room, before its body is read.
+// bounded refuses an RPC for which there is no room, before its body is read, and gives each what it takes
+// of a budget.
 func (g *Gateway) bounded(next http.Handler) http.Handler {
 	refuser := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		leave, err := g.take(w, r)
-		if err != nil {
+		u := &ongoing{}
+		if err := g.take(u, w, r); err != nil {
 			w.Header().Set("Retry-After", retryAfter)
 			refuse(refuser, w, r, wire.ConnectError(err))
 			return
 		}
-		defer leave()
+		defer u.place.leave()
+		r = g.charge(u, w, r)
+		defer u.charge.end()
+		if err := g.meter(u, r); err != nil {
+			refuse(refuser, w, r, err)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -239,16 +250,18 @@ func refuse(refuser *connect.ErrorWriter, w http.ResponseWriter, r *http.Request
 	rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeOf(err)), err.Error())
 }
 
-// boundedREST is bounded for plain HTTP.
+// boundedREST is bounded for plain HTTP, whose requests have no bodies.
 func (g *Gateway) boundedREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		leave, err := g.take(w, r)
-		if err != nil {
+		u := &ongoing{}
+		if err := g.take(u, w, r); err != nil {
 			w.Header().Set("Retry-After", retryAfter)
 			rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeExhausted), err.Error())
 			return
 		}
-		defer leave()
+		defer u.place.leave()
+		r = g.charge(u, w, r)
+		defer u.charge.end()
 		counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(counted, r)
 		g.metrics.count("/ws/v1", strconv.Itoa(counted.status))

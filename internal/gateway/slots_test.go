@@ -20,26 +20,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// asAgent is a stand-in for a check of credentials: a header tells an agent from a user.
-func asAgent(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Agent") != "" {
-			r = r.WithContext(transport.WithCaller(r.Context(), transport.CallerAgent))
-		}
-		next.ServeHTTP(w, r)
-	})
+// asAgent sends requests with an agent's token.
+type asAgent struct {
+	http.RoundTripper
+	token token.Token
 }
 
-// withHeader sends requests with the header of asAgent.
-type withHeader struct{ http.RoundTripper }
-
-func (h withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a asAgent) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set("Agent", "n1")
-	return h.RoundTripper.RoundTrip(r)
+	r.Header.Set("Authorization", a.token.Header())
+	return a.RoundTripper.RoundTrip(r)
 }
 
 // twoDoors is a gateway with a listener of its own for agents, and one where a credential tells them from users.
@@ -51,9 +45,12 @@ type twoDoors struct {
 func serveTwoDoors(t *testing.T, cfg Config, f *fake) *twoDoors {
 	t.Helper()
 	cfg.Listen, cfg.ListenAgents = "127.0.0.1:0", "unix:"+filepath.Join(t.TempDir(), "agents.sock")
-	cfg.Access = transport.AnyCaller()
+	agent := token.New(token.Agent)
+	cfg.Access = transport.NewAccess(transport.AccessConfig{
+		Grants:  func() ([]transport.Grant, error) { return Grants(token.New(token.User), agent), nil },
+		NoToken: true,
+	})
 	g := newGateway(t, cfg, f)
-	g.handler = asAgent(g.handler)
 	l, agents, err := g.Listen()
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +78,7 @@ func serveTwoDoors(t *testing.T, cfg Config, f *fake) *twoDoors {
 		shared.CloseIdleConnections()
 	})
 	d.byListener = plimsollv1connect.NewAgentServiceClient(own, url)
-	d.byCredential = plimsollv1connect.NewAgentServiceClient(&http.Client{Transport: withHeader{shared.Transport}}, sharedURL)
+	d.byCredential = plimsollv1connect.NewAgentServiceClient(&http.Client{Transport: asAgent{shared.Transport, agent}}, sharedURL)
 	return d
 }
 

@@ -111,28 +111,23 @@ func (a *Access) enter(listener net.Addr) (withdraw func()) {
 	return withdraw
 }
 
-// check puts the decision before a handler. On a unix socket, which only its user reaches, a token says
-// only who calls.
-func (a *Access) check(handler http.Handler, socket bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sent, bearer := bearerOf(r)
-		grant := a.granted(sent)
-		allowed := grant != nil && (grant.Paths == nil || grant.Paths(r.URL.Path))
-		if !allowed && !socket && !a.cfg.NoToken && !a.needsNone(r) {
-			a.refused.Add(1)
-			if grant != nil {
-				refuseAs(w, r, http.StatusForbidden, a.forbidden(grant, r.URL.Path))
-				return
-			}
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuseAs(w, r, http.StatusUnauthorized, a.unauthenticated(r, sent, bearer))
-			return
-		}
-		if grant != nil && grant.Caller != CallerOf(r.Context()) {
-			r = r.WithContext(WithCaller(r.Context(), grant.Caller))
-		}
-		handler.ServeHTTP(w, r)
-	})
+// admits refuses a request whose token does not allow it; otherwise it returns what the token is for, nil
+// if there is none. On a unix socket, which only its user reaches, a token says only who calls.
+func (a *Access) admits(w http.ResponseWriter, r *http.Request, socket bool) (*Grant, bool) {
+	sent, bearer := bearerOf(r)
+	grant := a.granted(sent)
+	allowed := grant != nil && (grant.Paths == nil || grant.Paths(r.URL.Path))
+	if allowed || socket || a.cfg.NoToken || a.needsNone(r) {
+		return grant, true
+	}
+	a.refused.Add(1)
+	if grant != nil {
+		refuseAs(w, r, http.StatusForbidden, a.forbidden(grant, r.URL.Path))
+		return nil, false
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	refuseAs(w, r, http.StatusUnauthorized, a.unauthenticated(r, sent, bearer))
+	return nil, false
 }
 
 // bearerOf returns the token that a request carries, and whether it carries one at all.

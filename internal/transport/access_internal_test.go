@@ -15,7 +15,8 @@ func checked(t testing.TB, user token.Token) (access *Access, handler http.Handl
 	if err := access.prepare(); err != nil {
 		t.Fatal(err)
 	}
-	return access, access.check(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), false)
+	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	return access, newDoor(ServeConfig{Access: access}, false, nothing)
 }
 
 // What a proxy on this machine hands on comes from anywhere.

@@ -16,12 +16,14 @@ const (
 // AnswerConfig.Unread is one that reads.
 const answerPiece = 32 << 10
 
-// AnswerConfig sets up TimeAnswers. A zero value stands for the default.
+// AnswerConfig sets up TimeAnswers.
 type AnswerConfig struct {
 	// Stream reports whether a request is a stream, which lasts as long as its caller reads it.
 	Stream func(r *http.Request) bool
-	Total  time.Duration // from the beginning of a request that is no stream to its answer's last byte; DefaultAnswerTimeout
-	Unread time.Duration // in which the caller of a stream must read what is sent; DefaultUnreadTimeout
+	// Total is from the beginning of a request that is no stream to its answer's last byte; zero: that of the
+	// listener, ServeConfig.AnswerTimeout.
+	Total  time.Duration
+	Unread time.Duration // in which the caller of a stream must read what is sent; default DefaultUnreadTimeout
 	// Cut is called when a stream was cut because its caller did not read it. It must not block.
 	Cut func(r *http.Request)
 }
@@ -29,7 +31,7 @@ type AnswerConfig struct {
 // Answer is the http.ResponseWriter of a request under TimeAnswers.
 type Answer struct {
 	http.ResponseWriter
-	control *http.ResponseController
+	control http.ResponseController
 	unread  time.Duration
 
 	mu struct {
@@ -45,14 +47,11 @@ type Answer struct {
 // be sent. Over HTTP/2 the caller finds a stream that the server has reset, over HTTP/1.1 a connection
 // that was closed: both are all that can be sent to somebody who leaves no room for more.
 func TimeAnswers(cfg AnswerConfig, next http.Handler) http.Handler {
-	if cfg.Total == 0 {
-		cfg.Total = DefaultAnswerTimeout
-	}
 	if cfg.Unread == 0 {
 		cfg.Unread = DefaultUnreadTimeout
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := &Answer{ResponseWriter: w, control: http.NewResponseController(w)}
+		a := &Answer{ResponseWriter: w, control: *http.NewResponseController(w)}
 		// Deadlines outlive a request on its connection, so each sets its own. The only error is that the writer knows none;
 		// that is one of a test, without a network.
 		if cfg.Stream != nil && cfg.Stream(r) {
@@ -64,7 +63,7 @@ func TimeAnswers(cfg AnswerConfig, next http.Handler) http.Handler {
 				}
 			})
 			a.mu.timer.Stop()
-		} else {
+		} else if cfg.Total > 0 {
 			_ = a.control.SetWriteDeadline(time.Now().Add(cfg.Total))
 		}
 		defer a.end()

@@ -23,9 +23,10 @@ const (
 // Serve makes it the body of each request that has one.
 type Arrival struct {
 	io.ReadCloser
-	control *http.ResponseController
+	control http.ResponseController
 	conn    *conn       // may be nil
 	header  http.Header // of the answer; nil in HTTP/2
+	timer   *time.Timer // ends the reading in HTTP/2; nil in HTTP/1
 	timeout time.Duration
 	rate    int64
 	length  int64 // that the request says; -1: it does not
@@ -74,8 +75,29 @@ func (a *Arrival) extend() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.mu.whole && !a.mu.over && a.mu.cut == nil {
-		// The only error is that the writer knows no deadlines; that is one of a test.
-		_ = a.control.SetReadDeadline(a.began.Add(a.timeout + time.Duration(a.steps)*time.Second))
+		a.readUntil(a.began.Add(a.timeout + time.Duration(a.steps)*time.Second))
+	}
+}
+
+// readUntil sets the time after which reading fails; zero: there is none. In HTTP/2 a deadline costs
+// a message to the goroutine of the connection, so it is set by a timer, and only once it is over.
+func (a *Arrival) readUntil(t time.Time) {
+	switch {
+	case a.timer == nil:
+		_ = a.control.SetReadDeadline(t) // the only error is that the writer knows none: that of a test
+	case t.IsZero():
+		a.timer.Stop()
+	default:
+		a.timer.Reset(time.Until(t))
+	}
+}
+
+// expire ends the reading in HTTP/2.
+func (a *Arrival) expire() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.mu.whole && !a.mu.over {
+		_ = a.control.SetReadDeadline(time.Unix(1, 0)) // as in readUntil
 	}
 }
 
@@ -109,7 +131,7 @@ func (a *Arrival) Whole() {
 		return
 	}
 	a.mu.whole = true
-	_ = a.control.SetReadDeadline(time.Time{}) // as in extend
+	a.readUntil(time.Time{})
 	f := a.mu.onWhole
 	a.mu.Unlock()
 	if a.conn != nil {
@@ -128,50 +150,19 @@ func (a *Arrival) Cut(err error) {
 		return
 	}
 	a.mu.cut = err
-	_ = a.control.SetReadDeadline(time.Unix(1, 0)) // as in extend
+	_ = a.control.SetReadDeadline(time.Unix(1, 0)) // as in readUntil
 }
 
-// end says that the handler has returned, and reports whether the request had come as a whole.
-func (a *Arrival) end() (whole bool) {
+// close says that the handler has returned.
+func (a *Arrival) close() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.mu.over = true
-	return a.mu.whole
-}
-
-// watchArrival tells the connection of a request when it has come, and when it has been answered.
-func watchArrival(cfg ServeConfig, next http.Handler) http.Handler {
-	timeout, rate := cfg.BodyTimeout, int64(cfg.BodyRate)
-	if timeout == 0 {
-		timeout = DefaultBodyTimeout
+	whole := a.mu.whole
+	if a.timer != nil {
+		a.timer.Stop()
 	}
-	if rate == 0 {
-		rate = DefaultBodyRate
+	a.mu.Unlock()
+	if whole && a.conn != nil {
+		a.conn.answered()
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := connOf(r.Context())
-		if r.Body == nil || r.ContentLength == 0 { // in HTTP/2 a body without bytes is not http.NoBody
-			if c != nil {
-				c.arrived()
-				defer c.answered()
-			}
-			next.ServeHTTP(w, r)
-			return
-		}
-		a := &Arrival{
-			ReadCloser: r.Body, control: http.NewResponseController(w), conn: c,
-			timeout: timeout, rate: rate, length: r.ContentLength, began: time.Now(),
-		}
-		if r.ProtoMajor == 1 {
-			a.header = w.Header()
-		}
-		_ = a.control.SetReadDeadline(a.began.Add(timeout)) // as in extend
-		r.Body = a
-		defer func() {
-			if a.end() && c != nil {
-				c.answered()
-			}
-		}()
-		next.ServeHTTP(w, r)
-	})
 }

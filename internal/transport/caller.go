@@ -1,9 +1,6 @@
 package transport
 
-import (
-	"context"
-	"net/http"
-)
+import "context"
 
 // Caller is the part that somebody who calls a listener plays in the cluster. What a user does must not
 // take away what an agent needs; so bounds are kept for each Caller.
@@ -27,14 +24,4 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 func CallerOf(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
-}
-
-// markCaller gives requests the part that their listener is for.
-func markCaller(c Caller, handler http.Handler) http.Handler {
-	if c == CallerUser {
-		return handler // what CallerOf returns anyway
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r.WithContext(WithCaller(r.Context(), c)))
-	})
 }

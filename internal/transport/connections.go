@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -426,26 +425,6 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 func connOf(ctx context.Context) *conn {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	return c
-}
-
-// trustAgents counts the connections on which agents and gateways are served as theirs. It stands
-// behind all that finds out who calls.
-func trustAgents(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		Trust(r.Context())
-		next.ServeHTTP(w, r)
-	})
-}
-
-// Trust counts the connection of a request as one of agents if CallerOf tells its caller from a user.
-// Serve does so itself for callers that it knows.
-func Trust(ctx context.Context) {
-	if CallerOf(ctx) == CallerUser {
-		return
-	}
-	if c := connOf(ctx); c != nil {
-		c.trust()
-	}
 }
 
 // otherMachine returns the IP address of a peer that is not on this machine.

@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // bounded serves over pipes with bounds on connections, in a bubble of its own.
 type bounded struct {
 	t       *testing.T
+	agent   token.Token
 	network *pipes
 	refused chan string
 	closed  chan struct{}
@@ -31,10 +33,15 @@ type bounded struct {
 func inBounds(t *testing.T, cfg transport.ConnectionsConfig, h func(*bounded, http.ResponseWriter, *http.Request), test func(b *bounded)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bounded{t: t, network: newPipes(), refused: make(chan string, 100), closed: make(chan struct{}, 100), errs: make(chan error, 10)}
+		b := &bounded{t: t, agent: token.New(token.Agent), network: newPipes(), refused: make(chan string, 100), closed: make(chan struct{}, 100), errs: make(chan error, 10)}
 		cfg.Refused = func(bound string) { b.refused <- bound }
 		cfg.Closed = func() { b.closed <- struct{}{} }
-		serving := transport.ServeConfig{Connections: transport.NewConnections(cfg)}
+		serving := transport.ServeConfig{Connections: transport.NewConnections(cfg), Access: transport.NewAccess(transport.AccessConfig{
+			Grants: func() ([]transport.Grant, error) {
+				return []transport.Grant{{Token: b.agent, Caller: transport.CallerAgent}}, nil
+			},
+			NoToken: true,
+		})}
 		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h(b, w, r) })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -224,14 +231,8 @@ func TestOnePeerHasHalfOfTheConnections(t *testing.T) {
 // Agents on a listener that users share: who was served as an agent is counted apart from users, and
 // stays whatever users do.
 func TestUsersTakeNoConnectionOfAnAgent(t *testing.T) {
-	agent := func(b *bounded, w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Agent") != "" {
-			transport.Trust(transport.WithCaller(r.Context(), transport.CallerAgent))
-		}
-		lasting(b, w, r)
-	}
-	inBounds(t, transport.ConnectionsConfig{Users: 2, Agents: 1}, agent, func(b *bounded) {
-		const heartbeat = "GET / HTTP/1.1\r\nHost: x\r\nAgent: n1\r\n\r\n"
+	inBounds(t, transport.ConnectionsConfig{Users: 2, Agents: 1}, lasting, func(b *bounded) {
+		heartbeat := "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: " + b.agent.Header() + "\r\n\r\n"
 		watch := "GET /watch HTTP/1.1\r\nHost: x\r\n\r\n"
 		counted := b.open(heartbeat)
 		over := b.open(heartbeat) // agents have one: it stays with the users, and is kept all the same

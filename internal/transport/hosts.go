@@ -162,19 +162,17 @@ func addrPort(a net.Addr) netip.AddrPort {
 // clip bounds what is repeated of a request.
 func clip(s string) string { return s[:min(len(s), 300)] }
 
-// checkHosts puts a policy before a handler.
-func checkHosts(p *hostPolicy, handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := claim{host: r.Host, origin: r.Header.Values("Origin"), site: r.Header.Values("Sec-Fetch-Site")}
-		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-			c.local = addrPort(local).Addr()
-		}
-		if reason := p.refusal(c); reason != "" {
-			refuseAs(w, r, http.StatusForbidden, reason)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	})
+// admits refuses a request that the policy forbids.
+func (p *hostPolicy) admits(w http.ResponseWriter, r *http.Request) bool {
+	c := claim{host: r.Host, origin: r.Header["Origin"], site: r.Header["Sec-Fetch-Site"]}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		c.local = addrPort(local).Addr()
+	}
+	if reason := p.refusal(c); reason != "" {
+		refuseAs(w, r, http.StatusForbidden, reason)
+		return false
+	}
+	return true
 }
 
 // refusals makes errors of refusals, whose reason the protocols of RPC would drop.

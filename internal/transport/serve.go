@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -22,9 +21,9 @@ const (
 
 // server is an http.Server that knows what is under way.
 type server struct {
-	http     http.Server
-	handlers atomic.Int64 // calls of the handler under way
-	cutOff   context.CancelFunc
+	http   http.Server
+	door   *door
+	cutOff context.CancelFunc
 
 	mu struct {
 		sync.Mutex
@@ -32,8 +31,8 @@ type server struct {
 	}
 }
 
-func newServer(ctx context.Context, handler http.Handler) *server {
-	s := &server{}
+func newServer(ctx context.Context, d *door) *server {
+	s := &server{door: d}
 	s.mu.active = map[net.Conn]struct{}{}
 	base, cutOff := context.WithCancel(context.WithoutCancel(ctx))
 	s.cutOff = cutOff
@@ -41,11 +40,7 @@ func newServer(ctx context.Context, handler http.Handler) *server {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.handlers.Add(1)
-			defer s.handlers.Add(-1)
-			handler.ServeHTTP(w, r)
-		}),
+		Handler:                      d,
 		Protocols:                    protocols,
 		DisableGeneralOptionsHandler: true, // it would answer past the handler
 		ReadHeaderTimeout:            readHeaderTimeout,
@@ -78,6 +73,9 @@ type ServeConfig struct {
 	// BodyTimeout and BodyRate are the time in which a request's body must come; see Arrival.
 	BodyTimeout time.Duration // default DefaultBodyTimeout
 	BodyRate    int           // bytes a second; default DefaultBodyRate
+	// AnswerTimeout is from the beginning of a request to its answer's last byte; zero: there is none, unless
+	// the handler sets one. A handler of streams stands behind TimeAnswers, which frees them of it.
+	AnswerTimeout time.Duration
 }
 
 // Serve answers requests on l until ctx ends. Then it takes no more, closes the connections that are idle, gives requests under
@@ -93,7 +91,6 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeC
 	if cfg.Connections == nil {
 		cfg.Connections = NewConnections(ConnectionsConfig{})
 	}
-	handler = trustAgents(handler) // behind all that finds out who calls
 	socket, withdraw := l.Addr().Network() == "unix", func() {}
 	if cfg.Access == nil && !socket {
 		return errors.Join(fmt.Errorf("serve on %s: a listener of TCP needs an Access, which says whom it answers", l.Addr()), l.Close())
@@ -102,17 +99,17 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeC
 		if err := cfg.Access.prepare(); err != nil {
 			return errors.Join(err, l.Close())
 		}
-		handler = cfg.Access.check(handler, socket)
 	}
-	handler = markCaller(cfg.Caller, handler)
+	d := newDoor(cfg, socket, handler)
 	if !socket { // no browser speaks to a socket of a file
-		handler = checkHosts(newHostPolicy(l.Addr(), machineName(), cfg.Hosts), handler)
+		d.hosts = newHostPolicy(l.Addr(), machineName(), cfg.Hosts)
 		withdraw = cfg.Access.enter(l.Addr())
 	}
 	if cfg.Started != nil {
 		cfg.Started()
 	}
-	s := newServer(ctx, watchArrival(cfg, handler))
+	s := newServer(ctx, d)
+	s.http.WriteTimeout = cfg.AnswerTimeout
 	defer s.cutOff()
 	ended := make(chan error, 1)
 	go func() { ended <- s.http.Serve(&listener{l, cfg.Connections, cfg.Caller}) }()
@@ -173,7 +170,7 @@ func (s *server) shutdown(ctx context.Context) error {
 	}
 	s.cutOff()
 	_ = s.http.Close() // what did not end in time is cut off; there is nobody to tell
-	for limit := time.Now().Add(handlerGrace); s.handlers.Load() > 0 && time.Now().Before(limit); {
+	for limit := time.Now().Add(handlerGrace); s.door.calls.Load() > 0 && time.Now().Before(limit); {
 		<-time.After(time.Millisecond)
 	}
 	return err
