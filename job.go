@@ -72,7 +72,7 @@ type JobSpec struct {
 // GroupSpec is the specification that the tasks of a group share.
 type GroupSpec struct {
 	Name       string
-	Count      int32
+	Count      int32    // tasks of the group; 0 in a job that is submitted: DefaultCount
 	Command    []string // the program and its arguments; no shell is put around it
 	Env        map[string]string
 	WorkDir    string // working directory; empty: the task's own directory
@@ -104,6 +104,7 @@ func (g *GroupSpec) Worth() Class {
 
 // Defaults for fields of a group that are zero.
 const (
+	DefaultCount     = int32(1)
 	DefaultKillGrace = 10 * time.Second
 	DefaultLogLimit  = int64(64 << 20)
 )

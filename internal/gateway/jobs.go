@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -51,11 +50,6 @@ func (s jobService) SubmitJob(ctx context.Context, req *connect.Request[pb.Submi
 }
 
 func checkSpec(spec *pb.JobSpec) error {
-	for i, group := range spec.GetGroups() {
-		if kind := group.GetRetry().GetKind(); kind < 0 || kind > pb.RetryKind_RETRY_KIND_BACKOFF {
-			return plimsoll.Invalid(fmt.Sprintf("groups[%d].retry.policy", i), "%d is not one; give none, immediate, delayed or backoff", kind)
-		}
-	}
 	checked := wire.JobSpecFromProto(spec)
 	return checked.Validate()
 }
