@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"strings"
 
 	"connectrpc.com/connect"
 
@@ -96,7 +95,7 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 		return nil, err
 	}
 	resp := &pb.ListJobsResponse{Revision: snapshot.Revision()}
-	looked, records := 0, 0
+	looked, records, inQueue := 0, 0, false
 	status := &pb.JobStatus{}
 	for id, data := range snapshot.Scan(wire.KindJobStatus, "", req.Msg.GetAfter()) {
 		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
@@ -105,6 +104,10 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 		if err := decode(wire.KindJobStatus, id, data, status); err != nil {
 			return nil, err
 		}
+		if !isOrBelow(status.GetQueue(), req.Msg.GetQueue()) {
+			continue
+		}
+		inQueue = true
 		if !jobMatches(req.Msg, status) {
 			continue
 		}
@@ -122,18 +125,20 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 		resp.Jobs = append(resp.Jobs, status)
 		status = &pb.JobStatus{}
 	}
+	if !inQueue && req.Msg.GetAfter() == "" {
+		if err := checkJobFilters(snapshot, req.Msg); err != nil {
+			return nil, err
+		}
+	}
 	return connect.NewResponse(resp), nil
 }
 
+// jobMatches reports whether a job of the queue passes the other filters.
 func jobMatches(want *pb.ListJobsRequest, job *pb.JobStatus) bool {
 	if want.GetOwner() != "" && job.GetOwner() != want.GetOwner() {
 		return false
 	}
-	if len(want.GetStates()) > 0 && !slices.Contains(want.GetStates(), job.GetState()) {
-		return false
-	}
-	below, has := strings.CutPrefix(job.GetQueue(), want.GetQueue())
-	return has && (want.GetQueue() == "" || below == "" || below[0] == '.')
+	return len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), job.GetState())
 }
 
 // limit reads the limit of a request: 0 and what is larger than the bound stand for the bound.
