@@ -59,7 +59,8 @@ func (a *app) close() {
 func (a *app) explainError(err error) string {
 	var dial *net.OpError
 	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Sprintf("cannot reach a server at %s (%s); start one with: plimsoll dev", a.server, cause(dial.Err))
+		servers := strings.Join(strings.Split(a.server, ","), " or ")
+		return fmt.Sprintf("cannot reach a server at %s (%s); start one with: plimsoll dev", servers, cause(dial.Err))
 	}
 	if from := a.tokenSource(); plimsoll.CodeOf(err) == plimsoll.CodeUnauthenticated && from != "" {
 		return fmt.Sprintf("%s; the token is that of %s", err, from)
