@@ -185,6 +185,20 @@ type JobStatus struct {
 	Revision  uint64
 }
 
+// Result says how a job ended, in the words of tasks: a job that was killed is in the state JobFailed
+// and has a result of its own. It is ResultNone before the end, and for a job that is being forgotten.
+func (s *JobStatus) Result() TaskResult {
+	switch {
+	case s.State == JobCompleted:
+		return ResultSucceeded
+	case s.State == JobFailed && s.Killed:
+		return ResultKilled
+	case s.State == JobFailed || s.State == JobRejected:
+		return ResultFailed
+	}
+	return ResultNone
+}
+
 // GroupStatus counts the tasks of a group and says why those that wait do so.
 type GroupStatus struct {
 	Name   string

@@ -26,6 +26,7 @@ type app struct {
 	now      func() time.Time
 	server   string
 	retryFor time.Duration
+	unread   func() int // of process
 
 	tokenFile string         // of the flag
 	secrets   secrets        // of the environment
@@ -84,7 +85,7 @@ func (a *app) readFile(path string) (name string, data []byte, err error) {
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return "", nil, fmt.Errorf("read %s: %s", path, cause(err))
+			return "", nil, &plimsoll.Error{Code: plimsoll.CodeInvalid, Op: "read " + path, Msg: cause(err)}
 		}
 		defer func() { _ = f.Close() }() // it was only read
 		in, name = f, path
