@@ -31,7 +31,8 @@ func (s *site) standing() string {
 	return all.String()
 }
 
-// TestBadInput: what is wrong gets one clear error that names the field and what to do, exit code 1, and changes nothing.
+// TestBadInput: what is wrong gets one clear error that names the field and what to do, exit code 2, or 1 if only what is there
+// makes it wrong, and changes nothing.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -41,37 +42,44 @@ func TestBadInput(t *testing.T) {
 		return "job: bad\ngroups:\n  - name: main\n    command: [\"true\"]\n    " + more + "\n"
 	}
 	good := job("count: 1")
-	tests := []struct{ name, file, args, want string }{
-		{"malformed", "job: [a\n", "submit FILE", `FILE:1: cannot be read as YAML: .*`},
-		{"no YAML at all", "\x00\x01\x02", "submit FILE", `FILE.*`},
-		{"empty", "", "submit FILE", `FILE: is empty; a job file has job: and groups:.*`},
-		{"unknown field", job("comand: [ls]"), "submit FILE", `FILE:5: groups\[0\]\.comand: unknown field; did you mean "command"\?`},
-		{"negative quantity", job("resources: {memory: -1}"), "submit FILE", `FILE:5: groups\[0\]\.resources\.memory: quantity "-1" is negative; give zero or more`},
-		{"absurd quantity", job("resources: {cpu: 1e30}"), "submit FILE", `FILE:5: groups\[0\]\.resources\.cpu: quantity "1e30" is absurdly large; the largest possible is .*`},
-		{"unparsable quantity", job("resources: {cpu: lots}"), "submit FILE", `FILE:5: groups\[0\]\.resources\.cpu: quantity "lots" cannot be read; write for example 500m or 2`},
-		{"negative count", job("count: -1"), "submit FILE", `FILE:5: groups\[0\]\.count: .*-1.*`},
-		{"no such queue", "queue: root.nowhere\n" + good, "submit FILE", `queue: .*root\.nowhere.*`},
-		{"not a leaf", "queue: root\n" + good, "submit FILE", `queue: .*root.*`},
-		{"duplicate id", good, "submit FILE --id there", `.*"?there"? .*`},
-		{"a queue file", "partitions: []\n", "submit FILE", `FILE: is a queue file, not a job file; use plimsoll config apply`},
-		{"a job file as queues", good, "config apply FILE", `FILE: is a job file, not a queue file; use plimsoll submit`},
-		{"negative max of a queue", "partitions: [{name: default, queues: [{name: root, resources: {max: {vcore: -1}}}]}]", "config apply FILE", `FILE:1: root\.resources\.max\.vcore: quantity "-1" is negative; give zero or more`},
-		{"no such file", "", "submit nowhere.yaml", `read nowhere\.yaml: no such file or directory`},
-		{"no such job", "", "job get nothing", `.*"nothing".*`},
-		{"kill of no job", "", "job kill nothing", `.*"nothing".*`},
-		{"scale of no job", "", "job scale nothing 3", `.*"nothing".*`},
-		{"drain of no node", "", "node drain nothing", `.*"nothing".*`},
-		{"absurd flag", "", "run --cpu 1e30 -- true", `--cpu: quantity "1e30" is absurdly large; the largest possible is .*`},
-		{"run in no queue", "", "run --queue root.nowhere -- true", `queue: .*root\.nowhere.*`},
+	tests := []struct {
+		name, file, args, want string
+		there                  bool // it is what is there, or not, that makes it wrong
+	}{
+		{"malformed", "job: [a\n", "submit FILE", `FILE:1: cannot be read as YAML: .*`, false},
+		{"no YAML at all", "\x00\x01\x02", "submit FILE", `FILE.*`, false},
+		{"empty", "", "submit FILE", `FILE: is empty; a job file has job: and groups:.*`, false},
+		{"unknown field", job("comand: [ls]"), "submit FILE", `FILE:5: groups\[0\]\.comand: unknown field; did you mean "command"\?`, false},
+		{"negative quantity", job("resources: {memory: -1}"), "submit FILE", `FILE:5: groups\[0\]\.resources\.memory: quantity "-1" is negative; give zero or more`, false},
+		{"absurd quantity", job("resources: {cpu: 1e30}"), "submit FILE", `FILE:5: groups\[0\]\.resources\.cpu: quantity "1e30" is absurdly large; the largest possible is .*`, false},
+		{"unparsable quantity", job("resources: {cpu: lots}"), "submit FILE", `FILE:5: groups\[0\]\.resources\.cpu: quantity "lots" cannot be read; write for example 500m or 2`, false},
+		{"negative count", job("count: -1"), "submit FILE", `FILE:5: groups\[0\]\.count: .*-1.*`, false},
+		{"no such queue", "queue: root.nowhere\n" + good, "submit FILE", `queue: .*root\.nowhere.*`, false},
+		{"not a leaf", "queue: root\n" + good, "submit FILE", `queue: .*root.*`, false},
+		{"duplicate id", good, "submit FILE --id there", `.*"?there"? .*`, true},
+		{"a queue file", "partitions: []\n", "submit FILE", `FILE: is a queue file, not a job file; use plimsoll config apply`, false},
+		{"a job file as queues", good, "config apply FILE", `FILE: is a job file, not a queue file; use plimsoll submit`, false},
+		{"negative max of a queue", "partitions: [{name: default, queues: [{name: root, resources: {max: {vcore: -1}}}]}]", "config apply FILE", `FILE:1: root\.resources\.max\.vcore: quantity "-1" is negative; give zero or more`, false},
+		{"no such file", "", "submit nowhere.yaml", `read nowhere\.yaml: no such file or directory`, false},
+		{"no such job", "", "job get nothing", `.*"nothing".*`, true},
+		{"kill of no job", "", "job kill nothing", `.*"nothing".*`, true},
+		{"scale of no job", "", "job scale nothing 3", `.*"nothing".*`, true},
+		{"drain of no node", "", "node drain nothing", `.*"nothing".*`, true},
+		{"absurd flag", "", "run --cpu 1e30 -- true", `--cpu: quantity "1e30" is absurdly large; the largest possible is .*`, false},
+		{"run in no queue", "", "run --queue root.nowhere -- true", `queue: .*root\.nowhere.*`, false},
 	}
 	before := s.standing()
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			file := s.write("bad.yaml", test.file)
 			stdout, stderr, code := run(t, append([]string{"--server", s.address}, strings.Fields(strings.ReplaceAll(test.args, "FILE", file))...)...)
+			wantCode := exitUsage
+			if test.there {
+				wantCode = exitFailed
+			}
 			want := "^plimsoll: " + strings.ReplaceAll(test.want, "FILE", regexp.QuoteMeta(file)) + "\n$"
-			if code != exitFailed || stdout != "" || !regexp.MustCompile(want).MatchString(stderr) {
-				t.Errorf("exit code %d, %s%s, want %s", code, stdout, stderr, want)
+			if code != wantCode || stdout != "" || !regexp.MustCompile(want).MatchString(stderr) {
+				t.Errorf("exit code %d, %s%s, want %d, %s", code, stdout, stderr, wantCode, want)
 			}
 			t.Log(stderr)
 		})
@@ -81,25 +89,29 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestCommandThatDoesNotExist: the task fails with a reason, and the node goes on.
+// TestCommandThatDoesNotExist: the task fails with a reason, run ends with the exit code of a shell, and the node goes on.
 func TestCommandThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.dev()
 	supervisor := s.supervisor(filepath.Join(s.data(), "agent"))
 	notExecutable := s.write("text", "no program")
-	for id, c := range map[string]struct{ command, flags, want string }{
-		"nowhere": {"plimsoll-no-such-command", "", `the command "plimsoll-no-such-command" was not found in PATH`},
-		"text":    {notExecutable, "", "is not executable; chmod +x makes it so"},
-		"workdir": {"true", "--workdir /nowhere", "/nowhere"},
-		"user":    {"true", "--user plimsoll-nobody", "plimsoll-nobody"},
+	for id, c := range map[string]struct {
+		command, flags, want string
+		code                 int
+		reported             bool // the task has the exit code
+	}{
+		"nowhere": {"plimsoll-no-such-command", "", `the command "plimsoll-no-such-command" was not found in PATH`, 127, true},
+		"text":    {notExecutable, "", "is not executable; chmod +x makes it so", 126, true},
+		"workdir": {"true", "--workdir /nowhere", "/nowhere", exitFailed, false},
+		"user":    {"true", "--user plimsoll-nobody", "plimsoll-nobody", exitFailed, false},
 	} {
 		args := append(append([]string{"run", "--id", id}, strings.Fields(c.flags)...), "--", c.command)
 		_, stderr, code := s.cli(args...)
-		if code != exitFailed || !strings.Contains(stderr, "never started: ") || !strings.Contains(stderr, c.want) {
+		if code != c.code || !strings.Contains(stderr, "never started: ") || !strings.Contains(stderr, c.want) {
 			t.Errorf("%s: exit code %d, %s", id, code, stderr)
 		}
-		if _, tasks := s.job(id); tasks[0].State != "Finished" || tasks[0].Reason != "never started" || tasks[0].ExitCode != nil {
+		if _, tasks := s.job(id); tasks[0].State != "Finished" || tasks[0].Reason != "never started" || (tasks[0].ExitCode != nil) != c.reported {
 			t.Errorf("%+v", tasks)
 		}
 	}
@@ -136,7 +148,7 @@ func (s *site) refuses(t *testing.T, dir, want string, args ...string) {
 	}
 	d := start(t, args...)
 	code := d.exit()
-	if stderr := d.stderr(); code != exitFailed || !regexp.MustCompile("^plimsoll: "+want+"\n$").MatchString(stderr) {
+	if stderr := d.stderr(); code != exitFailed && code != exitUsage || !regexp.MustCompile("^plimsoll: "+want+"\n$").MatchString(stderr) {
 		t.Errorf("%v: exit code %d, %swant %s", args, code, stderr, want)
 	}
 	t.Log(d.stderr())

@@ -38,12 +38,14 @@ func TestKilledIsAResultOfItsOwnInLists(t *testing.T) {
 }
 
 // What a filter names wrongly is told with the nearest name.
-func TestAStateWithATypoIsAnError(t *testing.T) {
+func TestAFilterWithATypoIsAnError(t *testing.T) {
 	address, _ := serve(t)
 	for args, want := range map[string]string{
 		"job list --state runnign":        `plimsoll: --state: "runnign" is not a state; did you mean "Running"?`,
 		"task list --state Runing":        `plimsoll: --state: "Runing" is not a state; did you mean "Running"?`,
 		"task list --state pending,nope":  `plimsoll: --state: "nope" is not a state; possible are Pending, Bound, `,
+		"events --object wordcuont":       `plimsoll: --object: there is no job, task, node or queue "wordcuont", and no event is about one; did you mean "wordcount"?`,
+		"events --object n7":              `plimsoll: --object: there is no job, task, node or queue "n7", and no event is about one; did you mean "n1"?`,
 		"policy list --kind NodeQoS":      `plimsoll: --kind must be one of "all","NodeQOS","Action","TaskQOS" but got "NodeQoS"`,
 		"job logs flaky --stream stdoutt": `plimsoll: --stream must be one of "stdout","stderr","both" but got "stdoutt"`,
 	} {

@@ -66,6 +66,12 @@ func TestWhatIsNotKnownInAUsersJSONIsAnErrorThatNamesIt(t *testing.T) {
 			}
 		})
 	}
+	watch := []byte(`{"di":"a"}`)
+	_, body := s.do(t, http.MethodPost, plimsollv1connect.JobServiceWatchJobProcedure, "application/connect+json",
+		append([]byte{0, 0, 0, 0, byte(len(watch))}, watch...))
+	if !strings.Contains(body, `di: unknown field; did you mean \"id\"?`) {
+		t.Errorf("of a stream: %q", body)
+	}
 	if sent := f.sent(); len(sent) > 0 {
 		t.Errorf("the leader was sent %v", sent)
 	}
