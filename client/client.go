@@ -43,7 +43,8 @@ func (c Config) Validate() error {
 	}
 	for _, address := range c.servers() {
 		if _, _, err := transport.Split(address); err != nil {
-			return plimsoll.Invalid("server", "%q is not an address; write for example %s or unix:/run/plimsoll.sock", address, DefaultServer)
+			return plimsoll.Invalid("server", "%q is not an address; write for example %s or unix:/run/plimsoll.sock",
+				address, DefaultServer)
 		}
 	}
 	return nil

@@ -33,6 +33,7 @@ type commands struct {
 
 // Help is printed below the summary of "plimsoll --help".
 func (commands) Help() string {
-	return example("plimsoll dev --data /tmp/plimsoll", "plimsoll submit examples/wordcount.yaml --wait", "plimsoll run -- echo hello") +
+	return example("plimsoll dev --data /tmp/plimsoll", "plimsoll submit examples/wordcount.yaml --wait",
+		"plimsoll run -- echo hello") +
 		"\n\n" + exitCodesHelp()
 }

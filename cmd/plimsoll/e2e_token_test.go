@@ -263,7 +263,8 @@ func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 		}
 		stdout, stderr, code := runAs(t, test.home, test.variables, args...)
 		failed := code == exitFailed || code == exitUsage && strings.Contains(test.says, "is not the user token")
-		if test.says == "" && (code != 0 || !strings.Contains(stdout, "n1")) || test.says != "" && (!failed || !strings.Contains(stderr, test.says)) {
+		if test.says == "" && (code != 0 || !strings.Contains(stdout, "n1")) ||
+			test.says != "" && (!failed || !strings.Contains(stderr, test.says)) {
 			t.Errorf("%v %s: exit code %d, %s, want %s", test.variables, test.flag, code, stderr, test.says)
 		}
 		if strings.Contains(stderr, text) || strings.Contains(stderr, wrongText) || strings.Contains(stderr, "hunter2") {

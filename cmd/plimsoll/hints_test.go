@@ -43,7 +43,8 @@ func TestAWordThatIsNoCommandIsAnsweredWithTheOneThatIsMeant(t *testing.T) {
 		"job zzzzzz":        "see plimsoll job --help",
 	} {
 		_, stderr, code := plimsollAt(t.Context(), "", strings.Fields(args)...)
-		if code != exitUsage || !strings.HasPrefix(stderr, "plimsoll: there is no command ") || !strings.HasSuffix(stderr, want+"\n") {
+		const begins = "plimsoll: there is no command "
+		if code != exitUsage || !strings.HasPrefix(stderr, begins) || !strings.HasSuffix(stderr, want+"\n") {
 			t.Errorf("%s: exit code %d, %swant %s", args, code, stderr, want)
 		}
 	}
@@ -91,16 +92,19 @@ func TestRunSaysThatItDoesNotPassItsStandardInputOn(t *testing.T) {
 			var out, notes bytes.Buffer
 			looks := 0
 			code := execute(t.Context(), process{
-				args: []string{"--server", address, "run", "--", "echo", "hello"}, stdin: strings.NewReader(""), stdout: &out, stderr: &notes,
+				args:  []string{"--server", address, "run", "--", "echo", "hello"},
+				stdin: strings.NewReader(""), stdout: &out, stderr: &notes,
 				now:    func() time.Time { return testNow },
 				unread: func() int { looks++; return c.unread[looks-1] },
 			})
-			if said := strings.Count(notes.String(), "run does not pass its standard input on"); code != 0 || said > 1 || (said == 1) != c.says {
+			said := strings.Count(notes.String(), "run does not pass its standard input on")
+			if code != 0 || said > 1 || (said == 1) != c.says {
 				t.Errorf("exit code %d, %q", code, notes.String())
 			}
 		})
 	}
-	if stdout, _, _ := plimsollAt(t.Context(), address, "run", "--help"); !strings.Contains(strings.Join(strings.Fields(stdout), " "), "reads an empty standard input") {
+	stdout, _, _ := plimsollAt(t.Context(), address, "run", "--help")
+	if !strings.Contains(strings.Join(strings.Fields(stdout), " "), "reads an empty standard input") {
 		t.Errorf("the help does not say it:\n%s", stdout)
 	}
 }

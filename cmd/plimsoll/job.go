@@ -71,11 +71,14 @@ func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 		for i := range jobs {
 			s, n := &jobs[i], totals(&jobs[i])
 			rows[i] = []string{
-				s.ID, s.State.String(), s.Result().String(), s.Queue, s.Owner, fmt.Sprintf("%d/%d", n.Succeeded+n.Failed, wanted(s)),
+				s.ID, s.State.String(), s.Result().String(), s.Queue, s.Owner,
+				fmt.Sprintf("%d/%d", n.Succeeded+n.Failed, wanted(s)),
 				count(n.Running), count(n.Pending), count(n.Failed), ago(a.now(), s.Submitted),
 			}
 		}
-		columns(o, []string{"ID", "STATE", "RESULT", "QUEUE", "OWNER", "DONE", "RUNNING", "WAITING", "FAILED", "SUBMITTED"}, rows)
+		columns(o, []string{
+			"ID", "STATE", "RESULT", "QUEUE", "OWNER", "DONE", "RUNNING", "WAITING", "FAILED", "SUBMITTED",
+		}, rows)
 	})
 }
 
@@ -176,7 +179,8 @@ const shownTasks = 50
 
 func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views []taskView) {
 	s := &job.Status
-	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"result", s.Result().String()}, [2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
+	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"result", s.Result().String()},
+		[2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
 		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)}, [2]string{"started", ago(a.now(), s.Started)},
 		[2]string{"finished", ago(a.now(), s.Finished)})
 	o.printf("\n")

@@ -40,13 +40,15 @@ func TestKilledIsAResultOfItsOwnInLists(t *testing.T) {
 // What a filter names wrongly is told with the nearest name.
 func TestAFilterWithATypoIsAnError(t *testing.T) {
 	address, _ := serve(t)
+	const noObject = "plimsoll: --object: there is no job, task, node or queue "
+	const noEvent = ", and no event is about one; did you mean "
 	for args, want := range map[string]string{
 		"job list --state runnign":        `plimsoll: --state: "runnign" is not a state; did you mean "Running"?`,
-		"task list --state Runing":        `plimsoll: --state: "Runing" is not a state; did you mean "Running"?`,
+		"task list --state Runnin":        `plimsoll: --state: "Runnin" is not a state; did you mean "Running"?`,
 		"task list --state pending,nope":  `plimsoll: --state: "nope" is not a state; possible are Pending, Bound, `,
-		"events --object wordcuont":       `plimsoll: --object: there is no job, task, node or queue "wordcuont", and no event is about one; did you mean "wordcount"?`,
-		"events --object n7":              `plimsoll: --object: there is no job, task, node or queue "n7", and no event is about one; did you mean "n1"?`,
-		"policy list --kind NodeQoS":      `plimsoll: --kind must be one of "all","NodeQOS","Action","TaskQOS" but got "NodeQoS"`,
+		"events --object wordcuont":       noObject + `"wordcuont"` + noEvent + `"wordcount"?`,
+		"events --object n7":              noObject + `"n7"` + noEvent + `"n1"?`,
+		"policy list --kind NodeQoS":      `plimsoll: --kind must be one of "all","NodeQOS",`,
 		"job logs flaky --stream stdoutt": `plimsoll: --stream must be one of "stdout","stderr","both" but got "stdoutt"`,
 	} {
 		_, stderr, code := plimsollAt(t.Context(), address, strings.Fields(args)...)
@@ -76,11 +78,13 @@ func TestAnIDThatIsTakenNamesTheFlagsThatHelp(t *testing.T) {
 func TestServersOfTheCommandLineAreTriedInTurn(t *testing.T) {
 	address, _ := serve(t)
 	none := "unix:" + filepath.Join(t.TempDir(), "none")
-	if stdout, stderr, code := plimsollAt(t.Context(), none+","+address, "job", "kill", "waiting"); code != 0 || stdout != "waiting: Failing\n" {
+	stdout, stderr, code := plimsollAt(t.Context(), none+","+address, "job", "kill", "waiting")
+	if code != 0 || stdout != "waiting: Failing\n" {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
-	_, stderr, code := plimsollAt(t.Context(), none+","+none+"2", "--retry-for", "0s", "job", "list")
-	if want := "plimsoll: cannot reach a server at " + none + " or " + none + "2 ("; code != exitFailed || !strings.HasPrefix(stderr, want) {
+	_, stderr, code = plimsollAt(t.Context(), none+","+none+"2", "--retry-for", "0s", "job", "list")
+	want := "plimsoll: cannot reach a server at " + none + " or " + none + "2 ("
+	if code != exitFailed || !strings.HasPrefix(stderr, want) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

@@ -34,7 +34,10 @@ func cluster() *fake {
 		wire.Mutation{Kind: wire.KindQueueConfig, Value: wire.AppendQueueConfig(nil, new(plimsoll.DefaultQueues()))},
 		wire.Mutation{Kind: wire.KindQueueStatus, Key: "root", Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root"})},
 		wire.Mutation{Kind: wire.KindQueueStatus, Key: "root.batch", Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root.batch", Leaf: true, Jobs: 2})},
-		wire.Mutation{Kind: wire.KindQueueStatus, Key: "root.empty", Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root.empty", Leaf: true})},
+		wire.Mutation{
+			Kind: wire.KindQueueStatus, Key: "root.empty",
+			Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root.empty", Leaf: true}),
+		},
 	)
 	return f
 }

@@ -31,27 +31,44 @@ func TestWhatIsNotKnownInAUsersJSONIsAnErrorThatNamesIt(t *testing.T) {
 	s := serve(t, Config{}, f)
 	const submit, list = plimsollv1connect.JobServiceSubmitJobProcedure, plimsollv1connect.JobServiceListJobsProcedure
 	for _, c := range []struct{ name, path, body, want string }{
-		{"a field of a list", submit, `{"spec":{"id":"x","groups":[{"name":"a","command":["true"]},{"name":"b","cuont":3}]}}`,
-			`spec.groups[1].cuont: unknown field; did you mean "count"?`},
+		{
+			"a field of a list", submit, `{"spec":{"id":"x","groups":[{"name":"a","command":["true"]},{"name":"b","cuont":3}]}}`,
+			`spec.groups[1].cuont: unknown field; did you mean "count"?`,
+		},
 		{"a field at the top", list, `{"qeue":"root.batch"}`, `qeue: unknown field; did you mean "queue"?`},
-		{"a field that is like none", list, `{"zzzzzz":1}`,
-			"zzzzzz: unknown field; possible are queue, owner, states, limit, after"},
-		{"a field of a message in a map", submit,
+		{
+			"a field that is like none", list, `{"zzzzzz":1}`,
+			"zzzzzz: unknown field; possible are queue, owner, states, limit, after",
+		},
+		{
+			"a field of a message in a map", submit,
 			`{"spec":{"groups":[{"constraints":{"traits":{"ssd":{"flga":true}}}}]}}`,
-			`spec.groups[0].constraints.traits.ssd.flga: unknown field; did you mean "flag"?`},
-		{"a word of a list", list, `{"states":["JOB_STATE_RUNNING","JOB_STATE_RUNNNG"]}`,
-			`states[1]: "JOB_STATE_RUNNNG" is not known; did you mean "JOB_STATE_RUNNING"?`},
-		{"a word without its prefix", list, `{"states":["Running"]}`,
-			`states[0]: "Running" is not known; did you mean "JOB_STATE_RUNNING"?`},
+			`spec.groups[0].constraints.traits.ssd.flga: unknown field; did you mean "flag"?`,
+		},
+		{
+			"a word of a list", list, `{"states":["JOB_STATE_RUNNING","JOB_STATE_RUNNNG"]}`,
+			`states[1]: "JOB_STATE_RUNNNG" is not known; did you mean "JOB_STATE_RUNNING"?`,
+		},
+		{
+			"a word without its prefix", list, `{"states":["Running"]}`,
+			`states[0]: "Running" is not known; did you mean "JOB_STATE_RUNNING"?`,
+		},
 		{"a number of a list", list, `{"states":[99]}`, "states[0]: 99 is not known; possible are JOB_STATE_NEW, "},
 		{"a word that stands for none", list, `{"states":["JOB_STATE_UNSPECIFIED"]}`, "states[0]: 0 is not known; "},
-		{"a word of a field", plimsollv1connect.NodeServiceSetNodeModeProcedure, `{"id":"n1","mode":"NODE_MODE_DRIANING"}`,
-			`mode: "NODE_MODE_DRIANING" is not known; did you mean "NODE_MODE_DRAINING"?`},
-		{"a count of nothing", submit, `{"spec":{"id":"x","groups":[{"name":"a","count":0,"command":["true"]}]}}`,
-			"spec.groups[0].count: is 0; give 1 or more, or leave it out for one task"},
-		{"behind other values", submit,
-			"{ \"spec\" : { \"labels\" : {\"a,}\\\"\":\"{[\"} ,\n\t\"groups\":[ {\"command\":[\"]\",\"\\\\\"],\"count\":-1.5e3 , \"nmae\":null} ]}}",
-			`spec.groups[0].nmae: unknown field; did you mean "name"?`},
+		{
+			"a word of a field", plimsollv1connect.NodeServiceSetNodeModeProcedure, `{"id":"n1","mode":"NODE_MODE_DRIANING"}`,
+			`mode: "NODE_MODE_DRIANING" is not known; did you mean "NODE_MODE_DRAINING"?`,
+		},
+		{
+			"a count of nothing", submit, `{"spec":{"id":"x","groups":[{"name":"a","count":0,"command":["true"]}]}}`,
+			"spec.groups[0].count: is 0; give 1 or more, or leave it out for one task",
+		},
+		{
+			"behind other values", submit,
+			"{ \"spec\" : { \"labels\" : {\"a,}\\\"\":\"{[\"} ,\n\t\"groups\":[ " +
+				"{\"command\":[\"]\",\"\\\\\"],\"count\":-1.5e3 , \"namee\":null} ]}}",
+			`spec.groups[0].namee: unknown field; did you mean "name"?`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, body := s.do(t, http.MethodPost, c.path, "application/json", []byte(c.body))
@@ -87,7 +104,8 @@ func TestAJobThatLeavesOutTheCountHasOneTask(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(body, `"count":1`) {
 		t.Errorf("%d %s", status, body)
 	}
-	spec := plimsoll.JobSpec{ID: "y", Queue: "root.batch", Groups: []plimsoll.GroupSpec{{Name: "a", Command: []string{"true"}}}}
+	spec := plimsoll.JobSpec{ID: "y", Queue: "root.batch"}
+	spec.Groups = []plimsoll.GroupSpec{{Name: "a", Command: []string{"true"}}}
 	must(t, s.jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)})
 	for i, cmd := range f.sent() {
 		if n := cmd.GetSubmitJob().GetSpec().GetGroups()[0].GetCount(); n != plimsoll.DefaultCount {
@@ -189,7 +207,8 @@ func TestAFieldOfANewerVersionPassesAGateway(t *testing.T) {
 	if got := job.GetStatus().ProtoReflect().GetUnknown(); string(got) != string(newer) {
 		t.Errorf("the user was sent a status with %q", got)
 	}
-	code, body := s.do(t, http.MethodPost, plimsollv1connect.JobServiceGetJobProcedure, "application/json", []byte(`{"id":"new"}`))
+	const get = plimsollv1connect.JobServiceGetJobProcedure
+	code, body := s.do(t, http.MethodPost, get, "application/json", []byte(`{"id":"new"}`))
 	if code != http.StatusOK || !strings.Contains(body, "JOB_STATE_RUNNING") {
 		t.Errorf("in JSON, where nothing can be kept: %d %s", code, body)
 	}

@@ -17,8 +17,10 @@ func FuzzCheckJSON(f *testing.F) {
 		`{"spec":{"groups":[{"cuont":1}]}}`, ` { "spec" : null } `, `{"spec":{"groups":[{"count":0}]}}`,
 		`{"spec":{"groups":[{"class":"CLASS_BURSTABLE"},{"class":"CLASS_BRUSTABLE"},{"class":2}]}}`,
 		`{"spec":{"labels":{"a":"b","}":"{"},"groups":[{"env":{"spec":"x"},"retry":{"kind":9}}]}}`,
-		`{"spec":[1,2],"x":{}}`, `[{"spec":1}]`, `{"spec":{"groups":{"a":1}}}`, `{"":0}`, `{"spec":{"groups":[{"class":null}]}}`,
-		`{"spec":{"groups":[{"constraints":{"traits":{"ssd":{"flag":true}}}}]}} x`, `"spec"`, ``, `{"\u0073pec":{"i\u0064":"x"}}`,
+		`{"spec":[1,2],"x":{}}`, `[{"spec":1}]`, `{"spec":{"groups":{"a":1}}}`, `{"":0}`,
+		`{"spec":{"groups":[{"class":null}]}}`,
+		`{"spec":{"groups":[{"constraints":{"traits":{"ssd":{"flag":true}}}}]}} x`, `"spec"`, ``,
+		`{"\u0073pec":{"i\u0064":"x"}}`,
 	} {
 		f.Add([]byte(seed))
 	}
