@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/plimsoll-dev/plimsoll"
 )
 
@@ -45,10 +43,10 @@ type exitError int
 
 func (e exitError) Error() string { return "exit" }
 
-// exitCodeFor is the exit code for what a command returned: the one place where it is decided.
+// exitCodeFor is the exit code for what a command returned. A command line that cannot be read ends
+// with exitUsage before there is a command.
 func exitCodeFor(err error) int {
 	var said exitError
-	var parse *kong.ParseError
 	switch {
 	case err == nil:
 		return exitOK
@@ -56,7 +54,7 @@ func exitCodeFor(err error) int {
 		return int(said)
 	case canceled(err):
 		return exitInterrupted
-	case errors.As(err, &parse), plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
+	case plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
 		return exitUsage
 	}
 	return exitFailed

@@ -99,7 +99,7 @@ func execute(ctx context.Context, p process) (code int) {
 	}
 	if err != nil {
 		a.notes.printf("plimsoll: %s; see plimsoll %s--help\n", err, selected(err))
-		return exitCodeFor(err)
+		return exitUsage
 	}
 	a.server, a.retryFor, a.tokenFile, a.secrets = root.Server, root.RetryFor, root.TokenFile, p.secrets
 	a.unread = p.unread
