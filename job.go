@@ -72,7 +72,7 @@ type JobSpec struct {
 // GroupSpec is the specification that the tasks of a group share.
 type GroupSpec struct {
 	Name       string
-	Count      int32
+	Count      int32    // tasks of the group; 0 in a job that is submitted: DefaultCount
 	Command    []string // the program and its arguments; no shell is put around it
 	Env        map[string]string
 	WorkDir    string // working directory; empty: the task's own directory
@@ -104,6 +104,7 @@ func (g *GroupSpec) Worth() Class {
 
 // Defaults for fields of a group that are zero.
 const (
+	DefaultCount     = int32(1)
 	DefaultKillGrace = 10 * time.Second
 	DefaultLogLimit  = int64(64 << 20)
 )
@@ -182,6 +183,20 @@ type JobStatus struct {
 	Finished  int64
 	Groups    []GroupStatus
 	Revision  uint64
+}
+
+// Result says how a job ended, in the words of tasks: a job that was killed is in the state JobFailed
+// and has a result of its own. It is ResultNone before the end, and for a job that is being forgotten.
+func (s *JobStatus) Result() TaskResult {
+	switch {
+	case s.State == JobCompleted:
+		return ResultSucceeded
+	case s.State == JobFailed && s.Killed:
+		return ResultKilled
+	case s.State == JobFailed || s.State == JobRejected:
+		return ResultFailed
+	}
+	return ResultNone
 }
 
 // GroupStatus counts the tasks of a group and says why those that wait do so.

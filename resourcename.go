@@ -30,7 +30,7 @@ func KnownResources(name string, known []string) string {
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(known)))
 	text := "known: " + strings.Join(names, ", ")
-	if near := nearest(name, names); near != "" {
+	if near := Nearest(name, names); near != "" {
 		text += "; did you mean " + near + "?"
 	}
 	return text
@@ -46,43 +46,3 @@ func noResource(name, known string) string {
 	}
 	return text
 }
-
-// nearest returns the name that is most like another one; empty if none is like it.
-func nearest(name string, names []string) string {
-	best, least := "", max(1, len(name)/3)+1
-	for _, other := range names {
-		if d := nameDistance(name, other); d < least {
-			best, least = other, d
-		}
-	}
-	return best
-}
-
-// nameDistance is how many letters make the difference between two names. Case counts for nothing,
-// nor does a domain in front of the same name.
-func nameDistance(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	if bare(a) == bare(b) {
-		return 0
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := before
-			if a[i] != b[j] {
-				change++
-			}
-			before = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
-
-// bare is a name without the domain in front of it.
-func bare(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }

@@ -83,17 +83,19 @@ func (r TaskResult) Charged() bool {
 // Task is one unit to place and run. Times are Unix nanoseconds, zero if it has not happened. The times, node, exit code and
 // message are those of the current attempt.
 type Task struct {
-	ID        string
-	Job       string
-	Group     string
-	Index     int32 // place in its group, from 0
-	Attempt   int32 // current attempt, from 1; 0 before the first binding
-	Failures  int32 // attempts that ended by the task's own fault
-	State     TaskState
-	Result    TaskResult // of the last attempt that ended
-	Node      string     // where it is or was
-	ExitCode  int32      // of the last attempt that ended; 128+n if signal n ended it; -1 if unknown
-	Message   string     // more about the result, for people
+	ID       string
+	Job      string
+	Group    string
+	Index    int32 // place in its group, from 0
+	Attempt  int32 // current attempt, from 1; 0 before the first binding
+	Failures int32 // attempts that ended by the task's own fault
+	State    TaskState
+	Result   TaskResult // of the last attempt that ended
+	Node     string     // where it is or was
+	// ExitCode is that of the last attempt that ended: 128+n if signal n ended it, 126 if its program
+	// could not be executed, 127 if it was not found, -1 if none is known.
+	ExitCode  int32
+	Message   string // more about the result, for people
 	Created   int64
 	Bound     int64
 	Started   int64

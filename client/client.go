@@ -26,6 +26,7 @@ const (
 // Config says how to reach a gateway. The zero value is the gateway on this machine.
 type Config struct {
 	// Server is the gateway's address: http://host:port, host:port or unix:/path. Empty: DefaultServer.
+	// Several, separated by commas, are tried in turn when one cannot be reached.
 	Server string
 	// Token is the user token of the gateway, and TokenFile a file that holds it; one of both, or neither.
 	// Without them the token is found if the gateway is on this machine, listens on a loopback address, and
@@ -40,19 +41,19 @@ func (c Config) Validate() error {
 	if c.Token != "" && c.TokenFile != "" {
 		return plimsoll.Invalid("token", "is given beside a tokenFile; give one of them")
 	}
-	if c.Server == "" {
-		return nil
-	}
-	if _, _, err := transport.Split(c.Server); err != nil {
-		return plimsoll.Invalid("server", "%q is not an address; write for example %s or unix:/run/plimsoll.sock", c.Server, DefaultServer)
+	for _, address := range c.servers() {
+		if _, _, err := transport.Split(address); err != nil {
+			return plimsoll.Invalid("server", "%q is not an address; write for example %s or unix:/run/plimsoll.sock",
+				address, DefaultServer)
+		}
 	}
 	return nil
 }
 
-// tokens says where the token for the gateway is from; nil if none is known.
-func (c Config) tokens() (*token.Source, error) {
+// tokens says where the token for a gateway is from; nil if none is known.
+func (c Config) tokens(server string) (*token.Source, error) {
 	if c.Token == "" {
-		return token.Finder{Kind: token.User, File: c.TokenFile}.For(c.Server), nil
+		return token.Finder{Kind: token.User, File: c.TokenFile}.For(server), nil
 	}
 	t, err := token.Parse(c.Token)
 	if err == nil && t.Kind() != token.User {
@@ -64,7 +65,7 @@ func (c Config) tokens() (*token.Source, error) {
 	return token.Fixed(t, "the token that was given"), nil
 }
 
-// Client calls one gateway.
+// Client calls a gateway, or several in turn.
 type Client struct {
 	http   *http.Client
 	budget time.Duration
@@ -81,21 +82,13 @@ func New(config Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if config.Server == "" {
-		config.Server = DefaultServer
-	}
 	if config.RetryBudget == 0 {
 		config.RetryBudget = defaultRetryBudget
 	}
-	httpClient, base, err := transport.CallClient(config.Server)
+	httpClient, base, err := config.dialServers()
 	if err != nil {
 		return nil, err
 	}
-	source, err := config.tokens()
-	if err != nil {
-		return nil, err
-	}
-	transport.SendToken(httpClient, source)
 	limit := connect.WithReadMaxBytes(maxMessageBytes)
 	return &Client{
 		http:   httpClient,

@@ -14,7 +14,10 @@
 //   - Lists are read in pages and handed out one by one, so that memory is bounded by a page. A list is not one instant: each page is
 //     consistent in itself.
 //
-// It does NOT cache, and it does not choose between several gateways. Cost is one round trip a call or page.
+// Of several gateways in Config.Server it calls the one that answered last, and the next at once where
+// no connection can be made: such a call had no effect.
+//
+// It does NOT cache, and it does not spread calls over gateways. Cost is one round trip a call or page.
 //
 // The command line (cmd/plimsoll) is written with nothing but this package. The SDK's shape is that of the Connect services in
 // proto/plimsoll/v1/api.proto.

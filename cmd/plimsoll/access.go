@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -57,11 +58,12 @@ func (a *app) tokenSource() string {
 	return ""
 }
 
-// source says where the token of the gateway is from; nil if none is known.
+// source says where the token of the gateway is from, of several that of the first; nil if none is known.
 func (a *app) source() (*token.Source, error) {
 	cfg := a.clientConfig()
 	if cfg.Token == "" {
-		return token.Finder{Kind: token.User, File: cfg.TokenFile}.For(a.server), nil
+		first, _, _ := strings.Cut(a.server, ",")
+		return token.Finder{Kind: token.User, File: cfg.TokenFile}.For(first), nil
 	}
 	t, err := token.Parse(cfg.Token)
 	if err != nil {

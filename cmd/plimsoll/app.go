@@ -26,6 +26,7 @@ type app struct {
 	now      func() time.Time
 	server   string
 	retryFor time.Duration
+	unread   func() int // of process
 
 	tokenFile string         // of the flag
 	secrets   secrets        // of the environment
@@ -59,7 +60,8 @@ func (a *app) close() {
 func (a *app) explainError(err error) string {
 	var dial *net.OpError
 	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Sprintf("cannot reach a server at %s (%s); start one with: plimsoll dev", a.server, cause(dial.Err))
+		servers := strings.Join(strings.Split(a.server, ","), " or ")
+		return fmt.Sprintf("cannot reach a server at %s (%s); start one with: plimsoll dev", servers, cause(dial.Err))
 	}
 	if from := a.tokenSource(); plimsoll.CodeOf(err) == plimsoll.CodeUnauthenticated && from != "" {
 		return fmt.Sprintf("%s; the token is that of %s", err, from)
@@ -83,7 +85,7 @@ func (a *app) readFile(path string) (name string, data []byte, err error) {
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return "", nil, fmt.Errorf("read %s: %s", path, cause(err))
+			return "", nil, &plimsoll.Error{Code: plimsoll.CodeInvalid, Op: "read " + path, Msg: cause(err)}
 		}
 		defer func() { _ = f.Close() }() // it was only read
 		in, name = f, path

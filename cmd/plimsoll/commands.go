@@ -7,7 +7,7 @@ at any time what runs where, what waits, and why.`
 
 // commands is the tree of commands. Flags of the root may stand anywhere on the command line.
 type commands struct {
-	Server   string        `help:"Address of a gateway: URL, host:port or unix:/path." env:"PLIMSOLL_SERVER" default:"http://127.0.0.1:9080"`
+	Server   string        `help:"Address of a gateway: URL, host:port or unix:/path. Of several, separated by commas, the next is tried when one cannot be reached." env:"PLIMSOLL_SERVER" default:"http://127.0.0.1:9080"`
 	RetryFor time.Duration `help:"How long to try again while the server is away." env:"PLIMSOLL_RETRY_FOR" default:"2s"`
 
 	TokenFile string `help:"File with the user token of the gateway; PLIMSOLL_TOKEN, PLIMSOLL_TOKEN_FILE. On the machine of the gateway its user needs none." placeholder:"FILE"`
@@ -33,5 +33,7 @@ type commands struct {
 
 // Help is printed below the summary of "plimsoll --help".
 func (commands) Help() string {
-	return example("plimsoll dev --data /tmp/plimsoll", "plimsoll submit examples/wordcount.yaml --wait", "plimsoll run -- echo hello")
+	return example("plimsoll dev --data /tmp/plimsoll", "plimsoll submit examples/wordcount.yaml --wait",
+		"plimsoll run -- echo hello") +
+		"\n\n" + exitCodesHelp()
 }

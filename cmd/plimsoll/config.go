@@ -100,7 +100,7 @@ func (cmd *configCheckCmd) Run(a *app) error {
 		}
 	}
 	if failed {
-		return exitError(exitFailed)
+		return exitError(exitUsage)
 	}
 	return nil
 }

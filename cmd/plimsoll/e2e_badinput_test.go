@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +32,8 @@ func (s *site) standing() string {
 	return all.String()
 }
 
-// TestBadInput: what is wrong gets one clear error that names the field and what to do, exit code 1, and changes nothing.
+// TestBadInput: what is wrong gets one clear error that names the field and what to do, and changes
+// nothing. The exit code is 2, or 1 if it is wrong only by what is there.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -64,14 +66,20 @@ func TestBadInput(t *testing.T) {
 		{"absurd flag", "", "run --cpu 1e30 -- true", `--cpu: quantity "1e30" is absurdly large; the largest possible is .*`},
 		{"run in no queue", "", "run --queue root.nowhere -- true", `queue: .*root\.nowhere.*`},
 	}
+	// These are wrong by what is there, or not.
+	found := []string{"duplicate id", "no such job", "kill of no job", "scale of no job", "drain of no node"}
 	before := s.standing()
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			file := s.write("bad.yaml", test.file)
 			stdout, stderr, code := run(t, append([]string{"--server", s.address}, strings.Fields(strings.ReplaceAll(test.args, "FILE", file))...)...)
+			wantCode := exitUsage
+			if slices.Contains(found, test.name) {
+				wantCode = exitFailed
+			}
 			want := "^plimsoll: " + strings.ReplaceAll(test.want, "FILE", regexp.QuoteMeta(file)) + "\n$"
-			if code != exitFailed || stdout != "" || !regexp.MustCompile(want).MatchString(stderr) {
-				t.Errorf("exit code %d, %s%s, want %s", code, stdout, stderr, want)
+			if code != wantCode || stdout != "" || !regexp.MustCompile(want).MatchString(stderr) {
+				t.Errorf("exit code %d, %s%s, want %d, %s", code, stdout, stderr, wantCode, want)
 			}
 			t.Log(stderr)
 		})
@@ -81,25 +89,31 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestCommandThatDoesNotExist: the task fails with a reason, and the node goes on.
+// TestCommandThatDoesNotExist: the task fails with a reason, run ends with the exit code of a shell,
+// and the node goes on.
 func TestCommandThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.dev()
 	supervisor := s.supervisor(filepath.Join(s.data(), "agent"))
 	notExecutable := s.write("text", "no program")
-	for id, c := range map[string]struct{ command, flags, want string }{
-		"nowhere": {"plimsoll-no-such-command", "", `the command "plimsoll-no-such-command" was not found in PATH`},
-		"text":    {notExecutable, "", "is not executable; chmod +x makes it so"},
-		"workdir": {"true", "--workdir /nowhere", "/nowhere"},
-		"user":    {"true", "--user plimsoll-nobody", "plimsoll-nobody"},
+	for id, c := range map[string]struct {
+		command, flags, want string
+		code                 int
+		reported             bool // the task has the exit code
+	}{
+		"nowhere": {"plimsoll-no-such-command", "", `the command "plimsoll-no-such-command" was not found in PATH`, 127, true},
+		"text":    {notExecutable, "", "is not executable; chmod +x makes it so", 126, true},
+		"workdir": {"true", "--workdir /nowhere", "/nowhere", exitFailed, false},
+		"user":    {"true", "--user plimsoll-nobody", "plimsoll-nobody", exitFailed, false},
 	} {
 		args := append(append([]string{"run", "--id", id}, strings.Fields(c.flags)...), "--", c.command)
 		_, stderr, code := s.cli(args...)
-		if code != exitFailed || !strings.Contains(stderr, "never started: ") || !strings.Contains(stderr, c.want) {
+		if code != c.code || !strings.Contains(stderr, "never started: ") || !strings.Contains(stderr, c.want) {
 			t.Errorf("%s: exit code %d, %s", id, code, stderr)
 		}
-		if _, tasks := s.job(id); tasks[0].State != "Finished" || tasks[0].Reason != "never started" || tasks[0].ExitCode != nil {
+		_, tasks := s.job(id)
+		if tasks[0].State != "Finished" || tasks[0].Reason != "never started" || (tasks[0].ExitCode != nil) != c.reported {
 			t.Errorf("%+v", tasks)
 		}
 	}
@@ -136,7 +150,8 @@ func (s *site) refuses(t *testing.T, dir, want string, args ...string) {
 	}
 	d := start(t, args...)
 	code := d.exit()
-	if stderr := d.stderr(); code != exitFailed || !regexp.MustCompile("^plimsoll: "+want+"\n$").MatchString(stderr) {
+	line := regexp.MustCompile("^plimsoll: " + want + "\n$")
+	if stderr := d.stderr(); code != exitFailed && code != exitUsage || !line.MatchString(stderr) {
 		t.Errorf("%v: exit code %d, %swant %s", args, code, stderr, want)
 	}
 	t.Log(d.stderr())

@@ -45,7 +45,7 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 		`bad.yaml:4: throttle.step: is 0`:                                                                               strings.Replace(file, "step: 20", "step: 0", 1),
 		`bad.yaml:10: prefers: unknown field; did you mean "prefer"?`:                                                   strings.Replace(file, "allowed: [shed]", "allowed: [shed]\nprefers: true", 1),
 	} {
-		cli(1, says, "apply", "-f", s.write("bad.yaml", bad))
+		cli(exitUsage, says, "apply", "-f", s.write("bad.yaml", bad))
 	}
 	if list := cli(0, "KIND", "list"); strings.Contains(list, "shed") {
 		t.Fatalf("a refused file left something behind:\n%s", list)
@@ -60,7 +60,7 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 	cli(1, `there is no NodeQOS nothing`, "get", "NodeQOS", "nothing")
 
 	// An update is checked as a creation is, and survives the coordinator.
-	cli(1, "is above the waterline", "apply", "-f", s.write("release.yaml", strings.Replace(file, "release: 70", "release: 90", 1)))
+	cli(exitUsage, "is above the waterline", "apply", "-f", s.write("release.yaml", strings.Replace(file, "release: 70", "release: 90", 1)))
 	cli(0, "Action shed: changed", "apply", "-f", s.write("step.yaml", strings.Replace(file, "step: 20", "step: 30", 1)))
 	dev.stop()
 	s.dev()

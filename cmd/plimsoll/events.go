@@ -42,6 +42,11 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if len(records) == 0 && cmd.Object != "" {
+		if err := checkObject(ctx, c, cmd.Object); err != nil {
+			return err
+		}
+	}
 	views := make([]eventView, len(records))
 	for i := range records {
 		views[i] = viewEvent(&records[i])

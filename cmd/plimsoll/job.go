@@ -29,18 +29,24 @@ type jobListCmd struct {
 	Queue string   `short:"q" help:"Only jobs of this queue." placeholder:"PATH"`
 	Owner string   `help:"Only jobs of this owner." placeholder:"NAME"`
 	State []string `help:"Only jobs in these states, such as Running." placeholder:"STATE"`
+
+	Result []string `help:"Only jobs that ended so: succeeded, failed or killed." placeholder:"RESULT"`
 	formatFlag
 }
 
 // Help is the detail of the help text.
 func (jobListCmd) Help() string {
-	return example("plimsoll job list --queue root.batch --state Running", "plimsoll job list -o json")
+	return example("plimsoll job list --queue root.batch --state Running", "plimsoll job list --result killed",
+		"plimsoll job list -o json")
 }
 
 // Run lists jobs.
 func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 	states, err := parseStates[plimsoll.JobState](cmd.State)
 	if err != nil {
+		return err
+	}
+	if err := checkResults(cmd.Result); err != nil {
 		return err
 	}
 	c, err := a.client()
@@ -52,7 +58,9 @@ func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		jobs = append(jobs, s)
+		if len(cmd.Result) == 0 || slices.Contains(cmd.Result, s.Result().String()) {
+			jobs = append(jobs, s)
+		}
 	}
 	views := make([]jobView, len(jobs))
 	for i := range jobs {
@@ -63,12 +71,29 @@ func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 		for i := range jobs {
 			s, n := &jobs[i], totals(&jobs[i])
 			rows[i] = []string{
-				s.ID, s.State.String(), s.Queue, s.Owner, fmt.Sprintf("%d/%d", n.Succeeded+n.Failed, wanted(s)),
+				s.ID, s.State.String(), s.Result().String(), s.Queue, s.Owner,
+				fmt.Sprintf("%d/%d", n.Succeeded+n.Failed, wanted(s)),
 				count(n.Running), count(n.Pending), count(n.Failed), ago(a.now(), s.Submitted),
 			}
 		}
-		columns(o, []string{"ID", "STATE", "QUEUE", "OWNER", "DONE", "RUNNING", "WAITING", "FAILED", "SUBMITTED"}, rows)
+		columns(o, []string{
+			"ID", "STATE", "RESULT", "QUEUE", "OWNER", "DONE", "RUNNING", "WAITING", "FAILED", "SUBMITTED",
+		}, rows)
 	})
+}
+
+// jobResults are the words of plimsoll.JobStatus.Result.
+var jobResults = []string{
+	plimsoll.ResultSucceeded.String(), plimsoll.ResultFailed.String(), plimsoll.ResultKilled.String(),
+}
+
+func checkResults(words []string) error {
+	for _, word := range words {
+		if !slices.Contains(jobResults, word) {
+			return plimsoll.Invalid("--result", "%q is not a result of a job; %s", word, plimsoll.Suggest(word, jobResults))
+		}
+	}
+	return nil
 }
 
 // state is what ParseJobState and ParseTaskState have in common.
@@ -87,19 +112,19 @@ func parseStates[S state](names []string) ([]S, error) {
 			s++
 		}
 		if !s.Known() {
-			return nil, plimsoll.Invalid("--state", "%q is not a state; possible are %s", name, stateNames[S]())
+			return nil, plimsoll.Invalid("--state", "%q is not a state; %s", name, plimsoll.Suggest(name, stateNames[S]()))
 		}
 		states = append(states, s)
 	}
 	return states, nil
 }
 
-func stateNames[S state]() string {
+func stateNames[S state]() []string {
 	var names []string
 	for s := S(1); s.Known(); s++ {
 		names = append(names, s.String())
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func count(n int32) string { return fmt.Sprint(n) }
@@ -154,7 +179,8 @@ const shownTasks = 50
 
 func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views []taskView) {
 	s := &job.Status
-	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
+	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"result", s.Result().String()},
+		[2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
 		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)}, [2]string{"started", ago(a.now(), s.Started)},
 		[2]string{"finished", ago(a.now(), s.Finished)})
 	o.printf("\n")

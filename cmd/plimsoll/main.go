@@ -5,8 +5,7 @@
 // as fields, a Help method with an example, and a Run method; commands.go lists them all.
 //
 // Tables and -o json or yaml go to stdout, progress and errors to stderr. An error is one line (a wrong file: one line a
-// problem) that starts with "plimsoll:". Exit code 1 means that the command failed, 2 that it was called wrongly; run exits with
-// the exit code of what it ran.
+// problem) that starts with "plimsoll:". The exit codes are those of the table in exitcodes.go.
 package main
 
 import (
@@ -36,7 +35,7 @@ func main() {
 	os.Exit(execute(ctx, process{
 		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: term.IsTerminal(int(os.Stdout.Fd())), live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(), color: colors(), now: time.Now,
-		secrets: takeSecrets(),
+		secrets: takeSecrets(), unread: unreadInput,
 	}))
 }
 
@@ -69,20 +68,8 @@ type process struct {
 	color          bool                       // that terminal shows colours, and nobody minds
 	now            func() time.Time
 	secrets        secrets
+	unread         func() int // bytes that stand in stdin and were not read; nil: that is not known
 }
-
-// Exit codes. What else a command exits with is the exit code of a task.
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
-)
-
-// exitError ends the process with a code when everything that there is to say has been said.
-type exitError int
-
-func (e exitError) Error() string { return "exit" }
 
 // leave is thrown by kong after it has printed a help text.
 type leave int
@@ -106,11 +93,16 @@ func execute(ctx context.Context, p process) (code int) {
 		return exitFailed
 	}
 	k, err := parser.Parse(p.args)
+	if meant := hint(parser.Model.Node, err); meant != nil {
+		a.notes.printf("plimsoll: %s\n", meant)
+		return exitUsage
+	}
 	if err != nil {
 		a.notes.printf("plimsoll: %s; see plimsoll %s--help\n", err, selected(err))
 		return exitUsage
 	}
 	a.server, a.retryFor, a.tokenFile, a.secrets = root.Server, root.RetryFor, root.TokenFile, p.secrets
+	a.unread = p.unread
 	if role := k.Selected().Name; a.tokenFile != "" && slices.Contains(roleNames, role) {
 		a.notes.printf("plimsoll: --token-file is for commands that call a server; see plimsoll %s --help for the token files of this role\n", role)
 		return exitUsage
@@ -155,27 +147,18 @@ func selected(err error) string {
 	if !errors.As(err, &e) || e.Context == nil || e.Context.Selected() == nil {
 		return ""
 	}
-	node, names := e.Context.Selected(), []string{}
-	for ; node != nil && node.Type == kong.CommandNode; node = node.Parent {
-		names = append([]string{node.Name}, names...)
-	}
-	return strings.Join(names, " ") + " "
+	return commandPath(e.Context.Selected()) + " "
 }
 
 // report prints an error, a line a problem, and returns the exit code for it.
 func report(a *app, err error) int {
-	if err == nil {
-		return exitOK
-	}
-	var code exitError
-	if errors.As(err, &code) {
-		return int(code)
-	}
-	if canceled(err) {
-		return exitInterrupted // who interrupts it knows why it ended
+	code := exitCodeFor(err)
+	var said exitError
+	if err == nil || errors.As(err, &said) || code == exitInterrupted { // who interrupts it knows why it ended
+		return code
 	}
 	for line := range strings.Lines(a.explainError(err)) {
 		a.notes.printf("plimsoll: %s\n", strings.TrimRight(line, "\n"))
 	}
-	return exitFailed
+	return code
 }

@@ -31,7 +31,8 @@ type runCmd struct {
 // Help is the detail of the help text.
 func (runCmd) Help() string {
 	return example("plimsoll run -- echo hello", "plimsoll run --cpu 500m --memory 64Mi -e NAME=world -- sh -c 'echo hello $NAME'") +
-		"\n\nCtrl-C kills the job."
+		"\n\nCtrl-C kills the job. The program runs on a node and reads an empty standard input: that of this\n" +
+		"command is not passed on."
 }
 
 // Run submits the job, follows it and exits as its task does.
@@ -44,12 +45,14 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	input := inputNote{a: a}
+	input.look()
 	// An interrupt kills the job; what it writes until it has ended is still printed.
 	within, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	job, err := c.SubmitJob(within, spec)
 	if err != nil {
-		return err
+		return taken(err, "--id names one, and without it a new one is made")
 	}
 	id := job.Status.ID
 	killed := make(chan struct{})
@@ -70,6 +73,7 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	input.look() // what came while the program ran
 	return a.exitAs(within, c, &status)
 }
 
@@ -84,13 +88,10 @@ func (a *app) exitAs(ctx context.Context, c *client.Client, status *plimsoll.Job
 	if !byItself || task.Message != "" && task.Message != fmt.Sprintf("exit code %d", task.ExitCode) {
 		a.notes.printf("plimsoll: %s: %s\n", task.ID, oneLine(reason(&task, status)))
 	}
-	if task.Result == plimsoll.ResultSucceeded {
-		return nil
+	if code := exitCodeOfTask(&task); code != exitOK {
+		return exitError(code)
 	}
-	if task.ExitCode < 1 || task.ExitCode > 255 {
-		return exitError(exitFailed)
-	}
-	return exitError(task.ExitCode)
+	return nil
 }
 
 // reason is how a task ended, in words.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -56,7 +57,7 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	}
 	job, err := c.SubmitJob(ctx, spec)
 	if err != nil {
-		return err
+		return taken(err, "--id names one, and --unique adds a suffix to it")
 	}
 	tellOfAdded(a, &spec, &job.Spec)
 	if !cmd.Wait {
@@ -75,6 +76,14 @@ func tellOfAdded(a *app, asked, got *plimsoll.JobSpec) {
 			a.notes.printf("group %s asks for no resources, so each of its tasks gets %s; with class: best-effort it would get none\n", g.Name, g.Resources)
 		}
 	}
+}
+
+// taken adds to the error of an id that is taken which flags help.
+func taken(err error, flags string) error {
+	if plimsoll.CodeOf(err) != plimsoll.CodeAlreadyExists {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, flags)
 }
 
 // suffix is six random letters and digits.

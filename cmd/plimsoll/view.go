@@ -45,6 +45,7 @@ type jobView struct {
 	Owner     string            `json:"owner"`
 	Reason    string            `json:"reason"`
 	Killed    bool              `json:"killed"`
+	Result    string            `json:"result"` // succeeded, failed or killed; empty before the end
 	Labels    map[string]string `json:"labels,omitempty"`
 	Submitted *string           `json:"submitted"`
 	Started   *string           `json:"started"`
@@ -75,6 +76,7 @@ func wanted(s *plimsoll.JobStatus) int32 {
 func viewJob(s *plimsoll.JobStatus) jobView {
 	v := jobView{
 		ID: s.ID, State: s.State.String(), Queue: s.Queue, Owner: s.Owner, Reason: s.Reason, Killed: s.Killed,
+		Result:    s.Result().String(),
 		Submitted: stamp(s.Submitted), Started: stamp(s.Started), Finished: stamp(s.Finished),
 		Counts: viewCounts(totals(s)), Groups: make([]groupView, len(s.Groups)), Revision: s.Revision,
 	}
@@ -97,6 +99,7 @@ type taskView struct {
 	State    string  `json:"state"`
 	Node     string  `json:"node"`
 	ExitCode *int32  `json:"exitCode"` // null before an attempt has ended, and if it has none or it is not known
+	Result   string  `json:"result"`   // how the last attempt that ended did; empty: none has
 	Reason   string  `json:"reason"`   // why it waits, or in a word or two how it ended
 	Message  string  `json:"message"`
 	Attempt  int32   `json:"attempt"`
@@ -110,7 +113,8 @@ type taskView struct {
 // viewTask shows a task; waits says why the tasks of its group wait, if it is known.
 func viewTask(t *plimsoll.Task, waits string) taskView {
 	v := taskView{
-		ID: t.ID, Job: t.Job, Group: t.Group, Index: t.Index, State: t.State.String(), Node: t.Node, Reason: t.Result.String(),
+		ID: t.ID, Job: t.Job, Group: t.Group, Index: t.Index, State: t.State.String(), Node: t.Node,
+		Result: t.Result.String(), Reason: t.Result.String(),
 		Message: t.Message, Attempt: t.Attempt, Failures: t.Failures,
 		Created: stamp(t.Created), Bound: stamp(t.Bound), Started: stamp(t.Started), Finished: stamp(t.Finished),
 	}

@@ -116,7 +116,7 @@ func TestAgentRestartsOverRealProcesses(t *testing.T) {
 	}
 	w.cluster.assign("j.bad.0", 1, plimsoll.TaskBound, "/no/such/program")
 	stop, _ := w.run(w.config())
-	w.awaitEnd("j.bad.0", 1, plimsoll.ResultNeverStarted, -1)
+	w.awaitEnd("j.bad.0", 1, plimsoll.ResultNeverStarted, 127)
 	for _, task := range tasks {
 		w.await(task+" runs", func() bool { return w.cluster.has(task, 1, plimsoll.TaskRunning) > 0 })
 		w.awaitLog(task, "began\n")

@@ -62,13 +62,13 @@ func largeJobs(t *testing.T, f *fleet) {
 	atOnce(7, 1, func(n int) { _, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("million-%d", n), "") }) // as above
 }
 
-// madeUpResources submits jobs without tasks that ask for what nothing has, and then one for GPUs.
+// madeUpResources submits jobs of one task that ask for what nothing has, and then one for GPUs.
 func madeUpResources(t *testing.T, f *fleet) {
 	for n := range 40 {
 		if err := f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("made-up-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
-			Name: "main", Count: 0, Command: []string{"true"}, Resources: plimsoll.Resources{fmt.Sprintf("example.com/r%d", n): 1},
+			Name: "main", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{fmt.Sprintf("example.com/r%d", n): 1},
 		}}}); err != nil {
-			t.Errorf("a job without tasks: %v", err)
+			t.Errorf("a job of one task: %v", err)
 		}
 	}
 	if err := f.submit(t, plimsoll.JobSpec{ID: "gpus", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{

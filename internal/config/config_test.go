@@ -66,13 +66,13 @@ func TestParseJobReadsEveryField(t *testing.T) {
 }
 
 func TestParseJobReadsJSON(t *testing.T) {
-	spec, err := config.ParseJob("a.json", []byte("{\n\t\"job\": \"a\",\n\t\"groups\": [\n\t\t{\"name\": \"g\", \"command\": [\"ls\"], \"count\": 0,\n"+
+	spec, err := config.ParseJob("a.json", []byte("{\n\t\"job\": \"a\",\n\t\"groups\": [\n\t\t{\"name\": \"g\", \"command\": [\"ls\"], \"count\": 2,\n"+
 		"\t\t \"resources\": {\"cpu\": 1.5, \"memory\": 1e6}}\n\t]\n}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := plimsoll.JobSpec{ID: "a", Queue: "root.default", Groups: []plimsoll.GroupSpec{
-		{Name: "g", Command: []string{"ls"}, Resources: plimsoll.Resources{"cpu": 1500, "memory": 1_000_000}},
+		{Name: "g", Count: 2, Command: []string{"ls"}, Resources: plimsoll.Resources{"cpu": 1500, "memory": 1_000_000}},
 	}}
 	if d := cmp.Diff(want, spec); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -281,5 +281,19 @@ func TestASuggestionIsCheap(t *testing.T) {
 	})
 	if each := allocations / fields; each > 110 {
 		t.Errorf("a field makes %.0f allocations", each)
+	}
+}
+
+// A group that leaves out its count has the tasks that it has in JSON and in Go. Nobody means none who
+// writes how many.
+func TestAGroupWithoutACountHasTheDefault(t *testing.T) {
+	const file = "job: a\ngroups:\n- {name: x, command: [ls]}\n"
+	spec, err := config.ParseJob("a.yaml", []byte(file))
+	if err != nil || spec.Groups[0].Count != plimsoll.DefaultCount {
+		t.Errorf("%+v, %v", spec, err)
+	}
+	_, err = config.ParseJob("a.yaml", []byte("job: a\ngroups:\n- {name: x, command: [ls], count: 0}\n"))
+	if want := "a.yaml:3: groups[0].count: is 0; give 1 or more, or leave it out for one task"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -39,10 +39,15 @@ func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 }
 
 func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
-	g := plimsoll.GroupSpec{Count: 1}
+	g := plimsoll.GroupSpec{Count: plimsoll.DefaultCount}
 	d.fields(v, path,
 		field{"name", d.text(&g.Name)},
-		field{"count", d.number(&g.Count)},
+		field{"count", func(v *value, path string) {
+			before := len(d.problems)
+			if d.number(&g.Count)(v, path); g.Count == 0 && len(d.problems) == before {
+				d.problem(v.line, path, "is 0; give 1 or more, or leave it out for one task")
+			}
+		}},
 		field{"command", d.command(&g.Command)},
 		field{"env", d.textMap(&g.Env)},
 		field{"resources", func(v *value, path string) { g.Resources = d.requests(v, path) }},

@@ -29,12 +29,31 @@ type command struct {
 
 // neverStarted is a reason for which an attempt cannot start that lies with the task; its text is the attempt's message. All other
 // errors of a start are the node's fault.
-type neverStarted struct{ reason string }
+type neverStarted struct {
+	reason   string
+	exitCode int32 // as of a shell: 126, 127; -1 if it is not about the program
+}
+
+// Exit codes of a program that never ran, as those of a shell.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
 
 func (e *neverStarted) Error() string { return e.reason }
 
 func cannotStart(format string, args ...any) error {
-	return &neverStarted{fmt.Sprintf(format, args...)}
+	return &neverStarted{fmt.Sprintf(format, args...), -1}
+}
+
+// notFound is cannotStart for a program that is not there.
+func notFound(format string, args ...any) error {
+	return &neverStarted{fmt.Sprintf(format, args...), exitNotFound}
+}
+
+// notExecutable is cannotStart for a program that is there.
+func notExecutable(format string, args ...any) error {
+	return &neverStarted{fmt.Sprintf(format, args...), exitNotExecutable}
 }
 
 // prepare resolves the working directory and the program, in this order, because the one decides the other.
@@ -134,28 +153,28 @@ func (id *identity) lookPath(name, path, dir string) (string, error) {
 		return "", denied
 	}
 	if strings.Contains(name, " ") {
-		return "", cannotStart("there is no command %q in PATH; it is one word, because no shell takes it apart: write sh -c before it", name)
+		return "", notFound("there is no command %q in PATH; it is one word, because no shell takes it apart: write sh -c before it", name)
 	}
-	return "", cannotStart("the command %q was not found in PATH %s", name, path)
+	return "", notFound("the command %q was not found in PATH %s", name, path)
 }
 
 func (id *identity) executable(file string) error {
 	if at := id.blockedAt(file); at != "" {
-		return cannotStart("the command %s cannot be used: uid %d, which the task runs as, may not enter %s; put the program where everybody may, "+
+		return notExecutable("the command %s cannot be used: uid %d, which the task runs as, may not enter %s; put the program where everybody may, "+
 			"or name in user a user that may", file, id.cred.Uid, at)
 	}
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return cannotStart("the command %s was not found", file)
+		return notFound("the command %s was not found", file)
 	case err != nil:
-		return cannotStart("the command %s cannot be used: %v", file, reason(err))
+		return notExecutable("the command %s cannot be used: %v", file, reason(err))
 	case info.IsDir():
-		return cannotStart("the command %s is a directory", file)
+		return notExecutable("the command %s is a directory", file)
 	case info.Mode()&0o111 == 0:
-		return cannotStart("the command %s is not executable; chmod +x makes it so", file)
+		return notExecutable("the command %s is not executable; chmod +x makes it so", file)
 	case !id.mayExecute(info):
-		return cannotStart("uid %d, which the task runs as, may not execute %s; chmod o+rx lets everybody", id.cred.Uid, file)
+		return notExecutable("uid %d, which the task runs as, may not execute %s; chmod o+rx lets everybody", id.cred.Uid, file)
 	}
 	return nil
 }
@@ -171,15 +190,15 @@ func (c *command) explain(err error) error {
 	case slices.ContainsFunc(shortages, func(s error) bool { return errors.Is(err, s) }):
 		return fmt.Errorf("the node could not start the command %s: %w", c.path, err)
 	case errors.Is(err, syscall.ENOENT):
-		return cannotStart("the command %s could not be started: the interpreter in its first line, or the loader it needs, was not found", c.path)
+		return notExecutable("the command %s could not be started: the interpreter in its first line, or the loader it needs, was not found", c.path)
 	case errors.Is(err, syscall.ENOEXEC):
-		return cannotStart("the command %s is not a program; a script needs a first line such as #!/bin/sh", c.path)
+		return notExecutable("the command %s is not a program; a script needs a first line such as #!/bin/sh", c.path)
 	case errors.Is(err, syscall.EACCES) && c.who.cred != nil:
-		return cannotStart("uid %d, which the task runs as, may not execute %s or may not enter the working directory %s", c.who.cred.Uid, c.path, c.dir)
+		return notExecutable("uid %d, which the task runs as, may not execute %s or may not enter the working directory %s", c.who.cred.Uid, c.path, c.dir)
 	case errors.Is(err, syscall.E2BIG):
-		return cannotStart("the command's arguments and environment are larger than the kernel takes")
+		return notExecutable("the command's arguments and environment are larger than the kernel takes")
 	}
-	return cannotStart("the command %s could not be started: %v", c.path, err)
+	return notExecutable("the command %s could not be started: %v", c.path, err)
 }
 
 // reason leaves out the operation and path that the sentence around it names already.

@@ -51,19 +51,20 @@ func TestWhatCannotStart(t *testing.T) {
 	cases := []struct {
 		change  func(*plimsoll.GroupSpec)
 		message string
+		code    int32
 	}{
-		{func(g *plimsoll.GroupSpec) { g.Command = []string{"no-such-command"} }, `the command "no-such-command" was not found in PATH`},
-		{func(g *plimsoll.GroupSpec) { g.Command = []string{"echo hi; exit"} }, `no shell takes it apart: write sh -c before it`},
-		{func(g *plimsoll.GroupSpec) { g.Command = []string{"/no/such"} }, "the command /no/such was not found"},
-		{func(g *plimsoll.GroupSpec) { g.Command = []string{"/"} }, "is a directory"},
-		{func(g *plimsoll.GroupSpec) { g.Command = []string{plain} }, "is not executable; chmod +x"},
-		{func(g *plimsoll.GroupSpec) { g.Command = []string{junk} }, "is not a program"},
-		{func(g *plimsoll.GroupSpec) { g.Command = []string{lost} }, "interpreter"},
-		{func(g *plimsoll.GroupSpec) { g.WorkDir = "/no/such" }, "the working directory /no/such cannot be used: no such file"},
-		{func(g *plimsoll.GroupSpec) { g.WorkDir = plain }, "is not a directory"},
-		{func(g *plimsoll.GroupSpec) { g.User = "no-such-user" }, `there is no user "no-such-user" on this node`},
-		{func(g *plimsoll.GroupSpec) { g.User, g.UserGroup = "54320", "no-such-group" }, `there is no group "no-such-group" on this node`},
-		{func(g *plimsoll.GroupSpec) { g.User = "54321" }, `as user "54321"`},
+		{func(g *plimsoll.GroupSpec) { g.Command = []string{"no-such-command"} }, `the command "no-such-command" was not found in PATH`, 127},
+		{func(g *plimsoll.GroupSpec) { g.Command = []string{"echo hi; exit"} }, `no shell takes it apart: write sh -c before it`, 127},
+		{func(g *plimsoll.GroupSpec) { g.Command = []string{"/no/such"} }, "the command /no/such was not found", 127},
+		{func(g *plimsoll.GroupSpec) { g.Command = []string{"/"} }, "is a directory", 126},
+		{func(g *plimsoll.GroupSpec) { g.Command = []string{plain} }, "is not executable; chmod +x", 126},
+		{func(g *plimsoll.GroupSpec) { g.Command = []string{junk} }, "is not a program", 126},
+		{func(g *plimsoll.GroupSpec) { g.Command = []string{lost} }, "interpreter", 126},
+		{func(g *plimsoll.GroupSpec) { g.WorkDir = "/no/such" }, "the working directory /no/such cannot be used: no such file", -1},
+		{func(g *plimsoll.GroupSpec) { g.WorkDir = plain }, "is not a directory", -1},
+		{func(g *plimsoll.GroupSpec) { g.User = "no-such-user" }, `there is no user "no-such-user" on this node`, -1},
+		{func(g *plimsoll.GroupSpec) { g.User, g.UserGroup = "54320", "no-such-group" }, `there is no group "no-such-group" on this node`, -1},
+		{func(g *plimsoll.GroupSpec) { g.User = "54321" }, `as user "54321"`, -1},
 	}
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		n.connectAs(Users{Allowed: []string{"54320"}})
@@ -71,7 +72,7 @@ func TestWhatCannotStart(t *testing.T) {
 			req := request(fmt.Sprintf("job.g.%d", i), "exit 0")
 			c.change(&req.Spec)
 			s := n.start(req)
-			n.wantEnd(s, plimsoll.ResultNeverStarted, -1, c.message)
+			n.wantEnd(s, plimsoll.ResultNeverStarted, c.code, c.message)
 			var r exitRecord
 			if ok, err := readJSON(filepath.Join(s.Dir, exitFile), &r); !ok || err != nil || r.Word != "never started" {
 				n.Errorf("%s holds %+v, %v", exitFile, r, err)

@@ -165,7 +165,9 @@ func (s *Supervisor) failStart(ctx context.Context, a *attempt, cause error) {
 	var reason *neverStarted
 	if errors.Is(cause, errStopped) {
 		r.Result = plimsoll.ResultLost // neither the task's fault nor the node's
-	} else if !errors.As(cause, &reason) {
+	} else if errors.As(cause, &reason) {
+		r.ExitCode = reason.exitCode
+	} else {
 		r.Result = plimsoll.ResultNodeFault
 		s.trouble(TroubleStart, a.key, cause)
 	}

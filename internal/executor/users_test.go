@@ -338,10 +338,10 @@ func TestWhatCannotBeReachedIsExplained(t *testing.T) {
 	n := newNode(t, bare)
 	req := request("job.g.0", "")
 	req.Spec.Command = []string{program}
-	n.wantEnd(n.run(req), plimsoll.ResultNeverStarted, -1, "may not enter "+filepath.Dir(program))
+	n.wantEnd(n.run(req), plimsoll.ResultNeverStarted, exitNotExecutable, "may not enter "+filepath.Dir(program))
 	req = request("job.g.1", "")
 	req.Spec.Command, req.Spec.Env = []string{"program"}, map[string]string{"PATH": filepath.Dir(program) + ":/usr/bin:/bin"}
-	n.wantEnd(n.run(req), plimsoll.ResultNeverStarted, -1, "may not enter "+filepath.Dir(program))
+	n.wantEnd(n.run(req), plimsoll.ResultNeverStarted, exitNotExecutable, "may not enter "+filepath.Dir(program))
 	err := CheckUsers(filepath.Join(filepath.Dir(program), "data"), Users{})
 	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), filepath.Dir(program)) || !strings.Contains(err.Error(), "choose") {
 		t.Errorf("got %v", err)

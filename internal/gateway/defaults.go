@@ -17,6 +17,9 @@ func complete(spec *pb.JobSpec) {
 		spec.Queue = plimsoll.DefaultQueue
 	}
 	for _, m := range spec.GetGroups() {
+		if m.Count == 0 {
+			m.Count = plimsoll.DefaultCount
+		}
 		if g := wire.GroupSpecFromProto(m); g.Worth() != plimsoll.ClassBestEffort && asksForNothing(g.Resources) {
 			m.Resources = wire.ResourcesToProto(plimsoll.Resources{plimsoll.CPU: leastCPU})
 		}

@@ -72,9 +72,10 @@ func concerns(ev *plimsoll.Event, object string) bool {
 	return isOrBelow(ev.Object, object) || isOrBelow(ev.Reference, object)
 }
 
+// isOrBelow reports whether an id is that of an object, or of something of it; without one all are.
 func isOrBelow(id, object string) bool {
 	rest, has := strings.CutPrefix(id, object)
-	return has && (rest == "" || rest[0] == '.')
+	return has && (object == "" || rest == "" || rest[0] == '.')
 }
 
 // eventSource gives package rest a strict read of the events.

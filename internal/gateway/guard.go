@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -24,8 +26,21 @@ func (gd guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 				resp = nil
 			}
 		}()
+		if err := checkRequest(req.Spec().Procedure, req.Any()); err != nil {
+			return nil, err
+		}
 		return next(ctx, req)
 	}
+}
+
+// checkRequest fails for enumerations in a user's request that this version does not know. Those of
+// an agent may be of a newer version, and its service says which it takes.
+func checkRequest(procedure string, request any) error {
+	m, ok := request.(proto.Message)
+	if !ok || strings.HasPrefix(procedure, agentPaths) {
+		return nil
+	}
+	return wire.CheckEnums(m)
 }
 
 // WrapStreamingHandler implements connect.Interceptor.

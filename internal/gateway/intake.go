@@ -257,7 +257,16 @@ func (in *intake) unpack(data []byte, compressed bool) ([]byte, error) {
 	if err != nil {
 		return nil, in.refused(err)
 	}
-	return data, in.hold(len(data) + footprint) // connect copies the message
+	if err := in.hold(len(data) + footprint); err != nil { // connect copies the message
+		return nil, err
+	}
+	if in.json {
+		if err := wire.CheckJSON(data, in.input); err != nil {
+			in.drain()
+			return nil, wire.ConnectError(err)
+		}
+	}
+	return data, nil
 }
 
 func isRPC(err error) bool {

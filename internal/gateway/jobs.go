@@ -3,9 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"connectrpc.com/connect"
 
@@ -51,11 +49,6 @@ func (s jobService) SubmitJob(ctx context.Context, req *connect.Request[pb.Submi
 }
 
 func checkSpec(spec *pb.JobSpec) error {
-	for i, group := range spec.GetGroups() {
-		if kind := group.GetRetry().GetKind(); kind < 0 || kind > pb.RetryKind_RETRY_KIND_BACKOFF {
-			return plimsoll.Invalid(fmt.Sprintf("groups[%d].retry.policy", i), "%d is not one; give none, immediate, delayed or backoff", kind)
-		}
-	}
 	checked := wire.JobSpecFromProto(spec)
 	return checked.Validate()
 }
@@ -104,7 +97,7 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 		return nil, err
 	}
 	resp := &pb.ListJobsResponse{Revision: snapshot.Revision()}
-	looked, records := 0, 0
+	looked, records, inQueue := 0, 0, false
 	status := &pb.JobStatus{}
 	for id, data := range snapshot.Scan(wire.KindJobStatus, "", req.Msg.GetAfter()) {
 		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
@@ -113,6 +106,10 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 		if err := decode(wire.KindJobStatus, id, data, status); err != nil {
 			return nil, err
 		}
+		if !isOrBelow(status.GetQueue(), req.Msg.GetQueue()) {
+			continue
+		}
+		inQueue = true
 		if !jobMatches(req.Msg, status) {
 			continue
 		}
@@ -130,18 +127,20 @@ func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJo
 		resp.Jobs = append(resp.Jobs, status)
 		status = &pb.JobStatus{}
 	}
+	if !inQueue && req.Msg.GetAfter() == "" {
+		if err := checkJobFilters(snapshot, req.Msg); err != nil {
+			return nil, err
+		}
+	}
 	return connect.NewResponse(resp), nil
 }
 
+// jobMatches reports whether a job of the queue passes the other filters.
 func jobMatches(want *pb.ListJobsRequest, job *pb.JobStatus) bool {
 	if want.GetOwner() != "" && job.GetOwner() != want.GetOwner() {
 		return false
 	}
-	if len(want.GetStates()) > 0 && !slices.Contains(want.GetStates(), job.GetState()) {
-		return false
-	}
-	below, has := strings.CutPrefix(job.GetQueue(), want.GetQueue())
-	return has && (want.GetQueue() == "" || below == "" || below[0] == '.')
+	return len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), job.GetState())
 }
 
 // limit reads the limit of a request: 0 and what is larger than the bound stand for the bound.

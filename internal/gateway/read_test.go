@@ -34,6 +34,10 @@ func cluster() *fake {
 		wire.Mutation{Kind: wire.KindQueueConfig, Value: wire.AppendQueueConfig(nil, new(plimsoll.DefaultQueues()))},
 		wire.Mutation{Kind: wire.KindQueueStatus, Key: "root", Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root"})},
 		wire.Mutation{Kind: wire.KindQueueStatus, Key: "root.batch", Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root.batch", Leaf: true, Jobs: 2})},
+		wire.Mutation{
+			Kind: wire.KindQueueStatus, Key: "root.empty",
+			Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root.empty", Leaf: true}),
+		},
 	)
 	return f
 }
@@ -62,7 +66,8 @@ func TestListJobs(t *testing.T) {
 		{"of an owner", &pb.ListJobsRequest{Owner: "bob"}, []string{"b.2", "c"}, ""},
 		{"of a queue and below it", &pb.ListJobsRequest{Queue: "root.batch"}, []string{"a", "b.2"}, ""},
 		{"of the whole tree", &pb.ListJobsRequest{Queue: "root"}, []string{"a", "b.2", "c"}, ""},
-		{"of a queue that is not there", &pb.ListJobsRequest{Queue: "root.bat"}, nil, ""},
+		{"of a queue without jobs", &pb.ListJobsRequest{Queue: "root.empty"}, nil, ""},
+		{"of a queue that is gone", &pb.ListJobsRequest{Queue: "root.batches", Owner: "alice"}, nil, ""},
 		{"in one of two states", &pb.ListJobsRequest{States: []pb.JobState{2, 6}}, []string{"b.2", "c"}, ""},
 		{"by all filters", &pb.ListJobsRequest{Owner: "bob", Queue: "root.batch", States: []pb.JobState{2, 6}}, []string{"b.2"}, ""},
 		{"a page", &pb.ListJobsRequest{Limit: 2}, []string{"a", "b.2"}, "b.2"},
@@ -96,7 +101,9 @@ func TestListTasks(t *testing.T) {
 	}{
 		{"all", &pb.ListTasksRequest{}, []string{"a.map.0", "a.map.1", "b.2.map.0", "b.2.map.10"}, ""},
 		{"of a job", &pb.ListTasksRequest{Job: "b.2"}, []string{"b.2.map.0", "b.2.map.10"}, ""},
-		{"of a job that is not there", &pb.ListTasksRequest{Job: "b"}, nil, ""},
+		{"of a job without tasks", &pb.ListTasksRequest{Job: "c"}, nil, ""},
+		{"of a node without tasks", &pb.ListTasksRequest{Node: "n2"}, nil, ""},
+		{"of a job on a node without tasks of it", &pb.ListTasksRequest{Node: "n2", Job: "a"}, nil, ""},
 		{"of a node", &pb.ListTasksRequest{Node: "n1"}, []string{"a.map.0", "b.2.map.0"}, ""},
 		{"of a job on a node", &pb.ListTasksRequest{Node: "n1", Job: "a"}, []string{"a.map.0"}, ""},
 		{"in a state", &pb.ListTasksRequest{States: []pb.TaskState{1}}, []string{"a.map.1", "b.2.map.10"}, ""},
@@ -140,7 +147,7 @@ func TestListNodesAndQueues(t *testing.T) {
 		t.Errorf("nodes are %v", nodes)
 	}
 	queues := must(t, s.queues.ListQueues, &pb.ListQueuesRequest{}).GetQueues()
-	if len(queues) != 2 || queues[1].GetPath() != "root.batch" || queues[1].GetJobs() != 2 {
+	if len(queues) != 3 || queues[1].GetPath() != "root.batch" || queues[1].GetJobs() != 2 {
 		t.Errorf("queues are %v", queues)
 	}
 	config := must(t, s.queues.GetQueueConfig, &pb.GetQueueConfigRequest{}).GetConfig()

@@ -293,6 +293,9 @@ func (k *keptStream) Receive(m any) error {
 	if err := k.StreamingHandlerConn.Receive(m); err != nil || k.kept {
 		return err //nolint:wrapcheck // the handler knows connect's own errors
 	}
+	if err := checkRequest(k.Spec().Procedure, m); err != nil {
+		return wire.ConnectError(err)
+	}
 	done, err := transport.KeepStream(k.ctx)
 	if err != nil {
 		return wire.ConnectError(err)

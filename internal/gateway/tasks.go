@@ -71,6 +71,11 @@ func (s jobService) ListTasks(ctx context.Context, req *connect.Request[pb.ListT
 		resp.Tasks = append(resp.Tasks, task)
 		task = &pb.Task{}
 	}
+	if len(resp.Tasks) == 0 && after == "" {
+		if err := checkTaskFilters(snapshot, req.Msg); err != nil {
+			return nil, err
+		}
+	}
 	return connect.NewResponse(resp), nil
 }
 

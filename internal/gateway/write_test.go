@@ -145,7 +145,7 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 		},
 		{
 			"an unknown kind of retry", spec(func(m *pb.JobSpec) { m.Groups[0].Retry = &pb.RetryPolicy{Kind: 99} }),
-			"groups[0].retry.policy", "immediate, delayed or backoff",
+			"spec.groups[0].retry.kind", "RETRY_KIND_IMMEDIATE",
 		},
 		{"get without an id", second(call(s.jobs.GetJob, &pb.GetJobRequest{})), "id", "is empty"},
 		{"kill an impossible id", second(call(s.jobs.KillJob, &pb.KillJobRequest{Id: "a b"})), "id", "not a possible id"},
@@ -169,7 +169,7 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 		{"a negative limit of tasks", second(call(s.jobs.ListTasks, &pb.ListTasksRequest{Limit: -1})), "limit", "give 1 or more"},
 		{"tasks after what is no task", second(call(s.jobs.ListTasks, &pb.ListTasksRequest{After: "a"})), "after", "job, group and index"},
 		{"a node without a mode", second(call(s.nodes.SetNodeMode, &pb.SetNodeModeRequest{Id: "n1"})), "mode", "active, cordoned or draining"},
-		{"a mode that is none", second(call(s.nodes.SetNodeMode, &pb.SetNodeModeRequest{Id: "n1", Mode: 4})), "mode", "active, cordoned or draining"},
+		{"a mode that is none", second(call(s.nodes.SetNodeMode, &pb.SetNodeModeRequest{Id: "n1", Mode: 4})), "mode", "NODE_MODE_ACTIVE"},
 		{"remove no node", second(call(s.nodes.RemoveNode, &pb.RemoveNodeRequest{})), "id", "is empty"},
 		{"no queues", queues(nil), "config", "whole tree"},
 		{"queues without a root", queues(&pb.QueueConfig{Name: "top"}), "queues", "root"},

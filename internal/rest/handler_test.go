@@ -146,6 +146,8 @@ func TestBatchIsBoundedByResponseSize(t *testing.T) {
 
 func TestBadInputIsRefusedWithTheParameterAndTheFix(t *testing.T) {
 	tests := []struct{ query, field, fix string }{
+		{"?cuont=1", "cuont: is no parameter", `did you mean "count"?`},
+		{"?Start=1", "Start: is no parameter", `did you mean "start"?`},
 		{"?count=0", "count: is 0", "1 or more"},
 		{"?count=-1", `count: "-1" is not a whole number`, "1 or more"},
 		{"?count=x", `count: "x" is not a whole number`, "count=100"},

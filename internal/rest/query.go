@@ -2,8 +2,10 @@ package rest
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -23,6 +25,9 @@ func parseQuery(raw string, limit uint64) (query, error) {
 	if err != nil {
 		return query{}, plimsoll.Invalid("query", "cannot be taken apart; write for example ?count=100&start=0")
 	}
+	if err := checkNames(values); err != nil {
+		return query{}, err
+	}
 	q := query{count: limit}
 	if text := values.Get("count"); text != "" {
 		n, err := parseNumber("count", text, 1)
@@ -38,6 +43,18 @@ func parseQuery(raw string, limit uint64) (query, error) {
 		q.hasStart = true
 	}
 	return q, nil
+}
+
+// checkNames fails for a parameter whose name is nearly one of ours. Others are ignored, as in the
+// design.
+func checkNames(values url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		meant := plimsoll.Nearest(name, []string{"count", "start"})
+		if meant != "" && name != meant {
+			return plimsoll.Invalid(shorten(name), "is no parameter; did you mean %q?", meant)
+		}
+	}
+	return nil
 }
 
 func parseNumber(name, text string, least uint64) (uint64, error) {

@@ -146,8 +146,12 @@ func (c *jsonCodec) Unmarshal(data []byte, message any) error {
 	if _, err := FootprintJSON(data, m, c.bounds.Decoded); err != nil {
 		return err
 	}
-	// Fields that are not known are dropped, so that a caller may be newer.
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: 2 * maxDepth}).Unmarshal(data, m); err != nil {
+	// People write JSON: a field that is not known is a mistake. Processes speak in binary form, where
+	// it is one of a newer version and is kept.
+	if err := CheckJSON(data, m); err != nil {
+		return err
+	}
+	if err := (protojson.UnmarshalOptions{RecursionLimit: 2 * maxDepth}).Unmarshal(data, m); err != nil {
 		return fmt.Errorf("unmarshal into %T: %w", message, err)
 	}
 	return nil

@@ -1153,23 +1153,24 @@ func (x *Preferences) GetStrategy() Strategy {
 }
 
 type GroupSpec struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Count           int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	Command         []string               `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
-	Env             map[string]string      `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	WorkDir         string                 `protobuf:"bytes,5,opt,name=work_dir,json=workDir,proto3" json:"work_dir,omitempty"`
-	User            string                 `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
-	UserGroup       string                 `protobuf:"bytes,7,opt,name=user_group,json=userGroup,proto3" json:"user_group,omitempty"`
-	Resources       *Resources             `protobuf:"bytes,8,opt,name=resources,proto3" json:"resources,omitempty"`
-	Retry           *RetryPolicy           `protobuf:"bytes,9,opt,name=retry,proto3" json:"retry,omitempty"`
-	MaxRuntimeNanos int64                  `protobuf:"varint,10,opt,name=max_runtime_nanos,json=maxRuntimeNanos,proto3" json:"max_runtime_nanos,omitempty"`
-	KillGraceNanos  int64                  `protobuf:"varint,11,opt,name=kill_grace_nanos,json=killGraceNanos,proto3" json:"kill_grace_nanos,omitempty"`
-	LogLimit        int64                  `protobuf:"varint,12,opt,name=log_limit,json=logLimit,proto3" json:"log_limit,omitempty"`
-	Constraints     *Constraints           `protobuf:"bytes,13,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	Preferences     *Preferences           `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
-	Class           Class                  `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
-	Priority        int32                  `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Tasks of the group; 0 in a job that is submitted: 1.
+	Count           int32             `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Command         []string          `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
+	Env             map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	WorkDir         string            `protobuf:"bytes,5,opt,name=work_dir,json=workDir,proto3" json:"work_dir,omitempty"`
+	User            string            `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
+	UserGroup       string            `protobuf:"bytes,7,opt,name=user_group,json=userGroup,proto3" json:"user_group,omitempty"`
+	Resources       *Resources        `protobuf:"bytes,8,opt,name=resources,proto3" json:"resources,omitempty"`
+	Retry           *RetryPolicy      `protobuf:"bytes,9,opt,name=retry,proto3" json:"retry,omitempty"`
+	MaxRuntimeNanos int64             `protobuf:"varint,10,opt,name=max_runtime_nanos,json=maxRuntimeNanos,proto3" json:"max_runtime_nanos,omitempty"`
+	KillGraceNanos  int64             `protobuf:"varint,11,opt,name=kill_grace_nanos,json=killGraceNanos,proto3" json:"kill_grace_nanos,omitempty"`
+	LogLimit        int64             `protobuf:"varint,12,opt,name=log_limit,json=logLimit,proto3" json:"log_limit,omitempty"`
+	Constraints     *Constraints      `protobuf:"bytes,13,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	Preferences     *Preferences      `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
+	Class           Class             `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
+	Priority        int32             `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }

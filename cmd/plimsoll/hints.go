@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// otherWords are words that other programs have for our commands, behind the commands before them.
+// The words of the commands themselves, such as logs for job logs, need no line here.
+var otherWords = map[string][]string{
+	"ps": {"job list"}, "ls": {"job list"}, "jobs": {"job list"}, "tasks": {"task list"},
+	"nodes": {"node list"}, "queues": {"queue list"}, "policies": {"policy list"},
+	"status": {"job get"}, "describe": {"job get", "node show", "explain"}, "inspect": {"job get"}, "info": {"job get"},
+	"log": {"job logs"}, "tail": {"job logs -f"}, "attach": {"job logs -f"}, "follow": {"job logs -f"},
+	"watch": {"job wait"},
+	"stop":  {"job kill"}, "cancel": {"job kill"}, "delete": {"job kill"}, "rm": {"job kill"}, "abort": {"job kill"},
+	"create": {"submit"}, "add": {"submit"}, "batch": {"submit"}, "exec": {"run"}, "srun": {"run"}, "sbatch": {"submit"},
+	"start": {"submit", "dev"}, "up": {"dev"}, "server": {"dev"}, "serve": {"dev"}, "master": {"coordinator"},
+	"worker": {"agent"}, "why": {"explain"}, "history": {"events"}, "event": {"events"},
+	"login": {"token"}, "auth": {"token"},
+	"validate": {"config check"}, "lint": {"config check"}, "fit": {"place"}, "rebalance": {"defrag --plan"},
+	"disable": {"node cordon"}, "enable": {"node uncordon"}, "decommission": {"node drain"},
+
+	"job ls": {"job list"}, "job ps": {"job list"}, "job show": {"job get"}, "job describe": {"job get"},
+	"job status": {"job get"}, "job stop": {"job kill"}, "job cancel": {"job kill"}, "job delete": {"job kill"},
+	"job rm": {"job kill"}, "job watch": {"job wait"}, "job tail": {"job logs -f"}, "job create": {"submit"},
+	"job tasks": {"task list --job"}, "job resize": {"job scale"},
+	"task ls": {"task list"}, "task get": {"explain"}, "task show": {"explain"}, "task describe": {"explain"},
+	"task tail": {"job logs -f"}, "task stop": {"job kill"},
+	"node ls": {"node list"}, "node get": {"node show"}, "node describe": {"node show"}, "node rm": {"node remove"},
+	"node delete": {"node remove"}, "node disable": {"node cordon"}, "node enable": {"node uncordon"},
+	"queue ls": {"queue list"}, "queue get": {"queue list"}, "queue show": {"queue list"}, "queue set": {"config apply"},
+	"queue create": {"config apply"}, "queue delete": {"config apply"},
+}
+
+var unexpectedArgument = regexp.MustCompile(`^unexpected argument (\S+)`)
+
+// hint is the error for a command line whose first wrong word is no command, with the commands that
+// may be meant; nil if it is wrong in another way.
+func hint(root *kong.Node, err error) error {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) || parse.Context == nil {
+		return nil
+	}
+	word := unexpectedArgument.FindStringSubmatch(parse.Error())
+	at := root
+	if selected := parse.Context.Selected(); selected != nil {
+		at = selected
+	}
+	if word == nil || len(at.Children) == 0 {
+		return nil
+	}
+	wrong := strings.TrimSuffix(word[1], ",")
+	meant := meantBy(root, at, wrong)
+	text := "see plimsoll " + strings.TrimSpace(commandPath(at)+" --help")
+	if len(meant) > 0 {
+		text = "did you mean plimsoll " + strings.Join(meant, " or plimsoll ") + "?"
+	}
+	return fmt.Errorf("there is no command %q; %s", strings.TrimSpace(commandPath(at)+" "+wrong), text)
+}
+
+// meantBy returns the commands that a word may stand for that is no command below a node: what other
+// programs call so, the commands of that name elsewhere, and the ones that are written nearly so.
+func meantBy(root, at *kong.Node, word string) []string {
+	before := commandPath(at)
+	if meant := otherWords[strings.TrimSpace(before+" "+strings.ToLower(word))]; len(meant) > 0 {
+		return slices.Clone(meant)
+	}
+	if near := plimsoll.Nearest(word, childNames(at)); near != "" {
+		return []string{strings.TrimSpace(before + " " + near)}
+	}
+	leaves := leavesOf(root)
+	names := make([]string, len(leaves))
+	for i, leaf := range leaves {
+		names[i] = leaf.Name
+	}
+	near := plimsoll.Nearest(word, names)
+	var meant []string
+	for _, leaf := range leaves {
+		if leaf.Name == near {
+			meant = append(meant, commandPath(leaf))
+		}
+	}
+	return meant
+}
+
+func childNames(at *kong.Node) []string {
+	var names []string
+	for _, child := range at.Children {
+		if !child.Hidden {
+			names = append(names, child.Name)
+		}
+	}
+	return names
+}
+
+// leavesOf are the commands that have none below them.
+func leavesOf(node *kong.Node) []*kong.Node {
+	if len(node.Children) == 0 {
+		return []*kong.Node{node}
+	}
+	var leaves []*kong.Node
+	for _, child := range node.Children {
+		if !child.Hidden {
+			leaves = append(leaves, leavesOf(child)...)
+		}
+	}
+	return leaves
+}
+
+// commandPath is a command with those above it, as it is written: job logs.
+func commandPath(node *kong.Node) string {
+	names := []string{}
+	for ; node != nil && node.Type == kong.CommandNode; node = node.Parent {
+		names = append([]string{node.Name}, names...)
+	}
+	return strings.Join(names, " ")
+}

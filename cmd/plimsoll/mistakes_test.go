@@ -1,0 +1,90 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A killed job is Failed in the words of the state machine, and killed in every list.
+func TestKilledIsAResultOfItsOwnInLists(t *testing.T) {
+	address, g := serve(t)
+	g.mu.Lock()
+	for i := range g.mu.jobs {
+		if s := &g.mu.jobs[i].Status; s.ID == "flaky" {
+			s.Killed, s.Reason = true, "enough"
+		}
+	}
+	g.mu.Unlock()
+	for args, want := range map[string]string{
+		"job list":                               "flaky Failed killed root.batch",
+		"job list --result killed":               "flaky Failed killed root.batch",
+		"job get flaky":                          "state: Failed result: killed reason: killed: enough",
+		"job list --result killed -o json":       `"killed": true, "result": "killed"`,
+		"job list --result succeeded,killed":     "wordcount Completed succeeded root.batch",
+		"task list --state finished":             "flaky.map.1 Finished n1 3",
+		"task list --state finished -o yaml":     "result: failed reason: failed",
+		"job list --state Failed --result kiled": `--result: "kiled" is not a result of a job; did you mean "killed"?`,
+	} {
+		stdout, stderr, _ := plimsollAt(t.Context(), address, strings.Fields(args)...)
+		if got := strings.Join(strings.Fields(stdout+stderr), " "); !strings.Contains(got, want) {
+			t.Errorf("%s: %s\nwant %s", args, got, want)
+		}
+	}
+	stdout, _, _ := plimsollAt(t.Context(), address, "job", "list", "--result", "failed")
+	if strings.Contains(stdout, "flaky") || strings.Contains(stdout, "wordcount") {
+		t.Errorf("as failed are listed\n%s", stdout)
+	}
+}
+
+// What a filter names wrongly is told with the nearest name.
+func TestAFilterWithATypoIsAnError(t *testing.T) {
+	address, _ := serve(t)
+	const noObject = "plimsoll: --object: there is no job, task, node or queue "
+	const noEvent = ", and no event is about one; did you mean "
+	for args, want := range map[string]string{
+		"job list --state runnign":        `plimsoll: --state: "runnign" is not a state; did you mean "Running"?`,
+		"task list --state Runnin":        `plimsoll: --state: "Runnin" is not a state; did you mean "Running"?`,
+		"task list --state pending,nope":  `plimsoll: --state: "nope" is not a state; possible are Pending, Bound, `,
+		"events --object wordcuont":       noObject + `"wordcuont"` + noEvent + `"wordcount"?`,
+		"events --object n7":              noObject + `"n7"` + noEvent + `"n1"?`,
+		"policy list --kind NodeQoS":      `plimsoll: --kind must be one of "all","NodeQOS",`,
+		"job logs flaky --stream stdoutt": `plimsoll: --stream must be one of "stdout","stderr","both" but got "stdoutt"`,
+	} {
+		_, stderr, code := plimsollAt(t.Context(), address, strings.Fields(args)...)
+		if code != exitUsage || !strings.HasPrefix(stderr, want) {
+			t.Errorf("%s: exit code %d, %s\nwant %s", args, code, stderr, want)
+		}
+	}
+}
+
+// An id that is taken is told with the flags that help.
+func TestAnIDThatIsTakenNamesTheFlagsThatHelp(t *testing.T) {
+	address, _ := serve(t)
+	for args, flags := range map[string][]string{
+		"submit testdata/job.yaml --id flaky": {"--id", "--unique"},
+		"run --id flaky -- true":              {"--id"},
+	} {
+		_, stderr, code := plimsollAt(t.Context(), address, strings.Fields(args)...)
+		for _, flag := range flags {
+			if code != exitFailed || !strings.Contains(stderr, `"flaky" `) || !strings.Contains(stderr, flag+" ") {
+				t.Errorf("%s: exit code %d, %s lacks %s", args, code, stderr, flag)
+			}
+		}
+	}
+}
+
+// Several servers are tried in turn, and all are named when none can be reached.
+func TestServersOfTheCommandLineAreTriedInTurn(t *testing.T) {
+	address, _ := serve(t)
+	none := "unix:" + filepath.Join(t.TempDir(), "none")
+	stdout, stderr, code := plimsollAt(t.Context(), none+","+address, "job", "kill", "waiting")
+	if code != 0 || stdout != "waiting: Failing\n" {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	_, stderr, code = plimsollAt(t.Context(), none+","+none+"2", "--retry-for", "0s", "job", "list")
+	want := "plimsoll: cannot reach a server at " + none + " or " + none + "2 ("
+	if code != exitFailed || !strings.HasPrefix(stderr, want) {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}

@@ -1,0 +1,66 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// CheckEnums fails for the number of an enumeration that this version does not know, and for a list
+// that holds one which is unspecified: a filter would choose nothing by it, or be turned off. The
+// error is of CodeInvalid and has the path of the field as in the JSON form of the message.
+//
+// A single field that is unspecified cannot be told from one that is left out. Whether it may be
+// left out is for the method to say.
+func CheckEnums(m proto.Message) error { return checkEnums(m.ProtoReflect(), "") }
+
+func checkEnums(m protoreflect.Message, path string) error {
+	var err error
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Enum() == nil && f.Message() == nil {
+			return true
+		}
+		err = checkFieldEnums(f, v, joinPath(path, f.JSONName()))
+		return err == nil
+	})
+	return err
+}
+
+func checkFieldEnums(f protoreflect.FieldDescriptor, v protoreflect.Value, path string) (err error) {
+	switch {
+	case f.IsMap():
+		if f.MapValue().Enum() == nil && f.MapValue().Message() == nil {
+			return nil
+		}
+		v.Map().Range(func(key protoreflect.MapKey, v protoreflect.Value) bool {
+			err = checkValueEnums(f.MapValue(), v, joinPath(path, shortened(key.String())), 1)
+			return err == nil
+		})
+	case f.IsList():
+		for i := 0; i < v.List().Len() && err == nil; i++ {
+			err = checkValueEnums(f, v.List().Get(i), fmt.Sprintf("%s[%d]", path, i), 1)
+		}
+	default:
+		err = checkValueEnums(f, v, path, 0)
+	}
+	return err
+}
+
+// checkValueEnums checks one value, of which the number is least or more.
+func checkValueEnums(
+	f protoreflect.FieldDescriptor, v protoreflect.Value, path string, least protoreflect.EnumNumber,
+) error {
+	switch f.Kind() {
+	case protoreflect.MessageKind:
+		return checkEnums(v.Message(), path)
+	case protoreflect.EnumKind:
+		if n := v.Enum(); n < least || f.Enum().Values().ByNumber(n) == nil {
+			return plimsoll.Invalid(path, "%d is not known; possible are %s", n, strings.Join(valueNames(f.Enum()), ", "))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package plimsoll_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// A name with a letter more, less or changed, or with two that changed places, is near.
+func TestTheNearestNameIsTheOneThatWasMeant(t *testing.T) {
+	names := []string{"name", "count", "command", "workDir", "resources"}
+	for typo, want := range map[string]string{
+		"cuont": "count", "cont": "count", "countt": "count", "Count": "count", "comand": "command",
+		"workdir": "workDir", "resuorces": "resources", "replicas": "", "x": "",
+		strings.Repeat("count", 1000): "",
+	} {
+		if got := plimsoll.Nearest(typo, names); got != want {
+			t.Errorf("%.20q: %q, want %q", typo, got, want)
+		}
+	}
+	if got, want := plimsoll.Suggest("cuont", names), `did you mean "count"?`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := plimsoll.Suggest("replicas", names[:2]), "possible are name, count"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
