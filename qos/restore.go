@@ -337,10 +337,7 @@ func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) 
 	if !l.free {
 		restore := RestoreCPU
 		if l.metric != nil && l.metric.Restore != nil {
-			restore = l.metric.Restore
-			if !builtinDimension(l.metric.dimension()) {
-				l.by.Room = l.own
-			}
+			restore, l.by.Amount = l.metric.Restore, l.own
 		}
 		changes, own = restore(t, l.by)
 		changes = slices.DeleteFunc(changes, func(c QuotaChange) bool { _, ok := l.by.Original(&t.Groups[c.Group]); return !ok })

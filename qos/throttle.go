@@ -10,11 +10,13 @@ type Throttling struct {
 	MinRatio int32 // percent of a group's limit that it keeps
 	Step     int32 // percent of the quota, or of the use where there is none
 	Cores    int64 // nanocores of the node
-	// Room is how far the metric is below its line when something is given back, in the finest unit of
-	// its dimension, which is nanocores for RestoreCPU; 0: nobody says.
+	// Room is how many nanocores there are below the line when something is given back; 0: nobody says.
 	Room int64
-	// Gap is how far it is above when something is taken, in the same unit; 0: nobody says.
-	Gap      int64
+	// Gap is how many nanocores there are above it when something is taken; 0: nobody says.
+	Gap int64
+	// Amount is how much of its own dimension Metric.Throttle is to release at the most, or
+	// Metric.Restore may let the task use in addition.
+	Amount   int64
 	Stepwise bool // nothing is given back at once, however much room there seems to be: the metric of a rule is missing
 	// Original returns the quota that a group had before anything was taken from it; ok is false if nobody knows.
 	Original func(g *Group) (quota int64, ok bool)
@@ -146,7 +148,7 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	own := int64(0)
 	if m.Throttle != nil {
 		by := r.merge(i).by
-		by.Gap = max(d.gap, 0)
+		by.Gap, by.Amount = r.mostToRelease(d, i), max(d.gap, 0)
 		changes, own = m.Throttle(t, by)
 	} else {
 		if !t.CPUKnown && !t.limited() {
