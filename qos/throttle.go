@@ -154,9 +154,11 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		if !t.CPUKnown && !t.limited() {
 			return nil, WhyUnknown
 		}
-		by := r.merge(i).by
-		by.Gap = r.mostToRelease(d, i)
-		changes, _ = throttleCPU(r.changes[:0], t, by)
+		by, release := r.merge(i).by, int64(0)
+		if changes, release = throttleCPU(r.changes[:0], t, by); release > d.gap {
+			by.Gap = r.mostToRelease(d, i)
+			changes, _ = throttleCPU(changes[:0], t, by)
+		}
 		r.changes = changes
 	}
 	if len(changes) == 0 {
