@@ -243,6 +243,7 @@ func TestPlanProperties(t *testing.T) {
 		w.checkSteps(t, res)
 		w.checkPairs(t, res)
 		w.checkPreview(t, res)
+		w.checkRoom(t, res)
 		if !w.absurd {
 			w.checkMinimal(t, res, throttleRung)
 			w.checkMinimal(t, res, evictRung)

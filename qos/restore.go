@@ -310,7 +310,7 @@ func capRaises(t *Task, changes []QuotaChange, by Throttling) []QuotaChange {
 	for _, c := range changes {
 		g := &t.Groups[c.Group]
 		more := g.raisedBy(c.After, by.Cores)
-		if more > left && g.limited() {
+		if more > left {
 			if left < max(g.grain(), g.Quota/100) {
 				continue
 			}
@@ -325,12 +325,12 @@ func capRaises(t *Task, changes []QuotaChange, by Throttling) []QuotaChange {
 // raisedBy is how much more a group may use of a machine with these cores after its quota is changed.
 func (g *Group) raisedBy(after, cores int64) int64 {
 	switch {
+	case !g.limited():
+		return 0 // somebody else has lifted it
 	case after > 0:
-		return max(after-max(g.Quota, 0), 0)
-	case g.limited():
-		return max(cores-g.Quota, 0)
+		return max(after-g.Quota, 0)
 	}
-	return 0
+	return max(cores-g.Quota, 0)
 }
 
 func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
@@ -113,5 +115,40 @@ func (w *world) settled(last int) {
 	})
 	if held && worth > 0 && use < w.plan.release-worth-w.plan.cores/100_000-1 {
 		w.fail("after an hour %d of %d are in use, and quotas hold tasks back; the last step was at %d", use, w.plan.release, last)
+	}
+}
+
+// checkRoom: what tasks get back of their quotas has room below the line of every rule that takes
+// processors from them. Nothing is taken or given back for a rule whose reading was used before.
+func (w *drawn) checkRoom(t *rapid.T, res *Result) {
+	for i := range res.Rules {
+		rep := &res.Rules[i]
+		a, m := w.actions[rep.Action], w.registry.Find(rep.Metric)
+		if a == nil || !holdsBack(a) || m == nil || !m.ThrottleQuantified || !rep.Known || rep.Preview {
+			continue
+		}
+		gave := w.ledger.rules[rep.Rule]
+		old := rep.Held && gave != nil && gave.Gave >= w.snapshot.Times[rep.Metric]
+		sum := int64(0)
+		for j := range res.Steps {
+			s := &res.Steps[j]
+			if rep.Held && s.Rule == rep.Rule && !s.Verb.Gives() {
+				t.Fatalf("%+v is for a reading that was counted before: %+v", s, rep)
+			}
+			if allowed, _ := w.policies.Allowed(w.task(s)); s.Verb != Restore || !slices.Contains(allowed, rep.Action) {
+				continue
+			}
+			if old {
+				t.Fatalf("%+v is by a reading by which something was given back before: %+v", s, rep)
+			}
+			for _, given := range s.Release {
+				if given.Dimension == m.dimension() {
+					sum = plus(sum, given.Value)
+				}
+			}
+		}
+		if sum > 0 && (rep.Active || sum > rep.Gap) {
+			t.Fatalf("%d are given back, and there is room for %d below the line of %+v", sum, rep.Gap, rep)
+		}
 	}
 }

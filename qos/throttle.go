@@ -56,7 +56,11 @@ func throttleCPU(changes []QuotaChange, t *Task, by Throttling) (_ []QuotaChange
 		}
 		next := max(mulDiv(max(base, 0), int64(100-by.Step), 100), g.floor(by))
 		if by.Gap > 0 {
-			next = max(next, g.uses()-max(left, g.grain()))
+			use := g.uses()
+			if by.Cores > 0 {
+				use = min(use, by.Cores) // more is a slip of the figures
+			}
+			next = max(next, use-max(left, g.grain()))
 		}
 		if g.limited() && next >= g.Quota {
 			continue
