@@ -270,16 +270,16 @@ func (r *round) fits(l leeway, cpu int64) bool {
 
 // raise gives a task a step of its quotas back, as far as there is room; what nobody limits any more,
 // at once. It reports whether there is a step to give, be there room or not.
-func (r *round) raise(i int32, h *hold, l leeway) (any bool) {
+func (r *round) raise(i int32, h *hold, l leeway) (due bool) {
 	t := &r.tasks[i]
 	key := t.Key()
 	l.by.Original = func(g *Group) (int64, bool) { return r.l.Original(key, g.Name) }
 	changes, own := r.restoring(t, l)
-	any, cpu := len(changes) > 0, int64(0)
+	due, cpu := len(changes) > 0, int64(0)
 	if !l.free && !r.p.opt.WholeSteps {
 		changes = capRaises(t, changes, l.by)
 	}
-	if any && len(changes) == 0 {
+	if due && len(changes) == 0 {
 		r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: WhyLine})
 	}
 	for _, c := range changes {
@@ -297,7 +297,7 @@ func (r *round) raise(i int32, h *hold, l leeway) (any bool) {
 		}
 		r.add(&s)
 	}
-	return any
+	return due
 }
 
 // capRaises lowers what a task gets back to the room below the line. A hundredth of a quota is not

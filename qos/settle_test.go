@@ -27,7 +27,7 @@ func steadily(r *rand.Rand, p *simPlan) {
 // there, or everybody has everything back. Between two readings nothing is done.
 func TestAConstantDemandSettlesAtItsLine(t *testing.T) {
 	first := testrun.Seed(t)
-	for i := range testrun.Count(10, 40, 2_000) {
+	for i := range testrun.Count(5, 20, 2_000) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +36,7 @@ func TestAConstantDemandSettlesAtItsLine(t *testing.T) {
 			if os.Getenv("PLIMSOLL_SIM_LOG") != "" {
 				w.log = []string{}
 			}
-			for range 3 {
+			for range 2 {
 				w.demand()
 				w.settle()
 			}

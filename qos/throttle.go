@@ -158,8 +158,9 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		if !t.CPUKnown && !t.limited() {
 			return nil, WhyUnknown
 		}
-		by, release := r.merge(i).by, int64(0)
-		if changes, release = throttleCPU(r.changes[:0], t, by); release > d.gap {
+		by := r.merge(i).by
+		whole, release := throttleCPU(r.changes[:0], t, by)
+		if changes = whole; release > d.gap {
 			by.Gap = r.mostToRelease(d, i)
 			changes, _ = throttleCPU(changes[:0], t, by)
 		}
