@@ -77,8 +77,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// processorTime is what the process has used so far. Unlike the wall clock, it says the same on a machine that
-// others use too.
+// processorTime is what the process has used so far. Unlike the wall clock, it says the same on a
+// machine that others use too.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -150,7 +150,8 @@ var faults = map[string]func(t *testing.T){
 	"16 of several groups only the last counts": func(t *testing.T) {
 		two := with(task("a", 2*Core), func(t *Task) { t.Groups = []Group{{Name: "x", CPU: Core}, {Name: "y", CPU: Core}} })
 		x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), two, task("b", 900*milliCore))
-		x.want(told(x.sample(CPUTotalUsage, 4400*milliCore)), "throttle a unlimited → 0.8 cores, throttle a unlimited → 0.8 cores")
+		res := x.sample(CPUTotalUsage, 4400*milliCore)
+		x.want(told(res), "throttle a unlimited → 0.8 cores, throttle a unlimited → 0.8 cores")
 	},
 	"17 who refuses, has gone or is critical counts as released": func(t *testing.T) {
 		p := append(rules(evicting(), CPUTotalUsage, "4"), plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: "c", Labels: map[string]string{"critical": "yes"}, Critical: true}})

@@ -37,7 +37,7 @@ type change struct {
 	Amount
 }
 
-// ruleState counts samples in a row.
+// ruleState counts readings in a row.
 type ruleState struct {
 	Rule      string
 	Metric    string `json:",omitempty"` // of which it speaks; a rule that is changed to another one begins anew
@@ -446,8 +446,8 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 }
 
 // note remembers a change. Those of one kind that were made after one sample are one. If there are
-// too many because a metric is measured seldom, the oldest counts as made with the next of its kind:
-// it is counted on for too long rather than forgotten.
+// too many because a metric is measured seldom, the oldest counts as made with the next of its
+// kind: it is counted on for too long rather than forgotten.
 func (l *Ledger) note(c change) {
 	like := func(o change) bool { return o.Gives == c.Gives && o.Dimension == c.Dimension }
 	for i := len(l.recent) - 1; i >= 0 && l.recent[i].At >= l.at; i-- {

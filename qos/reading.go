@@ -37,8 +37,8 @@ func (r *round) enter(u *run, value int64) {
 	u.report.Note = fmt.Sprintf("waits for a newer reading; this one is %v old", age)
 }
 
-// pace has a rule whose metric is missing go on once in Options.Stale, as if there were a reading so
-// often: nothing shows in between what came of the last step.
+// pace has a rule whose metric is missing go on once in Options.Stale, as if there were a reading
+// so often: nothing shows in between what came of the last step.
 func (r *round) pace(u *run) {
 	st, stale := u.state, int64(r.p.opt.Stale)
 	u.reading = reading{st.Missing + (r.now-st.Missing)/stale*stale, true}

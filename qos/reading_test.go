@@ -27,8 +27,8 @@ func (x *stage) wantSteps(got []string, want ...string) {
 	x.want(strings.Join(got, "; "), strings.Join(want, "; "))
 }
 
-// A rule that is triggered by three readings in a row counts each of them once, and so does one that
-// is restored by two.
+// A rule that is triggered by three readings in a row counts each of them once, and so does one
+// that is restored by two.
 func TestARuleCountsAReadingOnce(t *testing.T) {
 	p := rules(evicting(), CPUTotalUsage, "4")
 	p[2].NodeQOS.Rules[0].TriggerAfter, p[2].NodeQOS.Rules[0].RestoreAfter = 3, 2
@@ -78,8 +78,8 @@ func TestAReadingGivesBackOnce(t *testing.T) {
 	x.wantSteps(x.repeat(20, CPUTotalUsage, Core, x.at+1), "restore a 1.92 cores → 2.304 cores")
 }
 
-// In between two readings a rule stays as it is and says so: the node is closed, and the gap is that
-// of the reading.
+// In between two readings a rule stays as it is and says so: the node is closed, and the gap is
+// that of the reading.
 func TestARuleHoldsBetweenReadings(t *testing.T) {
 	x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), task("a", 2*Core))
 	x.repeat(7, CPUTotalUsage, 9*Core, x.at+1)
@@ -91,8 +91,8 @@ func TestARuleHoldsBetweenReadings(t *testing.T) {
 	x.want(u.Note, "waits for a newer reading; this one is 8s old")
 }
 
-// Of two rules that may act on a task one is measured at odd seconds and the other at even ones. Both
-// have a reading that nothing was given back by every second second.
+// Of two rules that may act on a task one is measured at odd seconds and the other at even ones.
+// Both have a reading that nothing was given back by every second second.
 func TestRulesOfDifferentPaceGiveBack(t *testing.T) {
 	x := newStage(t, rules(throttling(), CPUTotalUsage, "4", CPUTotalUtilization, "25"), task("a", 2*Core))
 	x.do(x.sample(CPUTotalUsage, 9*Core, CPUTotalUtilization, int64(30_000)))
@@ -109,7 +109,7 @@ func TestRulesOfDifferentPaceGiveBack(t *testing.T) {
 		}
 	}
 	if given != 5 {
-		t.Errorf("something was given back %d times by 10 readings of each rule, every second one of which is new", given)
+		t.Errorf("something was given back %d times in 10 samples, want every second one", given)
 	}
 }
 
@@ -165,7 +165,8 @@ func TestDeedsThatDoNotShowAreBounded(t *testing.T) {
 	for i := range deeds {
 		l.at = int64(i) * second
 		for range 3 {
-			l.Done(&Step{Verb: Throttle, Task: "a", Release: []Amount{{DimensionCPU, 1}, {DimensionExtCPU, 2}}}, nil, l.at)
+			amounts := []Amount{{DimensionCPU, 1}, {DimensionExtCPU, 2}}
+			l.Done(&Step{Verb: Throttle, Task: "a", Release: amounts}, nil, l.at)
 		}
 	}
 	sum := int64(0)
@@ -177,8 +178,8 @@ func TestDeedsThatDoNotShowAreBounded(t *testing.T) {
 	}
 }
 
-// A cut ends where the gap is gone, what is given back ends at the line, and with whole steps neither
-// does.
+// A cut ends where the gap is gone, what is given back ends at the line, and with whole steps
+// neither does.
 func TestAStepEndsAtTheLine(t *testing.T) {
 	ext := func(t *Task) { t.ExtCPU, t.Groups[0].Ext, t.Groups[0].Quota = 3*Core, 3*Core, 3*Core }
 	wide := func(t *Task) { t.Groups[0].Quota = 8 * Core }
@@ -241,6 +242,14 @@ func TestAStepEndsAtTheLine(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Where nobody can say how much is enough, a step is whole although the gap of another rule is small.
+func TestAStepIsWholeWhereNobodyKnowsTheGap(t *testing.T) {
+	p := rules(throttling(), CPUTotalUsage, "4", Load, "1")
+	x := newStage(t, p, task("a", 2*Core), task("b", Core), task("c", Core))
+	x.want(told(x.sample(CPUTotalUsage, 4100*milliCore, Load, int64(9_000))),
+		"throttle a unlimited → 1.6 cores, throttle b unlimited → 0.8 cores, throttle c unlimited → 0.8 cores")
 }
 
 // A frozen task is thawed early only if all that it used has room below the line.

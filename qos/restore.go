@@ -129,23 +129,24 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 	return l, 0
 }
 
-// spares lowers the room to that below the lines of rules that only stop the task. It reports whether
-// any is left.
+// spares lowers the room to that below the lines of rules that only stop the task. It reports
+// whether any is left.
 func (r *round) spares(i int32, l *leeway) bool {
 	for j := range r.runs {
 		u := &r.runs[j]
 		if u.Preview || !r.candidate(u, i) || holdsBack(&r.p.actions[u.action]) {
 			continue
 		}
-		if u.report.Known && u.metric != nil && u.metric.EvictQuantified && !l.by.within(u, &r.tasks[i], r.roomLeft(u)) {
+		known := u.report.Known && u.metric != nil && u.metric.EvictQuantified
+		if known && !l.by.within(u, &r.tasks[i], r.roomLeft(u)) {
 			return false
 		}
 	}
 	return true
 }
 
-// within lowers the room of a task to that below the line of a rule on processors. It reports whether
-// any is left.
+// within lowers the room of a task to that below the line of a rule on processors. It reports
+// whether any is left.
 func (by *Throttling) within(u *run, t *Task, room int64) bool {
 	switch dimension := u.metric.dimension(); {
 	case dimension != DimensionCPU && dimension != DimensionExtCPU, dimension == DimensionExtCPU && t.ExtCPU <= 0:
@@ -268,8 +269,8 @@ func (r *round) fits(l leeway, cpu int64) bool {
 	return l.by.Room <= 0 || cpu <= l.by.Room || r.p.opt.WholeSteps
 }
 
-// raise gives a task a step of its quotas back, as far as there is room; what nobody limits any more,
-// at once. It reports whether there is a step to give, be there room or not.
+// raise gives a task a step of its quotas back, as far as there is room; what nobody limits any
+// more, at once. It reports whether there is a step to give, be there room or not.
 func (r *round) raise(i int32, h *hold, l leeway) (due bool) {
 	t := &r.tasks[i]
 	key := t.Key()
@@ -322,7 +323,8 @@ func capRaises(t *Task, changes []QuotaChange, by Throttling) []QuotaChange {
 	return out
 }
 
-// raisedBy is how much more a group may use of a machine with these cores after its quota is changed.
+// raisedBy is how much more a group may use of a machine with these cores after its quota is
+// changed.
 func (g *Group) raisedBy(after, cores int64) int64 {
 	switch {
 	case !g.limited():

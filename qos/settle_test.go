@@ -23,8 +23,8 @@ func steadily(r *rand.Rand, p *simPlan) {
 }
 
 // TestAConstantDemandSettlesAtItsLine: on a node whose demand is constant, what is given back never
-// brings it above its line, a cut does not bring it below where it ends to act, and in the end it is
-// there, or everybody has everything back. Between two readings nothing is done.
+// brings it above its line, a cut does not bring it below where it ends to act, and in the end it
+// is there, or everybody has everything back. Between two readings nothing is done.
 func TestAConstantDemandSettlesAtItsLine(t *testing.T) {
 	first := testrun.Seed(t)
 	for i := range testrun.Count(5, 20, 2_000) {
@@ -44,7 +44,8 @@ func TestAConstantDemandSettlesAtItsLine(t *testing.T) {
 				t.Log(line)
 			}
 			if w.fault != "" {
-				t.Errorf("%s\nreplay with PLIMSOLL_SEED=%d go test ./qos -run '%s$' -v\n%+v", w.fault, seed, t.Name(), w.plan)
+				t.Errorf("%s\nreplay with PLIMSOLL_SEED=%d go test ./qos -run '%s$' -v\n%+v",
+					w.fault, seed, t.Name(), w.plan)
 			}
 		})
 	}
@@ -114,7 +115,8 @@ func (w *world) settled(last int) {
 		return t.quota != t.origQuota
 	})
 	if held && worth > 0 && use < w.plan.release-worth-w.plan.cores/100_000-1 {
-		w.fail("after an hour %d of %d are in use, and quotas hold tasks back; the last step was at %d", use, w.plan.release, last)
+		w.fail("after an hour %d of %d are in use, and quotas hold tasks back; the last step was at %d",
+			use, w.plan.release, last)
 	}
 }
 

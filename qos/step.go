@@ -175,7 +175,7 @@ type RuleReport struct {
 	NoAction  bool  // its action is not there
 	Gap       int64 // above the target, if it fires; below the target, if it does not: never negative
 	LeftGap   int64 // what remains of Gap after the plan; negative if it releases, or gives back, more than that
-	Above     int32 // samples in a row above the line
+	Above     int32 // readings in a row above the line
 	Active    bool  // it is triggered and not restored
 	Since     int64 // when it was triggered
 	Fires     bool  // it acts on this sample, or has acted on its reading already

@@ -10,7 +10,8 @@ type Throttling struct {
 	MinRatio int32 // percent of a group's limit that it keeps
 	Step     int32 // percent of the quota, or of the use where there is none
 	Cores    int64 // nanocores of the node
-	// Room is how many nanocores there are below the line when something is given back; 0: nobody says.
+	// Room is how many nanocores there are below the line when something is given back; 0: nobody
+	// says.
 	Room int64
 	// Gap is how many nanocores there are above it when something is taken; 0: nobody says.
 	Gap int64
@@ -29,10 +30,11 @@ type QuotaChange struct {
 	Whole         bool // After is what the group had before anything was taken from it
 }
 
-// ThrottleCPU lowers the quotas of a task's groups by one step: to quota × (1 − step), or use × (1 − step) where there is none, but not below what
-// the group asked for, its limit × MinRatio, or what the kernel takes at the least. Groups without a name are left alone. release is what they
-// will use less, in nanocores: a quota far above the use releases nothing yet.
-// The step ends where by.Gap is released.
+// ThrottleCPU lowers the quotas of a task's groups by one step: to quota × (1 − step), or use × (1
+// − step) where there is none, but not below what the group asked for, its limit × MinRatio, or
+// what the kernel takes at the least. Groups without a name are left alone. release is what they
+// will use less, in nanocores: a quota far above the use releases nothing yet. The step ends where
+// by.Gap is released.
 func ThrottleCPU(t *Task, by Throttling) (changes []QuotaChange, release int64) {
 	return throttleCPU(nil, t, by)
 }
@@ -95,8 +97,9 @@ func (g *Group) floor(by Throttling) int64 {
 	return max(g.Request, mulDiv(max(g.Limit, 0), int64(by.MinRatio), 100), g.leastQuota())
 }
 
-// RestoreCPU raises the quotas of a task's groups by one step: to quota × (1 + step), at most to what they had. A group that holds extended cores
-// gets what it holds at once. Plan gives no more of it than there is room for. use is what they may use in addition, in nanocores.
+// RestoreCPU raises the quotas of a task's groups by one step: to quota × (1 + step), at most to
+// what they had. A group that holds extended cores gets what it holds at once. Plan gives no more
+// of it than there is room for. use is what they may use in addition, in nanocores.
 func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 	for i := range t.Groups {
 		g := &t.Groups[i]
@@ -187,7 +190,7 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 // mostToRelease is how much throttling a task may release at the most: the largest gap of the rules
 // that throttle it. It is 0, which says nothing, if one of them cannot tell its gap.
 func (r *round) mostToRelease(by *demand, i int32) (gap int64) {
-	if r.p.opt.WholeSteps {
+	if r.p.opt.WholeSteps || by.blind || !by.metric.ThrottleQuantified {
 		return 0
 	}
 	for j := range r.demands {

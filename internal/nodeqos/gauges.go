@@ -163,8 +163,9 @@ func fixed(value float64, m *qos.Metric) (int64, error) {
 	return int64(math.Round(scaled)), nil
 }
 
-// fill enters what was measured into a snapshot, with its time. What is too old is missing. Of a metric of tasks, those that do not tell it do not count; when none of
-// those that should tell it does, it is missing. One that is being stopped or stands still need not tell it.
+// fill enters what was measured into a snapshot, with its time. What is too old is missing. Of a
+// metric of tasks, those that do not tell it do not count; when none of those that should tell it
+// does, it is missing. One that is being stopped or stands still need not tell it.
 func (g *gauges) fill(snap *qos.Snapshot, now time.Time, metrics []Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

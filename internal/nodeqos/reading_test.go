@@ -22,8 +22,8 @@ func (n *node) pass(seconds int) {
 	}
 }
 
-// One reading of a metric that is measured every 20 s throttles by one step, however many samples are
-// taken until the next one.
+// One reading of a metric that is measured every 20 s throttles by one step, however many samples
+// are taken until the next one.
 func TestOneReadingThrottlesOnce(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.seldom()
@@ -61,13 +61,16 @@ func TestOneReadingIsCountedOnce(t *testing.T) {
 	same(t, "after three", n.evicted, []string{"a"})
 }
 
-// A reading is as old as the beginning of its measurement: what was done while that went on may not be
-// in it.
+// A reading is as old as the beginning of its measurement: what was done while that went on may not
+// be in it.
 func TestAReadingHasTheTimeOfItsBeginning(t *testing.T) {
 	n := newNode(t, nil)
 	m := &n.loop.cfg.Metrics[0]
-	n.loop.gauges.put(m.Name, &gauge{began: n.now, node: reading{value: 5, at: n.now.Add(time.Second), told: true, known: true}})
-	snap := &qos.Snapshot{At: n.loop.at(n.now) + 7*int64(time.Second), Values: map[string]int64{}, Times: map[string]int64{}}
+	read := reading{value: 5, at: n.now.Add(time.Second), told: true, known: true}
+	n.loop.gauges.put(m.Name, &gauge{began: n.now, node: read})
+	snap := &qos.Snapshot{
+		At: n.loop.at(n.now) + 7*int64(time.Second), Values: map[string]int64{}, Times: map[string]int64{},
+	}
 	n.seldom()
 	n.loop.gauges.fill(snap, n.now.Add(7*time.Second), n.loop.cfg.Metrics)
 	same(t, "its value", snap.Values, map[string]int64{m.Name: 5})

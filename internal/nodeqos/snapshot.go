@@ -100,8 +100,8 @@ func nodeValues(n *sample.Node) map[string]int64 {
 // loadEvery is how often the kernel computes the load.
 const loadEvery = 5 * time.Second
 
-// readLoad says when the load was computed: it is new when it has changed, and at the latest when it
-// must have been computed once more.
+// readLoad says when the load was computed: it is new when it has changed, and at the latest when
+// it must have been computed once more.
 func (s *state) readLoad(snap *qos.Snapshot) {
 	load, known := snap.Values[qos.Load]
 	if !known {
