@@ -33,8 +33,10 @@ func (r *round) enter(u *run, value int64) {
 		return
 	}
 	u.held, u.fires = true, st.Active && st.Below == 0
-	age := time.Duration(r.now - u.reading.at).Round(time.Millisecond)
-	u.report.Note = fmt.Sprintf("waits for a newer reading; this one is %v old", age)
+	if st.Active || st.Above > 0 {
+		age := time.Duration(r.now - u.reading.at).Round(time.Second)
+		u.report.Note = fmt.Sprintf("waits for a newer reading; this one is %v old", age)
+	}
 }
 
 // pace has a rule whose metric is missing go on once in Options.Stale, as if there were a reading

@@ -89,6 +89,8 @@ func TestARuleHoldsBetweenReadings(t *testing.T) {
 		t.Errorf("it is %+v, and the node is closed: %v", u, res.Closed)
 	}
 	x.want(u.Note, "waits for a newer reading; this one is 8s old")
+	x.repeat(3, CPUTotalUsage, Core, x.at+1)
+	x.want(x.sample(CPUTotalUsage, Core).Rules[0].Note, "") // it waits for nothing
 }
 
 // Of two rules that may act on a task one is measured at odd seconds and the other at even ones.
