@@ -28,7 +28,7 @@ func (r *round) act() {
 	for _, preview := range []bool{false, true} {
 		first := len(r.demands)
 		for i := range r.runs {
-			if u := &r.runs[i]; u.Preview == preview && u.action >= 0 && (u.fires || u.lost) {
+			if u := &r.runs[i]; u.Preview == preview && u.action >= 0 && (u.fires && !u.held || u.lost) {
 				r.demands = append(r.demands, r.demand(u))
 			}
 		}
@@ -69,11 +69,16 @@ var dimensions = [...]string{DimensionCPU, DimensionExtCPU, DimensionMemory, Dim
 func (r *round) demand(u *run) demand {
 	d := demand{run: u, of: u.report.Dimension, metric: u.metric, action: &r.p.actions[u.action], blind: u.lost || u.metric == nil}
 	if !d.blind {
-		d.gap = u.amount - u.target
-		d.gap = plus(d.gap, mulDiv(max(d.gap, 0), r.p.opt.Excess, 1000))
+		d.gap = r.gapAbove(u)
 		u.report.Gap = d.gap
 	}
 	return d
+}
+
+// gapAbove is how much is to be released until a metric is at its target.
+func (r *round) gapAbove(u *run) int64 {
+	gap := u.amount - u.target
+	return plus(gap, mulDiv(max(gap, 0), r.p.opt.Excess, 1000))
 }
 
 // expect subtracts what is on its way: what tasks use that were told to stop, until they are gone or overdue. What steps for the real rules
@@ -95,8 +100,10 @@ func (r *round) expect(set []demand) {
 		release(set, r.res.Steps[i].Release)
 	}
 	for _, c := range r.l.recent {
-		if !c.Gives && within(r.At-c.At, r.p.opt.Lag) {
-			release(set, []Amount{c.Amount})
+		for j := range set {
+			if d := &set[j]; !c.Gives && d.of == c.Dimension && r.hidden(c.At, d.reading.at) {
+				d.gap = plus(d.gap, -c.Value)
+			}
 		}
 	}
 	r.expectGone(set)
@@ -113,11 +120,14 @@ func (r *round) expectGone(set []demand) {
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(r.l.leaving), compareKeys) {
 		e := r.l.leaving[k]
-		if present[k] || e.Gone != 0 && !within(r.At-e.Gone, r.p.opt.Lag) {
+		if present[k] {
 			continue
 		}
 		t := e.task()
 		for j := range set {
+			if e.Gone != 0 && !r.hidden(e.Gone, set[j].reading.at) {
+				continue
+			}
 			if amount, known := set[j].use(&t); known && !set[j].blind {
 				set[j].gap = plus(set[j].gap, -max(amount, 0))
 			}
@@ -549,9 +559,14 @@ func (r *round) merge(i int32) *merged {
 // report fills in the gaps of the rules that do not fire: the room below the line, and what is left of it after what is given back.
 func (r *round) report() {
 	for i := range r.runs {
-		if u := &r.runs[i]; u.report.Known && !u.fires {
+		switch u := &r.runs[i]; {
+		case !u.report.Known:
+		case !u.fires:
 			u.report.Gap = r.roomBelow(u)
 			u.report.LeftGap = u.report.Gap - r.givenOf(u.report.Dimension)
+		case u.held:
+			u.report.Gap = r.gapAbove(u)
+			u.report.LeftGap = u.report.Gap
 		}
 	}
 }

@@ -14,8 +14,12 @@ type run struct {
 	report *RuleReport
 	fires  bool
 	lost   bool  // it is active, its metric is missing, and it does not hold
+	held   bool  // its reading was counted before, so it takes nothing now
+	gives  bool  // something is given back by its reading
 	amount int64 // usage, in the dimension's finest unit
 	target int64 // the same of the target
+
+	reading reading
 }
 
 // active reports whether something taken for the rule must not be given back now.
@@ -47,6 +51,7 @@ type round struct {
 	changes  []QuotaChange // of the task that is throttled just now
 	demands  []demand
 	given    []Amount // what was given back in this round, by dimension
+	back     bool     // the clock was set back since the last plan: older times say nothing
 }
 
 // measurement is the value of a metric, which is looked at once however many rules have it.
@@ -87,7 +92,7 @@ func Plan(s *Snapshot, p *Policies, l *Ledger, now int64) *Result {
 
 func newRound(s *Snapshot, p *Policies, l *Ledger, now int64) *round {
 	return &round{
-		View: View{Snapshot: s, ledger: l}, p: p, l: l, now: now, tasks: s.Tasks,
+		View: View{Snapshot: s, ledger: l}, p: p, l: l, now: now, tasks: s.Tasks, back: s.At < l.at,
 		res: &Result{Sequence: s.Sequence, At: now, overdue: p.opt.Overdue, backoff: p.opt.Backoff, settle: p.opt.Settle, lag: p.opt.Lag},
 	}
 }
@@ -123,6 +128,7 @@ func (r *round) analyze() {
 	if known < len(r.l.rules) {
 		r.ended()
 	}
+	r.res.oldest = r.oldest()
 	r.gate()
 	r.waterlines()
 }
@@ -163,14 +169,14 @@ func (r *round) analyzeRule(u *run) {
 		r.missing(u)
 	} else {
 		st.Missing = 0
-		u.count(value, r.now)
+		r.enter(u, value)
 		if u.metric != nil {
 			u.amount, u.target = u.metric.amount(&r.View, value), u.metric.amount(&r.View, u.rule.target)
 		} else {
 			u.amount, u.target = value, u.rule.target
 		}
 	}
-	rep.Above, rep.Active, rep.Since, rep.Fires = st.Above, st.Active, st.Since, u.fires
+	rep.Above, rep.Active, rep.Since, rep.Fires, rep.Held = st.Above, st.Active, st.Since, u.fires, u.held
 	r.res.Spoke = r.res.Spoke || u.fires || rep.Restored
 }
 
@@ -233,6 +239,7 @@ func (r *round) missing(u *run) {
 		rep.Note = fmt.Sprintf("not measured for %v, so nobody can say how much is enough", away.Round(time.Second))
 		u.lost = true
 	}
+	r.pace(u)
 }
 
 // gate says whether the node takes new tasks: not while a rule is active whose action says so, nor until that action's cool-down has passed since it last fired. An

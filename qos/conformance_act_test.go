@@ -145,7 +145,9 @@ func newSetting(t *testing.T, in *actInput, kind string) *setting {
 			policies = append(policies, plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: []string{"down", "up"}[i], Rules: rules}})
 		}
 	}
-	x.policies = Compile(policies, registry, nil, Options{Excess: int64(math.Round(in.ExecuteExcess * 1000))})
+	x.policies = Compile(policies, registry, nil, Options{
+		Excess: int64(math.Round(in.ExecuteExcess * 1000)), WholeSteps: true,
+	})
 	if len(in.RestoreWatermarks) > 0 {
 		x.hold()
 	}

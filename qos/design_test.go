@@ -72,7 +72,7 @@ var sentences = []struct {
 	}},
 	{"CPU usage released after suppression can be calculated by the current running value and the value after suppression", func(t *testing.T) {
 		x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), task("a", 2*Core))
-		res := x.sample(CPUTotalUsage, 4100*milliCore)
+		res := x.sample(CPUTotalUsage, 4500*milliCore)
 		equal(t, fmt.Sprint(res.Steps[0].Release), fmt.Sprint([]Amount{{DimensionCPU, 400 * milliCore}}))
 	}},
 	{"three waterline sets: throttledown, throttleup and evict", func(t *testing.T) {
@@ -145,7 +145,7 @@ var sentences = []struct {
 	}},
 	{"RestoreFunc: after being throttled, to execute the recovery action", func(t *testing.T) {
 		x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), task("a", 2*Core))
-		x.do(x.sample(CPUTotalUsage, 4100*milliCore))
+		x.do(x.sample(CPUTotalUsage, 4500*milliCore))
 		x.want(told(x.sample(CPUTotalUsage, 3*Core)), "restore a 1.6 cores → 1.92 cores")
 	}},
 	{"you can define your own metric and register it; its functions are used", func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestNewTasksDoNotHoldUpTheLadder(t *testing.T) {
 	x.do(x.sample(CPUTotalUsage, 4100*milliCore))
 	x.s.Tasks[0].Groups[0].Idle = true
 	x.s.Tasks = append(x.s.Tasks, task("new", Core))
-	x.want(told(x.sample(CPUTotalUsage, 4100*milliCore)), "reweight new, throttle a unlimited → 1.6 cores")
+	x.want(told(x.sample(CPUTotalUsage, 4400*milliCore)), "reweight new, throttle a unlimited → 1.6 cores")
 }
 
 // TestReclaimComesBeforeStopping: memory that the kernel can take back is asked for first, once, and waited for.
@@ -256,5 +256,5 @@ func TestSparedTasksGetBackFirst(t *testing.T) {
 	x.want(told(res), "throttle other unlimited → 0.8 cores, throttle spared unlimited → 0.8 cores")
 	x.do(res)
 	x.sample(CPUTotalUsage, 4*Core)
-	x.want(told(x.sample(CPUTotalUsage, 3900*milliCore)), "restore spared 0.8 cores → 0.96 cores")
+	x.want(told(x.sample(CPUTotalUsage, 3840*milliCore)), "restore spared 0.8 cores → 0.96 cores")
 }

@@ -28,10 +28,10 @@ func TestWhoPaysForWhatAnotherOneGotWaitsToo(t *testing.T) {
 		t.Errorf("it waits for %v after nothing was given to anybody", x.wait("low"))
 	}
 	given := x.sample(CPUTotalUsage, 3900*milliCore)
-	x.want(told(given), "restore high 0.8 cores → 0.96 cores")
+	x.want(told(given), "restore high 0.8 cores → 0.9 cores")
 	x.do(given)
 	taken := x.sample(CPUTotalUsage, 4100*milliCore)
-	x.want(told(taken), "throttle low 1.6 cores → 1.28 cores")
+	x.want(told(taken), "throttle low 1.6 cores → 1.5 cores")
 	x.do(taken)
 	if got := x.wait("low"); got != 10*time.Second {
 		t.Errorf("it waits for %v, want 10s", got)

@@ -27,7 +27,7 @@ type Ledger struct {
 	failed    map[Key]*failure // a change of their groups failed
 	unstopped map[Key]*failure // stopping them failed
 	given     int64            // when a quota or a weight was given back last, to whomever
-	recent    []change         // in the order of their times. Invariant: none is older than Options.Lag
+	recent    []change         // in the order of their times. Invariant: at most mostRecent
 }
 
 // change is what was released or given back so lately that it does not show in the figures yet.
@@ -37,7 +37,7 @@ type change struct {
 	Amount
 }
 
-// ruleState counts samples in a row.
+// ruleState counts readings in a row.
 type ruleState struct {
 	Rule      string
 	Metric    string `json:",omitempty"` // of which it speaks; a rule that is changed to another one begins anew
@@ -48,6 +48,8 @@ type ruleState struct {
 	Rising    int64  `json:",omitempty"` // when it was above its line first, in the row that triggered it or may do so
 	LastAbove int64  `json:",omitempty"` // when it last fired; the cool-down counts from here
 	Missing   int64  `json:"-"`          // since when its metric is missing; a restart begins anew
+	Read      int64  `json:"-"`          // when its metric was measured that was counted last; as Missing
+	Gave      int64  `json:"-"`          // when it was measured by which something was given back last
 	Reclaimed int64  `json:",omitempty"` // when memory was reclaimed for it since it was triggered
 	Weighed   int64  `json:",omitempty"` // when a weight was lowered for it first since it was triggered
 }
@@ -269,7 +271,7 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 	forget(l.failed, present)
 	forget(l.unstopped, present)
 	l.bury(r, present)
-	l.recent = slices.DeleteFunc(l.recent, func(c change) bool { return !within(r.At-c.At, r.lag) })
+	l.recent = slices.DeleteFunc(l.recent, func(c change) bool { return shows(c.At, r.oldest, r.lag) })
 	maps.DeleteFunc(l.held, func(_ Key, h *hold) bool { return !h.kept(r.At, r.settle) })
 	longest := int64(maxBackoff * r.backoff)
 	for _, failed := range []map[Key]*failure{l.failed, l.unstopped} {
@@ -292,7 +294,7 @@ func (l *Ledger) setBack(now, by int64) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
 		r := l.rules[name]
-		past(&r.Since, &r.Rising, &r.LastAbove, &r.Missing, &r.Reclaimed)
+		past(&r.Since, &r.Rising, &r.LastAbove, &r.Missing, &r.Reclaimed, &r.Read, &r.Gave)
 	}
 	past(&l.given)
 	for _, h := range inOrder(l.held) {
@@ -314,14 +316,14 @@ func (l *Ledger) bury(r *Result, present map[Key]bool) {
 		if !present[k] && e.Gone == 0 {
 			e.Gone = r.At
 		}
-		if e.Gone != 0 && !within(r.At-e.Gone, r.lag) {
+		if e.Gone != 0 && shows(e.Gone, r.oldest, r.lag) {
 			delete(l.leaving, k)
 		}
 	}
 }
 
-// within reports whether something is that young. A clock that was set back makes things look younger than they can be.
-func within(age int64, lag time.Duration) bool { return -int64(lag) < age && age < int64(lag) }
+// shows reports whether a change is in a reading that was taken then.
+func shows(change, reading int64, lag time.Duration) bool { return reading-change >= int64(lag) }
 
 func forget[V any](m map[Key]V, present map[Key]bool) {
 	maps.DeleteFunc(m, func(k Key, _ V) bool { return !present[k] })
@@ -413,7 +415,7 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 	}
 	for _, a := range s.Release {
 		if s.Verb == Throttle || s.Verb == Freeze || s.Verb.Gives() {
-			l.recent = append(l.recent, change{At: now, Gives: s.Verb.Gives(), Amount: a})
+			l.note(change{At: now, Gives: s.Verb.Gives(), Amount: a})
 		}
 	}
 	h := l.held[s.Key()]
@@ -442,6 +444,31 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 	}
 	h.Groups = slices.DeleteFunc(h.Groups, func(o original) bool { return !o.Throttle && !o.Reweight })
 }
+
+// note remembers a change. Those of one kind that were made after one sample are one. If there are
+// too many because a metric is measured seldom, the oldest counts as made with the next of its
+// kind: it is counted on for too long rather than forgotten.
+func (l *Ledger) note(c change) {
+	like := func(o change) bool { return o.Gives == c.Gives && o.Dimension == c.Dimension }
+	for i := len(l.recent) - 1; i >= 0 && l.recent[i].At >= l.at; i-- {
+		if o := &l.recent[i]; like(*o) {
+			o.At, o.Value = max(o.At, c.At), plus(o.Value, c.Value)
+			return
+		}
+	}
+	l.recent = append(l.recent, c)
+	if len(l.recent) <= mostRecent {
+		return
+	}
+	c = l.recent[0]
+	if i := slices.IndexFunc(l.recent[1:], like) + 1; i > 0 {
+		l.recent[i].Value = plus(l.recent[i].Value, c.Value)
+	}
+	l.recent = slices.Delete(l.recent, 0, 1)
+}
+
+// mostRecent is how many changes are remembered until the readings show them.
+const mostRecent = 512
 
 // failures are those that keep a verb from being tried.
 func (l *Ledger) failures(v Verb) map[Key]*failure {

@@ -26,6 +26,9 @@ type Options struct {
 	// Lag is how long it takes until what was done shows in the figures of a sample. Until then it is counted on as it was planned, so that nothing is
 	// taken, or given back, twice for one cause. 0: 500 ms, which means the next sample if there is one a second.
 	Lag time.Duration
+	// WholeSteps takes and gives back whole steps, though the last one goes beyond the line, as
+	// crane does. Without it a step ends at the line.
+	WholeSteps bool
 }
 
 func (o Options) withDefaults() Options {

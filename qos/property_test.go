@@ -54,6 +54,7 @@ func drawWorld(t *rapid.T) *drawn {
 		actions: map[string]*plimsoll.Action{}, rules: map[string]*plimsoll.Rule{},
 	}
 	w.snapshot = &Snapshot{Sequence: 7, At: w.now - int64(oneOf(t, 0, time.Second)), Cores: 16 * Core, Memory: 64 << 30, Values: map[string]int64{}}
+	w.snapshot.Times = map[string]int64{}
 	w.snapshot.ExtCPU, w.snapshot.ExtMemory = oneOf(t, 0, 4*Core), oneOf[int64](t, 0, 8<<30)
 	for i := range rapid.IntRange(1, 60).Draw(t, "tasks") {
 		w.snapshot.Tasks = append(w.snapshot.Tasks, w.drawTask(t, i))
@@ -61,6 +62,9 @@ func drawWorld(t *rapid.T) *drawn {
 	for _, m := range registry.metrics {
 		if !seldom(t, 6) {
 			w.snapshot.Values[m.Name] = w.figure(t, drawValue(t, &m))
+		}
+		if seldom(t, 4) {
+			w.snapshot.Times[m.Name] = w.snapshot.At - int64(oneOf(t, 0, time.Second, 20*time.Second, -time.Second))
 		}
 	}
 	w.policies = w.drawPolicies(t)
@@ -206,6 +210,7 @@ func (w *drawn) drawLedger(t *rapid.T) {
 		if key := w.policies.rules[i].key; seldom(t, 2) {
 			l.rules[key] = &ruleState{
 				Rule: key, Active: seldom(t, 2), Above: 1, Since: 1, LastAbove: oneOf[int64](t, 0, w.now-1), Missing: oneOf(t, 0, w.now-1, w.now-int64(time.Minute)),
+				Read: oneOf(t, 0, w.now-int64(10*time.Second)), Gave: oneOf(t, 0, w.now-int64(10*time.Second)),
 			}
 		}
 	}
@@ -238,6 +243,7 @@ func TestPlanProperties(t *testing.T) {
 		w.checkSteps(t, res)
 		w.checkPairs(t, res)
 		w.checkPreview(t, res)
+		w.checkRoom(t, res)
 		if !w.absurd {
 			w.checkMinimal(t, res, throttleRung)
 			w.checkMinimal(t, res, evictRung)
@@ -536,7 +542,8 @@ func (w *drawn) checkLedger(t *rapid.T, res *Result) {
 		t.Fatal(err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.ledger.rules)) {
-		w.ledger.rules[key].Missing = 0 // how long a metric is missing is counted anew
+		r := w.ledger.rules[key]
+		r.Missing, r.Read, r.Gave = 0, 0, 0 // how long a metric is missing, and its readings, are counted anew
 	}
 	if !reflect.DeepEqual(back.held, w.ledger.held) || !reflect.DeepEqual(back.rules, w.ledger.rules) || !reflect.DeepEqual(back.failed, w.ledger.failed) ||
 		!reflect.DeepEqual(back.unstopped, w.ledger.unstopped) {

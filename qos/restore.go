@@ -18,6 +18,7 @@ func (r *round) giveBack() {
 	}
 	r.stand() // with what policies prefer and avoid
 	r.sortToRestore(order)
+	defer r.markGiven()
 	weights := max(1, len(order)/10)
 	for _, i := range order {
 		t := &r.tasks[i]
@@ -34,6 +35,8 @@ func (r *round) giveBack() {
 		switch {
 		case h.Frozen != 0 && limit.by.Stepwise: // all that it used, before its time
 			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyMissing})
+		case h.Frozen != 0 && !r.fits(limit, h.FrozenUse):
+			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyLine})
 		case h.Frozen != 0:
 			r.thaw(i, h, limit.reason)
 		case h.throttled() && r.raise(i, h, limit):
@@ -78,6 +81,7 @@ type leeway struct {
 	by      Throttling
 	reason  string
 	metric  *Metric // whose Restore is used
+	own     int64   // the room below its line, in its dimension's finest unit
 }
 
 // room looks whether a task may get something back now.
@@ -112,17 +116,47 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 		if a := r.p.actions[u.action].Throttle; a != nil {
 			l.by.MinRatio, l.by.Step = max(l.by.MinRatio, a.MinRatio), max(l.by.Step, a.Step)
 		}
-		if why := r.below(u, &l, &least); why != 0 {
+		if why := r.below(u, t, &l, &least); why != 0 {
 			return l, why
 		}
 	}
 	if l.by.Step == 0 {
 		l.by.Step = defaultStep
 	}
-	if h.Wait == 0 {
-		l.by.Room = 0 // what it got back was never too much
+	if !l.free && !r.spares(i, &l) {
+		return l, WhyLine
 	}
 	return l, 0
+}
+
+// spares lowers the room to that below the lines of rules that only stop the task. It reports
+// whether any is left.
+func (r *round) spares(i int32, l *leeway) bool {
+	for j := range r.runs {
+		u := &r.runs[j]
+		if u.Preview || !r.candidate(u, i) || holdsBack(&r.p.actions[u.action]) {
+			continue
+		}
+		known := u.report.Known && u.metric != nil && u.metric.EvictQuantified
+		if known && !l.by.within(u, &r.tasks[i], r.roomLeft(u)) {
+			return false
+		}
+	}
+	return true
+}
+
+// within lowers the room of a task to that below the line of a rule on processors. It reports
+// whether any is left.
+func (by *Throttling) within(u *run, t *Task, room int64) bool {
+	switch dimension := u.metric.dimension(); {
+	case dimension != DimensionCPU && dimension != DimensionExtCPU, dimension == DimensionExtCPU && t.ExtCPU <= 0:
+		return true
+	case room <= 0:
+		return false
+	case by.Room <= 0 || room < by.Room:
+		by.Room = room
+	}
+	return true
 }
 
 // defaultStep is used when something is to be given back that no rule throttles any more, in percent.
@@ -134,14 +168,17 @@ func holdsBack(a *plimsoll.Action) bool {
 }
 
 // below looks whether there is room below one line.
-func (r *round) below(u *run, l *leeway, least *int64) Why {
+func (r *round) below(u *run, t *Task, l *leeway, least *int64) Why {
 	if u.metric == nil {
 		return 0
 	}
+	if !u.report.Known && (u.Hold || time.Duration(r.now-u.state.Missing) < r.p.opt.Stale) {
+		return WhyMissing
+	}
+	if !r.isNewer(u.reading, u.state.Gave) {
+		return WhyReading
+	}
 	if !u.report.Known {
-		if u.Hold || time.Duration(r.now-u.state.Missing) < r.p.opt.Stale {
-			return WhyMissing
-		}
 		l.by.Stepwise, l.reason = true, u.report.Note
 		return 0
 	}
@@ -152,25 +189,38 @@ func (r *round) below(u *run, l *leeway, least *int64) Why {
 		return 0
 	}
 	dimension := u.metric.dimension()
-	gap := r.roomBelow(u) - r.givenOf(dimension) - r.givenLately(dimension)
-	if gap <= 0 {
+	gap := r.roomLeft(u)
+	if gap <= 0 || !l.by.within(u, t, gap) {
 		return WhyLine
-	}
-	if l.by.Room <= 0 || gap < l.by.Room {
-		l.by.Room = gap
 	}
 	if gap < *least {
 		*least = gap
-		l.metric = u.metric
+		l.metric, l.own = u.metric, gap
 		l.reason = fmt.Sprintf("%s: %s is %s, %s below the line", u.key, u.Metric, u.metric.Format(u.report.Usage), FormatAmount(dimension, gap))
 	}
 	return 0
 }
 
-// roomBelow is how far a metric is below its target, which it may exceed as much as it is undercut; 0 if it is not below.
+// roomBelow is how far a metric is below its target; 0 if it is not below.
 func (r *round) roomBelow(u *run) int64 {
 	gap := max(u.target-u.amount, 0)
-	return plus(gap, mulDiv(gap, r.p.opt.Excess, 1000))
+	if r.p.opt.WholeSteps {
+		gap = plus(gap, mulDiv(gap, r.p.opt.Excess, 1000))
+	}
+	return gap
+}
+
+// roomLeft is the room below a rule's target without what is given back in this round, or was so
+// lately that its reading does not show it.
+func (r *round) roomLeft(u *run) int64 {
+	dimension := u.metric.dimension()
+	left := plus(r.roomBelow(u), -r.givenOf(dimension))
+	for _, c := range r.l.recent {
+		if c.Gives && c.Dimension == dimension && r.hidden(c.At, u.reading.at) {
+			left = plus(left, -c.Value)
+		}
+	}
+	return left
 }
 
 func (r *round) givenOf(dimension string) (sum int64) {
@@ -182,19 +232,16 @@ func (r *round) givenOf(dimension string) (sum int64) {
 	return sum
 }
 
-// givenLately is what was given back so lately that it does not show in the figures yet.
-func (r *round) givenLately(dimension string) (sum int64) {
-	for _, c := range r.l.recent {
-		if c.Gives && c.Dimension == dimension && within(r.At-c.At, r.p.opt.Lag) {
-			sum += c.Value
-		}
-	}
-	return sum
-}
-
+// giving begins a step that gives something back, by the readings of the rules that may act on the
+// task: nothing more is given back by those.
 func (r *round) giving(i int32, verb Verb, h *hold, reason string) Step {
 	r.acted[i] |= bit(verb)
 	t := &r.tasks[i]
+	for j := range r.runs {
+		if u := &r.runs[j]; !u.Preview && r.candidate(u, i) {
+			u.gives = true
+		}
+	}
 	return Step{
 		Verb: verb, Task: t.ID, Attempt: t.Attempt, Rule: h.Rule, Reason: reason,
 		overdue: r.p.opt.Overdue, backoff: r.p.opt.Backoff, settle: r.p.opt.Settle, longest: r.p.opt.Settle,
@@ -217,19 +264,27 @@ func (r *round) cost(i int32, cpu int64) []Amount {
 	return amounts
 }
 
-// raise gives a task a step of its quotas back; what nobody limits any more, at once.
-func (r *round) raise(i int32, h *hold, l leeway) (raised bool) {
+// fits reports whether there is room for a task to use that much more.
+func (r *round) fits(l leeway, cpu int64) bool {
+	return l.by.Room <= 0 || cpu <= l.by.Room || r.p.opt.WholeSteps
+}
+
+// raise gives a task a step of its quotas back, as far as there is room; what nobody limits any
+// more, at once. It reports whether there is a step to give, be there room or not.
+func (r *round) raise(i int32, h *hold, l leeway) (due bool) {
 	t := &r.tasks[i]
 	key := t.Key()
 	l.by.Original = func(g *Group) (int64, bool) { return r.l.Original(key, g.Name) }
 	changes, own := r.restoring(t, l)
-	cpu := int64(0)
+	due, cpu := len(changes) > 0, int64(0)
+	if !l.free && !r.p.opt.WholeSteps {
+		changes = capRaises(t, changes, l.by)
+	}
+	if due && len(changes) == 0 {
+		r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: WhyLine})
+	}
 	for _, c := range changes {
-		if g := &t.Groups[c.Group]; c.After > 0 {
-			cpu = plus(cpu, max(c.After-max(g.Quota, 0), 0))
-		} else if g.limited() {
-			cpu = plus(cpu, max(r.Cores-g.Quota, 0))
-		}
+		cpu = plus(cpu, t.Groups[c.Group].raisedBy(c.After, r.Cores))
 	}
 	for j, c := range changes {
 		s := r.giving(i, Restore, h, l.reason)
@@ -243,14 +298,48 @@ func (r *round) raise(i int32, h *hold, l leeway) (raised bool) {
 		}
 		r.add(&s)
 	}
-	return len(changes) > 0
+	return due
+}
+
+// capRaises lowers what a task gets back to the room below the line. A hundredth of a quota is not
+// worth a step.
+func capRaises(t *Task, changes []QuotaChange, by Throttling) []QuotaChange {
+	if by.Room <= 0 {
+		return changes
+	}
+	left, out := by.Room, changes[:0]
+	for _, c := range changes {
+		g := &t.Groups[c.Group]
+		more := g.raisedBy(c.After, by.Cores)
+		if more > left {
+			if left < max(g.grain(), g.Quota/100) {
+				continue
+			}
+			c.After, c.Whole, more = g.Quota+left, false, left
+		}
+		left -= more
+		out = append(out, c)
+	}
+	return out
+}
+
+// raisedBy is how much more a group may use of a machine with these cores after its quota is
+// changed.
+func (g *Group) raisedBy(after, cores int64) int64 {
+	switch {
+	case !g.limited():
+		return 0 // somebody else has lifted it
+	case after > 0:
+		return max(after-g.Quota, 0)
+	}
+	return max(cores-g.Quota, 0)
 }
 
 func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) {
 	if !l.free {
 		restore := RestoreCPU
 		if l.metric != nil && l.metric.Restore != nil {
-			restore = l.metric.Restore
+			restore, l.by.Amount = l.metric.Restore, l.own
 		}
 		changes, own = restore(t, l.by)
 		changes = slices.DeleteFunc(changes, func(c QuotaChange) bool { _, ok := l.by.Original(&t.Groups[c.Group]); return !ok })

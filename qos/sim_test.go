@@ -21,6 +21,7 @@ type simPlan struct {
 	noise             int   // thousandths to either side
 	delay, delayTasks int   // by how many samples the node's figures, and the tasks', are late
 	late              int   // samples until a quota shows its effect
+	every             int   // samples between two readings of the node; 0: each has one
 	gaps, faults, ext bool
 
 	line, release     int64 // nanocores
@@ -102,9 +103,12 @@ func (p *simPlan) policies() []plimsoll.Policy {
 
 func milli(v, unit int64) string { return strconv.FormatInt(mulDiv(v, 1000, unit), 10) + "m" }
 
-func newWorld(seed uint64, t *testing.T) *world {
+func newWorld(seed uint64, t *testing.T, changes ...func(r *rand.Rand, p *simPlan)) *world {
 	r := rand.New(rand.NewPCG(seed, seed))
 	w := &world{r: r, plan: drawPlan(r), ledger: NewLedger(), now: 1_700_000_000 * second}
+	for _, change := range changes {
+		change(r, &w.plan)
+	}
 	registry, err := NewRegistry()
 	if err != nil {
 		t.Fatal(err)

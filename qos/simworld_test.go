@@ -3,6 +3,7 @@ package qos
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -61,8 +62,10 @@ type world struct {
 	down     int   // ticks until the agent is back
 	calm     bool
 	quiet    bool
-	silence  int // ticks without a sample of the node
-	silent   int // tick of the last silence
+	silence  int              // ticks without a sample of the node
+	silent   int              // tick of the last silence
+	reading  map[string]int64 // of the node, which was taken last
+	readAt   int64
 
 	tasks    []*simTask
 	buried   []*simTask // gone lately
@@ -232,9 +235,7 @@ func (w *world) sample() *Snapshot {
 			w.silence = w.r.IntN(3)
 		}
 	} else {
-		cpu, memory := w.noisy(m.cpu), w.noisy(m.memory)
-		s.Values[CPUTotalUsage], s.Values[CPUTotalUtilization] = cpu, mulDiv(cpu, 100*plimsoll.LineScale, w.plan.cores)
-		s.Values[MemoryTotalUsage], s.Values[MemoryTotalUtilization] = memory, mulDiv(memory, 100*plimsoll.LineScale, w.plan.memory)
+		w.read(s, m)
 	}
 	others := int64(0)
 	for _, t := range w.tasks {
@@ -250,6 +251,21 @@ func (w *world) sample() *Snapshot {
 	}
 	w.lend(s, others)
 	return s
+}
+
+// read measures the node, or repeats the reading that was taken last.
+func (w *world) read(s *Snapshot, m measure) {
+	if w.plan.every == 0 || w.now-w.readAt >= int64(w.plan.every)*second {
+		cpu, memory := w.noisy(m.cpu), w.noisy(m.memory)
+		w.readAt, w.reading = w.now, map[string]int64{
+			CPUTotalUsage: cpu, CPUTotalUtilization: mulDiv(cpu, 100*plimsoll.LineScale, w.plan.cores),
+			MemoryTotalUsage: memory, MemoryTotalUtilization: mulDiv(memory, 100*plimsoll.LineScale, w.plan.memory),
+		}
+	}
+	s.Values = maps.Clone(w.reading)
+	if w.plan.every > 0 {
+		s.Times = map[string]int64{CPUTotalUsage: w.readAt, CPUTotalUtilization: w.readAt}
+	}
 }
 
 // lend decides what is offered of the processors.

@@ -18,6 +18,9 @@ type Snapshot struct {
 	Memory   int64  // bytes that the node has
 	// Values holds what was measured of the node, by metric, in the metric's finest unit. What is not in it is missing.
 	Values map[string]int64
+	// Times holds when a value was measured, by metric, in Unix nanoseconds. A metric that is not
+	// in it was measured with the sample. A rule counts and acts on each measurement once.
+	Times map[string]int64
 	// What is offered of the extended resources now; 0: nothing.
 	ExtCPU    int64 // nanocores
 	ExtMemory int64 // bytes

@@ -125,6 +125,7 @@ const (
 	WhyMissing                     // the metric is missing, and its rule says hold
 	WhyFrozenBefore                // it was frozen for this already
 	WhyCools                       // a rule that lowered its weight has not cooled down
+	WhyReading                     // something was given back by the same reading already
 )
 
 var whyTexts = [...]string{
@@ -133,6 +134,7 @@ var whyTexts = [...]string{
 	"it is at its floor already", "it was throttled again soon after it got something back, so it waits longer",
 	"there is no room below the line", "a rule that may act on it is still triggered", "the metric is missing, and the rule says hold",
 	"it was frozen for this already", "its weight is given back when the action's cool-down has passed",
+	"something was given back by this reading of the metric; the next one must show what came of it",
 }
 
 // String returns a sentence for people.
@@ -173,10 +175,11 @@ type RuleReport struct {
 	NoAction  bool  // its action is not there
 	Gap       int64 // above the target, if it fires; below the target, if it does not: never negative
 	LeftGap   int64 // what remains of Gap after the plan; negative if it releases, or gives back, more than that
-	Above     int32 // samples in a row above the line
+	Above     int32 // readings in a row above the line
 	Active    bool  // it is triggered and not restored
 	Since     int64 // when it was triggered
-	Fires     bool  // it acts on this sample
+	Fires     bool  // it acts on this sample, or has acted on its reading already
+	Held      bool  // its reading was counted before, so it waits for a newer one
 	Triggered bool  // it has become active with this sample
 	Restored  bool  // it has ceased to be active with this sample
 	Note      string
@@ -210,4 +213,5 @@ type Result struct {
 
 	next                          []ruleState
 	overdue, backoff, settle, lag time.Duration
+	oldest                        int64 // when the oldest value was measured that a rule goes by
 }

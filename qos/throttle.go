@@ -10,8 +10,15 @@ type Throttling struct {
 	MinRatio int32 // percent of a group's limit that it keeps
 	Step     int32 // percent of the quota, or of the use where there is none
 	Cores    int64 // nanocores of the node
-	Room     int64 // nanocores below the line when something is given back; 0: nobody says
-	Stepwise bool  // nothing is given back at once, however much room there seems to be: the metric of a rule is missing
+	// Room is how many nanocores there are below the line when something is given back; 0: nobody
+	// says.
+	Room int64
+	// Gap is how many nanocores there are above it when something is taken; 0: nobody says.
+	Gap int64
+	// Amount is how much of its own dimension Metric.Throttle is to release at the most, or
+	// Metric.Restore may let the task use in addition.
+	Amount   int64
+	Stepwise bool // nothing is given back at once, however much room there seems to be: the metric of a rule is missing
 	// Original returns the quota that a group had before anything was taken from it; ok is false if nobody knows.
 	Original func(g *Group) (quota int64, ok bool)
 }
@@ -23,18 +30,24 @@ type QuotaChange struct {
 	Whole         bool // After is what the group had before anything was taken from it
 }
 
-// ThrottleCPU lowers the quotas of a task's groups by one step: to quota × (1 − step), or use × (1 − step) where there is none, but not below what
-// the group asked for, its limit × MinRatio, or what the kernel takes at the least. Groups without a name are left alone. release is what they
-// will use less, in nanocores: a quota far above the use releases nothing yet.
+// ThrottleCPU lowers the quotas of a task's groups by one step: to quota × (1 − step), or use × (1
+// − step) where there is none, but not below what the group asked for, its limit × MinRatio, or
+// what the kernel takes at the least. Groups without a name are left alone. release is what they
+// will use less, in nanocores: a quota far above the use releases nothing yet. The step ends where
+// by.Gap is released.
 func ThrottleCPU(t *Task, by Throttling) (changes []QuotaChange, release int64) {
 	return throttleCPU(nil, t, by)
 }
 
 func throttleCPU(changes []QuotaChange, t *Task, by Throttling) (_ []QuotaChange, release int64) {
+	left := by.Gap
 	for i := range t.Groups {
 		g := &t.Groups[i]
 		if g.Name == "" {
 			continue
+		}
+		if by.Gap > 0 && left <= 0 {
+			break
 		}
 		base := g.CPU
 		switch {
@@ -44,14 +57,33 @@ func throttleCPU(changes []QuotaChange, t *Task, by Throttling) (_ []QuotaChange
 			continue // it does not run: a quota would release nothing and hold it up as soon as it does
 		}
 		next := max(mulDiv(max(base, 0), int64(100-by.Step), 100), g.floor(by))
+		if by.Gap > 0 {
+			use := g.uses()
+			if by.Cores > 0 {
+				use = min(use, by.Cores) // more is a slip of the figures
+			}
+			next = max(next, use-max(left, g.grain()))
+		}
 		if g.limited() && next >= g.Quota {
 			continue
 		}
 		changes = append(changes, QuotaChange{Group: i, Before: quotaOf(g), After: next})
-		release = plus(release, max(g.CPU-next, 0))
+		released := max(g.uses()-next, 0)
+		release, left = plus(release, released), left-released
 	}
 	return changes, release
 }
+
+// uses is what a group uses under its quota. What was measured may be from before that was lowered.
+func (g *Group) uses() int64 {
+	if g.limited() {
+		return min(g.CPU, g.Quota)
+	}
+	return g.CPU
+}
+
+// grain is the least by which a quota is worth being changed.
+func (g *Group) grain() int64 { return g.leastQuota() / 10 }
 
 func quotaOf(g *Group) int64 {
 	if !g.limited() {
@@ -65,8 +97,9 @@ func (g *Group) floor(by Throttling) int64 {
 	return max(g.Request, mulDiv(max(g.Limit, 0), int64(by.MinRatio), 100), g.leastQuota())
 }
 
-// RestoreCPU raises the quotas of a task's groups by one step: to quota × (1 + step), at most to what they had. A group that holds extended cores
-// gets what it holds at once if there is room for it. use is what they may use in addition, in nanocores.
+// RestoreCPU raises the quotas of a task's groups by one step: to quota × (1 + step), at most to
+// what they had. A group that holds extended cores gets what it holds at once. Plan gives no more
+// of it than there is room for. use is what they may use in addition, in nanocores.
 func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 	for i := range t.Groups {
 		g := &t.Groups[i]
@@ -81,7 +114,7 @@ func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 			}
 		}
 		next := mulDiv(g.Quota, int64(100+by.Step), 100)
-		if g.Ext > g.Quota && !by.Stepwise && (by.Room <= 0 || g.Ext-g.Quota <= by.Room) {
+		if g.Ext > g.Quota && !by.Stepwise {
 			next = g.Ext
 		}
 		c := QuotaChange{Group: i, Before: g.Quota}
@@ -121,12 +154,19 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	var changes []QuotaChange
 	own := int64(0)
 	if m.Throttle != nil {
-		changes, own = m.Throttle(t, r.merge(i).by)
+		by := r.merge(i).by
+		by.Gap, by.Amount = r.mostToRelease(d, i), max(d.gap, 0)
+		changes, own = m.Throttle(t, by)
 	} else {
 		if !t.CPUKnown && !t.limited() {
 			return nil, WhyUnknown
 		}
-		changes, _ = throttleCPU(r.changes[:0], t, r.merge(i).by)
+		by := r.merge(i).by
+		whole, release := throttleCPU(r.changes[:0], t, by)
+		if changes = whole; release > d.gap {
+			by.Gap = r.mostToRelease(d, i)
+			changes, _ = throttleCPU(changes[:0], t, by)
+		}
 		r.changes = changes
 	}
 	if len(changes) == 0 {
@@ -145,6 +185,27 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		r.add(&s)
 	}
 	return amounts, 0
+}
+
+// mostToRelease is how much throttling a task may release at the most: the largest gap of the rules
+// that throttle it. It is 0, which says nothing, if one of them cannot tell its gap.
+func (r *round) mostToRelease(by *demand, i int32) (gap int64) {
+	if r.p.opt.WholeSteps || by.blind || !by.metric.ThrottleQuantified {
+		return 0
+	}
+	for j := range r.demands {
+		d := &r.demands[j]
+		switch {
+		case d.Preview != by.Preview || d.action.Throttle == nil || d.done || !r.candidate(d.run, i):
+		case d.blind || d.metric.Throttleable && !d.metric.ThrottleQuantified:
+			return 0
+		case d.of == DimensionCPU || d.of == DimensionExtCPU && r.tasks[i].ExtCPU > 0:
+			gap = max(gap, d.gap)
+		case d.metric.Throttleable && d.gap > 0:
+			return 0
+		}
+	}
+	return gap
 }
 
 // Frozen reports whether a group of the task stands still.
@@ -171,7 +232,7 @@ func (t *Task) limited() bool {
 func (r *round) quotaRelease(i int32, changes []QuotaChange) []Amount {
 	t, sum := &r.tasks[i], int64(0)
 	for _, c := range changes {
-		sum = plus(sum, max(t.Groups[c.Group].CPU-c.After, 0))
+		sum = plus(sum, max(t.Groups[c.Group].uses()-c.After, 0))
 	}
 	r.freed[i] = plus(r.freed[i], sum)
 	if sum == 0 {

@@ -26,6 +26,7 @@ type gauges struct {
 
 // gauge is one metric.
 type gauge struct {
+	began   time.Time // when it began to be measured. Invariant: every reading is of then or later
 	node    reading
 	tasks   map[qos.Key]reading
 	trouble string // what went wrong last; empty: nothing
@@ -78,9 +79,10 @@ func (l *Loop) collect(ctx context.Context, m *Metric) error {
 
 // measureAll measures one metric once: of the node, or of each task.
 func (l *Loop) measureAll(ctx context.Context, m *Metric) {
+	began := l.deps.Now()
 	if !m.PerTask {
 		r, err := l.measureTask(ctx, m, nil)
-		l.gauges.put(m.Name, &gauge{node: r, trouble: textOf(err)})
+		l.gauges.put(m.Name, &gauge{began: began, node: r, trouble: textOf(err)})
 		return
 	}
 	l.gauges.mu.Lock()
@@ -103,7 +105,7 @@ func (l *Loop) measureAll(ctx context.Context, m *Metric) {
 		})
 	}
 	work.Wait()
-	next := &gauge{tasks: make(map[qos.Key]reading, len(tasks))}
+	next := &gauge{began: began, tasks: make(map[qos.Key]reading, len(tasks))}
 	for i := range tasks {
 		if readings[i].told {
 			next.tasks[tasks[i].Key()] = readings[i]
@@ -161,8 +163,9 @@ func fixed(value float64, m *qos.Metric) (int64, error) {
 	return int64(math.Round(scaled)), nil
 }
 
-// fill enters what was measured into a snapshot. What is too old is missing. Of a metric of tasks, those that do not tell it do not count; when none of
-// those that should tell it does, it is missing. One that is being stopped or stands still need not tell it.
+// fill enters what was measured into a snapshot, with its time. What is too old is missing. Of a
+// metric of tasks, those that do not tell it do not count; when none of those that should tell it
+// does, it is missing. One that is being stopped or stands still need not tell it.
 func (g *gauges) fill(snap *qos.Snapshot, now time.Time, metrics []Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,6 +175,7 @@ func (g *gauges) fill(snap *qos.Snapshot, now time.Time, metrics []Metric) {
 		if v == nil {
 			continue
 		}
+		snap.Times[m.Name] = snap.At - int64(now.Sub(v.began))
 		if m.PerTask {
 			v.fillTasks(snap, now, m)
 		} else if v.node.known && m.fresh(v.node.at, now) {

@@ -45,6 +45,8 @@ type state struct {
 	sweep    sample.Sweep
 	cores    int64 // nanocores of the machine, as they were read last
 	memory   int64 // bytes of the machine, as they were read last
+	load     int64 // of the machine, as it was read last
+	loadAt   int64 // when that was new
 	closing  error
 	v2       bool // groups are v2's alone
 	most     int  // how many groups may be open

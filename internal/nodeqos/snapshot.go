@@ -3,6 +3,7 @@ package nodeqos
 import (
 	"errors"
 	"math"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/sample"
@@ -24,7 +25,7 @@ func (s *state) measure(l *Loop, at int64) (*qos.Snapshot, error) {
 	}
 	snap := &qos.Snapshot{
 		Sequence: s.sweep.Sequence, At: at, Cores: s.cores, Memory: s.memory, Values: nodeValues(node),
-		Tasks: make([]qos.Task, len(s.tasks)),
+		Times: map[string]int64{}, Tasks: make([]qos.Task, len(s.tasks)),
 	}
 	groups := make([]qos.Group, len(s.tasks))
 	for i := range s.tasks {
@@ -36,6 +37,7 @@ func (s *state) measure(l *Loop, at int64) (*qos.Snapshot, error) {
 			snap.Tasks[i].Groups = groups[i : i+1 : i+1]
 		}
 	}
+	s.readLoad(snap)
 	l.gauges.fill(snap, s.now, l.cfg.Metrics)
 	s.lend(l, snap)
 	return snap, nil
@@ -93,6 +95,22 @@ func nodeValues(n *sample.Node) map[string]int64 {
 		values[qos.Load] = n.Load1
 	}
 	return values
+}
+
+// loadEvery is how often the kernel computes the load.
+const loadEvery = 5 * time.Second
+
+// readLoad says when the load was computed: it is new when it has changed, and at the latest when
+// it must have been computed once more.
+func (s *state) readLoad(snap *qos.Snapshot) {
+	load, known := snap.Values[qos.Load]
+	if !known {
+		return
+	}
+	if load != s.load || snap.At-s.loadAt >= int64(loadEvery) || snap.At < s.loadAt {
+		s.load, s.loadAt = load, snap.At
+	}
+	snap.Times[qos.Load] = s.loadAt
 }
 
 // percent returns thousandths of a percent.

@@ -1,0 +1,83 @@
+package qos
+
+import (
+	"fmt"
+	"time"
+)
+
+// reading is when a metric was measured.
+type reading struct {
+	at  int64
+	own bool // it has a time of its own; else it was measured with the sample, so it is new
+}
+
+func (s *Snapshot) reading(metric string) reading {
+	at, own := s.Times[metric]
+	if !own {
+		at = s.At
+	}
+	return reading{min(at, s.At), own}
+}
+
+// enter counts a rule's reading, if it is newer than the one that was counted last. A reading is
+// counted once: it triggers, takes and restores in that round, and until a newer one comes the rule
+// stays as it is.
+func (r *round) enter(u *run, value int64) {
+	st := u.state
+	u.reading = r.reading(u.Metric)
+	if r.isNewer(u.reading, st.Read) {
+		if u.reading.own {
+			st.Read = u.reading.at
+		}
+		u.count(value, r.now)
+		return
+	}
+	u.held, u.fires = true, st.Active && st.Below == 0
+	if st.Active || st.Above > 0 {
+		age := time.Duration(r.now - u.reading.at).Round(time.Second)
+		u.report.Note = fmt.Sprintf("waits for a newer reading; this one is %v old", age)
+	}
+}
+
+// pace has a rule whose metric is missing go on once in Options.Stale, as if there were a reading
+// so often: nothing shows in between what came of the last step.
+func (r *round) pace(u *run) {
+	st, stale := u.state, int64(r.p.opt.Stale)
+	u.reading = reading{st.Missing + (r.now-st.Missing)/stale*stale, true}
+	if !u.lost {
+		return
+	}
+	if !r.isNewer(u.reading, st.Read) {
+		u.lost, u.held = false, true
+		return
+	}
+	st.Read = u.reading.at
+}
+
+// isNewer reports whether a reading is newer than the last one.
+func (r *round) isNewer(x reading, last int64) bool { return r.back || !x.own || x.at > last }
+
+// hidden reports whether what was done at an instant does not show yet in a reading.
+func (r *round) hidden(done, reading int64) bool {
+	return !r.back && !shows(done, reading, r.p.opt.Lag)
+}
+
+// oldest returns when the oldest value was measured that a rule goes by.
+func (r *round) oldest() int64 {
+	oldest := r.At
+	for i := range r.runs {
+		if u := &r.runs[i]; u.report.Known {
+			oldest = min(oldest, u.reading.at)
+		}
+	}
+	return oldest
+}
+
+// markGiven notes by which readings something was given back.
+func (r *round) markGiven() {
+	for i := range r.runs {
+		if u := &r.runs[i]; u.gives && u.reading.own {
+			u.state.Gave = u.reading.at
+		}
+	}
+}
