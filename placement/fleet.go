@@ -59,7 +59,8 @@ type Fleet struct {
 	tags     tags
 	domains  []domain
 	moves    uint64 // grows when an instance comes or goes, or Moved is called
-	shifts   uint64 // grows when a server comes to or leaves those that spreads count
+	shifts   uint64 // grows when a server comes, leaves or gets another record, if somebody spreads
+	recent   *recent // where instances came or went last; nil: no spread depends on that
 	servers  int
 	bounded  bool               // some record has said how many instances its server takes
 	inside   map[string]place   // instances that came with a server
@@ -279,7 +280,7 @@ func (f *Fleet) enter(slot int32) {
 	if c.servers++; c.servers == 1 {
 		f.dead--
 	}
-	f.atDomains(slot, c, 1)
+	f.atDomains(slot, 1)
 }
 
 func (f *Fleet) leave(slot int32) {
@@ -287,13 +288,10 @@ func (f *Fleet) leave(slot int32) {
 	if c.servers--; c.servers == 0 {
 		f.dead++
 	}
-	f.atDomains(slot, c, -1)
+	f.atDomains(slot, -1)
 }
 
-func (f *Fleet) atDomains(slot int32, c *class, n int32) {
-	for d := range f.domains {
-		f.openIn(d, slot, c, n)
-	}
+func (f *Fleet) atDomains(slot, n int32) {
 	if len(f.domains) == 0 {
 		return
 	}
@@ -396,6 +394,7 @@ func (f *Fleet) Bind(slot int32, k *Kind) {
 	if k.uncapped {
 		r.uncapped++
 	}
+	f.recent.add(slot)
 	f.crowd(slot)
 	f.book(slot, &k.amounts, -1)
 	f.addOwner(slot, k.owner)
@@ -416,6 +415,7 @@ func (f *Fleet) Unbind(slot int32, k *Kind) {
 	if k.uncapped {
 		r.uncapped--
 	}
+	f.recent.add(slot)
 	f.crowd(slot)
 	f.book(slot, &k.amounts, 1)
 	f.subOwner(slot, k.owner)

@@ -88,6 +88,9 @@ func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 		p.verdicts = append(p.verdicts, verdictUnknown)
 	}
 	p.resolve()
+	if len(p.hardSpread) > 0 {
+		b.compareValues()
+	}
 	return b
 }
 

@@ -130,6 +130,7 @@ func choiceStages() []Stage {
 		{
 			Name:    "where",
 			Applies: func(p *Prepared) bool { return p.where != nil },
+			alike:   func(p *Prepared) bool { return p.where.byClass },
 			Keep:    func(v *View) bool { ok, err := v.p.where.matches(v); return ok && err == nil },
 			Why: func(v *View) string {
 				if _, err := v.p.where.matches(v); err != nil {
