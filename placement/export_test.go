@@ -129,3 +129,6 @@ func (f *Fleet) spreadCounts(c *counter) map[string]int32 {
 	}
 	return out
 }
+
+// Hundredths is a ratio as it is compared.
+func Hundredths(ratio float64) int64 { return hundredths(ratio) }

@@ -58,8 +58,8 @@ type Fleet struct {
 	index    map[string]int32 // slot by id
 	tags     tags
 	domains  []domain
-	moves    uint64 // grows when an instance comes or goes, or Moved is called
-	shifts   uint64 // grows when a server comes, leaves or gets another record, if somebody spreads
+	moves    uint64  // grows when an instance comes or goes, or Moved is called
+	shifts   uint64  // grows when a server comes, leaves or gets another record, if somebody spreads
 	recent   *recent // where instances came or went last; nil: no spread depends on that
 	servers  int
 	bounded  bool               // some record has said how many instances its server takes

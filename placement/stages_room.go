@@ -92,7 +92,7 @@ func roomStages() []Stage {
 			Name: "locality", Aliases: []string{"locality-hints", "hard-filter-locality-hints"}, Reads: ReadsInstances,
 			Applies:   func(p *Prepared) bool { return len(p.hardNear)+len(p.hardFar) > 0 },
 			restricts: func(*Prepared) bool { return true },
-			Keep:    func(v *View) bool { return !v.holdsAny(v.p.hardFar) && v.holdsAll(v.p.hardNear) },
+			Keep:      func(v *View) bool { return !v.holdsAny(v.p.hardFar) && v.holdsAll(v.p.hardNear) },
 			Why: func(v *View) string {
 				if v.holdsAny(v.p.hardFar) {
 					return "holds instances that it must be far from"
@@ -111,8 +111,8 @@ func roomStages() []Stage {
 			Applies:   func(p *Prepared) bool { return len(p.owners) > 0 },
 			restricts: func(p *Prepared) bool { return !p.ownersRead() },
 			alike:     (*Prepared).ownersAlike,
-			Keep:    func(v *View) bool { return v.ownerProblem() == "" },
-			Why:     func(v *View) string { return v.ownerProblem() },
+			Keep:      func(v *View) bool { return v.ownerProblem() == "" },
+			Why:       func(v *View) string { return v.ownerProblem() },
 		},
 	}
 }
