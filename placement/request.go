@@ -125,6 +125,9 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	if f.lazy() && len(r.Constraints.Spread)+len(r.Preferences.Spread) > 0 {
 		return nil, plimsoll.Invalid("constraints.spread", "needs to count the instances of all servers, and this fleet loads them; book them instead")
 	}
+	if err := f.checkVolumes(r.Constraints.VolumesFrom); err != nil {
+		return nil, err
+	}
 	p := &Prepared{Request: *r, chain: c, fleet: f}
 	if text := r.Constraints.Where; text != "" {
 		rule, err := CompileRule(text)
