@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll/placement"
 	"github.com/plimsoll-dev/plimsoll/placement/triton"
@@ -256,6 +257,7 @@ func (r *rig) tickets(t *testing.T, raw json.RawMessage) {
 // lazy makes the fleet load instances from recorded answers, as far as there are some.
 func (r *rig) lazy(e *external) {
 	if e.GetServerVMs != nil {
+		r.fleet.Loader.Within = time.Second
 		r.fleet.Loader.Instances = func(server string) ([]placement.Instance, error) {
 			r.loaded = append(r.loaded, server)
 			for _, a := range e.GetServerVMs {

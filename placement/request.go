@@ -122,6 +122,9 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	if err := f.Names.Check("resources", r.Resources); err != nil {
 		return nil, err
 	}
+	if err := f.Loader.validate(); err != nil {
+		return nil, err
+	}
 	if f.lazy() && len(r.Constraints.Spread)+len(r.Preferences.Spread) > 0 {
 		return nil, plimsoll.Invalid("constraints.spread", "needs to count the instances of all servers, and this fleet loads them; book them instead")
 	}

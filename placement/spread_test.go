@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -209,6 +210,7 @@ func TestNothingIsKeptOfJobsThatAreGone(t *testing.T) {
 // A fleet that loads its instances cannot count those of a group on all servers, and says so.
 func TestSpreadNeedsAFleetThatHoldsItsInstances(t *testing.T) {
 	f := placement.NewFleet(placement.NewNames())
+	f.Loader.Within = time.Second
 	f.Loader.Instances = func(string) ([]placement.Instance, error) { return nil, nil }
 	r := &placement.Request{Constraints: plimsoll.Constraints{Spread: []plimsoll.Spread{{By: "rack", MaxSkew: 1}}}}
 	if _, err := placement.Default().Prepare(f, r); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
