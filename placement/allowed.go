@@ -372,16 +372,19 @@ func (p *Prepared) spreadCounts() (out []SpreadCount) {
 	return out
 }
 
-// String says it in one line: "spread by rack: r2 has the fewest, 1, of 2 values that count; 8 others
-// have no node that the other constraints allow".
+// String says it in one line: "spread by rack: r2 has the fewest, 1, of 2 that count; 8 others have no
+// node that the other constraints allow".
 func (c *SpreadCount) String() string {
 	if c.Counted == 0 {
 		return fmt.Sprintf("spread by %s: no value counts, because none has a node that the other constraints allow", c.By)
 	}
 	text := fmt.Sprintf("spread by %s: %s has the fewest, %d", c.By, c.FewestIn, c.Fewest)
-	if c.Counted < c.Values {
-		text += fmt.Sprintf(", of %d values that count; %d others have no node that the other constraints allow",
-			c.Counted, c.Values-c.Counted)
+	switch left := c.Values - c.Counted; left {
+	case 0:
+	case 1:
+		text += fmt.Sprintf(", of %d that count; 1 other has no node that the other constraints allow", c.Counted)
+	default:
+		text += fmt.Sprintf(", of %d that count; %d others have no node that the other constraints allow", c.Counted, left)
 	}
 	return text
 }

@@ -179,7 +179,7 @@ func TestExplainSaysWhichValuesASpreadCounts(t *testing.T) {
 		t.Errorf("%+v, want %+v", x.Spreads, want)
 	}
 	sentence := "3 of 30 nodes: too many of the group in its rack: rack r3 has the fewest, 0; spread by rack: r3 has the fewest, 0, " +
-		"of 2 values that count; 8 others have no node that the other constraints allow"
+		"of 2 that count; 8 others have no node that the other constraints allow"
 	if got := x.Summary(); !strings.HasSuffix(got, sentence) {
 		t.Errorf("%s\nwant at its end\n%s", got, sentence)
 	}

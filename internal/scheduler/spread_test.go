@@ -140,7 +140,7 @@ func TestExplainOfASpreadTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "1 of 10 nodes: too many of the group in its rack: rack b has the fewest, 1; " +
-		"spread by rack: b has the fewest, 1, of 2 values that count; 8 others have no node that the other constraints allow"
+		"spread by rack: b has the fewest, 1, of 2 that count; 8 others have no node that the other constraints allow"
 	if x.Code != plimsoll.WaitNoNode || !strings.HasSuffix(x.Summary, want) {
 		t.Errorf("%s: %s\nwant at its end\n%s", x.Code, x.Summary, want)
 	}
