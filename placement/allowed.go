@@ -11,9 +11,9 @@ import (
 // values that such servers have, and no others: a rack without GPUs holds nobody back who asks for
 // one. A server that is full or sick for now stays in the set, so that its value waits for it.
 //
-// Finding it costs a look at every server. It is found anew after a server came, left or got another
-// record, or an instance that the request names moved. Instances that come and go cost a look at
-// the server where they did, and that only if the request is near or far from some.
+// Finding it costs a look at every server. It is found anew after a server came, left or got
+// another record, or an instance that the request names moved. Instances that come and go cost a
+// look at the server where they did, and that only if the request is near or far from some.
 type allowed struct {
 	items  []*node           // parts of the chain behind its prefix that decide
 	counts func(*Stage) bool // whether a stage decides
@@ -297,8 +297,8 @@ func (p *Prepared) neighbours() (sum uint64) {
 	return sum
 }
 
-// skewed returns the first hard spread that one more instance on the server would break, -1 if there
-// is none.
+// skewed returns the first hard spread that one more instance on the server would break, -1 if
+// there is none.
 func (v *View) skewed() int {
 	for i := range v.p.hardSpread {
 		s := &v.p.hardSpread[i]
@@ -372,8 +372,8 @@ func (p *Prepared) spreadCounts() (out []SpreadCount) {
 	return out
 }
 
-// String says it in one line: "spread by rack: r2 has the fewest, 1, of 2 that count; 8 others have no
-// node that the other constraints allow".
+// String says it in one line: "spread by rack: r2 has the fewest, 1, of 2 that count; 8 others have
+// no node that the other constraints allow".
 func (c *SpreadCount) String() string {
 	if c.Counted == 0 {
 		return fmt.Sprintf("spread by %s: no value counts, because none has a node that the other constraints allow", c.By)

@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// twoOfTen returns a fleet of ten racks of three servers. Those in the racks r3 and r7 are changed as
-// wished, the others by without.
+// twoOfTen returns a fleet of ten racks of three servers. Those in the racks r3 and r7 are changed
+// as wished, the others by without.
 func twoOfTen(with, without func(*placement.Server)) *placement.Fleet {
 	return fleetOf(30, labelled("rack", "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9"),
 		func(_ int, s *placement.Server) {
@@ -49,8 +49,9 @@ func perRack(t *testing.T, f *placement.Fleet, r *placement.Request, count int) 
 	return racks
 }
 
-// A spread counts a rack only if it has a server that the request's other constraints allow, whichever
-// constraint that is: a hundred instances go evenly to the two racks of ten that can take them.
+// A spread counts a rack only if it has a server that the request's other constraints allow,
+// whichever constraint that is: a hundred instances go evenly to the two racks of ten that can take
+// them.
 func TestSpreadCountsOnlyRacksThatOtherConstraintsAllow(t *testing.T) {
 	nothing := func(*placement.Server) {}
 	gpus := func(s *placement.Server) { s.Capacity["gpu"] = 100 }
@@ -60,7 +61,10 @@ func TestSpreadCountsOnlyRacksThatOtherConstraintsAllow(t *testing.T) {
 		ask           func(*placement.Request)
 	}{
 		{"a resource", gpus, nil, func(r *placement.Request) { r.Resources["gpu"] = 1 }},
-		{"too small", nothing, func(s *placement.Server) { s.Capacity["cpu"] = 5 }, func(r *placement.Request) { r.Resources["cpu"] = 10 }},
+		{
+			"too small", nothing, func(s *placement.Server) { s.Capacity["cpu"] = 5 },
+			func(r *placement.Request) { r.Resources["cpu"] = 10 },
+		},
 		{
 			"traits", func(s *placement.Server) { s.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}} }, nil,
 			func(r *placement.Request) { r.Constraints.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}} },
@@ -178,8 +182,8 @@ func TestExplainSaysWhichValuesASpreadCounts(t *testing.T) {
 	if len(x.Spreads) != 1 || fmt.Sprint(x.Spreads[0]) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", x.Spreads, want)
 	}
-	sentence := "3 of 30 nodes: too many of the group in its rack: rack r3 has the fewest, 0; spread by rack: r3 has the fewest, 0, " +
-		"of 2 that count; 8 others have no node that the other constraints allow"
+	sentence := "3 of 30 nodes: too many of the group in its rack: rack r3 has the fewest, 0; " +
+		"spread by rack: r3 has the fewest, 0, of 2 that count; 8 others have no node that the other constraints allow"
 	if got := x.Summary(); !strings.HasSuffix(got, sentence) {
 		t.Errorf("%s\nwant at its end\n%s", got, sentence)
 	}
@@ -192,7 +196,9 @@ func TestSpreadFollowsWhatIsNearAndFar(t *testing.T) {
 		f := fleetOf(2, labelled("rack", "a", "b"))
 		kind, loud := member(f), f.Kind(&placement.Instance{Job: "loud"})
 		other := f.Kind(&placement.Instance{Job: "other"})
-		r := asks(1, spreadBy("rack", 1), func(r *placement.Request) { r.Constraints.Far = []plimsoll.Selector{{Job: "loud"}} })
+		r := asks(1, spreadBy("rack", 1), func(r *placement.Request) {
+			r.Constraints.Far = []plimsoll.Selector{{Job: "loud"}}
+		})
 		p, pl := prepare(t, placement.Default(), f, r), newPlacer(f, 1)
 		f.Bind(0, kind)
 		step := func(what string, want bool, do func()) {
@@ -215,9 +221,9 @@ func TestSpreadFollowsWhatIsNearAndFar(t *testing.T) {
 	}
 }
 
-// spreadReference works out by brute force which servers a spread keeps: those whose value would not
-// have more than maxSkew above the least of the values that have a server which is open, which every
-// other filter for what it is keeps, and which would have room if nothing ran on it.
+// spreadReference works out by brute force which servers a spread keeps: those whose value would
+// not have more than maxSkew above the least of the values that have a server which is open, which
+// every other filter for what it is keeps, and which would have room if nothing ran on it.
 type spreadReference struct {
 	fleet  *placement.Fleet
 	placer *placement.Placer
@@ -226,7 +232,8 @@ type spreadReference struct {
 
 // eligibility are the filters that say whether a server is for a request.
 var eligibility = []string{
-	"setup", "running", "invalid-servers", "volumes-from", "reserved", "networks", "platform-versions", "traits", "headnode",
+	"setup", "running", "invalid-servers", "volumes-from", "reserved", "networks", "platform-versions", "traits",
+	"headnode",
 	"overprovision-ratios", "names", "reservoir-use", "where", "locality", "owners-servers",
 }
 
@@ -283,8 +290,8 @@ func (x *spreadReference) refused(i int, members map[string]int) map[string]bool
 	return out
 }
 
-// The filter spread agrees with the brute-force reference, for whatever fleet, request and settings,
-// while instances come and go, and servers close and get other records.
+// The filter spread agrees with the brute-force reference, for whatever fleet, request and
+// settings, while instances come and go, and servers close and get other records.
 func TestSpreadAgreesWithBruteForce(t *testing.T) {
 	counted := 0
 	testrun.Check(t, func(t *rapid.T) {
@@ -304,7 +311,9 @@ func TestSpreadAgreesWithBruteForce(t *testing.T) {
 				}
 			}
 		}
-		kinds := []*placement.Kind{f.Kind(&placement.Instance{Job: "j", Group: "g"}), f.Kind(&placement.Instance{Job: "k", Owner: "bob"})}
+		kinds := []*placement.Kind{
+			f.Kind(&placement.Instance{Job: "j", Group: "g"}), f.Kind(&placement.Instance{Job: "k", Owner: "bob"}),
+		}
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "moves"), 1))
 		for range 6 {
 			refused := x.refused(0, members)
@@ -343,8 +352,9 @@ func TestSpreadAgreesWithBruteForce(t *testing.T) {
 	}
 }
 
-// The record of a decision says what its spreads compared, so that a replay, which has the servers of
-// the last batch alone, compares the same. One from before that was said compares all its counts.
+// The record of a decision says what its spreads compared, so that a replay, which has the servers
+// of the last batch alone, compares the same. One from before that was said compares all its
+// counts.
 func TestReplayComparesWhatTheDecisionCompared(t *testing.T) {
 	f := twoOfTen(func(s *placement.Server) { s.Capacity["gpu"] = 9 }, nil)
 	kind := f.Kind(&placement.Instance{Owner: "alice", Job: "j", Group: "g"})

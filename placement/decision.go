@@ -312,8 +312,8 @@ func (d *Decision) Record() *DecisionRecord {
 	n := d.kept
 	out := &DecisionRecord{
 		Name: n.name, At: n.at, Seed: n.seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches,
-		Chain: n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names, Spreads: n.spreads(),
-		Fewest: n.fewest(), Places: n.places,
+		Chain: n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names,
+		Spreads: n.spreads(), Fewest: n.fewest(), Places: n.places,
 	}
 	hits := len(n.p.watched)
 	for i := range n.servers {

@@ -77,8 +77,8 @@ func (f *Fleet) WithLabel(slot int32, pair string) int {
 	return int(tallied(f.loads[slot].tags, f.tags.index[labelTag(pair)]))
 }
 
-// Lowest returns the fewest instances of the request's group in a value of its i-th hard spread that
-// counts.
+// Lowest returns the fewest instances of the request's group in a value of its i-th hard spread
+// that counts.
 func (pl *Placer) Lowest(p *Prepared, i int) int {
 	pl.begin(p, 0)
 	return int(p.hardSpread[i].low)

@@ -7,12 +7,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Loader fetches what runs on servers when a placement needs it (RFD 60, phase 2). The zero value says
-// that the fleet holds it already; with one, nothing else may be booked on its servers.
+// Loader fetches what runs on servers when a placement needs it (RFD 60, phase 2). The zero value
+// says that the fleet holds it already; with one, nothing else may be booked on its servers.
 //
-// A placement waits for each call, and this package has no clock to give one up with. So whoever gives
-// functions that load says within which time they answer, and a fleet without that refuses requests. A
-// Pool of package remote bounds calls of any function, also of one that hangs, and says its bound:
+// A placement waits for each call, and this package has no clock to give one up with. So whoever
+// gives functions that load says within which time they answer, and a fleet without that refuses
+// requests. A Pool of package remote bounds calls of any function, also of one that hangs, and says
+// its bound:
 //
 //	fleet.Loader = pool.Loader(ctx, remote.Source{Instances: list})
 type Loader struct {

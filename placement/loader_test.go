@@ -428,8 +428,9 @@ func TestSickServers(t *testing.T) {
 	}
 }
 
-// A hanging loader is bounded, or refused: this package cannot give a call up, so a fleet whose loader
-// does not say its bound takes no request. Loaders of package remote bound each call, and say so.
+// A hanging loader is bounded, or refused: this package cannot give a call up, so a fleet whose
+// loader does not say its bound takes no request. Loaders of package remote bound each call, and
+// say so.
 func TestALoaderThatNobodyBoundsIsRefused(t *testing.T) {
 	never := make(chan struct{})
 	for name, l := range map[string]placement.Loader{

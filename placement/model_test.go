@@ -308,8 +308,8 @@ func (m *model) checkServer(slot int32, s *modelServer) (inGroup int) {
 	return inGroup
 }
 
-// allowed reports whether the constraints of the requests that spread, other than the spread, allow a
-// server: it is open, has the trait and cpu, is not over-provisioned, and holds nothing of job k.
+// allowed reports whether the constraints of the requests that spread, other than the spread, allow
+// a server: it is open, has the trait and cpu, is not over-provisioned, and holds nothing of job k.
 func (m *model) allowed(slot int32, s *modelServer) bool {
 	_, ssd := s.record.Traits["ssd"]
 	if s.record.Reserved != "" || !ssd || len(s.record.Overprovision) > 0 || s.record.Capacity["cpu"] < 1 {

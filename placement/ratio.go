@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// SameRatio reports whether two over-provisioning ratios are the same: written alike with two decimals.
+// SameRatio reports whether two over-provisioning ratios are the same: written alike with two
+// decimals.
 func SameRatio(a, b float64) bool { return a == b || a > 0 && b > 0 && hundredths(a) == hundredths(b) }
 
 // promised is a ratio as it is counted with: those that are written alike promise alike.
@@ -18,8 +19,9 @@ func promised(ratio float64) float64 {
 	return ratio
 }
 
-// hundredths is a ratio as the original writes it, with toFixed(2) of JavaScript: rounded by its exact
-// value, and up if it is just between two. The exact value of 2.675 is below 2.675, so it is 267.
+// hundredths is a ratio as the original writes it, with toFixed(2) of JavaScript: rounded by its
+// exact value, and up if it is just between two. The exact value of 2.675 is below 2.675, so it is
+// 267.
 func hundredths(ratio float64) int64 {
 	if eighths := ratio * 8; eighths == math.Trunc(eighths) && math.Mod(eighths, 2) != 0 {
 		return int64(math.Ceil(ratio * 100)) // only an odd number of eighths is just between two
@@ -37,8 +39,8 @@ func written(ratio float64) string {
 	return fmt.Sprintf("%d.%02d", n/100, n%100)
 }
 
-// ratioProblem says where two sets of ratios differ, as they are written with two decimals. One that
-// is so small that it is written 0.00 differs from none, as in the original.
+// ratioProblem says where two sets of ratios differ, as they are written with two decimals. One
+// that is so small that it is written 0.00 differs from none, as in the original.
 func ratioProblem(class, server map[string]float64) string {
 	if len(class)+len(server) == 0 {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Ratios are the same if the original writes them the same: toFixed(2), which rounds the exact value of
-// the number, and up if it is just between two.
+// Ratios are the same if the original writes them the same: toFixed(2), which rounds the exact
+// value of the number, and up if it is just between two.
 func TestRatiosAreRoundedAsTheOriginalDoes(t *testing.T) {
 	for _, test := range []struct {
 		class, server float64

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// PlatformStage returns the stage platform-versions with another order of releases, to be put in the
-// place of the package's own. The order is that of numbers otherwise: 7.9, 7.10, 10.0.
+// PlatformStage returns the stage platform-versions with another order of releases, to be put in
+// the place of the package's own. The order is that of numbers otherwise: 7.9, 7.10, 10.0.
 func PlatformStage(compare func(a, b string) int) Stage {
 	return Stage{
 		Name: "platform-versions", Aliases: []string{"hard-filter-platform-versions"}, ByClass: true,
@@ -16,8 +16,8 @@ func PlatformStage(compare func(a, b string) int) Stage {
 	}
 }
 
-// compareReleases compares releases as numbers, part by part. A text that is no release, such as the
-// empty one of a server that does not know its own, comes before all releases.
+// compareReleases compares releases as numbers, part by part. A text that is no release, such as
+// the empty one of a server that does not know its own, comes before all releases.
 func compareReleases(a, b string) int {
 	switch first, second := isNumbered(a), isNumbered(b); {
 	case !first && !second:
@@ -57,8 +57,8 @@ func isRelease(key string) bool {
 
 func isDigits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-// listed is what a table from releases to platforms says about one release. Keys that are no release
-// do not count.
+// listed is what a table from releases to platforms says about one release. Keys that are no
+// release do not count.
 type listed struct {
 	below, above bool   // the release is below, above all that are listed
 	exact        bool   // the release is listed

@@ -37,8 +37,8 @@ func TestReleasesCompareAsNumbers(t *testing.T) {
 	}
 }
 
-// A release that is listed must have the stamp of its entry, however its number is written; one that
-// is not listed passes between two that are.
+// A release that is listed must have the stamp of its entry, however its number is written; one
+// that is not listed passes between two that are.
 func TestListedReleases(t *testing.T) {
 	table := map[string]string{"7.9": "20250101T000000Z", "10.0": "20260101T000000Z"}
 	for _, test := range []struct {
@@ -75,8 +75,8 @@ func TestListedReleases(t *testing.T) {
 	}
 }
 
-// A stage with another order of releases keeps what that order says, and stays out of queries, which
-// know one order.
+// A stage with another order of releases keeps what that order says, and stays out of queries,
+// which know one order.
 func TestPlatformStageOfAnotherOrder(t *testing.T) {
 	stages := placement.Stages()
 	i := slices.IndexFunc(stages, func(s placement.Stage) bool { return s.Name == "platform-versions" })

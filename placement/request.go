@@ -272,9 +272,10 @@ func (p *Prepared) Relations() uint64 {
 	return 0
 }
 
-// Distant is Relations for those by which an instance that comes to or leaves one server lets another
-// take the request: spread and volumes-from. What is near or far makes a difference only where the
-// instance came or left, unless the request is spread: then it decides which values count.
+// Distant is Relations for those by which an instance that comes to or leaves one server lets
+// another take the request: spread and volumes-from. What is near or far makes a difference only
+// where the instance came or left, unless the request is spread: then it decides which values
+// count.
 func (p *Prepared) Distant() uint64 {
 	sum := uint64(0)
 	if len(p.hardSpread) > 0 {

@@ -56,7 +56,8 @@ func TestWhySpreadDrops(t *testing.T) {
 	f := fleetOf(3, labelled("rack", "a", "b", ""))
 	f.Bind(0, member(f))
 	got := reasons(t, f, asks(1, spreadBy("rack", 1)), "spread")
-	if got["n0"] != "too many of the group in its rack: rack b has the fewest, 0" || got["n2"] != "has no rack" || len(got) != 2 {
+	const why = "too many of the group in its rack: rack b has the fewest, 0"
+	if got["n0"] != why || got["n2"] != "has no rack" || len(got) != 2 {
 		t.Errorf("%q", got)
 	}
 }

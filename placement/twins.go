@@ -24,7 +24,8 @@ func (f *Fleet) arrive(id string, n int, at place) {
 	f.brought[at.slot] = append(f.brought[at.slot], key)
 }
 
-// depart forgets where such an instance was. If another one has its id, that is the one from now on.
+// depart forgets where such an instance was. If another one has its id, that is the one from now
+// on.
 func (f *Fleet) depart(key string) {
 	p := f.inside[key]
 	delete(f.inside, key)
@@ -51,12 +52,13 @@ func (f *Fleet) dropTwin(id, key string) {
 	}
 }
 
-// alone returns an error if instances of one id are on two servers: it is not known then which of them
-// is meant.
+// alone returns an error if instances of one id are on two servers: it is not known then which of
+// them is meant.
 func (f *Fleet) alone(id string) error {
 	for _, key := range f.twins[id] {
 		if a, b := f.inside[id].slot, f.inside[key].slot; a != b {
-			return fmt.Errorf("instance %s is on two servers, %s and %s; give each instance an id of its own", id, f.ids[a], f.ids[b])
+			return fmt.Errorf("instance %s is on two servers, %s and %s; give each instance an id of its own",
+				id, f.ids[a], f.ids[b])
 		}
 	}
 	return nil

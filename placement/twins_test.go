@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// A request for the volumes of a machine that is on two servers is an error that names both. Once the
-// machine is on one of them alone, that one is taken.
+// A request for the volumes of a machine that is on two servers is an error that names both. Once
+// the machine is on one of them alone, that one is taken.
 func TestVolumesOfOneMachineOnTwoServers(t *testing.T) {
 	holder := func(id string, machines ...string) placement.Server {
 		return plain(id, func(s *placement.Server) {
@@ -20,7 +20,9 @@ func TestVolumesOfOneMachineOnTwoServers(t *testing.T) {
 	f := fleetWith(holder("n0", "other", "db"), holder("n1", "db", "db"), holder("n2"))
 	r := asks(1, func(r *placement.Request) { r.Constraints.VolumesFrom = []string{"other", "db"} })
 	_, err := placement.Default().Prepare(f, r)
-	wantError(t, err, "constraints.volumesFrom[1]: instance db is on two servers, n0 and n1; give each instance an id of its own")
+	const want = "constraints.volumesFrom[1]: instance db is on two servers, n0 and n1; " +
+		"give each instance an id of its own"
+	wantError(t, err, want)
 	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Errorf("its code is %s", plimsoll.CodeOf(err))
 	}

@@ -165,9 +165,11 @@ func unsuited(spec *plimsoll.GroupSpec, n *state.Node) string {
 	return ""
 }
 
-// checkSpread counts a group by value. Tasks come only one after the other within a turn once everything else is done, so the last that
-// came to a value made it no fuller than the least full one then, which is not fuller now. Values count that have a node which the
-// group's other constraints allow; if these are about what comes during the turn, it is not known which did when a task was bound.
+// checkSpread counts a group by value. Tasks come only one after the other within a turn once
+// everything else is done, so the last that came to a value made it no fuller than the least full
+// one then, which is not fuller now. Values count that have a node which the group's other
+// constraints allow; if these are about what comes during the turn, it is not known which did when
+// a task was bound.
 func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spread, fresh []*state.Task) {
 	if len(g.Spec.Constraints.Near)+len(g.Spec.Constraints.VolumesFrom) > 0 {
 		return
@@ -213,7 +215,8 @@ func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spr
 // record, by its size, by the owner rules that tests have, and by what it must be far from.
 func (w *world) allows(s *state.State, g *state.Group, n *state.Node) bool {
 	job := g.Job.Spec
-	if unsuited(g.Spec, n) != "" || slices.ContainsFunc(n.Evictions, func(e plimsoll.Eviction) bool { return e.Job == job.ID }) {
+	away := func(e plimsoll.Eviction) bool { return e.Job == job.ID }
+	if unsuited(g.Spec, n) != "" || slices.ContainsFunc(n.Evictions, away) {
 		return false
 	}
 	for name, amount := range g.Spec.Resources {

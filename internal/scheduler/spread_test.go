@@ -69,7 +69,8 @@ func TestSpreadTasksGoEvenlyToTheRacksThatTheyAreFor(t *testing.T) {
 	}
 }
 
-// A group of three is whole at once where two racks are for it, however many there are beside these.
+// A group of three is whole at once where two racks are for it, however many there are beside
+// these.
 func TestThreeOfAGroupWaitForNoRackThatIsNotForThem(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.withoutGPUs()
@@ -102,8 +103,8 @@ func TestRacksThatComeAndGoWakeWhatIsSpread(t *testing.T) {
 	}
 }
 
-// What a group must be far from comes to a rack, which then does not count any more: the group goes on
-// in the same turn.
+// What a group must be far from comes to a rack, which then does not count any more: the group goes
+// on in the same turn.
 func TestNeighboursThatComeWakeWhatIsSpread(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.rackNode("n0", "a", 9)
@@ -123,7 +124,8 @@ func TestNeighboursThatComeWakeWhatIsSpread(t *testing.T) {
 	}
 }
 
-// Explain says of a task that waits for its spread which rack it waits for, and how many do not count.
+// Explain says of a task that waits for its spread which rack it waits for, and how many do not
+// count.
 func TestExplainOfASpreadTask(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.withoutGPUs()

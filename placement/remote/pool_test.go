@@ -96,8 +96,8 @@ func TestAHangingLoadIsBounded(t *testing.T) {
 	})
 }
 
-// A placement over a source that hangs ends: the servers whose instances did not come in time are left
-// out, with the reason, and another one is chosen.
+// A placement over a source that hangs ends: the servers whose instances did not come in time are
+// left out, with the reason, and another one is chosen.
 func TestAPlacementOverAHangingSourceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -29,13 +29,14 @@ func TestTextReleasesIsTheOrderOfTheOriginal(t *testing.T) {
 		}
 		fleet.Add(&server)
 		request, err := profile.Request(triton.Order{
-			VM: []byte(`{"owner_uuid": "bob"}`), Image: []byte(`{"requirements": {"min_platform": {"7.0": "20990101T000000Z"}}}`),
+			VM:    []byte(`{"owner_uuid": "bob"}`),
+			Image: []byte(`{"requirements": {"min_platform": {"7.0": "20990101T000000Z"}}}`),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		chain, err := placement.NewChain(placement.Pipe(placement.Named("hard-filter-platform-versions")), profile.Stages(), nil,
-			placement.DefaultSettings())
+		pipe := placement.Pipe(placement.Named("hard-filter-platform-versions"))
+		chain, err := placement.NewChain(pipe, profile.Stages(), nil, placement.DefaultSettings())
 		if err != nil {
 			t.Fatal(err)
 		}
