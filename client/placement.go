@@ -43,6 +43,7 @@ type Explanation struct {
 	Summary  string // the answer in one sentence
 	Steps    []ExplainStep
 	Nodes    NodeCounts
+	Spreads  []SpreadCount // what the task's hard spreads compare now, in their order
 	Verdicts []NodeVerdict // on the node that was asked about
 	Decision *Decision     // how the task came to its node; nil: that is not known
 	Kept     int32         // so many of the last decisions are known
@@ -65,6 +66,19 @@ type ExplainReason struct {
 	Reason   string
 	Nodes    int32
 	Examples []string // some of the nodes
+}
+
+// SpreadCount says which values of a label a hard spread compares: those that have a node which the
+// task's other constraints allow.
+type SpreadCount struct {
+	By        string
+	MaxSkew   int32
+	Values    int32    // that nodes have
+	Counted   int32    // of them, those that are compared
+	Fewest    int32    // tasks of the group in the value that has the fewest of those that are compared
+	FewestIn  string   // that value; empty: none is compared
+	Uncounted []string // some of the values that are not compared
+	Summary   string   // all of it in one line
 }
 
 // NodeCounts counts nodes by what they could do for a task.
@@ -127,6 +141,12 @@ func explanation(res *pb.ExplainTaskResponse) Explanation {
 	}
 	for _, v := range res.GetVerdicts() {
 		x.Verdicts = append(x.Verdicts, NodeVerdict{Stage: v.GetStage(), Kind: StageKind(v.GetKind()), Reason: v.GetReason()})
+	}
+	for _, c := range res.GetSpreads() {
+		x.Spreads = append(x.Spreads, SpreadCount{
+			By: c.GetBy(), MaxSkew: c.GetMaxSkew(), Values: c.GetValues(), Counted: c.GetCounted(), Fewest: c.GetFewest(),
+			FewestIn: c.GetFewestIn(), Uncounted: c.GetUncounted(), Summary: c.GetSummary(),
+		})
 	}
 	if d := res.GetDecision(); d != nil {
 		x.Decision = &Decision{

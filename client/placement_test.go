@@ -45,6 +45,10 @@ func (placer) ExplainTask(_ context.Context, req *connect.Request[pb.ExplainTask
 	return connect.NewResponse(&pb.ExplainTaskResponse{
 		Task: &pb.Task{Job: "a", Group: "g", Index: 2}, WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "full", Steps: someSteps(), Nodes: someCounts(),
 		Verdicts: []*pb.NodeVerdict{{Stage: "traits", Kind: pb.StageKind_STAGE_KIND_NOT_ELIGIBLE, Reason: "on " + req.Msg.GetNode()}}, DecisionsKept: 7,
+		Spreads: []*pb.SpreadCount{{
+			By: "rack", MaxSkew: 1, Values: 9, Counted: 8, Fewest: 7, FewestIn: "r1",
+			Uncounted: []string{"r2"}, Summary: "one does not",
+		}},
 		Decision: &pb.PlacementDecision{
 			Time: 8, Node: "n1", Score: 1.5, Looked: 9, Batches: 2, Steps: someSteps(), Export: []byte("{}"),
 			Candidates: []*pb.PlacementCandidate{{Node: "n1", Kept: true, Score: 1.5, Free: wire.ResourcesToProto(plimsoll.Resources{"cpu": 1}), Tasks: 3}},
@@ -114,6 +118,10 @@ func TestPlacement(t *testing.T) {
 	check(x, err, client.Explanation{
 		Task: plimsoll.Task{ID: "a.g.2", Job: "a", Group: "g", Index: 2}, WaitCode: plimsoll.WaitNoNode, Summary: "full", Steps: wantSteps, Nodes: wantCounts,
 		Verdicts: []client.NodeVerdict{{Stage: "traits", Kind: client.StageNotEligible, Reason: "on n9"}}, Kept: 7,
+		Spreads: []client.SpreadCount{{
+			By: "rack", MaxSkew: 1, Values: 9, Counted: 8, Fewest: 7, FewestIn: "r1",
+			Uncounted: []string{"r2"}, Summary: "one does not",
+		}},
 		Decision: &client.Decision{
 			Time: 8, Node: "n1", Score: 1.5, Looked: 9, Batches: 2, Steps: wantSteps, Export: []byte("{}"),
 			Candidates: []client.Candidate{{Node: "n1", Kept: true, Score: 1.5, Free: plimsoll.Resources{"cpu": 1}, Tasks: 3}},

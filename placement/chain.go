@@ -41,6 +41,13 @@ type Stage struct {
 	room    int   // index + 1 of the resource whose room Keep compares, if it does only that
 	clear   uint8 // flags of a row without any of which Keep is true; 0: none
 
+	// restricts reports whether the stage is one of the request's constraints although it reads
+	// what runs, so that a spread does not count the servers that it drops; nil: it is not.
+	restricts func(*Prepared) bool
+	// alike reports whether Keep says the same of all servers of a class for this request, although
+	// ByClass is not set; nil: it does not.
+	alike func(*Prepared) bool
+
 	// Why says in a few words why a server was dropped, the same words for servers that were dropped alike.
 	Why func(*View) string
 }

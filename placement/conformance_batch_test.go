@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -73,6 +74,7 @@ func batchRig(t *testing.T, c *conformanceCase) *rig {
 		t.Fatal(err)
 	}
 	r.add(t, in.Servers, false)
+	r.fleet.Loader.Within = time.Second
 	r.fleet.Loader.Instances = func(server string) ([]placement.Instance, error) {
 		r.loaded = append(r.loaded, server)
 		if in.VMs[server] == nil {

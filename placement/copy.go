@@ -36,6 +36,12 @@ func (f *Fleet) Copy() *Copying {
 		ids: make([]string, n), classes: slices.Clone(f.classes), epoch: 1, servers: f.servers, bounded: f.bounded, inside: maps.Clone(f.inside),
 		tickets: maps.Clone(f.tickets), pending: map[int32][]string{}, tags: tags{base: make([]string, 1)},
 	}
+	if len(f.twins) > 0 {
+		to.twins = map[string][]string{}
+		for _, id := range sortedKeys(f.twins) {
+			to.twins[id] = slices.Clone(f.twins[id])
+		}
+	}
 	for _, slot := range slices.Sorted(maps.Keys(f.pending)) {
 		to.pending[slot] = slices.Clone(f.pending[slot])
 	}
@@ -137,7 +143,7 @@ func (c *Copying) Fork() *Fleet {
 	f := &Fleet{
 		Names: from.Names.Clone(), rows: slices.Clone(from.rows), sketches: slices.Clone(from.sketches), classAt: from.classAt,
 		loads: slices.Clone(from.loads), ids: from.ids, classes: from.classes, epoch: 1, servers: from.servers, bounded: from.bounded, inside: from.inside,
-		tickets: from.tickets, pending: from.pending,
+		twins: from.twins, tickets: from.tickets, pending: from.pending,
 	}
 	f.tags = tags{index: map[string]uint32{}, base: from.tags.base, info: make([]tagInfo, len(from.tags.base))}
 	for id := range f.tags.info {

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -101,29 +102,38 @@ func (pl *Placer) Note(d *Decisions, name string) {
 func (n *noted) noteSpreads(b *Batch) {
 	f := b.fleet
 	n.counts, n.lowest = n.counts[:0], n.lowest[:0]
-	for _, c := range b.p.hardSpread {
-		low := lowest{n: f.lowest(c)} // first: it finds lowAt
-		switch d := &f.domains[c.domain]; {
-		case c.lowAt < 0:
-			low.n = -1
-		case d.key == SpreadByNode:
-			low.value = f.ids[c.lowAt]
-		default:
-			low.value = d.names[c.lowAt]
+	for i := range b.p.hardSpread {
+		low := lowest{n: -1}
+		if s := &b.p.hardSpread[i]; s.lowAt >= 0 {
+			low = lowest{f.valueName(s.domain, s.lowAt), s.low}
 		}
 		n.lowest = append(n.lowest, low)
 	}
 	for _, slot := range b.slots {
-		for _, list := range [...][]*counter{b.p.hardSpread, b.p.softSpread} {
-			for _, c := range list {
-				count := int32(-1)
-				if v := f.valueOf(c.domain, slot); v >= 0 {
-					count = c.at(v)
-				}
-				n.counts = append(n.counts, count)
-			}
+		for i := range b.p.hardSpread {
+			n.counts = append(n.counts, f.countAt(b.p.hardSpread[i].counter, slot))
+		}
+		for _, c := range b.p.softSpread {
+			n.counts = append(n.counts, f.countAt(c, slot))
 		}
 	}
+}
+
+// countAt returns what a counter has for the value of a server, -1 if the server has none.
+func (f *Fleet) countAt(c *counter, slot int32) int32 {
+	if v := f.valueOf(c.domain, slot); v >= 0 {
+		return c.at(v)
+	}
+	return -1
+}
+
+// fewest returns what the hard spreads compared with: by spread the fewest instances of the group
+// in a value that counted, -1 if none did.
+func (n *noted) fewest() (out []int32) {
+	for i := range n.lowest {
+		out = append(out, n.lowest[i].n)
+	}
+	return out
 }
 
 // spreads returns the counts of each spread by value, as far as they are kept.
@@ -281,6 +291,7 @@ type DecisionRecord struct {
 	Names    []string           // of the resources
 	Servers  []RecordedServer   // of the last batch
 	Spreads  []map[string]int32 // by spread of the request, constraints first: how many instances of the group have each value
+	Fewest   []int32            // by hard spread: the least count of a value that was compared; -1: none was
 	Places   map[string]string  // by id of an instance that the request names: its server; without those that are nowhere
 }
 
@@ -301,7 +312,8 @@ func (d *Decision) Record() *DecisionRecord {
 	n := d.kept
 	out := &DecisionRecord{
 		Name: n.name, At: n.at, Seed: n.seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches,
-		Chain: n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names, Spreads: n.spreads(), Places: n.places,
+		Chain: n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names,
+		Spreads: n.spreads(), Fewest: n.fewest(), Places: n.places,
 	}
 	hits := len(n.p.watched)
 	for i := range n.servers {
@@ -361,10 +373,11 @@ func (x *DecisionRecord) Replay(stages []Stage) (*Replayed, error) {
 		}
 		f.restore(int32(i), &x.Servers[i], p)
 	}
-	if counters := append(slices.Clone(p.hardSpread), p.softSpread...); len(counters) == len(x.Spreads) {
+	if counters := p.counters(); len(counters) == len(x.Spreads) {
 		for i, c := range counters {
 			f.restoreSpread(c, x.Spreads[i])
 		}
+		x.compareAs(p)
 	}
 	pl := NewPlacer(f, nil)
 	b := pl.begin(p, x.At)
@@ -411,7 +424,8 @@ func (f *Fleet) restore(slot int32, s *RecordedServer, p *Prepared) {
 	}
 }
 
-// restoreSpread puts the counts of the record of a decision into a counter.
+// restoreSpread puts the counts of the record of a decision into a counter. Those of servers that
+// were no candidates are left out.
 func (f *Fleet) restoreSpread(c *counter, counts map[string]int32) {
 	d := &f.domains[c.domain]
 	for _, value := range sortedKeys(counts) {
@@ -420,17 +434,32 @@ func (f *Fleet) restoreSpread(c *counter, counts map[string]int32) {
 			v = d.value(value)
 		}
 		if v < 0 {
-			v = int32(len(d.open)) // a server that is not among the candidates
-			d.open = append(d.open, 0)
+			continue
 		}
-		for len(d.open) <= int(v) {
-			d.open = append(d.open, 0)
-		}
-		d.open[v] = max(d.open[v], 1)
 		for len(c.counts) <= int(v) {
 			c.counts = append(c.counts, 0)
 		}
 		c.counts[v] = counts[value]
 	}
-	c.stale = true
+	c.version++
+}
+
+// compareAs makes the hard spreads of a request compare with what they compared with when the
+// decision was made. A record that does not say it is from before values could be left out: then
+// all counts that it has were compared.
+func (x *DecisionRecord) compareAs(p *Prepared) {
+	for i := range p.hardSpread {
+		s := &p.hardSpread[i]
+		s.fixed, s.low = true, 0
+		switch {
+		case i < len(x.Fewest):
+			s.low = max(x.Fewest[i], 0)
+		case len(x.Spreads[i]) > 0:
+			s.low = math.MaxInt32
+			for _, value := range sortedKeys(x.Spreads[i]) {
+				s.low = min(s.low, x.Spreads[i][value])
+			}
+		}
+		s.lowAt = -1
+	}
 }

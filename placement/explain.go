@@ -165,13 +165,14 @@ type Explanation struct {
 	FitEmpty int // of the eligible, would have room if nothing ran on them
 	Fit      int // could take the request now
 	Steps    []Step
+	Spreads  []SpreadCount // of the request's hard spreads, in their order
 }
 
 // Explain runs the chain over every server at once and says what each stage dropped and why, and how many servers each filter
 // refuses, whatever the others say. It draws nothing and changes nothing.
 func (pl *Placer) Explain(p *Prepared, now int64) Explanation {
-	x := Explanation{Servers: pl.fleet.servers}
 	b := pl.begin(p, now)
+	x := Explanation{Servers: pl.fleet.servers, Spreads: p.spreadCounts()}
 	r := newRecorder(p.chain)
 	b.record = r
 	defer func() { b.record = nil }()
@@ -285,6 +286,14 @@ func (x *Explanation) Summary() string {
 		}
 		for _, reason := range step.Reasons {
 			parts = append(parts, fmt.Sprintf("%d of %d nodes: %s", reason.Servers, x.Servers, reason.Text))
+		}
+		if step.Stage != "spread" || step.Dropped == 0 {
+			continue
+		}
+		for i := range x.Spreads {
+			if c := &x.Spreads[i]; c.Counted < c.Values {
+				parts = append(parts, c.String())
+			}
 		}
 	}
 	if len(parts) == 0 {

@@ -77,12 +77,16 @@ func (f *Fleet) WithLabel(slot int32, pair string) int {
 	return int(tallied(f.loads[slot].tags, f.tags.index[labelTag(pair)]))
 }
 
-// Lowest returns the fewest instances of the request's group in a value of its i-th hard spread that has open servers.
-func (p *Prepared) Lowest(i int) int { return int(p.fleet.lowest(p.hardSpread[i])) }
+// Lowest returns the fewest instances of the request's group in a value of its i-th hard spread
+// that counts.
+func (pl *Placer) Lowest(p *Prepared, i int) int {
+	pl.begin(p, 0)
+	return int(p.hardSpread[i].low)
+}
 
 // In returns how many instances of the request's group are counted for the server's value of its i-th hard spread; -1 if it has none.
 func (p *Prepared) In(i int, slot int32) int {
-	c := p.hardSpread[i]
+	c := p.hardSpread[i].counter
 	value := p.fleet.valueOf(c.domain, slot)
 	if value < 0 {
 		return -1
@@ -118,15 +122,13 @@ func (f *Fleet) CheckClasses() error {
 // spreadCounts returns the counts of a counter by value.
 func (f *Fleet) spreadCounts(c *counter) map[string]int32 {
 	out := map[string]int32{}
-	d := &f.domains[c.domain]
-	for v, open := range d.open {
-		switch {
-		case open == 0 && c.at(int32(v)) == 0:
-		case d.key == SpreadByNode:
-			out[f.ids[v]] = c.at(int32(v))
-		default:
-			out[d.names[v]] = c.at(int32(v))
+	for v, n := range c.counts {
+		if n != 0 {
+			out[f.valueName(c.domain, int32(v))] = n
 		}
 	}
 	return out
 }
+
+// Hundredths is a ratio as it is compared.
+func Hundredths(ratio float64) int64 { return hundredths(ratio) }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -154,6 +155,7 @@ func TestFault5FailuresInLaterBatches(t *testing.T) {
 	for _, sound := range []string{"", "s007"} {
 		for seed := range uint64(10) {
 			s := newStand(roomy(120)...)
+			s.fleet.Loader.Within = time.Second
 			s.fleet.Loader.Instances = func(server string) ([]placement.Instance, error) {
 				if server == sound {
 					return nil, nil
@@ -280,6 +282,7 @@ func TestFault9OrderOfInstances(t *testing.T) {
 // Fault 10: "lazily loaded VMs are not validated". A server whose loaded instances cannot be used is left out, with the reason.
 func TestFault10LoadedInstancesAreChecked(t *testing.T) {
 	s := newStand(roomy(2)...)
+	s.fleet.Loader.Within = time.Second
 	s.fleet.Loader.Instances = func(server string) ([]placement.Instance, error) {
 		if server == "s000" {
 			return []placement.Instance{{ID: "odd", Resources: plimsoll.Resources{"memory": -8 * gibi}}}, nil

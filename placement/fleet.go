@@ -58,12 +58,14 @@ type Fleet struct {
 	index    map[string]int32 // slot by id
 	tags     tags
 	domains  []domain
-	moves    uint64 // grows when an instance comes or goes, or Moved is called
-	shifts   uint64 // grows when a server comes to or leaves those that spreads count
+	moves    uint64  // grows when an instance comes or goes, or Moved is called
+	shifts   uint64  // grows when a server comes, leaves or gets another record, if somebody spreads
+	recent   *recent // where instances came or went last; nil: no spread depends on that
 	servers  int
-	bounded  bool               // some record has said how many instances its server takes
-	inside   map[string]place   // instances that came with a server
-	brought  map[int32][]string // their ids by slot
+	bounded  bool                // some record has said how many instances its server takes
+	inside   map[string]place    // instances that came with a server
+	brought  map[int32][]string  // their keys in inside by slot
+	twins    map[string][]string // by id: keys of further instances that came with the same id
 	tickets  map[string]ticket
 	pending  map[int32][]string // ids of tickets by slot
 	scratch  []byte
@@ -74,6 +76,7 @@ type place struct {
 	slot  int32
 	kind  *Kind
 	owner string
+	twin  string // the id, if another instance is known by it; see Fleet.alone
 }
 
 // NewFleet returns an empty fleet that takes its resource names from names.
@@ -165,7 +168,7 @@ func (f *Fleet) bring(slot int32, s *Server) {
 	for _, id := range f.brought[slot] {
 		f.Unbind(slot, f.inside[id].kind)
 		f.Forget(f.inside[id].kind)
-		delete(f.inside, id)
+		f.depart(id)
 	}
 	delete(f.brought, slot)
 	if s.Fault != "" {
@@ -177,12 +180,7 @@ func (f *Fleet) bring(slot int32, s *Server) {
 		f.Bind(slot, kind)
 		f.Outcome(slot, in.Modified, in.Failed)
 		f.arrived(in.ID)
-		id := in.ID
-		if _, ok := f.inside[id]; ok || id == "" {
-			id = fmt.Sprintf("%d\x00%d", slot, i) // unnamed, or named like one on another server
-		}
-		f.inside[id] = place{slot, kind, in.Owner}
-		f.brought[slot] = append(f.brought[slot], id)
+		f.arrive(in.ID, i, place{slot: slot, kind: kind, owner: in.Owner})
 	}
 }
 
@@ -195,7 +193,7 @@ func (f *Fleet) Remove(slot int32) {
 	f.changing(slot)
 	for _, id := range f.brought[slot] {
 		f.Forget(f.inside[id].kind)
-		delete(f.inside, id)
+		f.depart(id)
 	}
 	delete(f.brought, slot)
 	for _, id := range append([]string(nil), f.pending[slot]...) {
@@ -279,7 +277,7 @@ func (f *Fleet) enter(slot int32) {
 	if c.servers++; c.servers == 1 {
 		f.dead--
 	}
-	f.atDomains(slot, c, 1)
+	f.atDomains(slot, 1)
 }
 
 func (f *Fleet) leave(slot int32) {
@@ -287,13 +285,10 @@ func (f *Fleet) leave(slot int32) {
 	if c.servers--; c.servers == 0 {
 		f.dead++
 	}
-	f.atDomains(slot, c, -1)
+	f.atDomains(slot, -1)
 }
 
-func (f *Fleet) atDomains(slot int32, c *class, n int32) {
-	for d := range f.domains {
-		f.openIn(d, slot, c, n)
-	}
+func (f *Fleet) atDomains(slot, n int32) {
 	if len(f.domains) == 0 {
 		return
 	}
@@ -396,6 +391,7 @@ func (f *Fleet) Bind(slot int32, k *Kind) {
 	if k.uncapped {
 		r.uncapped++
 	}
+	f.recent.add(slot)
 	f.crowd(slot)
 	f.book(slot, &k.amounts, -1)
 	f.addOwner(slot, k.owner)
@@ -416,6 +412,7 @@ func (f *Fleet) Unbind(slot int32, k *Kind) {
 	if k.uncapped {
 		r.uncapped--
 	}
+	f.recent.add(slot)
 	f.crowd(slot)
 	f.book(slot, &k.amounts, 1)
 	f.subOwner(slot, k.owner)

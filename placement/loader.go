@@ -2,13 +2,23 @@ package placement
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Loader fetches what runs on servers when a placement needs it (RFD 60, phase 2). The zero value says that the fleet holds it
-// already; with one, nothing else may be booked on its servers. The functions bound their own time; package remote has wrappers that do.
+// Loader fetches what runs on servers when a placement needs it (RFD 60, phase 2). The zero value
+// says that the fleet holds it already; with one, nothing else may be booked on its servers.
+//
+// A placement waits for each call, and this package has no clock to give one up with. So whoever
+// gives functions that load says within which time they answer, and a fleet without that refuses
+// requests. A Pool of package remote bounds calls of any function, also of one that hangs, and says
+// its bound:
+//
+//	fleet.Loader = pool.Loader(ctx, remote.Source{Instances: list})
 type Loader struct {
+	// Within is how long Instances, or Batch for one server, takes at most.
+	Within time.Duration
 	// Instances returns what runs on a server.
 	Instances func(server string) ([]Instance, error)
 	// Batch, if set, is called instead with all servers of a batch that need loading, and answers for each of them.
@@ -38,6 +48,15 @@ func (l *Loader) load(servers []string) []Loaded {
 		out[i].Instances, out[i].Err = l.Instances(id)
 	}
 	return out
+}
+
+// validate refuses a loader that nobody bounds.
+func (l *Loader) validate() error {
+	if (l.Instances != nil || l.Batch != nil) && l.Within <= 0 {
+		return plimsoll.Invalid("loader.within", "is not set, so a call that hangs would never end; "+
+			"bound the calls with a Pool of package remote, or set the time within which they answer")
+	}
+	return nil
 }
 
 // locate returns where an instance is.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -15,6 +16,7 @@ import (
 // lazyFleet returns n plain servers whose instances are loaded: two on each, of 1 core and of 1Gi. loads counts the calls by server.
 func lazyFleet(n int, change ...func(int, *placement.Server)) (f *placement.Fleet, loads map[string]int) {
 	f, loads = fleetOf(n, change...), map[string]int{}
+	f.Loader.Within = time.Second
 	f.Loader.Instances = func(id string) ([]placement.Instance, error) {
 		loads[id]++
 		return []placement.Instance{
@@ -142,13 +144,16 @@ func TestServersThatCannotBeLoadedAreLeftOut(t *testing.T) {
 		"n2": "its instances could not be loaded: instances.y.modified: is negative; give Unix seconds",
 	}
 	one, many, few := fleetOf(5), fleetOf(5), fleetOf(5)
+	one.Loader.Within = time.Second
 	one.Loader.Instances = func(id string) ([]placement.Instance, error) { a := answer(id); return a.Instances, a.Err }
+	many.Loader.Within = time.Second
 	many.Loader.Batch = func(ids []string) (out []placement.Loaded) {
 		for _, id := range ids {
 			out = append(out, answer(id))
 		}
 		return append(out, placement.Loaded{Err: errors.New("more than was asked for")})
 	}
+	few.Loader.Within = time.Second
 	few.Loader.Batch = func(ids []string) (out []placement.Loaded) {
 		for _, id := range ids[:len(ids)-1] {
 			out = append(out, answer(id))
@@ -229,6 +234,7 @@ func TestInstancesAreReleasedAfterEachBatch(t *testing.T) {
 func TestLoaderThatPanics(t *testing.T) {
 	f, _ := lazyFleet(3)
 	load := f.Loader.Instances
+	f.Loader.Within = time.Second
 	f.Loader.Instances = func(id string) ([]placement.Instance, error) {
 		if id == "n1" {
 			panic("broken")
@@ -245,6 +251,7 @@ func TestLoaderThatPanics(t *testing.T) {
 		}()
 		pl.Place(p, 0)
 	}()
+	f.Loader.Within = time.Second
 	f.Loader.Instances = load
 	if after := f.Dump(); after != before {
 		t.Errorf("the fleet was changed from\n%s\nto\n%s", before, after)
@@ -282,6 +289,7 @@ func TestTickets(t *testing.T) {
 		return placement.Ticket{ID: "new", Server: server, Instance: &placement.Instance{ID: "new", Owner: "bob", Job: "j", Resources: plimsoll.Resources{"cpu": milli}}}
 	}
 	loaded, _ := lazyFleet(1)
+	loaded.Loader.Within = time.Second
 	loaded.Loader.Instances = func(string) ([]placement.Instance, error) { return nil, nil }
 	for name, f := range map[string]*placement.Fleet{"held": fleetOf(1), "loaded": loaded} {
 		fits := func(milli int64) bool {
@@ -342,6 +350,7 @@ func TestTicketOfAnInstanceThatIsThereCountsNothing(t *testing.T) {
 		},
 		"loaded": func(f *placement.Fleet) error {
 			f.Add(&without)
+			f.Loader.Within = time.Second
 			f.Loader.Instances = func(string) ([]placement.Instance, error) { return []placement.Instance{in}, nil }
 			return f.AddTicket(placement.Ticket{ID: "a", Server: "n0", Instance: &in})
 		},
@@ -415,6 +424,27 @@ func TestSickServers(t *testing.T) {
 			if got := newPlacer(f, 1).Place(prepare(t, placement.Default(), f, asks(1)), test.now).Slot < 0; got != test.sick {
 				t.Errorf("%v at %d: sick %t, want %t", test.times, test.now, got, test.sick)
 			}
+		}
+	}
+}
+
+// A hanging loader is bounded, or refused: this package cannot give a call up, so a fleet whose
+// loader does not say its bound takes no request. Loaders of package remote bound each call, and
+// say so.
+func TestALoaderThatNobodyBoundsIsRefused(t *testing.T) {
+	never := make(chan struct{})
+	for name, l := range map[string]placement.Loader{
+		"one by one": {Instances: func(string) ([]placement.Instance, error) { <-never; return nil, nil }},
+		"at once":    {Batch: func([]string) []placement.Loaded { <-never; return nil }},
+	} {
+		f := fleetOf(3)
+		f.Loader = l
+		before := f.Dump()
+		_, err := placement.Default().Prepare(f, asks(1))
+		wantError(t, err, "loader.within: is not set, so a call that hangs would never end; "+
+			"bound the calls with a Pool of package remote, or set the time within which they answer")
+		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || f.Dump() != before {
+			t.Errorf("%s: its code is %s, or the fleet was changed", name, plimsoll.CodeOf(err))
 		}
 	}
 }

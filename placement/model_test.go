@@ -308,6 +308,17 @@ func (m *model) checkServer(slot int32, s *modelServer) (inGroup int) {
 	return inGroup
 }
 
+// allowed reports whether the constraints of the requests that spread, other than the spread, allow
+// a server: it is open, has the trait and cpu, is not over-provisioned, and holds nothing of job k.
+func (m *model) allowed(slot int32, s *modelServer) bool {
+	_, ssd := s.record.Traits["ssd"]
+	if s.record.Reserved != "" || !ssd || len(s.record.Overprovision) > 0 || s.record.Capacity["cpu"] < 1 {
+		return false
+	}
+	list, _ := m.on(slot)
+	return !slices.ContainsFunc(list, func(in placement.Instance) bool { return in.Job == "k" })
+}
+
 func (m *model) checkSpread(p *placement.Prepared, r *placement.Request, inGroup map[int32]int) {
 	if len(r.Constraints.Spread) == 0 {
 		return
@@ -320,23 +331,23 @@ func (m *model) checkSpread(p *placement.Prepared, r *placement.Request, inGroup
 		v, ok := m.servers[slot].record.Labels[key]
 		return v, ok
 	}
-	sums, open := map[string]int{}, map[string]bool{}
+	sums, counts := map[string]int{}, map[string]bool{}
 	for slot, s := range m.servers {
 		if v, ok := value(slot); ok {
 			sums[v] += inGroup[slot]
-			open[v] = open[v] || s.record.Reserved == ""
+			counts[v] = counts[v] || m.allowed(slot, s)
 		}
 	}
 	lowest := math.MaxInt
-	for v, isOpen := range open {
-		if isOpen {
+	for v, counted := range counts {
+		if counted {
 			lowest = min(lowest, sums[v])
 		}
 	}
 	if lowest == math.MaxInt {
 		lowest = 0
 	}
-	if got := p.Lowest(0); got != lowest {
+	if got := m.placer.Lowest(p, 0); got != lowest {
 		m.t.Fatalf("by %s: the lowest is %d, want %d of %v", key, got, lowest, sums)
 	}
 	for slot := range m.servers {

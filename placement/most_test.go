@@ -3,6 +3,7 @@ package placement_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -59,6 +60,7 @@ func TestServerTakesAtMostItsMaxTasks(t *testing.T) {
 // Instances that are loaded for a batch count as those that are booked.
 func TestLoadedInstancesCountAgainstMaxTasks(t *testing.T) {
 	f := fleetOf(2, func(i int, s *placement.Server) { s.MaxTasks = int32(1 + i) })
+	f.Loader.Within = time.Second
 	f.Loader.Batch = func(ids []string) []placement.Loaded {
 		out := make([]placement.Loaded, len(ids))
 		for i := range out {

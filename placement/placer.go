@@ -88,6 +88,9 @@ func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 		p.verdicts = append(p.verdicts, verdictUnknown)
 	}
 	p.resolve()
+	if len(p.hardSpread) > 0 {
+		b.compareValues()
+	}
 	return b
 }
 
@@ -311,6 +314,9 @@ func (f *Fleet) volumesAt(ids []string) int32 {
 // holder returns the server that holds the volumes of an instance.
 func (f *Fleet) holder(id string) (int32, error) {
 	if f.Loader.Volumes == nil {
+		if err := f.alone(id); err != nil {
+			return -1, err
+		}
 		slot, _, err := f.locate(id)
 		return slot, err
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -183,9 +184,11 @@ func lazy(servers []placement.Server, atOnce bool) *placement.Fleet {
 		return nil, fmt.Errorf("there is no server %s", id)
 	}
 	if !atOnce {
+		f.Loader.Within = time.Second
 		f.Loader.Instances = instances
 		return f
 	}
+	f.Loader.Within = time.Second
 	f.Loader.Batch = func(ids []string) []placement.Loaded {
 		out := make([]placement.Loaded, len(ids))
 		for i, id := range ids {

@@ -113,7 +113,8 @@ func (q *Query) networksMet(up map[string]bool) bool {
 
 func (q *Query) platformsMet(s *Server) bool {
 	for _, r := range q.Platforms {
-		if !minPlatform(r.Min, s.Release, s.Platform) || !maxPlatform(r.Max, s.Release, s.Platform) {
+		if !minPlatform(r.Min, s.Release, s.Platform, compareReleases) ||
+			!maxPlatform(r.Max, s.Release, s.Platform, compareReleases) {
 			return false
 		}
 	}

@@ -99,7 +99,9 @@ type Prepared struct {
 
 	watched                              []uint32 // tags that selectors and spreads ask about
 	hardNear, hardFar, softNear, softFar []selector
-	hardSpread, softSpread               []*counter
+	hardSpread                           []hardSpread
+	softSpread                           []*counter
+	allowed                              allowed // the servers whose values hard spreads count
 
 	epoch    uint64  // of the fleet's classes that verdicts is about
 	verdicts []uint8 // by class: 0 not known, 1 kept, otherwise 2 + index of the stage in chain.prefix that drops it
@@ -120,8 +122,14 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	if err := f.Names.Check("resources", r.Resources); err != nil {
 		return nil, err
 	}
+	if err := f.Loader.validate(); err != nil {
+		return nil, err
+	}
 	if f.lazy() && len(r.Constraints.Spread)+len(r.Preferences.Spread) > 0 {
 		return nil, plimsoll.Invalid("constraints.spread", "needs to count the instances of all servers, and this fleet loads them; book them instead")
+	}
+	if err := f.checkVolumes(r.Constraints.VolumesFrom); err != nil {
+		return nil, err
 	}
 	p := &Prepared{Request: *r, chain: c, fleet: f}
 	if text := r.Constraints.Where; text != "" {
@@ -169,6 +177,7 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 			p.byServer = append(p.byServer, stage)
 		}
 	}
+	p.allowed.watch(p)
 	return p, nil
 }
 
@@ -193,7 +202,7 @@ func (p *Prepared) tag() {
 	p.group = f.tags.acquire(groupTag(p.Request.Job, p.Request.Group))
 	p.watched = append(p.watched, p.group)
 	for _, s := range c.Spread {
-		p.hardSpread = append(p.hardSpread, f.count(p.group, s))
+		p.hardSpread = append(p.hardSpread, hardSpread{counter: f.count(p.group, s)})
 	}
 	for _, s := range prefs.Spread {
 		p.softSpread = append(p.softSpread, f.count(p.group, s))
@@ -228,7 +237,7 @@ func (p *Prepared) Release() {
 	if p.watching {
 		p.fleet.unwatchOwner(p.owner)
 	}
-	for _, c := range append(p.hardSpread, p.softSpread...) {
+	for _, c := range p.counters() {
 		p.fleet.uncount(c)
 	}
 	for _, list := range [][]selector{p.hardNear, p.hardFar, p.softNear, p.softFar} {
@@ -263,12 +272,14 @@ func (p *Prepared) Relations() uint64 {
 	return 0
 }
 
-// Distant is Relations for those by which an instance that comes to or leaves one server lets another take the request: spread and
-// volumes-from. What is near or far makes a difference only where the instance came or left.
+// Distant is Relations for those by which an instance that comes to or leaves one server lets
+// another take the request: spread and volumes-from. What is near or far makes a difference only
+// where the instance came or left, unless the request is spread: then it decides which values
+// count.
 func (p *Prepared) Distant() uint64 {
 	sum := uint64(0)
 	if len(p.hardSpread) > 0 {
-		sum += p.fleet.tags.info[p.group].version + p.fleet.shifts
+		sum += p.fleet.tags.info[p.group].version + p.fleet.shifts + p.neighbours()
 	}
 	if list := p.Request.Constraints.VolumesFrom; len(list) > 0 {
 		sum += uint64(p.fleet.volumesAt(list)+2) << 40 // where they are, and not each move of others

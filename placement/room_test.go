@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -264,6 +265,7 @@ func TestInstancesThatCannotBeCounted(t *testing.T) {
 		}
 		f := fleetWith(s)
 		if lazy {
+			f.Loader.Within = time.Second
 			f.Loader.Instances = func(string) ([]placement.Instance, error) { return many, nil }
 		}
 		p := prepare(t, placement.Default(), f, asks(1))

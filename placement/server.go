@@ -2,7 +2,6 @@ package placement
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -124,14 +123,3 @@ func (in *Instance) Validate() error {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-// promised is a ratio as it is counted with: those that are written alike promise alike.
-func promised(ratio float64) float64 {
-	if n := twoDecimals(ratio); n > 0 {
-		return float64(n) / 100
-	}
-	return ratio
-}
-
-// twoDecimals is a ratio as people write it: in hundredths, 0 if there is none.
-func twoDecimals(ratio float64) int64 { return int64(math.Round(ratio * 100)) }

@@ -10,7 +10,6 @@ type domain struct {
 	key    string
 	index  map[string]int32
 	names  []string
-	open   []int32 // by value: how many open servers have it
 	values []int32 // by class: index of its value, -1 if it has none
 	shared int     // counters that use it
 }
@@ -21,21 +20,17 @@ func (d *domain) value(text string) int32 {
 		v = int32(len(d.names))
 		d.index[text] = v
 		d.names = append(d.names, text)
-		d.open = append(d.open, 0)
 	}
 	return v
 }
 
 // counter counts the instances with a tag by the value of a domain.
 type counter struct {
-	tag    uint32
-	domain int
-	refs   int
-	counts []int32
-	low    int32  // the fewest in a value that has open servers
-	lowAt  int32  // such a value; -1: none has
-	stale  bool   // low is to be found again
-	shifts uint64 // Fleet.shifts when low was found
+	tag     uint32
+	domain  int
+	refs    int
+	counts  []int32
+	version uint64 // grows whenever a count changes
 }
 
 // count returns the counter of a tag, to which the caller refers, for a spread. The caller gives it back with uncount. The first one of a tag
@@ -52,7 +47,7 @@ func (f *Fleet) count(tag uint32, s plimsoll.Spread) *counter {
 	c := &counter{tag: tag, domain: d, refs: 1}
 	info.counters = append(info.counters, c)
 	f.domains[d].shared++
-	if c.stale = true; info.refs > 1 { // otherwise no instance has the tag: it would have a kind that refers to it
+	if info.refs > 1 { // otherwise no instance has the tag: it would have a kind that refers to it
 		f.recount(c)
 	}
 	return c
@@ -91,11 +86,6 @@ func (f *Fleet) domain(key string) int {
 	for id, c := range f.classes {
 		f.domains[d].values[id] = f.domainValue(d, c)
 	}
-	for slot := range f.rows {
-		if r := &f.rows[slot]; r.flags&present != 0 {
-			f.openIn(d, int32(slot), f.classes[r.class], 1)
-		}
-	}
 	return d
 }
 
@@ -117,19 +107,25 @@ func (f *Fleet) domainValue(d int, c *class) int32 {
 // valueOf returns the value of a server in a domain, -1 if it has none.
 func (f *Fleet) valueOf(d int, slot int32) int32 {
 	if f.domains[d].key == SpreadByNode {
-		for len(f.domains[d].open) <= int(slot) {
-			f.domains[d].open = append(f.domains[d].open, 0)
-		}
 		return slot
 	}
 	return f.domains[d].values[f.rows[slot].class]
 }
 
-// openIn counts a server in a domain, if it is open.
-func (f *Fleet) openIn(d int, slot int32, c *class, n int32) {
-	if v := f.valueOf(d, slot); v >= 0 && c.open {
-		f.domains[d].open[v] += n
+// valueName returns a value of a domain as people know it.
+func (f *Fleet) valueName(d int, value int32) string {
+	if f.domains[d].key == SpreadByNode {
+		return f.ids[value]
 	}
+	return f.domains[d].names[value]
+}
+
+// valuesOf returns how many values a domain has at most.
+func (f *Fleet) valuesOf(d int) int {
+	if f.domains[d].key == SpreadByNode {
+		return len(f.rows)
+	}
+	return len(f.domains[d].names)
 }
 
 func (f *Fleet) recount(c *counter) {
@@ -139,7 +135,7 @@ func (f *Fleet) recount(c *counter) {
 			c.add(f.valueOf(c.domain, int32(slot)), int32(n))
 		}
 	}
-	c.stale = true
+	c.version++
 }
 
 func (c *counter) add(value, n int32) {
@@ -150,7 +146,7 @@ func (c *counter) add(value, n int32) {
 		c.counts = append(c.counts, 0)
 	}
 	c.counts[value] += n
-	c.stale = true
+	c.version++
 }
 
 func (c *counter) at(value int32) int32 {
@@ -158,19 +154,4 @@ func (c *counter) at(value int32) int32 {
 		return c.counts[value]
 	}
 	return 0
-}
-
-// lowest returns the fewest instances in a value that has open servers.
-func (f *Fleet) lowest(c *counter) int32 {
-	if !c.stale && c.shifts == f.shifts {
-		return c.low
-	}
-	c.low, c.lowAt, c.stale, c.shifts = -1, -1, false, f.shifts
-	for v, open := range f.domains[c.domain].open {
-		if n := c.at(int32(v)); open > 0 && (c.lowAt < 0 || n < c.low) {
-			c.low, c.lowAt = n, int32(v)
-		}
-	}
-	c.low = max(c.low, 0)
-	return c.low
 }

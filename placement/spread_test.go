@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -55,7 +56,8 @@ func TestWhySpreadDrops(t *testing.T) {
 	f := fleetOf(3, labelled("rack", "a", "b", ""))
 	f.Bind(0, member(f))
 	got := reasons(t, f, asks(1, spreadBy("rack", 1)), "spread")
-	if got["n0"] != "too many of the group in its rack" || got["n2"] != "has no rack" || len(got) != 2 {
+	const why = "too many of the group in its rack: rack b has the fewest, 0"
+	if got["n0"] != why || got["n2"] != "has no rack" || len(got) != 2 {
 		t.Errorf("%q", got)
 	}
 }
@@ -209,6 +211,7 @@ func TestNothingIsKeptOfJobsThatAreGone(t *testing.T) {
 // A fleet that loads its instances cannot count those of a group on all servers, and says so.
 func TestSpreadNeedsAFleetThatHoldsItsInstances(t *testing.T) {
 	f := placement.NewFleet(placement.NewNames())
+	f.Loader.Within = time.Second
 	f.Loader.Instances = func(string) ([]placement.Instance, error) { return nil, nil }
 	r := &placement.Request{Constraints: plimsoll.Constraints{Spread: []plimsoll.Spread{{By: "rack", MaxSkew: 1}}}}
 	if _, err := placement.Default().Prepare(f, r); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {

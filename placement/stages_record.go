@@ -73,8 +73,8 @@ func attributeStages() []Stage {
 		{
 			Name: "platform-versions", Aliases: []string{"hard-filter-platform-versions"}, ByClass: true,
 			Applies: func(p *Prepared) bool { return len(p.platforms) > 0 },
-			Keep:    func(v *View) bool { return v.platformProblem() == "" },
-			Why:     func(v *View) string { return v.platformProblem() },
+			Keep:    func(v *View) bool { return v.platformProblem(compareReleases) == "" },
+			Why:     func(v *View) string { return v.platformProblem(compareReleases) },
 		},
 		{
 			Name: "traits", Aliases: []string{"hard-filter-traits"}, ByClass: true,
@@ -130,6 +130,7 @@ func choiceStages() []Stage {
 		{
 			Name:    "where",
 			Applies: func(p *Prepared) bool { return p.where != nil },
+			alike:   func(p *Prepared) bool { return p.where.byClass },
 			Keep:    func(v *View) bool { ok, err := v.p.where.matches(v); return ok && err == nil },
 			Why: func(v *View) string {
 				if _, err := v.p.where.matches(v); err != nil {
@@ -206,34 +207,13 @@ func traitProblem(asked, has map[string]plimsoll.Trait) string {
 	return ""
 }
 
-// ratioProblem says where two sets of ratios differ, as they are written with two decimals.
-func ratioProblem(class, server map[string]float64) string {
-	if len(class)+len(server) == 0 {
-		return ""
-	}
-	for _, set := range [...]map[string]float64{class, server} {
-		for _, name := range sortedKeys(set) {
-			switch a, b := twoDecimals(class[name]), twoDecimals(server[name]); {
-			case a == b:
-			case b == 0:
-				return fmt.Sprintf("does not over-provision %s, asked is %.2f", name, class[name])
-			case a == 0:
-				return fmt.Sprintf("over-provisions %s by %.2f, which is not asked for", name, server[name])
-			default:
-				return fmt.Sprintf("over-provisions %s by %.2f, asked is %.2f", name, server[name], class[name])
-			}
-		}
-	}
-	return ""
-}
-
 // platformProblem says which range of platforms the server is out of.
-func (v *View) platformProblem() string {
+func (v *View) platformProblem(compare func(a, b string) int) string {
 	for _, r := range v.p.platforms {
-		if !minPlatform(r.Min, v.class.record.Release, v.class.record.Platform) {
+		if !minPlatform(r.Min, v.class.record.Release, v.class.record.Platform, compare) {
 			return "platform " + platformName(v) + " is too old"
 		}
-		if !maxPlatform(r.Max, v.class.record.Release, v.class.record.Platform) {
+		if !maxPlatform(r.Max, v.class.record.Release, v.class.record.Platform, compare) {
 			return "platform " + platformName(v) + " is too new"
 		}
 	}
@@ -245,60 +225,6 @@ func platformName(v *View) string {
 		return "unknown"
 	}
 	return v.class.record.Platform
-}
-
-// releases returns the first and last release of a table, and how many there are. Keys that are no release do not count.
-func releases(table map[string]string) (low, high string, n int) {
-	for _, key := range sortedKeys(table) {
-		if !isRelease(key) {
-			continue
-		}
-		if n == 0 {
-			low = key
-		}
-		high = key
-		n++
-	}
-	return low, high, n
-}
-
-// isRelease accepts digits, a point and digits.
-func isRelease(key string) bool {
-	major, minor, ok := strings.Cut(key, ".")
-	return ok && isDigits(major) && isDigits(minor)
-}
-
-func isDigits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
-
-// minPlatform reports whether a platform is new enough: of a release above all that are listed, or not below the stamp of its
-// release, or of a release that is not listed but between two that are.
-func minPlatform(table map[string]string, release, platform string) bool {
-	if stamp, ok := table[""]; ok && platform < stamp {
-		return false
-	}
-	low, high, n := releases(table)
-	if n == 0 || release > high {
-		return true
-	}
-	if stamp, ok := table[release]; ok {
-		return platform >= stamp
-	}
-	return n > 1 && release > low && release < high
-}
-
-// maxPlatform is the mirror of minPlatform.
-func maxPlatform(table map[string]string, release, platform string) bool {
-	if stamp, ok := table[""]; ok && platform > stamp {
-		return false
-	}
-	low, high, n := releases(table)
-	if n == 0 || release < low {
-		return true
-	}
-	if stamp, ok := table[release]; ok {
-		return platform <= stamp
-	}
-	return n > 1 && release > low && release < high
 }
 
 // matchName reports whether a name matches a pattern with * for any text and ? for any character.

@@ -1,6 +1,9 @@
 package placement
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // loadStages bring in what runs on the servers and what is left on them.
 func loadStages() []Stage {
@@ -87,8 +90,9 @@ func roomStages() []Stage {
 		},
 		{
 			Name: "locality", Aliases: []string{"locality-hints", "hard-filter-locality-hints"}, Reads: ReadsInstances,
-			Applies: func(p *Prepared) bool { return len(p.hardNear)+len(p.hardFar) > 0 },
-			Keep:    func(v *View) bool { return !v.holdsAny(v.p.hardFar) && v.holdsAll(v.p.hardNear) },
+			Applies:   func(p *Prepared) bool { return len(p.hardNear)+len(p.hardFar) > 0 },
+			restricts: func(*Prepared) bool { return true },
+			Keep:      func(v *View) bool { return !v.holdsAny(v.p.hardFar) && v.holdsAll(v.p.hardNear) },
 			Why: func(v *View) string {
 				if v.holdsAny(v.p.hardFar) {
 					return "holds instances that it must be far from"
@@ -104,9 +108,11 @@ func roomStages() []Stage {
 		},
 		{
 			Name: "owners-servers", Aliases: []string{"hard-filter-owners-servers"}, Reads: ReadsFree | ReadsInstances,
-			Applies: func(p *Prepared) bool { return len(p.owners) > 0 },
-			Keep:    func(v *View) bool { return v.ownerProblem() == "" },
-			Why:     func(v *View) string { return v.ownerProblem() },
+			Applies:   func(p *Prepared) bool { return len(p.owners) > 0 },
+			restricts: func(p *Prepared) bool { return !p.ownersRead() },
+			alike:     (*Prepared).ownersAlike,
+			Keep:      func(v *View) bool { return v.ownerProblem() == "" },
+			Why:       func(v *View) string { return v.ownerProblem() },
 		},
 	}
 }
@@ -129,29 +135,6 @@ func (v *View) lackingCustom() int {
 	return -1
 }
 
-// skewed returns the first hard spread that one more instance on the server would break, -1 if there is none.
-func (v *View) skewed() int {
-	for i, c := range v.p.hardSpread {
-		value := v.fleet.valueOf(c.domain, v.slot)
-		if value < 0 || c.at(value)+1-v.fleet.lowest(c) > v.p.Request.Constraints.Spread[i].MaxSkew {
-			return i
-		}
-	}
-	return -1
-}
-
-func whySpread(v *View) string {
-	i := v.skewed()
-	if i < 0 {
-		return ""
-	}
-	by := v.p.Request.Constraints.Spread[i].By
-	if v.fleet.valueOf(v.p.hardSpread[i].domain, v.slot) < 0 {
-		return "has no " + by
-	}
-	return "too many of the group in its " + by
-}
-
 // ownerProblem says which owner rule keeps the request from the server.
 func (v *View) ownerProblem() string {
 	for _, rule := range v.p.owners {
@@ -165,4 +148,14 @@ func (v *View) ownerProblem() string {
 		}
 	}
 	return ""
+}
+
+// ownersRead reports whether an owner rule looks at what is free or at the instances.
+func (p *Prepared) ownersRead() bool {
+	return slices.ContainsFunc(p.owners, func(r *ruleCache) bool { return r.reads })
+}
+
+// ownersAlike reports whether the owner rules say the same of all servers of a class.
+func (p *Prepared) ownersAlike() bool {
+	return !slices.ContainsFunc(p.owners, func(r *ruleCache) bool { return !r.byClass })
 }

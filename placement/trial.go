@@ -122,10 +122,8 @@ func (t *trial) place(pl *Placer, ask, count int, now int64, looks int, out *Tri
 	f, p := t.fleet, t.prepared[ask]
 	out.names = f.Names.names
 	cost := looksOfOne
-	for _, list := range [...][]*counter{p.hardSpread, p.softSpread} {
-		for _, c := range list {
-			cost += len(f.domains[c.domain].open) / 16 // to find the value with the fewest
-		}
+	for _, c := range p.counters() {
+		cost += f.valuesOf(c.domain) / 16 // to find the value with the fewest
 	}
 	for range count {
 		if looks <= 0 {

@@ -101,7 +101,7 @@ func picture(f *Fleet) string {
 			for len(counts) > 0 && counts[len(counts)-1] == 0 {
 				counts = counts[:len(counts)-1]
 			}
-			fmt.Fprintf(&b, " by %d: refs %d, %v, lowest %d\n", c.domain, c.refs, counts, f.lowest(c))
+			fmt.Fprintf(&b, " by %d: refs %d, %v\n", c.domain, c.refs, counts)
 		}
 	}
 	for i := range f.domains {

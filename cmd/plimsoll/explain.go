@@ -102,6 +102,11 @@ func explainable(ctx context.Context, c *client.Client, id string) (string, erro
 
 func printExplanation(o *output, x *client.Explanation, now time.Time) {
 	o.printf("%s is %s\n%s\n", x.Task.ID, x.Task.State, oneLine(x.Summary))
+	if x.Task.State != plimsoll.TaskFinished {
+		for i := range x.Spreads {
+			o.printf("%s\n", spreadLine(&x.Spreads[i]))
+		}
+	}
 	switch {
 	case x.Task.State == plimsoll.TaskPending && len(x.Steps) > 0: // what is known of its last node does not say why it waits
 		o.printf("\n")
@@ -113,6 +118,20 @@ func printExplanation(o *output, x *client.Explanation, now time.Time) {
 	case x.Task.State.OnNode():
 		o.printf("\nHow it came there is not known any more: %s.\n", keptDecisions(x))
 	}
+}
+
+// spreadLine says what a hard spread compares, with some of the values that it does not.
+func spreadLine(c *client.SpreadCount) string {
+	text := oneLine(c.Summary)
+	if n := int(c.Values - c.Counted); n > 0 && len(c.Uncounted) > 0 {
+		named := c.Uncounted[:min(3, len(c.Uncounted))]
+		text += " (" + oneLine(strings.Join(named, ", "))
+		if n > len(named) {
+			text += ", …"
+		}
+		text += ")"
+	}
+	return text
 }
 
 // printRefusal prints what the chain makes of all nodes: the stages that drop or refuse some.

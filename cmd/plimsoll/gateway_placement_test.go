@@ -128,3 +128,13 @@ func (g *fakeGateway) NodeCapacity(
 	}
 	return connect.NewResponse(res), nil
 }
+
+// spreadOverRacks has a spread that compares two racks of ten.
+func spreadOverRacks() []*pb.SpreadCount {
+	return []*pb.SpreadCount{{
+		By: "rack", MaxSkew: 1, Values: 10, Counted: 2, Fewest: 1, FewestIn: "r3",
+		Uncounted: []string{"r0", "r1", "r2", "r4", "r5", "r6", "r8", "r9"},
+		Summary: "spread by rack: r3 has the fewest, 1, of 2 that count; " +
+			"8 others have no node that the other constraints allow",
+	}}
+}

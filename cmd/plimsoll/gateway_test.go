@@ -352,7 +352,7 @@ func (g *fakeGateway) ExplainTask(
 				Revision: 4711,
 				Task:     wire.TaskToProto(t), WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "2 of 2 nodes: not enough cpu",
 				Steps: refusingSteps(), Nodes: &pb.NodeCounts{Total: 3, Open: 2, Eligible: 2, FitEmpty: 1}, DecisionsKept: 2000,
-				Verdicts: verdictsOn(req.Msg.GetNode()), Decision: decisionOn(t, req.Msg.GetExport()),
+				Verdicts: verdictsOn(req.Msg.GetNode()), Decision: decisionOn(t, req.Msg.GetExport()), Spreads: spreadOverRacks(),
 			}), nil
 		}
 	}

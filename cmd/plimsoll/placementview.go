@@ -13,6 +13,7 @@ type explainView struct {
 	Summary       string            `json:"summary"`
 	Steps         []explainStepView `json:"steps"`
 	Nodes         nodeCountsView    `json:"nodes"`
+	Spreads       []spreadCountView `json:"spreads,omitempty"`
 	Verdicts      []verdictView     `json:"verdicts,omitempty"`
 	Decision      *decisionView     `json:"decision"`
 	DecisionsKept int32             `json:"decisionsKept"`
@@ -41,6 +42,18 @@ type nodeCountsView struct {
 	Eligible int32 `json:"eligible"`
 	FitEmpty int32 `json:"fitEmpty"`
 	Fit      int32 `json:"fit"`
+}
+
+// spreadCountView is what a hard spread compares: the values that count.
+type spreadCountView struct {
+	By        string   `json:"by"`
+	MaxSkew   int32    `json:"maxSkew"`
+	Values    int32    `json:"values"`
+	Counted   int32    `json:"counted"`
+	Fewest    int32    `json:"fewest"`
+	FewestIn  string   `json:"fewestIn"`
+	Uncounted []string `json:"uncounted,omitempty"`
+	Summary   string   `json:"summary"`
 }
 
 type verdictView struct {
@@ -72,6 +85,9 @@ func viewExplanation(x *client.Explanation) explainView {
 	v := explainView{
 		Task: viewTask(&x.Task, ""), WaitCode: x.WaitCode.String(), Summary: x.Summary, Steps: viewSteps(x.Steps),
 		Nodes: nodeCountsView(x.Nodes), DecisionsKept: x.Kept, Revision: x.Revision,
+	}
+	for i := range x.Spreads {
+		v.Spreads = append(v.Spreads, spreadCountView(x.Spreads[i]))
 	}
 	for _, n := range x.Verdicts {
 		v.Verdicts = append(v.Verdicts, verdictView{Stage: n.Stage, Kind: n.Kind.String(), Keeps: n.Reason == "", Reason: n.Reason})

@@ -164,6 +164,34 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Explain tells which values of a label a spread compares.
+func TestExplainTellsWhatASpreadCounts(t *testing.T) {
+	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
+	defer l.stop()
+	for id, cpu := range map[string]int64{"a": 4000, "b": 4000, "small": 50} {
+		m := register(id, 1)
+		node := m.GetRegisterNode().GetNode()
+		node.Attributes = map[string]string{"rack": "rack-" + id}
+		node.Capacity = wire.ResourcesToProto(plimsoll.Resources{"cpu": cpu})
+		l.must(m)
+	}
+	spread := job("spread", 1)
+	spread.Groups[0].Constraints.Spread = []plimsoll.Spread{{By: "rack", MaxSkew: 1}}
+	l.must(submit(spread))
+	list := l.must(explain("spread.work.0")).GetExplainTask().GetSpreads()
+	if len(list) != 1 {
+		t.Fatalf("%d spreads are told of, want one", len(list))
+	}
+	s := list[0]
+	if s.GetBy() != "rack" || s.GetMaxSkew() != 1 || s.GetValues() != 3 || s.GetCounted() != 2 || s.GetFewest() != 0 ||
+		!strings.HasPrefix(s.GetFewestIn(), "rack-") || len(s.GetUncounted()) != 1 || s.GetUncounted()[0] != "rack-small" {
+		t.Errorf("%v, want two of three racks, without rack-small", s)
+	}
+	if !strings.HasSuffix(s.GetSummary(), "; 1 other has no node that the other constraints allow") {
+		t.Errorf("the summary is %q", s.GetSummary())
+	}
+}
+
 // A full inbox refuses at once, and goes on when there is room again. What a lost gateway brings about is not refused.
 func TestFullInboxRefuses(t *testing.T) {
 	c := idle(t, Config{MaxInbox: 3})

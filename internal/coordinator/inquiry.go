@@ -124,6 +124,13 @@ func encodeExplanation(x *scheduler.Explanation) *pb.ExplainTaskResponse {
 	for _, v := range x.Verdicts {
 		m.Verdicts = append(m.Verdicts, &pb.NodeVerdict{Stage: v.Stage, Kind: stageKind(v.Kind), Reason: v.Why})
 	}
+	for i := range x.Spreads {
+		c := &x.Spreads[i]
+		m.Spreads = append(m.Spreads, &pb.SpreadCount{
+			By: c.By, MaxSkew: c.MaxSkew, Values: int32(c.Values), Counted: int32(c.Counted), Fewest: int32(c.Fewest),
+			FewestIn: c.FewestIn, Uncounted: c.Uncounted, Summary: c.String(),
+		})
+	}
 	if d := x.Decision; d != nil {
 		m.Decision = &pb.PlacementDecision{
 			Time: x.Task.Bound, Node: d.Server, Score: d.Score, Looked: int32(d.Looked), Batches: int32(d.Batches),

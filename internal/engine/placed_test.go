@@ -165,9 +165,15 @@ func unsuited(spec *plimsoll.GroupSpec, n *state.Node) string {
 	return ""
 }
 
-// checkSpread counts a group by value. Tasks come only one after the other within a turn once everything else is done, so the last that
-// came to a value made it no fuller than the least full one then, which is not fuller now.
+// checkSpread counts a group by value. Tasks come only one after the other within a turn once
+// everything else is done, so the last that came to a value made it no fuller than the least full
+// one then, which is not fuller now. Values count that have a node which the group's other
+// constraints allow; if these are about what comes during the turn, it is not known which did when
+// a task was bound.
 func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spread, fresh []*state.Task) {
+	if len(g.Spec.Constraints.Near)+len(g.Spec.Constraints.VolumesFrom) > 0 {
+		return
+	}
 	value := func(n *state.Node) (string, bool) {
 		if spread.By == "node" {
 			return n.ID, true
@@ -175,14 +181,14 @@ func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spr
 		v, ok := n.Attributes[spread.By]
 		return v, ok
 	}
-	counts, open := map[string]int32{}, map[string]bool{}
+	counts, compared := map[string]int32{}, map[string]bool{}
 	for i := range 6 {
 		n := s.Node("n" + strconv.Itoa(i))
 		if n == nil {
 			continue
 		}
-		if v, ok := value(n); ok && n.Ready && n.Mode == plimsoll.NodeActive && !n.Gate.Closed {
-			open[v] = true
+		if v, ok := value(n); ok && w.allows(s, g, n) {
+			compared[v] = true
 		}
 	}
 	for index := range g.Tasks {
@@ -193,14 +199,54 @@ func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spr
 		}
 	}
 	lowest := int32(-1)
-	for v := range open {
+	for v := range compared {
 		if lowest < 0 || counts[v] < lowest {
 			lowest = counts[v]
 		}
 	}
 	for _, t := range fresh {
-		if v, ok := value(s.Node(t.Node)); !ok || counts[v] > lowest+spread.MaxSkew {
+		if v, ok := value(s.Node(t.Node)); !ok || lowest >= 0 && counts[v] > lowest+spread.MaxSkew {
 			w.t.Fatalf("task %s was bound to node %s, %s %q: %v of the group, and the fewest are %d", t.ID, t.Node, spread.By, v, counts, lowest)
 		}
 	}
+}
+
+// allows reports whether a node is surely one that the other constraints of a group allow: by its
+// record, by its size, by the owner rules that tests have, and by what it must be far from.
+func (w *world) allows(s *state.State, g *state.Group, n *state.Node) bool {
+	job := g.Job.Spec
+	away := func(e plimsoll.Eviction) bool { return e.Job == job.ID }
+	if unsuited(g.Spec, n) != "" || slices.ContainsFunc(n.Evictions, away) {
+		return false
+	}
+	for name, amount := range g.Spec.Resources {
+		if float64(n.Capacity[name])*(1-n.Facts.Reserve[name]) < float64(amount) {
+			return false
+		}
+	}
+	if rule := s.Chain().Settings.OwnerRules["bob"]; rule != "" && (job.Owner == "bob") != (n.Attributes["rack"] == "r2") {
+		return false
+	}
+	return !slices.ContainsFunc(g.Spec.Constraints.Far, func(far plimsoll.Selector) bool { return w.holds(s, n.ID, far) })
+}
+
+// holds reports whether a node has a task that a selector means.
+func (w *world) holds(s *state.State, node string, far plimsoll.Selector) bool {
+	for _, id := range w.jobs {
+		j := s.Job(id)
+		if j == nil {
+			continue
+		}
+		key, value, _ := strings.Cut(far.Label, "=")
+		meant := id == far.Job || far.Label != "" && j.Spec.Labels[key] == value
+		for i := range j.Groups {
+			for k := range j.Groups[i].Tasks {
+				t := &j.Groups[i].Tasks[k]
+				if t.Node == node && t.State.OnNode() && (meant || t.ID == far.Task) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }

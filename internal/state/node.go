@@ -107,10 +107,11 @@ func server(n *Node) *placement.Server {
 	return &s
 }
 
-// realRatios returns over-provisioning without the ratios of 1, which promise nothing more than there is.
+// realRatios returns over-provisioning without the ratios of 1, or written 1.00, which promise
+// nothing more than there is.
 func realRatios(ratios map[string]float64) map[string]float64 {
 	out := maps.Clone(ratios)
-	maps.DeleteFunc(out, func(_ string, ratio float64) bool { return ratio == 1 })
+	maps.DeleteFunc(out, func(_ string, ratio float64) bool { return placement.SameRatio(ratio, 1) })
 	return out
 }
 

@@ -11,7 +11,7 @@ func TestRatioOfOneIsNone(t *testing.T) {
 	s := New(Config{}, plimsoll.DefaultQueues())
 	s.Begin(1, 1)
 	capacity := plimsoll.Resources{"cpu": 1000}
-	for id, ratios := range map[string]map[string]float64{"one": {"cpu": 1}, "none": nil} {
+	for id, ratios := range map[string]map[string]float64{"one": {"cpu": 1}, "about": {"cpu": 1.001}, "none": nil} {
 		node := &plimsoll.Node{ID: id, Capacity: capacity, Incarnation: 1, Facts: plimsoll.NodeFacts{Overprovision: ratios}}
 		if _, err := s.Register(node, "g"); err != nil {
 			t.Fatal(err)

@@ -23,6 +23,7 @@ type decisionJSON struct {
 	Names    []string             `json:"names"`
 	Servers  []recordedServerJSON `json:"servers"`
 	Spreads  []map[string]int32   `json:"spreads,omitempty"`
+	Fewest   []int32              `json:"fewest,omitempty"`
 	Places   map[string]string    `json:"places,omitempty"`
 }
 
@@ -45,7 +46,8 @@ func WriteDecision(d *placement.DecisionRecord) ([]byte, error) {
 	}
 	out := decisionJSON{
 		Name: d.Name, At: d.At, Seed: d.Seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches, Chain: d.Chain,
-		Settings: d.Settings, Request: request, Names: d.Names, Spreads: d.Spreads, Places: d.Places,
+		Settings: d.Settings, Request: request, Names: d.Names, Spreads: d.Spreads,
+		Fewest: d.Fewest, Places: d.Places,
 	}
 	for i := range d.Servers {
 		s := &d.Servers[i]
@@ -71,7 +73,7 @@ func ReadDecision(data []byte) (*placement.DecisionRecord, error) {
 	}
 	out := &placement.DecisionRecord{
 		Name: in.Name, At: in.At, Seed: in.Seed, Server: in.Server, Score: in.Score, Looked: in.Looked, Batches: in.Batches, Chain: in.Chain,
-		Settings: in.Settings, Names: in.Names, Spreads: in.Spreads, Places: in.Places,
+		Settings: in.Settings, Names: in.Names, Spreads: in.Spreads, Fewest: in.Fewest, Places: in.Places,
 	}
 	var err error
 	if len(in.Request) > 0 {

@@ -76,7 +76,7 @@ func (p *Pool) Wait(ctx context.Context) error {
 // Loader returns loader functions for a fleet that call the source within the bounds of the pool, and not after ctx has ended. A
 // call that fails, or does not answer in time, drops the one server that it was for.
 func (p *Pool) Loader(ctx context.Context, s Source) placement.Loader {
-	var l placement.Loader
+	l := placement.Loader{Within: p.timeout}
 	if s.Instances != nil {
 		l.Batch = func(servers []string) []placement.Loaded { return p.batch(ctx, s, servers) }
 	}
@@ -93,6 +93,7 @@ func (p *Pool) Loader(ctx context.Context, s Source) placement.Loader {
 }
 
 // Bound is the Batch of a Loader of a pool of its own, for a fleet that lives as long as the process.
+// The Loader's Within is the timeout of the options.
 func Bound(f func(ctx context.Context, server string) ([]placement.Instance, error), o Options) (func([]string) []placement.Loaded, error) {
 	p, err := NewPool(o)
 	if err != nil {

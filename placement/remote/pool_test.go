@@ -3,6 +3,8 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,6 +92,44 @@ func TestAHangingLoadIsBounded(t *testing.T) {
 		}
 		if err := p.Wait(t.Context()); err != nil {
 			t.Errorf("Wait after they returned: %v", err)
+		}
+	})
+}
+
+// A placement over a source that hangs ends: the servers whose instances did not come in time are
+// left out, with the reason, and another one is chosen.
+func TestAPlacementOverAHangingSourceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := mustPool(t, remote.Options{Timeout: time.Second})
+		f := placement.NewFleet(placement.NewNames())
+		for _, id := range []string{"hangs", "answers"} {
+			s := placement.NewServer(id, plimsoll.Resources{"cpu": 1000})
+			f.Add(&s)
+		}
+		f.Loader = p.Loader(t.Context(), source(func(_ context.Context, server string) ([]placement.Instance, error) {
+			if server == "hangs" {
+				<-release
+			}
+			return nil, nil
+		}))
+		prepared, err := placement.Default().Prepare(f, &placement.Request{Resources: plimsoll.Resources{"cpu": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		c, steps := placement.NewPlacer(f, rand.NewPCG(1, 2)).PlaceRecorded(prepared, 0)
+		i := slices.IndexFunc(steps, func(s placement.Step) bool { return s.Dropped > 0 })
+		const want = "its instances could not be loaded: there was no answer within 1s"
+		if c.Slot != 1 || i < 0 || steps[i].Reasons[0].Text != want {
+			t.Errorf("slot %d, %+v; want the other one, because %q", c.Slot, steps, want)
+		}
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("it took %s, want the bound of a call", took)
+		}
+		close(release)
+		if err := p.Wait(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

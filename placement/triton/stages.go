@@ -2,6 +2,7 @@ package triton
 
 import (
 	"math"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -20,6 +21,10 @@ func (p *Profile) Stages() []placement.Stage {
 			enough(s, plimsoll.CPU)
 		case "min-disk":
 			enough(s, plimsoll.Disk)
+		case "platform-versions":
+			if p.TextReleases {
+				*s = placement.PlatformStage(strings.Compare)
+			}
 		}
 	}
 	return list

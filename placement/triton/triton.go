@@ -44,7 +44,11 @@ const (
 
 // Profile reads the records of one fleet.
 type Profile struct {
-	hvm, volumes int                // indexes of the two names
+	// TextReleases makes the stages compare releases as texts, as the original does: "10.0" is older
+	// than "7.0" then. Otherwise they compare as numbers. Set it before Stages is called.
+	TextReleases bool
+
+	hvm, volumes int                // indexes of the two names of resources
 	override     map[string]float64 // ratios that stand for those of all servers and packages; nil: none do
 	hosts        map[string]host    // by server id
 }

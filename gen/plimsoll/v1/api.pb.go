@@ -1215,7 +1215,9 @@ type ExplainTaskResponse struct {
 	// So many of the last decisions are known.
 	DecisionsKept int32 `protobuf:"varint,8,opt,name=decisions_kept,json=decisionsKept,proto3" json:"decisions_kept,omitempty"`
 	// Of the fleet as it was when this was found. It holds all that was acknowledged before the question came.
-	Revision      uint64 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
+	// What the task's hard spreads compare now, in their order.
+	Spreads       []*SpreadCount `protobuf:"bytes,10,rep,name=spreads,proto3" json:"spreads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1313,6 +1315,121 @@ func (x *ExplainTaskResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *ExplainTaskResponse) GetSpreads() []*SpreadCount {
+	if x != nil {
+		return x.Spreads
+	}
+	return nil
+}
+
+// SpreadCount says which values of a label a hard spread compares: those that have a node which the
+// task's other constraints allow.
+type SpreadCount struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	By      string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	MaxSkew int32                  `protobuf:"varint,2,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
+	// That nodes have.
+	Values int32 `protobuf:"varint,3,opt,name=values,proto3" json:"values,omitempty"`
+	// Of them, those that are compared.
+	Counted int32 `protobuf:"varint,4,opt,name=counted,proto3" json:"counted,omitempty"`
+	// Tasks of the group in the value that has the fewest of those that are compared.
+	Fewest int32 `protobuf:"varint,5,opt,name=fewest,proto3" json:"fewest,omitempty"`
+	// That value; empty: none is compared.
+	FewestIn string `protobuf:"bytes,6,opt,name=fewest_in,json=fewestIn,proto3" json:"fewest_in,omitempty"`
+	// Some of the values that are not compared.
+	Uncounted []string `protobuf:"bytes,7,rep,name=uncounted,proto3" json:"uncounted,omitempty"`
+	// All of it in one line.
+	Summary       string `protobuf:"bytes,8,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpreadCount) Reset() {
+	*x = SpreadCount{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpreadCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpreadCount) ProtoMessage() {}
+
+func (x *SpreadCount) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpreadCount.ProtoReflect.Descriptor instead.
+func (*SpreadCount) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SpreadCount) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *SpreadCount) GetMaxSkew() int32 {
+	if x != nil {
+		return x.MaxSkew
+	}
+	return 0
+}
+
+func (x *SpreadCount) GetValues() int32 {
+	if x != nil {
+		return x.Values
+	}
+	return 0
+}
+
+func (x *SpreadCount) GetCounted() int32 {
+	if x != nil {
+		return x.Counted
+	}
+	return 0
+}
+
+func (x *SpreadCount) GetFewest() int32 {
+	if x != nil {
+		return x.Fewest
+	}
+	return 0
+}
+
+func (x *SpreadCount) GetFewestIn() string {
+	if x != nil {
+		return x.FewestIn
+	}
+	return ""
+}
+
+func (x *SpreadCount) GetUncounted() []string {
+	if x != nil {
+		return x.Uncounted
+	}
+	return nil
+}
+
+func (x *SpreadCount) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
 // NodeCounts counts nodes by what they could do for a task.
 type NodeCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1331,7 +1448,7 @@ type NodeCounts struct {
 
 func (x *NodeCounts) Reset() {
 	*x = NodeCounts{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1460,7 @@ func (x *NodeCounts) String() string {
 func (*NodeCounts) ProtoMessage() {}
 
 func (x *NodeCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1473,7 @@ func (x *NodeCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCounts.ProtoReflect.Descriptor instead.
 func (*NodeCounts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodeCounts) GetTotal() int32 {
@@ -1407,7 +1524,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1536,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1549,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NodeVerdict) GetStage() string {
@@ -1478,7 +1595,7 @@ type PlacementDecision struct {
 
 func (x *PlacementDecision) Reset() {
 	*x = PlacementDecision{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1607,7 @@ func (x *PlacementDecision) String() string {
 func (*PlacementDecision) ProtoMessage() {}
 
 func (x *PlacementDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1620,7 @@ func (x *PlacementDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementDecision.ProtoReflect.Descriptor instead.
 func (*PlacementDecision) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PlacementDecision) GetTime() int64 {
@@ -1577,7 +1694,7 @@ type PlacementCandidate struct {
 
 func (x *PlacementCandidate) Reset() {
 	*x = PlacementCandidate{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1706,7 @@ func (x *PlacementCandidate) String() string {
 func (*PlacementCandidate) ProtoMessage() {}
 
 func (x *PlacementCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1719,7 @@ func (x *PlacementCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementCandidate.ProtoReflect.Descriptor instead.
 func (*PlacementCandidate) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PlacementCandidate) GetNode() string {
@@ -1653,7 +1770,7 @@ type PlaceJobRequest struct {
 
 func (x *PlaceJobRequest) Reset() {
 	*x = PlaceJobRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1782,7 @@ func (x *PlaceJobRequest) String() string {
 func (*PlaceJobRequest) ProtoMessage() {}
 
 func (x *PlaceJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1795,7 @@ func (x *PlaceJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceJobRequest.ProtoReflect.Descriptor instead.
 func (*PlaceJobRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PlaceJobRequest) GetSpec() *JobSpec {
@@ -1716,7 +1833,7 @@ type PlaceJobResponse struct {
 
 func (x *PlaceJobResponse) Reset() {
 	*x = PlaceJobResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1845,7 @@ func (x *PlaceJobResponse) String() string {
 func (*PlaceJobResponse) ProtoMessage() {}
 
 func (x *PlaceJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1858,7 @@ func (x *PlaceJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceJobResponse.ProtoReflect.Descriptor instead.
 func (*PlaceJobResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PlaceJobResponse) GetGroups() []*PlacedGroup {
@@ -1782,7 +1899,7 @@ type PlacedGroup struct {
 
 func (x *PlacedGroup) Reset() {
 	*x = PlacedGroup{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1911,7 @@ func (x *PlacedGroup) String() string {
 func (*PlacedGroup) ProtoMessage() {}
 
 func (x *PlacedGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1924,7 @@ func (x *PlacedGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedGroup.ProtoReflect.Descriptor instead.
 func (*PlacedGroup) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PlacedGroup) GetGroup() string {
@@ -1857,7 +1974,7 @@ type PlacedTask struct {
 
 func (x *PlacedTask) Reset() {
 	*x = PlacedTask{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +1986,7 @@ func (x *PlacedTask) String() string {
 func (*PlacedTask) ProtoMessage() {}
 
 func (x *PlacedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +1999,7 @@ func (x *PlacedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedTask.ProtoReflect.Descriptor instead.
 func (*PlacedTask) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PlacedTask) GetNode() string {
@@ -1919,7 +2036,7 @@ type PlacementRefusal struct {
 
 func (x *PlacementRefusal) Reset() {
 	*x = PlacementRefusal{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2048,7 @@ func (x *PlacementRefusal) String() string {
 func (*PlacementRefusal) ProtoMessage() {}
 
 func (x *PlacementRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2061,7 @@ func (x *PlacementRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementRefusal.ProtoReflect.Descriptor instead.
 func (*PlacementRefusal) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PlacementRefusal) GetWaitCode() WaitCode {
@@ -1991,7 +2108,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2120,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2133,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReadLogsRequest) GetTask() string {
@@ -2065,7 +2182,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2194,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2207,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReadLogsResponse) GetStream() string {
@@ -2115,7 +2232,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2244,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2257,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 type NodeInfo struct {
@@ -2153,7 +2270,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2282,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2295,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeInfo) GetNode() *Node {
@@ -2205,7 +2322,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2334,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2347,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeInfo {
@@ -2257,7 +2374,7 @@ type SetNodeModeRequest struct {
 
 func (x *SetNodeModeRequest) Reset() {
 	*x = SetNodeModeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2386,7 @@ func (x *SetNodeModeRequest) String() string {
 func (*SetNodeModeRequest) ProtoMessage() {}
 
 func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2399,7 @@ func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeModeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetNodeModeRequest) GetId() string {
@@ -2308,7 +2425,7 @@ type SetNodeModeResponse struct {
 
 func (x *SetNodeModeResponse) Reset() {
 	*x = SetNodeModeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2437,7 @@ func (x *SetNodeModeResponse) String() string {
 func (*SetNodeModeResponse) ProtoMessage() {}
 
 func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2450,7 @@ func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeModeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetNodeModeResponse) GetNode() *Node {
@@ -2352,7 +2469,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +2481,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +2494,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -2395,7 +2512,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2524,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2420,7 +2537,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 type NodeCapacityRequest struct {
@@ -2433,7 +2550,7 @@ type NodeCapacityRequest struct {
 
 func (x *NodeCapacityRequest) Reset() {
 	*x = NodeCapacityRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2562,7 @@ func (x *NodeCapacityRequest) String() string {
 func (*NodeCapacityRequest) ProtoMessage() {}
 
 func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2575,7 @@ func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityRequest.ProtoReflect.Descriptor instead.
 func (*NodeCapacityRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeCapacityRequest) GetNodes() []string {
@@ -2480,7 +2597,7 @@ type NodeCapacityResponse struct {
 
 func (x *NodeCapacityResponse) Reset() {
 	*x = NodeCapacityResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2609,7 @@ func (x *NodeCapacityResponse) String() string {
 func (*NodeCapacityResponse) ProtoMessage() {}
 
 func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2622,7 @@ func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityResponse.ProtoReflect.Descriptor instead.
 func (*NodeCapacityResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NodeCapacityResponse) GetNodes() []*NodeRoom {
@@ -2541,7 +2658,7 @@ type NodeRoom struct {
 
 func (x *NodeRoom) Reset() {
 	*x = NodeRoom{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2670,7 @@ func (x *NodeRoom) String() string {
 func (*NodeRoom) ProtoMessage() {}
 
 func (x *NodeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2683,7 @@ func (x *NodeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRoom.ProtoReflect.Descriptor instead.
 func (*NodeRoom) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NodeRoom) GetNode() string {
@@ -2625,7 +2742,7 @@ type PlanMovesRequest struct {
 
 func (x *PlanMovesRequest) Reset() {
 	*x = PlanMovesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2754,7 @@ func (x *PlanMovesRequest) String() string {
 func (*PlanMovesRequest) ProtoMessage() {}
 
 func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2767,7 @@ func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
 func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PlanMovesRequest) GetLimit() int32 {
@@ -2698,7 +2815,7 @@ type PlanMovesResponse struct {
 
 func (x *PlanMovesResponse) Reset() {
 	*x = PlanMovesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2827,7 @@ func (x *PlanMovesResponse) String() string {
 func (*PlanMovesResponse) ProtoMessage() {}
 
 func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2840,7 @@ func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
 func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PlanMovesResponse) GetMoves() []*PlannedMove {
@@ -2793,7 +2910,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +2922,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +2935,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PlannedMove) GetTask() string {
@@ -2854,7 +2971,7 @@ type KeptNode struct {
 
 func (x *KeptNode) Reset() {
 	*x = KeptNode{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +2983,7 @@ func (x *KeptNode) String() string {
 func (*KeptNode) ProtoMessage() {}
 
 func (x *KeptNode) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +2996,7 @@ func (x *KeptNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptNode.ProtoReflect.Descriptor instead.
 func (*KeptNode) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KeptNode) GetNode() string {
@@ -2914,7 +3031,7 @@ type WatchNodeQOSRequest struct {
 
 func (x *WatchNodeQOSRequest) Reset() {
 	*x = WatchNodeQOSRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3043,7 @@ func (x *WatchNodeQOSRequest) String() string {
 func (*WatchNodeQOSRequest) ProtoMessage() {}
 
 func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3056,7 @@ func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSRequest.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchNodeQOSRequest) GetNode() string {
@@ -2965,7 +3082,7 @@ type WatchNodeQOSResponse struct {
 
 func (x *WatchNodeQOSResponse) Reset() {
 	*x = WatchNodeQOSResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3094,7 @@ func (x *WatchNodeQOSResponse) String() string {
 func (*WatchNodeQOSResponse) ProtoMessage() {}
 
 func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3107,7 @@ func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSResponse.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchNodeQOSResponse) GetStatus() *NodeQOSStatus {
@@ -3011,7 +3128,7 @@ type ApplyPoliciesRequest struct {
 
 func (x *ApplyPoliciesRequest) Reset() {
 	*x = ApplyPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3140,7 @@ func (x *ApplyPoliciesRequest) String() string {
 func (*ApplyPoliciesRequest) ProtoMessage() {}
 
 func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3153,7 @@ func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ApplyPoliciesRequest) GetPolicies() []*Policy {
@@ -3063,7 +3180,7 @@ type PolicyOutcome struct {
 
 func (x *PolicyOutcome) Reset() {
 	*x = PolicyOutcome{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3192,7 @@ func (x *PolicyOutcome) String() string {
 func (*PolicyOutcome) ProtoMessage() {}
 
 func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3205,7 @@ func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyOutcome.ProtoReflect.Descriptor instead.
 func (*PolicyOutcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PolicyOutcome) GetPolicy() *PolicyRef {
@@ -3115,7 +3232,7 @@ type ApplyPoliciesResponse struct {
 
 func (x *ApplyPoliciesResponse) Reset() {
 	*x = ApplyPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3244,7 @@ func (x *ApplyPoliciesResponse) String() string {
 func (*ApplyPoliciesResponse) ProtoMessage() {}
 
 func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3257,7 @@ func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ApplyPoliciesResponse) GetOutcomes() []*PolicyOutcome {
@@ -3160,7 +3277,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3289,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3302,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetPolicyRequest) GetKind() PolicyKind {
@@ -3212,7 +3329,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3341,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3354,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetPolicyResponse) GetPolicy() *Policy {
@@ -3264,7 +3381,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3276,7 +3393,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3289,7 +3406,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListPoliciesRequest) GetKind() PolicyKind {
@@ -3310,7 +3427,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3439,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3452,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*Policy {
@@ -3362,7 +3479,7 @@ type DeletePolicyRequest struct {
 
 func (x *DeletePolicyRequest) Reset() {
 	*x = DeletePolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3374,7 +3491,7 @@ func (x *DeletePolicyRequest) String() string {
 func (*DeletePolicyRequest) ProtoMessage() {}
 
 func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3387,7 +3504,7 @@ func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyRequest.ProtoReflect.Descriptor instead.
 func (*DeletePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DeletePolicyRequest) GetKind() PolicyKind {
@@ -3412,7 +3529,7 @@ type DeletePolicyResponse struct {
 
 func (x *DeletePolicyResponse) Reset() {
 	*x = DeletePolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3541,7 @@ func (x *DeletePolicyResponse) String() string {
 func (*DeletePolicyResponse) ProtoMessage() {}
 
 func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3554,7 @@ func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyResponse.ProtoReflect.Descriptor instead.
 func (*DeletePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 type ListQueuesRequest struct {
@@ -3448,7 +3565,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3577,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3590,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 type ListQueuesResponse struct {
@@ -3486,7 +3603,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3615,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3628,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStatus {
@@ -3536,7 +3653,7 @@ type GetQueueConfigRequest struct {
 
 func (x *GetQueueConfigRequest) Reset() {
 	*x = GetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3665,7 @@ func (x *GetQueueConfigRequest) String() string {
 func (*GetQueueConfigRequest) ProtoMessage() {}
 
 func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3678,7 @@ func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 type GetQueueConfigResponse struct {
@@ -3573,7 +3690,7 @@ type GetQueueConfigResponse struct {
 
 func (x *GetQueueConfigResponse) Reset() {
 	*x = GetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3702,7 @@ func (x *GetQueueConfigResponse) String() string {
 func (*GetQueueConfigResponse) ProtoMessage() {}
 
 func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3715,7 @@ func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
@@ -3617,7 +3734,7 @@ type SetQueueConfigRequest struct {
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3746,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3759,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
@@ -3660,7 +3777,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3789,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3802,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 type ListEventsRequest struct {
@@ -3702,7 +3819,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3831,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3844,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -3767,7 +3884,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3779,7 +3896,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3792,7 +3909,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -3906,7 +4023,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\rExplainReason\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x9e\x03\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\xd2\x03\n" +
 	"\x13ExplainTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.plimsoll.v1.TaskR\x04task\x122\n" +
 	"\twait_code\x18\x02 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x18\n" +
@@ -3916,7 +4033,18 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\bverdicts\x18\x06 \x03(\v2\x18.plimsoll.v1.NodeVerdictR\bverdicts\x12:\n" +
 	"\bdecision\x18\a \x01(\v2\x1e.plimsoll.v1.PlacementDecisionR\bdecision\x12%\n" +
 	"\x0edecisions_kept\x18\b \x01(\x05R\rdecisionsKept\x12\x1a\n" +
-	"\brevision\x18\t \x01(\x04R\brevision\"\x81\x01\n" +
+	"\brevision\x18\t \x01(\x04R\brevision\x122\n" +
+	"\aspreads\x18\n" +
+	" \x03(\v2\x18.plimsoll.v1.SpreadCountR\aspreads\"\xd7\x01\n" +
+	"\vSpreadCount\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x19\n" +
+	"\bmax_skew\x18\x02 \x01(\x05R\amaxSkew\x12\x16\n" +
+	"\x06values\x18\x03 \x01(\x05R\x06values\x12\x18\n" +
+	"\acounted\x18\x04 \x01(\x05R\acounted\x12\x16\n" +
+	"\x06fewest\x18\x05 \x01(\x05R\x06fewest\x12\x1b\n" +
+	"\tfewest_in\x18\x06 \x01(\tR\bfewestIn\x12\x1c\n" +
+	"\tuncounted\x18\a \x03(\tR\tuncounted\x12\x18\n" +
+	"\asummary\x18\b \x01(\tR\asummary\"\x81\x01\n" +
 	"\n" +
 	"NodeCounts\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
@@ -4139,7 +4267,7 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(StageKind)(0),                 // 0: plimsoll.v1.StageKind
 	(PolicyChange)(0),              // 1: plimsoll.v1.PolicyChange
@@ -4163,181 +4291,183 @@ var file_plimsoll_v1_api_proto_goTypes = []any{
 	(*ExplainStep)(nil),            // 19: plimsoll.v1.ExplainStep
 	(*ExplainReason)(nil),          // 20: plimsoll.v1.ExplainReason
 	(*ExplainTaskResponse)(nil),    // 21: plimsoll.v1.ExplainTaskResponse
-	(*NodeCounts)(nil),             // 22: plimsoll.v1.NodeCounts
-	(*NodeVerdict)(nil),            // 23: plimsoll.v1.NodeVerdict
-	(*PlacementDecision)(nil),      // 24: plimsoll.v1.PlacementDecision
-	(*PlacementCandidate)(nil),     // 25: plimsoll.v1.PlacementCandidate
-	(*PlaceJobRequest)(nil),        // 26: plimsoll.v1.PlaceJobRequest
-	(*PlaceJobResponse)(nil),       // 27: plimsoll.v1.PlaceJobResponse
-	(*PlacedGroup)(nil),            // 28: plimsoll.v1.PlacedGroup
-	(*PlacedTask)(nil),             // 29: plimsoll.v1.PlacedTask
-	(*PlacementRefusal)(nil),       // 30: plimsoll.v1.PlacementRefusal
-	(*ReadLogsRequest)(nil),        // 31: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),       // 32: plimsoll.v1.ReadLogsResponse
-	(*ListNodesRequest)(nil),       // 33: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 34: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 35: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 36: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 37: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 38: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 39: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),    // 40: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),   // 41: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),               // 42: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),       // 43: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 44: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),            // 45: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),               // 46: plimsoll.v1.KeptNode
-	(*WatchNodeQOSRequest)(nil),    // 47: plimsoll.v1.WatchNodeQOSRequest
-	(*WatchNodeQOSResponse)(nil),   // 48: plimsoll.v1.WatchNodeQOSResponse
-	(*ApplyPoliciesRequest)(nil),   // 49: plimsoll.v1.ApplyPoliciesRequest
-	(*PolicyOutcome)(nil),          // 50: plimsoll.v1.PolicyOutcome
-	(*ApplyPoliciesResponse)(nil),  // 51: plimsoll.v1.ApplyPoliciesResponse
-	(*GetPolicyRequest)(nil),       // 52: plimsoll.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),      // 53: plimsoll.v1.GetPolicyResponse
-	(*ListPoliciesRequest)(nil),    // 54: plimsoll.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),   // 55: plimsoll.v1.ListPoliciesResponse
-	(*DeletePolicyRequest)(nil),    // 56: plimsoll.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),   // 57: plimsoll.v1.DeletePolicyResponse
-	(*ListQueuesRequest)(nil),      // 58: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 59: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 60: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 61: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 62: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 63: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 64: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 65: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 66: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 67: plimsoll.v1.Job
-	(JobState)(0),                  // 68: plimsoll.v1.JobState
-	(*JobStatus)(nil),              // 69: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 70: plimsoll.v1.Task
-	(TaskState)(0),                 // 71: plimsoll.v1.TaskState
-	(WaitCode)(0),                  // 72: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 73: plimsoll.v1.Resources
-	(*Node)(nil),                   // 74: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 75: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 76: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),          // 77: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                 // 78: plimsoll.v1.Policy
-	(*PolicyRef)(nil),              // 79: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                // 80: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),            // 81: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 82: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 83: plimsoll.v1.Event
+	(*SpreadCount)(nil),            // 22: plimsoll.v1.SpreadCount
+	(*NodeCounts)(nil),             // 23: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),            // 24: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),      // 25: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),     // 26: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),        // 27: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),       // 28: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),            // 29: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),             // 30: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),       // 31: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),        // 32: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),       // 33: plimsoll.v1.ReadLogsResponse
+	(*ListNodesRequest)(nil),       // 34: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),               // 35: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),      // 36: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),     // 37: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),    // 38: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),      // 39: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 40: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),    // 41: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),   // 42: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),               // 43: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),       // 44: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 45: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),            // 46: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),               // 47: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),    // 48: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),   // 49: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),   // 50: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),          // 51: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),  // 52: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),       // 53: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),      // 54: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),    // 55: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),   // 56: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),    // 57: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),   // 58: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),      // 59: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 60: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 61: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 62: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 63: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 64: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 65: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 66: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 67: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 68: plimsoll.v1.Job
+	(JobState)(0),                  // 69: plimsoll.v1.JobState
+	(*JobStatus)(nil),              // 70: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 71: plimsoll.v1.Task
+	(TaskState)(0),                 // 72: plimsoll.v1.TaskState
+	(WaitCode)(0),                  // 73: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 74: plimsoll.v1.Resources
+	(*Node)(nil),                   // 75: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 76: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 77: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),          // 78: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                 // 79: plimsoll.v1.Policy
+	(*PolicyRef)(nil),              // 80: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                // 81: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),            // 82: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 83: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 84: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
-	66, // 0: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	67, // 1: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
-	67, // 2: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	68, // 3: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
-	69, // 4: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	69, // 5: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	69, // 6: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	69, // 7: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	70, // 8: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	71, // 9: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	70, // 10: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	67, // 0: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	68, // 1: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	68, // 2: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	69, // 3: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	70, // 4: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	70, // 5: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	70, // 6: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	70, // 7: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	71, // 8: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	72, // 9: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	71, // 10: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
 	20, // 11: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	0,  // 12: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	70, // 13: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	72, // 14: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	71, // 13: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	73, // 14: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
 	19, // 15: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
-	22, // 16: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
-	23, // 17: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
-	24, // 18: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
-	0,  // 19: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
-	19, // 20: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
-	25, // 21: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	73, // 22: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	66, // 23: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	28, // 24: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
-	29, // 25: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
-	30, // 26: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	73, // 27: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	72, // 28: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
-	19, // 29: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
-	22, // 30: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	74, // 31: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	75, // 32: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	34, // 33: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	76, // 34: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	74, // 35: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	42, // 36: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	73, // 37: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	73, // 38: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	66, // 39: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
-	45, // 40: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
-	46, // 41: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	77, // 42: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	78, // 43: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	79, // 44: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
-	1,  // 45: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
-	50, // 46: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	80, // 47: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	78, // 48: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	80, // 49: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	78, // 50: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	80, // 51: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	81, // 52: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	82, // 53: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	82, // 54: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	83, // 55: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	2,  // 56: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	4,  // 57: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	6,  // 58: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	8,  // 59: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	10, // 60: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	12, // 61: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	14, // 62: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	16, // 63: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	18, // 64: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	26, // 65: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	31, // 66: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	33, // 67: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	36, // 68: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	38, // 69: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	40, // 70: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	43, // 71: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	47, // 72: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	49, // 73: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	52, // 74: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	54, // 75: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	56, // 76: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	58, // 77: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	60, // 78: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	62, // 79: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	64, // 80: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	3,  // 81: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	5,  // 82: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	7,  // 83: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	9,  // 84: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	11, // 85: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	13, // 86: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	15, // 87: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	17, // 88: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	21, // 89: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	27, // 90: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	32, // 91: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	35, // 92: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	37, // 93: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	39, // 94: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	41, // 95: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	44, // 96: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	48, // 97: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	51, // 98: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	53, // 99: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	55, // 100: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	57, // 101: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	59, // 102: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	61, // 103: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	63, // 104: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	65, // 105: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	81, // [81:106] is the sub-list for method output_type
-	56, // [56:81] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	23, // 16: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
+	24, // 17: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
+	25, // 18: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
+	22, // 19: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
+	0,  // 20: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
+	19, // 21: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
+	26, // 22: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
+	74, // 23: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	67, // 24: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	29, // 25: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
+	30, // 26: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
+	31, // 27: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
+	74, // 28: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	73, // 29: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	19, // 30: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
+	23, // 31: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
+	75, // 32: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	76, // 33: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	35, // 34: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	77, // 35: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	75, // 36: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	43, // 37: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	74, // 38: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	74, // 39: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	67, // 40: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	46, // 41: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	47, // 42: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	78, // 43: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	79, // 44: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	80, // 45: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	1,  // 46: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
+	51, // 47: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
+	81, // 48: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	79, // 49: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	81, // 50: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	79, // 51: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	81, // 52: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	82, // 53: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	83, // 54: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	83, // 55: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	84, // 56: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	2,  // 57: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	4,  // 58: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	6,  // 59: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	8,  // 60: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	10, // 61: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	12, // 62: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	14, // 63: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	16, // 64: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	18, // 65: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	27, // 66: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	32, // 67: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	34, // 68: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	37, // 69: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	39, // 70: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	41, // 71: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	44, // 72: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	48, // 73: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	50, // 74: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	53, // 75: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	55, // 76: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	57, // 77: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	59, // 78: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	61, // 79: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	63, // 80: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	65, // 81: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	3,  // 82: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	5,  // 83: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	7,  // 84: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	9,  // 85: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	11, // 86: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	13, // 87: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	15, // 88: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	17, // 89: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	21, // 90: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	28, // 91: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	33, // 92: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	36, // 93: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	38, // 94: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	40, // 95: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	42, // 96: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	45, // 97: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	49, // 98: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	52, // 99: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	54, // 100: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	56, // 101: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	58, // 102: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	60, // 103: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	62, // 104: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	64, // 105: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	66, // 106: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	82, // [82:107] is the sub-list for method output_type
+	57, // [57:82] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -4347,14 +4477,14 @@ func file_plimsoll_v1_api_proto_init() {
 	}
 	file_plimsoll_v1_objects_proto_init()
 	file_plimsoll_v1_qos_proto_init()
-	file_plimsoll_v1_api_proto_msgTypes[62].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   64,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   5,
 		},
