@@ -60,6 +60,18 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
+// TestVoice holds comments and pages to the rules of style that a program can see.
+func TestVoice(t *testing.T) {
+	found, err := lint.CheckVoice(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lint.Sort(found)
+	for _, f := range found {
+		t.Error(f)
+	}
+}
+
 // TestEveryLineOfTheThreatModelHasItsTest holds docs/security.md against the tests that it names.
 func TestEveryLineOfTheThreatModelHasItsTest(t *testing.T) {
 	const page = "docs/security.md"
