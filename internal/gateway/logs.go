@@ -48,6 +48,7 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	defer cancel()
 	logs, err := client.logs.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
 		Task: req.Msg.GetTask(), Attempt: attempt, Stream: req.Msg.GetStream(), Follow: req.Msg.GetFollow(), TailBytes: req.Msg.GetTailBytes(),
+		TailLines: req.Msg.GetTailLines(),
 	}))
 	if err != nil {
 		return relayError(ctx, task, address, err)
@@ -75,6 +76,9 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 	}
 	if req.GetTailBytes() < 0 {
 		return plimsoll.Invalid("tailBytes", "is negative; give how many of the last bytes are wanted, or 0 for all")
+	}
+	if req.GetTailLines() < 0 {
+		return plimsoll.Invalid("tailLines", "is negative; give how many of the last lines are wanted, or 0 for all")
 	}
 	return nil
 }
@@ -110,6 +114,7 @@ func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest, stre
 		}
 		if !opened {
 			opened = true
+			req.TailBytes, req.TailLines = 0, 0 // nothing is there yet, so all of it is new
 			if err := stream.Send(nil); err != nil {
 				return nil, nil, err
 			}

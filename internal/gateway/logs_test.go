@@ -79,7 +79,7 @@ func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
 	f := cluster()
 	f.put(putNode(plimsoll.Node{ID: "n1", Address: address, Incarnation: 1}), running("n1"))
 	s := serve(t, Config{}, f)
-	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdout", TailBytes: 9})
+	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdout", TailBytes: 9, TailLines: 7})
 	text := ""
 	for stream.Receive() {
 		text += stream.Msg().GetStream() + ":" + string(stream.Msg().GetData())
@@ -88,7 +88,8 @@ func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
 		t.Errorf("got %q, %v", text, err)
 	}
 	asked := <-agent.asked
-	if asked.GetTask() != "a.map.0" || asked.GetAttempt() != 2 || asked.GetStream() != "stdout" || asked.GetTailBytes() != 9 || asked.GetFollow() {
+	if asked.GetTask() != "a.map.0" || asked.GetAttempt() != 2 || asked.GetStream() != "stdout" || asked.GetFollow() ||
+		asked.GetTailBytes() != 9 || asked.GetTailLines() != 7 {
 		t.Errorf("the agent was asked %v", asked)
 	}
 	older := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: 1})
@@ -106,7 +107,7 @@ func TestFollowedLogsWaitForTheAttemptAndGoOnToItsEnd(t *testing.T) {
 	s := serve(t, Config{}, f)
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }
 	text := make(chan string, 10)
-	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.1", Follow: true})
+	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.1", Follow: true, TailLines: 1})
 	go func() {
 		defer close(text)
 		for stream.Receive() {
@@ -122,7 +123,7 @@ func TestFollowedLogsWaitForTheAttemptAndGoOnToItsEnd(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if asked := <-agent.asked; !asked.GetFollow() || asked.GetAttempt() != 1 {
+	if asked := <-agent.asked; !asked.GetFollow() || asked.GetAttempt() != 1 || asked.GetTailLines() != 0 { // all is new
 		t.Errorf("the agent was asked %v", asked)
 	}
 	close(agent.release)
@@ -165,6 +166,7 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 		{"a negative attempt", &pb.ReadLogsRequest{Task: "a.map.0", Attempt: -1}, plimsoll.CodeInvalid, "counted from 1"},
 		{"a stream that is none", &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdin"}, plimsoll.CodeInvalid, "stdout or stderr"},
 		{"a negative tail", &pb.ReadLogsRequest{Task: "a.map.0", TailBytes: -1}, plimsoll.CodeInvalid, "tailBytes"},
+		{"a negative tail of lines", &pb.ReadLogsRequest{Task: "a.map.0", TailLines: -1}, plimsoll.CodeInvalid, "tailLines"},
 		{"an unknown task", &pb.ReadLogsRequest{Task: "a.map.99"}, plimsoll.CodeNotFound, "there is no task"},
 		{"a task that waits", &pb.ReadLogsRequest{Task: "a.map.1"}, plimsoll.CodeConflict, "has not been started yet"},
 		{"a task that is only bound", &pb.ReadLogsRequest{Task: "a.map.2"}, plimsoll.CodeConflict, "has not been started yet"},

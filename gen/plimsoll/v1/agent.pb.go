@@ -732,12 +732,14 @@ func (*ReportNodeResponse) Descriptor() ([]byte, []int) {
 }
 
 type ReadTaskLogRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
-	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
-	TailBytes     int64                  `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Task      string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt   int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Stream    string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
+	Follow    bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	TailBytes int64                  `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	// Only the last so many lines of each stream; 0: all.
+	TailLines     int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -803,6 +805,13 @@ func (x *ReadTaskLogRequest) GetFollow() bool {
 func (x *ReadTaskLogRequest) GetTailBytes() int64 {
 	if x != nil {
 		return x.TailBytes
+	}
+	return 0
+}
+
+func (x *ReadTaskLogRequest) GetTailLines() int64 {
+	if x != nil {
+		return x.TailLines
 	}
 	return 0
 }
@@ -1771,14 +1780,16 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bsequence\x18\x03 \x01(\x04R\bsequence\x12/\n" +
 	"\x06report\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeReportR\x06report\"\x14\n" +
-	"\x12ReportNodeResponse\"\x91\x01\n" +
+	"\x12ReportNodeResponse\"\xb0\x01\n" +
 	"\x12ReadTaskLogRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1d\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\"A\n" +
+	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\x12\x1d\n" +
+	"\n" +
+	"tail_lines\x18\x06 \x01(\x03R\ttailLines\"A\n" +
 	"\x13ReadTaskLogResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"L\n" +
