@@ -195,6 +195,9 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	if err := s.accommodate(ctx, a, req, &who); err != nil {
 		return err
 	}
+	if err := makeWorkDir(taskDir, req.Spec.WorkDir, &who); err != nil {
+		return err
+	}
 	cmd, err := prepare(req, taskDir, who)
 	if err != nil {
 		return err
