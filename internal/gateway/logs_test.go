@@ -99,6 +99,45 @@ func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
 	}
 }
 
+// A task that was tried again elsewhere has its logs on several nodes.
+func TestLogsOfAnEarlierAttemptAreThoseOfItsNode(t *testing.T) {
+	first, address1 := startAgent(t)
+	nameAgent(t, address1, "n1")
+	second, address2 := startAgent(t)
+	nameAgent(t, address2, "n2")
+	f := cluster()
+	f.put(putNode(plimsoll.Node{ID: "n1", Address: address1, Incarnation: 1}), putNode(plimsoll.Node{ID: "n2", Address: address2, Incarnation: 1}),
+		putTask(plimsoll.Task{
+			Job: "a", Group: "map", Index: 0, Attempt: 5, State: plimsoll.TaskRunning, Node: "n2",
+			Earlier: []plimsoll.NodeAttempts{{Node: "gone", First: 2, Last: 2}, {Node: "n1", First: 3, Last: 4}},
+		}))
+	s := serve(t, Config{}, f)
+	for attempt, agent := range map[int32]*agentLogs{3: first, 4: first, 5: second, 0: second} {
+		receive(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: attempt}))
+		want := attempt
+		if want == 0 {
+			want = 5
+		}
+		select {
+		case asked := <-agent.asked:
+			if asked.GetAttempt() != want {
+				t.Errorf("for attempt %d the agent was asked %v", attempt, asked)
+			}
+		default:
+			t.Errorf("for attempt %d another agent was asked", attempt)
+		}
+	}
+	for attempt, says := range map[int32]string{
+		1: "the node of attempt 1 of task a.map.0 is no longer remembered",
+		2: `node "gone", where attempt 2 of task a.map.0 ran, has been removed, and the log with it`,
+	} {
+		err := ending(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: attempt}))
+		if plimsoll.CodeOf(err) != plimsoll.CodeNotFound || !strings.Contains(err.Error(), says) {
+			t.Errorf("attempt %d: %v", attempt, err)
+		}
+	}
+}
+
 func TestFollowedLogsWaitForTheAttemptAndGoOnToItsEnd(t *testing.T) {
 	agent, address := startAgent(t)
 	f := cluster()

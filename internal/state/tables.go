@@ -196,6 +196,10 @@ type Group struct {
 	stopped int32       // stopping: tasks below it are wanted, or are being stopped
 
 	resourceBytes int32 // what the amounts that a task asks for take in a batch
+
+	// Earlier attempts of tasks, by index. Only few tasks have been on more than one node, so this
+	// costs the others nothing. The slices are in records too: they are replaced, never changed.
+	earlier map[int32][]plimsoll.NodeAttempts
 }
 
 // Task is a task's row.

@@ -88,6 +88,7 @@ func (s *State) recount(j *Job) {
 func (s *State) Bind(r Ref, slot int32) {
 	g, t := r.Group, r.Task()
 	j, n := g.Job, s.slots[slot]
+	s.rememberNode(r, n.ID)
 	t.Attempt++
 	t.Node, t.slot = s.text(n.ID), slot
 	t.Bound, t.Started, t.Finished, t.NotBefore = s.at, 0, 0, 0
