@@ -102,7 +102,7 @@ var places = map[string]place{
 		"TaskToProto, TaskFromProto, appendNodeAttempts and decodeNodeAttempts in task.go",
 		"; size.NodeAttempts",
 	},
-	"Task":        {"Task", "objects.proto", "TaskToProto, TaskFromProto, AppendTask and decodeTaskField in task.go", ""},
+	"Task": {"Task", "objects.proto", "TaskToProto, TaskFromProto, AppendTask and decodeTaskField in task.go", ""},
 	"WaitCause": {
 		"GroupStatus", "objects.proto",
 		"JobStatusToProto, JobStatusFromProto, appendGroupStatus, sizeGroupStatus and " +
