@@ -244,6 +244,7 @@ type Node struct {
 	returnAt    int64 // the first of its evictions ends then; 0: there is none
 	sickUntil   int64 // it could not start the last two tasks and takes none until then; 0: it is not sick; not stored
 	lost        bool  // its tasks are being given up
+	left        bool  // the same, because its agent has stopped and nothing runs there
 	shrunk      bool  // its capacity became less than what is used
 	emptying    bool
 	dirty       bool
