@@ -108,6 +108,7 @@ func eventsTo(log io.Writer) Events {
 		Limited:           func(cgroups, reason string) { write("limited", cgroups, reason) },
 		ReportsCut:        func(bytes int64) { write("reports cut", bytes) },
 		NodeReportRefused: func(events int, err error) { write("report of the node refused", events, err) },
+		Left:              func(running int, err error) { write("left", running, err) },
 		Trouble:           func(t Trouble) { write(t.Kind, t.Task, t.Attempt, t.Policy, t.Err) },
 	}
 }

@@ -41,6 +41,8 @@ type Config struct {
 	HeartbeatInterval time.Duration // used until a gateway names another; 0: DefaultHeartbeatInterval
 	CallTimeout       time.Duration // for one call to a gateway or the supervisor; 0: DefaultCallTimeout
 
+	LeaveTimeout time.Duration // how long Run may take to leave when it is told to stop; 0: it just ends
+
 	QOS QOSConfig // how the node is kept at its waterlines
 
 	Users    executor.Users // as whom tasks run, if the supervisor is root; only told here, the Executor sees to it
@@ -143,6 +145,9 @@ func (c *Config) validateBounds() error {
 	}
 	if c.CallTimeout < 0 {
 		return plimsoll.Invalid("callTimeout", "is negative; give a duration such as 15s")
+	}
+	if c.LeaveTimeout < 0 {
+		return plimsoll.Invalid("leaveTimeout", "is negative; give a duration such as 5s")
 	}
 	if c.TaskPids < 0 {
 		return plimsoll.Invalid("taskPids", "is negative; give the most processes and threads that a task may have at once")

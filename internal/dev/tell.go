@@ -99,6 +99,17 @@ func AgentEvents(log *slog.Logger) agent.Events {
 		ReportsCut: func(bytes int64) {
 			log.Warn("the end of the reports that were kept on disk could not be read; it is made up for from the supervisor's records", "bytes", bytes)
 		},
+		Left: func(running int, err error) {
+			said := "the agent has stopped; no task runs"
+			if running > 0 {
+				said = "the agent has stopped; its tasks go on, and the next agent of this directory takes them up again"
+			}
+			if err != nil {
+				log.Warn(said+"; the cluster could not be told, and finds out when the node is silent", "running", running, "error", err)
+				return
+			}
+			log.Info(said, "running", running)
+		},
 		NodeReportRefused: func(events int, err error) {
 			log.Error("a report of the node was refused for good; what is wrong in it is left out", "events", events, "error", err)
 		},
