@@ -131,7 +131,7 @@ func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
 		return nil, fmt.Errorf("look what was put away: %w", err)
 	}
 	l.mu.discarded = before
-	dirs, err := scanDirs(l.root)
+	dirs, err := scanDirs(l.root, l.trouble)
 	if err != nil {
 		return nil, err
 	}

@@ -84,6 +84,7 @@ type TroubleKind string
 
 // The kinds of trouble.
 const (
+	TroubleScan         TroubleKind = "the directory of a task cannot be read; what the supervisor says of it holds"
 	TroubleOldDirs      TroubleKind = "directories of old tasks could not be removed"
 	TroubleSupervisor   TroubleKind = "the supervisor could not do what was asked"
 	TroubleDisk         TroubleKind = "the disk of the agent's directory is too full; no new tasks are taken, and those that run go on"

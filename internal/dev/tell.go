@@ -178,7 +178,7 @@ func SupervisorEvents(log *slog.Logger) executor.Events {
 		Trouble: func(t executor.Trouble) {
 			level := slog.LevelWarn
 			switch t.Kind {
-			case executor.TroubleRecord, executor.TroubleRest, executor.TroubleKill, executor.TroubleStart, executor.TroubleLeftOver,
+			case executor.TroubleRecord, executor.TroubleRest, executor.TroubleKill, executor.TroubleStart, executor.TroubleLeftOver, executor.TroubleAdopt,
 				executor.TroubleRequest:
 				level = slog.LevelError
 			}

@@ -114,6 +114,7 @@ func noDirectory(a *attempt, err error) error {
 // startedBefore answers for a directory that was there: forgotten, or left by a supervisor before us.
 func (s *Supervisor) startedBefore(ctx context.Context, a *attempt) (Status, error) {
 	if err := s.adopt(ctx, a); err != nil {
+		s.disown(a)
 		s.unreserve(a, err)
 		return Status{}, err
 	}
