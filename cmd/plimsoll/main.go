@@ -36,7 +36,7 @@ func main() {
 	os.Exit(execute(ctx, process{
 		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: term.IsTerminal(int(os.Stdout.Fd())), live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(), color: colors(), now: time.Now,
-		secrets: takeSecrets(),
+		secrets: takeSecrets(), line: stderrTerminal(),
 	}))
 }
 
@@ -69,6 +69,7 @@ type process struct {
 	color          bool                       // that terminal shows colours, and nobody minds
 	now            func() time.Time
 	secrets        secrets
+	line           lineTerminal // where progress is shown, if live
 }
 
 // Exit codes. What else a command exits with is the exit code of a task.
@@ -99,7 +100,7 @@ func execute(ctx context.Context, p process) (code int) {
 		}
 	}()
 	var root commands
-	a := &app{in: p.stdin, out: &output{w: p.stdout, terminal: p.terminal}, notes: &output{w: p.stderr, terminal: p.live}, live: p.live, screen: p.screen, color: p.color, now: p.now}
+	a := &app{in: p.stdin, out: &output{w: p.stdout, terminal: p.terminal}, notes: &output{w: p.stderr, terminal: p.live}, live: p.live && !p.line.plain, line: p.line, screen: p.screen, color: p.color, now: p.now}
 	parser, err := newParser(&root, p)
 	if err != nil {
 		a.notes.printf("plimsoll: %s\n", err)
