@@ -234,10 +234,16 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	s.finishIfDone(j)
 }
 
+// firstFailure says how the first task of a job failed. Agents say the exit code in their message too;
+// it is said once.
 func firstFailure(t *Task) string {
 	reason := t.ID + " " + t.Result.String()
 	if t.Result == plimsoll.ResultFailed {
-		reason += " with exit code " + strconv.Itoa(int(t.ExitCode))
+		code := "exit code " + strconv.Itoa(int(t.ExitCode))
+		if t.Message == code || strings.HasPrefix(t.Message, code+";") {
+			return reason + " with " + t.Message
+		}
+		reason += " with " + code
 	}
 	if t.Message != "" {
 		reason += ": " + t.Message
