@@ -107,6 +107,12 @@ func execute(ctx context.Context, p process) (code int) {
 		return exitFailed
 	}
 	k, err := parser.Parse(p.args)
+	if err == nil && k.Selected().Target.Addr().Interface() == &root.HelpOf {
+		_, err = parser.Parse(append(root.HelpOf.Command, "--help"))
+	}
+	if path, ok := withoutCommand(err); ok {
+		return usage(ctx, p, path)
+	}
 	if err != nil {
 		a.notes.printf("plimsoll: %s; see plimsoll %s--help\n", err, selected(err))
 		return exitUsage
@@ -156,11 +162,7 @@ func selected(err error) string {
 	if !errors.As(err, &e) || e.Context == nil || e.Context.Selected() == nil {
 		return ""
 	}
-	node, names := e.Context.Selected(), []string{}
-	for ; node != nil && node.Type == kong.CommandNode; node = node.Parent {
-		names = append([]string{node.Name}, names...)
-	}
-	return strings.Join(names, " ") + " "
+	return strings.Join(commandPath(e.Context.Selected()), " ") + " "
 }
 
 // report prints an error, a line a problem, and returns the exit code for it.
