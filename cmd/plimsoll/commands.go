@@ -30,7 +30,7 @@ type commands struct {
 
 	HelpOf     helpCmd       `cmd:"" name:"help" help:"Print the help of a command."`
 	Completion completionCmd `cmd:"" help:"Print the completions for a shell."`
-	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" help:"Print what a word can become. The completions of shells call it."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" help:"Print what a word can become, for a shell."`
 
 	PrintVersion versionFlag `name:"version" help:"Print the version."`
 

@@ -21,8 +21,8 @@ func (completionCmd) Help() string {
 		"plimsoll completion fish > ~/.config/fish/completions/plimsoll.fish")
 }
 
-// The scripts. Each calls "plimsoll __complete" with the words before the cursor, and offers names of
-// files where that says nothing.
+// The scripts. Each calls "plimsoll __complete" with the words before the cursor, and offers
+// names of files where that says nothing.
 var (
 	//go:embed completion/bash
 	completionBash string
@@ -34,13 +34,14 @@ var (
 
 // Run prints the script.
 func (cmd *completionCmd) Run(a *app) error {
-	a.out.printf("%s", map[string]string{"bash": completionBash, "zsh": completionZsh, "fish": completionFish}[cmd.Shell])
+	scripts := map[string]string{"bash": completionBash, "zsh": completionZsh, "fish": completionFish}
+	a.out.printf("%s", scripts[cmd.Shell])
 	return nil
 }
 
 // completeCmd is what the scripts call.
 type completeCmd struct {
-	Words []string `arg:"" optional:"" passthrough:"" help:"The words behind the name of the program; the last one is completed."`
+	Words []string `arg:"" optional:"" passthrough:"" help:"The words behind plimsoll; the last one is completed."`
 }
 
 // Help is the detail of the help text.

@@ -64,7 +64,8 @@ func TestAllCommandsAndFlagsAreCompleted(t *testing.T) {
 	var walk func(node *kong.Node, words []string)
 	walk = func(node *kong.Node, words []string) {
 		offered := func(want, help string) {
-			if c := (candidate{want, help}); !slices.Contains(complete(grammar(t), append(slices.Clone(words), want)), c) {
+			found := complete(grammar(t), append(slices.Clone(words), want))
+			if !slices.Contains(found, candidate{want, help}) {
 				t.Errorf("%v: %s is not offered, or not as %q", words, want, help)
 			}
 		}

@@ -21,8 +21,8 @@ func (r *roles) supervisor() (pid int) {
 	return caps.PID
 }
 
-// An agent that is told to stop is not waited for: its node takes no tasks at once. A task that runs
-// goes on under the supervisor; when none does, nothing of the node is left behind.
+// An agent that is told to stop is not waited for: its node takes no tasks at once. A task that
+// runs goes on under the supervisor; when none does, nothing of the node is left behind.
 func TestAnAgentThatIsStoppedIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := &roles{site: newSite(t)}
@@ -38,7 +38,8 @@ func TestAnAgentThatIsStoppedIsNotWaitedFor(t *testing.T) {
 
 	r.agent.stop()
 	stdout, stderr, code := r.cli("events", "--object", "n1")
-	if code != 0 || !strings.Contains(stdout, "ready: false (its agent was stopped; attempts that go on without it: 1)") {
+	const told = "ready: false (its agent was stopped; attempts that go on without it: 1)"
+	if code != 0 || !strings.Contains(stdout, told) {
 		t.Errorf("events: exit code %d, %s%s", code, stdout, stderr)
 	}
 	r.alive("gated.main.0", task)

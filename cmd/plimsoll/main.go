@@ -100,7 +100,8 @@ func execute(ctx context.Context, p process) (code int) {
 		}
 	}()
 	var root commands
-	a := &app{in: p.stdin, out: &output{w: p.stdout, terminal: p.terminal}, notes: &output{w: p.stderr, terminal: p.live}, live: p.live && !p.line.plain, line: p.line, screen: p.screen, color: p.color, now: p.now}
+	a := &app{in: p.stdin, out: &output{w: p.stdout, terminal: p.terminal}, notes: &output{w: p.stderr, terminal: p.live}, live: p.live, screen: p.screen, color: p.color, now: p.now}
+	a.live, a.line = p.live && !p.line.plain, p.line
 	parser, err := newParser(&root, p)
 	if err != nil {
 		a.notes.printf("plimsoll: %s\n", err)

@@ -36,7 +36,8 @@ func TestProgressIsNeverWiderThanTheTerminal(t *testing.T) {
 		if cells(line) > max(width-1, 0) {
 			t.Errorf("on %d columns the line takes %d: %q", width, cells(line), line)
 		}
-		if width > cells(whole) && line != whole || width <= cells(whole) && width > 2 && !strings.HasSuffix(line, "…") {
+		fits := width > cells(whole)
+		if fits && line != whole || !fits && width > 2 && !strings.HasSuffix(line, "…") {
 			t.Errorf("on %d columns the line is %q", width, line)
 		}
 	}

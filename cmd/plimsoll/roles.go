@@ -379,7 +379,7 @@ func (agentCmd) Help() string {
 		"plimsoll agent --gateways 10.0.0.1:9080 --agent-token-file agent.token --listen 10.0.0.7:9082 --log-token-file log.token --insecure",
 		"plimsoll agent --node n7 --attributes rack=r7 --trait ssd --network storage=eth1 --reserve memory=15% --overprovision cpu=4",
 		"plimsoll agent --node n7 --extended --extended-cpu-reserve 20% --metrics /etc/plimsoll/metrics.yaml --qos-interval 500ms") +
-		"\n\nSIGTERM takes the node out of use at once. Tasks that run go on, and the next agent of the directory takes them up."
+		"\n\nSIGTERM takes the node out of use at once. Tasks that run go on, for the next agent of the directory."
 }
 
 // Run runs until it is told to stop. Tasks go on, and are taken up again at the next start.

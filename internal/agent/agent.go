@@ -54,7 +54,9 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 
 // Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it returns nil, or until it
 // cannot go on: the directory cannot be used (CodeAlreadyRunning if another agent does), or another agent has taken over the
-// node's id (CodeStale). Tasks run on in either case. Told to stop, it leaves: see Config.LeaveTimeout. While the disk of the directory is full it waits for space.
+// node's id (CodeStale). Tasks run on in either case. While the disk of the directory is full it waits for space.
+//
+// When ctx ends, it leaves first, see Config.LeaveTimeout.
 func (a *Agent) Run(ctx context.Context) error {
 	for waits := false; ; waits = true {
 		err := a.start(ctx)

@@ -29,8 +29,8 @@ type Events struct {
 	// NodeReportRefused is called when a report of the node was refused for good; what is wrong in
 	// it is left out.
 	NodeReportRefused func(events int, err error)
-	// Left is called when an agent that was told to stop has left. So many attempts go on without it;
-	// err is why no gateway could be told.
+	// Left is called when an agent that was told to stop has left. So many attempts go on without
+	// it; err is why no gateway could be told.
 	Left func(running int, err error)
 	// Trouble is called when something could not be done. The agent goes on without it, or tries
 	// again.

@@ -348,7 +348,9 @@ func (s served) ReportTasks(_ context.Context, req *connect.Request[pb.ReportTas
 	return connect.NewResponse(&pb.ReportTasksResponse{}), wire.ConnectError(s.take(req.Msg))
 }
 
-func (s served) LeaveNode(ctx context.Context, req *connect.Request[pb.LeaveNodeRequest]) (*connect.Response[pb.LeaveNodeResponse], error) {
+func (s served) LeaveNode(
+	ctx context.Context, req *connect.Request[pb.LeaveNodeRequest],
+) (*connect.Response[pb.LeaveNodeResponse], error) {
 	s.note("LeaveNode", req.Header())
 	return connect.NewResponse(&pb.LeaveNodeResponse{}), wire.ConnectError(s.leave(ctx, req.Msg))
 }

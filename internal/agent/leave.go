@@ -9,13 +9,13 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// leave is the end of an agent that was told to stop: it ends the supervisor if no attempt runs, and
-// tells a gateway, so that the node takes no more tasks. Attempts that run go on, and the next agent
-// takes them up again. ctx has ended.
+// leave is the end of an agent that was told to stop: it ends the supervisor if no attempt runs,
+// and tells a gateway, so that the node takes no more tasks. Attempts that run go on, and the
+// next agent takes them up again. ctx has ended.
 //
-// The node is empty if this agent knows of every attempt that can run, none of them does, and each
-// end was acknowledged. Only then the coordinator gives up the tasks that are bound to it at once: no
-// attempt may start elsewhere while it runs here.
+// The node is empty if this agent knows of every attempt that can run, none of them does, and
+// each end was acknowledged. Only then the coordinator gives up the tasks that are bound to it at
+// once: no attempt may start elsewhere while it runs here.
 func (a *Agent) leave(ctx context.Context, s *speaker) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.LeaveTimeout)
 	defer cancel()
@@ -35,7 +35,9 @@ func (s *speaker) leave(ctx context.Context, all time.Duration, running int, emp
 	if s.told == "" {
 		return nil // nobody knows of this agent
 	}
-	left := &pb.LeaveNodeRequest{Node: s.node.ID, Incarnation: s.node.Incarnation, Running: int32(running), Empty: empty}
+	left := &pb.LeaveNodeRequest{
+		Node: s.node.ID, Incarnation: s.node.Incarnation, Running: int32(running), Empty: empty,
+	}
 	others := slices.DeleteFunc(slices.Clone(s.gateways), func(g string) bool { return g == s.told })
 	var err error
 	for _, address := range append([]string{s.told}, others...) {

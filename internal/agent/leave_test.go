@@ -50,11 +50,12 @@ func TestAStoppedAgentLeavesAndEndsItsIdleSupervisor(t *testing.T) {
 	w.awaitEnd("j.g.0", 1, plimsoll.ResultSucceeded, 0)
 	w.awaitSupervisor("the end is acknowledged", func() bool { return len(w.super.attempts) == 0 })
 	left := w.stopped(stop)
-	if left.GetNode() != "n1" || left.GetIncarnation() != w.cluster.incarnation || left.GetRunning() != 0 || !left.GetEmpty() {
+	of := left.GetNode() == "n1" && left.GetIncarnation() == w.cluster.incarnation
+	if !of || left.GetRunning() != 0 || !left.GetEmpty() {
 		t.Errorf("the cluster was told %v; want an empty node", left)
 	}
-	if !w.super.retired || w.cluster.sessions["LeaveNode"] == "" {
-		t.Errorf("the supervisor goes on: %t; the call came with the session %q", !w.super.retired, w.cluster.sessions["LeaveNode"])
+	if session := w.cluster.sessions["LeaveNode"]; !w.super.retired || session == "" {
+		t.Errorf("the supervisor goes on: %t; the call came with the session %q", !w.super.retired, session)
 	}
 }
 
@@ -114,7 +115,9 @@ func TestANodeIsEmptyOnlyIfThatIsKnown(t *testing.T) {
 	if b.empty() || b.live() != 1 {
 		t.Error("it is empty while an attempt runs")
 	}
-	b.attempts([]executor.Status{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultSucceeded}}, false)
+	b.attempts([]executor.Status{{
+		Task: "j.g.0", Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultSucceeded,
+	}}, false)
 	if b.empty() {
 		t.Error("it is empty before the end is acknowledged")
 	}
@@ -124,8 +127,8 @@ func TestANodeIsEmptyOnlyIfThatIsKnown(t *testing.T) {
 	}
 }
 
-// The gateway that was spoken to last is told, or another one. One that hangs does not take the time
-// of the others, and an agent that can tell nobody stops all the same.
+// The gateway that was spoken to last is told, or another one. One that hangs does not take the
+// time of the others, and an agent that can tell nobody stops all the same.
 func TestAnAgentLeavesThroughAnyGateway(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
@@ -159,7 +162,8 @@ func TestARealSupervisorEndsWithItsAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.executor, err = NewSupervised(executor.ClientConfig{Dir: w.dir, Command: []string{binary, "supervisor", "--dir", w.dir}})
+	command := []string{binary, "supervisor", "--dir", w.dir}
+	w.executor, err = NewSupervised(executor.ClientConfig{Dir: w.dir, Command: command})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,9 @@ func (h *logHandler) ReadTaskLog(
 		return wire.ConnectError(err)
 	}
 	defer h.slots.leave()
-	t := &tail{ledger: h.ledger, task: m.Task, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes, lines: m.TailLines}
+	t := &tail{
+		ledger: h.ledger, task: m.Task, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes, lines: m.TailLines,
+	}
 	for _, name := range names {
 		t.streams = append(t.streams, tailed{name: name})
 	}

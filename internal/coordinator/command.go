@@ -166,7 +166,9 @@ func decodeNodeReport(_ string, m *pb.ReportNodeRequest) (*engine.ReportNode, er
 }
 
 func decodeLeave(_ string, m *pb.LeaveNodeRequest) (*engine.LeaveNode, error) {
-	return &engine.LeaveNode{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Running: m.GetRunning(), Empty: m.GetEmpty()}, nil
+	return &engine.LeaveNode{
+		Node: m.GetNode(), Incarnation: m.GetIncarnation(), Running: m.GetRunning(), Empty: m.GetEmpty(),
+	}, nil
 }
 
 func decodePolicies(_ string, m *pb.ApplyPoliciesRequest) (*engine.ApplyPolicies, error) {

@@ -102,10 +102,11 @@ func AgentEvents(log *slog.Logger) agent.Events {
 		Left: func(running int, err error) {
 			said := "the agent has stopped; no task runs"
 			if running > 0 {
-				said = "the agent has stopped; its tasks go on, and the next agent of this directory takes them up again"
+				said = "the agent has stopped; its tasks go on for the next agent of this directory"
 			}
 			if err != nil {
-				log.Warn(said+"; the cluster could not be told, and finds out when the node is silent", "running", running, "error", err)
+				said += "; the cluster could not be told, and will miss the node when it is silent"
+				log.Warn(said, "running", running, "error", err)
 				return
 			}
 			log.Info(said, "running", running)
@@ -178,8 +179,8 @@ func SupervisorEvents(log *slog.Logger) executor.Events {
 		Trouble: func(t executor.Trouble) {
 			level := slog.LevelWarn
 			switch t.Kind {
-			case executor.TroubleRecord, executor.TroubleRest, executor.TroubleKill, executor.TroubleStart, executor.TroubleLeftOver, executor.TroubleAdopt,
-				executor.TroubleRequest:
+			case executor.TroubleRecord, executor.TroubleRest, executor.TroubleKill, executor.TroubleStart, executor.TroubleLeftOver,
+				executor.TroubleRequest, executor.TroubleAdopt:
 				level = slog.LevelError
 			}
 			log.LogAttrs(context.Background(), level, string(t.Kind), attrs(t.Task, t.Attempt, t.Err, "group", t.Group, "op", t.Op)...)

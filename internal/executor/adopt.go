@@ -53,7 +53,7 @@ func (s *Supervisor) adoptAll(ctx context.Context) error {
 			continue // nothing of ours
 		}
 		entries, err := os.ReadDir(filepath.Join(root, task.Name()))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else the agent has just put it away, because all in it is over
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else the agent has just put it away: all in it is over
 			s.cfg.Events.Trouble(Trouble{Kind: TroubleAdopt, Task: task.Name(), Err: err})
 		}
 		for _, e := range entries {

@@ -12,9 +12,9 @@ import (
 // adoptPauses is how long to wait before an attempt that could not be taken over is tried again.
 var adoptPauses = plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 30 * time.Second}
 
-// adoptFound takes over an attempt whose directory was found. One that cannot be taken over, because
-// a process cannot be killed or its lock is held, keeps no other one waiting. Nothing is said of it
-// but that it has begun, as long as it may run; and it is tried again.
+// adoptFound takes over an attempt whose directory was found. One that cannot be taken over,
+// because a process cannot be killed or its lock is held, keeps no other one waiting. Nothing is
+// said of it but that it has begun, as long as it may run; and it is tried again.
 func (s *Supervisor) adoptFound(ctx context.Context, key attemptKey) {
 	dir := AttemptDir(s.cfg.Dir, key.task, key.attempt)
 	if _, err := os.Stat(filepath.Join(dir, forgotten)); err == nil {
@@ -64,8 +64,8 @@ func (s *Supervisor) adoptLater(ctx context.Context, found *attempt, before erro
 	}
 }
 
-// replace puts an attempt that was taken over in the place of what stood for it, and stops it if that
-// was asked for meanwhile.
+// replace puts an attempt that was taken over in the place of what stood for it, and stops it if
+// that was asked for meanwhile.
 func (s *Supervisor) replace(found, a *attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// An attempt whose lock somebody holds cannot be taken over. The supervisor starts all the same, takes
-// over the others and starts new ones. It says nothing of that attempt that may be wrong, and when it
-// can be taken over, does what was asked for meanwhile.
+// An attempt whose lock somebody holds cannot be taken over. The supervisor starts all the same,
+// takes over the others and starts new ones. It says nothing of that attempt that may be wrong,
+// and when it can be taken over, does what was asked for meanwhile.
 func TestAnAttemptThatCannotBeTakenOverKeepsNobodyFromStarting(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		stuck := n.start(request("job.stuck.0", "exec sleep 1000"))
@@ -27,7 +27,8 @@ func TestAnAttemptThatCannotBeTakenOverKeepsNobodyFromStarting(t *testing.T) {
 			return ok
 		})
 		n.connect()
-		if s := n.waitFor("job.other.0", 1, func(*Status) bool { return true }); s.State != plimsoll.TaskRunning || s.PID != other.PID {
+		s := n.waitFor("job.other.0", 1, func(*Status) bool { return true })
+		if s.State != plimsoll.TaskRunning || s.PID != other.PID {
 			n.Errorf("another attempt is %+v", s)
 		}
 		n.wantEnd(n.run(request("job.new.0", "exit 0")), plimsoll.ResultSucceeded, 0, "")
@@ -37,14 +38,16 @@ func TestAnAttemptThatCannotBeTakenOverKeepsNobodyFromStarting(t *testing.T) {
 		if !n.running(stuck.PID) {
 			n.Error("its process was killed")
 		}
-		if err := n.Stop(n.limit(), StopRequest{Task: "job.stuck.0", Attempt: 1, Result: plimsoll.ResultEvicted, Message: "make room"}); err != nil {
+		stop := StopRequest{Task: "job.stuck.0", Attempt: 1, Result: plimsoll.ResultEvicted, Message: "make room"}
+		if err := n.Stop(n.limit(), stop); err != nil {
 			n.Error(err)
 		}
 		if err := lock.Close(); err != nil {
 			n.Fatal(err)
 		}
 		n.wantEnd(n.waitFor("job.stuck.0", 1, (*Status).Ended), plimsoll.ResultEvicted, -1, "make room")
-		if _, err := os.Stat(filepath.Join(TaskDir(n.dir, "job.stuck.0"), "again")); err == nil || n.running(stuck.PID) {
+		_, err := os.Stat(filepath.Join(TaskDir(n.dir, "job.stuck.0"), "again"))
+		if err == nil || n.running(stuck.PID) {
 			n.Errorf("it was started again (%v), or goes on", err)
 		}
 	})
@@ -78,7 +81,8 @@ func TestATaskThatLocksItsDirectoryKeepsNobodyFromStarting(t *testing.T) {
 	n.endSupervisor(syscall.SIGKILL)
 	n.connect()
 	n.wantEnd(n.run(request("job.new.0", "exit 0")), plimsoll.ResultSucceeded, 0, "")
-	if got := n.waitFor("job.g.0", 1, func(*Status) bool { return true }); got.State != plimsoll.TaskRunning || got.PID != s.PID {
+	got := n.waitFor("job.g.0", 1, func(*Status) bool { return true })
+	if got.State != plimsoll.TaskRunning || got.PID != s.PID {
 		t.Errorf("it is said to be %+v", got)
 	}
 }

@@ -24,7 +24,8 @@ func TestRelativeWorkDirIsMadeForEachAttempt(t *testing.T) {
 			}
 			s := n.run(req)
 			n.wantEnd(s, plimsoll.ResultSucceeded, 0, "")
-			want := []string{"1\n", "1\n2\n", "3\n"}[attempt] + filepath.Join(TaskDir(n.dir, req.Task), "build", "out") + "\n"
+			dir := filepath.Join(TaskDir(n.dir, req.Task), "build", "out")
+			want := []string{"1\n", "1\n2\n", "3\n"}[attempt] + dir + "\n"
 			if data, err := os.ReadFile(filepath.Join(s.Dir, Stdout)); err != nil || string(data) != want {
 				n.Errorf("attempt %d wrote %q (%v), want %q", req.Attempt, data, err, want)
 			}

@@ -130,7 +130,9 @@ func (s agentService) ReportTasks(ctx context.Context, req *connect.Request[pb.R
 
 // LeaveNode tells the leader that the agent of a node has stopped, so that nobody waits until its
 // silence is noticed. Like a report, it need not come from an agent that is registered here.
-func (s agentService) LeaveNode(ctx context.Context, req *connect.Request[pb.LeaveNodeRequest]) (*connect.Response[pb.LeaveNodeResponse], error) {
+func (s agentService) LeaveNode(
+	ctx context.Context, req *connect.Request[pb.LeaveNodeRequest],
+) (*connect.Response[pb.LeaveNodeResponse], error) {
 	id, incarnation := req.Msg.GetNode(), req.Msg.GetIncarnation()
 	if err := plimsoll.ValidateID("node", id); err != nil {
 		return nil, err

@@ -134,16 +134,17 @@ func logNode(snapshot *replica.Snapshot, task *pb.Task, attempt int32) (*pb.Node
 	t := wire.TaskFromProto(task)
 	id, known := t.NodeOf(attempt)
 	if !known {
-		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "the node of attempt %d of task %s is no longer remembered: the task has been on %d others "+
-			"since; their attempts have logs", attempt, t.ID, len(t.Earlier))
+		return nil, plimsoll.Errorf(plimsoll.CodeNotFound,
+			"the node of attempt %d of task %s is no longer remembered: the task has changed nodes %d times since; "+
+				"ask for a later attempt", attempt, t.ID, len(t.Earlier))
 	}
 	node, err := load[pb.Node](snapshot, wire.KindNode, id)
 	switch {
 	case err != nil:
 		return nil, err
 	case node == nil:
-		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "node %q, where attempt %d of task %s ran, has been removed, and the log with it",
-			id, attempt, t.ID)
+		return nil, plimsoll.Errorf(plimsoll.CodeNotFound,
+			"node %q, where attempt %d of task %s ran, has been removed, and the log with it", id, attempt, t.ID)
 	case node.GetAddress() == "":
 		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "node %q serves no logs: its agent gave no address", id)
 	}
@@ -168,8 +169,8 @@ func relayError(ctx context.Context, task *pb.Task, node *pb.Node, err error) er
 	}
 	return &plimsoll.Error{
 		Code: plimsoll.CodeUnavailable,
-		Msg: "the agent of node " + node.GetId() + " at " + node.GetAddress() + ", which has the log of task " + taskID(task) +
-			", cannot be reached; see that it runs, and try again",
+		Msg: "the agent of node " + node.GetId() + " at " + node.GetAddress() + ", which has the log of task " +
+			taskID(task) + ", cannot be reached; see that it runs, and try again",
 		Err: err,
 	}
 }

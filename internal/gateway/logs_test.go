@@ -79,7 +79,9 @@ func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
 	f := cluster()
 	f.put(putNode(plimsoll.Node{ID: "n1", Address: address, Incarnation: 1}), running("n1"))
 	s := serve(t, Config{}, f)
-	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdout", TailBytes: 9, TailLines: 7})
+	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{
+		Task: "a.map.0", Stream: "stdout", TailBytes: 9, TailLines: 7,
+	})
 	text := ""
 	for stream.Receive() {
 		text += stream.Msg().GetStream() + ":" + string(stream.Msg().GetData())
@@ -106,11 +108,14 @@ func TestLogsOfAnEarlierAttemptAreThoseOfItsNode(t *testing.T) {
 	second, address2 := startAgent(t)
 	nameAgent(t, address2, "n2")
 	f := cluster()
-	f.put(putNode(plimsoll.Node{ID: "n1", Address: address1, Incarnation: 1}), putNode(plimsoll.Node{ID: "n2", Address: address2, Incarnation: 1}),
+	f.put(
+		putNode(plimsoll.Node{ID: "n1", Address: address1, Incarnation: 1}),
+		putNode(plimsoll.Node{ID: "n2", Address: address2, Incarnation: 1}),
 		putTask(plimsoll.Task{
 			Job: "a", Group: "map", Index: 0, Attempt: 5, State: plimsoll.TaskRunning, Node: "n2",
 			Earlier: []plimsoll.NodeAttempts{{Node: "gone", First: 2, Last: 2}, {Node: "n1", First: 3, Last: 4}},
-		}))
+		}),
+	)
 	s := serve(t, Config{}, f)
 	for attempt, agent := range map[int32]*agentLogs{3: first, 4: first, 5: second, 0: second} {
 		receive(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: attempt}))
@@ -162,7 +167,8 @@ func TestFollowedLogsWaitForTheAttemptAndGoOnToItsEnd(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if asked := <-agent.asked; !asked.GetFollow() || asked.GetAttempt() != 1 || asked.GetTailLines() != 0 { // all is new
+	asked := <-agent.asked
+	if !asked.GetFollow() || asked.GetAttempt() != 1 || asked.GetTailLines() != 0 { // all is new
 		t.Errorf("the agent was asked %v", asked)
 	}
 	close(agent.release)

@@ -108,8 +108,8 @@ func speak(s *served, session string, incarnation uint64) []error {
 	}))
 	_, left := s.agents.LeaveNode(ctx, with(session, &pb.LeaveNodeRequest{Node: "n1", Incarnation: incarnation}))
 	return []error{
-		wire.FromConnectError(err), wire.FromConnectError(beat), wire.FromConnectError(tasks), wire.FromConnectError(node),
-		wire.FromConnectError(left),
+		wire.FromConnectError(err), wire.FromConnectError(beat), wire.FromConnectError(tasks),
+		wire.FromConnectError(node), wire.FromConnectError(left),
 	}
 }
 

@@ -155,8 +155,8 @@ var (
 	attemptsFixed = fixed(reflect.TypeFor[plimsoll.NodeAttempts]()) + longTag + lengthPrefix
 )
 
-// Task bounds the record of a task with its key, without its earlier attempts. The arguments are all
-// the texts in it.
+// Task bounds the record of a task with its key, without its earlier attempts. The arguments are
+// all the texts in it.
 func Task(job, group, node, message string) int {
 	return taskFixed + 2*(len(job)+len(group)) + len(node) + len(message)
 }

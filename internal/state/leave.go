@@ -6,10 +6,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Leave takes in that the agent of a node has stopped, and leaves so many attempts running under the
-// node's supervisor. The node takes no tasks from now on. Its tasks are given up after a while, as
-// those of a node that fell silent, or at once if it is empty: then nothing runs there, and nothing
-// starts before the node registers again. Repeating it changes nothing.
+// Leave takes in that the agent of a node has stopped, and leaves so many attempts running under
+// the node's supervisor. The node takes no tasks from now on. Its tasks are given up after a
+// while, as those of a node that fell silent, or at once if it is empty: then nothing runs there,
+// and nothing starts before the node registers again. Repeating it changes nothing.
 func (s *State) Leave(id string, incarnation uint64, running int32, empty bool) error {
 	n, err := s.CheckReporter(id, incarnation)
 	switch {

@@ -234,8 +234,8 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	s.finishIfDone(j)
 }
 
-// firstFailure says how the first task of a job failed. Agents say the exit code in their message too;
-// it is said once.
+// firstFailure says how the first task of a job failed. Agents say the exit code in their message
+// too; it is said once.
 func firstFailure(t *Task) string {
 	reason := t.ID + " " + t.Result.String()
 	if t.Result == plimsoll.ResultFailed {

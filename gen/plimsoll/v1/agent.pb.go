@@ -737,8 +737,8 @@ type LeaveNodeRequest struct {
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Attempts that go on under the node's supervisor.
 	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
-	// No attempt runs on the node, each end was acknowledged, and nothing starts there before the node
-	// registers again: tasks that are bound to it can go elsewhere at once.
+	// No attempt runs on the node, each end was acknowledged, and nothing starts there before the
+	// node registers again: tasks that are bound to it can go elsewhere at once.
 	Empty         bool `protobuf:"varint,4,opt,name=empty,proto3" json:"empty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

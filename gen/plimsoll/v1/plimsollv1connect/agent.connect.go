@@ -90,7 +90,8 @@ type AgentServiceClient interface {
 	// ReportNode says what the QoS agent of the node has done, and whether the node takes new tasks. It is answered when that is
 	// durable; a report may be repeated. After a registration the agent sends one at once.
 	ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error)
-	// LeaveNode says that the agent has stopped. It is answered when that is durable, and may be repeated.
+	// LeaveNode says that the agent has stopped. It is answered when that is durable, and may be
+	// repeated.
 	LeaveNode(context.Context, *connect.Request[v1.LeaveNodeRequest]) (*connect.Response[v1.LeaveNodeResponse], error)
 }
 
@@ -197,7 +198,8 @@ type AgentServiceHandler interface {
 	// ReportNode says what the QoS agent of the node has done, and whether the node takes new tasks. It is answered when that is
 	// durable; a report may be repeated. After a registration the agent sends one at once.
 	ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error)
-	// LeaveNode says that the agent has stopped. It is answered when that is durable, and may be repeated.
+	// LeaveNode says that the agent has stopped. It is answered when that is durable, and may be
+	// repeated.
 	LeaveNode(context.Context, *connect.Request[v1.LeaveNodeRequest]) (*connect.Response[v1.LeaveNodeResponse], error)
 }
 
