@@ -419,7 +419,7 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids,
 		QOS: qos, Users: users, LeaveTimeout: leaveTimeout,
-	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(log)})
+	}, agent.Deps{Executor: supervised, Retire: supervised.Retire, Events: dev.AgentEvents(log)})
 	if err != nil {
 		return err
 	}

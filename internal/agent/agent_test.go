@@ -90,7 +90,13 @@ func (w *world) config() Config {
 // run runs an agent until stop is called, which returns what Run returned.
 func (w *world) run(cfg Config) (stop func() error, ended <-chan struct{}) {
 	w.Helper()
-	a, err := New(cfg, Deps{Executor: w.executor, Events: eventsTo(w.log)})
+	deps := Deps{Executor: w.executor, Events: eventsTo(w.log)}
+	if s, ok := w.executor.(interface {
+		Retire(ctx context.Context) (running int, err error)
+	}); ok {
+		deps.Retire = s.Retire
+	}
+	a, err := New(cfg, deps)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -66,6 +67,10 @@ const (
 type Deps struct {
 	Executor Executor // the node's supervisor
 	Events   Events   // tells what happens
+	// Retire ends the supervisor if none of its attempts runs, and returns how many do. It is called
+	// when the agent leaves and uses Executor no more. If no supervisor answers, the error is
+	// CodeUnavailable. nil: the supervisor stays.
+	Retire func(ctx context.Context) (running int, err error)
 	// Metrics gets the agent's metrics too. They are always served on Config.Listen, at /metrics.
 	Metrics prometheus.Registerer
 }

@@ -23,10 +23,6 @@ type Executor interface {
 	Capabilities() executor.Capabilities
 	// Forget drops an ended attempt. One that is not held is CodeNotFound.
 	Forget(ctx context.Context, task string, attempt int32) error
-	// Retire ends the supervisor if none of its attempts runs, and returns how many do. It is
-	// called when Watch has returned for good. If no supervisor answers, the error is
-	// CodeUnavailable.
-	Retire(ctx context.Context) (running int, err error)
 }
 
 // Start asks for one attempt.

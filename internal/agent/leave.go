@@ -19,15 +19,24 @@ import (
 func (a *Agent) leave(ctx context.Context, s *speaker) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.LeaveTimeout)
 	defer cancel()
-	running, err := a.deps.Executor.Retire(ctx)
-	if err != nil {
-		running = s.ledger.live()
-		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable { // there is none
-			a.deps.Events.Trouble(Trouble{Kind: TroubleRetire, Err: err})
-		}
-	}
+	running := a.retire(ctx, s.ledger)
 	empty := running == 0 && s.ledger.empty() && len(s.out.next(1)) == 0
 	a.deps.Events.Left(running, s.leave(ctx, a.cfg.LeaveTimeout, running, empty))
+}
+
+// retire ends the supervisor if no attempt runs, and returns how many do.
+func (a *Agent) retire(ctx context.Context, l *ledger) (running int) {
+	if a.deps.Retire == nil {
+		return l.live()
+	}
+	running, err := a.deps.Retire(ctx)
+	if err == nil {
+		return running
+	}
+	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable { // there is none
+		a.deps.Events.Trouble(Trouble{Kind: TroubleRetire, Err: err})
+	}
+	return l.live()
 }
 
 // leave tells the gateway that was spoken to last, or another one. Each has a part of the time.
