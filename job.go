@@ -75,7 +75,7 @@ type GroupSpec struct {
 	Count      int32    // tasks of the group; 0 in a job that is submitted: DefaultCount
 	Command    []string // the program and its arguments; no shell is put around it
 	Env        map[string]string
-	WorkDir    string // working directory; empty: the task's own directory
+	WorkDir    string // working directory; empty: the task's own directory; a relative one is made below that
 	User       string // user name or uid to run as; empty: the agent's
 	UserGroup  string // group name or gid to run as; empty: the user's own
 	Resources  Resources

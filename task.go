@@ -102,6 +102,34 @@ type Task struct {
 	Finished  int64
 	NotBefore int64 // pending: not placed before this instant
 	Revision  uint64
+
+	Earlier []NodeAttempts // attempts before those on Node, the oldest first
+}
+
+// NodeAttempts are attempts of a task in a row that were on the same node.
+type NodeAttempts struct {
+	Node  string
+	First int32
+	Last  int32
+}
+
+// MaxEarlier is how many entries Task.Earlier has at most; the oldest is dropped for a new one.
+const MaxEarlier = 16
+
+// NodeOf returns the node of an attempt; ok is false if there was no such attempt, or its node is
+// remembered no more.
+func (t *Task) NodeOf(attempt int32) (node string, ok bool) {
+	if attempt < 1 || attempt > t.Attempt {
+		return "", false
+	}
+	here := int32(1) // first attempt on t.Node
+	for _, e := range t.Earlier {
+		if e.First <= attempt && attempt <= e.Last {
+			return e.Node, true
+		}
+		here = e.Last + 1
+	}
+	return t.Node, attempt >= here
 }
 
 // TaskReport is what an agent says about an attempt.

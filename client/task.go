@@ -63,6 +63,7 @@ type LogOptions struct {
 	Stream    string // "stdout" or "stderr"; empty: both
 	Follow    bool   // wait for more until the attempt has ended
 	TailBytes int64  // only the last so many bytes; 0: all
+	TailLines int64  // only the last so many lines of each stream; 0: all
 }
 
 // LogChunk is a piece of what a task wrote.
@@ -99,6 +100,7 @@ func (c *Client) logsOnce(
 	defer cancel()
 	stream, err := c.jobs.ReadLogs(ctx, connect.NewRequest(&pb.ReadLogsRequest{
 		Task: task, Attempt: options.Attempt, Stream: options.Stream, Follow: options.Follow, TailBytes: options.TailBytes,
+		TailLines: options.TailLines,
 	}))
 	if err != nil {
 		return false, false, wire.FromConnectError(err)

@@ -20,7 +20,8 @@ type app struct {
 	in       io.Reader
 	out      *output                    // results
 	notes    *output                    // progress and errors
-	live     bool                       // notes is a terminal
+	live     bool                       // notes is a terminal, on which a line can be rewritten
+	line     lineTerminal               // that terminal
 	screen   func() (width, height int) // of the terminal that out is; nil: it is none
 	color    bool                       // out may be coloured
 	now      func() time.Time

@@ -28,6 +28,12 @@ type commands struct {
 	Token   tokenCmd   `cmd:"" help:"Print where the token of the server is."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
+	HelpOf     helpCmd       `cmd:"" name:"help" help:"Print the help of a command."`
+	Completion completionCmd `cmd:"" help:"Print the completions for a shell."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" help:"Print what a word can become, for a shell."`
+
+	PrintVersion versionFlag `name:"version" help:"Print the version."`
+
 	roleCommands `embed:""`
 }
 

@@ -59,17 +59,17 @@ func hint(root *kong.Node, err error) error {
 	}
 	wrong := strings.TrimSuffix(word[1], ",")
 	meant := meantBy(root, at, wrong)
-	text := "see plimsoll " + strings.TrimSpace(commandPath(at)+" --help")
+	text := "see plimsoll " + strings.TrimSpace(commandName(at)+" --help")
 	if len(meant) > 0 {
 		text = "did you mean plimsoll " + strings.Join(meant, " or plimsoll ") + "?"
 	}
-	return fmt.Errorf("there is no command %q; %s", strings.TrimSpace(commandPath(at)+" "+wrong), text)
+	return fmt.Errorf("there is no command %q; %s", strings.TrimSpace(commandName(at)+" "+wrong), text)
 }
 
 // meantBy returns the commands that a word may stand for that is no command below a node: what other
 // programs call so, the commands of that name elsewhere, and the ones that are written nearly so.
 func meantBy(root, at *kong.Node, word string) []string {
-	before := commandPath(at)
+	before := commandName(at)
 	if meant := otherWords[strings.TrimSpace(before+" "+strings.ToLower(word))]; len(meant) > 0 {
 		return slices.Clone(meant)
 	}
@@ -85,7 +85,7 @@ func meantBy(root, at *kong.Node, word string) []string {
 	var meant []string
 	for _, leaf := range leaves {
 		if leaf.Name == near {
-			meant = append(meant, commandPath(leaf))
+			meant = append(meant, commandName(leaf))
 		}
 	}
 	return meant
@@ -115,11 +115,5 @@ func leavesOf(node *kong.Node) []*kong.Node {
 	return leaves
 }
 
-// commandPath is a command with those above it, as it is written: job logs.
-func commandPath(node *kong.Node) string {
-	names := []string{}
-	for ; node != nil && node.Type == kong.CommandNode; node = node.Parent {
-		names = append([]string{node.Name}, names...)
-	}
-	return strings.Join(names, " ")
-}
+// commandName returns the words of a command, as they are typed after plimsoll.
+func commandName(node *kong.Node) string { return strings.Join(commandPath(node), " ") }

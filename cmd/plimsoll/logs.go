@@ -16,13 +16,14 @@ type jobLogsCmd struct {
 	ID      string `arg:"" help:"Id of a job or of a task."`
 	Follow  bool   `short:"f" help:"Go on with what is written until the job has ended."`
 	Stream  string `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
-	Tail    int64  `help:"Only the last so many bytes of each task." placeholder:"BYTES"`
+	Tail    int64  `help:"Only the last so many lines of each stream of each task; 0: all." placeholder:"LINES"`
 	Attempt int32  `help:"Which attempt of a task; the last one without it." placeholder:"N"`
 }
 
 // Help is the detail of the help text.
 func (jobLogsCmd) Help() string {
-	return example("plimsoll job logs wordcount", "plimsoll job logs -f wordcount", "plimsoll job logs wordcount.map.3 --stream stderr")
+	return example("plimsoll job logs wordcount", "plimsoll job logs -f --tail 20 wordcount",
+		"plimsoll job logs wordcount.map.3 --stream stderr")
 }
 
 // Run prints logs. A task's stdout goes to stdout and its stderr to stderr.
@@ -34,7 +35,7 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	l := logs{a: a, c: c, options: client.LogOptions{Follow: cmd.Follow, TailBytes: cmd.Tail, Attempt: cmd.Attempt}}
+	l := logs{a: a, c: c, options: client.LogOptions{Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt}}
 	if cmd.Stream != "both" {
 		l.options.Stream = cmd.Stream
 	}
@@ -125,6 +126,7 @@ func (l *logs) followJob(ctx context.Context, id string) (plimsoll.JobStatus, er
 			stop()
 			return last, errorOf(readers.Wait(), err)
 		}
+		l.options.TailLines = 0 // attempts that begin from now on are shown from their beginning
 	}
 	return last, readers.Wait()
 }
@@ -139,7 +141,7 @@ func errorOf(reader, watch error) error {
 
 // followNew starts a reader for every attempt that has begun and is not followed yet.
 func (l *logs) followNew(ctx context.Context, readers *errgroup.Group, job *plimsoll.JobStatus, followed map[string]int32) error {
-	several := wanted(job) > 1
+	several, reader := wanted(job) > 1, *l
 	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: job.ID})
 	if err != nil {
 		return err
@@ -153,7 +155,7 @@ func (l *logs) followNew(ctx context.Context, readers *errgroup.Group, job *plim
 		for attempt := followed[t.ID] + 1; attempt <= begun; attempt++ {
 			followed[t.ID] = attempt
 			readers.Go(func() error {
-				err := l.task(ctx, t.ID, attempt, several)
+				err := reader.task(ctx, t.ID, attempt, several)
 				if plimsoll.CodeOf(err) == plimsoll.CodeCanceled {
 					return err
 				}

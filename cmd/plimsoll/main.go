@@ -35,7 +35,7 @@ func main() {
 	os.Exit(execute(ctx, process{
 		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: term.IsTerminal(int(os.Stdout.Fd())), live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(), color: colors(), now: time.Now,
-		secrets: takeSecrets(), unread: unreadInput,
+		secrets: takeSecrets(), unread: unreadInput, line: stderrTerminal(),
 	}))
 }
 
@@ -68,7 +68,8 @@ type process struct {
 	color          bool                       // that terminal shows colours, and nobody minds
 	now            func() time.Time
 	secrets        secrets
-	unread         func() int // bytes that stand in stdin and were not read; nil: that is not known
+	unread         func() int   // bytes that stand in stdin and were not read; nil: that is not known
+	line           lineTerminal // where progress is shown, if live
 }
 
 // leave is thrown by kong after it has printed a help text.
@@ -87,12 +88,19 @@ func execute(ctx context.Context, p process) (code int) {
 	}()
 	var root commands
 	a := &app{in: p.stdin, out: &output{w: p.stdout, terminal: p.terminal}, notes: &output{w: p.stderr, terminal: p.live}, live: p.live, screen: p.screen, color: p.color, now: p.now}
+	a.live, a.line = p.live && !p.line.plain, p.line
 	parser, err := newParser(&root, p)
 	if err != nil {
 		a.notes.printf("plimsoll: %s\n", err)
 		return exitFailed
 	}
 	k, err := parser.Parse(p.args)
+	if err == nil && k.Selected().Target.Addr().Interface() == &root.HelpOf {
+		_, err = parser.Parse(append(root.HelpOf.Command, "--help"))
+	}
+	if path, ok := withoutCommand(err); ok {
+		return usage(ctx, p, path)
+	}
 	if meant := hint(parser.Model.Node, err); meant != nil {
 		a.notes.printf("plimsoll: %s\n", meant)
 		return exitUsage
@@ -147,7 +155,7 @@ func selected(err error) string {
 	if !errors.As(err, &e) || e.Context == nil || e.Context.Selected() == nil {
 		return ""
 	}
-	return commandPath(e.Context.Selected()) + " "
+	return commandName(e.Context.Selected()) + " "
 }
 
 // report prints an error, a line a problem, and returns the exit code for it.

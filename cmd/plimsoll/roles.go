@@ -204,6 +204,9 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	return cmd.retire(ctx, a, d)
 }
 
+// leaveTimeout bounds how long an agent may take to end an idle supervisor and to tell the cluster.
+const leaveTimeout = 5 * time.Second
+
 // retireTimeout bounds how long an idle supervisor may take to end.
 const retireTimeout = 5 * time.Second
 
@@ -375,7 +378,8 @@ func (agentCmd) Help() string {
 	return example("plimsoll agent --data /var/lib/plimsoll/agent --gateways 127.0.0.1:9080 --capacity nvidia.com/gpu=1",
 		"plimsoll agent --gateways 10.0.0.1:9080 --agent-token-file agent.token --listen 10.0.0.7:9082 --log-token-file log.token --insecure",
 		"plimsoll agent --node n7 --attributes rack=r7 --trait ssd --network storage=eth1 --reserve memory=15% --overprovision cpu=4",
-		"plimsoll agent --node n7 --extended --extended-cpu-reserve 20% --metrics /etc/plimsoll/metrics.yaml --qos-interval 500ms")
+		"plimsoll agent --node n7 --extended --extended-cpu-reserve 20% --metrics /etc/plimsoll/metrics.yaml --qos-interval 500ms") +
+		"\n\nSIGTERM takes the node out of use at once. Tasks that run go on, for the next agent of the directory."
 }
 
 // Run runs until it is told to stop. Tasks go on, and are taken up again at the next start.
@@ -414,8 +418,8 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 		Access: access, Tokens: token.Finder{Kind: token.Agent, File: cmd.AgentTokenFile}.For,
 		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids,
-		QOS: qos, Users: users,
-	}, agent.Deps{Executor: supervised, Events: dev.AgentEvents(log)})
+		QOS: qos, Users: users, LeaveTimeout: leaveTimeout,
+	}, agent.Deps{Executor: supervised, Retire: supervised.Retire, Events: dev.AgentEvents(log)})
 	if err != nil {
 		return err
 	}

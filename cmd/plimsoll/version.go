@@ -3,6 +3,7 @@ package main
 import (
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 type versionCmd struct {
@@ -50,5 +51,9 @@ func buildVersion() versionView {
 // Run prints the version.
 func (cmd *versionCmd) Run(a *app) error {
 	v := buildVersion()
-	return cmd.print(a, v, func(o *output) { o.printf("plimsoll %s (%s, %s)\n", v.Version, v.Go, v.Platform) })
+	return cmd.print(a, v, func(o *output) {
+		var line strings.Builder
+		_ = writeVersion(&line, v) // into memory
+		o.printf("%s", line.String())
+	})
 }

@@ -108,6 +108,14 @@ type taskView struct {
 	Bound    *string `json:"bound"`
 	Started  *string `json:"started"`
 	Finished *string `json:"finished"`
+
+	Earlier []attemptsView `json:"earlier,omitempty"` // where attempts before those on node were
+}
+
+type attemptsView struct {
+	Node  string `json:"node"`
+	First int32  `json:"first"`
+	Last  int32  `json:"last"`
 }
 
 // viewTask shows a task; waits says why the tasks of its group wait, if it is known.
@@ -120,6 +128,9 @@ func viewTask(t *plimsoll.Task, waits string) taskView {
 	}
 	if t.Result != plimsoll.ResultNone && t.Attempt > 0 && t.ExitCode >= 0 {
 		v.ExitCode = &t.ExitCode
+	}
+	for _, e := range t.Earlier {
+		v.Earlier = append(v.Earlier, attemptsView(e))
 	}
 	if t.State == plimsoll.TaskPending && waits != "" {
 		v.Reason = waits

@@ -10,44 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// progress shows how far a job is: on a terminal in one line that is rewritten, elsewhere in a line for each change that matters.
-type progress struct {
-	a    *app
-	last string // on a terminal: the line that stands there
-	key  string // elsewhere: what the last line was about
-}
-
-// lineAnew takes away the line that the cursor is in.
-const lineAnew = "\r\x1b[K"
-
-func (p *progress) show(s *plimsoll.JobStatus) {
-	line := progressLine(s)
-	if p.a.live {
-		if r := []rune(line); len(r) > 99 {
-			line = string(r[:98]) + "…"
-		}
-		if line != p.last {
-			p.a.notes.steer(lineAnew + oneLine(line))
-		}
-		p.last = line
-		return
-	}
-	c := totals(s)
-	key := fmt.Sprint(s.State, 10*(c.Succeeded+c.Failed)/max(wanted(s), 1), waitReason(s))
-	if key != p.key {
-		p.a.notes.printf("%s\n", line)
-	}
-	p.key = key
-}
-
-// end takes the line away: what follows says more.
-func (p *progress) end() {
-	if p.last != "" {
-		p.a.notes.steer(lineAnew)
-	}
-	p.last = ""
-}
-
+// progressLine says how far a job is.
 func progressLine(s *plimsoll.JobStatus) string {
 	c := totals(s)
 	line := fmt.Sprintf("%s: %s, %d of %d done", s.ID, s.State, c.Succeeded+c.Failed, wanted(s))
@@ -79,6 +42,7 @@ func waitReason(s *plimsoll.JobStatus) string {
 func (a *app) wait(ctx context.Context, c *client.Client, id string) (plimsoll.JobStatus, error) {
 	p := progress{a: a}
 	defer p.end()
+	defer p.follow()()
 	var last plimsoll.JobStatus
 	for status, err := range c.WatchJob(ctx, id) {
 		if err != nil {

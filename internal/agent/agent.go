@@ -55,6 +55,8 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 // Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it returns nil, or until it
 // cannot go on: the directory cannot be used (CodeAlreadyRunning if another agent does), or another agent has taken over the
 // node's id (CodeStale). Tasks run on in either case. While the disk of the directory is full it waits for space.
+//
+// When ctx ends, it leaves first, see Config.LeaveTimeout.
 func (a *Agent) Run(ctx context.Context) error {
 	for waits := false; ; waits = true {
 		err := a.start(ctx)
@@ -109,7 +111,11 @@ func (a *Agent) start(ctx context.Context) (err error) {
 	}
 	node.Key, node.Session = key.Public(), nodekey.Hash(key.Session())
 	s := a.newSpeaker(node, id, key, ledger, out)
-	return a.work(ctx, s, proofHandler{node.ID, key}, listener)
+	err = a.work(ctx, s, proofHandler{node.ID, key}, listener)
+	if err == nil && ctx.Err() != nil && a.cfg.LeaveTimeout > 0 {
+		a.leave(ctx, s)
+	}
+	return err
 }
 
 func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
@@ -127,7 +133,7 @@ func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
 		return nil, fmt.Errorf("look what was put away: %w", err)
 	}
 	l.mu.discarded = before
-	dirs, err := scanDirs(l.root)
+	dirs, err := scanDirs(l.root, l.trouble)
 	if err != nil {
 		return nil, err
 	}
@@ -363,6 +369,9 @@ func (a *Agent) keep(l *ledger, notes []note) {
 }
 
 func (a *Agent) perform(ctx context.Context, l *ledger, o *op) (result executor.Status, err error) {
+	if o.kind == opStart {
+		ctx = context.WithoutCancel(ctx) // an agent that stops must know whether it has begun
+	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.CallTimeout)
 	defer cancel()
 	switch o.kind {

@@ -90,7 +90,13 @@ func (w *world) config() Config {
 // run runs an agent until stop is called, which returns what Run returned.
 func (w *world) run(cfg Config) (stop func() error, ended <-chan struct{}) {
 	w.Helper()
-	a, err := New(cfg, Deps{Executor: w.executor, Events: eventsTo(w.log)})
+	deps := Deps{Executor: w.executor, Events: eventsTo(w.log)}
+	if s, ok := w.executor.(interface {
+		Retire(ctx context.Context) (running int, err error)
+	}); ok {
+		deps.Retire = s.Retire
+	}
+	a, err := New(cfg, deps)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -108,6 +114,7 @@ func eventsTo(log io.Writer) Events {
 		Limited:           func(cgroups, reason string) { write("limited", cgroups, reason) },
 		ReportsCut:        func(bytes int64) { write("reports cut", bytes) },
 		NodeReportRefused: func(events int, err error) { write("report of the node refused", events, err) },
+		Left:              func(running int, err error) { write("left", running, err) },
 		Trouble:           func(t Trouble) { write(t.Kind, t.Task, t.Attempt, t.Policy, t.Err) },
 	}
 }

@@ -33,7 +33,7 @@ func (l *ledger) attempts(list []executor.Status, complete bool) {
 			e.gone()
 		}
 	}
-	l.mu.synced, l.mu.seen = true, nil
+	l.mu.synced, l.mu.known, l.mu.seen = true, true, nil
 	l.touchAll()
 }
 
@@ -130,6 +130,7 @@ func (l *ledger) started(key attemptKey, result executor.Status, err error, now 
 		// the watch has told more than this call
 	case transient(err):
 		if e.phase == phaseStarting {
+			l.mu.known = false
 			l.remove(key) // whether it was started is not known: the supervisor's list will tell, or the start is repeated
 		}
 	case plimsoll.CodeOf(err) == plimsoll.CodeAlreadyExists:

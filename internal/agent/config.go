@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,6 +42,8 @@ type Config struct {
 	HeartbeatInterval time.Duration // used until a gateway names another; 0: DefaultHeartbeatInterval
 	CallTimeout       time.Duration // for one call to a gateway or the supervisor; 0: DefaultCallTimeout
 
+	LeaveTimeout time.Duration // how long Run may take to leave when it is told to stop; 0: it just ends
+
 	QOS QOSConfig // how the node is kept at its waterlines
 
 	Users    executor.Users // as whom tasks run, if the supervisor is root; only told here, the Executor sees to it
@@ -64,6 +67,10 @@ const (
 type Deps struct {
 	Executor Executor // the node's supervisor
 	Events   Events   // tells what happens
+	// Retire ends the supervisor if none of its attempts runs, and returns how many do. It is called
+	// when the agent leaves and uses Executor no more. If no supervisor answers, the error is
+	// CodeUnavailable. nil: the supervisor stays.
+	Retire func(ctx context.Context) (running int, err error)
 	// Metrics gets the agent's metrics too. They are always served on Config.Listen, at /metrics.
 	Metrics prometheus.Registerer
 }
@@ -143,6 +150,9 @@ func (c *Config) validateBounds() error {
 	}
 	if c.CallTimeout < 0 {
 		return plimsoll.Invalid("callTimeout", "is negative; give a duration such as 15s")
+	}
+	if c.LeaveTimeout < 0 {
+		return plimsoll.Invalid("leaveTimeout", "is negative; give a duration such as 5s")
 	}
 	if c.TaskPids < 0 {
 		return plimsoll.Invalid("taskPids", "is negative; give the most processes and threads that a task may have at once")

@@ -35,8 +35,9 @@ type mark struct {
 	At       int64  `json:"at"`
 }
 
-// scanDirs finds the directories of attempts. What does not look like one is left alone.
-func scanDirs(root string) ([]keptDir, error) {
+// scanDirs finds the directories of attempts. What does not look like one is left alone, and what
+// cannot be read is told: the supervisor knows what runs there.
+func scanDirs(root string, trouble func(Trouble)) ([]keptDir, error) {
 	tasks, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -51,7 +52,7 @@ func scanDirs(root string) ([]keptDir, error) {
 		}
 		attempts, err := os.ReadDir(filepath.Join(root, t.Name()))
 		if err != nil {
-			return nil, fmt.Errorf("list the attempts of a task: %w", err)
+			trouble(Trouble{Kind: TroubleScan, Task: t.Name(), Err: err})
 		}
 		for _, a := range attempts {
 			n, err := strconv.ParseInt(a.Name(), 10, 32)

@@ -29,6 +29,9 @@ type Events struct {
 	// NodeReportRefused is called when a report of the node was refused for good; what is wrong in
 	// it is left out.
 	NodeReportRefused func(events int, err error)
+	// Left is called when an agent that was told to stop has left. So many attempts go on without
+	// it; err is why no gateway could be told.
+	Left func(running int, err error)
 	// Trouble is called when something could not be done. The agent goes on without it, or tries
 	// again.
 	Trouble func(Trouble)
@@ -55,6 +58,9 @@ func (e Events) withDefaults() Events {
 	if e.ReportsCut == nil {
 		e.ReportsCut = func(int64) {}
 	}
+	if e.Left == nil {
+		e.Left = func(int, error) {}
+	}
 	if e.NodeReportRefused == nil {
 		e.NodeReportRefused = func(int, error) {}
 	}
@@ -78,6 +84,7 @@ type TroubleKind string
 
 // The kinds of trouble.
 const (
+	TroubleScan         TroubleKind = "the directory of a task cannot be read; what the supervisor says of it holds"
 	TroubleOldDirs      TroubleKind = "directories of old tasks could not be removed"
 	TroubleSupervisor   TroubleKind = "the supervisor could not do what was asked"
 	TroubleDisk         TroubleKind = "the disk of the agent's directory is too full; no new tasks are taken, and those that run go on"
@@ -96,6 +103,7 @@ const (
 	TroublePolicy       TroubleKind = "a policy was left out"
 	TroubleKeepPolicies TroubleKind = "the node's policies are not kept on disk"
 	TroubleReadPolicies TroubleKind = "the policies that were kept on disk cannot be read; there are none until a gateway tells them"
+	TroubleRetire       TroubleKind = "the supervisor, which has nothing to do any more, could not be ended"
 	TroubleQOS          TroubleKind = "the node is no longer kept at its lines; restart the agent"
 	TroubleGroups       TroubleKind = "the control groups of tasks cannot be opened: " +
 		"only evictions and closing the node are left to keep it at its lines"

@@ -91,7 +91,7 @@ func TestEvictionsNeedNoGateway(t *testing.T) {
 	if err := n.write(b.attemptDir(key)); err != nil {
 		t.Fatal(err)
 	}
-	dirs, err := scanDirs(b.root)
+	dirs, err := scanDirs(b.root, b.trouble)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,7 @@ type cluster struct {
 	noNews      error // of ReportNode
 	lostAnswers int   // so many reports of the node are taken, and the answer is lost
 	news        []*pb.ReportNodeRequest
+	left        []*pb.LeaveNodeRequest
 	signature   []byte            // of the last registration
 	sessions    map[string]string // that the last call of each kind came with
 }
@@ -179,6 +180,15 @@ func (c *cluster) take(req *pb.ReportTasksRequest) (err error) {
 			} else if a.Task.State < pb.TaskState(report.State) {
 				a.Task.State = pb.TaskState(report.State)
 			}
+		}
+	})
+	return err
+}
+
+func (c *cluster) leave(_ context.Context, left *pb.LeaveNodeRequest) (err error) {
+	c.change(func() {
+		if err = c.check(left.Incarnation); err == nil {
+			c.left = append(c.left, left)
 		}
 	})
 	return err
@@ -338,6 +348,13 @@ func (s served) ReportTasks(_ context.Context, req *connect.Request[pb.ReportTas
 	return connect.NewResponse(&pb.ReportTasksResponse{}), wire.ConnectError(s.take(req.Msg))
 }
 
+func (s served) LeaveNode(
+	ctx context.Context, req *connect.Request[pb.LeaveNodeRequest],
+) (*connect.Response[pb.LeaveNodeResponse], error) {
+	s.note("LeaveNode", req.Header())
+	return connect.NewResponse(&pb.LeaveNodeResponse{}), wire.ConnectError(s.leave(ctx, req.Msg))
+}
+
 func (s served) ReportNode(_ context.Context, req *connect.Request[pb.ReportNodeRequest]) (*connect.Response[pb.ReportNodeResponse], error) {
 	return connect.NewResponse(&pb.ReportNodeResponse{}), wire.ConnectError(s.hear(req.Msg))
 }
@@ -444,7 +461,8 @@ type supervisor struct {
 	asked    []Start // every call
 	stops    []Stop
 	cut      int
-	failing  error // of Start and Stop
+	failing  error // of Start, Stop and Retire
+	retired  bool
 }
 
 func newSupervisor(dir string) *supervisor {
@@ -596,6 +614,29 @@ func (s *supervisor) Forget(_ context.Context, task string, attempt int32) (err 
 	return err
 }
 
+func (s *supervisor) Retire(context.Context) (running int, err error) {
+	s.change(func() {
+		if err = s.failing; err != nil {
+			return
+		}
+		for _, a := range s.attempts {
+			if a.State != plimsoll.TaskFinished {
+				running++
+			}
+		}
+		s.retired = running == 0
+	})
+	return running, err
+}
+
 func (s *supervisor) stopped(task string, attempt int32) bool {
 	return slices.ContainsFunc(s.stops, func(stop Stop) bool { return stop.Task == task && stop.Attempt == attempt })
+}
+
+// hanging is a gateway that does not answer a farewell.
+type hanging struct{ local }
+
+func (hanging) leave(ctx context.Context, _ *pb.LeaveNodeRequest) error {
+	<-ctx.Done()
+	return ctx.Err()
 }

@@ -31,6 +31,8 @@ type gateway interface {
 type reporter interface {
 	report(ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport) error
 	reportNode(ctx context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error
+	// leave says that the agent stops, and answers when that is durable.
+	leave(ctx context.Context, left *pb.LeaveNodeRequest) error
 }
 
 // assignments is one message of a watch.
@@ -141,5 +143,10 @@ func (g *connectGateway) report(ctx context.Context, node string, incarnation, s
 func (g *connectGateway) reportNode(ctx context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error {
 	req := &pb.ReportNodeRequest{Node: node, Incarnation: incarnation, Sequence: sequence, Report: wire.NodeReportToProto(report)}
 	_, err := g.rpc.ReportNode(ctx, own(g, req))
+	return wire.FromConnectError(err)
+}
+
+func (g *connectGateway) leave(ctx context.Context, left *pb.LeaveNodeRequest) error {
+	_, err := g.rpc.LeaveNode(ctx, own(g, left))
 	return wire.FromConnectError(err)
 }

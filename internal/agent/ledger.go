@@ -32,6 +32,7 @@ type ledger struct {
 		connected bool                  // wanted is complete, and changes to it arrive
 		entries   map[string][]*entry   // by task; in the order of attempts; never empty
 		synced    bool                  // what the supervisor holds is in entries, and changes to it arrive
+		known     bool                  // every attempt that can run is in entries
 		seen      map[attemptKey]bool   // told by the supervisor since its watch began; nil: synced
 		dirty     []string              // tasks to settle, in the order of their change
 		isDirty   map[string]bool

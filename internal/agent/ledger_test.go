@@ -391,7 +391,7 @@ func TestMarksSurviveARestart(t *testing.T) {
 	}
 	write(t, filepath.Join(b.root, "not-a-task", "1", "x"), nil)
 	write(t, filepath.Join(b.attemptDir(other), markFile), []byte(`{"result":"torn`))
-	dirs, err := scanDirs(b.root)
+	dirs, err := scanDirs(b.root, b.trouble)
 	if err != nil {
 		t.Fatal(err)
 	}

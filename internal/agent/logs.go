@@ -77,11 +77,16 @@ func (h *logHandler) ReadTaskLog(
 	if m.TailBytes < 0 {
 		return wire.ConnectError(plimsoll.Invalid("tailBytes", "is negative; give the number of bytes, or 0 for all"))
 	}
+	if m.TailLines < 0 {
+		return wire.ConnectError(plimsoll.Invalid("tailLines", "is negative; give the number of lines, or 0 for all"))
+	}
 	if err := h.slots.enter(h.ledger.node); err != nil {
 		return wire.ConnectError(err)
 	}
 	defer h.slots.leave()
-	t := &tail{ledger: h.ledger, task: m.Task, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes}
+	t := &tail{
+		ledger: h.ledger, task: m.Task, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes, lines: m.TailLines,
+	}
 	for _, name := range names {
 		t.streams = append(t.streams, tailed{name: name})
 	}
@@ -102,6 +107,7 @@ type tail struct {
 	attempt int32
 	follow  bool
 	last    int64 // only so many bytes of what is there at the beginning; 0: all
+	lines   int64 // the same in lines, of each stream
 	streams []tailed
 	buffer  [logChunk]byte
 }
@@ -181,6 +187,13 @@ func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) e
 		s.end = info.Size()
 		if t.last > 0 {
 			s.at = max(s.end-t.last, 0)
+		}
+		if t.lines > 0 {
+			begin, err := lastLines(f, s.end, t.lines, t.buffer[:])
+			if err != nil {
+				return err
+			}
+			s.at = max(s.at, begin)
 		}
 	}
 	for t.follow || s.at < s.end {

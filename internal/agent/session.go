@@ -47,6 +47,7 @@ type speaker struct {
 	ledger   *ledger
 	out      *outbox
 	events   Events
+	told     string                          // gateway that has taken this incarnation in last; empty: none
 	sequence uint64                          // of the last report of this incarnation
 	networks func() (map[string]bool, error) // which are up now; nil: they do not change
 
@@ -120,6 +121,7 @@ func (s *speaker) session(ctx context.Context, address string) (listed bool, err
 	if err != nil {
 		return false, err
 	}
+	s.told = address
 	s.events.Registered(address, &s.node)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.heartbeats(ctx, g, every) })

@@ -71,6 +71,18 @@ func (s *Supervised) retire(ctx context.Context, client *executor.Client) error 
 	return nil
 }
 
+// Retire ends the supervisor if none of its attempts runs.
+func (s *Supervised) Retire(ctx context.Context) (running int, err error) {
+	cfg := s.cfg
+	cfg.Command = nil // one that does not run is not started
+	client, err := executor.Connect(ctx, cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	return client.Retire(ctx)
+}
+
 func (s *Supervised) client() (*executor.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,6 +34,7 @@ func newCommands() []command {
 		ofAgents(row("node_liveness", (*pb.Command).GetNodeLiveness, decodeSilence, done)),
 		ofAgents(row("report_tasks", (*pb.Command).GetReportTasks, decodeReports, done)),
 		ofAgents(row("report_node", (*pb.Command).GetReportNode, decodeNodeReport, done)),
+		ofAgents(row("leave_node", (*pb.Command).GetLeaveNode, decodeLeave, done)),
 		row("apply_policies", (*pb.Command).GetApplyPolicies, decodePolicies, encodeOutcomes),
 		row("delete_policy", (*pb.Command).GetDeletePolicy, decodePolicyRef, done),
 		inquiryRow("explain_task", (*pb.Command).GetExplainTask, readExplain),
@@ -162,6 +163,12 @@ func decodeReports(_ string, m *pb.ReportTasksRequest) (*engine.ReportTasks, err
 func decodeNodeReport(_ string, m *pb.ReportNodeRequest) (*engine.ReportNode, error) {
 	report := wire.NodeReportFromProto(m.GetReport())
 	return &engine.ReportNode{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Sequence: m.GetSequence(), Report: report}, nil
+}
+
+func decodeLeave(_ string, m *pb.LeaveNodeRequest) (*engine.LeaveNode, error) {
+	return &engine.LeaveNode{
+		Node: m.GetNode(), Incarnation: m.GetIncarnation(), Running: m.GetRunning(), Empty: m.GetEmpty(),
+	}, nil
 }
 
 func decodePolicies(_ string, m *pb.ApplyPoliciesRequest) (*engine.ApplyPolicies, error) {

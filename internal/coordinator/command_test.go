@@ -259,6 +259,7 @@ func TestEmptyCommands(t *testing.T) {
 		{Kind: &pb.Command_RegisterNode{}},
 		{Kind: &pb.Command_NodeLiveness{}},
 		{Kind: &pb.Command_ReportTasks{}},
+		{Kind: &pb.Command_LeaveNode{}},
 		{Kind: &pb.Command_ExplainTask{}},
 	} {
 		answered := make(chan *pb.Reply, 1)

@@ -38,6 +38,7 @@ func good() []*pb.Command {
 		{Kind: &pb.Command_SetNodeMode{SetNodeMode: &pb.SetNodeModeRequest{Id: "n", Mode: pb.NodeMode(plimsoll.NodeDraining)}}},
 		register("m", 1),
 		{Kind: &pb.Command_NodeLiveness{NodeLiveness: &pb.NodeLiveness{Node: "m"}}}, // of the registration before it
+		{Kind: &pb.Command_LeaveNode{LeaveNode: &pb.LeaveNodeRequest{Node: "m", Incarnation: 1, Empty: true}}},
 		{Kind: &pb.Command_RemoveNode{RemoveNode: &pb.RemoveNodeRequest{Id: "m"}}},
 	}
 }

@@ -109,6 +109,18 @@ func AgentEvents(log *slog.Logger) agent.Events {
 		ReportsCut: func(bytes int64) {
 			log.Warn("the end of the reports that were kept on disk could not be read; it is made up for from the supervisor's records", "bytes", bytes)
 		},
+		Left: func(running int, err error) {
+			said := "the agent has stopped; no task runs"
+			if running > 0 {
+				said = "the agent has stopped; its tasks go on for the next agent of this directory"
+			}
+			if err != nil {
+				said += "; the cluster could not be told, and will miss the node when it is silent"
+				log.Warn(said, "running", running, "error", err)
+				return
+			}
+			log.Info(said, "running", running)
+		},
 		NodeReportRefused: func(events int, err error) {
 			log.Error("a report of the node was refused for good; what is wrong in it is left out", "events", events, "error", err)
 		},
@@ -178,7 +190,7 @@ func SupervisorEvents(log *slog.Logger) executor.Events {
 			level := slog.LevelWarn
 			switch t.Kind {
 			case executor.TroubleRecord, executor.TroubleRest, executor.TroubleKill, executor.TroubleStart, executor.TroubleLeftOver,
-				executor.TroubleRequest:
+				executor.TroubleRequest, executor.TroubleAdopt:
 				level = slog.LevelError
 			}
 			log.LogAttrs(context.Background(), level, string(t.Kind), attrs(t.Task, t.Attempt, t.Err, "group", t.Group, "op", t.Op)...)

@@ -52,6 +52,10 @@ func (do *ReportNode) apply(e *Engine, id uint64, out *Batch) {
 	reply(out, id, do, Done{}, e.state.ReportNode(do.Node, do.Incarnation, do.Sequence, &do.Report))
 }
 
+func (do *LeaveNode) apply(e *Engine, id uint64, out *Batch) {
+	reply(out, id, do, Done{}, e.state.Leave(do.Node, do.Incarnation, do.Running, do.Empty))
+}
+
 func (do *ApplyPolicies) apply(e *Engine, id uint64, out *Batch) {
 	outcomes, err := e.state.ApplyPolicies(do.Policies, do.DryRun)
 	reply(out, id, do, outcomes, err)

@@ -128,6 +128,16 @@ type (
 		Sequence    uint64
 		Report      plimsoll.NodeReport
 	}
+	// LeaveNode says that the agent of a node has stopped. Running attempts go on there; an empty
+	// node has none, and starts none before it registers again.
+	LeaveNode struct {
+		answers[Done]
+
+		Node        string
+		Incarnation uint64
+		Running     int32
+		Empty       bool
+	}
 	// ApplyPolicies creates and replaces policies, all of them or none; a dry run says what it
 	// would do. The policies must not be changed afterwards.
 	ApplyPolicies struct {

@@ -21,6 +21,7 @@ import (
 //
 //	node n1 cpu=4 memory=8Gi            # register a node, or register it again; key=a: with a key, copy=b: by a copy of its agent
 //	silent n1                           # its gateway no longer hears it
+//	leave n1 running=2                  # its agent has stopped; empty=yes: nothing runs there
 //	gateway-lost gw                     # the gateway is gone
 //	mode n1 draining                    # active, cordoned or draining
 //	remove n1
@@ -155,6 +156,11 @@ func (w *scenario) run(d *datadriven.TestData) {
 		w.node(args[0], options)
 	case "silent":
 		w.turn(&engine.NodeSilent{ID: args[0], Registration: w.engine.State().Node(args[0]).Registration})
+	case "leave":
+		n := w.engine.State().Node(args[0])
+		running, _ := strconv.Atoi(options["running"]) // none without it
+		empty := options["empty"] != ""
+		w.turn(&engine.LeaveNode{Node: n.ID, Incarnation: n.Incarnation, Running: int32(running), Empty: empty})
 	case "gateway-lost":
 		w.turn(&engine.GatewayLost{Gateway: args[0]})
 	case "mode":

@@ -333,6 +333,9 @@ func (w *world) command() {
 		id := w.node()
 		if n := w.engine.State().Node(id); n != nil {
 			w.send(&engine.NodeSilent{ID: id, Registration: n.Registration})
+			if w.rng.IntN(2) == 0 {
+				w.send(&engine.LeaveNode{Node: id, Incarnation: n.Incarnation, Empty: w.rng.IntN(2) == 0})
+			}
 		}
 	case 10:
 		w.send(&engine.RemoveNode{ID: w.node()})

@@ -53,11 +53,8 @@ func (s *Supervisor) adoptAll(ctx context.Context) error {
 			continue // nothing of ours
 		}
 		entries, err := os.ReadDir(filepath.Join(root, task.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the agent has just put it away, because all in it is over
-		}
-		if err != nil {
-			return fmt.Errorf("look for attempts: %w", err)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else the agent has just put it away: all in it is over
+			s.cfg.Events.Trouble(Trouble{Kind: TroubleAdopt, Task: task.Name(), Err: err})
 		}
 		for _, e := range entries {
 			n, err := strconv.ParseInt(e.Name(), 10, 32)
@@ -65,25 +62,10 @@ func (s *Supervisor) adoptAll(ctx context.Context) error {
 			if err != nil || !e.IsDir() || key.validate() != nil {
 				continue // the task's own directory, or nothing of ours
 			}
-			if err := s.adoptFound(ctx, key); err != nil {
-				return err
-			}
+			s.adoptFound(ctx, key)
 		}
 	}
 	return s.sweepGroups(ctx)
-}
-
-func (s *Supervisor) adoptFound(ctx context.Context, key attemptKey) error {
-	dir := AttemptDir(s.cfg.Dir, key.task, key.attempt)
-	if _, err := os.Stat(filepath.Join(dir, forgotten)); err == nil {
-		return nil
-	}
-	a, _ := s.reserve(key)
-	if err := s.adopt(ctx, a); err != nil {
-		return fmt.Errorf("take over %v: %w", key, err)
-	}
-	close(a.settled)
-	return nil
 }
 
 // adopt finds out what has become of an attempt whose directory was there.
@@ -136,6 +118,9 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 	// The pidfd was opened first, so if this is still the process of the record the pidfd is its.
 	running, err := alive(r.PID, r.Start)
 	if err != nil {
+		if p.fd != nil {
+			_ = p.fd.Close() // nothing was written to it
+		}
 		return err
 	}
 	s.mu.Lock()
@@ -208,8 +193,8 @@ func (s *Supervisor) adoptLost(ctx context.Context, a *attempt, r attemptRecord,
 	end := exitRecord{
 		Result: plimsoll.ResultLost, ExitCode: -1, Message: message, Started: r.Started, Finished: s.now(), PID: r.PID,
 	}
-	if err := writeExit(a.dir, end); err != nil {
-		return err
+	if err := writeExit(a.dir, end); err != nil { // the next supervisor will find the same
+		s.trouble(TroubleRecord, a.key, err)
 	}
 	s.publishEnd(a, end)
 	return nil
@@ -230,27 +215,34 @@ func (s *Supervisor) sweepGroups(ctx context.Context) error {
 		if a.group != nil {
 			keep = append(keep, a.group.Name())
 		}
+		if !a.status.Ended() { // one that could not be taken over yet has no group here
+			keep = append(keep, CgroupName(a.key.task, a.key.attempt))
+		}
 	}
 	s.mu.Unlock()
 	for _, name := range names {
 		if slices.Contains(keep, name) {
 			continue
 		}
-		g, err := s.tree.Open(name)
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(ctx, killTime)
-		if name != ownGroup { // where older supervisors were, of which one may be ending
-			err = g.Kill(ctx)
-		}
-		err = errors.Join(err, g.Remove(ctx))
-		cancel()
-		if err != nil {
+		if err := s.endGroup(ctx, name); err != nil {
 			s.cfg.Events.Trouble(Trouble{Kind: TroubleLeftOver, Group: name, Err: err})
 		}
 	}
 	return nil
+}
+
+// endGroup ends what runs in a control group of no attempt, and removes it.
+func (s *Supervisor) endGroup(ctx context.Context, name string) error {
+	g, err := s.tree.Open(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, killTime)
+	defer cancel()
+	if name != ownGroup { // where older supervisors were, of which one may be ending
+		err = g.Kill(ctx)
+	}
+	return errors.Join(err, g.Remove(ctx))
 }
 
 // wait returns true when the process has ended, false when ctx has.

@@ -334,21 +334,25 @@ func (s *Supervisor) protectTasks() error {
 		if !task.IsDir() {
 			continue // nothing of ours
 		}
-		dir := filepath.Join(root, task.Name())
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue // the agent has just put it away
-		}
-		if err := setMode(dir, func(os.FileMode) os.FileMode { return passageMode }); err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if err := s.protectEntry(filepath.Join(dir, e.Name()), e); err != nil {
-				return err
-			}
+		if err := s.protectTask(filepath.Join(root, task.Name())); err != nil {
+			s.cfg.Events.Trouble(Trouble{Kind: TroubleProtect, Task: task.Name(), Err: err})
 		}
 	}
 	return nil
+}
+
+// protectTask does so for one task. Its directory comes first: a task of an agent without root's
+// rights may have taken from the agent the right to list it.
+func (s *Supervisor) protectTask(dir string) error {
+	err := setMode(dir, func(os.FileMode) os.FileMode { return passageMode })
+	entries, readErr := os.ReadDir(dir)
+	if readErr != nil {
+		return err // the agent has just put it away
+	}
+	for _, e := range entries {
+		err = errors.Join(err, s.protectEntry(filepath.Join(dir, e.Name()), e))
+	}
+	return err
 }
 
 func (s *Supervisor) protectEntry(path string, e fs.DirEntry) error {

@@ -62,7 +62,8 @@
 //
 // If the supervisor dies, tasks run on. The next one re-adopts what still runs (pid, start time and
 // boot id agree): it can be watched and stopped, and ends as "exit code unknown". What has ended
-// meanwhile is "exit code unknown" too; another boot id is lost.
+// meanwhile is "exit code unknown" too; another boot id is lost. One that cannot be taken over now
+// shows as starting and is tried again; the others do not wait for it.
 //
 // # Limits
 //

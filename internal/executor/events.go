@@ -58,6 +58,8 @@ const (
 	TroubleTasksMemory TroubleKind = "the common memory limit of the node's tasks could not be set"
 	TroubleDisk        TroubleKind = "what an attempt takes of the disk cannot be measured whole"
 	TroubleDiskLate    TroubleKind = "what an attempt takes of the disk is measured late"
+	TroubleAdopt       TroubleKind = "an attempt of an earlier supervisor cannot be taken over; trying again"
+	TroubleProtect     TroubleKind = "the directory of a task cannot be protected"
 	TroubleRequest     TroubleKind = "a request failed"
 )
 

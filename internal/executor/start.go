@@ -114,6 +114,7 @@ func noDirectory(a *attempt, err error) error {
 // startedBefore answers for a directory that was there: forgotten, or left by a supervisor before us.
 func (s *Supervisor) startedBefore(ctx context.Context, a *attempt) (Status, error) {
 	if err := s.adopt(ctx, a); err != nil {
+		s.disown(a)
 		s.unreserve(a, err)
 		return Status{}, err
 	}
@@ -195,6 +196,9 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 		return err
 	}
 	if err := s.accommodate(ctx, a, req, &who); err != nil {
+		return err
+	}
+	if err := makeWorkDir(taskDir, req.Spec.WorkDir, &who); err != nil {
 		return err
 	}
 	cmd, err := prepare(req, taskDir, who)

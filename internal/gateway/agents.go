@@ -128,6 +128,25 @@ func (s agentService) ReportTasks(ctx context.Context, req *connect.Request[pb.R
 	return connect.NewResponse(&pb.ReportTasksResponse{}), nil
 }
 
+// LeaveNode tells the leader that the agent of a node has stopped, so that nobody waits until its
+// silence is noticed. Like a report, it need not come from an agent that is registered here.
+func (s agentService) LeaveNode(
+	ctx context.Context, req *connect.Request[pb.LeaveNodeRequest],
+) (*connect.Response[pb.LeaveNodeResponse], error) {
+	id, incarnation := req.Msg.GetNode(), req.Msg.GetIncarnation()
+	if err := plimsoll.ValidateID("node", id); err != nil {
+		return nil, err
+	}
+	if _, err := s.caller(req.Header(), id); err != nil {
+		return nil, err
+	}
+	if _, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_LeaveNode{LeaveNode: req.Msg}}); err != nil {
+		return nil, err
+	}
+	s.g.nodes.leave(id, incarnation)
+	return connect.NewResponse(&pb.LeaveNodeResponse{}), nil
+}
+
 func checkReports(req *pb.ReportTasksRequest) error {
 	if err := plimsoll.ValidateID("node", req.GetNode()); err != nil {
 		return err

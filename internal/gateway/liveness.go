@@ -137,6 +137,15 @@ func (l *liveness) forget(id string, registration uint64) {
 	}
 }
 
+// leave drops a node whose agent has stopped, unless a later one has registered.
+func (l *liveness) leave(id string, incarnation uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.mu.nodes[id]; n != nil && n.registration != 0 && n.incarnation <= incarnation {
+		delete(l.mu.nodes, id)
+	}
+}
+
 // watchNodes is the janitor: every heartbeat interval it reports the nodes that fell silent, until ctx ends.
 func (g *Gateway) watchNodes(ctx context.Context) error {
 	// No node has the empty id, so the only signals are those that follow each connection to the leader.

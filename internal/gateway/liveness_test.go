@@ -338,3 +338,27 @@ func TestTheDefaultClockGoesOn(t *testing.T) {
 		t.Errorf("it shows %s, then %s", first, next)
 	}
 }
+
+// A node whose agent says that it stops is told to the leader at once, and not once more when it is
+// silent.
+func TestANodeThatLeavesIsToldToTheLeaderAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fl := newFleet(t, Config{})
+		fl.register(t, "n1", 3)
+		fl.leader.sent()
+		must(t, fl.agents.LeaveNode, &pb.LeaveNodeRequest{Node: "n1", Incarnation: 3, Running: 2})
+		sent := fl.leader.sent()
+		if len(sent) != 1 || sent[0].GetLeaveNode().GetNode() != "n1" || sent[0].GetLeaveNode().GetRunning() != 2 {
+			t.Errorf("the leader was told %v", sent)
+		}
+		pass(time.Minute)
+		if told := fl.silences(); len(told) > 0 {
+			t.Errorf("it was also told of the silence of %v", told)
+		}
+		fl.register(t, "n1", 4)
+		must(t, fl.agents.LeaveNode, &pb.LeaveNodeRequest{Node: "n1", Incarnation: 3}) // comes late
+		if !fl.heartbeat(t, "n1", 4) {
+			t.Error("the next agent is not heard")
+		}
+	})
+}

@@ -35,7 +35,7 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	if attempt == 0 {
 		attempt = task.GetAttempt()
 	}
-	node, err := logNode(snapshot, task)
+	node, err := logNode(snapshot, task, attempt)
 	if err != nil {
 		return err
 	}
@@ -43,14 +43,14 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	if err != nil {
 		return err
 	}
-	address := node.GetAddress()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	logs, err := client.logs.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
 		Task: req.Msg.GetTask(), Attempt: attempt, Stream: req.Msg.GetStream(), Follow: req.Msg.GetFollow(), TailBytes: req.Msg.GetTailBytes(),
+		TailLines: req.Msg.GetTailLines(),
 	}))
 	if err != nil {
-		return relayError(ctx, task, address, err)
+		return relayError(ctx, task, node, err)
 	}
 	defer logs.Close() //nolint:errcheck // the stream is at its end or its context is: there is nothing to learn
 	for logs.Receive() {
@@ -58,7 +58,7 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 			return err
 		}
 	}
-	return relayError(ctx, task, address, logs.Err())
+	return relayError(ctx, task, node, logs.Err())
 }
 
 func checkLogRequest(req *pb.ReadLogsRequest) error {
@@ -75,6 +75,9 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 	}
 	if req.GetTailBytes() < 0 {
 		return plimsoll.Invalid("tailBytes", "is negative; give how many of the last bytes are wanted, or 0 for all")
+	}
+	if req.GetTailLines() < 0 {
+		return plimsoll.Invalid("tailLines", "is negative; give how many of the last lines are wanted, or 0 for all")
 	}
 	return nil
 }
@@ -110,6 +113,7 @@ func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest, stre
 		}
 		if !opened {
 			opened = true
+			req.TailBytes, req.TailLines = 0, 0 // nothing is there yet, so all of it is new
 			if err := stream.Send(nil); err != nil {
 				return nil, nil, err
 			}
@@ -125,22 +129,30 @@ func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest, stre
 	}
 }
 
-// logNode returns the node of a task, whose agent serves its logs.
-func logNode(snapshot *replica.Snapshot, task *pb.Task) (*pb.Node, error) {
-	node, err := load[pb.Node](snapshot, wire.KindNode, task.GetNode())
+// logNode returns the node on which an attempt of a task ran, whose agent serves its log.
+func logNode(snapshot *replica.Snapshot, task *pb.Task, attempt int32) (*pb.Node, error) {
+	t := wire.TaskFromProto(task)
+	id, known := t.NodeOf(attempt)
+	if !known {
+		return nil, plimsoll.Errorf(plimsoll.CodeNotFound,
+			"the node of attempt %d of task %s is no longer remembered: the task has changed nodes %d times since; "+
+				"ask for a later attempt", attempt, t.ID, len(t.Earlier))
+	}
+	node, err := load[pb.Node](snapshot, wire.KindNode, id)
 	switch {
 	case err != nil:
 		return nil, err
 	case node == nil:
-		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "node %q, where task %s ran, has been removed, and the log with it", task.GetNode(), taskID(task))
+		return nil, plimsoll.Errorf(plimsoll.CodeNotFound,
+			"node %q, where attempt %d of task %s ran, has been removed, and the log with it", id, attempt, t.ID)
 	case node.GetAddress() == "":
-		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "node %q serves no logs: its agent gave no address", task.GetNode())
+		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "node %q serves no logs: its agent gave no address", id)
 	}
 	return node, nil
 }
 
 // relayError is what a caller is told when an agent's stream ended.
-func relayError(ctx context.Context, task *pb.Task, address string, err error) error {
+func relayError(ctx context.Context, task *pb.Task, node *pb.Node, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -151,13 +163,14 @@ func relayError(ctx context.Context, task *pb.Task, address string, err error) e
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeUnavailable:
 	case plimsoll.CodeUnauthenticated:
-		return notLetIn(task.GetNode(), address, err)
+		return notLetIn(node.GetId(), node.GetAddress(), err)
 	default:
 		return err
 	}
 	return &plimsoll.Error{
 		Code: plimsoll.CodeUnavailable,
-		Msg:  "the agent of node " + task.GetNode() + " at " + address + ", which has the log of task " + taskID(task) + ", cannot be reached; see that it runs, and try again",
-		Err:  err,
+		Msg: "the agent of node " + node.GetId() + " at " + node.GetAddress() + ", which has the log of task " +
+			taskID(task) + ", cannot be reached; see that it runs, and try again",
+		Err: err,
 	}
 }

@@ -79,7 +79,9 @@ func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
 	f := cluster()
 	f.put(putNode(plimsoll.Node{ID: "n1", Address: address, Incarnation: 1}), running("n1"))
 	s := serve(t, Config{}, f)
-	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdout", TailBytes: 9})
+	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{
+		Task: "a.map.0", Stream: "stdout", TailBytes: 9, TailLines: 7,
+	})
 	text := ""
 	for stream.Receive() {
 		text += stream.Msg().GetStream() + ":" + string(stream.Msg().GetData())
@@ -88,13 +90,56 @@ func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
 		t.Errorf("got %q, %v", text, err)
 	}
 	asked := <-agent.asked
-	if asked.GetTask() != "a.map.0" || asked.GetAttempt() != 2 || asked.GetStream() != "stdout" || asked.GetTailBytes() != 9 || asked.GetFollow() {
+	if asked.GetTask() != "a.map.0" || asked.GetAttempt() != 2 || asked.GetStream() != "stdout" || asked.GetFollow() ||
+		asked.GetTailBytes() != 9 || asked.GetTailLines() != 7 {
 		t.Errorf("the agent was asked %v", asked)
 	}
 	older := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: 1})
 	receive(t, older)
 	if asked := <-agent.asked; asked.GetAttempt() != 1 {
 		t.Errorf("for an older attempt the agent was asked %v", asked)
+	}
+}
+
+// A task that was tried again elsewhere has its logs on several nodes.
+func TestLogsOfAnEarlierAttemptAreThoseOfItsNode(t *testing.T) {
+	first, address1 := startAgent(t)
+	nameAgent(t, address1, "n1")
+	second, address2 := startAgent(t)
+	nameAgent(t, address2, "n2")
+	f := cluster()
+	f.put(
+		putNode(plimsoll.Node{ID: "n1", Address: address1, Incarnation: 1}),
+		putNode(plimsoll.Node{ID: "n2", Address: address2, Incarnation: 1}),
+		putTask(plimsoll.Task{
+			Job: "a", Group: "map", Index: 0, Attempt: 5, State: plimsoll.TaskRunning, Node: "n2",
+			Earlier: []plimsoll.NodeAttempts{{Node: "gone", First: 2, Last: 2}, {Node: "n1", First: 3, Last: 4}},
+		}),
+	)
+	s := serve(t, Config{}, f)
+	for attempt, agent := range map[int32]*agentLogs{3: first, 4: first, 5: second, 0: second} {
+		receive(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: attempt}))
+		want := attempt
+		if want == 0 {
+			want = 5
+		}
+		select {
+		case asked := <-agent.asked:
+			if asked.GetAttempt() != want {
+				t.Errorf("for attempt %d the agent was asked %v", attempt, asked)
+			}
+		default:
+			t.Errorf("for attempt %d another agent was asked", attempt)
+		}
+	}
+	for attempt, says := range map[int32]string{
+		1: "the node of attempt 1 of task a.map.0 is no longer remembered",
+		2: `node "gone", where attempt 2 of task a.map.0 ran, has been removed, and the log with it`,
+	} {
+		err := ending(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: attempt}))
+		if plimsoll.CodeOf(err) != plimsoll.CodeNotFound || !strings.Contains(err.Error(), says) {
+			t.Errorf("attempt %d: %v", attempt, err)
+		}
 	}
 }
 
@@ -106,7 +151,7 @@ func TestFollowedLogsWaitForTheAttemptAndGoOnToItsEnd(t *testing.T) {
 	s := serve(t, Config{}, f)
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }
 	text := make(chan string, 10)
-	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.1", Follow: true})
+	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.1", Follow: true, TailLines: 1})
 	go func() {
 		defer close(text)
 		for stream.Receive() {
@@ -122,7 +167,8 @@ func TestFollowedLogsWaitForTheAttemptAndGoOnToItsEnd(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if asked := <-agent.asked; !asked.GetFollow() || asked.GetAttempt() != 1 {
+	asked := <-agent.asked
+	if !asked.GetFollow() || asked.GetAttempt() != 1 || asked.GetTailLines() != 0 { // all is new
 		t.Errorf("the agent was asked %v", asked)
 	}
 	close(agent.release)
@@ -165,6 +211,7 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 		{"a negative attempt", &pb.ReadLogsRequest{Task: "a.map.0", Attempt: -1}, plimsoll.CodeInvalid, "counted from 1"},
 		{"a stream that is none", &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdin"}, plimsoll.CodeInvalid, "stdout or stderr"},
 		{"a negative tail", &pb.ReadLogsRequest{Task: "a.map.0", TailBytes: -1}, plimsoll.CodeInvalid, "tailBytes"},
+		{"a negative tail of lines", &pb.ReadLogsRequest{Task: "a.map.0", TailLines: -1}, plimsoll.CodeInvalid, "tailLines"},
 		{"an unknown task", &pb.ReadLogsRequest{Task: "a.map.99"}, plimsoll.CodeNotFound, "there is no task"},
 		{"a task that waits", &pb.ReadLogsRequest{Task: "a.map.1"}, plimsoll.CodeConflict, "has not been started yet"},
 		{"a task that is only bound", &pb.ReadLogsRequest{Task: "a.map.2"}, plimsoll.CodeConflict, "has not been started yet"},

@@ -106,7 +106,11 @@ func speak(s *served, session string, incarnation uint64) []error {
 	_, node := s.agents.ReportNode(ctx, with(session, &pb.ReportNodeRequest{
 		Node: "n1", Incarnation: incarnation, Sequence: 1, Report: &pb.NodeReport{},
 	}))
-	return []error{wire.FromConnectError(err), wire.FromConnectError(beat), wire.FromConnectError(tasks), wire.FromConnectError(node)}
+	_, left := s.agents.LeaveNode(ctx, with(session, &pb.LeaveNodeRequest{Node: "n1", Incarnation: incarnation}))
+	return []error{
+		wire.FromConnectError(err), wire.FromConnectError(beat), wire.FromConnectError(tasks),
+		wire.FromConnectError(node), wire.FromConnectError(left),
+	}
 }
 
 func with[Q any](session string, m *Q) *connect.Request[Q] {

@@ -101,7 +101,8 @@ func (l *link) add(command *pb.Command) (*call, error) {
 // ofAgents reports whether an agent says a command, or a gateway about one. What users send must not keep it waiting.
 func ofAgents(command *pb.Command) bool {
 	switch command.GetKind().(type) {
-	case *pb.Command_RegisterNode, *pb.Command_NodeLiveness, *pb.Command_ReportTasks, *pb.Command_ReportNode:
+	case *pb.Command_RegisterNode, *pb.Command_NodeLiveness, *pb.Command_ReportTasks, *pb.Command_ReportNode,
+		*pb.Command_LeaveNode:
 		return true
 	}
 	return false

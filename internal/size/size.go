@@ -151,12 +151,18 @@ var (
 	statusFixed = fixed(reflect.TypeFor[plimsoll.JobStatus]())
 	groupFixed  = fixed(reflect.TypeFor[plimsoll.GroupStatus]()) + 1 + lengthPrefix
 	eventFixed  = fixed(reflect.TypeFor[plimsoll.Event]()) + ringRow
+
+	attemptsFixed = fixed(reflect.TypeFor[plimsoll.NodeAttempts]()) + longTag + lengthPrefix
 )
 
-// Task bounds the record of a task with its key. The arguments are all the texts in it.
+// Task bounds the record of a task with its key, without its earlier attempts. The arguments are
+// all the texts in it.
 func Task(job, group, node, message string) int {
 	return taskFixed + 2*(len(job)+len(group)) + len(node) + len(message)
 }
+
+// NodeAttempts bounds an entry of the earlier attempts of a task.
+func NodeAttempts(node string) int { return attemptsFixed + len(node) }
 
 // JobStatus bounds the record of a job's status with its key, without its groups. The arguments are
 // all the texts in it.

@@ -160,7 +160,12 @@ func TestBoundsOfRecordsThatChangeOftenCountEveryField(t *testing.T) {
 	task := filled[plimsoll.Task](f)
 	task.Index = plimsoll.MaxTasksPerJob - 1
 	key := len(wire.TaskKey(task.Job, task.Group, task.Index))
-	near(t, "Task", size.Task(task.Job, task.Group, task.Node, task.Message), len(wire.AppendTask(nil, task))+key)
+	earlier := task.Earlier
+	task.Earlier = nil
+	record := len(wire.AppendTask(nil, task))
+	near(t, "Task", size.Task(task.Job, task.Group, task.Node, task.Message), record+key)
+	task.Earlier = earlier[:1]
+	near(t, "NodeAttempts", size.NodeAttempts(earlier[0].Node), len(wire.AppendTask(nil, task))-record)
 
 	st := filled[plimsoll.JobStatus](f)
 	groups := st.Groups

@@ -307,7 +307,7 @@ func (s *State) TaskRecord(r Ref) plimsoll.Task {
 	return plimsoll.Task{
 		Job: r.Group.Job.Spec.ID, Group: r.Group.Spec.Name, Index: r.Index, Attempt: t.Attempt, Failures: t.Failures, State: t.State,
 		Result: t.Result, Node: t.Node, ExitCode: t.ExitCode, Message: t.Message, Created: t.Created, Bound: t.Bound, Started: t.Started,
-		Finished: t.Finished, NotBefore: t.NotBefore, Revision: t.revision,
+		Finished: t.Finished, NotBefore: t.NotBefore, Revision: t.revision, Earlier: r.earlier(),
 	}
 }
 

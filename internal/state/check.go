@@ -153,7 +153,8 @@ func (s *State) checkHoldings() error {
 		for i := range j.Groups {
 			made += len(j.Groups[i].Tasks)
 			for k := range j.Groups[i].Tasks {
-				texts += tableShare * len(j.Groups[i].Tasks[k].Message)
+				earlier := earlierBytes(Ref{&j.Groups[i], int32(k)}.earlier())
+				texts += tableShare * (len(j.Groups[i].Tasks[k].Message) + earlier)
 			}
 		}
 		if takes := j.takes(j.Spec); takes != j.held || texts != j.texts || j.heldEnded != (j.State.Ended() || j.forgetting) {

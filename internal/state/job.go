@@ -295,6 +295,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 			}
 			s.dirty.deletedTasks = append(s.dirty.deletedTasks, TaskName{j.Spec.ID, g.Spec.Name, int32(n - 1)})
 			s.dirty.bytes += taskBytes(Ref{g, int32(n - 1)})
+			s.setEarlier(Ref{g, int32(n - 1)}, nil)
 			s.holdTexts(j, -len(g.Tasks[n-1].Message))
 			s.made--
 			g.Tasks[n-1] = Task{}

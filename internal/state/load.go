@@ -271,6 +271,7 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 	})
 	s.made++
 	s.holdTexts(j, len(t.Message))
+	s.setEarlier(Ref{g, t.Index}, t.Earlier)
 	if !t.State.OnNode() {
 		return nil
 	}

@@ -185,7 +185,7 @@ func (s *State) setReady(n *Node, ready bool) {
 	n.deadline, n.lostAt = 0, 0
 	s.markNode(n)
 	if ready {
-		n.lost, n.heardSince = false, s.at
+		n.lost, n.left, n.heardSince = false, false, s.at
 		s.nodeLog.add(n.Slot, NodeGained)
 		return
 	}
@@ -271,7 +271,7 @@ func (s *State) emptyNode(n *Node, budget Budget) bool {
 			if ref.Task().State == plimsoll.TaskStopping {
 				result = ref.Task().Result
 			}
-			s.end(ref, result, -1, "node "+n.ID+" was not heard from for too long", s.at)
+			s.end(ref, result, -1, n.lostWhy(), s.at)
 		case n.Mode == plimsoll.NodeDraining && ref.Task().State != plimsoll.TaskStopping:
 			s.stopTask(ref, plimsoll.ResultEvicted, "node "+n.ID+" is drained")
 		}

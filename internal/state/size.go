@@ -17,7 +17,7 @@ const (
 
 func taskBytes(r Ref) int {
 	t := r.Task()
-	return size.Task(r.Group.Job.Spec.ID, r.Group.Spec.Name, t.Node, t.Message)
+	return size.Task(r.Group.Job.Spec.ID, r.Group.Spec.Name, t.Node, t.Message) + earlierBytes(r.earlier())
 }
 
 // statusBytes counts the resources of the groups too: the events of its tasks hold them, once in a

@@ -196,6 +196,10 @@ type Group struct {
 	stopped int32       // stopping: tasks below it are wanted, or are being stopped
 
 	resourceBytes int32 // what the amounts that a task asks for take in a batch
+
+	// Earlier attempts of tasks, by index. Only few tasks have been on more than one node, so this
+	// costs the others nothing. The slices are in records too: they are replaced, never changed.
+	earlier map[int32][]plimsoll.NodeAttempts
 }
 
 // Task is a task's row.
@@ -240,6 +244,7 @@ type Node struct {
 	returnAt    int64 // the first of its evictions ends then; 0: there is none
 	sickUntil   int64 // it could not start the last two tasks and takes none until then; 0: it is not sick; not stored
 	lost        bool  // its tasks are being given up
+	left        bool  // the same, because its agent has stopped and nothing runs there
 	shrunk      bool  // its capacity became less than what is used
 	emptying    bool
 	dirty       bool

@@ -88,6 +88,7 @@ func (s *State) recount(j *Job) {
 func (s *State) Bind(r Ref, slot int32) {
 	g, t := r.Group, r.Task()
 	j, n := g.Job, s.slots[slot]
+	s.rememberNode(r, n.ID)
 	t.Attempt++
 	t.Node, t.slot = s.text(n.ID), slot
 	t.Bound, t.Started, t.Finished, t.NotBefore = s.at, 0, 0, 0
@@ -233,10 +234,16 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	s.finishIfDone(j)
 }
 
+// firstFailure says how the first task of a job failed. Agents say the exit code in their message
+// too; it is said once.
 func firstFailure(t *Task) string {
 	reason := t.ID + " " + t.Result.String()
 	if t.Result == plimsoll.ResultFailed {
-		reason += " with exit code " + strconv.Itoa(int(t.ExitCode))
+		code := "exit code " + strconv.Itoa(int(t.ExitCode))
+		if t.Message == code || strings.HasPrefix(t.Message, code+";") {
+			return reason + " with " + t.Message
+		}
+		reason += " with " + code
 	}
 	if t.Message != "" {
 		reason += ": " + t.Message

@@ -77,9 +77,14 @@ func drawTask(t *rapid.T) plimsoll.Task {
 		Finished:  drawInt64(t, "finished"),
 		NotBefore: drawInt64(t, "not before"),
 		Revision:  drawUint64(t, "revision"),
+		Earlier:   drawSlice(t, "earlier", drawNodeAttempts),
 	}
 	task.ID = plimsoll.TaskID(task.Job, task.Group, task.Index)
 	return task
+}
+
+func drawNodeAttempts(t *rapid.T) plimsoll.NodeAttempts {
+	return plimsoll.NodeAttempts{Node: drawText(t, "node"), First: drawInt32(t, "first"), Last: drawInt32(t, "last")}
 }
 
 func drawTaskReport(t *rapid.T) plimsoll.TaskReport {

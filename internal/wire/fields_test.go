@@ -97,7 +97,12 @@ var places = map[string]place{
 	"Rule":        {"QOSRule", "qos.proto", "nodeQOSToProto and nodeQOSFromProto in policy.go", ""},
 	"Selector":    {"Selector", "objects.proto", "selectorsToProto and selectorsFromProto in constraints.go", jobFile},
 	"Spread":      {"Spread", "objects.proto", "spreadsToProto and spreadsFromProto in constraints.go", jobFile},
-	"Task":        {"Task", "objects.proto", "TaskToProto, TaskFromProto, AppendTask and decodeTaskField in task.go", ""},
+	"NodeAttempts": {
+		"NodeAttempts", "objects.proto",
+		"TaskToProto, TaskFromProto, appendNodeAttempts and decodeNodeAttempts in task.go",
+		"; size.NodeAttempts",
+	},
+	"Task": {"Task", "objects.proto", "TaskToProto, TaskFromProto, AppendTask and decodeTaskField in task.go", ""},
 	"WaitCause": {
 		"GroupStatus", "objects.proto",
 		"JobStatusToProto, JobStatusFromProto, appendGroupStatus, sizeGroupStatus and " +

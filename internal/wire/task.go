@@ -4,13 +4,15 @@ import (
 	"errors"
 	"strconv"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
 // TaskToProto converts a task. Its id is left out: it follows from job, group and index.
 func TaskToProto(t *plimsoll.Task) *pb.Task {
-	return &pb.Task{
+	m := &pb.Task{
 		Job:       text(t.Job),
 		Group:     text(t.Group),
 		Index:     t.Index,
@@ -28,11 +30,15 @@ func TaskToProto(t *plimsoll.Task) *pb.Task {
 		NotBefore: t.NotBefore,
 		Revision:  t.Revision,
 	}
+	for _, e := range t.Earlier {
+		m.Earlier = append(m.Earlier, &pb.NodeAttempts{Node: text(e.Node), First: e.First, Last: e.Last})
+	}
+	return m
 }
 
 // TaskFromProto converts a task.
 func TaskFromProto(m *pb.Task) plimsoll.Task {
-	return plimsoll.Task{
+	t := plimsoll.Task{
 		ID:        plimsoll.TaskID(m.GetJob(), m.GetGroup(), m.GetIndex()),
 		Job:       m.GetJob(),
 		Group:     m.GetGroup(),
@@ -51,6 +57,10 @@ func TaskFromProto(m *pb.Task) plimsoll.Task {
 		NotBefore: m.GetNotBefore(),
 		Revision:  m.GetRevision(),
 	}
+	for _, e := range m.GetEarlier() {
+		t.Earlier = append(t.Earlier, plimsoll.NodeAttempts{Node: e.GetNode(), First: e.GetFirst(), Last: e.GetLast()})
+	}
+	return t
 }
 
 // AppendTask encodes a task.
@@ -70,7 +80,37 @@ func AppendTask(dst []byte, t *plimsoll.Task) []byte {
 	dst = appendVarint(dst, 13, uint64(t.Started))
 	dst = appendVarint(dst, 14, uint64(t.Finished))
 	dst = appendVarint(dst, 15, uint64(t.NotBefore))
-	return appendVarint(dst, 16, t.Revision)
+	dst = appendVarint(dst, 16, t.Revision)
+	for i := range t.Earlier {
+		dst = appendNodeAttempts(dst, 17, &t.Earlier[i])
+	}
+	return dst
+}
+
+func appendNodeAttempts(dst []byte, number uint64, e *plimsoll.NodeAttempts) []byte {
+	var stack [256]byte
+	m := appendText(stack[:0], 1, e.Node)
+	m = appendInt32(m, 2, e.First)
+	m = appendInt32(m, 3, e.Last)
+	return protowire.AppendBytes(protowire.AppendVarint(dst, number<<3|bytesType), m)
+}
+
+func decodeNodeAttempts(data []byte) (e plimsoll.NodeAttempts, err error) {
+	for len(data) > 0 && err == nil {
+		var f field
+		if f, data, err = nextField(data); err != nil {
+			break
+		}
+		switch f.tag {
+		case 1<<3 | bytesType:
+			e.Node, err = string(f.b), checkText(f.b)
+		case 2<<3 | varintType:
+			e.First = int32(f.v)
+		case 3<<3 | varintType:
+			e.Last = int32(f.v)
+		}
+	}
+	return e, err
 }
 
 // DecodeTask decodes a task.
@@ -144,6 +184,10 @@ func decodeTaskField(t *plimsoll.Task, f *field) (err error) {
 		t.NotBefore = int64(f.v)
 	case 16<<3 | varintType:
 		t.Revision = f.v
+	case 17<<3 | bytesType:
+		var e plimsoll.NodeAttempts
+		e, err = decodeNodeAttempts(f.b)
+		t.Earlier = append(t.Earlier, e)
 	}
 	return err
 }

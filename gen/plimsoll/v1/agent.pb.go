@@ -731,20 +731,129 @@ func (*ReportNodeResponse) Descriptor() ([]byte, []int) {
 	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
-type ReadTaskLogRequest struct {
+type LeaveNodeRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Attempts that go on under the node's supervisor.
+	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	// No attempt runs on the node, each end was acknowledged, and nothing starts there before the
+	// node registers again: tasks that are bound to it can go elsewhere at once.
+	Empty         bool `protobuf:"varint,4,opt,name=empty,proto3" json:"empty,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveNodeRequest) Reset() {
+	*x = LeaveNodeRequest{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveNodeRequest) ProtoMessage() {}
+
+func (x *LeaveNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveNodeRequest.ProtoReflect.Descriptor instead.
+func (*LeaveNodeRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *LeaveNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LeaveNodeRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *LeaveNodeRequest) GetRunning() int32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *LeaveNodeRequest) GetEmpty() bool {
+	if x != nil {
+		return x.Empty
+	}
+	return false
+}
+
+type LeaveNodeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
-	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
-	TailBytes     int64                  `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveNodeResponse) Reset() {
+	*x = LeaveNodeResponse{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveNodeResponse) ProtoMessage() {}
+
+func (x *LeaveNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveNodeResponse.ProtoReflect.Descriptor instead.
+func (*LeaveNodeResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+type ReadTaskLogRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Task      string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt   int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Stream    string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
+	Follow    bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	TailBytes int64                  `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	// Only the last so many lines of each stream; 0: all.
+	TailLines     int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadTaskLogRequest) Reset() {
 	*x = ReadTaskLogRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +865,7 @@ func (x *ReadTaskLogRequest) String() string {
 func (*ReadTaskLogRequest) ProtoMessage() {}
 
 func (x *ReadTaskLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +878,7 @@ func (x *ReadTaskLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTaskLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadTaskLogRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadTaskLogRequest) GetTask() string {
@@ -807,6 +916,13 @@ func (x *ReadTaskLogRequest) GetTailBytes() int64 {
 	return 0
 }
 
+func (x *ReadTaskLogRequest) GetTailLines() int64 {
+	if x != nil {
+		return x.TailLines
+	}
+	return 0
+}
+
 type ReadTaskLogResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -817,7 +933,7 @@ type ReadTaskLogResponse struct {
 
 func (x *ReadTaskLogResponse) Reset() {
 	*x = ReadTaskLogResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +945,7 @@ func (x *ReadTaskLogResponse) String() string {
 func (*ReadTaskLogResponse) ProtoMessage() {}
 
 func (x *ReadTaskLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +958,7 @@ func (x *ReadTaskLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTaskLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadTaskLogResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadTaskLogResponse) GetStream() string {
@@ -871,7 +987,7 @@ type WatchQOSRequest struct {
 
 func (x *WatchQOSRequest) Reset() {
 	*x = WatchQOSRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +999,7 @@ func (x *WatchQOSRequest) String() string {
 func (*WatchQOSRequest) ProtoMessage() {}
 
 func (x *WatchQOSRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +1012,7 @@ func (x *WatchQOSRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchQOSRequest.ProtoReflect.Descriptor instead.
 func (*WatchQOSRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchQOSRequest) GetNode() string {
@@ -922,7 +1038,7 @@ type WatchQOSResponse struct {
 
 func (x *WatchQOSResponse) Reset() {
 	*x = WatchQOSResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1050,7 @@ func (x *WatchQOSResponse) String() string {
 func (*WatchQOSResponse) ProtoMessage() {}
 
 func (x *WatchQOSResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1063,7 @@ func (x *WatchQOSResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchQOSResponse.ProtoReflect.Descriptor instead.
 func (*WatchQOSResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchQOSResponse) GetStatus() *NodeQOSStatus {
@@ -969,7 +1085,7 @@ type ProveNodeRequest struct {
 
 func (x *ProveNodeRequest) Reset() {
 	*x = ProveNodeRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1097,7 @@ func (x *ProveNodeRequest) String() string {
 func (*ProveNodeRequest) ProtoMessage() {}
 
 func (x *ProveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1110,7 @@ func (x *ProveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveNodeRequest.ProtoReflect.Descriptor instead.
 func (*ProveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProveNodeRequest) GetNode() string {
@@ -1021,7 +1137,7 @@ type ProveNodeResponse struct {
 
 func (x *ProveNodeResponse) Reset() {
 	*x = ProveNodeResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1149,7 @@ func (x *ProveNodeResponse) String() string {
 func (*ProveNodeResponse) ProtoMessage() {}
 
 func (x *ProveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1162,7 @@ func (x *ProveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveNodeResponse.ProtoReflect.Descriptor instead.
 func (*ProveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProveNodeResponse) GetSignature() []byte {
@@ -1080,7 +1196,7 @@ type StartAttemptRequest struct {
 
 func (x *StartAttemptRequest) Reset() {
 	*x = StartAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1208,7 @@ func (x *StartAttemptRequest) String() string {
 func (*StartAttemptRequest) ProtoMessage() {}
 
 func (x *StartAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1221,7 @@ func (x *StartAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StartAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StartAttemptRequest) GetTask() string {
@@ -1203,7 +1319,7 @@ type TaskUsers struct {
 
 func (x *TaskUsers) Reset() {
 	*x = TaskUsers{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1331,7 @@ func (x *TaskUsers) String() string {
 func (*TaskUsers) ProtoMessage() {}
 
 func (x *TaskUsers) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1344,7 @@ func (x *TaskUsers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskUsers.ProtoReflect.Descriptor instead.
 func (*TaskUsers) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskUsers) GetFirstUid() uint32 {
@@ -1275,7 +1391,7 @@ type StartAttemptResponse struct {
 
 func (x *StartAttemptResponse) Reset() {
 	*x = StartAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1403,7 @@ func (x *StartAttemptResponse) String() string {
 func (*StartAttemptResponse) ProtoMessage() {}
 
 func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1416,7 @@ func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StartAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StartAttemptResponse) GetStatus() *AttemptStatus {
@@ -1328,7 +1444,7 @@ type AttemptStatus struct {
 
 func (x *AttemptStatus) Reset() {
 	*x = AttemptStatus{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1456,7 @@ func (x *AttemptStatus) String() string {
 func (*AttemptStatus) ProtoMessage() {}
 
 func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1469,7 @@ func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStatus.ProtoReflect.Descriptor instead.
 func (*AttemptStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AttemptStatus) GetTask() string {
@@ -1440,7 +1556,7 @@ type StopAttemptRequest struct {
 
 func (x *StopAttemptRequest) Reset() {
 	*x = StopAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1568,7 @@ func (x *StopAttemptRequest) String() string {
 func (*StopAttemptRequest) ProtoMessage() {}
 
 func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1581,7 @@ func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StopAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StopAttemptRequest) GetTask() string {
@@ -1511,7 +1627,7 @@ type StopAttemptResponse struct {
 
 func (x *StopAttemptResponse) Reset() {
 	*x = StopAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1639,7 @@ func (x *StopAttemptResponse) String() string {
 func (*StopAttemptResponse) ProtoMessage() {}
 
 func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1652,7 @@ func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StopAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 type WatchAttemptsRequest struct {
@@ -1547,7 +1663,7 @@ type WatchAttemptsRequest struct {
 
 func (x *WatchAttemptsRequest) Reset() {
 	*x = WatchAttemptsRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1675,7 @@ func (x *WatchAttemptsRequest) String() string {
 func (*WatchAttemptsRequest) ProtoMessage() {}
 
 func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1688,7 @@ func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 type WatchAttemptsResponse struct {
@@ -1585,7 +1701,7 @@ type WatchAttemptsResponse struct {
 
 func (x *WatchAttemptsResponse) Reset() {
 	*x = WatchAttemptsResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1713,7 @@ func (x *WatchAttemptsResponse) String() string {
 func (*WatchAttemptsResponse) ProtoMessage() {}
 
 func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1726,7 @@ func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchAttemptsResponse) GetAttempts() []*AttemptStatus {
@@ -1637,7 +1753,7 @@ type ForgetAttemptRequest struct {
 
 func (x *ForgetAttemptRequest) Reset() {
 	*x = ForgetAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1765,7 @@ func (x *ForgetAttemptRequest) String() string {
 func (*ForgetAttemptRequest) ProtoMessage() {}
 
 func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1778,7 @@ func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptRequest.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForgetAttemptRequest) GetTask() string {
@@ -1687,7 +1803,7 @@ type ForgetAttemptResponse struct {
 
 func (x *ForgetAttemptResponse) Reset() {
 	*x = ForgetAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1815,7 @@ func (x *ForgetAttemptResponse) String() string {
 func (*ForgetAttemptResponse) ProtoMessage() {}
 
 func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1828,7 @@ func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptResponse.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 var File_plimsoll_v1_agent_proto protoreflect.FileDescriptor
@@ -1771,14 +1887,22 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bsequence\x18\x03 \x01(\x04R\bsequence\x12/\n" +
 	"\x06report\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeReportR\x06report\"\x14\n" +
-	"\x12ReportNodeResponse\"\x91\x01\n" +
+	"\x12ReportNodeResponse\"x\n" +
+	"\x10LeaveNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x14\n" +
+	"\x05empty\x18\x04 \x01(\bR\x05empty\"\x13\n" +
+	"\x11LeaveNodeResponse\"\xb0\x01\n" +
 	"\x12ReadTaskLogRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1d\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\"A\n" +
+	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\x12\x1d\n" +
+	"\n" +
+	"tail_lines\x18\x06 \x01(\x03R\ttailLines\"A\n" +
 	"\x13ReadTaskLogResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"L\n" +
@@ -1841,14 +1965,15 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x14ForgetAttemptRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\"\x17\n" +
-	"\x15ForgetAttemptResponse2\xb3\x03\n" +
+	"\x15ForgetAttemptResponse2\xff\x03\n" +
 	"\fAgentService\x12S\n" +
 	"\fRegisterNode\x12 .plimsoll.v1.RegisterNodeRequest\x1a!.plimsoll.v1.RegisterNodeResponse\x12J\n" +
 	"\tHeartbeat\x12\x1d.plimsoll.v1.HeartbeatRequest\x1a\x1e.plimsoll.v1.HeartbeatResponse\x12a\n" +
 	"\x10WatchAssignments\x12$.plimsoll.v1.WatchAssignmentsRequest\x1a%.plimsoll.v1.WatchAssignmentsResponse0\x01\x12P\n" +
 	"\vReportTasks\x12\x1f.plimsoll.v1.ReportTasksRequest\x1a .plimsoll.v1.ReportTasksResponse\x12M\n" +
 	"\n" +
-	"ReportNode\x12\x1e.plimsoll.v1.ReportNodeRequest\x1a\x1f.plimsoll.v1.ReportNodeResponse2`\n" +
+	"ReportNode\x12\x1e.plimsoll.v1.ReportNodeRequest\x1a\x1f.plimsoll.v1.ReportNodeResponse\x12J\n" +
+	"\tLeaveNode\x12\x1d.plimsoll.v1.LeaveNodeRequest\x1a\x1e.plimsoll.v1.LeaveNodeResponse2`\n" +
 	"\n" +
 	"LogService\x12R\n" +
 	"\vReadTaskLog\x12\x1f.plimsoll.v1.ReadTaskLogRequest\x1a .plimsoll.v1.ReadTaskLogResponse0\x012W\n" +
@@ -1875,7 +2000,7 @@ func file_plimsoll_v1_agent_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_agent_proto_rawDescData
 }
 
-var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*RegisterNodeRequest)(nil),      // 0: plimsoll.v1.RegisterNodeRequest
 	(*RegisterNodeResponse)(nil),     // 1: plimsoll.v1.RegisterNodeResponse
@@ -1889,79 +2014,83 @@ var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*ReportTasksResponse)(nil),      // 9: plimsoll.v1.ReportTasksResponse
 	(*ReportNodeRequest)(nil),        // 10: plimsoll.v1.ReportNodeRequest
 	(*ReportNodeResponse)(nil),       // 11: plimsoll.v1.ReportNodeResponse
-	(*ReadTaskLogRequest)(nil),       // 12: plimsoll.v1.ReadTaskLogRequest
-	(*ReadTaskLogResponse)(nil),      // 13: plimsoll.v1.ReadTaskLogResponse
-	(*WatchQOSRequest)(nil),          // 14: plimsoll.v1.WatchQOSRequest
-	(*WatchQOSResponse)(nil),         // 15: plimsoll.v1.WatchQOSResponse
-	(*ProveNodeRequest)(nil),         // 16: plimsoll.v1.ProveNodeRequest
-	(*ProveNodeResponse)(nil),        // 17: plimsoll.v1.ProveNodeResponse
-	(*StartAttemptRequest)(nil),      // 18: plimsoll.v1.StartAttemptRequest
-	(*TaskUsers)(nil),                // 19: plimsoll.v1.TaskUsers
-	(*StartAttemptResponse)(nil),     // 20: plimsoll.v1.StartAttemptResponse
-	(*AttemptStatus)(nil),            // 21: plimsoll.v1.AttemptStatus
-	(*StopAttemptRequest)(nil),       // 22: plimsoll.v1.StopAttemptRequest
-	(*StopAttemptResponse)(nil),      // 23: plimsoll.v1.StopAttemptResponse
-	(*WatchAttemptsRequest)(nil),     // 24: plimsoll.v1.WatchAttemptsRequest
-	(*WatchAttemptsResponse)(nil),    // 25: plimsoll.v1.WatchAttemptsResponse
-	(*ForgetAttemptRequest)(nil),     // 26: plimsoll.v1.ForgetAttemptRequest
-	(*ForgetAttemptResponse)(nil),    // 27: plimsoll.v1.ForgetAttemptResponse
-	nil,                              // 28: plimsoll.v1.Assignment.LabelsEntry
-	(*Node)(nil),                     // 29: plimsoll.v1.Node
-	(*Task)(nil),                     // 30: plimsoll.v1.Task
-	(*GroupSpec)(nil),                // 31: plimsoll.v1.GroupSpec
-	(*Policy)(nil),                   // 32: plimsoll.v1.Policy
-	(*PolicyRef)(nil),                // 33: plimsoll.v1.PolicyRef
-	(TaskState)(0),                   // 34: plimsoll.v1.TaskState
-	(TaskResult)(0),                  // 35: plimsoll.v1.TaskResult
-	(*NodeReport)(nil),               // 36: plimsoll.v1.NodeReport
-	(*NodeQOSStatus)(nil),            // 37: plimsoll.v1.NodeQOSStatus
+	(*LeaveNodeRequest)(nil),         // 12: plimsoll.v1.LeaveNodeRequest
+	(*LeaveNodeResponse)(nil),        // 13: plimsoll.v1.LeaveNodeResponse
+	(*ReadTaskLogRequest)(nil),       // 14: plimsoll.v1.ReadTaskLogRequest
+	(*ReadTaskLogResponse)(nil),      // 15: plimsoll.v1.ReadTaskLogResponse
+	(*WatchQOSRequest)(nil),          // 16: plimsoll.v1.WatchQOSRequest
+	(*WatchQOSResponse)(nil),         // 17: plimsoll.v1.WatchQOSResponse
+	(*ProveNodeRequest)(nil),         // 18: plimsoll.v1.ProveNodeRequest
+	(*ProveNodeResponse)(nil),        // 19: plimsoll.v1.ProveNodeResponse
+	(*StartAttemptRequest)(nil),      // 20: plimsoll.v1.StartAttemptRequest
+	(*TaskUsers)(nil),                // 21: plimsoll.v1.TaskUsers
+	(*StartAttemptResponse)(nil),     // 22: plimsoll.v1.StartAttemptResponse
+	(*AttemptStatus)(nil),            // 23: plimsoll.v1.AttemptStatus
+	(*StopAttemptRequest)(nil),       // 24: plimsoll.v1.StopAttemptRequest
+	(*StopAttemptResponse)(nil),      // 25: plimsoll.v1.StopAttemptResponse
+	(*WatchAttemptsRequest)(nil),     // 26: plimsoll.v1.WatchAttemptsRequest
+	(*WatchAttemptsResponse)(nil),    // 27: plimsoll.v1.WatchAttemptsResponse
+	(*ForgetAttemptRequest)(nil),     // 28: plimsoll.v1.ForgetAttemptRequest
+	(*ForgetAttemptResponse)(nil),    // 29: plimsoll.v1.ForgetAttemptResponse
+	nil,                              // 30: plimsoll.v1.Assignment.LabelsEntry
+	(*Node)(nil),                     // 31: plimsoll.v1.Node
+	(*Task)(nil),                     // 32: plimsoll.v1.Task
+	(*GroupSpec)(nil),                // 33: plimsoll.v1.GroupSpec
+	(*Policy)(nil),                   // 34: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 35: plimsoll.v1.PolicyRef
+	(TaskState)(0),                   // 36: plimsoll.v1.TaskState
+	(TaskResult)(0),                  // 37: plimsoll.v1.TaskResult
+	(*NodeReport)(nil),               // 38: plimsoll.v1.NodeReport
+	(*NodeQOSStatus)(nil),            // 39: plimsoll.v1.NodeQOSStatus
 }
 var file_plimsoll_v1_agent_proto_depIdxs = []int32{
-	29, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
-	30, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
-	31, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
-	28, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
+	31, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
+	32, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
+	33, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
+	30, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
 	5,  // 4: plimsoll.v1.WatchAssignmentsResponse.changed:type_name -> plimsoll.v1.Assignment
-	32, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
-	33, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
-	34, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
-	35, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
+	34, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
+	35, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
+	36, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
+	37, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
 	7,  // 9: plimsoll.v1.ReportTasksRequest.reports:type_name -> plimsoll.v1.TaskReport
-	36, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
-	37, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	31, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
-	19, // 13: plimsoll.v1.StartAttemptRequest.users:type_name -> plimsoll.v1.TaskUsers
-	21, // 14: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
-	34, // 15: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
-	35, // 16: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
-	35, // 17: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
-	21, // 18: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
+	38, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
+	39, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	33, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
+	21, // 13: plimsoll.v1.StartAttemptRequest.users:type_name -> plimsoll.v1.TaskUsers
+	23, // 14: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
+	36, // 15: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
+	37, // 16: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
+	37, // 17: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
+	23, // 18: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
 	0,  // 19: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
 	2,  // 20: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
 	4,  // 21: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
 	8,  // 22: plimsoll.v1.AgentService.ReportTasks:input_type -> plimsoll.v1.ReportTasksRequest
 	10, // 23: plimsoll.v1.AgentService.ReportNode:input_type -> plimsoll.v1.ReportNodeRequest
-	12, // 24: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
-	14, // 25: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
-	16, // 26: plimsoll.v1.ProofService.ProveNode:input_type -> plimsoll.v1.ProveNodeRequest
-	18, // 27: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
-	22, // 28: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
-	24, // 29: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
-	26, // 30: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
-	1,  // 31: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
-	3,  // 32: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
-	6,  // 33: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
-	9,  // 34: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
-	11, // 35: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
-	13, // 36: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
-	15, // 37: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
-	17, // 38: plimsoll.v1.ProofService.ProveNode:output_type -> plimsoll.v1.ProveNodeResponse
-	20, // 39: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
-	23, // 40: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
-	25, // 41: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
-	27, // 42: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
-	31, // [31:43] is the sub-list for method output_type
-	19, // [19:31] is the sub-list for method input_type
+	12, // 24: plimsoll.v1.AgentService.LeaveNode:input_type -> plimsoll.v1.LeaveNodeRequest
+	14, // 25: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
+	16, // 26: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
+	18, // 27: plimsoll.v1.ProofService.ProveNode:input_type -> plimsoll.v1.ProveNodeRequest
+	20, // 28: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
+	24, // 29: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
+	26, // 30: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
+	28, // 31: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
+	1,  // 32: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
+	3,  // 33: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
+	6,  // 34: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
+	9,  // 35: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
+	11, // 36: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
+	13, // 37: plimsoll.v1.AgentService.LeaveNode:output_type -> plimsoll.v1.LeaveNodeResponse
+	15, // 38: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
+	17, // 39: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
+	19, // 40: plimsoll.v1.ProofService.ProveNode:output_type -> plimsoll.v1.ProveNodeResponse
+	22, // 41: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
+	25, // 42: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
+	27, // 43: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
+	29, // 44: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
+	32, // [32:45] is the sub-list for method output_type
+	19, // [19:32] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -1980,7 +2109,7 @@ func file_plimsoll_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_agent_proto_rawDesc), len(file_plimsoll_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

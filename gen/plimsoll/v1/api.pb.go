@@ -2101,7 +2101,9 @@ type ReadLogsRequest struct {
 	Stream string `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
 	Follow bool   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Only the last so many bytes; 0: all.
-	TailBytes     int64 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	TailBytes int64 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	// Only the last so many lines of each stream; 0: all.
+	TailLines     int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2167,6 +2169,13 @@ func (x *ReadLogsRequest) GetFollow() bool {
 func (x *ReadLogsRequest) GetTailBytes() int64 {
 	if x != nil {
 		return x.TailBytes
+	}
+	return 0
+}
+
+func (x *ReadLogsRequest) GetTailLines() int64 {
+	if x != nil {
+		return x.TailLines
 	}
 	return 0
 }
@@ -4096,14 +4105,16 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\twait_code\x18\x01 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12.\n" +
 	"\x05steps\x18\x03 \x03(\v2\x18.plimsoll.v1.ExplainStepR\x05steps\x12-\n" +
-	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\x8e\x01\n" +
+	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\xad\x01\n" +
 	"\x0fReadLogsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1d\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\">\n" +
+	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\x12\x1d\n" +
+	"\n" +
+	"tail_lines\x18\x06 \x01(\x03R\ttailLines\">\n" +
 	"\x10ReadLogsResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\x12\n" +

@@ -1777,23 +1777,25 @@ func (x *Job) GetStatus() *JobStatus {
 }
 
 type Task struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	Index         int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Attempt       int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Failures      int32                  `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
-	State         TaskState              `protobuf:"varint,6,opt,name=state,proto3,enum=plimsoll.v1.TaskState" json:"state,omitempty"`
-	Result        TaskResult             `protobuf:"varint,7,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
-	Node          string                 `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"`
-	ExitCode      int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Message       string                 `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
-	Created       int64                  `protobuf:"varint,11,opt,name=created,proto3" json:"created,omitempty"`
-	Bound         int64                  `protobuf:"varint,12,opt,name=bound,proto3" json:"bound,omitempty"`
-	Started       int64                  `protobuf:"varint,13,opt,name=started,proto3" json:"started,omitempty"`
-	Finished      int64                  `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
-	NotBefore     int64                  `protobuf:"varint,15,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	Revision      uint64                 `protobuf:"varint,16,opt,name=revision,proto3" json:"revision,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Job       string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Group     string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Index     int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Attempt   int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Failures  int32                  `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
+	State     TaskState              `protobuf:"varint,6,opt,name=state,proto3,enum=plimsoll.v1.TaskState" json:"state,omitempty"`
+	Result    TaskResult             `protobuf:"varint,7,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
+	Node      string                 `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"`
+	ExitCode  int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Message   string                 `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
+	Created   int64                  `protobuf:"varint,11,opt,name=created,proto3" json:"created,omitempty"`
+	Bound     int64                  `protobuf:"varint,12,opt,name=bound,proto3" json:"bound,omitempty"`
+	Started   int64                  `protobuf:"varint,13,opt,name=started,proto3" json:"started,omitempty"`
+	Finished  int64                  `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
+	NotBefore int64                  `protobuf:"varint,15,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	Revision  uint64                 `protobuf:"varint,16,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Attempts before those on node, the oldest first.
+	Earlier       []*NodeAttempts `protobuf:"bytes,17,rep,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1940,6 +1942,74 @@ func (x *Task) GetRevision() uint64 {
 	return 0
 }
 
+func (x *Task) GetEarlier() []*NodeAttempts {
+	if x != nil {
+		return x.Earlier
+	}
+	return nil
+}
+
+// NodeAttempts are attempts of a task in a row that were on the same node.
+type NodeAttempts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	First         int32                  `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
+	Last          int32                  `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeAttempts) Reset() {
+	*x = NodeAttempts{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeAttempts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeAttempts) ProtoMessage() {}
+
+func (x *NodeAttempts) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeAttempts.ProtoReflect.Descriptor instead.
+func (*NodeAttempts) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *NodeAttempts) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeAttempts) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *NodeAttempts) GetLast() int32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 // What placement needs to know of a node beside its capacity. Instants are Unix seconds, zero if they are not known.
 type NodeFacts struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1964,7 +2034,7 @@ type NodeFacts struct {
 
 func (x *NodeFacts) Reset() {
 	*x = NodeFacts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2046,7 @@ func (x *NodeFacts) String() string {
 func (*NodeFacts) ProtoMessage() {}
 
 func (x *NodeFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2059,7 @@ func (x *NodeFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
 func (*NodeFacts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NodeFacts) GetTraits() map[string]*Trait {
@@ -2090,7 +2160,7 @@ type NodeGate struct {
 
 func (x *NodeGate) Reset() {
 	*x = NodeGate{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +2172,7 @@ func (x *NodeGate) String() string {
 func (*NodeGate) ProtoMessage() {}
 
 func (x *NodeGate) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2185,7 @@ func (x *NodeGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGate.ProtoReflect.Descriptor instead.
 func (*NodeGate) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeGate) GetSequence() uint64 {
@@ -2154,7 +2224,7 @@ type Eviction struct {
 
 func (x *Eviction) Reset() {
 	*x = Eviction{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2236,7 @@ func (x *Eviction) String() string {
 func (*Eviction) ProtoMessage() {}
 
 func (x *Eviction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2249,7 @@ func (x *Eviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eviction.ProtoReflect.Descriptor instead.
 func (*Eviction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Eviction) GetJob() string {
@@ -2237,7 +2307,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2319,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2332,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Node) GetId() string {
@@ -2382,7 +2452,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2464,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2477,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -2456,7 +2526,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2538,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2551,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -2561,7 +2631,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +2643,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +2656,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -2690,7 +2760,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2772,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2785,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Event) GetType() int32 {
@@ -2787,7 +2857,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2799,7 +2869,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2812,7 +2882,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Error) GetCode() string {
@@ -2973,7 +3043,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\brevision\x18\v \x01(\x04R\brevision\"_\n" +
 	"\x03Job\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\x12.\n" +
-	"\x06status\x18\x02 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"\xc5\x03\n" +
+	"\x06status\x18\x02 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"\xfa\x03\n" +
 	"\x04Task\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
@@ -2992,7 +3062,12 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\bfinished\x18\x0e \x01(\x03R\bfinished\x12\x1d\n" +
 	"\n" +
 	"not_before\x18\x0f \x01(\x03R\tnotBefore\x12\x1a\n" +
-	"\brevision\x18\x10 \x01(\x04R\brevision\"\x88\x06\n" +
+	"\brevision\x18\x10 \x01(\x04R\brevision\x123\n" +
+	"\aearlier\x18\x11 \x03(\v2\x19.plimsoll.v1.NodeAttemptsR\aearlier\"L\n" +
+	"\fNodeAttempts\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\x05R\x05first\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\x05R\x04last\"\x88\x06\n" +
 	"\tNodeFacts\x12:\n" +
 	"\x06traits\x18\x01 \x03(\v2\".plimsoll.v1.NodeFacts.TraitsEntryR\x06traits\x12@\n" +
 	"\bnetworks\x18\x02 \x03(\v2$.plimsoll.v1.NodeFacts.NetworksEntryR\bnetworks\x12\x18\n" +
@@ -3189,7 +3264,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
 	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
@@ -3216,52 +3291,53 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(*JobStatus)(nil),     // 22: plimsoll.v1.JobStatus
 	(*Job)(nil),           // 23: plimsoll.v1.Job
 	(*Task)(nil),          // 24: plimsoll.v1.Task
-	(*NodeFacts)(nil),     // 25: plimsoll.v1.NodeFacts
-	(*NodeGate)(nil),      // 26: plimsoll.v1.NodeGate
-	(*Eviction)(nil),      // 27: plimsoll.v1.Eviction
-	(*Node)(nil),          // 28: plimsoll.v1.Node
-	(*NodeStatus)(nil),    // 29: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 30: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 31: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 32: plimsoll.v1.Event
-	(*Error)(nil),         // 33: plimsoll.v1.Error
-	nil,                   // 34: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 35: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 36: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 37: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 38: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 39: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 40: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 41: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 42: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 43: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 44: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 45: plimsoll.v1.Node.AttributesEntry
+	(*NodeAttempts)(nil),  // 25: plimsoll.v1.NodeAttempts
+	(*NodeFacts)(nil),     // 26: plimsoll.v1.NodeFacts
+	(*NodeGate)(nil),      // 27: plimsoll.v1.NodeGate
+	(*Eviction)(nil),      // 28: plimsoll.v1.Eviction
+	(*Node)(nil),          // 29: plimsoll.v1.Node
+	(*NodeStatus)(nil),    // 30: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 31: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 32: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 33: plimsoll.v1.Event
+	(*Error)(nil),         // 34: plimsoll.v1.Error
+	nil,                   // 35: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 36: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 37: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 38: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 39: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 40: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 41: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 42: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 43: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 44: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 45: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 46: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	34, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	35, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	35, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	36, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	37, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	36, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	37, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	38, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	15, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	12, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	13, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	13, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	14, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	38, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	39, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	13, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	13, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	14, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	39, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	40, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	9,  // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	10, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	16, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	17, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
-	40, // 22: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	41, // 22: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
 	18, // 23: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
 	20, // 24: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
 	2,  // 25: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
@@ -3271,32 +3347,33 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	22, // 29: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
 	3,  // 30: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
 	4,  // 31: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
-	41, // 32: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	42, // 33: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	43, // 34: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	44, // 35: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
-	9,  // 36: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	45, // 37: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
-	5,  // 38: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
-	25, // 39: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
-	26, // 40: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
-	27, // 41: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
-	9,  // 42: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	9,  // 43: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	9,  // 44: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	30, // 45: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	9,  // 46: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	9,  // 47: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	9,  // 48: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	9,  // 49: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	9,  // 50: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	11, // 51: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	11, // 52: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	25, // 32: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
+	42, // 33: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	43, // 34: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	44, // 35: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	45, // 36: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	9,  // 37: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
+	46, // 38: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	5,  // 39: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
+	26, // 40: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
+	27, // 41: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
+	28, // 42: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
+	9,  // 43: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	9,  // 44: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	9,  // 45: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	31, // 46: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	9,  // 47: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	9,  // 48: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	9,  // 49: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	9,  // 50: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	9,  // 51: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	11, // 52: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	11, // 53: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -3310,7 +3387,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

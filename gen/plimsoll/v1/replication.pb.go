@@ -913,6 +913,7 @@ type Command struct {
 	//	*Command_ApplyPolicies
 	//	*Command_DeletePolicy
 	//	*Command_ReportNode
+	//	*Command_LeaveNode
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1106,6 +1107,15 @@ func (x *Command) GetReportNode() *ReportNodeRequest {
 	return nil
 }
 
+func (x *Command) GetLeaveNode() *LeaveNodeRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_LeaveNode); ok {
+			return x.LeaveNode
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -1174,6 +1184,10 @@ type Command_ReportNode struct {
 	ReportNode *ReportNodeRequest `protobuf:"bytes,17,opt,name=report_node,json=reportNode,proto3,oneof"`
 }
 
+type Command_LeaveNode struct {
+	LeaveNode *LeaveNodeRequest `protobuf:"bytes,20,opt,name=leave_node,json=leaveNode,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1205,6 +1219,8 @@ func (*Command_ApplyPolicies) isCommand_Kind() {}
 func (*Command_DeletePolicy) isCommand_Kind() {}
 
 func (*Command_ReportNode) isCommand_Kind() {}
+
+func (*Command_LeaveNode) isCommand_Kind() {}
 
 // A gateway has not heard a node for too long. It counts only if the node has not registered again since.
 type NodeLiveness struct {
@@ -1432,7 +1448,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xe7\b\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xa7\t\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -1455,7 +1471,9 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x0eapply_policies\x18\x0f \x01(\v2!.plimsoll.v1.ApplyPoliciesRequestH\x00R\rapplyPolicies\x12G\n" +
 	"\rdelete_policy\x18\x10 \x01(\v2 .plimsoll.v1.DeletePolicyRequestH\x00R\fdeletePolicy\x12A\n" +
 	"\vreport_node\x18\x11 \x01(\v2\x1e.plimsoll.v1.ReportNodeRequestH\x00R\n" +
-	"reportNodeB\x06\n" +
+	"reportNode\x12>\n" +
+	"\n" +
+	"leave_node\x18\x14 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNodeB\x06\n" +
 	"\x04kind\"h\n" +
 	"\fNodeLiveness\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
@@ -1530,12 +1548,13 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*ApplyPoliciesRequest)(nil),  // 27: plimsoll.v1.ApplyPoliciesRequest
 	(*DeletePolicyRequest)(nil),   // 28: plimsoll.v1.DeletePolicyRequest
 	(*ReportNodeRequest)(nil),     // 29: plimsoll.v1.ReportNodeRequest
-	(*Error)(nil),                 // 30: plimsoll.v1.Error
-	(*ExplainTaskResponse)(nil),   // 31: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),  // 32: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),      // 33: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),     // 34: plimsoll.v1.PlanMovesResponse
-	(*ApplyPoliciesResponse)(nil), // 35: plimsoll.v1.ApplyPoliciesResponse
+	(*LeaveNodeRequest)(nil),      // 30: plimsoll.v1.LeaveNodeRequest
+	(*Error)(nil),                 // 31: plimsoll.v1.Error
+	(*ExplainTaskResponse)(nil),   // 32: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),  // 33: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),      // 34: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),     // 35: plimsoll.v1.PlanMovesResponse
+	(*ApplyPoliciesResponse)(nil), // 36: plimsoll.v1.ApplyPoliciesResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -1567,19 +1586,20 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	27, // 26: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
 	28, // 27: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
 	29, // 28: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
-	30, // 29: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	31, // 30: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	32, // 31: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	33, // 32: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	34, // 33: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	35, // 34: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	1,  // 35: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	4,  // 36: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	36, // [36:37] is the sub-list for method output_type
-	35, // [35:36] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	30, // 29: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
+	31, // 30: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	32, // 31: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	33, // 32: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	34, // 33: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	35, // 34: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	36, // 35: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	1,  // 36: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	4,  // 37: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	37, // [37:38] is the sub-list for method output_type
+	36, // [36:37] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -1620,6 +1640,7 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_ApplyPolicies)(nil),
 		(*Command_DeletePolicy)(nil),
 		(*Command_ReportNode)(nil),
+		(*Command_LeaveNode)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

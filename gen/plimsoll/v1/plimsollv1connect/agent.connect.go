@@ -55,6 +55,8 @@ const (
 	AgentServiceReportTasksProcedure = "/plimsoll.v1.AgentService/ReportTasks"
 	// AgentServiceReportNodeProcedure is the fully-qualified name of the AgentService's ReportNode RPC.
 	AgentServiceReportNodeProcedure = "/plimsoll.v1.AgentService/ReportNode"
+	// AgentServiceLeaveNodeProcedure is the fully-qualified name of the AgentService's LeaveNode RPC.
+	AgentServiceLeaveNodeProcedure = "/plimsoll.v1.AgentService/LeaveNode"
 	// LogServiceReadTaskLogProcedure is the fully-qualified name of the LogService's ReadTaskLog RPC.
 	LogServiceReadTaskLogProcedure = "/plimsoll.v1.LogService/ReadTaskLog"
 	// QOSServiceWatchQOSProcedure is the fully-qualified name of the QOSService's WatchQOS RPC.
@@ -88,6 +90,9 @@ type AgentServiceClient interface {
 	// ReportNode says what the QoS agent of the node has done, and whether the node takes new tasks. It is answered when that is
 	// durable; a report may be repeated. After a registration the agent sends one at once.
 	ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error)
+	// LeaveNode says that the agent has stopped. It is answered when that is durable, and may be
+	// repeated.
+	LeaveNode(context.Context, *connect.Request[v1.LeaveNodeRequest]) (*connect.Response[v1.LeaveNodeResponse], error)
 }
 
 // NewAgentServiceClient constructs a client for the plimsoll.v1.AgentService service. By default,
@@ -131,6 +136,12 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("ReportNode")),
 			connect.WithClientOptions(opts...),
 		),
+		leaveNode: connect.NewClient[v1.LeaveNodeRequest, v1.LeaveNodeResponse](
+			httpClient,
+			baseURL+AgentServiceLeaveNodeProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("LeaveNode")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -141,6 +152,7 @@ type agentServiceClient struct {
 	watchAssignments *connect.Client[v1.WatchAssignmentsRequest, v1.WatchAssignmentsResponse]
 	reportTasks      *connect.Client[v1.ReportTasksRequest, v1.ReportTasksResponse]
 	reportNode       *connect.Client[v1.ReportNodeRequest, v1.ReportNodeResponse]
+	leaveNode        *connect.Client[v1.LeaveNodeRequest, v1.LeaveNodeResponse]
 }
 
 // RegisterNode calls plimsoll.v1.AgentService.RegisterNode.
@@ -168,6 +180,11 @@ func (c *agentServiceClient) ReportNode(ctx context.Context, req *connect.Reques
 	return c.reportNode.CallUnary(ctx, req)
 }
 
+// LeaveNode calls plimsoll.v1.AgentService.LeaveNode.
+func (c *agentServiceClient) LeaveNode(ctx context.Context, req *connect.Request[v1.LeaveNodeRequest]) (*connect.Response[v1.LeaveNodeResponse], error) {
+	return c.leaveNode.CallUnary(ctx, req)
+}
+
 // AgentServiceHandler is an implementation of the plimsoll.v1.AgentService service.
 type AgentServiceHandler interface {
 	// RegisterNode makes the node known, or known again after a restart of its agent or of the gateway.
@@ -181,6 +198,9 @@ type AgentServiceHandler interface {
 	// ReportNode says what the QoS agent of the node has done, and whether the node takes new tasks. It is answered when that is
 	// durable; a report may be repeated. After a registration the agent sends one at once.
 	ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error)
+	// LeaveNode says that the agent has stopped. It is answered when that is durable, and may be
+	// repeated.
+	LeaveNode(context.Context, *connect.Request[v1.LeaveNodeRequest]) (*connect.Response[v1.LeaveNodeResponse], error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -220,6 +240,12 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("ReportNode")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServiceLeaveNodeHandler := connect.NewUnaryHandler(
+		AgentServiceLeaveNodeProcedure,
+		svc.LeaveNode,
+		connect.WithSchema(agentServiceMethods.ByName("LeaveNode")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.AgentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AgentServiceRegisterNodeProcedure:
@@ -232,6 +258,8 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 			agentServiceReportTasksHandler.ServeHTTP(w, r)
 		case AgentServiceReportNodeProcedure:
 			agentServiceReportNodeHandler.ServeHTTP(w, r)
+		case AgentServiceLeaveNodeProcedure:
+			agentServiceLeaveNodeHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -259,6 +287,10 @@ func (UnimplementedAgentServiceHandler) ReportTasks(context.Context, *connect.Re
 
 func (UnimplementedAgentServiceHandler) ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.AgentService.ReportNode is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) LeaveNode(context.Context, *connect.Request[v1.LeaveNodeRequest]) (*connect.Response[v1.LeaveNodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.AgentService.LeaveNode is not implemented"))
 }
 
 // LogServiceClient is a client for the plimsoll.v1.LogService service.
