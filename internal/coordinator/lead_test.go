@@ -301,7 +301,7 @@ func TestQueueFileReplacesOnce(t *testing.T) {
 
 // An error that stays ends Run; any other is waited out.
 func TestErrorsThatLastEndRun(t *testing.T) {
-	for code := plimsoll.CodeInternal; code <= plimsoll.CodeUnauthenticated; code++ {
+	for code := plimsoll.CodeInternal; code <= plimsoll.CodeOutcomeUnknown; code++ {
 		opened := 0
 		p := run(t, Config{}, func(context.Context) (store.Store, error) {
 			if opened++; opened > 2 {
