@@ -29,6 +29,7 @@ type world struct {
 	nextID  uint64
 	queue   []engine.Command
 	out     engine.Batch
+	sent    []engine.Command  // with tokens, which may be repeated
 	submits map[uint64]string // not yet answered
 	acked   map[string]bool   // submits that were acknowledged, until the job is forgotten
 	acks    int
@@ -50,7 +51,7 @@ func newWorld(t *testing.T, seed uint64, limits state.Limits) *world {
 func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*placement.Settings)) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
-		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits, MaxTasks: 150, MaxBytes: 60_000},
+		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits, MaxTasks: 150, MaxBytes: 60_000, KeepOutcomes: 20e9, MaxOutcomes: 12},
 		acked: map[string]bool{}, seen: map[string]int32{}, full: map[string]int{},
 	}
 	for i := range 24 {
@@ -79,7 +80,19 @@ func (w *world) restart(seed uint64) {
 
 func (w *world) send(do engine.Operation) uint64 {
 	w.nextID++
-	w.queue = append(w.queue, engine.Command{ID: w.nextID, Do: do})
+	c := engine.Command{ID: w.nextID, Do: do}
+	if w.rng.IntN(3) == 0 { // some are repeated, and then perhaps another time
+		c.Token, c.Digest = fmt.Sprint("t", w.nextID), w.nextID
+		if w.sent = append(w.sent, c); len(w.sent) > 20 {
+			w.sent = w.sent[1:]
+		}
+	}
+	w.queue = append(w.queue, c)
+	if len(w.sent) > 0 && w.rng.IntN(6) == 0 {
+		again := w.sent[w.rng.IntN(len(w.sent))]
+		again.ID += 1 << 32
+		w.queue = append(w.queue, again)
+	}
 	return w.nextID
 }
 
@@ -133,7 +146,7 @@ func (w *world) turn() (more bool) {
 // checkLimits counts what the store counts.
 func (w *world) checkLimits() {
 	c := &w.out.Changes
-	ops := len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.Policies) + len(c.DeletedPolicies) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
+	ops := len(c.Outcomes) + len(c.DeletedOutcomes) + len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.Policies) + len(c.DeletedPolicies) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
 	for i := range c.JobStatuses {
 		if !c.JobStatuses[i].Ephemeral {
 			ops++

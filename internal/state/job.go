@@ -308,6 +308,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
 	s.dirty.bytes += 2 * len(j.Spec.ID) // it has two records
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
+	s.outlive(j)
 	s.unhold(j)
 	delete(s.jobs, j.Spec.ID)
 	s.Fleet.Moved()                    // the volumes of its tasks are nowhere any more

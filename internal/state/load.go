@@ -22,6 +22,7 @@ type Loader struct {
 	tasks    []plimsoll.Task
 	nodes    []plimsoll.Node
 	policies []plimsoll.Policy
+	outcomes []Outcome
 }
 
 // NewLoader returns a Loader that uses the given queues if none are stored.
@@ -84,6 +85,9 @@ func (l *Loader) End(at int64) (*State, error) {
 		if err := s.loadPolicy(&l.policies[i]); err != nil {
 			return nil, err
 		}
+	}
+	if err := l.loadOutcomes(s); err != nil {
+		return nil, err
 	}
 	s.resumeAway()
 	s.resume(l.statuses)
