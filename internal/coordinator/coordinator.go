@@ -26,7 +26,7 @@
 // turn and all before it, also a refusal by the engine and the reply of a turn that changed
 // nothing. Nothing after a commit that failed is visible. When a term ends, the streams of the
 // gateways are cut: a caller that waits for a reply is told by its gateway that the outcome is not
-// known (CodeUnavailable), and commands that wait for a turn are dropped. The inbox is bounded in
+// known (CodeOutcomeUnknown), and commands that wait for a turn are dropped. The inbox is bounded in
 // commands and in bytes, with a part for agents: when it is full, a command is refused at once with
 // CodeExhausted. One that cannot be read is refused at once too.
 //
