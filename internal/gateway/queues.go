@@ -61,7 +61,7 @@ func (s queueService) SetQueueConfig(ctx context.Context, req *connect.Request[p
 	if err := checked.Validate(); err != nil {
 		return nil, err
 	}
-	if _, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: req.Msg}}); err != nil {
+	if _, err := s.g.change(ctx, req.Msg.GetToken(), &pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: req.Msg}}); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&pb.SetQueueConfigResponse{}), nil
