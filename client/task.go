@@ -101,7 +101,7 @@ func (c *Client) logsOnce(
 		Task: task, Attempt: options.Attempt, Stream: options.Stream, Follow: options.Follow, TailBytes: options.TailBytes,
 	}))
 	if err != nil {
-		return false, false, wire.FromConnectError(err)
+		return false, false, wire.FromReadError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
 	// The longest time in which nothing was read.
@@ -115,7 +115,7 @@ func (c *Client) logsOnce(
 		pause = max(pause, time.Since(read))
 	}
 	if err := stream.Err(); err != nil {
-		return begun, false, afterPause(wire.FromConnectError(err), pause)
+		return begun, false, afterPause(wire.FromReadError(ctx, err), pause)
 	}
 	return begun, true, nil
 }

@@ -224,7 +224,7 @@ func each(ids []string, do func(id string) error) error {
 			continue
 		}
 		failed = append(failed, err)
-		if canceled(err) || plimsoll.CodeOf(err) == plimsoll.CodeUnavailable {
+		if code := plimsoll.CodeOf(err); canceled(err) || code == plimsoll.CodeUnavailable || code == plimsoll.CodeOutcomeUnknown {
 			break
 		}
 	}

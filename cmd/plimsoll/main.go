@@ -172,6 +172,9 @@ func report(a *app, err error) int {
 		return int(code)
 	}
 	if canceled(err) {
+		if plimsoll.CodeOf(err) == plimsoll.CodeOutcomeUnknown {
+			a.notes.printf("plimsoll: interrupted: the change was made or not; look before you try again\n")
+		}
 		return exitInterrupted // who interrupts it knows why it ended
 	}
 	for line := range strings.Lines(a.explainError(err)) {
