@@ -12,9 +12,9 @@ import (
 
 type tokenKey struct{}
 
-// WithToken gives the change that is made with a context its token, instead of a random one. Whoever
-// writes the token down first can repeat the call after a restart of its process: for ten minutes
-// the answer is that of the first call. Another change needs another token.
+// WithToken gives the change that is made with a context its token, instead of a random one.
+// Whoever writes the token down first can repeat the call after a restart of its process: for ten
+// minutes the answer is that of the first call. Another change needs another token.
 //
 //	status, err := c.ScaleJob(client.WithToken(ctx, token), "wordcount", "map", 5)
 func WithToken(ctx context.Context, token string) context.Context {
@@ -30,10 +30,11 @@ func tokenOf(ctx context.Context) string {
 }
 
 // change makes a unary call that changes something, and whose request carries a token, until it
-// succeeds or the retries end. If one of the calls may have had an effect and none was answered after
-// it, the error is CodeOutcomeUnknown.
+// succeeds or the retries end. If one of the calls may have had an effect and none was answered
+// after it, the error is CodeOutcomeUnknown.
 func change[Req, Res any](
-	ctx context.Context, c *Client, f func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req,
+	ctx context.Context, c *Client,
+	f func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req,
 ) (*Res, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wire.FromConnectError(err)

@@ -37,7 +37,8 @@ var (
 	errNoToken  = wire.ConnectError(plimsoll.Errorf(plimsoll.CodeUnauthenticated, "the token was changed"))
 )
 
-// A change is repeated while the server is away, asks to come back, or did not say what became of it.
+// A change is repeated while the server is away, asks to come back, or did not say what became of
+// it.
 func TestAChangeIsTriedAgainUntilItsOutcomeIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := answering(errNoLeader, errLost, errCut, errNoLeader)
@@ -76,8 +77,8 @@ func TestTheErrorOfAChangeSaysWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A caller that gives up in the middle is told that the outcome is not known, and one that has given
-// up before that nothing was sent.
+// A caller that gives up in the middle is told that the outcome is not known, and one that has
+// given up before that nothing was sent.
 func TestAChangeThatItsCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -193,8 +194,8 @@ func (g *tokens) serve(t *testing.T) (address string) {
 	return address
 }
 
-// Every call that changes something is repeated with the token of its first time when the connection
-// is cut, and the next call has another token.
+// Every call that changes something is repeated with the token of its first time when the
+// connection is cut, and the next call has another token.
 func TestEveryChangeCarriesItsTokenOverACutConnection(t *testing.T) {
 	g := &tokens{}
 	c, err := New(Config{Server: g.serve(t)})

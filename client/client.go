@@ -112,8 +112,8 @@ func New(config Config) (*Client, error) {
 // Close drops the connections that are idle. Calls that are under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// retryable is true for what may be better soon. A change whose outcome is not known is one, because
-// it carries its token.
+// retryable is true for what may be better soon. A change whose outcome is not known is one,
+// because it carries its token.
 func retryable(err error) bool {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeUnavailable, plimsoll.CodeExhausted, plimsoll.CodeOutcomeUnknown:

@@ -31,7 +31,8 @@ func (c *Client) Nodes(ctx context.Context) ([]NodeInfo, error) {
 
 // SetNodeMode lets a node take tasks, cordons it or drains it.
 func (c *Client) SetNodeMode(ctx context.Context, id string, mode plimsoll.NodeMode) (plimsoll.Node, error) {
-	res, err := change(ctx, c, c.nodes.SetNodeMode, &pb.SetNodeModeRequest{Id: id, Mode: pb.NodeMode(mode), Token: tokenOf(ctx)})
+	req := &pb.SetNodeModeRequest{Id: id, Mode: pb.NodeMode(mode), Token: tokenOf(ctx)}
+	res, err := change(ctx, c, c.nodes.SetNodeMode, req)
 	if err != nil {
 		return plimsoll.Node{}, err
 	}

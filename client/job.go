@@ -121,7 +121,8 @@ func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobSt
 
 // ScaleJob sets how many tasks a group has. The group may be empty if the job has only one.
 func (c *Client) ScaleJob(ctx context.Context, id, group string, count int32) (plimsoll.JobStatus, error) {
-	res, err := change(ctx, c, c.jobs.ScaleJob, &pb.ScaleJobRequest{Id: id, Group: group, Count: count, Token: tokenOf(ctx)})
+	req := &pb.ScaleJobRequest{Id: id, Group: group, Count: count, Token: tokenOf(ctx)}
+	res, err := change(ctx, c, c.jobs.ScaleJob, req)
 	if err != nil {
 		return plimsoll.JobStatus{}, err
 	}

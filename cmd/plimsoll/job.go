@@ -224,7 +224,8 @@ func each(ids []string, do func(id string) error) error {
 			continue
 		}
 		failed = append(failed, err)
-		if code := plimsoll.CodeOf(err); canceled(err) || code == plimsoll.CodeUnavailable || code == plimsoll.CodeOutcomeUnknown {
+		code := plimsoll.CodeOf(err)
+		if canceled(err) || code == plimsoll.CodeUnavailable || code == plimsoll.CodeOutcomeUnknown {
 			break
 		}
 	}

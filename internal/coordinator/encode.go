@@ -23,8 +23,8 @@ const averageRecord = 96
 func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	c := &b.Changes
 	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) + len(c.QueueStatuses) +
-		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) + len(c.Policies) + len(c.DeletedPolicies) +
-		len(c.Outcomes) + len(c.DeletedOutcomes) + 1
+		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) +
+		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 1
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
 	buf := e.puts(out, make([]byte, 0, n*averageRecord), c)

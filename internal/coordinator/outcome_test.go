@@ -55,8 +55,9 @@ func TestEveryUserCommandCarriesAToken(t *testing.T) {
 			t.Errorf("%s with a token: %+v, %v", row.name, got, err)
 		}
 	}
-	trial := &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{DryRun: true, Token: "t"}}}
-	if got, err := table.repetitionOf(trial); err != nil || got.token != "" {
+	trial := &pb.ApplyPoliciesRequest{DryRun: true, Token: "t"}
+	cmd := &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: trial}}
+	if got, err := table.repetitionOf(cmd); err != nil || got.token != "" {
 		t.Errorf("a trial: %+v, %v", got, err)
 	}
 }
@@ -94,7 +95,8 @@ func TestOutcomesSurviveACrash(t *testing.T) {
 		t.Errorf("the repetition left %+v, %v; want 7 tasks", spec, err)
 	}
 	second.must(submit(job("no", 1)))
-	if _, err := second.Do(context.Background(), scaleWith("refused", "no", 7)); err == nil || err.Error() != refusal.Error() {
+	_, err := second.Do(context.Background(), scaleWith("refused", "no", 7))
+	if err == nil || err.Error() != refusal.Error() {
 		t.Errorf("the repetition was refused with %v, the first with %v", err, refusal)
 	}
 	for key := range second.Latest().Scan(wire.KindOutcome, "", "") {

@@ -24,7 +24,10 @@ type records struct {
 }
 
 func newRecords() *records {
-	return &records{map[string]*plimsoll.JobSpec{}, map[string]plimsoll.JobStatus{}, map[state.TaskName]plimsoll.Task{}, map[string]plimsoll.Node{}, nil, map[plimsoll.PolicyRef]plimsoll.Policy{}, map[string]state.Outcome{}}
+	return &records{
+		map[string]*plimsoll.JobSpec{}, map[string]plimsoll.JobStatus{}, map[state.TaskName]plimsoll.Task{},
+		map[string]plimsoll.Node{}, nil, map[plimsoll.PolicyRef]plimsoll.Policy{}, map[string]state.Outcome{},
+	}
 }
 
 // commit stores a turn: puts first, then deletes, as the coordinator writes them. An object that is put and deleted in one batch
@@ -127,7 +130,10 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 
 // clone returns the records as they are.
 func (r *records) clone() *records {
-	return &records{maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues, maps.Clone(r.policies), maps.Clone(r.outcomes)}
+	return &records{
+		maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues,
+		maps.Clone(r.policies), maps.Clone(r.outcomes),
+	}
 }
 
 // Job, Task, Nodes and NodeTasks make it state.Records.

@@ -22,8 +22,9 @@ func (e *Engine) perform(c *Command, out *Batch) {
 	}
 }
 
-// remember notes the answer to a command, in the batch of the command. A job that was taken in tells
-// of its submit itself. A refusal that may pass is not noted, so that a repetition can be done.
+// remember notes the answer to a command, in the batch of the command. A job that was taken in
+// tells of its submit itself. A refusal that may pass is not noted, so that a repetition can be
+// done.
 func (e *Engine) remember(c *Command, r *Reply) {
 	if _, submit := c.Do.(*SubmitJob); submit && r.Err == nil || r.Err != nil && !state.Lasting(r.Err) {
 		return

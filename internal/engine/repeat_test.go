@@ -126,8 +126,8 @@ func TestATokenOfAnotherCommandIsRefused(t *testing.T) {
 	}
 }
 
-// A job tells of its submit itself. When it is forgotten within minutes, its outcome is left, so that
-// a late repetition does not run the job again.
+// A job tells of its submit itself. When it is forgotten within minutes, its outcome is left, so
+// that a late repetition does not run the job again.
 func TestASubmitOutlivesItsJob(t *testing.T) {
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{})
 	submit := func() *engine.SubmitJob { return tokened(job("j", 0, 1000), "t") }

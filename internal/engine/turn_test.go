@@ -289,9 +289,9 @@ func TestLargeWorkDoesNotHoldUpCommands(t *testing.T) {
 	b.same()
 }
 
-// A job whose submit spans turns can be read, and its events are told, from its first batch on. So
-// that batch makes it certain: whenever the leader crashes, the next one has the job and creates the
-// rest of its tasks, and a repeated submit waits for them.
+// A job whose submit spans turns can be read, and its events are told, from its first batch on.
+// So that batch makes it certain: whenever the leader crashes, the next one has the job and
+// creates the rest of its tasks, and a repeated submit waits for them.
 func TestASubmitThatSpansTurnsIsCertainFromItsFirstBatch(t *testing.T) {
 	const tasks = 300
 	whole := newBench(t, state.Config{}, state.Limits{Ops: 40})
@@ -337,7 +337,8 @@ func TestAnInterruptedSubmitIsAJobLikeAnyOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if j, k := b.engine.State().Job("j"), b.engine.State().Job("k"); j.State != plimsoll.JobFailed || len(k.Groups[0].Tasks) != 500 {
+	j, k := b.engine.State().Job("j"), b.engine.State().Job("k")
+	if j.State != plimsoll.JobFailed || len(k.Groups[0].Tasks) != 500 {
 		t.Fatalf("j is %s, k has %d tasks", j.State, len(k.Groups[0].Tasks))
 	}
 	b.same()

@@ -51,9 +51,10 @@ func newWorld(t *testing.T, seed uint64, limits state.Limits) *world {
 func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*placement.Settings)) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
-		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits, MaxTasks: 150, MaxBytes: 60_000, KeepOutcomes: 20e9, MaxOutcomes: 12},
+		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits, MaxTasks: 150, MaxBytes: 60_000},
 		acked: map[string]bool{}, seen: map[string]int32{}, full: map[string]int{},
 	}
+	w.cfg.KeepOutcomes, w.cfg.MaxOutcomes = 20e9, 12
 	for i := range 24 {
 		w.jobs = append(w.jobs, "j"+strconv.Itoa(i))
 	}
@@ -146,13 +147,13 @@ func (w *world) turn() (more bool) {
 // checkLimits counts what the store counts.
 func (w *world) checkLimits() {
 	c := &w.out.Changes
-	ops := len(c.Outcomes) + len(c.DeletedOutcomes) + len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.Policies) + len(c.DeletedPolicies) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
+	ops := len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.Policies) + len(c.DeletedPolicies) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
 	for i := range c.JobStatuses {
 		if !c.JobStatuses[i].Ephemeral {
 			ops++
 		}
 	}
-	if c.QueueConfig != nil {
+	if ops += len(c.Outcomes) + len(c.DeletedOutcomes); c.QueueConfig != nil {
 		ops++
 	}
 	if w.limits.Ops > 0 && ops > w.limits.Ops {

@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// A command that was sent and has no reply is not one without effect; a question never has an effect.
+// A command that was sent and has no reply is not one without effect; a question never has an
+// effect.
 func TestALostReplyIsAnOutcomeThatIsNotKnown(t *testing.T) {
 	f := cluster()
 	f.down = plimsoll.Errorf(plimsoll.CodeOutcomeUnknown, "the connection to the leader broke")
@@ -18,7 +19,8 @@ func TestALostReplyIsAnOutcomeThatIsNotKnown(t *testing.T) {
 	if _, err := call(s.jobs.KillJob, &pb.KillJobRequest{Id: "a"}); plimsoll.CodeOf(err) != plimsoll.CodeOutcomeUnknown {
 		t.Errorf("a kill: %v", err)
 	}
-	if _, err := call(s.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: "a.map.0"}); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+	_, err := call(s.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: "a.map.0"})
+	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
 		t.Errorf("a question: %v", err)
 	}
 }
@@ -38,7 +40,8 @@ func TestARepeatedChangeOfWhatIsGoneWasMade(t *testing.T) {
 	f := newFake()
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }
 	s := directly(newGateway(t, Config{}, f))
-	if killed := must(t, s.jobs.KillJob, &pb.KillJobRequest{Id: "gone"}).GetStatus(); killed.GetState() != pb.JobState_JOB_STATE_EXPIRED {
+	killed := must(t, s.jobs.KillJob, &pb.KillJobRequest{Id: "gone"}).GetStatus()
+	if killed.GetState() != pb.JobState_JOB_STATE_EXPIRED {
 		t.Errorf("killed is %v", killed)
 	}
 	spec := specNamed("gone")
@@ -46,25 +49,30 @@ func TestARepeatedChangeOfWhatIsGoneWasMade(t *testing.T) {
 	if submitted.GetStatus().GetState() != pb.JobState_JOB_STATE_EXPIRED || submitted.GetSpec().GetId() != "gone" {
 		t.Errorf("submitted is %v", submitted)
 	}
-	if node := must(t, s.nodes.SetNodeMode, &pb.SetNodeModeRequest{Id: "gone", Mode: 2}).GetNode(); node.GetId() != "gone" || node.GetMode() != 2 {
+	node := must(t, s.nodes.SetNodeMode, &pb.SetNodeModeRequest{Id: "gone", Mode: 2}).GetNode()
+	if node.GetId() != "gone" || node.GetMode() != 2 {
 		t.Errorf("the node is %v", node)
 	}
 }
 
-// A call that the gateway ends, because it is stopped, does not read as if its caller had given it up.
+// A call that the gateway ends, because it is stopped, does not read as if its caller had given
+// it up.
 func TestACallThatIsEndedHereIsNotCanceled(t *testing.T) {
 	f := cluster()
 	f.hang = true
 	s := directly(newGateway(t, Config{}, f))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
+	told := func(err error) plimsoll.Code {
+		return plimsoll.CodeOf(wire.FromConnectError((guard{s.gateway}).outcome(ended, "a call", nil, err)))
+	}
 	_, err := s.gateway.read(ended)
-	if told := (guard{s.gateway}).outcome(ended, "GetJob", nil, err); plimsoll.CodeOf(wire.FromConnectError(told)) != plimsoll.CodeUnavailable {
-		t.Errorf("a read: %v", told)
+	if code := told(err); code != plimsoll.CodeUnavailable {
+		t.Errorf("a read: %s", code)
 	}
 	_, err = s.gateway.do(ended, &pb.Command{Kind: &pb.Command_KillJob{KillJob: &pb.KillJobRequest{Id: "a"}}})
-	if told := (guard{s.gateway}).outcome(ended, "KillJob", nil, err); plimsoll.CodeOf(wire.FromConnectError(told)) != plimsoll.CodeOutcomeUnknown {
-		t.Errorf("a kill: %v", told)
+	if code := told(err); code != plimsoll.CodeOutcomeUnknown {
+		t.Errorf("a kill: %s", code)
 	}
 }
 

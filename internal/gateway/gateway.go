@@ -201,8 +201,9 @@ func (g *Gateway) read(ctx context.Context) (*replica.Snapshot, error) {
 	return nil, &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "no read can be answered", Err: err}
 }
 
-// do sends a command to the leader and returns its reply, or the error in it. CodeOutcomeUnknown says
-// that the command was sent and its reply has not come; after any other error it had no effect.
+// do sends a command to the leader and returns its reply, or the error in it. CodeOutcomeUnknown
+// says that the command was sent and its reply has not come; after any other error it had no
+// effect.
 func (g *Gateway) do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 	bounded, cancel := context.WithTimeout(ctx, g.cfg.WriteTimeout)
 	defer cancel()

@@ -77,5 +77,7 @@ func (gd guard) outcome(ctx context.Context, procedure string, panicked any, err
 	return told
 }
 
-// errStopping is what a caller is told whose call was ended here. One that has gone does not read it.
-var errStopping = plimsoll.Errorf(plimsoll.CodeUnavailable, "the gateway ended the call, as one does that is being stopped; try again")
+// errStopping is what a caller is told whose call was ended here. One that has gone does not read
+// it.
+var errStopping = plimsoll.Errorf(plimsoll.CodeUnavailable,
+	"the gateway ended the call, as one does that is being stopped; try again")

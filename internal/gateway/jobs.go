@@ -213,8 +213,8 @@ func (s jobService) change(ctx context.Context, req jobChange, cmd *pb.Command) 
 	return status, nil
 }
 
-// forgotten is the status of a job that was changed, and that is not known any more: the answer to a
-// call that was repeated much later.
+// forgotten is the status of a job that was changed, and that is not known any more: the answer
+// to a call that was repeated much later.
 func forgotten(id string) *pb.JobStatus {
 	return &pb.JobStatus{Id: id, State: pb.JobState_JOB_STATE_EXPIRED}
 }

@@ -68,7 +68,8 @@ func (s nodeService) RemoveNode(ctx context.Context, req *connect.Request[pb.Rem
 	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}
-	if _, err := s.g.change(ctx, req.Msg.GetToken(), &pb.Command{Kind: &pb.Command_RemoveNode{RemoveNode: req.Msg}}); err != nil {
+	cmd := &pb.Command{Kind: &pb.Command_RemoveNode{RemoveNode: req.Msg}}
+	if _, err := s.g.change(ctx, req.Msg.GetToken(), cmd); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&pb.RemoveNodeResponse{}), nil

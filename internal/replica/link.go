@@ -180,9 +180,11 @@ func (l *link) disconnect() {
 		}
 	}
 	for _, c := range l.calls {
-		c.err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the connection to the leader broke before the command was sent; try again")
+		c.err = plimsoll.Errorf(plimsoll.CodeUnavailable,
+			"the connection to the leader broke before the command was sent; try again")
 		if c.sent {
-			c.err = plimsoll.Errorf(plimsoll.CodeOutcomeUnknown, "the connection to the leader broke: the outcome is not known; ask again")
+			c.err = plimsoll.Errorf(plimsoll.CodeOutcomeUnknown,
+				"the connection to the leader broke: the outcome is not known; ask again")
 		}
 		l.release(c)
 		close(c.done)

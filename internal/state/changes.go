@@ -49,8 +49,8 @@ type Changes struct {
 func (c *Changes) Empty() bool {
 	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 && len(c.NodeStatuses) == 0 &&
 		c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 && len(c.DeletedTasks) == 0 &&
-		len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 &&
-		len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
+		len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 && len(c.Policies) == 0 &&
+		len(c.DeletedPolicies) == 0 && len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
 }
 
 func (c *Changes) reset() {
@@ -93,7 +93,8 @@ type dirtyLists struct {
 // Begin opens a turn: what changes now happens at this time and becomes this revision.
 func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revision }
 
-// Forget deletes records of jobs that ended long ago, and outcomes of commands, as far as the budget goes. It must come first in a turn.
+// Forget deletes records of jobs that ended long ago, and outcomes of commands, as far as the
+// budget goes. It must come first in a turn.
 func (s *State) Forget(budget Budget) {
 	s.forgetOutcomes(budget)
 	s.forgetting = work(s.forgetting, budget, s.forgetTasks)

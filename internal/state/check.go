@@ -107,7 +107,8 @@ func (s *State) checkOutcomes() error {
 		}
 	}
 	if n := s.outcomes.order.len(); n != len(s.outcomes.byToken) || bytes != s.outcomes.bytes {
-		return fmt.Errorf("%d outcomes by token of %d bytes, but there are %d of %d", len(s.outcomes.byToken), s.outcomes.bytes, n, bytes)
+		return fmt.Errorf("%d outcomes by token of %d bytes, but there are %d of %d",
+			len(s.outcomes.byToken), s.outcomes.bytes, n, bytes)
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ type Outcome struct {
 	Policies []PolicyOutcome // of policies that were applied
 }
 
-// outcomeRow bounds the bytes of an outcome beside its policies. Each step of a turn leaves room for
-// one.
+// outcomeRow bounds the bytes of an outcome beside its policies. Each step of a turn leaves room
+// for one.
 const outcomeRow = 2 << 10
 
 const (
@@ -46,7 +46,7 @@ type outcomes struct {
 
 func outcomeBytes(o *Outcome) int { return size.Of(o) + len(o.Token) + codeWord }
 
-// Outcome returns what became of the command with a token; nil if that is not known, or not any more.
+// Outcome returns the outcome of the command with a token; nil if it is not known, or not any more.
 func (s *State) Outcome(token string) *Outcome {
 	o := s.outcomes.byToken[token]
 	if o == nil || s.outcomeDue(o) {
@@ -115,7 +115,8 @@ func (s *State) mustForgetOutcome() bool {
 	if n == 0 {
 		return false
 	}
-	return n > s.cfg.MaxOutcomes || s.outcomes.bytes > s.cfg.MaxOutcomeBytes || s.outcomeDue(*s.outcomes.order.front())
+	tooMany := n > s.cfg.MaxOutcomes || s.outcomes.bytes > s.cfg.MaxOutcomeBytes
+	return tooMany || s.outcomeDue(*s.outcomes.order.front())
 }
 
 // forgetOutcomes drops the oldest outcomes, as far as the budget goes.
@@ -132,7 +133,8 @@ func (s *State) forgetOutcomes(budget Budget) {
 // outlive remembers the submit of a job that is forgotten within minutes: until then the job itself
 // tells of it.
 func (s *State) outlive(j *Job) {
-	if token := j.Spec.Token; token != "" && j.State == plimsoll.JobExpired && s.at < later(j.Submitted, s.cfg.KeepOutcomes) {
+	recent := j.State == plimsoll.JobExpired && s.at < later(j.Submitted, s.cfg.KeepOutcomes)
+	if token := j.Spec.Token; token != "" && recent {
 		s.Remember(token, SubmitDigest(j.Spec.ID), nil, nil)
 	}
 }

@@ -98,7 +98,8 @@ func hadNoEffect(err error, out error) bool {
 // other codes it told also of outcomes that are not known.
 func refuses(m *pb.Error) bool {
 	switch plimsoll.ParseCode(m.GetCode()) {
-	case plimsoll.CodeInternal, plimsoll.CodeCorrupt, plimsoll.CodeUnavailable, plimsoll.CodeDeadline, plimsoll.CodeCanceled:
+	case plimsoll.CodeInternal, plimsoll.CodeCorrupt, plimsoll.CodeUnavailable, plimsoll.CodeDeadline,
+		plimsoll.CodeCanceled:
 		return false
 	}
 	return true

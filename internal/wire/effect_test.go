@@ -43,6 +43,7 @@ func told(m *pb.Error) error {
 // Of a change, only a server that says so, or one that was never reached, had no effect. A
 // connection that was cut does not read as canceled.
 func TestOnlyWhatIsKnownToHaveHadNoEffectSaysSo(t *testing.T) {
+	const unknown = plimsoll.CodeOutcomeUnknown
 	dial := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for _, test := range []struct {
 		name string
@@ -52,21 +53,22 @@ func TestOnlyWhatIsKnownToHaveHadNoEffectSaysSo(t *testing.T) {
 		{"nobody listens", connect.NewError(connect.CodeUnavailable, dial), plimsoll.CodeUnavailable},
 		{"a refusal", told(&pb.Error{Code: "conflict", Reason: "no_effect"}), plimsoll.CodeConflict},
 		{"no leader", told(&pb.Error{Code: "unavailable", Reason: "no_effect"}), plimsoll.CodeUnavailable},
-		{"the gateway does not know", told(&pb.Error{Code: "outcome_unknown", Reason: "outcome_unknown"}), plimsoll.CodeOutcomeUnknown},
-		{"a newer gateway does not know", told(&pb.Error{Code: "new", Reason: "outcome_unknown"}), plimsoll.CodeOutcomeUnknown},
-		{"a fault", told(&pb.Error{Code: "internal"}), plimsoll.CodeOutcomeUnknown},
+		{"the gateway does not know", told(&pb.Error{Code: "outcome_unknown", Reason: "outcome_unknown"}), unknown},
+		{"a newer gateway does not know", told(&pb.Error{Code: "new", Reason: "outcome_unknown"}), unknown},
+		{"a fault", told(&pb.Error{Code: "internal"}), unknown},
 		{"a refusal of an older gateway", told(&pb.Error{Code: "conflict"}), plimsoll.CodeConflict},
-		{"an older gateway without a leader", told(&pb.Error{Code: "unavailable"}), plimsoll.CodeOutcomeUnknown},
-		{"the connection was cut", connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF), plimsoll.CodeOutcomeUnknown},
-		{"the connection was reset", connect.NewError(connect.CodeCanceled, syscall.ECONNRESET), plimsoll.CodeOutcomeUnknown},
-		{"the server was stopped", told(&pb.Error{Code: "canceled"}), plimsoll.CodeOutcomeUnknown},
-		{"the caller gave up", connect.NewError(connect.CodeCanceled, context.Canceled), plimsoll.CodeOutcomeUnknown},
-		{"the time ran out", context.DeadlineExceeded, plimsoll.CodeOutcomeUnknown},
-		{"a proxy without a server", connect.NewError(connect.CodeUnavailable, errors.New("502")), plimsoll.CodeOutcomeUnknown},
+		{"an older gateway without a leader", told(&pb.Error{Code: "unavailable"}), unknown},
+		{"the connection was cut", connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF), unknown},
+		{"the connection was reset", connect.NewError(connect.CodeCanceled, syscall.ECONNRESET), unknown},
+		{"the server was stopped", told(&pb.Error{Code: "canceled"}), unknown},
+		{"the caller gave up", connect.NewError(connect.CodeCanceled, context.Canceled), unknown},
+		{"the time ran out", context.DeadlineExceeded, unknown},
+		{"a proxy without a server", connect.NewError(connect.CodeUnavailable, errors.New("502")), unknown},
 		{"a proxy that refuses", connect.NewError(connect.CodePermissionDenied, errors.New("403")), plimsoll.CodeDenied},
-		{"an answer that is too large", connect.NewError(connect.CodeResourceExhausted, errors.New("large")), plimsoll.CodeOutcomeUnknown},
+		{"an answer that is too large", connect.NewError(connect.CodeResourceExhausted, errors.New("large")), unknown},
 		{
-			"no token to send", connect.NewError(connect.CodeUnavailable, plimsoll.Errorf(plimsoll.CodeUnauthenticated, "no file")),
+			"no token to send",
+			connect.NewError(connect.CodeUnavailable, plimsoll.Errorf(plimsoll.CodeUnauthenticated, "no file")),
 			plimsoll.CodeUnauthenticated,
 		},
 	} {

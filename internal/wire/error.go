@@ -166,11 +166,13 @@ func FromConnectError(err error) error {
 	return unreachable(err)
 }
 
-// detailOf returns the detail with which ConnectError made an error; nil if another program made it.
+// detailOf returns the detail with which ConnectError made an error; nil if another program made
+// it.
 func detailOf(err *connect.Error) *pb.Error {
 	for _, detail := range err.Details() {
 		value, valueErr := detail.Value()
-		if m, ok := value.(*pb.Error); ok && valueErr == nil { // another's detail, or one that cannot be read, says nothing to us
+		// Another's detail, or one that cannot be read, says nothing to us.
+		if m, ok := value.(*pb.Error); ok && valueErr == nil {
 			return m
 		}
 	}

@@ -29,7 +29,8 @@ func TestCodeTable(t *testing.T) {
 		if ConnectCode(code) == 0 || http.StatusText(HTTPStatus(code)) == "" && code != plimsoll.CodeCanceled {
 			t.Errorf("%s has the RPC code %d and the HTTP status %d", code, ConnectCode(code), HTTPStatus(code))
 		}
-		alone := code != plimsoll.CodeAlreadyRunning && code != plimsoll.CodeOutcomeUnknown // CodeConflict has the RPC code too, or none has
+		// CodeConflict has the RPC code of the first too, and that of the second stands for nothing alone.
+		alone := code != plimsoll.CodeAlreadyRunning && code != plimsoll.CodeOutcomeUnknown
 		if alone && codeOfRPC(ConnectCode(code)) != code {
 			t.Errorf("%s became %s through the RPC code alone", code, codeOfRPC(ConnectCode(code)))
 		}
