@@ -25,8 +25,13 @@ type records struct {
 
 func newRecords() *records {
 	return &records{
-		map[string]*plimsoll.JobSpec{}, map[string]plimsoll.JobStatus{}, map[state.TaskName]plimsoll.Task{},
-		map[string]plimsoll.Node{}, nil, map[plimsoll.PolicyRef]plimsoll.Policy{}, map[string]state.Outcome{},
+		map[string]*plimsoll.JobSpec{},
+		map[string]plimsoll.JobStatus{},
+		map[state.TaskName]plimsoll.Task{},
+		map[string]plimsoll.Node{},
+		nil,
+		map[plimsoll.PolicyRef]plimsoll.Policy{},
+		map[string]state.Outcome{},
 	}
 }
 

@@ -35,10 +35,8 @@ func FromReadError(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || !endsWithContext(plimsoll.CodeOf(err)) {
 		return err
 	}
-	return &plimsoll.Error{
-		Code: plimsoll.CodeUnavailable, Err: err,
-		Msg: "the server ended the call, as one does that is being stopped; try again",
-	}
+	return plimsoll.Errorf(plimsoll.CodeUnavailable, // what the server says of its caller is not so
+		"the server ended the call, as one does that is being stopped; jobs go on: try again")
 }
 
 // FromChangeError is FromConnectError for a call that changes something. Every error but
