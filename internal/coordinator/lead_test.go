@@ -169,7 +169,7 @@ func TestFailedCommitLeadsAgain(t *testing.T) {
 								now.Store(true)
 							}
 							mu.Unlock()
-						case plimsoll.CodeOf(err) != plimsoll.CodeUnavailable:
+						case !lost(err):
 							t.Errorf("%s: %v", id, err)
 						}
 					}
@@ -281,7 +281,7 @@ func TestQueueFileReplacesOnce(t *testing.T) {
 	first.mu.Unlock()
 	spec := job("lost", 1)
 	spec.Queue = "root.b"
-	if _, err := f.Do(t.Context(), submit(spec)); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+	if _, err := f.Do(t.Context(), submit(spec)); !lost(err) {
 		t.Errorf("the commit was to fail: %v", err)
 	}
 	<-p.led
