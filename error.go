@@ -16,7 +16,7 @@ const (
 	CodeNotFound                    // no such object
 	CodeAlreadyExists               // the id is taken
 	CodeConflict                    // the object is not in a state that allows this
-	CodeUnavailable                 // no leader, or not connected to it; try again
+	CodeUnavailable                 // no leader, or not connected to it; nothing was done: try again
 	CodeExhausted                   // a bound was reached; try again later
 	CodeDenied                      // the caller may not do this
 	CodeStale                       // an older incarnation or leader speaks
@@ -26,6 +26,7 @@ const (
 	CodeAlreadyRunning              // another process owns the directory or the address
 	CodeUnimplemented               // the peer does not know this call
 	CodeUnauthenticated             // the caller has not said by a token that it may call
+	CodeOutcomeUnknown              // the change was made or not; only with its token it can be tried again
 
 	numCodes
 )
@@ -35,7 +36,7 @@ const NumCodes = int(numCodes)
 
 var codeNames = [numCodes]string{
 	"internal", "invalid", "not_found", "already_exists", "conflict", "unavailable", "exhausted", "denied", "stale", "deadline",
-	"canceled", "corrupt", "already_running", "unimplemented", "unauthenticated",
+	"canceled", "corrupt", "already_running", "unimplemented", "unauthenticated", "outcome_unknown",
 }
 
 // Known reports whether this version has the code.

@@ -73,7 +73,7 @@ func TestCodeOf(t *testing.T) {
 
 func TestCodesHaveWords(t *testing.T) {
 	seen := map[string]bool{}
-	for code := plimsoll.CodeInternal; code <= plimsoll.CodeUnauthenticated; code++ {
+	for code := plimsoll.CodeInternal; code <= plimsoll.CodeOutcomeUnknown; code++ {
 		word := code.String()
 		if seen[word] {
 			t.Errorf("%q stands for two codes", word)

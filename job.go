@@ -269,8 +269,8 @@ func (s *JobSpec) Validate() error {
 	if err := s.validateLabels(); err != nil {
 		return err
 	}
-	if len(s.Token) > MaxToken {
-		return Invalid("token", "is %d bytes long; at most %d are possible", len(s.Token), MaxToken)
+	if err := ValidateToken(s.Token); err != nil {
+		return err
 	}
 	return s.validateGroups()
 }

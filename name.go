@@ -55,6 +55,14 @@ func ValidateID(field, id string) error {
 	return nil
 }
 
+// ValidateToken accepts the token of a command: at most MaxToken bytes; it may be empty.
+func ValidateToken(token string) error {
+	if len(token) > MaxToken {
+		return Invalid("token", "is %d bytes long; at most %d are possible", len(token), MaxToken)
+	}
+	return nil
+}
+
 func validateGroupName(field, name string) error {
 	if name == "" || len(name) > 63 || !madeOf(name, "-_") {
 		return Invalid(field, "%q is not a possible name: use 1 to 63 letters, digits and - _ starting with a letter or digit", name)

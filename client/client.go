@@ -105,10 +105,14 @@ func New(config Config) (*Client, error) {
 // Close drops the connections that are idle. Calls that are under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// retryable is true for what may be better soon.
+// retryable is true for what may be better soon. A change whose outcome is not known is one,
+// because it carries its token.
 func retryable(err error) bool {
-	code := plimsoll.CodeOf(err)
-	return code == plimsoll.CodeUnavailable || code == plimsoll.CodeExhausted
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeUnavailable, plimsoll.CodeExhausted, plimsoll.CodeOutcomeUnknown:
+		return true
+	}
+	return false
 }
 
 var retryDelays = plimsoll.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second}
@@ -146,7 +150,7 @@ func (r *retry) wait(ctx context.Context, err error) error {
 // reset is called after a success in the middle of a stream: the next failure has a budget of its own.
 func (r *retry) reset() { r.failures, r.end = 0, nil }
 
-// call makes a unary call until it succeeds or the retries end.
+// call makes a unary call that changes nothing until it succeeds or the retries end.
 func call[Req, Res any](
 	ctx context.Context, c *Client, f func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req,
 ) (*Res, error) {
@@ -155,7 +159,7 @@ func call[Req, Res any](
 		if err == nil {
 			return res.Msg, nil
 		}
-		if err := r.wait(ctx, wire.FromConnectError(err)); err != nil {
+		if err := r.wait(ctx, wire.FromReadError(ctx, err)); err != nil {
 			return nil, err
 		}
 	}

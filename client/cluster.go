@@ -31,17 +31,17 @@ func (c *Client) Nodes(ctx context.Context) ([]NodeInfo, error) {
 
 // SetNodeMode lets a node take tasks, cordons it or drains it.
 func (c *Client) SetNodeMode(ctx context.Context, id string, mode plimsoll.NodeMode) (plimsoll.Node, error) {
-	res, err := call(ctx, c, c.nodes.SetNodeMode, &pb.SetNodeModeRequest{Id: id, Mode: pb.NodeMode(mode)})
+	req := &pb.SetNodeModeRequest{Id: id, Mode: pb.NodeMode(mode), Token: tokenOf(ctx)}
+	res, err := change(ctx, c, c.nodes.SetNodeMode, req)
 	if err != nil {
 		return plimsoll.Node{}, err
 	}
 	return wire.NodeFromProto(res.GetNode()), nil
 }
 
-// RemoveNode forgets a node. Its tasks are placed elsewhere. If an answer was lost and the call repeated, it may say that there is
-// no such node.
+// RemoveNode forgets a node. Its tasks are placed elsewhere.
 func (c *Client) RemoveNode(ctx context.Context, id string) error {
-	_, err := call(ctx, c, c.nodes.RemoveNode, &pb.RemoveNodeRequest{Id: id})
+	_, err := change(ctx, c, c.nodes.RemoveNode, &pb.RemoveNodeRequest{Id: id, Token: tokenOf(ctx)})
 	return err
 }
 
@@ -70,7 +70,8 @@ func (c *Client) QueueConfig(ctx context.Context) (plimsoll.QueueConfig, error) 
 // SetQueueConfig replaces the configuration of the tree of queues. A queue that is left out drains: it takes no new jobs and goes
 // when its last has ended.
 func (c *Client) SetQueueConfig(ctx context.Context, config plimsoll.QueueConfig) error {
-	_, err := call(ctx, c, c.queues.SetQueueConfig, &pb.SetQueueConfigRequest{Config: wire.QueueConfigToProto(&config)})
+	req := &pb.SetQueueConfigRequest{Config: wire.QueueConfigToProto(&config), Token: tokenOf(ctx)}
+	_, err := change(ctx, c, c.queues.SetQueueConfig, req)
 	return err
 }
 

@@ -6,10 +6,12 @@
 // Guarantees:
 //
 //   - A read holds every change that was acknowledged to anybody before the read was sent; the gateway sees to that.
-//   - A call that fails because the server is away or asks to come back later (CodeUnavailable, CodeExhausted) is tried again with
-//     growing, jittered delays until it succeeds, its context ends or Config.RetryBudget has passed. That goes for writes too: a job
-//     is submitted once however often the call is repeated, because the request carries a token; the other writes set a state, and
-//     setting it twice does no harm.
+//   - A call that fails because the server is away or asks to come back later (CodeUnavailable,
+//     CodeExhausted) is tried again with growing, jittered delays until it succeeds, its context ends
+//     or Config.RetryBudget has passed. A call that changes something carries a token, so that it has
+//     its effect once however often it is repeated. It is repeated also when its answer was lost.
+//   - An error of a call that changes something says that nothing was changed, unless its code is
+//     CodeOutcomeUnknown.
 //   - Every error is a *plimsoll.Error or wraps one, so that plimsoll.CodeOf tells what kind it is.
 //   - Lists are read in pages and handed out one by one, so that memory is bounded by a page. A list is not one instant: each page is
 //     consistent in itself.

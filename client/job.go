@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"iter"
 
 	"connectrpc.com/connect"
@@ -17,9 +16,9 @@ import (
 // caller's process.
 func (c *Client) SubmitJob(ctx context.Context, spec plimsoll.JobSpec) (plimsoll.Job, error) {
 	if spec.Token == "" {
-		spec.Token = rand.Text()
+		spec.Token = tokenOf(ctx)
 	}
-	res, err := call(ctx, c, c.jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)})
+	res, err := change(ctx, c, c.jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)})
 	if err != nil {
 		return plimsoll.Job{}, err
 	}
@@ -94,7 +93,7 @@ func (c *Client) watchOnce(
 	defer cancel()
 	stream, err := c.jobs.WatchJob(ctx, connect.NewRequest(&pb.WatchJobRequest{Id: id}))
 	if err != nil {
-		return false, wire.FromConnectError(err)
+		return false, wire.FromReadError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
 	for stream.Receive() {
@@ -105,7 +104,7 @@ func (c *Client) watchOnce(
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return false, wire.FromConnectError(err)
+		return false, wire.FromReadError(ctx, err)
 	}
 	return false, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the watch of job %s before the job had ended", id)
 }
@@ -113,7 +112,7 @@ func (c *Client) watchOnce(
 // KillJob asks to stop all tasks of a job. The reason is for people; it may be empty. The answer comes when the wish is durable,
 // before the tasks have stopped.
 func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobStatus, error) {
-	res, err := call(ctx, c, c.jobs.KillJob, &pb.KillJobRequest{Id: id, Reason: reason})
+	res, err := change(ctx, c, c.jobs.KillJob, &pb.KillJobRequest{Id: id, Reason: reason, Token: tokenOf(ctx)})
 	if err != nil {
 		return plimsoll.JobStatus{}, err
 	}
@@ -122,7 +121,8 @@ func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobSt
 
 // ScaleJob sets how many tasks a group has. The group may be empty if the job has only one.
 func (c *Client) ScaleJob(ctx context.Context, id, group string, count int32) (plimsoll.JobStatus, error) {
-	res, err := call(ctx, c, c.jobs.ScaleJob, &pb.ScaleJobRequest{Id: id, Group: group, Count: count})
+	req := &pb.ScaleJobRequest{Id: id, Group: group, Count: count, Token: tokenOf(ctx)}
+	res, err := change(ctx, c, c.jobs.ScaleJob, req)
 	if err != nil {
 		return plimsoll.JobStatus{}, err
 	}

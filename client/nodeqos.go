@@ -133,7 +133,7 @@ func (c *Client) watchNodeQOSOnce(
 	defer cancel()
 	stream, err := c.nodes.WatchNodeQOS(ctx, connect.NewRequest(req))
 	if err != nil {
-		return false, wire.FromConnectError(err)
+		return false, wire.FromReadError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
 	for stream.Receive() {
@@ -143,7 +143,7 @@ func (c *Client) watchNodeQOSOnce(
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return false, wire.FromConnectError(err)
+		return false, wire.FromReadError(ctx, err)
 	}
 	return false, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the watch of node %s", req.GetNode())
 }

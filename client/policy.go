@@ -46,7 +46,13 @@ func (c *Client) ApplyPolicies(ctx context.Context, policies []plimsoll.Policy, 
 	for i := range policies {
 		req.Policies = append(req.Policies, wire.PolicyToProto(&policies[i]))
 	}
-	res, err := call(ctx, c, c.policies.ApplyPolicies, req)
+	apply := change[pb.ApplyPoliciesRequest, pb.ApplyPoliciesResponse]
+	if dryRun {
+		apply = call
+	} else {
+		req.Token = tokenOf(ctx)
+	}
+	res, err := apply(ctx, c, c.policies.ApplyPolicies, req)
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +88,9 @@ func (c *Client) Policy(ctx context.Context, ref plimsoll.PolicyRef) (plimsoll.P
 	return wire.PolicyFromProto(res.GetPolicy()), nil
 }
 
-// DeletePolicy deletes a policy. An Action that others name is kept. If an answer was lost and the call repeated, it may say that there is
-// no such policy.
+// DeletePolicy deletes a policy. An Action that others name is kept.
 func (c *Client) DeletePolicy(ctx context.Context, ref plimsoll.PolicyRef) error {
-	_, err := call(ctx, c, c.policies.DeletePolicy, &pb.DeletePolicyRequest{Kind: pb.PolicyKind(ref.Kind), Name: ref.Name})
+	req := &pb.DeletePolicyRequest{Kind: pb.PolicyKind(ref.Kind), Name: ref.Name, Token: tokenOf(ctx)}
+	_, err := change(ctx, c, c.policies.DeletePolicy, req)
 	return err
 }

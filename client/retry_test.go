@@ -74,8 +74,11 @@ func TestRetriesEndWithTheContext(t *testing.T) {
 
 func TestWhatWillNotGetBetterIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for code := plimsoll.CodeInternal; code <= plimsoll.CodeUnauthenticated; code++ {
-			if code == plimsoll.CodeUnavailable || code == plimsoll.CodeExhausted {
+		for code := plimsoll.CodeInternal; code <= plimsoll.CodeOutcomeUnknown; code++ {
+			switch code {
+			case plimsoll.CodeUnavailable, plimsoll.CodeExhausted, plimsoll.CodeOutcomeUnknown:
+				continue
+			case plimsoll.CodeCanceled, plimsoll.CodeDeadline: // of the server: the caller's context goes on
 				continue
 			}
 			f, calls := failing(plimsoll.Errorf(code, "no"), time.Hour)

@@ -103,7 +103,7 @@ func (c *Client) logsOnce(
 		TailLines: options.TailLines,
 	}))
 	if err != nil {
-		return false, false, wire.FromConnectError(err)
+		return false, false, wire.FromReadError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
 	// The longest time in which nothing was read.
@@ -117,7 +117,7 @@ func (c *Client) logsOnce(
 		pause = max(pause, time.Since(read))
 	}
 	if err := stream.Err(); err != nil {
-		return begun, false, afterPause(wire.FromConnectError(err), pause)
+		return begun, false, afterPause(wire.FromReadError(ctx, err), pause)
 	}
 	return begun, true, nil
 }

@@ -8,7 +8,7 @@ at any time what runs where, what waits, and why.`
 // commands is the tree of commands. Flags of the root may stand anywhere on the command line.
 type commands struct {
 	Server   string        `help:"Address of a gateway: URL, host:port or unix:/path. Of several, separated by commas, the next is tried when one cannot be reached." env:"PLIMSOLL_SERVER" default:"http://127.0.0.1:9080"`
-	RetryFor time.Duration `help:"How long to try again while the server is away." env:"PLIMSOLL_RETRY_FOR" default:"2s"`
+	RetryFor time.Duration `help:"How long to try again while the server is away. A change is made once all the same." env:"PLIMSOLL_RETRY_FOR" default:"2s"`
 
 	TokenFile string `help:"File with the user token of the gateway; PLIMSOLL_TOKEN, PLIMSOLL_TOKEN_FILE. On the machine of the gateway its user needs none." placeholder:"FILE"`
 

@@ -250,7 +250,8 @@ func each(ids []string, do func(id string) error) error {
 			continue
 		}
 		failed = append(failed, err)
-		if canceled(err) || plimsoll.CodeOf(err) == plimsoll.CodeUnavailable {
+		code := plimsoll.CodeOf(err)
+		if canceled(err) || code == plimsoll.CodeUnavailable || code == plimsoll.CodeOutcomeUnknown {
 			break
 		}
 	}

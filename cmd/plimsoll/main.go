@@ -162,7 +162,13 @@ func selected(err error) string {
 func report(a *app, err error) int {
 	code := exitCodeFor(err)
 	var said exitError
-	if err == nil || errors.As(err, &said) || code == exitInterrupted { // who interrupts it knows why it ended
+	switch {
+	case err == nil || errors.As(err, &said):
+		return code
+	case code == exitInterrupted: // who interrupts it knows why it ended
+		if plimsoll.CodeOf(err) == plimsoll.CodeOutcomeUnknown {
+			a.notes.printf("plimsoll: interrupted: the change was made or not; look before you try again\n")
+		}
 		return code
 	}
 	for line := range strings.Lines(a.explainError(err)) {

@@ -192,7 +192,7 @@ func (s *speaker) reportNode(ctx context.Context, g gateway) error {
 // elsewhere reports whether another gateway, or a new registration, can help. What cannot be helped must not cost the tasks their session.
 func elsewhere(err error) bool {
 	switch plimsoll.CodeOf(err) {
-	case plimsoll.CodeUnavailable, plimsoll.CodeDeadline, plimsoll.CodeNotFound:
+	case plimsoll.CodeUnavailable, plimsoll.CodeOutcomeUnknown, plimsoll.CodeDeadline, plimsoll.CodeNotFound:
 		return true
 	}
 	return false

@@ -16,9 +16,13 @@ func encodeRegistration(reply *pb.Reply, number engine.Registration) {
 }
 
 func encodeOutcomes(reply *pb.Reply, list []state.PolicyOutcome) {
+	reply.ApplyPolicies = policyOutcomes(list)
+}
+
+func policyOutcomes(list []state.PolicyOutcome) *pb.ApplyPoliciesResponse {
 	m := &pb.ApplyPoliciesResponse{}
 	for _, o := range list {
 		m.Outcomes = append(m.Outcomes, &pb.PolicyOutcome{Policy: wire.PolicyRefToProto(o.Ref), Change: pb.PolicyChange(o.Change)})
 	}
-	reply.ApplyPolicies = m
+	return m
 }

@@ -54,7 +54,7 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 			continue // nothing after a failed commit may be seen, and no reply to an empty turn either
 		}
 		if next.batch != nil {
-			t.source.Publish(next.batch)
+			t.source.Publish(replicated(next.batch))
 		}
 		if next.turn.copied != nil {
 			t.questions.published(next.turn.copied, t.source.Snapshot())

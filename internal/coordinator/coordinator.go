@@ -25,10 +25,10 @@
 // Guarantees: a batch is durable before anything of it is visible. Every reply waits for its own
 // turn and all before it, also a refusal by the engine and the reply of a turn that changed
 // nothing. Nothing after a commit that failed is visible. When a term ends, the streams of the
-// gateways are cut: a caller that waits for a reply is told by its gateway that the outcome is not
-// known (CodeUnavailable), and commands that wait for a turn are dropped. The inbox is bounded in
-// commands and in bytes, with a part for agents: when it is full, a command is refused at once with
-// CodeExhausted. One that cannot be read is refused at once too.
+// gateways are cut: a caller that waits for a reply is told by its gateway that the outcome is
+// not known (CodeOutcomeUnknown), and commands that wait for a turn are dropped. The inbox is
+// bounded in commands and in bytes, with a part for agents: when it is full, a command is refused
+// at once with CodeExhausted. One that cannot be read is refused at once too.
 //
 // Every second the term looks at the disk of the store (disk.Gate). Below its least, submits and
 // other commands that make the state larger are refused with what is missing; kills, reports and

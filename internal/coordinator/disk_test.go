@@ -248,7 +248,7 @@ func TestADiskThatBecomesFullLosesNothing(t *testing.T) {
 		t.Errorf("it leads again with epoch %d, and %d read", epoch, before)
 	}
 	// The connection to the term before may still seem to be there when the kill is sent, and then it breaks.
-	for tried := false; !tried || plimsoll.CodeOf(err) == plimsoll.CodeUnavailable; tried = true {
+	for tried := false; !tried || lost(err); tried = true {
 		if err := f.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -363,7 +363,7 @@ func TestASmallFileSystemThatFillsUp(t *testing.T) {
 	until(t, "the store has no space", func() bool {
 		n++
 		_, err := f.Do(t.Context(), scale("a", int32(1+n%2)))
-		return err != nil && plimsoll.CodeOf(err) == plimsoll.CodeUnavailable
+		return lost(err)
 	})
 	if err := <-reading; !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("it only reads because of %v", err)

@@ -23,7 +23,8 @@ const averageRecord = 96
 func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	c := &b.Changes
 	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) + len(c.QueueStatuses) +
-		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) + len(c.Policies) + len(c.DeletedPolicies) + 1
+		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) +
+		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 1
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
 	buf := e.puts(out, make([]byte, 0, n*averageRecord), c)
@@ -75,6 +76,10 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
 		p := &c.Policies[i]
 		put(wire.Mutation{Kind: wire.KindPolicy, Key: wire.PolicyKey(p.Ref())}, wire.AppendPolicy(buf, p))
 	}
+	for i := range c.Outcomes {
+		o := &c.Outcomes[i]
+		put(wire.Mutation{Kind: wire.KindOutcome, Key: o.Token}, appendOutcome(buf, o))
+	}
 	for i := range c.QueueStatuses {
 		st := &c.QueueStatuses[i]
 		put(wire.Mutation{Kind: wire.KindQueueStatus, Key: st.Path, Ephemeral: true}, wire.AppendQueueStatus(buf, st))
@@ -107,6 +112,9 @@ func deletes(out *wire.Batch, c *state.Changes) {
 	}
 	for _, ref := range c.DeletedPolicies {
 		drop(wire.KindPolicy, wire.PolicyKey(ref), false)
+	}
+	for _, token := range c.DeletedOutcomes {
+		drop(wire.KindOutcome, token, false)
 	}
 	for _, path := range c.DeletedQueues {
 		drop(wire.KindQueueStatus, path, true)

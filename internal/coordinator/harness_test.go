@@ -202,6 +202,12 @@ func (l *leader) settle() {
 	}
 }
 
+// lost reports whether a command was not sent, or its reply was lost with the stream.
+func lost(err error) bool {
+	code := plimsoll.CodeOf(err)
+	return code == plimsoll.CodeUnavailable || code == plimsoll.CodeOutcomeUnknown
+}
+
 // The commands.
 
 func submit(spec *plimsoll.JobSpec) *pb.Command {

@@ -14,6 +14,8 @@ type request struct {
 	do      engine.Operation
 	respond func(*pb.Reply) // nil: nobody waits
 	bytes   int             // about what do takes
+
+	repetition repetition
 }
 
 // inboxLoad is what waits for a turn.

@@ -300,6 +300,7 @@ func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
 				names, commands := map[uint64]string{}, []engine.Command(nil)
 				for range 1 + d.rng.IntN(12) {
 					c := engine.Command{ID: uint64(len(commands) + 1), Do: d.command(s)}
+					c.Token, c.Digest = long(plimsoll.MaxToken, step*100+len(commands)), uint64(step)
 					names[c.ID] = fmt.Sprintf("%T", c.Do)
 					commands = append(commands, c)
 				}

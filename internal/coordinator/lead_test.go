@@ -169,7 +169,7 @@ func TestFailedCommitLeadsAgain(t *testing.T) {
 								now.Store(true)
 							}
 							mu.Unlock()
-						case plimsoll.CodeOf(err) != plimsoll.CodeUnavailable:
+						case !lost(err):
 							t.Errorf("%s: %v", id, err)
 						}
 					}
@@ -281,7 +281,7 @@ func TestQueueFileReplacesOnce(t *testing.T) {
 	first.mu.Unlock()
 	spec := job("lost", 1)
 	spec.Queue = "root.b"
-	if _, err := f.Do(t.Context(), submit(spec)); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+	if _, err := f.Do(t.Context(), submit(spec)); !lost(err) {
 		t.Errorf("the commit was to fail: %v", err)
 	}
 	<-p.led
@@ -301,7 +301,7 @@ func TestQueueFileReplacesOnce(t *testing.T) {
 
 // An error that stays ends Run; any other is waited out.
 func TestErrorsThatLastEndRun(t *testing.T) {
-	for code := plimsoll.CodeInternal; code <= plimsoll.CodeUnauthenticated; code++ {
+	for code := plimsoll.CodeInternal; code <= plimsoll.CodeOutcomeUnknown; code++ {
 		opened := 0
 		p := run(t, Config{}, func(context.Context) (store.Store, error) {
 			if opened++; opened > 2 {

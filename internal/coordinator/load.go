@@ -66,6 +66,8 @@ func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error
 		err = decoded(wire.DecodeNode, value, l.Node)
 	case wire.KindPolicy:
 		err = decoded(wire.DecodePolicy, value, l.Policy)
+	case wire.KindOutcome:
+		err = decoded(func(data []byte) (state.Outcome, error) { return decodeOutcome(key, data) }, value, l.Outcome)
 	case wire.KindQueueConfig:
 		err = decoded(wire.DecodeQueueConfig, value, l.QueueConfig)
 	default:

@@ -193,7 +193,7 @@ func TestQuestionsEndWithTheTerm(t *testing.T) {
 		asking.Go(func() {
 			for {
 				if _, err := l.Do(context.Background(), place(job("x", 1000), "", 0)); err != nil {
-					if code := plimsoll.CodeOf(err); code != plimsoll.CodeUnavailable && !errors.Is(err, context.Canceled) {
+					if !lost(err) && !errors.Is(err, context.Canceled) {
 						t.Errorf("it ended with %v", err)
 					}
 					return

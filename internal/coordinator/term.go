@@ -107,7 +107,12 @@ func (t *term) command(ctx context.Context, c *command, gateway string, cmd *pb.
 	if err != nil {
 		return err
 	}
-	if bound := t.inbox.push(request{c, do, respond, commandBytes + replica.FootprintOf(ctx)}); bound != "" {
+	again, err := t.commands.repetitionOf(cmd)
+	if err != nil {
+		return err
+	}
+	r := request{command: c, do: do, respond: respond, bytes: commandBytes + replica.FootprintOf(ctx), repetition: again}
+	if bound := t.inbox.push(r); bound != "" {
 		t.metrics.inboxRefused.WithLabelValues(bound).Inc()
 		return t.inbox.inboxFull(bound)
 	}
@@ -176,7 +181,7 @@ func (d *desk) take(requests []request) {
 		if r.respond != nil {
 			d.waiting[d.id] = request{command: r.command, respond: r.respond} // what it asks is the engine's alone
 		}
-		d.commands = append(d.commands, engine.Command{ID: d.id, Do: r.do})
+		d.commands = append(d.commands, r.asked(d.id))
 		d.sizes = append(d.sizes, r.bytes)
 	}
 	clear(requests)

@@ -9,6 +9,10 @@ import (
 type Command struct {
 	ID uint64
 	Do Operation
+	// Token is the same in all repetitions of the command, and Digest tells it from others. Empty: it
+	// is not repeated.
+	Token  string
+	Digest uint64
 }
 
 // Operation is what a command does: one of the types below, which say how in apply.go.

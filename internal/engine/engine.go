@@ -8,11 +8,12 @@
 // applied (apply.go) and of which type its answer is, so that none can be answered with the answer
 // of another. The reply holds the answer or an error.
 //
-// Guarantees: the same seed and the same inputs give the same batches. A batch is within the limits
-// of the store: large work goes on in the next turn, and is answered when it is done. Each kind of
-// work has a part of the turn that the kinds before it cannot take, so that a large submit does not
-// hold up a kill. Questions are not answered in a turn: Copy makes what answers them beside the
-// turns.
+// Guarantees: the same seed and the same inputs give the same batches. A batch is within the
+// limits of the store: large work goes on in the next turn, and is answered when it is done. Each
+// kind of work has a part of the turn that the kinds before it cannot take, so that a large
+// submit does not hold up a kill. A command with a token has its effect once: its answer is part
+// of the batch, and a repetition gets the same (repeat.go). Questions are not answered in a turn:
+// Copy makes what answers them beside the turns.
 //
 // It owns the State and the Scheduler. It starts no goroutine, takes no lock, reads no clock and
 // does no I/O, so the same code runs in the coordinator, in a simulation in virtual time, and in
@@ -102,7 +103,7 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 	s.Due(e.limits.Part(3))
 	e.continueReports(e.limits.Part(4), out)
 	for taken < len(commands) && !s.Over(e.limits.Part(5)) {
-		commands[taken].Do.apply(e, commands[taken].ID, out)
+		e.perform(&commands[taken], out)
 		taken++
 	}
 	s.Continue(e.limits.Part(6))

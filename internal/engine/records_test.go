@@ -20,10 +20,19 @@ type records struct {
 	nodes    map[string]plimsoll.Node
 	queues   *plimsoll.QueueConfig
 	policies map[plimsoll.PolicyRef]plimsoll.Policy
+	outcomes map[string]state.Outcome
 }
 
 func newRecords() *records {
-	return &records{map[string]*plimsoll.JobSpec{}, map[string]plimsoll.JobStatus{}, map[state.TaskName]plimsoll.Task{}, map[string]plimsoll.Node{}, nil, map[plimsoll.PolicyRef]plimsoll.Policy{}}
+	return &records{
+		map[string]*plimsoll.JobSpec{},
+		map[string]plimsoll.JobStatus{},
+		map[state.TaskName]plimsoll.Task{},
+		map[string]plimsoll.Node{},
+		nil,
+		map[plimsoll.PolicyRef]plimsoll.Policy{},
+		map[string]state.Outcome{},
+	}
 }
 
 // commit stores a turn: puts first, then deletes, as the coordinator writes them. An object that is put and deleted in one batch
@@ -49,6 +58,9 @@ func (r *records) commit(c *state.Changes) error {
 	}
 	for i := range c.Policies {
 		r.policies[c.Policies[i].Ref()], put[c.Policies[i].Ref()] = c.Policies[i], true
+	}
+	for _, o := range c.Outcomes {
+		r.outcomes[o.Token], put["token "+o.Token] = o, true
 	}
 	for i := range c.QueueStatuses {
 		put["queue "+c.QueueStatuses[i].Path] = true
@@ -84,6 +96,10 @@ func (r *records) drop(c *state.Changes, put map[any]bool) error {
 		delete(r.policies, ref)
 		check(ref)
 	}
+	for _, token := range c.DeletedOutcomes {
+		delete(r.outcomes, token)
+		check("token " + token)
+	}
 	for _, path := range c.DeletedQueues {
 		check("queue " + path)
 	}
@@ -111,12 +127,18 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 	for _, p := range r.policies {
 		l.Policy(p)
 	}
+	for _, o := range r.outcomes {
+		l.Outcome(o)
+	}
 	return l.End(at)
 }
 
 // clone returns the records as they are.
 func (r *records) clone() *records {
-	return &records{maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues, maps.Clone(r.policies)}
+	return &records{
+		maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues,
+		maps.Clone(r.policies), maps.Clone(r.outcomes),
+	}
 }
 
 // Job, Task, Nodes and NodeTasks make it state.Records.

@@ -42,6 +42,20 @@ func (b *bench) crash() {
 	b.engine, b.queue = engine.New(engine.Config{Seed: 1}, s, 0, b.now), nil
 }
 
+// crashed is a bench over what a crash leaves now; this one goes on.
+func (b *bench) crashed() *bench {
+	b.t.Helper()
+	c := &bench{t: b.t, cfg: b.cfg, limits: b.limits, records: b.records.clone(), now: b.now, replies: map[uint64]error{}}
+	c.crash()
+	return c
+}
+
+// tokened gives a submit a token.
+func tokened(do *engine.SubmitJob, token string) *engine.SubmitJob {
+	do.Spec.Token = token
+	return do
+}
+
 // send gives commands, for the next turn, and returns the id of the last.
 func (b *bench) send(do ...engine.Operation) uint64 {
 	for _, d := range do {
@@ -275,38 +289,63 @@ func TestLargeWorkDoesNotHoldUpCommands(t *testing.T) {
 	b.same()
 }
 
-// A submit that a crash interrupted is dropped. Until it is, nothing may take it for a job, least of all its own repetition.
-func TestInterruptedSubmitIsDropped(t *testing.T) {
+// A job whose submit spans turns can be read, and its events are told, from its first batch on.
+// So that batch makes it certain: whenever the leader crashes, the next one has the job and
+// creates the rest of its tasks, and a repeated submit waits for them.
+func TestASubmitThatSpansTurnsIsCertainFromItsFirstBatch(t *testing.T) {
+	const tasks = 300
+	whole := newBench(t, state.Config{}, state.Limits{Ops: 40})
+	whole.send(machine("n", 1_000_000), tokened(job("j", tasks, 1000), "t"))
+	for crashed, more := 0, true; more; crashed++ {
+		more = whole.turn()
+		b := whole.crashed()
+		if b.engine.State().Job("j") == nil {
+			t.Fatalf("after turn %d the job could be read, and a crash took it back", crashed)
+		}
+		again := b.send(tokened(job("j", tasks, 1000), "t"))
+		b.settle()
+		if err := b.reply(again); err != nil {
+			t.Fatalf("the repeated submit after turn %d: %v", crashed, err)
+		}
+		if c := b.engine.State().Job("j").Groups[0].Counts; c.Bound != tasks {
+			t.Fatalf("after a crash in turn %d the job has %+v", crashed, c)
+		}
+		b.same()
+	}
+}
+
+// A job that a crash has left half submitted can be killed and, once it is whole, scaled. Another
+// one cannot take its id.
+func TestAnInterruptedSubmitIsAJobLikeAnyOther(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
-	b.send(machine("n", 4000), job("j", 500, 1000))
+	b.send(machine("n", 4000), job("j", 500, 1000), job("k", 500, 1000))
 	for range 10 {
 		b.turn()
 	}
 	b.crash()
-	b.turn()
 	kill := b.send(&engine.KillJob{ID: "j"})
-	scale := b.send(&engine.ScaleJob{ID: "j", Count: 1})
-	again := b.send(job("j", 2, 1000))
-	gone := b.send(&engine.SetQueueConfig{Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "batch"}}}})
+	early := b.send(&engine.ScaleJob{ID: "k", Count: 1})
+	other := b.send(tokened(job("k", 2, 1000), "other"))
 	b.turn()
-	b.wantCode(kill, plimsoll.CodeNotFound)
-	b.wantCode(scale, plimsoll.CodeNotFound)
-	if _, err := b.engine.Subject("j", "g", 0); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
-		t.Errorf("its task can be asked about: %v", err)
-	}
-	b.wantCode(again, plimsoll.CodeUnavailable)
+	b.wantCode(early, plimsoll.CodeUnavailable)
+	b.wantCode(other, plimsoll.CodeAlreadyExists)
 	b.settle()
-	if err := b.reply(gone); err != nil {
-		t.Fatal(err)
+	scale := b.send(&engine.ScaleJob{ID: "k", Count: 1})
+	b.settle()
+	for _, id := range []uint64{kill, scale} {
+		if err := b.reply(id); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if b.engine.State().Job("j") != nil || b.engine.State().Queue("root.default") != nil {
-		t.Fatal("the job or its queue is still there")
+	j, k := b.engine.State().Job("j"), b.engine.State().Job("k")
+	if j.State != plimsoll.JobFailed || len(k.Groups[0].Tasks) != 500 {
+		t.Fatalf("j is %s, k has %d tasks", j.State, len(k.Groups[0].Tasks))
 	}
 	b.same()
 }
 
-// A queue that drains and holds nothing but an interrupted submit goes with it.
-func TestDrainingQueueGoesWithInterruptedSubmit(t *testing.T) {
+// A queue that drains keeps a job that a crash has left half submitted, and goes after it.
+func TestDrainingQueueKeepsAnInterruptedSubmit(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 	b.send(job("j", 500, 1000))
 	b.turn()
@@ -314,8 +353,34 @@ func TestDrainingQueueGoesWithInterruptedSubmit(t *testing.T) {
 	b.turn()
 	b.crash()
 	b.settle()
+	if n := len(b.engine.State().Job("j").Groups[0].Tasks); n != 500 {
+		t.Fatalf("the job has %d tasks", n)
+	}
+	b.send(&engine.KillJob{ID: "j"})
+	b.settle()
 	if b.engine.State().Queue("root.default") != nil {
 		t.Fatal("root.default drains for ever")
+	}
+	b.same()
+}
+
+// A submit that an older version was about to drop, with its queue, is dropped.
+func TestAnInterruptedSubmitWithoutAQueueIsDropped(t *testing.T) {
+	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
+	b.send(job("j", 500, 1000))
+	b.turn()
+	st := b.records.statuses["j"]
+	st.Queue = "root.gone"
+	b.records.statuses["j"] = st
+	b.crash()
+	kill := b.send(&engine.KillJob{ID: "j"})
+	again := b.send(job("j", 2, 1000))
+	b.turn()
+	b.wantCode(kill, plimsoll.CodeNotFound)
+	b.wantCode(again, plimsoll.CodeUnavailable)
+	b.settle()
+	if b.engine.State().Job("j") != nil {
+		t.Fatal("the job is still there")
 	}
 	b.same()
 }

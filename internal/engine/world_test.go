@@ -29,6 +29,7 @@ type world struct {
 	nextID  uint64
 	queue   []engine.Command
 	out     engine.Batch
+	sent    []engine.Command  // with tokens, which may be repeated
 	submits map[uint64]string // not yet answered
 	acked   map[string]bool   // submits that were acknowledged, until the job is forgotten
 	acks    int
@@ -53,6 +54,7 @@ func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*pla
 		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits, MaxTasks: 150, MaxBytes: 60_000},
 		acked: map[string]bool{}, seen: map[string]int32{}, full: map[string]int{},
 	}
+	w.cfg.KeepOutcomes, w.cfg.MaxOutcomes = 20e9, 12
 	for i := range 24 {
 		w.jobs = append(w.jobs, "j"+strconv.Itoa(i))
 	}
@@ -79,7 +81,19 @@ func (w *world) restart(seed uint64) {
 
 func (w *world) send(do engine.Operation) uint64 {
 	w.nextID++
-	w.queue = append(w.queue, engine.Command{ID: w.nextID, Do: do})
+	c := engine.Command{ID: w.nextID, Do: do}
+	if w.rng.IntN(3) == 0 { // some are repeated, and then perhaps another time
+		c.Token, c.Digest = fmt.Sprint("t", w.nextID), w.nextID
+		if w.sent = append(w.sent, c); len(w.sent) > 20 {
+			w.sent = w.sent[1:]
+		}
+	}
+	w.queue = append(w.queue, c)
+	if len(w.sent) > 0 && w.rng.IntN(6) == 0 {
+		again := w.sent[w.rng.IntN(len(w.sent))]
+		again.ID += 1 << 32
+		w.queue = append(w.queue, again)
+	}
 	return w.nextID
 }
 
@@ -139,7 +153,7 @@ func (w *world) checkLimits() {
 			ops++
 		}
 	}
-	if c.QueueConfig != nil {
+	if ops += len(c.Outcomes) + len(c.DeletedOutcomes); c.QueueConfig != nil {
 		ops++
 	}
 	if w.limits.Ops > 0 && ops > w.limits.Ops {

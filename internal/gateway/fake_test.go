@@ -145,7 +145,7 @@ func (f *fake) Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 	_, hang, down := f.state()
 	if hang {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return nil, plimsoll.Errorf(plimsoll.CodeOutcomeUnknown, "the leader has not replied")
 	}
 	if down != nil {
 		return nil, down

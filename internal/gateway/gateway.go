@@ -202,23 +202,40 @@ func (g *Gateway) read(ctx context.Context) (*replica.Snapshot, error) {
 	return nil, &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "no read can be answered", Err: err}
 }
 
-// do sends a command to the leader and returns its reply, or the error in it.
+// do sends a command to the leader and returns its reply, or the error in it. CodeOutcomeUnknown
+// says that the command was sent and its reply has not come; after any other error it had no
+// effect.
 func (g *Gateway) do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 	bounded, cancel := context.WithTimeout(ctx, g.cfg.WriteTimeout)
 	defer cancel()
 	reply, err := g.replica.Do(bounded, cmd)
+	sent := plimsoll.CodeOf(err) == plimsoll.CodeOutcomeUnknown
 	switch {
 	case err == nil:
 		return reply, nil
 	case reply != nil: // the leader refused
 		return nil, err
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && !sent:
 		return nil, callerGone(ctx)
-	case bounded.Err() != nil:
+	case ctx.Err() != nil:
+		return nil, plimsoll.Errorf(plimsoll.CodeOutcomeUnknown,
+			"the call ended before the leader answered: the change was made or not; look before you try again")
+	case bounded.Err() != nil && !sent:
 		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable,
-			"the leader did not answer within %s; the change may have been made or not: look before trying again", g.cfg.WriteTimeout)
+			"the command could not be sent to the leader within %s; try again", g.cfg.WriteTimeout)
+	case bounded.Err() != nil:
+		return nil, plimsoll.Errorf(plimsoll.CodeOutcomeUnknown,
+			"the leader did not answer within %s: the change was made or not; look before you try again", g.cfg.WriteTimeout)
 	}
 	return nil, err
+}
+
+// change is do for a command that may carry a token.
+func (g *Gateway) change(ctx context.Context, token string, cmd *pb.Command) (*pb.Reply, error) {
+	if err := plimsoll.ValidateToken(token); err != nil {
+		return nil, err
+	}
+	return g.do(ctx, cmd)
 }
 
 // after returns a snapshot that shows the effect of a reply. The replica has it already, unless it was replaced meanwhile.
@@ -226,7 +243,17 @@ func (g *Gateway) after(ctx context.Context, reply *pb.Reply) (*replica.Snapshot
 	if s := g.replica.Latest(); s != nil && s.Revision() >= reply.GetRevision() {
 		return s, nil
 	}
-	return g.read(ctx)
+	s, err := g.read(ctx)
+	if err != nil {
+		return nil, unseen(err)
+	}
+	return s, nil
+}
+
+// unseen is the error for a change that was made and cannot be shown: no other code may say that it
+// had no effect.
+func unseen(err error) error {
+	return &plimsoll.Error{Code: plimsoll.CodeOutcomeUnknown, Msg: "the change was made, but it cannot be read", Err: err}
 }
 
 // callerGone is the error for a caller that gave up or ran out of time; nil if it is still there.

@@ -86,5 +86,13 @@ func (gd guard) outcome(ctx context.Context, procedure string, panicked any, err
 		gd.g.cfg.Events.Fault(procedure, err)
 	}
 	gd.g.metrics.count(procedure, code.String())
+	if code == plimsoll.CodeCanceled { // a caller that is still there did not do that
+		return wire.ConnectError(errStopping)
+	}
 	return told
 }
+
+// errStopping is what a caller is told whose call was ended here. One that has gone does not read
+// it.
+var errStopping = plimsoll.Errorf(plimsoll.CodeUnavailable,
+	"the gateway ended the call, as one does that is being stopped; try again")

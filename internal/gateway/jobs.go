@@ -42,8 +42,11 @@ func (s jobService) SubmitJob(ctx context.Context, req *connect.Request[pb.Submi
 		return nil, err
 	}
 	job, err := loadJob(ctx, snapshot, spec.GetId())
-	if err != nil {
-		return nil, err
+	switch {
+	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound:
+		job = &pb.Job{Spec: spec, Status: forgotten(spec.GetId())}
+	case err != nil:
+		return nil, unseen(err)
 	}
 	return connect.NewResponse(&pb.SubmitJobResponse{Job: job}), nil
 }
@@ -162,7 +165,7 @@ func (s jobService) KillJob(ctx context.Context, req *connect.Request[pb.KillJob
 	if n := len(req.Msg.GetReason()); n > maxReason {
 		return nil, plimsoll.Invalid("reason", "is %d bytes long; at most %d are possible", n, maxReason)
 	}
-	status, err := s.change(ctx, req.Msg.GetId(), &pb.Command{Kind: &pb.Command_KillJob{KillJob: req.Msg}})
+	status, err := s.change(ctx, req.Msg, &pb.Command{Kind: &pb.Command_KillJob{KillJob: req.Msg}})
 	if err != nil {
 		return nil, err
 	}
@@ -177,16 +180,23 @@ func (s jobService) ScaleJob(ctx context.Context, req *connect.Request[pb.ScaleJ
 	if n := req.Msg.GetCount(); n < 0 || n > plimsoll.MaxTasksPerJob {
 		return nil, plimsoll.Invalid("count", "is %d; give a number from 0 to %d", n, plimsoll.MaxTasksPerJob)
 	}
-	status, err := s.change(ctx, req.Msg.GetId(), &pb.Command{Kind: &pb.Command_ScaleJob{ScaleJob: req.Msg}})
+	status, err := s.change(ctx, req.Msg, &pb.Command{Kind: &pb.Command_ScaleJob{ScaleJob: req.Msg}})
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&pb.ScaleJobResponse{Status: status}), nil
 }
 
+// jobChange is a request that changes a job.
+type jobChange interface {
+	GetId() string
+	GetToken() string
+}
+
 // change sends a command about a job and returns the job's status after it.
-func (s jobService) change(ctx context.Context, id string, cmd *pb.Command) (*pb.JobStatus, error) {
-	reply, err := s.g.do(ctx, cmd)
+func (s jobService) change(ctx context.Context, req jobChange, cmd *pb.Command) (*pb.JobStatus, error) {
+	id := req.GetId()
+	reply, err := s.g.change(ctx, req.GetToken(), cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +204,20 @@ func (s jobService) change(ctx context.Context, id string, cmd *pb.Command) (*pb
 	if err != nil {
 		return nil, err
 	}
-	return loadStatus(snapshot, id)
+	status, err := loadStatus(snapshot, id)
+	switch {
+	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound:
+		return forgotten(id), nil
+	case err != nil:
+		return nil, unseen(err)
+	}
+	return status, nil
+}
+
+// forgotten is the status of a job that was changed, and that is not known any more: the answer
+// to a call that was repeated much later.
+func forgotten(id string) *pb.JobStatus {
+	return &pb.JobStatus{Id: id, State: pb.JobState_JOB_STATE_EXPIRED}
 }
 
 // WatchJob sends a job's status now and after each change, and ends when the job has ended.

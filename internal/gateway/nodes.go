@@ -45,7 +45,7 @@ func (s nodeService) SetNodeMode(ctx context.Context, req *connect.Request[pb.Se
 	if mode := req.Msg.GetMode(); mode < pb.NodeMode_NODE_MODE_ACTIVE || mode > pb.NodeMode_NODE_MODE_DRAINING {
 		return nil, plimsoll.Invalid("mode", "%d is not a mode; give active, cordoned or draining", mode)
 	}
-	reply, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_SetNodeMode{SetNodeMode: req.Msg}})
+	reply, err := s.g.change(ctx, req.Msg.GetToken(), &pb.Command{Kind: &pb.Command_SetNodeMode{SetNodeMode: req.Msg}})
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +54,11 @@ func (s nodeService) SetNodeMode(ctx context.Context, req *connect.Request[pb.Se
 		return nil, err
 	}
 	node, err := loadNode(snapshot, req.Msg.GetId())
-	if err != nil {
-		return nil, err
+	switch {
+	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound: // it was removed since
+		node = &pb.Node{Id: req.Msg.GetId(), Mode: req.Msg.GetMode()}
+	case err != nil:
+		return nil, unseen(err)
 	}
 	return connect.NewResponse(&pb.SetNodeModeResponse{Node: node}), nil
 }
@@ -65,7 +68,8 @@ func (s nodeService) RemoveNode(ctx context.Context, req *connect.Request[pb.Rem
 	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}
-	if _, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_RemoveNode{RemoveNode: req.Msg}}); err != nil {
+	cmd := &pb.Command{Kind: &pb.Command_RemoveNode{RemoveNode: req.Msg}}
+	if _, err := s.g.change(ctx, req.Msg.GetToken(), cmd); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&pb.RemoveNodeResponse{}), nil

@@ -21,7 +21,7 @@ func (s policyService) ApplyPolicies(ctx context.Context, req *connect.Request[p
 	if err := checkPolicies(req.Msg.GetPolicies()); err != nil {
 		return nil, err
 	}
-	reply, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: req.Msg}})
+	reply, err := s.g.change(ctx, req.Msg.GetToken(), &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: req.Msg}})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (s policyService) DeletePolicy(ctx context.Context, req *connect.Request[pb
 	if _, err := policyRef(req.Msg.GetKind(), req.Msg.GetName()); err != nil {
 		return nil, err
 	}
-	reply, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_DeletePolicy{DeletePolicy: req.Msg}})
+	reply, err := s.g.change(ctx, req.Msg.GetToken(), &pb.Command{Kind: &pb.Command_DeletePolicy{DeletePolicy: req.Msg}})
 	if err != nil {
 		return nil, err
 	}

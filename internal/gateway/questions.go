@@ -28,7 +28,14 @@ func (g *Gateway) ask(ctx context.Context, question *pb.Command) (*pb.Reply, err
 	default:
 		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d questions to the leader are under way at this gateway; try again later", cap(g.explains))
 	}
-	return g.do(ctx, question)
+	reply, err := g.do(ctx, question)
+	if plimsoll.CodeOf(err) == plimsoll.CodeOutcomeUnknown { // a question has no effect
+		if ended := callerGone(ctx); ended != nil {
+			return nil, ended
+		}
+		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "the leader has not answered the question; try again")
+	}
+	return reply, err
 }
 
 func olderLeader(what string) error {

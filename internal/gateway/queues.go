@@ -61,7 +61,8 @@ func (s queueService) SetQueueConfig(ctx context.Context, req *connect.Request[p
 	if err := checked.Validate(); err != nil {
 		return nil, err
 	}
-	if _, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: req.Msg}}); err != nil {
+	cmd := &pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: req.Msg}}
+	if _, err := s.g.change(ctx, req.Msg.GetToken(), cmd); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&pb.SetQueueConfigResponse{}), nil

@@ -362,9 +362,10 @@ func (f *Follower) join() (*round, error) {
 	return f.mu.link.join()
 }
 
-// Do sends a command to the leader and returns its reply; it gives the command an id of its own. By then the command's effect
-// stands in Latest. What the leader refused is returned as its error, beside the reply. CodeUnavailable says that the gateway
-// is not connected, or that the connection broke before the reply; the error says whether the outcome is known.
+// Do sends a command to the leader and returns its reply; it gives the command an id of its own.
+// By then the command's effect stands in Latest. What the leader refused is returned as its
+// error, beside the reply. CodeUnavailable says that the command was not sent, because the
+// gateway is not connected; CodeOutcomeUnknown, that it was sent and the reply has not come.
 func (f *Follower) Do(ctx context.Context, command *pb.Command) (*pb.Reply, error) {
 	c, err := f.addCall(command)
 	if err != nil {
@@ -375,7 +376,10 @@ func (f *Follower) Do(ctx context.Context, command *pb.Command) (*pb.Reply, erro
 	case <-c.done:
 	case <-ctx.Done():
 		if f.dropCall(c) {
-			return nil, ended(ctx, "the leader has not replied: the outcome is not known; ask again")
+			return nil, &plimsoll.Error{
+				Code: plimsoll.CodeOutcomeUnknown, Err: context.Cause(ctx),
+				Msg: "the leader has not replied: the outcome is not known; ask again",
+			}
 		}
 		return nil, ended(ctx, "the command was not sent; try again")
 	}

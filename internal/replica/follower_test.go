@@ -233,7 +233,7 @@ func TestFailover(t *testing.T) {
 	defer cancel()
 	first.stop()
 	err := await(ctx, t, result)
-	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+	if plimsoll.CodeOf(err) != plimsoll.CodeOutcomeUnknown {
 		t.Errorf("the command of the dead leader ended with %v", err)
 	}
 	if _, err := f.Barrier(ctx); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {

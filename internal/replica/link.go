@@ -181,11 +181,12 @@ func (l *link) disconnect() {
 		}
 	}
 	for _, c := range l.calls {
-		msg := "the connection to the leader broke before the command was sent; try again"
+		c.err = plimsoll.Errorf(plimsoll.CodeUnavailable,
+			"the connection to the leader broke before the command was sent; try again")
 		if c.sent {
-			msg = "the connection to the leader broke: the outcome is not known; ask again"
+			c.err = plimsoll.Errorf(plimsoll.CodeOutcomeUnknown,
+				"the connection to the leader broke: the outcome is not known; ask again")
 		}
-		c.err = plimsoll.Errorf(plimsoll.CodeUnavailable, "%s", msg)
 		l.release(c)
 		close(c.done)
 	}

@@ -39,6 +39,9 @@ type Changes struct {
 
 	DeletedPolicies []plimsoll.PolicyRef
 
+	Outcomes        []Outcome // stored and not replicated
+	DeletedOutcomes []string  // by token
+
 	Bytes int // bound of the size of what is stored of it
 }
 
@@ -46,14 +49,17 @@ type Changes struct {
 func (c *Changes) Empty() bool {
 	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 && len(c.NodeStatuses) == 0 &&
 		c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 && len(c.DeletedTasks) == 0 &&
-		len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0
+		len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 && len(c.Policies) == 0 &&
+		len(c.DeletedPolicies) == 0 && len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
 }
 
 func (c *Changes) reset() {
 	clear(c.JobSpecs)
 	clear(c.Events)
 	clear(c.Policies)
+	clear(c.Outcomes)
 	*c = Changes{
+		Outcomes: c.Outcomes[:0], DeletedOutcomes: c.DeletedOutcomes[:0],
 		Policies: c.Policies[:0], DeletedPolicies: c.DeletedPolicies[:0],
 		JobSpecs: c.JobSpecs[:0], JobStatuses: c.JobStatuses[:0], Tasks: c.Tasks[:0], Nodes: c.Nodes[:0], NodeStatuses: c.NodeStatuses[:0],
 		QueueStatuses: c.QueueStatuses[:0], DeletedJobs: c.DeletedJobs[:0], DeletedTasks: c.DeletedTasks[:0],
@@ -77,6 +83,9 @@ type dirtyLists struct {
 
 	deletedPolicies []plimsoll.PolicyRef
 
+	outcomes        []*Outcome
+	deletedOutcomes []string
+
 	bytes     int // bound of all that is stored
 	treeBytes int // of that, for the configuration of the queues
 }
@@ -84,8 +93,10 @@ type dirtyLists struct {
 // Begin opens a turn: what changes now happens at this time and becomes this revision.
 func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revision }
 
-// Forget deletes records of jobs that ended long ago, as far as the budget goes. It must come first in a turn.
+// Forget deletes records of jobs that ended long ago, and outcomes of commands, as far as the
+// budget goes. It must come first in a turn.
 func (s *State) Forget(budget Budget) {
+	s.forgetOutcomes(budget)
 	s.forgetting = work(s.forgetting, budget, s.forgetTasks)
 	for len(s.forgetting) == 0 && s.mustExpire() && !s.Over(budget) {
 		j := s.ended.pop()
@@ -110,7 +121,7 @@ func (s *State) Continue(budget Budget) {
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
 	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgiving)+len(s.forgetting) > 0 || s.tree.Telling() || s.tree.Readmitting() ||
-		s.mustExpire() || s.isDue()
+		s.mustExpire() || s.mustForgetOutcome() || s.isDue()
 }
 
 func work[T any](list []T, budget Budget, step func(T, Budget) bool) []T {
@@ -232,6 +243,7 @@ func (s *State) Take(c *Changes) {
 	}
 	s.takePolicies(c)
 	s.takeDeleted(c)
+	s.takeOutcomes(c)
 	c.Events = append(c.Events, d.events...)
 	c.Bytes = d.bytes
 	d.reset()
@@ -293,7 +305,9 @@ func (d *dirtyLists) reset() {
 	clear(d.jobs)
 	clear(d.tasks)
 	clear(d.events)
+	clear(d.outcomes)
 	*d = dirtyLists{
+		outcomes: d.outcomes[:0], deletedOutcomes: d.deletedOutcomes[:0],
 		policies: d.policies[:0], deletedPolicies: d.deletedPolicies[:0],
 		specs: d.specs[:0], jobs: d.jobs[:0], tasks: d.tasks[:0], nodes: d.nodes[:0], nodeStatuses: d.nodeStatuses[:0],
 		deletedJobs: d.deletedJobs[:0], deletedTasks: d.deletedTasks[:0], deletedNodes: d.deletedNodes[:0],

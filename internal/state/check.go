@@ -83,6 +83,9 @@ func (s *State) checkSums() error {
 	if err := s.checkBytes(); err != nil {
 		return err
 	}
+	if err := s.checkOutcomes(); err != nil {
+		return err
+	}
 	if err := s.checkHoldings(); err != nil {
 		return err
 	}
@@ -91,6 +94,21 @@ func (s *State) checkSums() error {
 	}
 	if asked != s.asked || total != s.total || eligible != s.eligible {
 		return fmt.Errorf("asked %v, total %v, eligible %d, but there are %v, %v, %d", s.asked, s.total, s.eligible, asked, total, eligible)
+	}
+	return nil
+}
+
+// checkOutcomes holds the two ways to the outcomes against each other.
+func (s *State) checkOutcomes() error {
+	bytes := 0
+	for _, o := range s.allOutcomes() {
+		if bytes += outcomeBytes(o); s.outcomes.byToken[o.Token] != o {
+			return fmt.Errorf("the outcome of token %q is not found by it", o.Token)
+		}
+	}
+	if n := s.outcomes.order.len(); n != len(s.outcomes.byToken) || bytes != s.outcomes.bytes {
+		return fmt.Errorf("%d outcomes by token of %d bytes, but there are %d of %d",
+			len(s.outcomes.byToken), s.outcomes.bytes, n, bytes)
 	}
 	return nil
 }
@@ -346,6 +364,11 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	for _, p := range s.Policies() {
 		if _, err := fmt.Fprintf(w, "policy %d %+v %+v %+v\n", p.Revision, p.Action, p.TaskQOS, p.NodeQOS); err != nil {
+			return err
+		}
+	}
+	for _, o := range s.allOutcomes() {
+		if _, err := fmt.Fprintf(w, "outcome %+v\n", *o); err != nil {
 			return err
 		}
 	}

@@ -17,9 +17,9 @@ type intake struct {
 	prepared []*placement.Prepared // what each group asks for, made ready; who has it releases it
 }
 
-// Submit takes in a job. It is acknowledged when Growing says that all its tasks are created; a job
-// for which that has not happened is dropped at load. A second submit with the same id and the same
-// token is the first one again.
+// Submit takes in a job. The turn in which that happens makes it certain: a new leader goes on
+// creating its tasks. It is acknowledged when Growing says that all of them are created. A second
+// submit with the same id and the same token is the first one again.
 func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	in, first, err := s.examine(spec)
 	if first != nil || err != nil {

@@ -50,13 +50,14 @@ func (s *State) createTasks(j *Job, budget Budget) bool {
 			if s.Over(budget) {
 				return false
 			}
-			if int(g.made) == len(g.Tasks) {
-				if s.crowded() {
-					return false
-				}
-				s.createTask(g)
-			} else {
+			switch {
+			case int(g.made) < len(g.Tasks) && j.State == plimsoll.JobNew: // a leader before has created it
+			case int(g.made) < len(g.Tasks):
 				s.revive(Ref{g, g.made})
+			case s.crowded():
+				return false
+			default:
+				s.createTask(g)
 			}
 		}
 	}
@@ -173,7 +174,7 @@ func (s *State) Scale(id, group string, count int32) error {
 		return plimsoll.Invalid("job", "%q has a specification of %d bytes; at most %d are possible; submit a smaller job instead", id, bytes, most)
 	}
 	if j.growing && j.State == plimsoll.JobNew {
-		return plimsoll.Errorf(plimsoll.CodeConflict, "job %q is still being submitted; try again", id)
+		return plimsoll.Errorf(plimsoll.CodeUnavailable, "job %q is still being submitted; try again", id)
 	}
 	if wanted := j.takes(&spec); wanted.tasks > j.held.tasks {
 		if err := s.checkHeld(j.Queue, j.held, wanted); err != nil {
@@ -308,6 +309,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
 	s.dirty.bytes += 2 * len(j.Spec.ID) // it has two records
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
+	s.outlive(j)
 	s.unhold(j)
 	delete(s.jobs, j.Spec.ID)
 	s.Fleet.Moved()                    // the volumes of its tasks are nowhere any more

@@ -38,7 +38,8 @@ const (
 )
 
 // bounds follow from the limits of the store. A turn begins no further step once its budget is used
-// up, and no step changes more than what the budget leaves: so a batch is within the limits. A step
+// up, and no step changes more than what the budget leaves: so a batch is within the limits. Beside
+// the step there is room for the outcome of its command. A step
 // that writes a row of one kind may write rows of others: a report of a task's end writes the task,
 // the job's status, the node and, if its queue goes with it, the configuration of the queues.
 type bounds struct {
@@ -64,7 +65,7 @@ func boundsOf(cfg *Config) bounds {
 	} else {
 		b.budget.Bytes = bytes / 2
 	}
-	b.step = bytes - bytes/2
+	b.step = bytes - bytes/2 - outcomeRow
 	b.row, b.events = b.step/4, b.step/2
 	b.set = min(maxSet, b.step/2)
 	b.spec = min(cfg.MaxSpecBytes, bytes/specShare)
@@ -79,7 +80,7 @@ func (s *State) Budget() Budget { return s.bounds.budget }
 func (s *State) Over(b Budget) bool {
 	d := &s.dirty
 	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes) +
-		len(d.policies) + len(d.deletedPolicies)
+		len(d.policies) + len(d.deletedPolicies) + len(d.outcomes) + len(d.deletedOutcomes)
 	if d.queueConfig {
 		ops++
 	}
@@ -177,12 +178,12 @@ func (s *State) checkReportBytes(report *plimsoll.NodeReport) error {
 
 // checkSetBytes reports whether a batch has room for policies that are to be applied at once.
 func (s *State) checkSetBytes(set []plimsoll.Policy) error {
-	if most := s.bounds.stepOps; len(set) > most {
+	if most := s.bounds.stepOps - 1; len(set) > most { // and the outcome
 		return plimsoll.Errorf(plimsoll.CodeExhausted, "policies: there are %d; at most %d can be applied at once; apply them in parts", len(set), most)
 	}
 	bytes, largest, at := 0, 0, 0
 	for i := range set {
-		n := policyBytes(&set[i])
+		n := policyBytes(&set[i]) + size.Of(&PolicyOutcome{Ref: set[i].Ref()}) // in the outcome
 		if bytes += n; n > largest {
 			largest, at = n, i
 		}

@@ -22,6 +22,7 @@ type Loader struct {
 	tasks    []plimsoll.Task
 	nodes    []plimsoll.Node
 	policies []plimsoll.Policy
+	outcomes []Outcome
 }
 
 // NewLoader returns a Loader that uses the given queues if none are stored.
@@ -84,6 +85,9 @@ func (l *Loader) End(at int64) (*State, error) {
 		if err := s.loadPolicy(&l.policies[i]); err != nil {
 			return nil, err
 		}
+	}
+	if err := l.loadOutcomes(s); err != nil {
+		return nil, err
 	}
 	s.resumeAway()
 	s.resume(l.statuses)
@@ -214,7 +218,10 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if err := s.checkStoredSpec(spec); err != nil {
 		return corrupt("the specification of job %q, which cannot be used: %v", st.ID, err)
 	}
-	q, live := s.tree.Find(st.Queue), !st.State.Ended() && st.State != plimsoll.JobNew
+	q := s.tree.Find(st.Queue)
+	// An older version dropped a submit that a crash had interrupted, perhaps after its queue.
+	dropped := st.State == plimsoll.JobNew && q == nil && st.Queue != ""
+	live := !st.State.Ended() && !dropped
 	if q == nil && !live { // it never waits again, and its queue may be gone
 		q = &queue.Queue{Path: st.Queue, Leaf: true}
 	}
@@ -224,6 +231,7 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	j := s.addJob(spec, q, st.Submitted, live, nil, s.refusals(spec))
 	j.memory = memoryOf(spec, j.specSize())
 	j.State, j.Reason, j.Killed, j.Started, j.Finished, j.revision = st.State, st.Reason, st.Killed, st.Started, st.Finished, st.Revision
+	j.forgetting = dropped
 	s.lastSubmitted = max(s.lastSubmitted, st.Submitted)
 	return nil
 }
@@ -295,7 +303,7 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 		s.recount(j)
 		s.hold(j)
 		switch {
-		case j.State == plimsoll.JobExpired, j.State == plimsoll.JobNew: // the latter's submit was never acknowledged
+		case j.State == plimsoll.JobExpired, j.forgetting:
 			j.forgetting = true
 			s.hold(j)
 			s.forgetting = append(s.forgetting, j)
@@ -312,13 +320,13 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 		s.resumeJob(j)
 	}
 	for _, j := range live { // those that have begun were let in before, whatever the maximum is now
-		if j.Started != 0 || j.State != plimsoll.JobAccepted {
+		if j.Started != 0 || j.State != plimsoll.JobAccepted && j.State != plimsoll.JobNew {
 			s.tree.AdmitAnyway(&j.account)
 			s.tellAdmission(j)
 		}
 	}
 	for _, j := range live {
-		if !j.account.Admitted() {
+		if !j.account.Admitted() && j.State != plimsoll.JobNew { // which is admitted when its tasks are created
 			s.admit(j)
 		}
 	}
@@ -335,7 +343,7 @@ func (s *State) resumeJob(j *Job) {
 			}
 			s.tree.Pend(&g.lane, 1)
 			switch {
-			case ref.Unwanted():
+			case ref.Unwanted(), j.State == plimsoll.JobNew:
 			case t.NotBefore > s.at:
 				s.wakeAt(timer{at: t.NotBefore, ref: ref})
 			default:

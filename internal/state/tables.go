@@ -24,6 +24,10 @@ type Config struct {
 	MaxSpecBytes int   // size of one job's specification; 1 MiB, and never more than a sixteenth of a batch
 	EvictedFor   int64 // ns that a group does not go back to a node that evicted a task of it; 5 min
 
+	KeepOutcomes    int64 // ns that the outcome of a command with a token is remembered; 10 min
+	MaxOutcomes     int   // outcomes that are; 65,536
+	MaxOutcomeBytes int   // bytes that they take as they are stored; 16 MiB
+
 	Limits Limits           // of the store; none
 	Chain  *placement.Chain // what chooses nodes; placement.ClusterDefault()
 }
@@ -48,10 +52,13 @@ func (c Config) withDefaults() Config {
 	set(&c.LostAfter, 60*second)
 	set(&c.KeepEnded, 72*3600*second)
 	set(&c.EvictedFor, int64(DefaultEvictedFor))
+	set(&c.KeepOutcomes, 600*second)
 	setInt(&c.MaxEnded, 10_000)
 	setInt(&c.MaxJobs, 1_000_000)
 	setInt(&c.MaxNodes, 200_000)
 	setInt(&c.MaxSpecBytes, maxSpec)
+	setInt(&c.MaxOutcomes, 65_536)
+	setInt(&c.MaxOutcomeBytes, 16<<20)
 	if c.Chain == nil {
 		c.Chain = placement.ClusterDefault()
 	}
@@ -75,6 +82,7 @@ type State struct {
 	vacant   []int32
 
 	policies policies
+	outcomes outcomes
 	metrics  *qos.Registry // that every node's agent has
 
 	total         placement.Amounts // capacity of all nodes
@@ -123,6 +131,7 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 	if s.metrics, err = qos.NewRegistry(); err != nil {
 		panic(err) // the built-in metrics are a constant
 	}
+	s.outcomes.byToken = map[string]*Outcome{}
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.whereIs, s.volumesOf
 	s.tree = queue.New(names, &queues)

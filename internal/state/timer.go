@@ -113,5 +113,10 @@ func (s *State) Wake() int64 {
 			wake = due
 		}
 	}
+	if s.outcomes.order.len() > 0 {
+		if due := later((*s.outcomes.order.front()).Time, s.cfg.KeepOutcomes); wake == 0 || due < wake {
+			wake = due
+		}
+	}
 	return wake
 }

@@ -13,10 +13,11 @@ const (
 	KindQueueConfig Kind = 6 // key: empty; there is one
 	KindQueueStatus Kind = 7 // key: queue path; never stored
 	KindPolicy      Kind = 8 // key: PolicyKey
+	KindOutcome     Kind = 9 // key: token of a command; stored and not replicated
 )
 
 // NumKinds is one more than the highest kind.
-const NumKinds = 9
+const NumKinds = 10
 
 // Mutation is a put or delete of one encoded record.
 type Mutation struct {

@@ -14,7 +14,8 @@ import (
 // statusClientClosed is what proxies log when the caller went away; net/http has no name for it.
 const statusClientClosed = 499
 
-// codes is the one table from our codes to those of RPC and HTTP.
+// codes is the one table from our codes to those of RPC and HTTP. What they say of the effect of a
+// call is in reasonOf.
 var codes = [plimsoll.NumCodes]struct {
 	rpc  connect.Code
 	http int
@@ -35,6 +36,7 @@ var codes = [plimsoll.NumCodes]struct {
 	plimsoll.CodeUnimplemented:  {connect.CodeUnimplemented, http.StatusNotImplemented},
 
 	plimsoll.CodeUnauthenticated: {connect.CodeUnauthenticated, http.StatusUnauthorized},
+	plimsoll.CodeOutcomeUnknown:  {connect.CodeUnknown, http.StatusInternalServerError},
 }
 
 // ConnectCode is the RPC code of a code. Two of ours may share one; the detail of ConnectError tells them apart.
@@ -55,8 +57,11 @@ func HTTPStatus(code plimsoll.Code) int {
 
 // codeOfRPC is for answers without our detail: of a proxy, or of another program on that address.
 func codeOfRPC(rpc connect.Code) plimsoll.Code {
-	if rpc == connect.CodeOutOfRange {
+	switch rpc {
+	case connect.CodeOutOfRange:
 		return plimsoll.CodeInvalid
+	case connect.CodeUnknown: // any status of HTTP that connect does not know
+		return plimsoll.CodeInternal
 	}
 	for code := range codes {
 		if codes[code].rpc == rpc {
@@ -73,7 +78,9 @@ func ErrorToProto(err error) *pb.Error {
 		return nil
 	}
 	e := public(err)
-	return &pb.Error{Code: e.Code.String(), Op: text(e.Op), Field: text(e.Field), Message: text(e.Msg)}
+	return &pb.Error{
+		Code: e.Code.String(), Op: text(e.Op), Field: text(e.Field), Message: text(e.Msg), Reason: reasonOf(e.Code),
+	}
 }
 
 // ErrorFromProto is the inverse of ErrorToProto: a *plimsoll.Error, or nil for nil.
@@ -159,16 +166,26 @@ func FromConnectError(err error) error {
 	return unreachable(err)
 }
 
+// detailOf returns the detail with which ConnectError made an error; nil if another program made
+// it.
+func detailOf(err *connect.Error) *pb.Error {
+	for _, detail := range err.Details() {
+		value, valueErr := detail.Value()
+		// Another's detail, or one that cannot be read, says nothing to us.
+		if m, ok := value.(*pb.Error); ok && valueErr == nil {
+			return m
+		}
+	}
+	return nil
+}
+
 func unreachable(err error) *plimsoll.Error {
 	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "the server cannot be reached, or the connection to it broke; try again", Err: err}
 }
 
 func fromRPC(err *connect.Error) *plimsoll.Error {
-	for _, detail := range err.Details() {
-		value, valueErr := detail.Value()
-		if m, ok := value.(*pb.Error); ok && valueErr == nil { // another's detail, or one that cannot be read, says nothing to us
-			return fromProto(m)
-		}
+	if m := detailOf(err); m != nil {
+		return fromProto(m)
 	}
 	if !connect.IsWireError(err) {
 		switch err.Code() {

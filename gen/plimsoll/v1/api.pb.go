@@ -547,9 +547,12 @@ func (x *WatchJobResponse) GetStatus() *JobStatus {
 }
 
 type KillJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Makes a repeated call answer as the first did; at most 128 bytes, and each command has its own.
+	// Empty: the call must not be repeated when its outcome is not known.
+	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -594,6 +597,13 @@ func (x *KillJobRequest) GetId() string {
 func (x *KillJobRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *KillJobRequest) GetToken() string {
+	if x != nil {
+		return x.Token
 	}
 	return ""
 }
@@ -646,8 +656,10 @@ type ScaleJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// May be empty if the job has one group.
-	Group         string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	Count         int32  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Count int32  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// As in KillJobRequest.
+	Token         string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -701,6 +713,13 @@ func (x *ScaleJobRequest) GetCount() int32 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *ScaleJobRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
 }
 
 type ScaleJobResponse struct {
@@ -2374,9 +2393,11 @@ func (x *ListNodesResponse) GetRevision() uint64 {
 }
 
 type SetNodeModeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Mode          NodeMode               `protobuf:"varint,2,opt,name=mode,proto3,enum=plimsoll.v1.NodeMode" json:"mode,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Mode  NodeMode               `protobuf:"varint,2,opt,name=mode,proto3,enum=plimsoll.v1.NodeMode" json:"mode,omitempty"`
+	// As in KillJobRequest.
+	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2425,6 +2446,13 @@ func (x *SetNodeModeRequest) GetMode() NodeMode {
 	return NodeMode_NODE_MODE_UNSPECIFIED
 }
 
+func (x *SetNodeModeRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 type SetNodeModeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -2470,8 +2498,10 @@ func (x *SetNodeModeResponse) GetNode() *Node {
 }
 
 type RemoveNodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// As in KillJobRequest.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2509,6 +2539,13 @@ func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
 func (x *RemoveNodeRequest) GetId() string {
 	if x != nil {
 		return x.Id
+	}
+	return ""
+}
+
+func (x *RemoveNodeRequest) GetToken() string {
+	if x != nil {
+		return x.Token
 	}
 	return ""
 }
@@ -3130,7 +3167,9 @@ type ApplyPoliciesRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Policies []*Policy              `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
 	// Say what would change, or what is wrong, and change nothing.
-	DryRun        bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// As in KillJobRequest.
+	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3177,6 +3216,13 @@ func (x *ApplyPoliciesRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *ApplyPoliciesRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
 }
 
 type PolicyOutcome struct {
@@ -3479,9 +3525,11 @@ func (x *ListPoliciesResponse) GetRevision() uint64 {
 }
 
 type DeletePolicyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// As in KillJobRequest.
+	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3526,6 +3574,13 @@ func (x *DeletePolicyRequest) GetKind() PolicyKind {
 func (x *DeletePolicyRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *DeletePolicyRequest) GetToken() string {
+	if x != nil {
+		return x.Token
 	}
 	return ""
 }
@@ -3735,8 +3790,10 @@ func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
 }
 
 type SetQueueConfigRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Config        *QueueConfig           `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Config *QueueConfig           `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	// As in KillJobRequest.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3776,6 +3833,13 @@ func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
 		return x.Config
 	}
 	return nil
+}
+
+func (x *SetQueueConfigRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
 }
 
 type SetQueueConfigResponse struct {
@@ -3990,16 +4054,18 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x0fWatchJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"B\n" +
 	"\x10WatchJobResponse\x12.\n" +
-	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"8\n" +
+	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"N\n" +
 	"\x0eKillJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"A\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"A\n" +
 	"\x0fKillJobResponse\x12.\n" +
-	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"M\n" +
+	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"c\n" +
 	"\x0fScaleJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x05R\x05count\"B\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\tR\x05token\"B\n" +
 	"\x10ScaleJobResponse\x12.\n" +
 	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\" \n" +
 	"\x0eGetTaskRequest\x12\x0e\n" +
@@ -4124,14 +4190,16 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\v2\x17.plimsoll.v1.NodeStatusR\x06status\"\\\n" +
 	"\x11ListNodesResponse\x12+\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x15.plimsoll.v1.NodeInfoR\x05nodes\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"O\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"e\n" +
 	"\x12SetNodeModeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12)\n" +
-	"\x04mode\x18\x02 \x01(\x0e2\x15.plimsoll.v1.NodeModeR\x04mode\"<\n" +
+	"\x04mode\x18\x02 \x01(\x0e2\x15.plimsoll.v1.NodeModeR\x04mode\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"<\n" +
 	"\x13SetNodeModeResponse\x12%\n" +
-	"\x04node\x18\x01 \x01(\v2\x11.plimsoll.v1.NodeR\x04node\"#\n" +
+	"\x04node\x18\x01 \x01(\v2\x11.plimsoll.v1.NodeR\x04node\"9\n" +
 	"\x11RemoveNodeRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"\x14\n" +
 	"\x12RemoveNodeResponse\"+\n" +
 	"\x13NodeCapacityRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"_\n" +
@@ -4172,10 +4240,11 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
 	"\x0einterval_nanos\x18\x02 \x01(\x03R\rintervalNanos\"J\n" +
 	"\x14WatchNodeQOSResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"`\n" +
+	"\x06status\x18\x01 \x01(\v2\x1a.plimsoll.v1.NodeQOSStatusR\x06status\"v\n" +
 	"\x14ApplyPoliciesRequest\x12/\n" +
 	"\bpolicies\x18\x01 \x03(\v2\x13.plimsoll.v1.PolicyR\bpolicies\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"r\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"r\n" +
 	"\rPolicyOutcome\x12.\n" +
 	"\x06policy\x18\x01 \x01(\v2\x16.plimsoll.v1.PolicyRefR\x06policy\x121\n" +
 	"\x06change\x18\x02 \x01(\x0e2\x19.plimsoll.v1.PolicyChangeR\x06change\"O\n" +
@@ -4191,10 +4260,11 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\"c\n" +
 	"\x14ListPoliciesResponse\x12/\n" +
 	"\bpolicies\x18\x01 \x03(\v2\x13.plimsoll.v1.PolicyR\bpolicies\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"V\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"l\n" +
 	"\x13DeletePolicyRequest\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x16\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"\x16\n" +
 	"\x14DeletePolicyResponse\"\x13\n" +
 	"\x11ListQueuesRequest\"b\n" +
 	"\x12ListQueuesResponse\x120\n" +
@@ -4202,9 +4272,10 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"\x17\n" +
 	"\x15GetQueueConfigRequest\"J\n" +
 	"\x16GetQueueConfigResponse\x120\n" +
-	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\"I\n" +
+	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\"_\n" +
 	"\x15SetQueueConfigRequest\x120\n" +
-	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\"\x18\n" +
+	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
 	"\x16SetQueueConfigResponse\"f\n" +
 	"\x11ListEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x14\n" +

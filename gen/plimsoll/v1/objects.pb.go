@@ -2846,11 +2846,14 @@ func (x *Event) GetMessage() string {
 
 // An error that a caller can act on.
 type Error struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	Op            string                 `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
-	Field         string                 `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
-	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Code    string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Op      string                 `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
+	Field   string                 `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
+	Message string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// "no_effect": the call has changed nothing. "outcome_unknown": it may have changed something; a
+	// call with a token can be repeated to find out. Empty: a fault of the server, or it is of before.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2909,6 +2912,13 @@ func (x *Error) GetField() string {
 func (x *Error) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *Error) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -3170,12 +3180,13 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x06object\x18\x05 \x01(\tR\x06object\x12\x1c\n" +
 	"\treference\x18\x06 \x01(\tR\treference\x124\n" +
 	"\tresources\x18\a \x01(\v2\x16.plimsoll.v1.ResourcesR\tresources\x12\x18\n" +
-	"\amessage\x18\b \x01(\tR\amessage\"[\n" +
+	"\amessage\x18\b \x01(\tR\amessage\"s\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x14\n" +
 	"\x05field\x18\x03 \x01(\tR\x05field\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage*\xa6\x02\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason*\xa6\x02\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rJOB_STATE_NEW\x10\x01\x12\x16\n" +

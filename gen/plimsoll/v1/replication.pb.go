@@ -37,6 +37,7 @@ const (
 	Kind_KIND_QUEUE_CONFIG Kind = 6
 	Kind_KIND_QUEUE_STATUS Kind = 7
 	Kind_KIND_POLICY       Kind = 8
+	Kind_KIND_OUTCOME      Kind = 9
 )
 
 // Enum value maps for Kind.
@@ -51,6 +52,7 @@ var (
 		6: "KIND_QUEUE_CONFIG",
 		7: "KIND_QUEUE_STATUS",
 		8: "KIND_POLICY",
+		9: "KIND_OUTCOME",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":  0,
@@ -62,6 +64,7 @@ var (
 		"KIND_QUEUE_CONFIG": 6,
 		"KIND_QUEUE_STATUS": 7,
 		"KIND_POLICY":       8,
+		"KIND_OUTCOME":      9,
 	}
 )
 
@@ -1185,7 +1188,7 @@ type Command_ReportNode struct {
 }
 
 type Command_LeaveNode struct {
-	LeaveNode *LeaveNodeRequest `protobuf:"bytes,20,opt,name=leave_node,json=leaveNode,proto3,oneof"`
+	LeaveNode *LeaveNodeRequest `protobuf:"bytes,18,opt,name=leave_node,json=leaveNode,proto3,oneof"`
 }
 
 func (*Command_SubmitJob) isCommand_Kind() {}
@@ -1222,6 +1225,76 @@ func (*Command_ReportNode) isCommand_Kind() {}
 
 func (*Command_LeaveNode) isCommand_Kind() {}
 
+// Outcome is the answer to a command with a token. Its record has the token as its key; it is stored
+// and not replicated.
+type Outcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`      // of the turn of the command, in Unix nanoseconds
+	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"` // of the command, to know another one with the same token
+	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`     // unset: it was done
+	ApplyPolicies *ApplyPoliciesResponse `protobuf:"bytes,4,opt,name=apply_policies,json=applyPolicies,proto3" json:"apply_policies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outcome) Reset() {
+	*x = Outcome{}
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outcome) ProtoMessage() {}
+
+func (x *Outcome) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
+func (*Outcome) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Outcome) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *Outcome) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+func (x *Outcome) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *Outcome) GetApplyPolicies() *ApplyPoliciesResponse {
+	if x != nil {
+		return x.ApplyPolicies
+	}
+	return nil
+}
+
 // A gateway has not heard a node for too long. It counts only if the node has not registered again since.
 type NodeLiveness struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1235,7 +1308,7 @@ type NodeLiveness struct {
 
 func (x *NodeLiveness) Reset() {
 	*x = NodeLiveness{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1320,7 @@ func (x *NodeLiveness) String() string {
 func (*NodeLiveness) ProtoMessage() {}
 
 func (x *NodeLiveness) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1333,7 @@ func (x *NodeLiveness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLiveness.ProtoReflect.Descriptor instead.
 func (*NodeLiveness) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeLiveness) GetNode() string {
@@ -1302,7 +1375,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1387,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1400,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Reply) GetId() uint64 {
@@ -1473,8 +1546,13 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\vreport_node\x18\x11 \x01(\v2\x1e.plimsoll.v1.ReportNodeRequestH\x00R\n" +
 	"reportNode\x12>\n" +
 	"\n" +
-	"leave_node\x18\x14 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNodeB\x06\n" +
-	"\x04kind\"h\n" +
+	"leave_node\x18\x12 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNodeB\x06\n" +
+	"\x04kind\"\xaa\x01\n" +
+	"\aOutcome\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12(\n" +
+	"\x05error\x18\x03 \x01(\v2\x12.plimsoll.v1.ErrorR\x05error\x12I\n" +
+	"\x0eapply_policies\x18\x04 \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies\"h\n" +
 	"\fNodeLiveness\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\"\n" +
@@ -1489,7 +1567,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob\x12=\n" +
 	"\n" +
 	"plan_moves\x18\b \x01(\v2\x1e.plimsoll.v1.PlanMovesResponseR\tplanMoves\x12I\n" +
-	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\xb7\x01\n" +
+	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\xc9\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -1499,7 +1577,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x10KIND_NODE_STATUS\x10\x05\x12\x15\n" +
 	"\x11KIND_QUEUE_CONFIG\x10\x06\x12\x15\n" +
 	"\x11KIND_QUEUE_STATUS\x10\a\x12\x0f\n" +
-	"\vKIND_POLICY\x10\b2d\n" +
+	"\vKIND_POLICY\x10\b\x12\x10\n" +
+	"\fKIND_OUTCOME\x10\t2d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
@@ -1516,7 +1595,7 @@ func file_plimsoll_v1_replication_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_replication_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(Kind)(0),                     // 0: plimsoll.v1.Kind
 	(*ReplicateRequest)(nil),      // 1: plimsoll.v1.ReplicateRequest
@@ -1531,30 +1610,31 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*EventChunk)(nil),            // 10: plimsoll.v1.EventChunk
 	(*Batch)(nil),                 // 11: plimsoll.v1.Batch
 	(*Command)(nil),               // 12: plimsoll.v1.Command
-	(*NodeLiveness)(nil),          // 13: plimsoll.v1.NodeLiveness
-	(*Reply)(nil),                 // 14: plimsoll.v1.Reply
-	(*SubmitJobRequest)(nil),      // 15: plimsoll.v1.SubmitJobRequest
-	(*KillJobRequest)(nil),        // 16: plimsoll.v1.KillJobRequest
-	(*ScaleJobRequest)(nil),       // 17: plimsoll.v1.ScaleJobRequest
-	(*SetNodeModeRequest)(nil),    // 18: plimsoll.v1.SetNodeModeRequest
-	(*RemoveNodeRequest)(nil),     // 19: plimsoll.v1.RemoveNodeRequest
-	(*SetQueueConfigRequest)(nil), // 20: plimsoll.v1.SetQueueConfigRequest
-	(*RegisterNodeRequest)(nil),   // 21: plimsoll.v1.RegisterNodeRequest
-	(*ReportTasksRequest)(nil),    // 22: plimsoll.v1.ReportTasksRequest
-	(*ExplainTaskRequest)(nil),    // 23: plimsoll.v1.ExplainTaskRequest
-	(*NodeCapacityRequest)(nil),   // 24: plimsoll.v1.NodeCapacityRequest
-	(*PlaceJobRequest)(nil),       // 25: plimsoll.v1.PlaceJobRequest
-	(*PlanMovesRequest)(nil),      // 26: plimsoll.v1.PlanMovesRequest
-	(*ApplyPoliciesRequest)(nil),  // 27: plimsoll.v1.ApplyPoliciesRequest
-	(*DeletePolicyRequest)(nil),   // 28: plimsoll.v1.DeletePolicyRequest
-	(*ReportNodeRequest)(nil),     // 29: plimsoll.v1.ReportNodeRequest
-	(*LeaveNodeRequest)(nil),      // 30: plimsoll.v1.LeaveNodeRequest
-	(*Error)(nil),                 // 31: plimsoll.v1.Error
-	(*ExplainTaskResponse)(nil),   // 32: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),  // 33: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),      // 34: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),     // 35: plimsoll.v1.PlanMovesResponse
-	(*ApplyPoliciesResponse)(nil), // 36: plimsoll.v1.ApplyPoliciesResponse
+	(*Outcome)(nil),               // 13: plimsoll.v1.Outcome
+	(*NodeLiveness)(nil),          // 14: plimsoll.v1.NodeLiveness
+	(*Reply)(nil),                 // 15: plimsoll.v1.Reply
+	(*SubmitJobRequest)(nil),      // 16: plimsoll.v1.SubmitJobRequest
+	(*KillJobRequest)(nil),        // 17: plimsoll.v1.KillJobRequest
+	(*ScaleJobRequest)(nil),       // 18: plimsoll.v1.ScaleJobRequest
+	(*SetNodeModeRequest)(nil),    // 19: plimsoll.v1.SetNodeModeRequest
+	(*RemoveNodeRequest)(nil),     // 20: plimsoll.v1.RemoveNodeRequest
+	(*SetQueueConfigRequest)(nil), // 21: plimsoll.v1.SetQueueConfigRequest
+	(*RegisterNodeRequest)(nil),   // 22: plimsoll.v1.RegisterNodeRequest
+	(*ReportTasksRequest)(nil),    // 23: plimsoll.v1.ReportTasksRequest
+	(*ExplainTaskRequest)(nil),    // 24: plimsoll.v1.ExplainTaskRequest
+	(*NodeCapacityRequest)(nil),   // 25: plimsoll.v1.NodeCapacityRequest
+	(*PlaceJobRequest)(nil),       // 26: plimsoll.v1.PlaceJobRequest
+	(*PlanMovesRequest)(nil),      // 27: plimsoll.v1.PlanMovesRequest
+	(*ApplyPoliciesRequest)(nil),  // 28: plimsoll.v1.ApplyPoliciesRequest
+	(*DeletePolicyRequest)(nil),   // 29: plimsoll.v1.DeletePolicyRequest
+	(*ReportNodeRequest)(nil),     // 30: plimsoll.v1.ReportNodeRequest
+	(*LeaveNodeRequest)(nil),      // 31: plimsoll.v1.LeaveNodeRequest
+	(*Error)(nil),                 // 32: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil), // 33: plimsoll.v1.ApplyPoliciesResponse
+	(*ExplainTaskResponse)(nil),   // 34: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),  // 35: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),      // 36: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),     // 37: plimsoll.v1.PlanMovesResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -1564,42 +1644,44 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	6,  // 4: plimsoll.v1.ReplicateResponse.snapshot:type_name -> plimsoll.v1.ReplicateSnapshot
 	7,  // 5: plimsoll.v1.ReplicateResponse.snapshot_end:type_name -> plimsoll.v1.ReplicateSnapshotEnd
 	8,  // 6: plimsoll.v1.ReplicateResponse.sync_ack:type_name -> plimsoll.v1.ReplicateSyncAck
-	14, // 7: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
+	15, // 7: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
 	9,  // 8: plimsoll.v1.ReplicateSnapshot.records:type_name -> plimsoll.v1.Mutation
 	10, // 9: plimsoll.v1.ReplicateSnapshot.events:type_name -> plimsoll.v1.EventChunk
 	0,  // 10: plimsoll.v1.Mutation.kind:type_name -> plimsoll.v1.Kind
 	9,  // 11: plimsoll.v1.Batch.mutations:type_name -> plimsoll.v1.Mutation
 	10, // 12: plimsoll.v1.Batch.events:type_name -> plimsoll.v1.EventChunk
-	15, // 13: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
-	16, // 14: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
-	17, // 15: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
-	18, // 16: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
-	19, // 17: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
-	20, // 18: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
-	21, // 19: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
-	13, // 20: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
-	22, // 21: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
-	23, // 22: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
-	24, // 23: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
-	25, // 24: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
-	26, // 25: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
-	27, // 26: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
-	28, // 27: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
-	29, // 28: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
-	30, // 29: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
-	31, // 30: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	32, // 31: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	33, // 32: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	34, // 33: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	35, // 34: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	36, // 35: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	1,  // 36: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	4,  // 37: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	37, // [37:38] is the sub-list for method output_type
-	36, // [36:37] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	16, // 13: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
+	17, // 14: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
+	18, // 15: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
+	19, // 16: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
+	20, // 17: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
+	21, // 18: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
+	22, // 19: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
+	14, // 20: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
+	23, // 21: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
+	24, // 22: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
+	25, // 23: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
+	26, // 24: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
+	27, // 25: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
+	28, // 26: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
+	29, // 27: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
+	30, // 28: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
+	31, // 29: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
+	32, // 30: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	33, // 31: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	32, // 32: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	34, // 33: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	35, // 34: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	36, // 35: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	37, // 36: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	33, // 37: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	1,  // 38: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	4,  // 39: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	39, // [39:40] is the sub-list for method output_type
+	38, // [38:39] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -1648,7 +1730,7 @@ func file_plimsoll_v1_replication_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_replication_proto_rawDesc), len(file_plimsoll_v1_replication_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,284 @@
+package dev_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/dev"
+	"github.com/plimsoll-dev/plimsoll/internal/gateway"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
+)
+
+// cutter passes connections on to a unix socket, and cuts each one in the middle.
+type cutter struct {
+	listener net.Listener
+	target   string
+	least    int64 // bytes of answers that pass before a connection is cut; up to twice as many
+	rng      *rand.Rand
+	cuts     atomic.Int64
+	group    errgroup.Group
+}
+
+// cutting starts a cutter and returns its address.
+func cutting(t *testing.T, target string, least int64, seed uint64) (*cutter, string) {
+	t.Helper()
+	address := filepath.Join(shortDir(t), "cut")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{listener: l, target: target, least: least, rng: rand.New(rand.NewPCG(seed, seed))}
+	c.group.Go(func() error { return c.accept(t.Context()) })
+	t.Cleanup(func() {
+		_ = l.Close() // which ends accept
+		if err := c.group.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c, "unix:" + address
+}
+
+func (c *cutter) accept(ctx context.Context) error {
+	for {
+		near, err := c.listener.Accept()
+		if err != nil {
+			return nil //nolint:nilerr // the listener was closed
+		}
+		passes := c.least + c.rng.Int64N(c.least)
+		c.group.Go(func() error {
+			c.pass(ctx, near, passes)
+			return nil
+		})
+	}
+}
+
+// pass passes on what is asked, and so many bytes of what is answered.
+func (c *cutter) pass(ctx context.Context, near net.Conn, passes int64) {
+	far, err := (&net.Dialer{}).DialContext(ctx, "unix", c.target)
+	if err != nil {
+		_ = near.Close() // nobody is there
+		return
+	}
+	var both errgroup.Group
+	end := func() error {
+		_, _ = near.Close(), far.Close() // the other direction may have closed them
+		return nil
+	}
+	both.Go(func() error {
+		_, _ = io.Copy(far, near) // it ends with either connection
+		return end()
+	})
+	both.Go(func() error {
+		if n, _ := io.CopyN(near, far, passes); n == passes {
+			c.cuts.Add(1)
+		}
+		return end()
+	})
+	_ = both.Wait() // neither fails
+}
+
+// changeOp is what a client does with a job: scale it, kill it or read it.
+type changeOp struct {
+	job    string
+	scale  int32  // above 0
+	reason string // of a kill
+}
+
+// jobValue is what is read of a job: how many tasks it is to have, and why it was killed.
+type jobValue struct {
+	count  int32
+	reason string
+}
+
+// refused is the answer to a kill of a job that has ended.
+const refused = "refused"
+
+// jobs is what scalings, kills and reads of jobs do, each once. An output of nil is not known.
+var jobs = porcupine.Model{
+	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
+		byJob := map[string][]porcupine.Operation{}
+		for _, op := range history {
+			job := op.Input.(changeOp).job
+			byJob[job] = append(byJob[job], op)
+		}
+		for _, part := range byJob {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return jobValue{count: 1} },
+	Step: func(state, input, output any) (bool, any) {
+		at, op := state.(jobValue), input.(changeOp)
+		switch {
+		case op.scale == 0 && op.reason == "":
+			return output == at, at
+		case at.reason != "": // it has ended
+			return output == nil || output == refused, at
+		case op.scale > 0:
+			return output != refused, jobValue{count: op.scale}
+		}
+		return output != refused, jobValue{at.count, op.reason}
+	},
+}
+
+// Scalings and kills through gateways whose connections, to clients and to the leader, are cut at
+// any moment have their effect once, at one instant between call and answer, although they are
+// repeated: nobody reads 5, 7, 5, and no kill that worked is reported as a conflict.
+func TestRepeatedChangesAreLinearizable(t *testing.T) {
+	seed := testrun.Seed(t)
+	dir := shortDir(t)
+	near := filepath.Join(shortDir(t), "near")
+	_, stop := start(t, dev.Config{Data: dir, Listen: "unix:" + near, Store: pebble.Config{FS: vfs.NewMem()}})
+	defer mustStop(t, stop)
+	leader, leaderAddress := cutting(t, filepath.Join(dir, "coordinator.sock"), 50_000, seed)
+	distant := filepath.Join(shortDir(t), "distant")
+	stopDistant := follow(t, leaderAddress, "unix:"+distant)
+	defer stopDistant()
+	const workers = 4
+	cuts := make([]*cutter, 0, 2)
+	var clients []*client.Client
+	for i, target := range []string{near, distant} {
+		cut, address := cutting(t, target, 1_500, seed+uint64(i)+1)
+		cuts = append(cuts, cut)
+		c, err := client.New(client.Config{Server: address, RetryBudget: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	rounds := testrun.Count(6, 12, 300)
+	for round := range rounds {
+		history := compete(t, clients, workers, seed+uint64(round), fmt.Sprint("r", round))
+		if !porcupine.CheckOperations(jobs, history) {
+			t.Fatalf("round %d: the history of %d operations is not linearizable", round, len(history))
+		}
+	}
+	a, b, up := cuts[0].cuts.Load(), cuts[1].cuts.Load(), leader.cuts.Load()
+	t.Logf("connections were cut %d and %d times, those to the leader %d times", a, b, up)
+	if a < 10 || b < 10 || up == 0 {
+		t.Error("few connections were cut: the test tests little")
+	}
+}
+
+// follow runs a second gateway.
+func follow(t *testing.T, leader, listen string) (stop func()) {
+	t.Helper()
+	f, err := replica.NewFollower(replica.FollowerConfig{
+		Gateway: "distant", Leader: leader, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gateway.New(gateway.Config{ID: "distant", Listen: listen}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return f.Run(ctx) })
+	group.Go(func() error { return g.Run(ctx) })
+	return func() {
+		cancel()
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// compete lets workers change and read two jobs, and returns what they did.
+func compete(t *testing.T, clients []*client.Client, workers int, seed uint64, name string) []porcupine.Operation {
+	t.Helper()
+	names := []string{name + "-a", name + "-b"}
+	for _, id := range names {
+		group := plimsoll.GroupSpec{
+			Name: "work", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 100},
+		}
+		spec := plimsoll.JobSpec{ID: id, Queue: "root.batch", Groups: []plimsoll.GroupSpec{group}}
+		if _, err := clients[0].SubmitJob(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var clock atomic.Int64 // orders calls and returns as they happened
+	histories := make([][]porcupine.Operation, workers)
+	var group sync.WaitGroup
+	for id := range workers {
+		group.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(id)))
+			for n := range 24 {
+				op := changeOp{job: names[rng.IntN(len(names))]}
+				switch dice := rng.IntN(20); {
+				case dice < 9:
+					op.scale = int32(2 + id + n*workers) // by nobody else
+				case dice == 19 && n > 8:
+					op.reason = fmt.Sprintf("%d-%d", id, n)
+				}
+				if done, ok := perform(t, clients[rng.IntN(len(clients))], op, &clock); ok {
+					done.ClientId = id
+					histories[id] = append(histories[id], done)
+				}
+			}
+		})
+	}
+	group.Wait()
+	var all []porcupine.Operation
+	for _, h := range histories {
+		all = append(all, h...)
+	}
+	return all
+}
+
+// perform does one operation; ok is false for one that had no effect and says nothing.
+func perform(t *testing.T, c *client.Client, op changeOp, clock *atomic.Int64) (done porcupine.Operation, ok bool) {
+	done = porcupine.Operation{Input: op, Call: clock.Add(1), Return: math.MaxInt64}
+	var err error
+	switch {
+	case op.scale > 0:
+		_, err = c.ScaleJob(t.Context(), op.job, "", op.scale)
+		done.Output = "done"
+	case op.reason != "":
+		_, err = c.KillJob(t.Context(), op.job, op.reason)
+		done.Output = "done"
+	default:
+		var job plimsoll.Job
+		if job, err = c.Job(t.Context(), op.job); err != nil {
+			return done, false
+		}
+		done.Output = jobValue{job.Spec.Groups[0].Count, ""}
+		if job.Status.Killed {
+			done.Output = jobValue{job.Spec.Groups[0].Count, job.Status.Reason}
+		}
+	}
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeOutcomeUnknown:
+		done.Output = nil
+		return done, true
+	case plimsoll.CodeConflict:
+		done.Output = refused
+	case plimsoll.CodeUnavailable, plimsoll.CodeExhausted:
+		return done, false
+	default:
+		if err != nil {
+			t.Errorf("%+v: %v", op, err)
+		}
+	}
+	done.Return = clock.Add(1)
+	return done, true
+}

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+)
+
+// perform applies a command, unless it is a repetition: that is answered as the first one was.
+func (e *Engine) perform(c *Command, out *Batch) {
+	if c.Token == "" {
+		c.Do.apply(e, c.ID, out)
+		return
+	}
+	if o := e.state.Outcome(c.Token); o != nil {
+		out.Replies = append(out.Replies, recalled(c, o))
+		return
+	}
+	answered := len(out.Replies)
+	c.Do.apply(e, c.ID, out)
+	if len(out.Replies) > answered { // a submit may be answered later
+		e.remember(c, &out.Replies[answered])
+	}
+}
+
+// remember notes the answer to a command, in the batch of the command. A job that was taken in
+// tells of its submit itself. A refusal that may pass is not noted, so that a repetition can be
+// done.
+func (e *Engine) remember(c *Command, r *Reply) {
+	if _, submit := c.Do.(*SubmitJob); submit && r.Err == nil || r.Err != nil && !state.Lasting(r.Err) {
+		return
+	}
+	policies, _ := r.Answer.([]state.PolicyOutcome) // the other answers to commands with tokens are Done
+	e.state.Remember(c.Token, c.Digest, policies, r.Err)
+}
+
+// recalled answers a repetition with the outcome of the first command.
+func recalled(c *Command, o *state.Outcome) Reply {
+	r := Reply{ID: c.ID}
+	submit, isSubmit := c.Do.(*SubmitJob)
+	_, isPolicies := c.Do.(*ApplyPolicies)
+	same := o.Digest == c.Digest || isSubmit && o.Digest == state.SubmitDigest(submit.Spec.ID)
+	switch r.Err = o.Refusal(); {
+	case !same:
+		r.Err = plimsoll.Invalid("token", "was sent with another command before; send each command with a token of its own")
+	case r.Err != nil:
+	case isPolicies:
+		r.Answer = o.Policies
+	default:
+		r.Answer = Done{}
+	}
+	return r
+}

@@ -1,0 +1,179 @@
+package state
+
+import (
+	"cmp"
+	"errors"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/size"
+)
+
+// Outcome is what became of a command with a token. It is stored in the batch of the command, so
+// that a repetition is answered as the first was, by the next leader too.
+type Outcome struct {
+	Token  string
+	Digest uint64 // of the command; another command with the same token is refused
+	Time   int64  // of the turn of the command
+
+	// Of a refusal, as the caller is told it. Refused false: the command was done.
+	Refused        bool
+	Code           plimsoll.Code
+	Op, Field, Msg string
+
+	Policies []PolicyOutcome // of policies that were applied
+}
+
+// outcomeRow bounds the bytes of an outcome beside its policies. Each step of a turn leaves room
+// for one.
+const outcomeRow = 2 << 10
+
+const (
+	maxOutcomeText = 128  // bytes of operation and field of a refusal
+	maxOutcomeMsg  = 1024 // bytes of its message
+	codeWord       = 24   // bytes of a code as it is stored, with its tag and length
+)
+
+// outcomes are those of the last minutes. They go in the order in which they came: when their time
+// has passed, or earlier when they are too many.
+type outcomes struct {
+	byToken map[string]*Outcome
+	order   fifo[*Outcome]
+	bytes   int // of all, as outcomeBytes counts them
+}
+
+func outcomeBytes(o *Outcome) int { return size.Of(o) + len(o.Token) + codeWord }
+
+// Outcome returns the outcome of the command with a token; nil if it is not known, or not any more.
+func (s *State) Outcome(token string) *Outcome {
+	o := s.outcomes.byToken[token]
+	if o == nil || s.outcomeDue(o) {
+		return nil
+	}
+	return o
+}
+
+// Remember notes what became of a command with a token. The first outcome stays.
+func (s *State) Remember(token string, digest uint64, policies []PolicyOutcome, refusal error) {
+	if s.outcomes.byToken[token] != nil {
+		return
+	}
+	o := &Outcome{Token: token, Digest: digest, Time: s.at, Policies: policies}
+	var e *plimsoll.Error
+	if errors.As(refusal, &e) {
+		o.Refused, o.Code = true, e.Code
+		o.Op, o.Field, o.Msg = cutTo(e.Op, maxOutcomeText), cutTo(e.Field, maxOutcomeText), e.Msg
+		if e.Err != nil {
+			o.Msg = strings.TrimPrefix(e.Msg+": "+e.Err.Error(), ": ")
+		}
+		o.Msg = cutTo(o.Msg, maxOutcomeMsg)
+	}
+	s.addOutcome(o)
+	s.dirty.outcomes = append(s.dirty.outcomes, o)
+	s.dirty.bytes += outcomeBytes(o)
+}
+
+// Refusal returns the error with which the command was refused; nil if it was not.
+func (o *Outcome) Refusal() error {
+	if !o.Refused {
+		return nil
+	}
+	return &plimsoll.Error{Code: o.Code, Op: o.Op, Field: o.Field, Msg: o.Msg}
+}
+
+// Lasting reports whether an error refuses a command for good. After any other one, the same
+// command may be done a moment later: its refusal is not remembered.
+func Lasting(err error) bool {
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeUnavailable, plimsoll.CodeExhausted, plimsoll.CodeInternal:
+		return false
+	}
+	return true
+}
+
+// SubmitDigest is the digest of every submit of a job that was taken in: its token tells of which
+// one, whatever else the repetition says.
+func SubmitDigest(id string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("submitted " + id)) // a hash takes everything
+	return h.Sum64()
+}
+
+func (s *State) addOutcome(o *Outcome) {
+	s.outcomes.byToken[o.Token] = o
+	s.outcomes.order.push(o)
+	s.outcomes.bytes += outcomeBytes(o)
+}
+
+func (s *State) outcomeDue(o *Outcome) bool { return s.at >= later(o.Time, s.cfg.KeepOutcomes) }
+
+// mustForgetOutcome reports whether the oldest outcome is to go.
+func (s *State) mustForgetOutcome() bool {
+	n := s.outcomes.order.len()
+	if n == 0 {
+		return false
+	}
+	tooMany := n > s.cfg.MaxOutcomes || s.outcomes.bytes > s.cfg.MaxOutcomeBytes
+	return tooMany || s.outcomeDue(*s.outcomes.order.front())
+}
+
+// forgetOutcomes drops the oldest outcomes, as far as the budget goes.
+func (s *State) forgetOutcomes(budget Budget) {
+	for s.mustForgetOutcome() && !s.Over(budget) {
+		o := s.outcomes.order.pop()
+		delete(s.outcomes.byToken, o.Token)
+		s.outcomes.bytes -= outcomeBytes(o)
+		s.dirty.deletedOutcomes = append(s.dirty.deletedOutcomes, o.Token)
+		s.dirty.bytes += len(o.Token)
+	}
+}
+
+// outlive remembers the submit of a job that is forgotten within minutes: until then the job itself
+// tells of it.
+func (s *State) outlive(j *Job) {
+	recent := j.State == plimsoll.JobExpired && s.at < later(j.Submitted, s.cfg.KeepOutcomes)
+	if token := j.Spec.Token; token != "" && recent {
+		s.Remember(token, SubmitDigest(j.Spec.ID), nil, nil)
+	}
+}
+
+// allOutcomes returns the outcomes in the order of a load.
+func (s *State) allOutcomes() []*Outcome {
+	list := slices.Clone(s.outcomes.order.items[s.outcomes.order.head:])
+	slices.SortFunc(list, func(a, b *Outcome) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(a.Token, b.Token))
+	})
+	return list
+}
+
+// takeOutcomes hands out the outcomes that are new and those that are gone.
+func (s *State) takeOutcomes(c *Changes) {
+	for _, o := range s.dirty.outcomes {
+		c.Outcomes = append(c.Outcomes, *o)
+	}
+	for _, token := range s.dirty.deletedOutcomes {
+		if s.outcomes.byToken[token] == nil {
+			c.DeletedOutcomes = append(c.DeletedOutcomes, token)
+		}
+	}
+}
+
+// Outcome takes a stored outcome.
+func (l *Loader) Outcome(o Outcome) { l.outcomes = append(l.outcomes, o) }
+
+// loadOutcomes takes the outcomes in the order in which they came.
+func (l *Loader) loadOutcomes(s *State) error {
+	slices.SortFunc(l.outcomes, func(a, b Outcome) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(a.Token, b.Token))
+	})
+	for i := range l.outcomes {
+		o := &l.outcomes[i]
+		if o.Token == "" || s.outcomes.byToken[o.Token] != nil {
+			return corrupt("the outcome of a command twice, or without a token")
+		}
+		s.addOutcome(o)
+	}
+	return nil
+}
