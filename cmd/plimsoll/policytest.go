@@ -8,9 +8,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/internal/metricfile"
 	"github.com/plimsoll-dev/plimsoll/internal/rehearsal"
 	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 type policyTestCmd struct {
@@ -66,11 +67,11 @@ func (cmd *policyTestCmd) registry() (*qos.Registry, error) {
 	if cmd.Metrics == "" {
 		return qos.NewRegistry()
 	}
-	metrics, err := nodeqos.LoadMetrics(cmd.Metrics)
+	metrics, err := metricfile.Load(cmd.Metrics)
 	if err != nil {
 		return nil, err
 	}
-	return qos.NewRegistry(nodeqos.Definitions(metrics)...)
+	return nodeqos.NewRegistry(metrics)
 }
 
 // policyTest is a test of policies.

@@ -15,10 +15,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 func (w *world) awaitQOS(what string, so func() bool) {

@@ -2,6 +2,7 @@ package nodeqos
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,13 +10,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Definitions are what the planner is to know of metrics.
-func Definitions(metrics []Metric) []qos.Metric {
-	all := make([]qos.Metric, len(metrics))
+// NewRegistry checks metrics and returns the table of the built-in metrics and of these.
+func NewRegistry(metrics []Metric) (*qos.Registry, error) {
+	rows := make([]qos.Metric, len(metrics))
 	for i := range metrics {
-		all[i] = metrics[i].Metric
+		if err := metrics[i].Validate(); err != nil {
+			return nil, err
+		}
+		rows[i] = metrics[i].Metric
 	}
-	return all
+	registry, err := qos.NewRegistry(rows...)
+	if err != nil {
+		return nil, fmt.Errorf("register the node's metrics: %w", err)
+	}
+	return registry, nil
 }
 
 // Metric is a user-defined metric: what can be done about it, and how it is measured.
@@ -52,7 +60,8 @@ func (m *Metric) timeout() time.Duration {
 	return m.Timeout
 }
 
-func (m *Metric) validate() error {
+// Validate reports what is wrong with how the metric is measured.
+func (m *Metric) Validate() error {
 	switch {
 	case m.Measure == nil && m.Usage == nil:
 		return plimsoll.Invalid("metric", "%s cannot be measured; give a command or a prometheus endpoint", m.Name)

@@ -1,10 +1,8 @@
-package nodeqos
+package metricfile
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"net"
 	"net/http"
@@ -16,20 +14,18 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // The example file has every field, and what it describes can be registered.
 func TestTheExampleLoads(t *testing.T) {
-	metrics, err := LoadMetrics("../../examples/metrics.yaml")
-	if errors.Is(err, fs.ErrNotExist) && !inSource() {
-		t.Log("the example is not beside the test binary; it is read where the source is")
-		return
-	}
+	metrics, err := Load("../../examples/metrics.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "names", MetricNames(metrics), []string{"open_connections", "request_latency_p99", "scratch_used_percent"})
+	if got := strings.Join(nodeqos.MetricNames(metrics), " "); got != "open_connections request_latency_p99 scratch_used_percent" {
+		t.Errorf("names: %s", got)
+	}
 	if m := metrics[0]; m.PerTask || m.Every != 10*time.Second || m.Timeout != 2*time.Second || !m.Evictable || m.Throttleable || m.ActionPriority != 4 {
 		t.Errorf("the first is %+v", m)
 	}
@@ -39,18 +35,12 @@ func TestTheExampleLoads(t *testing.T) {
 	if m := metrics[2]; !m.Sum || !m.EvictQuantified {
 		t.Errorf("the third is %+v", m)
 	}
-	if _, err := New(Config{Dir: t.TempDir(), Metrics: metrics}, Deps{
-		Tasks: func() []Task { return nil }, Report: func(plimsoll.NodeReport) {},
+	if _, err := nodeqos.New(nodeqos.Config{Dir: t.TempDir(), Metrics: metrics}, nodeqos.Deps{
+		Tasks: func() []nodeqos.Task { return nil }, Report: func(plimsoll.NodeReport) {},
 		Evict: func(context.Context, string, int32, time.Duration, string) error { return nil },
 	}); err != nil {
 		t.Error(err)
 	}
-}
-
-// inSource reports whether the test runs beside its source, and not as a binary in a machine of its own.
-func inSource() bool {
-	_, err := os.Stat("metric_test.go")
-	return err == nil
 }
 
 // What is wrong in a file of metrics is told with the file, the place and the fix.
@@ -85,7 +75,7 @@ func TestBadMetricsAreRefused(t *testing.T) {
 		{"an open brace", "- {name: a, prometheus: {url: 'http://a/{b', series: x}}", "{name} stands for"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := parseMetrics("metrics.yaml", []byte(c.text))
+			_, err := parse("metrics.yaml", []byte(c.text))
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "metrics.yaml") {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -94,37 +84,11 @@ func TestBadMetricsAreRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := LoadMetrics(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
 		t.Error("a file that is not there was read")
 	}
-	if list, err := parseMetrics("empty.yaml", nil); err != nil || len(list) != 0 {
+	if list, err := parse("empty.yaml", nil); err != nil || len(list) != 0 {
 		t.Errorf("an empty file: %v, %v", list, err)
-	}
-}
-
-// A value is kept in fixed point; what cannot be held against a line is refused.
-func TestValuesAreFixed(t *testing.T) {
-	for _, c := range []struct {
-		value float64
-		scale int64
-		want  int64
-		ok    bool
-	}{
-		{1.2345, 0, 1235, true},
-		{0, 0, 0, true},
-		{4096, 1, 4096, true},
-		{1.5, qos.Core, 1_500_000_000, true},
-		{math.NaN(), 0, 0, false},
-		{math.Inf(1), 0, 0, false},
-		{math.Inf(-1), 0, 0, false},
-		{-0.001, 0, 0, false},
-		{1e300, 0, 0, false},
-		{math.MaxFloat64, 1, 0, false},
-	} {
-		got, err := fixed(c.value, &qos.Metric{Scale: c.scale})
-		if got != c.want || (err == nil) != c.ok {
-			t.Errorf("%v: %d, %v; want %d", c.value, got, err, c.want)
-		}
 	}
 }
 
@@ -196,49 +160,35 @@ func TestTasksAreScrapedAtTheirPorts(t *testing.T) {
 		}
 		return port
 	}
-	metrics, err := parseMetrics("m.yaml", []byte("- name: connections\n  aggregate: sum\n  evictable: true\n  evictQuantified: true\n"+
+	metrics, err := parse("m.yaml", []byte("- name: connections\n  aggregate: sum\n  evictable: true\n  evictQuantified: true\n"+
 		"  prometheus: {port: metrics.port, series: conns, perTask: true}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(t, nil)
-	n.cfg.Metrics = metrics
-	n.loop = n.start()
-	for id, port := range map[string]string{
-		"a": serve("conns 10\n"), "b": serve("conns{x=\"1\"} 20\nconns{x=\"2\"} 5\n"), "silent": "1", "bad": "1/@example.com:80", "none": "", "text": serve("conns many\n"),
-		"huge": serve(strings.Repeat("conns{x=\"1\"} 20\n", 1<<16)),
+	for _, c := range []struct {
+		port, want string
+		value      float64
+		told       bool
+	}{
+		{port: serve("conns 10\n"), value: 10, told: true},
+		{port: serve("conns{x=\"1\"} 20\nconns{x=\"2\"} 5\n"), value: 25, told: true},
+		{port: "1", told: true, want: "refused"},
+		{port: "1/@example.com:80", told: true, want: "cannot be part of an address"},
+		{},
+		{port: serve("conns many\n"), told: true, want: "no Prometheus text"},
+		{port: serve(strings.Repeat("conns{x=\"1\"} 20\n", 1<<16)), told: true, want: "more than 262144 bytes"},
 	} {
-		labels := map[string]string{"metrics.port": port}
-		if port == "" {
-			labels = nil
+		task := &nodeqos.Task{ID: "a"}
+		if c.port != "" {
+			task.Labels = map[string]string{"metrics.port": c.port}
 		}
-		n.add(Task{ID: id, Labels: labels})
-	}
-	n.steps(2)
-	snap := n.loop.state.snapshot
-	values := map[string]int64{}
-	for i := range snap.Tasks {
-		if v, ok := snap.Tasks[i].Values["connections"]; ok {
-			values[snap.Tasks[i].ID] = v
+		value, told, err := metrics[0].Measure(t.Context(), task)
+		if told != c.told || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("port %q: %v, %v, %v; want %v, %q", c.port, value, told, err, c.told, c.want)
 		}
-	}
-	same(t, "tasks", values, map[string]int64{"a": 10_000, "b": 25_000})
-	if got := snap.Values["connections"]; got != 35_000 {
-		t.Errorf("the node has %d", got)
-	}
-	if trouble := n.loop.gauges.trouble("connections"); trouble == "" {
-		t.Error("nothing is said of those that did not answer")
-	}
-	n.tasks = n.tasks[:0]
-	n.add(Task{ID: "silent", Labels: map[string]string{"metrics.port": "1"}})
-	n.steps(2)
-	if v, ok := n.loop.state.snapshot.Values["connections"]; ok {
-		t.Errorf("nobody answers, and the node has %d", v)
-	}
-	n.tasks = n.tasks[:0]
-	n.steps(2)
-	if v, ok := n.loop.state.snapshot.Values["connections"]; !ok || v != 0 {
-		t.Errorf("nobody is there who could tell it, and the node has %d, %v", v, ok)
+		if err == nil && value != c.value {
+			t.Errorf("port %q: %v, want %v", c.port, value, c.value)
+		}
 	}
 }
 
@@ -263,7 +213,7 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 	s.Listener = listener
 	s.Start()
 	defer s.Close()
-	task := &Task{ID: "a", Labels: map[string]string{"app": "shop"}}
+	task := &nodeqos.Task{ID: "a", Labels: map[string]string{"app": "shop"}}
 	for _, c := range []struct {
 		path  string
 		label string
@@ -322,16 +272,14 @@ func FuzzScrape(f *testing.F) {
 	f.Add([]byte("app_latency{"))
 	f.Add([]byte("app_latency{handler=\"\\"))
 	f.Add([]byte("# TYPE app_latency histogram\napp_latency{le=\"x\"} 1\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(func(_ *testing.T, data []byte) {
 		s := &scrape{series: "app_latency"}
 		text, err := s.lines(strings.NewReader(string(data)))
 		if err != nil {
 			return
 		}
-		if value, err := s.find(text); err == nil {
-			if n, err := fixed(value, &qos.Metric{}); err == nil && (n < 0 || n > plimsoll.MaxLine) {
-				t.Errorf("%v becomes %d", value, n)
-			}
+		if _, err := s.find(text); err != nil {
+			_ = err.Error() // it must not fail on itself
 		}
 	})
 }
@@ -344,7 +292,7 @@ func FuzzMetrics(f *testing.F) {
 	f.Add([]byte("- {name: a, prometheus: {url: '{}', series: x}}"))
 	f.Add([]byte("- null\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		if _, err := parseMetrics("fuzz.yaml", data); err != nil {
+		if _, err := parse("fuzz.yaml", data); err != nil {
 			_ = err.Error() // it must not fail on itself
 		}
 	})

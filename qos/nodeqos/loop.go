@@ -85,7 +85,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	if len(cfg.Metrics) > plimsoll.MaxMetrics {
 		return nil, plimsoll.Invalid("metrics", "has %d entries; a node can announce %d", len(cfg.Metrics), plimsoll.MaxMetrics)
 	}
-	registry, err := registryOf(cfg.Metrics)
+	registry, err := NewRegistry(cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -99,19 +99,6 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	l.state.voice.init()
 	l.SetPolicies(nil)
 	return l, nil
-}
-
-func registryOf(metrics []Metric) (*qos.Registry, error) {
-	for i := range metrics {
-		if err := metrics[i].validate(); err != nil {
-			return nil, err
-		}
-	}
-	registry, err := qos.NewRegistry(Definitions(metrics)...)
-	if err != nil {
-		return nil, fmt.Errorf("register the node's metrics: %w", err)
-	}
-	return registry, nil
 }
 
 // SetPolicies replaces all policies; the next sample goes by them. Those that do not concern the node are left out.

@@ -1,4 +1,4 @@
-package nodeqos
+package metricfile
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // maxMetricsFile bounds the file of metrics.
@@ -47,9 +48,9 @@ type prometheusEntry struct {
 	PerTask bool              `yaml:"perTask"`
 }
 
-// LoadMetrics reads user-defined metrics from a YAML file: a list, of which examples/metrics.yaml shows every field. What is not known is refused. The error
-// names the file, and the line or the entry.
-func LoadMetrics(path string) ([]Metric, error) {
+// Load reads user-defined metrics from a YAML file: a list, of which examples/metrics.yaml shows
+// every field. Unknown fields are refused. The error names the file and the line.
+func Load(path string) ([]nodeqos.Metric, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
@@ -58,14 +59,14 @@ func LoadMetrics(path string) ([]Metric, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
 	}
-	return parseMetrics(path, data)
+	return parse(path, data)
 }
 
-func parseMetrics(name string, data []byte) (metrics []Metric, err error) {
+func parse(name string, data []byte) (metrics []nodeqos.Metric, err error) {
 	if len(data) > maxMetricsFile {
 		return nil, plimsoll.Invalid(name, "is larger than the %d bytes that are read", maxMetricsFile)
 	}
-	entries, err := decodeMetrics(name, data)
+	entries, err := decode(name, data)
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +80,13 @@ func parseMetrics(name string, data []byte) (metrics []Metric, err error) {
 		}
 		metrics = append(metrics, m)
 	}
-	if _, err := registryOf(metrics); err != nil {
+	if _, err := nodeqos.NewRegistry(metrics); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return metrics, nil
 }
 
-func decodeMetrics(name string, data []byte) (entries []metricEntry, err error) {
+func decode(name string, data []byte) (entries []metricEntry, err error) {
 	// The parser is a large program that we do not own. Whatever a file makes it do, it is an error of the file.
 	defer func() {
 		if r := recover(); r != nil {
@@ -117,7 +118,7 @@ func yamlError(name string, err error) error {
 }
 
 // metric checks an entry and makes it ready.
-func (e *metricEntry) metric() (m Metric, err error) {
+func (e *metricEntry) metric() (m nodeqos.Metric, err error) {
 	m.Metric = qos.Metric{
 		Name: e.Name, Help: e.Help, Unit: e.Unit, ActionPriority: e.ActionPriority, Throttleable: e.Throttleable,
 		Evictable: e.Evictable, EvictQuantified: e.EvictQuantified,
@@ -156,7 +157,7 @@ func (e *metricEntry) metric() (m Metric, err error) {
 		byUse := qos.OrderedBy(qos.ClassAndPriority, qos.ByValue(m.Name), qos.RunningTime)
 		m.Sort = &byUse
 	}
-	return m, m.validate()
+	return m, m.Validate()
 }
 
 func durationOf(field, text string) (time.Duration, error) {
@@ -170,7 +171,7 @@ func durationOf(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-func (e *metricEntry) commanded(m *Metric) error {
+func (e *metricEntry) commanded(m *nodeqos.Metric) error {
 	if slices.Contains(e.Command, "") || !filepath.IsAbs(e.Command[0]) {
 		return plimsoll.Invalid("command", "is %q; give the whole path of a program and its arguments, none of them empty", e.Command)
 	}
@@ -178,7 +179,7 @@ func (e *metricEntry) commanded(m *Metric) error {
 	return nil
 }
 
-func (e *metricEntry) scraped(m *Metric) error {
+func (e *metricEntry) scraped(m *nodeqos.Metric) error {
 	p := e.Prometheus
 	m.PerTask = p.PerTask
 	target, err := p.target()
