@@ -99,6 +99,7 @@ func (r *round) expect(set []demand) {
 			release(set, []Amount{c.Amount})
 		}
 	}
+	release(set, r.l.changes(false))
 	r.expectGone(set)
 }
 
@@ -493,7 +494,7 @@ func (r *round) evict(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		}
 	}
 	s := r.step(d, Evict, i)
-	s.Grace, s.Release = r.merge(i).grace, releases
+	s.By, s.Grace, s.Release = m.Name, r.merge(i).grace, releases
 	s.used.note(t)
 	r.add(&s)
 	return s.Release, 0

@@ -68,6 +68,8 @@ type Metric struct {
 	// nil: RestoreCPU.
 	Restore func(t *Task, by Throttling) (changes []QuotaChange, use int64)
 
+	Limit *Limit // throttling changes a number of the metric's own, and no quotas; nil: quotas
+
 	Evictable       bool
 	EvictQuantified bool
 	// Release returns how much of the dimension the node gets back when the task is gone; ok is false if nobody knows. nil: the use of the
@@ -238,8 +240,11 @@ func (r *Registry) add(m *Metric) error {
 		return plimsoll.Invalid("metric", "%s: its action priority is %d; give 0, the lowest, to 10", m.Name, m.ActionPriority)
 	case m.ThrottleQuantified && !m.Throttleable, m.EvictQuantified && !m.Evictable:
 		return plimsoll.Invalid("metric", "%s: what cannot be done cannot be quantified; say that it is throttleable or evictable too", m.Name)
-	case m.ThrottleQuantified && m.Throttle == nil && m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU:
+	case m.ThrottleQuantified && m.Throttle == nil && m.Limit == nil && m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU:
 		return plimsoll.Invalid("metric", "%s: nobody can say what a quota of processors releases of it; give Throttle, or say that it is not quantified", m.Name)
+	}
+	if err := m.checkLimit(); err != nil {
+		return err
 	}
 	r.metrics = append(r.metrics, *m)
 	return nil

@@ -36,6 +36,7 @@ func (r *round) giveBack() {
 			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyMissing})
 		case h.Frozen != 0:
 			r.thaw(i, h, limit.reason)
+		case r.raiseLimits(i, h, limit):
 		case h.throttled() && r.raise(i, h, limit):
 		case limit.cooling:
 			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
@@ -187,6 +188,11 @@ func (r *round) givenLately(dimension string) (sum int64) {
 	for _, c := range r.l.recent {
 		if c.Gives && c.Dimension == dimension && within(r.At-c.At, r.p.opt.Lag) {
 			sum += c.Value
+		}
+	}
+	for _, a := range r.l.changes(true) {
+		if a.Dimension == dimension {
+			sum = plus(sum, a.Value)
 		}
 	}
 	return sum

@@ -72,8 +72,14 @@ type Step struct {
 	Grace         time.Duration // Evict: between SIGTERM and SIGKILL; 0: the task's own
 	Release       []Amount      // what the node gets back by it, as far as it can be told; for those that give back, what it may cost
 
+	By       string // the metric by whose functions it is done: Metric, or one that stands in for it; empty: by none's
+	OwnLimit bool   // Throttle, Restore: Before and After are the limit of By's own (Limit), not a quota
+
 	Reason string // why, for people
 
+	original                          int64 // OwnLimit: the limit before anything was taken
+	unit                              string
+	scale                             int64
 	overdue, backoff, settle, longest time.Duration
 	used                              used // Evict: what it uses
 }
@@ -85,6 +91,9 @@ func (s *Step) Key() Key { return Key{s.Task, s.Attempt} }
 func (s *Step) Change() (before, after string) {
 	switch s.Verb {
 	case Throttle, Restore:
+		if s.OwnLimit {
+			return s.formatLimit(s.Before), s.formatLimit(s.After)
+		}
 		return "quota " + formatQuota(s.Before), "quota " + formatQuota(s.After)
 	case Reweight, Unweight:
 		return "weight " + s.Weight.String(), "weight " + s.NewWeight.String()
@@ -125,6 +134,7 @@ const (
 	WhyMissing                     // the metric is missing, and its rule says hold
 	WhyFrozenBefore                // it was frozen for this already
 	WhyCools                       // a rule that lowered its weight has not cooled down
+	WhyChanging                    // a limit of it is being changed
 )
 
 var whyTexts = [...]string{
@@ -133,6 +143,7 @@ var whyTexts = [...]string{
 	"it is at its floor already", "it was throttled again soon after it got something back, so it waits longer",
 	"there is no room below the line", "a rule that may act on it is still triggered", "the metric is missing, and the rule says hold",
 	"it was frozen for this already", "its weight is given back when the action's cool-down has passed",
+	"a limit of it is being changed",
 }
 
 // String returns a sentence for people.

@@ -81,9 +81,12 @@ func TestTheLoopHasWhatItNeeds(t *testing.T) {
 	cfg := w.config()
 	cfg.Capacity = plimsoll.Resources{plimsoll.CPU: 8000}
 	cfg.Facts.Reserve = map[string]float64{plimsoll.CPU: 0.25}
+	measure := func(context.Context, *nodeqos.Task) (float64, bool, error) { return 0, true, nil }
 	cfg.QOS = QOSConfig{
 		Interval: 2 * time.Second, Extended: nodeqos.ExtendedConfig{Enabled: true, CPUReserve: 10},
-		Metrics: []nodeqos.Metric{{Metric: qos.Metric{Name: "zebras"}}, {Metric: qos.Metric{Name: "queue_length"}}},
+		Metrics: []nodeqos.Metric{
+			{Metric: qos.Metric{Name: "zebras"}, Measure: measure}, {Metric: qos.Metric{Name: "queue_length"}, Measure: measure},
+		},
 	}
 	w.cluster.policy("a", closing("a").Action)
 	w.run(cfg)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
@@ -30,11 +29,13 @@ func (t *Task) Key() qos.Key { return qos.Key{Task: t.ID, Attempt: t.Attempt} }
 
 // Config says how a Loop works. Every field but Dir has a usable zero value.
 type Config struct {
-	Dir         string          // the agent's; the ledger is Dir/qos/ledger.json
-	Node        string          // id of the node, for Status
-	Interval    time.Duration   // between two samples; 0: DefaultInterval
-	Subtree     *cgroup.Subtree // where the tasks' groups are; nil: no control groups, then only node metrics, evictions and the gate work
-	Proc        string          // where proc is mounted; empty: /proc
+	Dir      string        // the agent's; the ledger is Dir/qos/ledger.json
+	Node     string        // id of the node, for Status
+	Interval time.Duration // between two samples; 0: DefaultInterval
+	// Subtree is where the tasks' groups are. nil: no control groups. Then metrics, their own Actions,
+	// evictions and the gate work; tasks' use of processors and memory is not known.
+	Subtree     *Subtree
+	Proc        string // where proc is mounted; empty: /proc
 	Attributes  map[string]string
 	Allocatable plimsoll.Resources // of the node, for what is offered as extended resources
 	Extended    ExtendedConfig
@@ -65,6 +66,7 @@ type Deps struct {
 	// Evict stops a task: it goes back to its queue. It is called beside the loop and may take its time, until ctx ends. Grace 0 is the task's own.
 	Evict func(ctx context.Context, task string, attempt int32, grace time.Duration, reason string) error
 	// Report gets what the node says of itself: when the condition or the offers change, and with new events. It must not block.
+	// nil: nobody is told; Status and Events tell the same.
 	Report func(plimsoll.NodeReport)
 	Events Events           // tells what happens
 	Now    func() time.Time // nil: time.Now

@@ -50,6 +50,7 @@ type state struct {
 	most     int  // how many groups may be open
 	groups   map[qos.Key]*group
 	evicting map[qos.Key]bool // what we told to stop and is still there
+	recorded []qos.Step       // limits of an earlier Run that are still to be set again
 
 	number    uint64        // of the sample
 	now       time.Time     // of the sample
@@ -75,8 +76,11 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if deps.Tasks == nil || deps.Evict == nil || deps.Report == nil {
-		return nil, plimsoll.Invalid("deps", "is incomplete; Tasks, Evict and Report are needed")
+	if deps.Tasks == nil || deps.Evict == nil {
+		return nil, plimsoll.Invalid("deps", "is incomplete; Tasks and Evict are needed")
+	}
+	if deps.Report == nil {
+		deps.Report = func(plimsoll.NodeReport) {}
 	}
 	deps.Events = deps.Events.withDefaults()
 	if deps.Now == nil {
@@ -243,6 +247,7 @@ func (l *Loop) sample(ctx context.Context) {
 		l.trouble(TroubleMeasure, err)
 		return
 	}
+	s.reassert(ctx, l, at)
 	s.first = false
 	s.letGo(l)
 	s.snapshot, s.result = snap, qos.Plan(snap, s.policies, s.ledger, at)

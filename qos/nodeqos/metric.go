@@ -27,8 +27,20 @@ func NewRegistry(metrics []Metric) (*qos.Registry, error) {
 }
 
 // Metric is a user-defined metric: what can be done about it, and how it is measured.
+//
+//	requests := nodeqos.Metric{
+//		Metric: qos.Metric{
+//			Name: "requests", Unit: "requests/s", ActionPriority: 7, Sort: &byRequests,
+//			Throttleable: true, ThrottleQuantified: true, Limit: &qos.Limit{},
+//			Evictable: true, EvictQuantified: true,
+//		},
+//		PerTask: true, Sum: true, Every: time.Second,
+//		Measure: func(ctx context.Context, task *nodeqos.Task) (float64, bool, error) { … },
+//		Actions: nodeqos.Actions{Throttle: setLimit, Restore: setLimit, Evict: disconnect},
+//	}
 type Metric struct {
 	qos.Metric
+	Actions Actions // what is done about a task by the program itself
 	// Measure returns the value now, in the metric's unit. task is nil unless PerTask. ok is false for a task that does not tell this
 	// metric. It is called beside the loop, for several tasks at once, and must end with ctx. nil: Metric.Usage tells it from what is measured anyway.
 	Measure func(ctx context.Context, task *Task) (value float64, ok bool, err error)
@@ -73,9 +85,13 @@ func (m *Metric) Validate() error {
 		return plimsoll.Invalid("metric", "%s: only what is measured for each task can be summed up; give perTask: true", m.Name)
 	case m.EvictQuantified && m.Release == nil && m.Dimension == "" && !(m.PerTask && m.Sum):
 		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes with a task; evictQuantified needs perTask: true and aggregate: sum", m.Name)
+	case m.ThrottleQuantified && m.ownDimension() && !(m.PerTask && m.Sum) && (m.Limit == nil || m.Limit.Throttle == nil) && m.Throttle == nil:
+		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes when a task is throttled; throttleQuantified needs perTask: true and aggregate: sum", m.Name)
 	}
-	return nil
+	return m.validateActions()
 }
+
+func (m *Metric) ownDimension() bool { return m.Dimension == "" || m.Dimension == m.Name }
 
 // MetricNames returns the names of the metrics in order, as a node announces them.
 func MetricNames(metrics []Metric) []string {

@@ -113,6 +113,9 @@ func (s *state) taken(t *qos.Task, out *pb.QOSTask) {
 			out.OriginalQuotaNanocores, out.Rung = max(original, 0), "throttle"
 		}
 	}
+	if len(s.ledger.Limits(key)) > 0 {
+		out.Rung = "throttle"
+	}
 	if s.ledger.FrozenUntil(key) != 0 {
 		out.Rung = "freeze"
 	}
