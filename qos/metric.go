@@ -208,6 +208,14 @@ func FormatAmount(dimension string, amount int64) string {
 	return decimal(amount, plimsoll.LineScale, 3)
 }
 
+// FormatAmount prints an amount of the metric's dimension.
+func (m *Metric) FormatAmount(amount int64) string {
+	if dimension := m.dimension(); dimension != m.Name {
+		return FormatAmount(dimension, amount)
+	}
+	return m.Format(amount)
+}
+
 // Registry is the table of metrics. Make it with NewRegistry; add to it before it is used.
 type Registry struct {
 	metrics []Metric // Invariant: sorted by name

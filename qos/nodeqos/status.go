@@ -43,7 +43,7 @@ func (l *Loop) Status() *pb.NodeQOSStatus {
 		out.Tasks = append(out.Tasks, s.task(&s.snapshot.Tasks[i]))
 	}
 	for i := range s.result.Steps {
-		out.Plan = append(out.Plan, stepOf(&s.result.Steps[i]))
+		out.Plan = append(out.Plan, l.step(&s.result.Steps[i]))
 	}
 	for _, skip := range s.result.Skipped {
 		out.Skipped = append(out.Skipped, &pb.QOSSkip{Task: skip.Task, Rule: skip.Rule, Verb: skip.Verb.String(), Reason: skip.Why.String()})
@@ -124,7 +124,7 @@ func (s *state) taken(t *qos.Task, out *pb.QOSTask) {
 	}
 }
 
-func stepOf(step *qos.Step) *pb.QOSStep {
+func (l *Loop) step(step *qos.Step) *pb.QOSStep {
 	before, after := step.Change()
 	out := &pb.QOSStep{
 		Task: step.Task, Verb: step.Verb.String(), Metric: step.Metric, Rule: step.Rule, Before: before, After: after, Reason: step.Reason,
@@ -134,7 +134,11 @@ func stepOf(step *qos.Step) *pb.QOSStep {
 		if i > 0 {
 			out.Amount += ", "
 		}
-		out.Amount += a.Dimension + " " + qos.FormatAmount(a.Dimension, a.Value)
+		amount := qos.FormatAmount(a.Dimension, a.Value)
+		if m := l.registry.Find(a.Dimension); m != nil { // a metric that is a dimension of its own
+			amount = m.FormatAmount(a.Value)
+		}
+		out.Amount += a.Dimension + " " + amount
 	}
 	return out
 }
