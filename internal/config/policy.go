@@ -160,6 +160,7 @@ func (d *decoder) nodeQOS(v *value, kind field, n *plimsoll.NodeQOS) {
 	d.fields(v, "", kind,
 		field{"name", d.text(&n.Name)},
 		field{"selector", d.textMap(&n.Selector)},
+		field{"options", d.qosOptions(&n.Options)},
 		field{"rules", func(v *value, path string) {
 			d.list(v, path, func(v *value, path string) {
 				var r plimsoll.Rule
@@ -186,6 +187,7 @@ type (
 		Kind     string            `json:"kind"`
 		Name     string            `json:"name"`
 		Selector map[string]string `json:"selector,omitempty"`
+		Options  *qosOptionsFile   `json:"options,omitempty"`
 		Rules    []ruleFile        `json:"rules"`
 	}
 	ruleFile struct {
@@ -313,7 +315,10 @@ func taskQOSFileOf(t *plimsoll.TaskQOS) *taskQOSFile {
 }
 
 func nodeQOSFileOf(n *plimsoll.NodeQOS) *nodeQOSFile {
-	f := &nodeQOSFile{Kind: plimsoll.PolicyNodeQOS.String(), Name: n.Name, Selector: n.Selector, Rules: make([]ruleFile, len(n.Rules))}
+	f := &nodeQOSFile{
+		Kind: plimsoll.PolicyNodeQOS.String(), Name: n.Name, Selector: n.Selector, Options: qosOptionsFileOf(&n.Options),
+		Rules: make([]ruleFile, len(n.Rules)),
+	}
 	for i := range n.Rules {
 		r := &n.Rules[i]
 		f.Rules[i] = ruleFile{

@@ -201,13 +201,15 @@ func TestLimitsAreSetAgainAfterARestart(t *testing.T) {
 // What would be planned and could not be done, or done and could not be planned, is refused.
 func TestALimitWithoutItsFunctionsIsRefused(t *testing.T) {
 	for name, change := range map[string]func(m *Metric){
-		"no Throttle":                func(m *Metric) { m.Actions.Throttle = nil },
-		"no Restore":                 func(m *Metric) { m.Actions.Restore = nil },
-		"no Limit":                   func(m *Metric) { m.Limit, m.ThrottleQuantified = nil, false },
-		"not of tasks":               func(m *Metric) { m.PerTask, m.Sum, m.EvictQuantified, m.ThrottleQuantified = false, false, false, false },
-		"not evictable":              func(m *Metric) { m.Evictable, m.EvictQuantified = false, false },
-		"quantified, but no sum":     func(m *Metric) { m.Sum, m.EvictQuantified = false, false },
-		"Restore alone": func(m *Metric) { m.Limit, m.Actions.Throttle = nil, nil },
+		"no Throttle": func(m *Metric) { m.Actions.Throttle = nil },
+		"no Restore":  func(m *Metric) { m.Actions.Restore = nil },
+		"no Limit":    func(m *Metric) { m.Limit, m.ThrottleQuantified = nil, false },
+		"not of tasks": func(m *Metric) {
+			m.PerTask, m.Sum, m.EvictQuantified, m.ThrottleQuantified = false, false, false, false
+		},
+		"not evictable":          func(m *Metric) { m.Evictable, m.EvictQuantified = false, false },
+		"quantified, but no sum": func(m *Metric) { m.Sum, m.EvictQuantified = false, false },
+		"Restore alone":          func(m *Metric) { m.Limit, m.Actions.Throttle = nil, nil },
 	} {
 		m := newServer(nil).metric()
 		change(&m)

@@ -106,14 +106,3 @@ func (c *Config) interval() time.Duration {
 
 // directory is where the loop keeps what it must remember.
 func (c *Config) directory() string { return filepath.Join(c.Dir, "qos") }
-
-// stale is how long a metric may be missing before that matters.
-func (c *Config) stale() time.Duration {
-	if c.Options.Stale > 0 {
-		return c.Options.Stale
-	}
-	return defaultStale
-}
-
-// defaultStale is that of qos.Options.
-const defaultStale = 5 * time.Second

@@ -39,6 +39,7 @@ func (l *Loop) Status() *pb.NodeQOSStatus {
 			metric = r.Metric
 		}
 	}
+	out.Waterlines = l.waterlines(s.result)
 	for _, i := range s.policies.Order(s.snapshot.Tasks, metric) {
 		out.Tasks = append(out.Tasks, s.task(&s.snapshot.Tasks[i]))
 	}
@@ -74,6 +75,38 @@ func (l *Loop) line(r *qos.RuleReport, trigger int32) *pb.QOSLine {
 		out.Waits = fmt.Sprintf("%d of %d samples", r.Above, max(trigger, r.Above))
 	}
 	return out
+}
+
+// waterlines returns the three sets of lines of a plan.
+func (l *Loop) waterlines(res *qos.Result) *pb.QOSWaterlines {
+	reports := make(map[string]*qos.RuleReport, len(res.Rules))
+	for i := range res.Rules {
+		reports[res.Rules[i].Rule] = &res.Rules[i]
+	}
+	set := func(lines []qos.Waterline) []*pb.QOSWaterline {
+		smallest := make(map[string]int64)
+		for _, line := range lines {
+			if least, known := smallest[line.Metric]; !known || line.Value < least {
+				smallest[line.Metric] = line.Value
+			}
+		}
+		out := make([]*pb.QOSWaterline, len(lines))
+		for i, line := range lines {
+			w := &pb.QOSWaterline{
+				Metric: line.Metric, Rule: line.Rule, Scale: plimsoll.LineScale, Value: line.Value,
+				Smallest: line.Value == smallest[line.Metric],
+			}
+			if m := l.registry.Find(line.Metric); m != nil {
+				w.Unit, w.Scale = m.Unit, m.LineScale()
+			}
+			if r := reports[line.Rule]; r != nil && r.Known {
+				w.Gap = max(line.Value-r.Usage, r.Usage-line.Value)
+			}
+			out[i] = w
+		}
+		return out
+	}
+	return &pb.QOSWaterlines{Throttle: set(res.Down), Restore: set(res.Up), Evict: set(res.Evict)}
 }
 
 func (s *state) task(t *qos.Task) *pb.QOSTask {
