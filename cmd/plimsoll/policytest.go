@@ -40,7 +40,7 @@ func (cmd *policyTestCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	policies, err := a.readPolicies(cmd.Files)
+	policies, places, err := a.readPolicies(cmd.Files)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (cmd *policyTestCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if t.result, err = rehearsal.Run(&t.config); err != nil {
-		return err //nolint:wrapcheck // it names the policies and their fields
+		return places.Locate(err)
 	}
 	return cmd.print(a, t.view(), func(o *output) { o.paint(t.picture(a)) })
 }

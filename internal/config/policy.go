@@ -9,10 +9,18 @@ import (
 // ParsePolicies reads a policy file: one document for each policy, each with its kind and name. name is for the messages. What others it
 // refers to is not looked at. The error is a *Error with what is wrong in all of the documents.
 func ParsePolicies(name string, data []byte) ([]plimsoll.Policy, error) {
+	policies, _, err := ParsePoliciesAt(name, data)
+	return policies, err
+}
+
+// ParsePoliciesAt is ParsePolicies that also says where each policy stands, for errors that are
+// found later.
+func ParsePoliciesAt(name string, data []byte) ([]plimsoll.Policy, Places, error) {
 	docs, err := parseDocuments(name, data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	places := Places{}
 	var problems []Problem
 	var policies []plimsoll.Policy
 	first := map[plimsoll.PolicyRef]int{}
@@ -31,6 +39,7 @@ func ParsePolicies(name string, data []byte) ([]plimsoll.Policy, error) {
 		}
 		problems = append(problems, d.problems...)
 		policies = append(policies, p)
+		places[p.Ref().String()] = place{name, d.lines}
 	}
 	if len(problems) == 0 && len(policies) == 0 {
 		problems = []Problem{{Msg: "is empty; a policy file has documents with kind: NodeQOS, Action or TaskQOS"}}
@@ -39,9 +48,9 @@ func ParsePolicies(name string, data []byte) ([]plimsoll.Policy, error) {
 		problems = append(problems, Problem{Msg: "holds too many policies; at most 1000 are possible"})
 	}
 	if len(problems) > 0 {
-		return nil, newError(name, problems)
+		return nil, nil, newError(name, problems)
 	}
-	return policies, nil
+	return policies, places, nil
 }
 
 // policyKind looks ahead for the kind of a policy, because the fields that may stand in it depend on it; nil: there is none.
