@@ -225,8 +225,14 @@ type Registry struct {
 const MaxMetrics = 128
 
 // NewRegistry returns the built-in metrics and those that are given.
-func NewRegistry(more ...Metric) (*Registry, error) {
+func NewRegistry(more ...Metric) (*Registry, error) { return NewRegistrySorted(nil, more...) }
+
+// NewRegistrySorted is NewRegistry with other orders for built-in metrics.
+func NewRegistrySorted(sorters map[string]*Sorter, more ...Metric) (*Registry, error) {
 	r := &Registry{metrics: builtin()}
+	if err := r.resort(sorters); err != nil {
+		return nil, err
+	}
 	for i := range more {
 		if err := r.add(&more[i]); err != nil {
 			return nil, err

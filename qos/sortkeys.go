@@ -2,6 +2,7 @@ package qos
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,4 +69,16 @@ func ParseSorter(metric string, names []string) (Sorter, error) {
 		}
 	}
 	return OrderedBy(keys...), nil
+}
+
+// resort gives metrics other orders.
+func (r *Registry) resort(sorters map[string]*Sorter) error {
+	for _, name := range slices.Sorted(maps.Keys(sorters)) {
+		i := slices.IndexFunc(r.metrics, func(m Metric) bool { return m.Name == name })
+		if i < 0 {
+			return plimsoll.Invalid("metric", "%q is not built in, so it has no order to change", name)
+		}
+		r.metrics[i].Sort = sorters[name]
+	}
+	return nil
 }

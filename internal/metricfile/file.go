@@ -24,18 +24,20 @@ const maxMetricsFile = 256 << 10
 
 // metricEntry is a metric as the file has it.
 type metricEntry struct {
-	Name            string           `yaml:"name"`
-	Unit            string           `yaml:"unit"`
-	Help            string           `yaml:"help"`
-	ActionPriority  int              `yaml:"actionPriority"`
-	Command         []string         `yaml:"command"`
-	Prometheus      *prometheusEntry `yaml:"prometheus"`
-	Aggregate       string           `yaml:"aggregate"`
-	Every           string           `yaml:"every"`
-	Timeout         string           `yaml:"timeout"`
-	Throttleable    bool             `yaml:"throttleable"`
-	Evictable       bool             `yaml:"evictable"`
-	EvictQuantified bool             `yaml:"evictQuantified"`
+	Name               string           `yaml:"name"`
+	Unit               string           `yaml:"unit"`
+	Help               string           `yaml:"help"`
+	ActionPriority     int              `yaml:"actionPriority"`
+	Sort               *[]string        `yaml:"sort"`
+	Command            []string         `yaml:"command"`
+	Prometheus         *prometheusEntry `yaml:"prometheus"`
+	Aggregate          string           `yaml:"aggregate"`
+	Every              string           `yaml:"every"`
+	Timeout            string           `yaml:"timeout"`
+	Throttleable       bool             `yaml:"throttleable"`
+	ThrottleQuantified bool             `yaml:"throttleQuantified"`
+	Evictable          bool             `yaml:"evictable"`
+	EvictQuantified    bool             `yaml:"evictQuantified"`
 }
 
 type prometheusEntry struct {
@@ -75,13 +77,13 @@ func parse(name string, data []byte) (metrics []nodeqos.Metric, err error) {
 	}
 	for i := range entries {
 		m, err := entries[i].metric()
-		if err != nil {
-			return nil, fmt.Errorf("%s: entry %d, %s: %w", name, i+1, entries[i].Name, err)
+		if err == nil {
+			metrics = append(metrics, m)
+			_, err = nodeqos.NewRegistry(metrics)
 		}
-		metrics = append(metrics, m)
-	}
-	if _, err := nodeqos.NewRegistry(metrics); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		if err != nil {
+			return nil, fmt.Errorf("%s: entry %d, %s: %w", place(name, data, i), i+1, entries[i].Name, err)
+		}
 	}
 	return metrics, nil
 }
@@ -121,7 +123,10 @@ func yamlError(name string, err error) error {
 func (e *metricEntry) metric() (m nodeqos.Metric, err error) {
 	m.Metric = qos.Metric{
 		Name: e.Name, Help: e.Help, Unit: e.Unit, ActionPriority: e.ActionPriority, Throttleable: e.Throttleable,
-		Evictable: e.Evictable, EvictQuantified: e.EvictQuantified,
+		ThrottleQuantified: e.ThrottleQuantified, Evictable: e.Evictable, EvictQuantified: e.EvictQuantified,
+	}
+	if builtin(e.Name) && e.Sort != nil {
+		return e.resorted()
 	}
 	switch e.Unit { // the units in which values are printed in a way of their own
 	case "bytes":
@@ -153,9 +158,8 @@ func (e *metricEntry) metric() (m nodeqos.Metric, err error) {
 	if err != nil {
 		return m, err
 	}
-	if m.PerTask {
-		byUse := qos.OrderedBy(qos.ClassAndPriority, qos.ByValue(m.Name), qos.RunningTime)
-		m.Sort = &byUse
+	if err = e.acts(&m); err != nil {
+		return m, err
 	}
 	return m, m.Validate()
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/qos"
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
@@ -23,7 +24,7 @@ func TestTheExampleLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(nodeqos.MetricNames(metrics), " "); got != "open_connections request_latency_p99 scratch_used_percent" {
+	if got := strings.Join(nodeqos.MetricNames(metrics), " "); got != "open_connections request_latency_p99 requests_per_second scratch_used_percent" {
 		t.Errorf("names: %s", got)
 	}
 	if m := metrics[0]; m.PerTask || m.Every != 10*time.Second || m.Timeout != 2*time.Second || !m.Evictable || m.Throttleable || m.ActionPriority != 4 {
@@ -34,6 +35,12 @@ func TestTheExampleLoads(t *testing.T) {
 	}
 	if m := metrics[2]; !m.Sum || !m.EvictQuantified {
 		t.Errorf("the third is %+v", m)
+	}
+	if m := metrics[3]; !m.Sum || !m.ThrottleQuantified || m.Throttle == nil || m.Restore == nil {
+		t.Errorf("the fourth is %+v", m)
+	}
+	if m := metrics[4]; !m.OnlySort || m.Sort == nil {
+		t.Errorf("the fifth is %+v", m)
 	}
 	if _, err := nodeqos.New(nodeqos.Config{Dir: t.TempDir(), Metrics: metrics}, nodeqos.Deps{
 		Tasks: func() []nodeqos.Task { return nil }, Report: func(plimsoll.NodeReport) {},
@@ -48,6 +55,16 @@ func TestBadMetricsAreRefused(t *testing.T) {
 	const prom = "prometheus: {port: metrics.port, series: x, perTask: true}"
 	for _, c := range []struct{ name, text, want string }{
 		{"no list", "name: a", "metrics.yaml"},
+		{"the line of an entry", "- {name: a, command: [/bin/a]}\n- name: b\n  command: [echo]\n", "metrics.yaml:2: entry 2, b: command"},
+		{"an unknown key", "- {name: a, command: [/bin/a], sort: [clas]}", `sort: "clas" is no key; use class, priority`},
+		{"no key", "- {name: a, command: [/bin/a], sort: []}", "sort: is empty"},
+		{"a built-in metric with more than an order", "- {name: load, sort: [class], help: x}", "only sort can be given"},
+		{"two orders", "- {name: load, sort: [class]}\n- {name: load, sort: [cpu]}", "metrics.yaml:2: entry 2, load: metric: load: its order is given twice"},
+		{
+			"throttled by an unknown amount", "- {name: a, throttleable: true, throttleQuantified: true, " + prom + "}",
+			"throttleQuantified: needs perTask: true and aggregate: sum",
+		},
+		{"quantified and not throttleable", "- {name: a, aggregate: sum, throttleQuantified: true, " + prom + "}", "throttleable"},
 		{"unknown field", "- {name: a, comand: [/bin/a]}", `metrics.yaml:1: `},
 		{"second document", "- {name: a, command: [/bin/a]}\n---\n- {name: b, command: [/bin/a]}", "second document"},
 		{"no name", "- {command: [/bin/a]}", "is not a possible name"},
@@ -296,4 +313,47 @@ func FuzzMetrics(f *testing.F) {
 			_ = err.Error() // it must not fail on itself
 		}
 	})
+}
+
+// The order in which tasks are acted on, and that throttling can be quantified, are set in the file; so is the order of a
+// built-in metric.
+func TestAFileSetsSortersAndWhatThrottlingReleases(t *testing.T) {
+	metrics, err := parse("m.yaml", []byte(`
+- name: requests
+  aggregate: sum
+  throttleable: true
+  throttleQuantified: true
+  sort: [class, running-time, value]
+  prometheus: {port: p, series: x, perTask: true}
+- name: cpu_total_usage
+  sort: [class, running-time]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := nodeqos.MetricNames(metrics); len(got) != 1 || got[0] != "requests" {
+		t.Errorf("announced are %v", got)
+	}
+	registry, err := nodeqos.NewRegistry(metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	young := qos.Task{ID: "young", Started: 2, CPU: 1, CPUKnown: true, Values: map[string]int64{"requests": 1}}
+	old := qos.Task{ID: "old", Started: 1, CPU: 9, CPUKnown: true, Values: map[string]int64{"requests": 9}}
+	for _, name := range []string{"requests", "cpu_total_usage"} {
+		if order := registry.Find(name).Sort.Sort([]qos.Task{old, young}); order[0] != 1 {
+			t.Errorf("%s: the older comes first", name)
+		}
+	}
+	if order := registry.Find("cpu_total_utilization").Sort.Sort([]qos.Task{old, young}); order[0] != 0 {
+		t.Error("a metric whose order was not given has another one")
+	}
+	m := registry.Find("requests")
+	task := qos.Task{
+		CPU: qos.Core, CPUKnown: true, Values: map[string]int64{"requests": 1000},
+		Groups: []qos.Group{{Name: "g", CPU: qos.Core, Quota: qos.Unlimited}},
+	}
+	if _, release := m.Throttle(&task, qos.Throttling{Step: 20}); !m.ThrottleQuantified || release != 200 {
+		t.Errorf("a fifth of its processor time releases %d of 1000", release)
+	}
 }

@@ -12,14 +12,23 @@ import (
 
 // NewRegistry checks metrics and returns the table of the built-in metrics and of these.
 func NewRegistry(metrics []Metric) (*qos.Registry, error) {
-	rows := make([]qos.Metric, len(metrics))
+	var rows []qos.Metric
+	sorters := map[string]*qos.Sorter{}
 	for i := range metrics {
-		if err := metrics[i].Validate(); err != nil {
+		m := &metrics[i]
+		if err := m.Validate(); err != nil {
 			return nil, err
 		}
-		rows[i] = metrics[i].Metric
+		if !m.OnlySort {
+			rows = append(rows, m.Metric)
+			continue
+		}
+		if sorters[m.Name] != nil {
+			return nil, plimsoll.Invalid("metric", "%s: its order is given twice; remove one", m.Name)
+		}
+		sorters[m.Name] = m.Sort
 	}
-	registry, err := qos.NewRegistry(rows...)
+	registry, err := qos.NewRegistrySorted(sorters, rows...)
 	if err != nil {
 		return nil, fmt.Errorf("register the node's metrics: %w", err)
 	}
@@ -40,7 +49,8 @@ func NewRegistry(metrics []Metric) (*qos.Registry, error) {
 //	}
 type Metric struct {
 	qos.Metric
-	Actions Actions // what is done about a task by the program itself
+	Actions  Actions // what is done about a task by the program itself
+	OnlySort bool    // Name is a built-in metric, and Sort its order from now on; nothing else is given
 	// Measure returns the value now, in the metric's unit. task is nil unless PerTask. ok is false for a task that does not tell this
 	// metric. It is called beside the loop, for several tasks at once, and must end with ctx. nil: Metric.Usage tells it from what is measured anyway.
 	Measure func(ctx context.Context, task *Task) (value float64, ok bool, err error)
@@ -75,6 +85,10 @@ func (m *Metric) timeout() time.Duration {
 // Validate reports what is wrong with how the metric is measured.
 func (m *Metric) Validate() error {
 	switch {
+	case m.OnlySort && m.Sort == nil:
+		return plimsoll.Invalid("metric", "%s: OnlySort needs Sort", m.Name)
+	case m.OnlySort:
+		return nil
 	case m.Measure == nil && m.Usage == nil:
 		return plimsoll.Invalid("metric", "%s cannot be measured; give a command or a prometheus endpoint", m.Name)
 	case m.Every != 0 && (m.Every < MinEvery || m.Every > MaxEvery):
@@ -95,9 +109,11 @@ func (m *Metric) ownDimension() bool { return m.Dimension == "" || m.Dimension =
 
 // MetricNames returns the names of the metrics in order, as a node announces them.
 func MetricNames(metrics []Metric) []string {
-	names := make([]string, len(metrics))
+	names := make([]string, 0, len(metrics))
 	for i := range metrics {
-		names[i] = metrics[i].Name
+		if !metrics[i].OnlySort {
+			names = append(names, metrics[i].Name)
+		}
 	}
 	slices.Sort(names)
 	return names
