@@ -34,7 +34,9 @@ func (m *Metric) stepDown(t *Task, before int64, by Throttling) (after, release 
 	value := max(t.Values[m.Name], 0)
 	base := before
 	if before < 0 {
-		base = value
+		if base = value; value == 0 {
+			return before, 0 // a limit would release nothing, and hold the task up as soon as it uses some
+		}
 	}
 	floor := mulDiv(max(m.original(t), 0), int64(by.MinRatio), 100)
 	after = max(mulDiv(base, int64(100-by.Step), 100), floor)
@@ -259,6 +261,9 @@ func (l *Ledger) doneLimit(s *Step, err error) {
 		x.Now = s.Before
 	case s.Verb == Restore && s.Whole:
 		h.Limits = slices.DeleteFunc(h.Limits, func(x limited) bool { return x.Metric == s.By })
+		if len(h.Limits) == 0 {
+			h.Limits = nil // as it reads back
+		}
 	default:
 		x.Now = s.After
 	}

@@ -255,7 +255,7 @@ func TestSortersAreMadeOfTheNamesOfTheirKeys(t *testing.T) {
 		}
 		equal(t, strings.TrimSpace(sorter.ids(tasks...)), want)
 	}
-	for _, keys := range []string{"", "clas", "class class", "value:", "value:A b"} {
+	for _, keys := range []string{"", "kind", "class class", "value:", "value:A b"} {
 		if _, err := ParseSorter("x", strings.Fields(keys)); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%q: %v", keys, err)
 		}

@@ -22,7 +22,10 @@ func (o Options) with(nodes []*plimsoll.NodeQOS) Options {
 			field *time.Duration
 			given time.Duration
 		}{
-			{&o.Overdue, given.Overdue}, {&o.Stale, given.Stale}, {&o.Backoff, given.Backoff}, {&o.Settle, given.Settle},
+			{&o.Overdue, given.Overdue},
+			{&o.Stale, given.Stale},
+			{&o.Backoff, given.Backoff},
+			{&o.Settle, given.Settle},
 			{&o.Lag, given.Lag},
 		} {
 			if d.given > 0 {

@@ -20,7 +20,7 @@ type place struct {
 // found by somebody who has only the policies: a server, or a check against a registry. Others stay
 // as they are.
 func (p Places) Locate(err error) error {
-	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each of them is located by itself
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		located := several.Unwrap()
 		for i := range located {
 			located[i] = p.Locate(located[i])

@@ -28,7 +28,7 @@ func TestALaterErrorIsLocated(t *testing.T) {
 		}
 	}
 	other := errors.New("no such host")
-	if got := places.Locate(other); got != other {
+	if got := places.Locate(other); !errors.Is(got, other) {
 		t.Errorf("an error of something else became %v", got)
 	}
 	both := errors.Join(plimsoll.InPolicy(ref, plimsoll.Invalid("rules", "is wrong")), other)

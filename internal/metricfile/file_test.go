@@ -56,7 +56,7 @@ func TestBadMetricsAreRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"no list", "name: a", "metrics.yaml"},
 		{"the line of an entry", "- {name: a, command: [/bin/a]}\n- name: b\n  command: [echo]\n", "metrics.yaml:2: entry 2, b: command"},
-		{"an unknown key", "- {name: a, command: [/bin/a], sort: [clas]}", `sort: "clas" is no key; use class, priority`},
+		{"an unknown key", "- {name: a, command: [/bin/a], sort: [kind]}", `sort: "kind" is no key; use class, priority`},
 		{"no key", "- {name: a, command: [/bin/a], sort: []}", "sort: is empty"},
 		{"a built-in metric with more than an order", "- {name: load, sort: [class], help: x}", "only sort can be given"},
 		{"two orders", "- {name: load, sort: [class]}\n- {name: load, sort: [cpu]}", "metrics.yaml:2: entry 2, load: metric: load: its order is given twice"},

@@ -40,7 +40,7 @@ type Config struct {
 	Allocatable plimsoll.Resources // of the node, for what is offered as extended resources
 	Extended    ExtendedConfig
 	Metrics     []Metric // user-defined ones; see LoadMetrics
-	Options     qos.Options
+	Options     qos.Options // options of policies count over these
 }
 
 // Bounds on Config.Interval, and what it is when it is zero.
