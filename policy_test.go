@@ -34,7 +34,8 @@ func TestPoliciesRefused(t *testing.T) {
 		return p
 	}
 	for _, p := range []plimsoll.Policy{
-		action(func(*plimsoll.Action) {}), options(plimsoll.QOSOptions{Excess: 100, Stale: time.Second, Lag: time.Hour}), tasks(func(*plimsoll.TaskQOS) {}), match(plimsoll.ScopePriority, "-10", "-5--1", "1000-3000"), rule(func(*plimsoll.Rule) {}),
+		options(plimsoll.QOSOptions{Excess: 100, Stale: time.Second, Lag: time.Hour}),
+		action(func(*plimsoll.Action) {}), tasks(func(*plimsoll.TaskQOS) {}), match(plimsoll.ScopePriority, "-10", "-5--1", "1000-3000"), rule(func(*plimsoll.Rule) {}),
 	} {
 		if err := p.Validate(); err != nil {
 			t.Errorf("%s: %v", p.Ref(), err)

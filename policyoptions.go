@@ -28,7 +28,8 @@ func (o *QOSOptions) validate(field string) error {
 		value time.Duration
 	}{{"overdue", o.Overdue}, {"stale", o.Stale}, {"backoff", o.Backoff}, {"settle", o.Settle}, {"lag", o.Lag}} {
 		if d.value < 0 || d.value > MaxQOSOption {
-			return Invalid(field+"."+d.name, "is %v; give a duration up to %v, or leave it out for the default", d.value, MaxQOSOption)
+			return Invalid(field+"."+d.name, "is %v; give a duration up to %v, or leave it out for the default",
+				d.value, MaxQOSOption)
 		}
 	}
 	if o.Stale != 0 && o.Stale < MinStale {

@@ -181,8 +181,9 @@ func nodeQOS(m *pb.NodeQOSStatus) NodeQOS {
 		})
 	}
 	q.Waterlines = QOSWaterlines{
-		Throttle: qosWaterlines(m.GetWaterlines().GetThrottle()), Restore: qosWaterlines(m.GetWaterlines().GetRestore()),
-		Evict: qosWaterlines(m.GetWaterlines().GetEvict()),
+		Throttle: qosWaterlines(m.GetWaterlines().GetThrottle()),
+		Restore:  qosWaterlines(m.GetWaterlines().GetRestore()),
+		Evict:    qosWaterlines(m.GetWaterlines().GetEvict()),
 	}
 	for _, t := range m.GetTasks() {
 		q.Tasks = append(q.Tasks, qosTask(t))
@@ -202,8 +203,8 @@ func nodeQOS(m *pb.NodeQOSStatus) NodeQOS {
 func qosWaterlines(set []*pb.QOSWaterline) (lines []QOSWaterline) {
 	for _, w := range set {
 		lines = append(lines, QOSWaterline{
-			Metric: w.GetMetric(), Rule: w.GetRule(), Unit: w.GetUnit(), Scale: max(w.GetScale(), 1), Value: w.GetValue(),
-			Smallest: w.GetSmallest(), Gap: w.GetGap(),
+			Metric: w.GetMetric(), Rule: w.GetRule(), Unit: w.GetUnit(), Scale: max(w.GetScale(), 1),
+			Value: w.GetValue(), Smallest: w.GetSmallest(), Gap: w.GetGap(),
 		})
 	}
 	return lines

@@ -17,12 +17,12 @@ import (
 type Limit struct {
 	// Original returns the limit that a task has before anything is taken from it. nil: Unlimited.
 	Original func(t *Task) int64
-	// Throttle returns the limit after one step down, and how much of the metric's dimension the task
-	// then uses less than in the snapshot. A Step of 100 goes as far down as is allowed. A limit that
-	// is not lower than before says that nothing more can be taken.
+	// Throttle returns the limit after one step down, and how much of the metric's dimension the
+	// task then uses less than in the snapshot. A Step of 100 goes as far down as is allowed. A
+	// limit that is not lower than before says that nothing more can be taken.
 	Throttle func(t *Task, before int64, by Throttling) (after, release int64)
-	// Restore returns the limit after one step up, and how much of the dimension the task may use in
-	// addition. original or more gives everything back.
+	// Restore returns the limit after one step up, and how much of the dimension the task may use
+	// in addition. original or more gives everything back.
 	Restore func(t *Task, before, original int64, by Throttling) (after, use int64)
 }
 
@@ -286,10 +286,10 @@ func (m *Metric) checkLimit() error {
 	case m.Limit == nil:
 		return nil
 	case !m.Throttleable:
-		return plimsoll.Invalid("metric", "%s: it has a limit of its own and is not throttleable; say that it is", m.Name)
+		return plimsoll.Invalid("metric", "%s: it has a limit of its own; say that it is throttleable too", m.Name)
 	case m.Throttle != nil || m.Restore != nil:
-		return plimsoll.Invalid("metric", "%s: it has a limit of its own beside Throttle or Restore, which change quotas; "+
-			"give one of them", m.Name)
+		return plimsoll.Invalid("metric",
+			"%s: it has a limit of its own beside Throttle or Restore, which change quotas; give one of them", m.Name)
 	}
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// requests is a metric of tasks that is throttled by limits of its own. Its finest unit is a request.
+// requests is a metric of tasks that is throttled by limits of its own. Its finest unit is a
+// request.
 func requests() Metric {
 	return Metric{
 		Name: "requests", Unit: "requests/s", Scale: 1, Throttleable: true, ThrottleQuantified: true, Limit: &Limit{},
@@ -40,7 +41,8 @@ func newClients(t *testing.T, m Metric, evict bool, tasks ...Task) *clients {
 			{Name: "requests", Metric: "requests", Waterline: "1000", Action: "slow"},
 		}}},
 	}
-	return &clients{stage: newStageWith(t, policies, []Metric{m}, tasks...), wants: map[string]int64{}, limits: map[string]int64{}}
+	x := newStageWith(t, policies, []Metric{m}, tasks...)
+	return &clients{stage: x, wants: map[string]int64{}, limits: map[string]int64{}}
 }
 
 func client(id string, priority int32) Task {
@@ -76,21 +78,24 @@ func (c *clients) second() (steps []string) {
 	return steps
 }
 
-// Design: "By improving some column attributes and implementation of user-defined indicators, it can also have the
-// same precise operation ability". A metric with limits of its own is throttled in order until its gap is gone.
+// Design: "By improving some column attributes and implementation of user-defined indicators, it
+// can also have the same precise operation ability". A metric with limits of its own is throttled
+// in order until its gap is gone.
 func TestAMetricThrottlesByALimitOfItsOwn(t *testing.T) {
 	c := newClients(t, requests(), false, client("a", 0), client("b", 1), client("c", 2))
 	c.wants = map[string]int64{"a": 500, "b": 500, "c": 150}
 	equal(t, strings.Join(c.second(), "; "),
 		"throttle a: limit none → limit 400 requests/s; throttle b: limit none → limit 400 requests/s")
-	equal(t, strings.Join(c.second(), "; "), "restore b: limit 400 requests/s → limit 450 requests/s") // up to its line
+	// up to its line:
+	equal(t, strings.Join(c.second(), "; "), "restore b: limit 400 requests/s → limit 450 requests/s")
 	if steps := c.second(); len(steps) != 0 {
 		t.Errorf("at its line: %v", steps)
 	}
 	equal(t, fmt.Sprint(c.l.Held()), "[{a 0} {b 0}]")
 }
 
-// What a limit took is given back, the more important task first, up to what the task had, and not beyond the line.
+// What a limit took is given back, the more important task first, up to what the task had, and not
+// beyond the line.
 func TestALimitIsGivenBack(t *testing.T) {
 	c := newClients(t, requests(), false, client("a", 0), client("b", 1))
 	c.wants = map[string]int64{"a": 600, "b": 600}
@@ -110,7 +115,8 @@ func TestALimitIsGivenBack(t *testing.T) {
 	equal(t, fmt.Sprint(c.limits), fmt.Sprint(map[string]int64{"a": Unlimited, "b": Unlimited}))
 }
 
-// A program may plan its limits itself: here levels of quality from 3 down to 0, each of which saves a hundred.
+// A program may plan its limits itself: here levels of quality from 3 down to 0, each of which
+// saves a hundred.
 func TestALimitIsPlannedByFunctions(t *testing.T) {
 	m := requests()
 	m.Limit = &Limit{
@@ -240,14 +246,16 @@ func TestAMetricInProportionToTheProcessors(t *testing.T) {
 // The keys that files name decide in the order in which they stand.
 func TestSortersAreMadeOfTheNamesOfTheirKeys(t *testing.T) {
 	task := func(id string, class plimsoll.Class, priority int32, cpu, value int64) Task {
-		return Task{ID: id, Class: class, Priority: priority, CPU: cpu, CPUKnown: true, Values: map[string]int64{"x": value}}
+		values := map[string]int64{"x": value}
+		return Task{ID: id, Class: class, Priority: priority, CPU: cpu, CPUKnown: true, Values: values}
 	}
 	tasks := []Task{
 		task("a", plimsoll.ClassBurstable, 1, 1, 9), task("b", plimsoll.ClassBestEffort, 2, 3, 5),
 		task("c", plimsoll.ClassBestEffort, 1, 2, 7), task("d", plimsoll.ClassBestEffort, 2, 4, 5),
 	}
 	for keys, want := range map[string]string{
-		"class priority cpu": "c d b a", "value": "a c b d", "class value": "c b d a", "priority value:x": "a c b d", "cpu": "d b c a",
+		"class priority cpu": "c d b a", "value": "a c b d", "class value": "c b d a",
+		"priority value:x": "a c b d", "cpu": "d b c a",
 	} {
 		sorter, err := ParseSorter("x", strings.Fields(keys))
 		if err != nil {

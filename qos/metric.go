@@ -254,7 +254,8 @@ func (r *Registry) add(m *Metric) error {
 		return plimsoll.Invalid("metric", "%s: its action priority is %d; give 0, the lowest, to 10", m.Name, m.ActionPriority)
 	case m.ThrottleQuantified && !m.Throttleable, m.EvictQuantified && !m.Evictable:
 		return plimsoll.Invalid("metric", "%s: what cannot be done cannot be quantified; say that it is throttleable or evictable too", m.Name)
-	case m.ThrottleQuantified && m.Throttle == nil && m.Limit == nil && m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU:
+	case m.ThrottleQuantified && m.Throttle == nil && m.Limit == nil &&
+		m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU:
 		return plimsoll.Invalid("metric", "%s: nobody can say what a quota of processors releases of it; give Throttle, or say that it is not quantified", m.Name)
 	}
 	if err := m.checkLimit(); err != nil {

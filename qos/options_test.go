@@ -7,7 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// The options of policies are put over those of the node, the first policy by name first; the rest has its default.
+// The options of policies are put over those of the node, the first policy by name first; the rest
+// has its default.
 func TestPoliciesSetTheOptions(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {
@@ -23,7 +24,8 @@ func TestPoliciesSetTheOptions(t *testing.T) {
 		policy("0", map[string]string{"rack": "r2"}, plimsoll.QOSOptions{Excess: 90}),
 	}, registry, nil, Options{Overdue: time.Hour, Backoff: time.Second})
 	want := Options{
-		Excess: 100, Overdue: time.Hour, Stale: 8 * time.Second, Backoff: 2 * time.Second, Settle: time.Minute, Lag: 500 * time.Millisecond,
+		Excess: 100, Overdue: time.Hour, Stale: 8 * time.Second, Backoff: 2 * time.Second, Settle: time.Minute,
+		Lag: 500 * time.Millisecond,
 	}
 	if got := compiled.Options(); got != want {
 		t.Errorf("got %+v\nwant %+v", got, want)

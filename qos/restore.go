@@ -163,7 +163,8 @@ func (r *round) below(u *run, l *leeway, least *int64) Why {
 	if gap < *least {
 		*least = gap
 		l.metric = u.metric
-		l.reason = fmt.Sprintf("%s: %s is %s, %s below the line", u.key, u.Metric, u.metric.Format(u.report.Usage), u.metric.FormatAmount(gap))
+		l.reason = fmt.Sprintf("%s: %s is %s, %s below the line",
+			u.key, u.Metric, u.metric.Format(u.report.Usage), u.metric.FormatAmount(gap))
 	}
 	return 0
 }

@@ -64,8 +64,8 @@ func ParseSorter(metric string, names []string) (Sorter, error) {
 		case ofOther && isMetricName(other):
 			keys[i] = ByValue(other)
 		default:
-			return Sorter{}, plimsoll.Invalid("sort", "%q is no key; use %s, value, or value:NAME for the value of another metric",
-				name, strings.Join(SortKeys(), ", "))
+			return Sorter{}, plimsoll.Invalid("sort",
+				"%q is no key; use %s, value, or value:NAME for the value of another metric", name, strings.Join(SortKeys(), ", "))
 		}
 	}
 	return OrderedBy(keys...), nil

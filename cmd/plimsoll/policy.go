@@ -71,8 +71,8 @@ func (cmd *policyApplyCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// readPolicies reads policy files, and says where each policy stands. A policy that stands in two of
-// them is refused: the order would decide.
+// readPolicies reads policy files, and says where each policy stands. A policy that stands in two
+// of them is refused: the order would decide.
 func (a *app) readPolicies(files []string) (all []plimsoll.Policy, places config.Places, err error) {
 	places = config.Places{}
 	from := map[plimsoll.PolicyRef]string{}
@@ -84,7 +84,8 @@ func (a *app) readPolicies(files []string) (all []plimsoll.Policy, places config
 		policies, at, err := config.ParsePoliciesAt(name, data)
 		if err != nil {
 			err = otherKind(err, name, data, config.JobFileKind, "is a job file, not a policy file; use plimsoll submit")
-			return nil, nil, otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a policy file; use plimsoll config apply")
+			err = otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a policy file; use plimsoll config apply")
+			return nil, nil, err
 		}
 		for i := range policies {
 			ref := policies[i].Ref()

@@ -388,7 +388,8 @@ func viewQOS(q *client.NodeQOS) qosView {
 	return qosView{
 		Node: q.Node, Time: stamp(q.At), Sequence: q.Sequence, CPU: q.CPU / nanosPerMilli, Memory: q.Memory,
 		Scheduling: schedulingView{q.SchedulingDisabled, q.SchedulingReason}, Extended: amounts(q.Extended), Unable: q.Unable, Waits: q.Waits,
-		Lines: viewQOSLines(q.Lines), Waterlines: viewWaterlines(&q.Waterlines), Tasks: viewQOSTasks(q.Tasks), Plan: viewQOSSteps(q.Plan), Skipped: viewQOSSkips(q.Skipped),
+		Lines: viewQOSLines(q.Lines), Waterlines: viewWaterlines(&q.Waterlines), Tasks: viewQOSTasks(q.Tasks),
+		Plan: viewQOSSteps(q.Plan), Skipped: viewQOSSkips(q.Skipped),
 	}
 }
 

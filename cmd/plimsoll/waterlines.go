@@ -20,7 +20,7 @@ type waterlineView struct {
 }
 
 func viewWaterlines(w *client.QOSWaterlines) waterlinesView {
-	return waterlinesView{Throttle: viewWaterlineSet(w.Throttle), Restore: viewWaterlineSet(w.Restore), Evict: viewWaterlineSet(w.Evict)}
+	return waterlinesView{viewWaterlineSet(w.Throttle), viewWaterlineSet(w.Restore), viewWaterlineSet(w.Evict)}
 }
 
 func viewWaterlineSet(lines []client.QOSWaterline) []waterlineView {
@@ -28,8 +28,8 @@ func viewWaterlineSet(lines []client.QOSWaterline) []waterlineView {
 	for i := range lines {
 		l := &lines[i]
 		views[i] = waterlineView{
-			Metric: l.Metric, Rule: l.Rule, Unit: l.Unit, Value: float64(l.Value) / float64(l.Scale), Smallest: l.Smallest,
-			Gap: float64(l.Gap) / float64(l.Scale),
+			Metric: l.Metric, Rule: l.Rule, Unit: l.Unit, Smallest: l.Smallest,
+			Value: float64(l.Value) / float64(l.Scale), Gap: float64(l.Gap) / float64(l.Scale),
 		}
 	}
 	return views

@@ -85,7 +85,8 @@ func TestTheLoopHasWhatItNeeds(t *testing.T) {
 	cfg.QOS = QOSConfig{
 		Interval: 2 * time.Second, Extended: nodeqos.ExtendedConfig{Enabled: true, CPUReserve: 10},
 		Metrics: []nodeqos.Metric{
-			{Metric: qos.Metric{Name: "zebras"}, Measure: measure}, {Metric: qos.Metric{Name: "queue_length"}, Measure: measure},
+			{Metric: qos.Metric{Name: "zebras"}, Measure: measure},
+			{Metric: qos.Metric{Name: "queue_length"}, Measure: measure},
 		},
 	}
 	w.cluster.policy("a", closing("a").Action)

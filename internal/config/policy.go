@@ -325,8 +325,8 @@ func taskQOSFileOf(t *plimsoll.TaskQOS) *taskQOSFile {
 
 func nodeQOSFileOf(n *plimsoll.NodeQOS) *nodeQOSFile {
 	f := &nodeQOSFile{
-		Kind: plimsoll.PolicyNodeQOS.String(), Name: n.Name, Selector: n.Selector, Options: qosOptionsFileOf(&n.Options),
-		Rules: make([]ruleFile, len(n.Rules)),
+		Kind: plimsoll.PolicyNodeQOS.String(), Name: n.Name, Selector: n.Selector,
+		Options: qosOptionsFileOf(&n.Options), Rules: make([]ruleFile, len(n.Rules)),
 	}
 	for i := range n.Rules {
 		r := &n.Rules[i]

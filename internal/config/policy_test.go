@@ -68,7 +68,8 @@ prefer: true
 func policies() []plimsoll.Policy {
 	return []plimsoll.Policy{
 		{NodeQOS: &plimsoll.NodeQOS{Name: "busy", Selector: map[string]string{"pool": "shared"}, Options: plimsoll.QOSOptions{
-			Excess: 10, Overdue: time.Minute, Stale: 8 * time.Second, Backoff: 3 * time.Second, Settle: 20 * time.Second, Lag: 2 * time.Second,
+			Excess: 10, Overdue: time.Minute, Stale: 8 * time.Second, Backoff: 3 * time.Second,
+			Settle: 20 * time.Second, Lag: 2 * time.Second,
 		}, Rules: []plimsoll.Rule{
 			{Name: "cpu", Metric: "cpu_total_utilization", Waterline: "80", Release: "70", Action: "shed"},
 			{Name: "mem", Metric: "memory_total_usage", Waterline: "48Gi", TriggerAfter: 3, RestoreAfter: 5, Action: "shed", Preview: true, Hold: true},

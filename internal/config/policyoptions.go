@@ -33,7 +33,7 @@ func qosOptionsFileOf(o *plimsoll.QOSOptions) *qosOptionsFile {
 		return nil
 	}
 	return &qosOptionsFile{
-		Excess: o.Excess, Overdue: FormatDuration(o.Overdue), Stale: FormatDuration(o.Stale), Backoff: FormatDuration(o.Backoff),
-		Settle: FormatDuration(o.Settle), Lag: FormatDuration(o.Lag),
+		Excess: o.Excess, Overdue: FormatDuration(o.Overdue), Stale: FormatDuration(o.Stale),
+		Backoff: FormatDuration(o.Backoff), Settle: FormatDuration(o.Settle), Lag: FormatDuration(o.Lag),
 	}
 }

@@ -45,7 +45,8 @@ func (e *metricEntry) resorted() (m nodeqos.Metric, err error) {
 	rest := *e
 	rest.Name, rest.Sort = "", nil
 	if !rest.empty() {
-		return m, plimsoll.Invalid("name", "%q is a built-in metric, of which only sort can be given; choose another name for a metric of your own", e.Name)
+		return m, plimsoll.Invalid("name",
+			"%q is a built-in metric, of which only sort can be given; choose another name for a metric of your own", e.Name)
 	}
 	sorter, err := qos.ParseSorter(e.Name, *e.Sort)
 	if err != nil {
@@ -57,8 +58,9 @@ func (e *metricEntry) resorted() (m nodeqos.Metric, err error) {
 }
 
 func (e *metricEntry) empty() bool {
-	return e.Unit == "" && e.Help == "" && e.ActionPriority == 0 && e.Sort == nil && len(e.Command) == 0 && e.Prometheus == nil &&
-		e.Aggregate == "" && e.Every == "" && e.Timeout == "" && !e.Throttleable && !e.ThrottleQuantified && !e.Evictable && !e.EvictQuantified
+	return e.Unit == "" && e.Help == "" && e.ActionPriority == 0 && e.Sort == nil &&
+		len(e.Command) == 0 && e.Prometheus == nil && e.Aggregate == "" && e.Every == "" && e.Timeout == "" &&
+		!e.Throttleable && !e.ThrottleQuantified && !e.Evictable && !e.EvictQuantified
 }
 
 // place returns the file with the line of an entry, if that can be told.

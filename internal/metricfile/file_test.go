@@ -24,7 +24,8 @@ func TestTheExampleLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(nodeqos.MetricNames(metrics), " "); got != "open_connections request_latency_p99 requests_per_second scratch_used_percent" {
+	const names = "open_connections request_latency_p99 requests_per_second scratch_used_percent"
+	if got := strings.Join(nodeqos.MetricNames(metrics), " "); got != names {
 		t.Errorf("names: %s", got)
 	}
 	if m := metrics[0]; m.PerTask || m.Every != 10*time.Second || m.Timeout != 2*time.Second || !m.Evictable || m.Throttleable || m.ActionPriority != 4 {
@@ -55,16 +56,22 @@ func TestBadMetricsAreRefused(t *testing.T) {
 	const prom = "prometheus: {port: metrics.port, series: x, perTask: true}"
 	for _, c := range []struct{ name, text, want string }{
 		{"no list", "name: a", "metrics.yaml"},
-		{"the line of an entry", "- {name: a, command: [/bin/a]}\n- name: b\n  command: [echo]\n", "metrics.yaml:2: entry 2, b: command"},
-		{"an unknown key", "- {name: a, command: [/bin/a], sort: [kind]}", `sort: "kind" is no key; use class, priority`},
+		{
+			"the line of an entry", "- {name: a, command: [/bin/a]}\n- name: b\n  command: [echo]\n",
+			"metrics.yaml:2: entry 2, b: command",
+		},
+		{"an unknown key", "- {name: a, command: [/bin/a], sort: [kind]}", `sort: "kind" is no key; use class, `},
 		{"no key", "- {name: a, command: [/bin/a], sort: []}", "sort: is empty"},
-		{"a built-in metric with more than an order", "- {name: load, sort: [class], help: x}", "only sort can be given"},
-		{"two orders", "- {name: load, sort: [class]}\n- {name: load, sort: [cpu]}", "metrics.yaml:2: entry 2, load: metric: load: its order is given twice"},
+		{"a built-in metric and more", "- {name: load, sort: [class], help: x}", "only sort can be given"},
+		{
+			"two orders", "- {name: load, sort: [class]}\n- {name: load, sort: [cpu]}",
+			"metrics.yaml:2: entry 2, load: metric: load: its order is given twice",
+		},
 		{
 			"throttled by an unknown amount", "- {name: a, throttleable: true, throttleQuantified: true, " + prom + "}",
 			"throttleQuantified: needs perTask: true and aggregate: sum",
 		},
-		{"quantified and not throttleable", "- {name: a, aggregate: sum, throttleQuantified: true, " + prom + "}", "throttleable"},
+		{"not throttleable", "- {name: a, aggregate: sum, throttleQuantified: true, " + prom + "}", "is throttleable or"},
 		{"unknown field", "- {name: a, comand: [/bin/a]}", `metrics.yaml:1: `},
 		{"second document", "- {name: a, command: [/bin/a]}\n---\n- {name: b, command: [/bin/a]}", "second document"},
 		{"no name", "- {command: [/bin/a]}", "is not a possible name"},
@@ -315,8 +322,8 @@ func FuzzMetrics(f *testing.F) {
 	})
 }
 
-// The order in which tasks are acted on, and that throttling can be quantified, are set in the file; so is the order of a
-// built-in metric.
+// The order in which tasks are acted on, and that throttling can be quantified, are set in the
+// file; so is the order of a built-in metric.
 func TestAFileSetsSortersAndWhatThrottlingReleases(t *testing.T) {
 	metrics, err := parse("m.yaml", []byte(`
 - name: requests

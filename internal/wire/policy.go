@@ -145,7 +145,9 @@ func nodeQOSToProto(n *plimsoll.NodeQOS) *pb.NodeQOS {
 }
 
 func nodeQOSFromProto(m *pb.NodeQOS) *plimsoll.NodeQOS {
-	n := &plimsoll.NodeQOS{Name: m.GetName(), Selector: textMapFromProto(m.GetSelector()), Options: qosOptionsFromProto(m.GetOptions())}
+	n := &plimsoll.NodeQOS{
+		Name: m.GetName(), Selector: textMapFromProto(m.GetSelector()), Options: qosOptionsFromProto(m.GetOptions()),
+	}
 	for _, r := range m.GetRules() {
 		n.Rules = append(n.Rules, plimsoll.Rule{
 			Name: r.GetName(), Metric: r.GetMetric(), Waterline: r.GetWaterline(), Release: r.GetRelease(),
@@ -184,7 +186,8 @@ func NodeReportFromProto(m *pb.NodeReport) plimsoll.NodeReport {
 	return r
 }
 
-// qosOptionsToProto converts options; none at all is no message, so that old records stay as they are.
+// qosOptionsToProto converts options. None at all is no message, so that old records stay as they
+// are.
 func qosOptionsToProto(o *plimsoll.QOSOptions) *pb.QOSOptions {
 	if *o == (plimsoll.QOSOptions{}) {
 		return nil
@@ -198,6 +201,7 @@ func qosOptionsToProto(o *plimsoll.QOSOptions) *pb.QOSOptions {
 func qosOptionsFromProto(m *pb.QOSOptions) plimsoll.QOSOptions {
 	return plimsoll.QOSOptions{
 		Excess: m.GetExcess(), Overdue: time.Duration(m.GetOverdueNanos()), Stale: time.Duration(m.GetStaleNanos()),
-		Backoff: time.Duration(m.GetBackoffNanos()), Settle: time.Duration(m.GetSettleNanos()), Lag: time.Duration(m.GetLagNanos()),
+		Backoff: time.Duration(m.GetBackoffNanos()), Settle: time.Duration(m.GetSettleNanos()),
+		Lag: time.Duration(m.GetLagNanos()),
 	}
 }

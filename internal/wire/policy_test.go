@@ -21,7 +21,8 @@ func drawPolicy(t *rapid.T) plimsoll.Policy {
 		}
 	case 3:
 		p.NodeQOS = &plimsoll.NodeQOS{
-			Name: drawText(t, "name"), Selector: drawTexts(t, "selector"), Rules: drawSlice(t, "rules", drawRule), Options: drawQOSOptions(t),
+			Name: drawText(t, "name"), Selector: drawTexts(t, "selector"), Rules: drawSlice(t, "rules", drawRule),
+			Options: drawQOSOptions(t),
 		}
 	}
 	return p

@@ -15,9 +15,9 @@ import (
 // beside the loop, for several tasks at once but for one task one after the other, and must end
 // with ctx. An error is told, and the task is left alone for a while; ErrGone is no error.
 type Actions struct {
-	// Throttle holds a task to a limit in the metric's unit, and Restore to a higher one; math.Inf(1)
-	// is none. Both go with qos.Metric.Limit, which plans the limits. They have Metric.Timeout. A limit
-	// may be set again: after a failure, and when the loop is started anew.
+	// Throttle holds a task to a limit in the metric's unit, and Restore to a higher one;
+	// math.Inf(1) is none. Both go with qos.Metric.Limit, which plans the limits. They have
+	// Metric.Timeout. A limit may be set again: after a failure, and when the loop is started anew.
 	Throttle func(ctx context.Context, task *Task, limit float64) error
 	Restore  func(ctx context.Context, task *Task, limit float64) error
 	// Evict stops a task for this metric. It has the grace and half a minute. nil: Deps.Evict.
@@ -31,9 +31,11 @@ func (m *Metric) validateActions() error {
 	limited := m.Limit != nil
 	switch {
 	case limited != (m.Actions.Throttle != nil) || limited != (m.Actions.Restore != nil):
-		return plimsoll.Invalid("metric", "%s: Limit plans what Actions.Throttle and Actions.Restore do; give all three, or none", m.Name)
+		return plimsoll.Invalid("metric",
+			"%s: Limit plans what Actions.Throttle and Actions.Restore do; give all three, or none", m.Name)
 	case limited && m.Limit.Throttle == nil && !m.PerTask:
-		return plimsoll.Invalid("metric", "%s: a limit goes by the tasks' own values; set PerTask, or give Limit.Throttle", m.Name)
+		return plimsoll.Invalid("metric",
+			"%s: a limit goes by the tasks' own values; set PerTask, or give Limit.Throttle", m.Name)
 	case m.Actions.Evict != nil && !m.Evictable:
 		return plimsoll.Invalid("metric", "%s: it has Actions.Evict and is not evictable; say that it is", m.Name)
 	}
@@ -75,7 +77,9 @@ func (s *state) limit(ctx context.Context, l *Loop, step *qos.Step) {
 	if step.After >= 0 {
 		limit = float64(step.After) / float64(m.LineScale())
 	}
-	l.errands.start(ctx, *step, m.timeout(), func(ctx context.Context) (int64, error) { return 0, set(ctx, task, limit) })
+	l.errands.start(ctx, *step, m.timeout(), func(ctx context.Context) (int64, error) {
+		return 0, set(ctx, task, limit)
+	})
 }
 
 // reassert sets the limits of metrics' own once more that an earlier Run has recorded: the program

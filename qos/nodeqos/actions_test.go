@@ -14,7 +14,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// server is a program with a metric of its own: its clients make requests, and it holds them to rates.
+// server is a program with a metric of its own: its clients make requests, and it holds them to
+// rates.
 type server struct {
 	mu     sync.Mutex
 	rates  map[string]float64
@@ -55,13 +56,15 @@ func (s *server) set(verb string) func(ctx context.Context, task *Task, limit fl
 	}
 }
 
-// metric is all that the program gives the loop: measure, sort, throttle, restore and evict as functions.
+// metric is all that the program gives the loop: measure, sort, throttle, restore and evict as
+// functions.
 func (s *server) metric() Metric {
-	sorter := qos.OrderedBy(func(a, b *qos.Task) int { return strings.Compare(b.Owner, a.Owner) }) // by the last owner first
+	// the last owner first
+	sorter := qos.OrderedBy(func(a, b *qos.Task) int { return strings.Compare(b.Owner, a.Owner) })
 	return Metric{
 		Metric: qos.Metric{
-			Name: "requests", Sort: &sorter, ActionPriority: 8, Throttleable: true, ThrottleQuantified: true, Limit: &qos.Limit{},
-			Evictable: true, EvictQuantified: true,
+			Name: "requests", Sort: &sorter, ActionPriority: 8, Limit: &qos.Limit{},
+			Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
 		},
 		PerTask: true, Sum: true, Every: MinEvery,
 		Measure: func(_ context.Context, task *Task) (float64, bool, error) {
@@ -120,7 +123,8 @@ func (n *node) next() {
 	n.settle()
 }
 
-// A program's functions measure, sort, throttle and restore; the loop decides when and how far, and gives all of it back.
+// A program's functions measure, sort, throttle and restore; the loop decides when and how far, and
+// gives all of it back.
 func TestAProgramThrottlesAndRestoresItself(t *testing.T) {
 	s := newServer(map[string]float64{"a": 60, "z": 60})
 	n := serving(t, s, throttle(20))
@@ -139,7 +143,8 @@ func TestAProgramThrottlesAndRestoresItself(t *testing.T) {
 	})
 }
 
-// A task that must go for a metric with an Evict of its own is stopped by that function and not by Deps.Evict.
+// A task that must go for a metric with an Evict of its own is stopped by that function and not by
+// Deps.Evict.
 func TestAProgramEvictsItself(t *testing.T) {
 	s := newServer(map[string]float64{"a": 60, "z": 60})
 	n := serving(t, s, plimsoll.Action{Evict: &plimsoll.EvictAction{Grace: 3 * time.Second}})
@@ -150,7 +155,8 @@ func TestAProgramEvictsItself(t *testing.T) {
 	same(t, "while it leaves", s.told(), "")
 }
 
-// A function that takes its time holds up nothing, is not called twice for one task, and what it will release counts.
+// A function that takes its time holds up nothing, is not called twice for one task, and what it
+// will release counts.
 func TestAProgramMayTakeItsTime(t *testing.T) {
 	s := newServer(map[string]float64{"a": 60, "z": 60})
 	n := serving(t, s, throttle(50))

@@ -32,14 +32,14 @@ type Config struct {
 	Dir      string        // the agent's; the ledger is Dir/qos/ledger.json
 	Node     string        // id of the node, for Status
 	Interval time.Duration // between two samples; 0: DefaultInterval
-	// Subtree is where the tasks' groups are. nil: no control groups. Then metrics, their own Actions,
-	// evictions and the gate work; tasks' use of processors and memory is not known.
+	// Subtree is where the tasks' groups are. nil: no control groups. Then metrics, their own
+	// Actions, evictions and the gate work; tasks' use of processors and memory is not known.
 	Subtree     *Subtree
 	Proc        string // where proc is mounted; empty: /proc
 	Attributes  map[string]string
 	Allocatable plimsoll.Resources // of the node, for what is offered as extended resources
 	Extended    ExtendedConfig
-	Metrics     []Metric // user-defined ones; see LoadMetrics
+	Metrics     []Metric    // user-defined ones; see LoadMetrics
 	Options     qos.Options // options of policies count over these
 }
 

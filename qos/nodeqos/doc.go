@@ -11,7 +11,8 @@
 // decide whom to act on (qos), know the coordinator, or start and stop tasks (Deps.Evict).
 //
 // Guarantees:
-//   - Nothing local waits for the network: Deps.Report must not block; Deps.Evict, metrics and their Actions are called beside the loop.
+//   - Nothing local waits for the network: Deps.Report must not block; Deps.Evict, metrics and their
+//     Actions are called beside the loop.
 //   - What is taken is on record before it is taken. After a crash it is given back by the record; what is below its specification without a record (the record
 //     was lost, or was never written) is given back too, and what is frozen without one is thawed at once.
 //   - When Run ends, what it froze is thawed; the rest stays as it is, and the next Run goes on. If the process is killed instead, frozen tasks stay frozen until the
@@ -31,7 +32,8 @@
 //
 // A Go program runs a Loop for tasks of its own with metrics and actions of its own:
 //
-//	loop, err := nodeqos.New(nodeqos.Config{Dir: dir, Metrics: metrics}, nodeqos.Deps{Tasks: tasks, Evict: evict})
+//	deps := nodeqos.Deps{Tasks: tasks, Evict: evict}
+//	loop, err := nodeqos.New(nodeqos.Config{Dir: dir, Metrics: metrics}, deps)
 //	if err != nil {
 //		return err
 //	}
@@ -42,6 +44,6 @@
 // what is planned where quotas of control groups and Deps.Evict do not fit. OpenSubtree gives the
 // loop control groups, without which it needs no privileges. examples/qos-loop is such a program.
 //
-// The design is crane's agent with what its peers do better; qos/DESIGN.md says what. internal/agent
-// owns the Loop of a node.
+// The design is crane's agent with what its peers do better; qos/DESIGN.md says what.
+// internal/agent owns the Loop of a node.
 package nodeqos

@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// A program keeps the length of its queue below a line: jobs are put off, the least important first.
+// A program keeps the length of its queue below a line: jobs are put off, the least important
+// first.
 func ExampleLoop() {
 	dir, err := os.MkdirTemp("", "nodeqos-")
 	if err != nil {
@@ -28,7 +29,8 @@ func ExampleLoop() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	loop, err := nodeqos.New(nodeqos.Config{Dir: dir, Interval: nodeqos.MinInterval, Metrics: []nodeqos.Metric{depth}}, nodeqos.Deps{
+	cfg := nodeqos.Config{Dir: dir, Interval: nodeqos.MinInterval, Metrics: []nodeqos.Metric{depth}}
+	loop, err := nodeqos.New(cfg, nodeqos.Deps{
 		Tasks: func() []nodeqos.Task {
 			return []nodeqos.Task{
 				{ID: "index", Class: plimsoll.ClassBestEffort, Priority: 1, Started: 1},

@@ -99,8 +99,10 @@ func (m *Metric) Validate() error {
 		return plimsoll.Invalid("metric", "%s: only what is measured for each task can be summed up; give perTask: true", m.Name)
 	case m.EvictQuantified && m.Release == nil && m.Dimension == "" && !(m.PerTask && m.Sum):
 		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes with a task; evictQuantified needs perTask: true and aggregate: sum", m.Name)
-	case m.ThrottleQuantified && m.ownDimension() && !(m.PerTask && m.Sum) && (m.Limit == nil || m.Limit.Throttle == nil) && m.Throttle == nil:
-		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes when a task is throttled; throttleQuantified needs perTask: true and aggregate: sum", m.Name)
+	case m.ThrottleQuantified && m.Throttle == nil && m.ownDimension() && !(m.PerTask && m.Sum) &&
+		(m.Limit == nil || m.Limit.Throttle == nil):
+		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes when a task is throttled; "+
+			"throttleQuantified needs perTask: true and aggregate: sum", m.Name)
 	}
 	return m.validateActions()
 }

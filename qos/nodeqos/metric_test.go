@@ -35,8 +35,8 @@ func TestValuesAreFixed(t *testing.T) {
 	}
 }
 
-// Each task is asked. One that does not tell the metric does not count, one that fails is missing, and when all
-// fail that should tell it, the node's value is missing.
+// Each task is asked. One that does not tell the metric does not count, one that fails is missing,
+// and when all fail that should tell it, the node's value is missing.
 func TestAMetricIsMeasuredOfEachTask(t *testing.T) {
 	n := newNode(t, nil)
 	n.cfg.Metrics = []Metric{{
