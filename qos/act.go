@@ -494,7 +494,7 @@ func (r *round) evict(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		}
 	}
 	s := r.step(d, Evict, i)
-	s.By, s.Grace, s.Release = m.Name, r.merge(i).grace, releases
+	s.by, s.Grace, s.Release = m, r.merge(i).grace, releases
 	s.used.note(t)
 	r.add(&s)
 	return s.Release, 0

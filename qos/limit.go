@@ -92,18 +92,27 @@ func (h *hold) limit(metric string) *limited {
 	return nil
 }
 
+// Limited reports whether a task was given a limit of a metric's own.
+func (l *Ledger) Limited(k Key) bool {
+	h := l.held[k]
+	return h != nil && len(h.Limits) > 0
+}
+
 // Limits returns steps that set the limits of metrics' own once more that a task was given. Whoever
 // keeps such limits may have been started anew, and may have forgotten them.
-func (l *Ledger) Limits(k Key) []Step {
-	h := l.held[k]
-	if h == nil {
+func (l *Ledger) Limits(k Key, registry *Registry) (steps []Step) {
+	if !l.Limited(k) {
 		return nil
 	}
-	steps := make([]Step, len(h.Limits))
-	for i, x := range h.Limits {
-		steps[i] = Step{
-			Verb: Throttle, Task: k.Task, Attempt: k.Attempt, Rule: h.Rule, By: x.Metric, OwnLimit: true,
-			Before: x.Now, After: x.Now, Reason: "it is the limit on record", original: x.Original,
+	h := l.held[k]
+	for _, x := range h.Limits {
+		if m := registry.Find(x.Metric); m != nil && m.Limit != nil {
+			s := Step{
+				Verb: Throttle, Task: k.Task, Attempt: k.Attempt, Rule: h.Rule, Reason: "it is the limit on record",
+				original: x.Original,
+			}
+			s.limit(m, x.Now, x.Now)
+			steps = append(steps, s)
 		}
 	}
 	return steps
@@ -145,15 +154,14 @@ func (r *round) throttleLimit(d *demand, m *Metric, i int32) ([]Amount, Why) {
 
 // limit makes a step one of the metric's own limit.
 func (s *Step) limit(m *Metric, before, after int64) {
-	s.By, s.OwnLimit, s.Before, s.After = m.Name, true, before, after
-	s.unit, s.scale = m.Unit, m.LineScale()
+	s.by, s.OwnLimit, s.Before, s.After = m, true, before, after
 }
 
 func (s *Step) formatLimit(limit int64) string {
 	if limit < 0 {
 		return "limit none"
 	}
-	return "limit " + (&Metric{Unit: s.unit, Scale: s.scale}).Format(limit)
+	return "limit " + s.by.Format(limit)
 }
 
 // limitable is what lowering a metric's own limit as far as allowed would release of a task.
@@ -242,11 +250,11 @@ func (l *Ledger) beginLimit(s *Step) {
 		return
 	}
 	h := l.hold(s.Key(), s.Rule)
-	if h.limit(s.By) == nil {
-		h.Limits = append(h.Limits, limited{Metric: s.By, Original: s.original})
+	if h.limit(s.By()) == nil {
+		h.Limits = append(h.Limits, limited{Metric: s.By(), Original: s.original})
 		slices.SortFunc(h.Limits, func(a, b limited) int { return strings.Compare(a.Metric, b.Metric) })
 	}
-	h.limit(s.By).Now = s.After
+	h.limit(s.By()).Now = s.After
 }
 
 // doneLimit notes how such a change has ended. A change that failed may have been made in part, so
@@ -254,13 +262,13 @@ func (l *Ledger) beginLimit(s *Step) {
 func (l *Ledger) doneLimit(s *Step, err error) {
 	delete(l.underway, s.Key())
 	h := l.held[s.Key()]
-	x := h.limit(s.By)
+	x := h.limit(s.By())
 	switch {
 	case x == nil:
 	case err != nil:
 		x.Now = s.Before
 	case s.Verb == Restore && s.Whole:
-		h.Limits = slices.DeleteFunc(h.Limits, func(x limited) bool { return x.Metric == s.By })
+		h.Limits = slices.DeleteFunc(h.Limits, func(x limited) bool { return x.Metric == s.By() })
 		if len(h.Limits) == 0 {
 			h.Limits = nil // as it reads back
 		}

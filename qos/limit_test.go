@@ -67,7 +67,7 @@ func (c *clients) second() (steps []string) {
 		c.l.Begin(s, c.at)
 		if s.Verb == Evict {
 			c.s.Tasks = slices.DeleteFunc(c.s.Tasks, func(t Task) bool { return t.ID == s.Task })
-			steps = append(steps, "evict "+s.Task+" by "+s.By)
+			steps = append(steps, "evict "+s.Task+" by "+s.By())
 		} else {
 			c.limits[s.Task] = s.After
 			before, after := s.Change()
@@ -203,8 +203,8 @@ func TestALimitIsOnRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := l.Limits(Key{Task: "a"})
-	if len(steps) != 1 || steps[0].By != "requests" || steps[0].After != 960 {
+	steps := l.Limits(Key{Task: "a"}, c.p.registry)
+	if len(steps) != 1 || steps[0].By() != "requests" || steps[0].After != 960 {
 		t.Fatalf("it says %+v", steps)
 	}
 	l.Begin(&steps[0], c.at)

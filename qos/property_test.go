@@ -370,7 +370,7 @@ func (w *drawn) checkThrottled(t *rapid.T, s *Step, task *Task) {
 
 // limitsOf returns the limit of a metric's own that a task has by the record, and had at first.
 func limitsOf(l *Ledger, s *Step) (now, original int64) {
-	if x := l.held[s.Key()].limit(s.By); x != nil {
+	if x := l.held[s.Key()].limit(s.By()); x != nil {
 		return x.Now, x.Original
 	}
 	return Unlimited, Unlimited

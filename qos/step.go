@@ -62,6 +62,8 @@ type Step struct {
 	Action  string
 	Preview bool // it is only said
 
+	OwnLimit bool // Throttle, Restore: Before and After are a limit of By's own, and no quota
+
 	Before, After int64         // Throttle, Restore: the quota in nanocores, or Unlimited
 	Whole         bool          // Restore: After is what the group had before anything was taken
 	Weight        Weight        // Reweight, Unweight: what it has
@@ -72,20 +74,26 @@ type Step struct {
 	Grace         time.Duration // Evict: between SIGTERM and SIGKILL; 0: the task's own
 	Release       []Amount      // what the node gets back by it, as far as it can be told; for those that give back, what it may cost
 
-	By       string // the metric by whose functions it is done: Metric, or one that stands in for it; empty: by none's
-	OwnLimit bool   // Throttle, Restore: Before and After are the limit of By's own (Limit), not a quota
-
 	Reason string // why, for people
 
-	original                          int64 // OwnLimit: the limit before anything was taken
-	unit                              string
-	scale                             int64
+	by       *Metric // whose functions do it; nil: nobody's
+	original int64   // OwnLimit: the limit before anything was taken
+
 	overdue, backoff, settle, longest time.Duration
 	used                              used // Evict: what it uses
 }
 
 // Key names the attempt.
 func (s *Step) Key() Key { return Key{s.Task, s.Attempt} }
+
+// By names the metric by whose functions the step is done: Metric, or one that stands in for it;
+// empty: by nobody's.
+func (s *Step) By() string {
+	if s.by == nil {
+		return ""
+	}
+	return s.by.Name
+}
 
 // Change describes what is changed, such as "quota 2 cores → 1.6 cores".
 func (s *Step) Change() (before, after string) {

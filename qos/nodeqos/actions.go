@@ -44,7 +44,7 @@ func (m *Metric) validateActions() error {
 
 // actor returns the user-defined metric by whose functions a step is done; nil if there is none.
 func (l *Loop) actor(step *qos.Step) *Metric {
-	i := slices.IndexFunc(l.cfg.Metrics, func(m Metric) bool { return m.Name == step.By })
+	i := slices.IndexFunc(l.cfg.Metrics, func(m Metric) bool { return m.Name == step.By() })
 	if i < 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (s *state) reassert(ctx context.Context, l *Loop, at int64) {
 	if s.first {
 		s.recorded = nil
 		for _, key := range s.ledger.Held() {
-			s.recorded = append(s.recorded, s.ledger.Limits(key)...)
+			s.recorded = append(s.recorded, s.ledger.Limits(key, l.registry)...)
 		}
 	}
 	s.recorded = slices.DeleteFunc(s.recorded, func(step qos.Step) bool {

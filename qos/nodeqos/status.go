@@ -146,7 +146,7 @@ func (s *state) taken(t *qos.Task, out *pb.QOSTask) {
 			out.OriginalQuotaNanocores, out.Rung = max(original, 0), "throttle"
 		}
 	}
-	if len(s.ledger.Limits(key)) > 0 {
+	if s.ledger.Limited(key) {
 		out.Rung = "throttle"
 	}
 	if s.ledger.FrozenUntil(key) != 0 {
