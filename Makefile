@@ -27,6 +27,7 @@ test: ## all that CI runs, 20 min at most: lint, generated code, short fuzzing, 
 	@scripts/step lint $(MAKE) --no-print-directory lint
 	@scripts/step 'generated code' scripts/generated
 	@scripts/step 'bench module' go test -C bench ./...
+	@scripts/step 'example module' scripts/example-module
 	@scripts/step build $(MAKE) --no-print-directory build
 	@scripts/step fuzz scripts/fuzz 5000x
 	@scripts/step "tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED" scripts/test
@@ -38,8 +39,10 @@ lint: ## formatting, vet, golangci-lint, buf lint
 	@status=0; \
 	$(GOLANGCI) fmt --diff || status=1; \
 	go vet ./... || status=1; \
-	go vet -C bench ./... || status=1; \
-	go mod tidy -C bench -diff || { echo 'run go mod tidy in bench/ too' >&2; status=1; }; \
+	for module in bench examples/qos-loop; do \
+		go vet -C $$module ./... || status=1; \
+		go mod tidy -C $$module -diff || { echo "run go mod tidy in $$module too" >&2; status=1; }; \
+	done; \
 	$(GOLANGCI) run ./... || status=1; \
 	$(BUF) lint || status=1; \
 	exit $$status

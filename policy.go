@@ -134,6 +134,7 @@ func (p *Policy) Validate() error {
 type NodeQOS struct {
 	Name     string
 	Selector map[string]string // attributes that a node must have, all of them; empty: every node
+	Options  QOSOptions
 	Rules    []Rule
 }
 
@@ -242,6 +243,9 @@ func (n *NodeQOS) Validate() error {
 		return err
 	}
 	if err := validatePairs("selector", n.Selector); err != nil {
+		return err
+	}
+	if err := n.Options.validate("options"); err != nil {
 		return err
 	}
 	if len(n.Rules) == 0 {

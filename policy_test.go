@@ -28,7 +28,13 @@ func TestPoliciesRefused(t *testing.T) {
 		change(&r)
 		return plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a", Rules: []plimsoll.Rule{r}}}
 	}
+	options := func(o plimsoll.QOSOptions) plimsoll.Policy {
+		p := rule(func(*plimsoll.Rule) {})
+		p.NodeQOS.Options = o
+		return p
+	}
 	for _, p := range []plimsoll.Policy{
+		options(plimsoll.QOSOptions{Excess: 100, Stale: time.Second, Lag: time.Hour}),
 		action(func(*plimsoll.Action) {}), tasks(func(*plimsoll.TaskQOS) {}), match(plimsoll.ScopePriority, "-10", "-5--1", "1000-3000"), rule(func(*plimsoll.Rule) {}),
 	} {
 		if err := p.Validate(); err != nil {
@@ -70,6 +76,10 @@ func TestPoliciesRefused(t *testing.T) {
 		{match(plimsoll.ScopeQueue, "batch"), "match[0].values[0]", "not a full queue path"},
 		{plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a"}}, "rules", "is empty"},
 		{plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a", Rules: make([]plimsoll.Rule, 1001)}}, "rules", "at most 1000"},
+		{options(plimsoll.QOSOptions{Excess: 101}), "options.excess", "0 to 100"},
+		{options(plimsoll.QOSOptions{Lag: -1}), "options.lag", "up to 1h"},
+		{options(plimsoll.QOSOptions{Overdue: 2 * time.Hour}), "options.overdue", "up to 1h"},
+		{options(plimsoll.QOSOptions{Stale: time.Millisecond}), "options.stale", "100ms or more"},
 		{rule(func(r *plimsoll.Rule) { r.Name = "" }), "rules[0].name", "not a possible name"},
 		{rule(func(r *plimsoll.Rule) { r.Metric = "a b" }), "rules[0].metric", "not a possible name"},
 		{rule(func(r *plimsoll.Rule) { r.Waterline = "" }), "rules[0].waterline", "is missing; write a quantity"},

@@ -27,6 +27,7 @@ type NodeQOS struct {
 	Values             map[string]int64 // what was measured, by metric, in the metric's finest unit; what is not in it is missing
 	CPU                int64            // of the machine
 	Memory             int64            // of the machine
+	Waterlines         QOSWaterlines    // by which the last sample was planned
 	Waits              string           // why the last sample led to no plan; empty: it did
 	Unable             string           // what the node cannot do; empty: nothing
 }
@@ -47,6 +48,24 @@ type QOSLine struct {
 	Preview   bool
 	Missing   bool   // there is no usable sample of the metric
 	Waits     string // what it waits for, for people; empty: nothing
+}
+
+// QOSWaterlines are the three sets of lines by which a sample was planned.
+type QOSWaterlines struct {
+	Throttle []QOSWaterline // of rules that fire and whose action throttles
+	Restore  []QOSWaterline // of rules below whose line something is given back
+	Evict    []QOSWaterline // of rules that fire and whose action evicts
+}
+
+// QOSWaterline is a line of a set. Value and Gap are in 1/Scale of Unit.
+type QOSWaterline struct {
+	Metric   string
+	Rule     string // nodeqos/rule
+	Unit     string
+	Scale    int64
+	Value    int64
+	Smallest bool  // the lowest line of its metric in the set, which decides
+	Gap      int64 // distance between the metric and the line; 0 too while the metric is missing
 }
 
 // QOSTask is a task as the QoS agent of its node sees it.
@@ -161,6 +180,11 @@ func nodeQOS(m *pb.NodeQOSStatus) NodeQOS {
 			Missing: l.GetMissing(), Waits: l.GetWaits(),
 		})
 	}
+	q.Waterlines = QOSWaterlines{
+		Throttle: qosWaterlines(m.GetWaterlines().GetThrottle()),
+		Restore:  qosWaterlines(m.GetWaterlines().GetRestore()),
+		Evict:    qosWaterlines(m.GetWaterlines().GetEvict()),
+	}
 	for _, t := range m.GetTasks() {
 		q.Tasks = append(q.Tasks, qosTask(t))
 	}
@@ -174,6 +198,16 @@ func nodeQOS(m *pb.NodeQOSStatus) NodeQOS {
 		q.Skipped = append(q.Skipped, QOSSkip{Task: s.GetTask(), Rule: s.GetRule(), Verb: s.GetVerb(), Reason: s.GetReason()})
 	}
 	return q
+}
+
+func qosWaterlines(set []*pb.QOSWaterline) (lines []QOSWaterline) {
+	for _, w := range set {
+		lines = append(lines, QOSWaterline{
+			Metric: w.GetMetric(), Rule: w.GetRule(), Unit: w.GetUnit(), Scale: max(w.GetScale(), 1),
+			Value: w.GetValue(), Smallest: w.GetSmallest(), Gap: w.GetGap(),
+		})
+	}
+	return lines
 }
 
 func qosTask(t *pb.QOSTask) QOSTask {

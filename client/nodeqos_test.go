@@ -61,6 +61,13 @@ func someQOS(sequence uint64) *pb.NodeQOSStatus {
 		}},
 		Plan:    []*pb.QOSStep{{Task: "t", Verb: "evict", Metric: "load", Rule: "a/b", Amount: "1", Before: "x", After: "y", Reason: "z", Preview: true}},
 		Skipped: []*pb.QOSSkip{{Task: "t", Reason: "gone", Rule: "a/b", Verb: "evict"}},
+		Waterlines: &pb.QOSWaterlines{
+			Throttle: []*pb.QOSWaterline{{
+				Metric: "load", Rule: "a/b", Unit: "u", Scale: 6, Value: 7, Smallest: true, Gap: 8,
+			}},
+			Restore: []*pb.QOSWaterline{{Rule: "a/c"}},
+			Evict:   []*pb.QOSWaterline{{Rule: "a/d"}},
+		},
 	}
 }
 
@@ -87,6 +94,13 @@ func TestWatchNodeQOS(t *testing.T) {
 		}},
 		Plan:    []client.QOSStep{{Task: "t", Verb: "evict", Metric: "load", Rule: "a/b", Amount: "1", Before: "x", After: "y", Reason: "z", Preview: true}},
 		Skipped: []client.QOSSkip{{Task: "t", Reason: "gone", Rule: "a/b", Verb: "evict"}},
+		Waterlines: client.QOSWaterlines{
+			Throttle: []client.QOSWaterline{{
+				Metric: "load", Rule: "a/b", Unit: "u", Scale: 6, Value: 7, Smallest: true, Gap: 8,
+			}},
+			Restore: []client.QOSWaterline{{Rule: "a/c", Scale: 1}},
+			Evict:   []client.QOSWaterline{{Rule: "a/d", Scale: 1}},
+		},
 	}
 	for got, err := range c.WatchNodeQOS(t.Context(), "n1", time.Second) {
 		if err != nil {

@@ -106,6 +106,7 @@ func (r *round) expect(set []demand) {
 			}
 		}
 	}
+	release(set, r.l.changes(false))
 	r.expectGone(set)
 }
 
@@ -503,7 +504,7 @@ func (r *round) evict(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		}
 	}
 	s := r.step(d, Evict, i)
-	s.Grace, s.Release = r.merge(i).grace, releases
+	s.by, s.Grace, s.Release = m, r.merge(i).grace, releases
 	s.used.note(t)
 	r.add(&s)
 	return s.Release, 0

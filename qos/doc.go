@@ -8,8 +8,9 @@
 // Plan is pure: Snapshot, Policies and Ledger go in, a Result with ordered steps comes out, and nothing is changed. Ledger is the memory between
 // samples; whoever executes calls Accept, Begin and Done. Numbers are integers: nanocores, bytes, thousandths of a percent.
 //
-// What it does not do: measure, write to control groups, know a clock, or speak to anybody. internal/nodeqos does that for a node; any Go program can do it
-// with its own metrics (NewRegistry).
+// What it does not do: measure, write to control groups, know a clock, or speak to anybody.
+// qos/nodeqos does that, in the node's agent and in any Go program, with metrics of its own too
+// (NewRegistry). A metric throttles by quotas of processors, or by numbers of its own (Limit).
 //
 // Cost: a sample at which no rule fires and nothing is held costs one look at each rule. Otherwise a plan matches each task with each TaskQOS once,
 // sorts the tasks once a sorter, and looks at each candidate at most once a rule and rung: O(tasks × (log tasks + TaskQOS + rules that fire)). Its memory is of the

@@ -26,6 +26,7 @@ type Ledger struct {
 	leaving   map[Key]*leaving
 	failed    map[Key]*failure // a change of their groups failed
 	unstopped map[Key]*failure // stopping them failed
+	underway  map[Key]Step     // changes of metrics' own limits that were begun and are not done
 	given     int64            // when a quota or a weight was given back last, to whomever
 	recent    []change         // in the order of their times. Invariant: at most mostRecent
 }
@@ -60,6 +61,7 @@ type hold struct {
 	Attempt   int32
 	Rule      string // for which it was taken last
 	Groups    []original
+	Limits    []limited     `json:",omitempty"` // sorted by metric
 	Frozen    int64         `json:",omitempty"` // when it is thawed at the latest; 0: it is not frozen
 	Thawed    int64         `json:",omitempty"` // when it was thawed last
 	FrozenUse int64         `json:",omitempty"` // nanocores that it used before
@@ -139,6 +141,7 @@ type failure struct {
 func NewLedger() *Ledger {
 	return &Ledger{
 		rules: map[string]*ruleState{}, held: map[Key]*hold{}, leaving: map[Key]*leaving{}, failed: map[Key]*failure{}, unstopped: map[Key]*failure{},
+		underway: map[Key]Step{},
 	}
 }
 
@@ -182,7 +185,9 @@ func (l *Ledger) FrozenUntil(k Key) int64 {
 }
 
 // takes reports whether something is taken now.
-func (h *hold) takes() bool { return h != nil && (len(h.Groups) > 0 || h.Frozen != 0) }
+func (h *hold) takes() bool {
+	return h != nil && (len(h.Groups) > 0 || len(h.Limits) > 0 || h.Frozen != 0)
+}
 
 func (h *hold) group(name string) *original {
 	if h == nil {
@@ -216,7 +221,7 @@ func (l *Ledger) Adopt(k Key, g *Group, quota, shares int64) {
 	if g.Frozen && h.Frozen == 0 {
 		h.Frozen = 1 // long ago: it is thawed at once
 	}
-	if len(h.Groups) == 0 && h.Frozen == 0 {
+	if !h.takes() {
 		delete(l.held, k)
 	}
 }
@@ -338,6 +343,12 @@ func (l *Ledger) Begin(s *Step, now int64) {
 	if s.Preview {
 		return
 	}
+	if s.OwnLimit {
+		l.beginLimit(s)
+		if s.Before == s.After {
+			return // it is set once more
+		}
+	}
 	switch s.Verb {
 	case Throttle, Reweight, Freeze:
 		l.take(s, now)
@@ -362,6 +373,9 @@ func (l *Ledger) take(s *Step, now int64) {
 	if s.Verb == Freeze {
 		h.Frozen, h.FrozenUse = s.Until, s.Use
 		return
+	}
+	if s.OwnLimit {
+		return // beginLimit has noted it
 	}
 	o := h.group(s.Group)
 	if o == nil {
@@ -392,6 +406,9 @@ func (l *Ledger) flaps(h *hold, s *Step, now int64) bool {
 func (l *Ledger) Done(s *Step, err error, now int64) {
 	if s.Preview {
 		return
+	}
+	if s.OwnLimit {
+		l.doneLimit(s, err)
 	}
 	if err != nil {
 		switch s.Verb {

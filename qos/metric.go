@@ -68,6 +68,8 @@ type Metric struct {
 	// nil: RestoreCPU.
 	Restore func(t *Task, by Throttling) (changes []QuotaChange, use int64)
 
+	Limit *Limit // throttling changes a number of the metric's own, and no quotas; nil: quotas
+
 	Evictable       bool
 	EvictQuantified bool
 	// Release returns how much of the dimension the node gets back when the task is gone; ok is false if nobody knows. nil: the use of the
@@ -206,6 +208,14 @@ func FormatAmount(dimension string, amount int64) string {
 	return decimal(amount, plimsoll.LineScale, 3)
 }
 
+// FormatAmount prints an amount of the metric's dimension.
+func (m *Metric) FormatAmount(amount int64) string {
+	if dimension := m.dimension(); dimension != m.Name {
+		return FormatAmount(dimension, amount)
+	}
+	return m.Format(amount)
+}
+
 // Registry is the table of metrics. Make it with NewRegistry; add to it before it is used.
 type Registry struct {
 	metrics []Metric // Invariant: sorted by name
@@ -215,8 +225,14 @@ type Registry struct {
 const MaxMetrics = 128
 
 // NewRegistry returns the built-in metrics and those that are given.
-func NewRegistry(more ...Metric) (*Registry, error) {
+func NewRegistry(more ...Metric) (*Registry, error) { return NewRegistrySorted(nil, more...) }
+
+// NewRegistrySorted is NewRegistry with other orders for built-in metrics.
+func NewRegistrySorted(sorters map[string]*Sorter, more ...Metric) (*Registry, error) {
 	r := &Registry{metrics: builtin()}
+	if err := r.resort(sorters); err != nil {
+		return nil, err
+	}
 	for i := range more {
 		if err := r.add(&more[i]); err != nil {
 			return nil, err
@@ -238,8 +254,12 @@ func (r *Registry) add(m *Metric) error {
 		return plimsoll.Invalid("metric", "%s: its action priority is %d; give 0, the lowest, to 10", m.Name, m.ActionPriority)
 	case m.ThrottleQuantified && !m.Throttleable, m.EvictQuantified && !m.Evictable:
 		return plimsoll.Invalid("metric", "%s: what cannot be done cannot be quantified; say that it is throttleable or evictable too", m.Name)
-	case m.ThrottleQuantified && m.Throttle == nil && m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU:
+	case m.ThrottleQuantified && m.Throttle == nil && m.Limit == nil &&
+		m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU:
 		return plimsoll.Invalid("metric", "%s: nobody can say what a quota of processors releases of it; give Throttle, or say that it is not quantified", m.Name)
+	}
+	if err := m.checkLimit(); err != nil {
+		return err
 	}
 	r.metrics = append(r.metrics, *m)
 	return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Options of a node's planning. The zero value is usable.
+// Options of a node's planning. The zero value is usable. Policies can set each of them
+// (plimsoll.QOSOptions).
 type Options struct {
 	// Excess is how far below its line a metric is brought, in thousandths of the gap (crane's execute-excess; its default is 100).
 	Excess int64
@@ -82,7 +83,7 @@ type requirement struct {
 // Compile makes the policies of the node with these attributes ready. Policies are taken as valid (plimsoll.Policy.Validate); what cannot be
 // used all the same does not match, and a rule on a metric that nobody registered is kept, since a node must say so.
 func Compile(policies []plimsoll.Policy, registry *Registry, attributes map[string]string, opt Options) *Policies {
-	p := &Policies{opt: opt.withDefaults(), registry: registry}
+	p := &Policies{registry: registry}
 	var nodes []*plimsoll.NodeQOS
 	var tasks []*plimsoll.TaskQOS
 	for i := range policies {
@@ -97,6 +98,7 @@ func Compile(policies []plimsoll.Policy, registry *Registry, attributes map[stri
 			}
 		}
 	}
+	p.opt = opt.with(nodes).withDefaults()
 	slices.SortStableFunc(p.actions, func(a, b plimsoll.Action) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(tasks, func(a, b *plimsoll.TaskQOS) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(nodes, func(a, b *plimsoll.NodeQOS) int { return strings.Compare(a.Name, b.Name) })

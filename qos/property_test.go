@@ -41,6 +41,10 @@ func own() []Metric {
 	return []Metric{
 		{Name: "disk_rate", Sort: &sort, Evictable: true, EvictQuantified: true, ActionPriority: 7},
 		{Name: "latency", Throttleable: true, Evictable: true, ActionPriority: 9},
+		{
+			Name: "requests", Sort: &sort, Throttleable: true, ThrottleQuantified: true, Limit: &Limit{}, Evictable: true,
+			EvictQuantified: true, ActionPriority: 6,
+		},
 	}
 }
 
@@ -106,6 +110,9 @@ func (w *drawn) drawTask(t *rapid.T, i int) Task {
 	}
 	if seldom(t, 2) {
 		task.Values = map[string]int64{"disk_rate": w.figure(t, int64(rapid.IntRange(0, 40_000).Draw(t, "rate")))}
+		if seldom(t, 2) {
+			task.Values["requests"] = w.figure(t, int64(rapid.IntRange(0, 40_000).Draw(t, "requests")))
+		}
 	}
 	for j := range rapid.IntRange(0, 2).Draw(t, "groups") {
 		g := Group{
@@ -227,6 +234,10 @@ func (w *drawn) drawHold(t *rapid.T, task *Task) {
 			h.Groups = append(h.Groups, o)
 		}
 	}
+	if original := oneOf[int64](t, 0, 0, Unlimited, 50_000); original != 0 {
+		now := int64(rapid.IntRange(0, 30_000).Draw(t, "limit"))
+		h.Limits = []limited{{Metric: "requests", Original: original, Now: now}}
+	}
 	w.ledger.held[task.Key()] = h
 }
 
@@ -343,6 +354,13 @@ func group(task *Task, name string) *Group {
 
 // checkThrottled: a quota goes down, and not below the floor or what the kernel takes.
 func (w *drawn) checkThrottled(t *rapid.T, s *Step, task *Task) {
+	if s.OwnLimit {
+		now, original := limitsOf(w.ledger, s)
+		if s.Before != now || !lower(s.After, s.Before) || s.original != original {
+			t.Fatalf("a limit of %d, and of %d at first, is not lowered: %+v", now, original, s)
+		}
+		return
+	}
 	g := group(task, s.Group)
 	if g.Name == "" {
 		t.Fatalf("a group without a name is throttled: %+v", s)
@@ -356,12 +374,27 @@ func (w *drawn) checkThrottled(t *rapid.T, s *Step, task *Task) {
 	}
 }
 
+// limitsOf returns the limit of a metric's own that a task has by the record, and had at first.
+func limitsOf(l *Ledger, s *Step) (now, original int64) {
+	if x := l.held[s.Key()].limit(s.By()); x != nil {
+		return x.Now, x.Original
+	}
+	return Unlimited, Unlimited
+}
+
 // checkGiven: something was taken, and nobody gets more than there was. What somebody else has raised meanwhile stays.
 func (w *drawn) checkGiven(t *rapid.T, s *Step, task *Task) {
 	if !w.ledger.holds(s.Key()) || task.Gone {
 		t.Fatalf("nothing was taken of which this is given back: %+v", s)
 	}
 	if s.Verb != Restore {
+		return
+	}
+	if s.OwnLimit {
+		now, original := limitsOf(w.ledger, s)
+		if s.Before != now || lower(s.After, now) || lower(original, s.After) || s.Whole != (s.After == original) {
+			t.Fatalf("a limit of %d, and of %d at first, is not raised: %+v", now, original, s)
+		}
 		return
 	}
 	most, ok := w.ledger.Original(s.Key(), s.Group)

@@ -39,6 +39,7 @@ func (r *round) giveBack() {
 			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyLine})
 		case h.Frozen != 0:
 			r.thaw(i, h, limit.reason)
+		case r.raiseLimits(i, h, limit):
 		case h.throttled() && r.raise(i, h, limit):
 		case limit.cooling:
 			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
@@ -188,7 +189,6 @@ func (r *round) below(u *run, t *Task, l *leeway, least *int64) Why {
 		}
 		return 0
 	}
-	dimension := u.metric.dimension()
 	gap := r.roomLeft(u)
 	if gap <= 0 || !l.by.within(u, t, gap) {
 		return WhyLine
@@ -196,7 +196,8 @@ func (r *round) below(u *run, t *Task, l *leeway, least *int64) Why {
 	if gap < *least {
 		*least = gap
 		l.metric, l.own = u.metric, gap
-		l.reason = fmt.Sprintf("%s: %s is %s, %s below the line", u.key, u.Metric, u.metric.Format(u.report.Usage), FormatAmount(dimension, gap))
+		l.reason = fmt.Sprintf("%s: %s is %s, %s below the line",
+			u.key, u.Metric, u.metric.Format(u.report.Usage), u.metric.FormatAmount(gap))
 	}
 	return 0
 }
@@ -210,14 +211,19 @@ func (r *round) roomBelow(u *run) int64 {
 	return gap
 }
 
-// roomLeft is the room below a rule's target without what is given back in this round, or was so
-// lately that its reading does not show it.
+// roomLeft is the room below a rule's target without the amounts that are given back in this round,
+// that were given back since the rule's reading began, and that are on their way.
 func (r *round) roomLeft(u *run) int64 {
 	dimension := u.metric.dimension()
 	left := plus(r.roomBelow(u), -r.givenOf(dimension))
 	for _, c := range r.l.recent {
 		if c.Gives && c.Dimension == dimension && r.hidden(c.At, u.reading.at) {
 			left = plus(left, -c.Value)
+		}
+	}
+	for _, a := range r.l.changes(true) {
+		if a.Dimension == dimension {
+			left = plus(left, -a.Value)
 		}
 	}
 	return left

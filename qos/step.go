@@ -62,6 +62,8 @@ type Step struct {
 	Action  string
 	Preview bool // it is only said
 
+	OwnLimit bool // Throttle, Restore: Before and After are a limit of By's own, and no quota
+
 	Before, After int64         // Throttle, Restore: the quota in nanocores, or Unlimited
 	Whole         bool          // Restore: After is what the group had before anything was taken
 	Weight        Weight        // Reweight, Unweight: what it has
@@ -74,6 +76,9 @@ type Step struct {
 
 	Reason string // why, for people
 
+	by       *Metric // whose functions do it; nil: nobody's
+	original int64   // OwnLimit: the limit before anything was taken
+
 	overdue, backoff, settle, longest time.Duration
 	used                              used // Evict: what it uses
 }
@@ -81,10 +86,22 @@ type Step struct {
 // Key names the attempt.
 func (s *Step) Key() Key { return Key{s.Task, s.Attempt} }
 
+// By names the metric by whose functions the step is done: Metric, or one that stands in for it;
+// empty: by nobody's.
+func (s *Step) By() string {
+	if s.by == nil {
+		return ""
+	}
+	return s.by.Name
+}
+
 // Change describes what is changed, such as "quota 2 cores → 1.6 cores".
 func (s *Step) Change() (before, after string) {
 	switch s.Verb {
 	case Throttle, Restore:
+		if s.OwnLimit {
+			return s.formatLimit(s.Before), s.formatLimit(s.After)
+		}
 		return "quota " + formatQuota(s.Before), "quota " + formatQuota(s.After)
 	case Reweight, Unweight:
 		return "weight " + s.Weight.String(), "weight " + s.NewWeight.String()
@@ -126,6 +143,7 @@ const (
 	WhyFrozenBefore                // it was frozen for this already
 	WhyCools                       // a rule that lowered its weight has not cooled down
 	WhyReading                     // something was given back by the same reading already
+	WhyChanging                    // a limit of it is being changed
 )
 
 var whyTexts = [...]string{
@@ -135,6 +153,7 @@ var whyTexts = [...]string{
 	"there is no room below the line", "a rule that may act on it is still triggered", "the metric is missing, and the rule says hold",
 	"it was frozen for this already", "its weight is given back when the action's cool-down has passed",
 	"something was given back by this reading of the metric; the next one must show what came of it",
+	"a limit of it is being changed",
 }
 
 // String returns a sentence for people.

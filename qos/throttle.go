@@ -151,6 +151,9 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	case m.dimension() == DimensionExtCPU && t.ExtCPU <= 0:
 		return nil, WhyNothing
 	}
+	if m.Limit != nil {
+		return r.throttleLimit(d, m, i)
+	}
 	var changes []QuotaChange
 	own := int64(0)
 	if m.Throttle != nil {
@@ -263,6 +266,12 @@ func (r *round) throttleableOf(d *demand, i int32) int64 {
 	t := &r.tasks[i]
 	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.Frozen() || r.hindered[i] != 0 || r.givenUp(i) {
 		return 0
+	}
+	if d.metric.Limit != nil {
+		return r.limitable(d.metric, i)
+	}
+	if d.metric.Throttle != nil && !builtinDimension(d.of) {
+		return r.throttleableOwn(d.metric, i)
 	}
 	by, whole := r.merge(i).by, int64(0)
 	for j := range t.Groups {

@@ -37,15 +37,18 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 
 	// A dry run and a bad file change nothing; what is wrong is named.
 	cli(0, "Action shed: created (dry run: nothing was changed)", "apply", "-f", good, "--dry-run")
-	for says, bad := range map[string]string{
-		`NodeQOS busy: rules[0].metric: "queue_length" is measured by no node; there are cpu_pressure, cpu_total_usage`: strings.Replace(file, "cpu_total_utilization", "queue_length", 1),
-		`NodeQOS busy: rules[0].action: there is no Action "drop"`:                                                      strings.Replace(file, "action: shed", "action: drop", 1),
-		`TaskQOS batch: allowed[0]: there is no Action "drop"`:                                                          strings.Replace(file, "[shed]", "[drop]", 1),
-		`NodeQOS busy: rules[0].waterline: 180 is above 100 percent`:                                                    strings.Replace(file, "waterline: 80", "waterline: 180", 1),
-		`bad.yaml:4: throttle.step: is 0`:                                                                               strings.Replace(file, "step: 20", "step: 0", 1),
-		`bad.yaml:10: prefers: unknown field; did you mean "prefer"?`:                                                   strings.Replace(file, "allowed: [shed]", "allowed: [shed]\nprefers: true", 1),
+	for _, bad := range []struct{ from, to, says string }{
+		{
+			"cpu_total_utilization", "queue_length",
+			`bad.yaml:13: NodeQOS busy: rules[0].metric: "queue_length" is measured by no node; there are cpu_pressure, `,
+		},
+		{"action: shed", "action: drop", `bad.yaml:13: NodeQOS busy: rules[0].action: there is no Action "drop"`},
+		{"[shed]", "[drop]", `bad.yaml:9: TaskQOS batch: allowed[0]: there is no Action "drop"`},
+		{"waterline: 80", "waterline: 180", `bad.yaml:13: NodeQOS busy: rules[0].waterline: 180 is above 100 percent`},
+		{"step: 20", "step: 0", `bad.yaml:4: throttle.step: is 0`},
+		{"allowed: [shed]", "allowed: [shed]\nprefers: true", `bad.yaml:10: prefers: unknown field; did you mean "prefer"?`},
 	} {
-		cli(exitUsage, says, "apply", "-f", s.write("bad.yaml", bad))
+		cli(exitUsage, bad.says, "apply", "-f", s.write("bad.yaml", strings.Replace(file, bad.from, bad.to, 1)))
 	}
 	if list := cli(0, "KIND", "list"); strings.Contains(list, "shed") {
 		t.Fatalf("a refused file left something behind:\n%s", list)
@@ -65,6 +68,11 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 	dev.stop()
 	s.dev()
 	cli(0, "step: 30", "get", "Action", "shed")
+
+	// So do the options by which nodes plan.
+	lagging := strings.Replace(printed, "rules:", "options: {excess: 10, lag: 2s}\nrules:", 1)
+	cli(0, "NodeQOS busy: changed", "apply", "-f", s.write("lagging.yaml", lagging))
+	cli(0, "lag: 2s", "get", "NodeQOS", "busy")
 
 	// What others name is kept.
 	cli(1, "Action shed is in use by TaskQOS batch, NodeQOS busy (rule cpu); change or delete them first", "delete", "Action", "shed")

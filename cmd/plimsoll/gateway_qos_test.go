@@ -89,6 +89,12 @@ func busyNode() *pb.NodeQOSStatus {
 		Skipped: []*pb.QOSSkip{{
 			Task: "leaving.main.0", Rule: "shared-nodes/cpu", Verb: "throttle", Reason: "it is being stopped, and what it uses counts as released",
 		}},
+		Waterlines: &pb.QOSWaterlines{
+			Throttle: []*pb.QOSWaterline{{
+				Metric: qos.CPUTotalUtilization, Rule: "shared-nodes/cpu", Unit: "percent", Scale: plimsoll.LineScale,
+				Value: 80 * plimsoll.LineScale, Smallest: true, Gap: 16_200,
+			}},
+		},
 		Values: map[string]int64{
 			qos.CPUTotalUsage: 3_848_000_000, qos.CPUTotalUtilization: 96_200, qos.MemoryTotalUsage: 13 << 30, qos.MemoryTotalUtilization: 81_250,
 		},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -43,7 +44,7 @@ type outcomeView struct {
 
 // Run applies policies.
 func (cmd *policyApplyCmd) Run(ctx context.Context, a *app) error {
-	policies, err := a.readPolicies(cmd.Files)
+	policies, places, err := a.readPolicies(cmd.Files)
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (cmd *policyApplyCmd) Run(ctx context.Context, a *app) error {
 	}
 	outcomes, err := c.ApplyPolicies(ctx, policies, cmd.DryRun)
 	if err != nil {
-		return err
+		return places.Locate(err)
 	}
 	views := make([]outcomeView, len(outcomes))
 	for i, o := range outcomes {
@@ -70,30 +71,33 @@ func (cmd *policyApplyCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// readPolicies reads policy files. A policy that stands in two of them is refused: the order would decide.
-func (a *app) readPolicies(files []string) ([]plimsoll.Policy, error) {
-	var all []plimsoll.Policy
+// readPolicies reads policy files, and says where each policy stands. A policy that stands in two
+// of them is refused: the order would decide.
+func (a *app) readPolicies(files []string) (all []plimsoll.Policy, places config.Places, err error) {
+	places = config.Places{}
 	from := map[plimsoll.PolicyRef]string{}
 	for _, path := range files {
 		name, data, err := a.readFile(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		policies, err := config.ParsePolicies(name, data)
+		policies, at, err := config.ParsePoliciesAt(name, data)
 		if err != nil {
 			err = otherKind(err, name, data, config.JobFileKind, "is a job file, not a policy file; use plimsoll submit")
-			return nil, otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a policy file; use plimsoll config apply")
+			err = otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a policy file; use plimsoll config apply")
+			return nil, nil, err
 		}
 		for i := range policies {
 			ref := policies[i].Ref()
 			if first, twice := from[ref]; twice {
-				return nil, plimsoll.Invalid(name, "%s stands in %s too; leave it in one of them", ref, first)
+				return nil, nil, plimsoll.Invalid(name, "%s stands in %s too; leave it in one of them", ref, first)
 			}
 			from[ref] = name
 		}
 		all = append(all, policies...)
+		maps.Copy(places, at)
 	}
-	return all, nil
+	return all, places, nil
 }
 
 type policyListCmd struct {

@@ -8,9 +8,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/internal/metricfile"
 	"github.com/plimsoll-dev/plimsoll/internal/rehearsal"
 	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 type policyTestCmd struct {
@@ -39,7 +40,7 @@ func (cmd *policyTestCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	policies, err := a.readPolicies(cmd.Files)
+	policies, places, err := a.readPolicies(cmd.Files)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (cmd *policyTestCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if t.result, err = rehearsal.Run(&t.config); err != nil {
-		return err //nolint:wrapcheck // it names the policies and their fields
+		return places.Locate(err)
 	}
 	return cmd.print(a, t.view(), func(o *output) { o.paint(t.picture(a)) })
 }
@@ -66,11 +67,11 @@ func (cmd *policyTestCmd) registry() (*qos.Registry, error) {
 	if cmd.Metrics == "" {
 		return qos.NewRegistry()
 	}
-	metrics, err := nodeqos.LoadMetrics(cmd.Metrics)
+	metrics, err := metricfile.Load(cmd.Metrics)
 	if err != nil {
 		return nil, err
 	}
-	return qos.NewRegistry(nodeqos.Definitions(metrics)...)
+	return nodeqos.NewRegistry(metrics)
 }
 
 // policyTest is a test of policies.

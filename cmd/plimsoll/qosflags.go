@@ -7,8 +7,9 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/agent"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/internal/metricfile"
 	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // qosFlags say how this machine is kept at the waterlines of its policies.
@@ -43,7 +44,7 @@ func (f *qosFlags) parse() (cfg agent.QOSConfig, err error) {
 		return cfg, err
 	}
 	if f.Metrics != "" {
-		cfg.Metrics, err = nodeqos.LoadMetrics(f.Metrics)
+		cfg.Metrics, err = metricfile.Load(f.Metrics)
 	}
 	return cfg, err
 }

@@ -317,6 +317,7 @@ type qosView struct {
 	Unable     string             `json:"unable"`
 	Waits      string             `json:"waits"`
 	Lines      []qosLineView      `json:"lines"`
+	Waterlines waterlinesView     `json:"waterlines"`
 	Tasks      []qosTaskView      `json:"tasks"`
 	Plan       []qosStepView      `json:"plan"`
 	Skipped    []qosSkipView      `json:"skipped"`
@@ -387,7 +388,8 @@ func viewQOS(q *client.NodeQOS) qosView {
 	return qosView{
 		Node: q.Node, Time: stamp(q.At), Sequence: q.Sequence, CPU: q.CPU / nanosPerMilli, Memory: q.Memory,
 		Scheduling: schedulingView{q.SchedulingDisabled, q.SchedulingReason}, Extended: amounts(q.Extended), Unable: q.Unable, Waits: q.Waits,
-		Lines: viewQOSLines(q.Lines), Tasks: viewQOSTasks(q.Tasks), Plan: viewQOSSteps(q.Plan), Skipped: viewQOSSkips(q.Skipped),
+		Lines: viewQOSLines(q.Lines), Waterlines: viewWaterlines(&q.Waterlines), Tasks: viewQOSTasks(q.Tasks),
+		Plan: viewQOSSteps(q.Plan), Skipped: viewQOSSkips(q.Skipped),
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package agent keeps the tasks of one node as the coordinator wants them: it registers the
 // machine, follows the tasks bound to it, has the node's supervisor start and stop them, and
-// reports what became of each. It runs the node's QoS loop (internal/nodeqos) and is its hands and
+// reports what became of each. It runs the node's QoS loop (qos/nodeqos) and is its hands and
 // its mouth: it tells the loop which attempts live and which policies hold, evicts for it, and
 // reports what it says.
 //

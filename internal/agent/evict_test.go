@@ -9,7 +9,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // evictNow begins an eviction of attempt 1 of a task and checks whether the supervisor is to be asked.

@@ -17,8 +17,8 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // cluster stands for the coordinator and its gateways: it assigns tasks to one node and takes reports in.

@@ -12,9 +12,8 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
-	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // QOSConfig says how the node is kept at its waterlines. Its zero value is usable.
@@ -28,7 +27,7 @@ func (c *QOSConfig) validate(dir string) error {
 	if err := (&nodeqos.Config{Dir: dir, Interval: c.Interval, Extended: c.Extended}).Validate(); err != nil {
 		return plimsoll.Within("qos", err)
 	}
-	if _, err := qos.NewRegistry(nodeqos.Definitions(c.Metrics)...); err != nil {
+	if _, err := nodeqos.NewRegistry(c.Metrics); err != nil {
 		return plimsoll.Within("qos.metrics", err)
 	}
 	return nil

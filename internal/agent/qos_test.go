@@ -15,10 +15,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 func (w *world) awaitQOS(what string, so func() bool) {
@@ -81,9 +81,13 @@ func TestTheLoopHasWhatItNeeds(t *testing.T) {
 	cfg := w.config()
 	cfg.Capacity = plimsoll.Resources{plimsoll.CPU: 8000}
 	cfg.Facts.Reserve = map[string]float64{plimsoll.CPU: 0.25}
+	measure := func(context.Context, *nodeqos.Task) (float64, bool, error) { return 0, true, nil }
 	cfg.QOS = QOSConfig{
 		Interval: 2 * time.Second, Extended: nodeqos.ExtendedConfig{Enabled: true, CPUReserve: 10},
-		Metrics: []nodeqos.Metric{{Metric: qos.Metric{Name: "zebras"}}, {Metric: qos.Metric{Name: "queue_length"}}},
+		Metrics: []nodeqos.Metric{
+			{Metric: qos.Metric{Name: "zebras"}, Measure: measure},
+			{Metric: qos.Metric{Name: "queue_length"}, Measure: measure},
+		},
 	}
 	w.cluster.policy("a", closing("a").Action)
 	w.run(cfg)

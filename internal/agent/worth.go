@@ -8,7 +8,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // worthFile is in an attempt's directory: what policies go by. An agent that is restarted while the network is away has it from there.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
@@ -22,6 +23,7 @@ var filePlaces = map[string]string{
 	"PlatformRange":  "constraints, platformFile and constraintsOf in placement.go",
 	"Policy":         "policy and PolicyFile in policy.go",
 	"Preferences":    "preferences, preferencesFile and preferencesOf in placement.go",
+	"QOSOptions":     "qosOptions, qosOptionsFile and qosOptionsFileOf in policyoptions.go",
 	"QueueConfig":    "queue, queueEntry and queueEntryOf in queues.go",
 	"Requirement":    "taskQOS, requirementFile and taskQOSFileOf in policy.go",
 	"RetryPolicy":    "retry, retryFile and JobFile in job.go",
@@ -164,6 +166,7 @@ var policyFiles = file[plimsoll.Policy]{
 		"Match[].Scope":     always(plimsoll.ScopeOwner),
 		"Throttle.MinRatio": always(int32(30)),
 		"Throttle.Step":     always(int32(20)),
+		"Options.Stale":     always(7 * time.Second),
 	}},
 	variants: [][]string{
 		{".TaskQOS", ".NodeQOS", "Action.Weight.Idle"},

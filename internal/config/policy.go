@@ -9,10 +9,18 @@ import (
 // ParsePolicies reads a policy file: one document for each policy, each with its kind and name. name is for the messages. What others it
 // refers to is not looked at. The error is a *Error with what is wrong in all of the documents.
 func ParsePolicies(name string, data []byte) ([]plimsoll.Policy, error) {
+	policies, _, err := ParsePoliciesAt(name, data)
+	return policies, err
+}
+
+// ParsePoliciesAt is ParsePolicies that also says where each policy stands, for errors that are
+// found later.
+func ParsePoliciesAt(name string, data []byte) ([]plimsoll.Policy, Places, error) {
 	docs, err := parseDocuments(name, data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	places := Places{}
 	var problems []Problem
 	var policies []plimsoll.Policy
 	first := map[plimsoll.PolicyRef]int{}
@@ -31,6 +39,7 @@ func ParsePolicies(name string, data []byte) ([]plimsoll.Policy, error) {
 		}
 		problems = append(problems, d.problems...)
 		policies = append(policies, p)
+		places[p.Ref().String()] = place{name, d.lines}
 	}
 	if len(problems) == 0 && len(policies) == 0 {
 		problems = []Problem{{Msg: "is empty; a policy file has documents with kind: NodeQOS, Action or TaskQOS"}}
@@ -39,9 +48,9 @@ func ParsePolicies(name string, data []byte) ([]plimsoll.Policy, error) {
 		problems = append(problems, Problem{Msg: "holds too many policies; at most 1000 are possible"})
 	}
 	if len(problems) > 0 {
-		return nil, newError(name, problems)
+		return nil, nil, newError(name, problems)
 	}
-	return policies, nil
+	return policies, places, nil
 }
 
 // policyKind looks ahead for the kind of a policy, because the fields that may stand in it depend on it; nil: there is none.
@@ -160,6 +169,7 @@ func (d *decoder) nodeQOS(v *value, kind field, n *plimsoll.NodeQOS) {
 	d.fields(v, "", kind,
 		field{"name", d.text(&n.Name)},
 		field{"selector", d.textMap(&n.Selector)},
+		field{"options", d.qosOptions(&n.Options)},
 		field{"rules", func(v *value, path string) {
 			d.list(v, path, func(v *value, path string) {
 				var r plimsoll.Rule
@@ -186,6 +196,7 @@ type (
 		Kind     string            `json:"kind"`
 		Name     string            `json:"name"`
 		Selector map[string]string `json:"selector,omitempty"`
+		Options  *qosOptionsFile   `json:"options,omitempty"`
 		Rules    []ruleFile        `json:"rules"`
 	}
 	ruleFile struct {
@@ -313,7 +324,10 @@ func taskQOSFileOf(t *plimsoll.TaskQOS) *taskQOSFile {
 }
 
 func nodeQOSFileOf(n *plimsoll.NodeQOS) *nodeQOSFile {
-	f := &nodeQOSFile{Kind: plimsoll.PolicyNodeQOS.String(), Name: n.Name, Selector: n.Selector, Rules: make([]ruleFile, len(n.Rules))}
+	f := &nodeQOSFile{
+		Kind: plimsoll.PolicyNodeQOS.String(), Name: n.Name, Selector: n.Selector,
+		Options: qosOptionsFileOf(&n.Options), Rules: make([]ruleFile, len(n.Rules)),
+	}
 	for i := range n.Rules {
 		r := &n.Rules[i]
 		f.Rules[i] = ruleFile{

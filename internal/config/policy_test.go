@@ -16,6 +16,13 @@ const policyFile = `kind: NodeQOS
 name: busy
 selector:
   pool: shared
+options:
+  excess: 10
+  overdue: 1m
+  stale: 8s
+  backoff: 3s
+  settle: 20s
+  lag: 2s
 rules:
   - {name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, action: shed}
   - name: mem
@@ -60,7 +67,10 @@ prefer: true
 
 func policies() []plimsoll.Policy {
 	return []plimsoll.Policy{
-		{NodeQOS: &plimsoll.NodeQOS{Name: "busy", Selector: map[string]string{"pool": "shared"}, Rules: []plimsoll.Rule{
+		{NodeQOS: &plimsoll.NodeQOS{Name: "busy", Selector: map[string]string{"pool": "shared"}, Options: plimsoll.QOSOptions{
+			Excess: 10, Overdue: time.Minute, Stale: 8 * time.Second, Backoff: 3 * time.Second,
+			Settle: 20 * time.Second, Lag: 2 * time.Second,
+		}, Rules: []plimsoll.Rule{
 			{Name: "cpu", Metric: "cpu_total_utilization", Waterline: "80", Release: "70", Action: "shed"},
 			{Name: "mem", Metric: "memory_total_usage", Waterline: "48Gi", TriggerAfter: 3, RestoreAfter: 5, Action: "shed", Preview: true, Hold: true},
 		}}},

@@ -138,7 +138,10 @@ func longPolicies() []plimsoll.Policy {
 		values = append(values, long(128, k))
 	}
 	task := &plimsoll.TaskQOS{Name: long(63, 1), Labels: pairs, Prefer: true}
-	node := &plimsoll.NodeQOS{Name: long(63, 1), Selector: pairs}
+	node := &plimsoll.NodeQOS{Name: long(63, 1), Selector: pairs, Options: plimsoll.QOSOptions{
+		Excess: 100, Overdue: plimsoll.MaxQOSOption, Stale: plimsoll.MaxQOSOption, Backoff: plimsoll.MaxQOSOption,
+		Settle: plimsoll.MaxQOSOption, Lag: plimsoll.MaxQOSOption,
+	}}
 	for k := range 100 {
 		task.Match = append(task.Match, plimsoll.Requirement{Scope: plimsoll.ScopeOwner, Not: true, Values: values[:k+1]})
 		task.Allowed = append(task.Allowed, long(63, 1))

@@ -13,7 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/agent"
 	"github.com/plimsoll-dev/plimsoll/internal/dev"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
-	"github.com/plimsoll-dev/plimsoll/internal/nodeqos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // Whatever a role tells is logged, but for what a gateway tells of each node, which the nodes'

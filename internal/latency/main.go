@@ -7,7 +7,7 @@
 // how long the server's threads waited for a processor per request (/proc/PID/task/*/schedstat): the kernel counts it exactly, while percentiles of a few
 // hundred requests are noise.
 //
-// Cost: it runs for about rounds × 4 × 7 seconds. It calls internal/nodeqos as the agent does; nobody calls it.
+// Cost: it runs for about rounds × 4 × 7 seconds. It calls qos/nodeqos as the agent does; nobody calls it.
 package main
 
 import (

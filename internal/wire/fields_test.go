@@ -74,7 +74,8 @@ var places = map[string]place{
 		"ConstraintsToProto and ConstraintsFromProto in constraints.go",
 		jobFile,
 	},
-	"Policy": {"Policy", "qos.proto", "PolicyToProto and PolicyFromProto in policy.go", ""},
+	"Policy":     {"Policy", "qos.proto", "PolicyToProto and PolicyFromProto in policy.go", ""},
+	"QOSOptions": {"QOSOptions", "qos.proto", "qosOptionsToProto and qosOptionsFromProto in policy.go", ""},
 	"PolicyRef": {
 		"PolicyRef", "qos.proto",
 		"PolicyRefToProto and PolicyRefFromProto in policy.go",

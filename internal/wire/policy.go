@@ -133,7 +133,7 @@ func taskQOSFromProto(m *pb.TaskQOS) *plimsoll.TaskQOS {
 }
 
 func nodeQOSToProto(n *plimsoll.NodeQOS) *pb.NodeQOS {
-	m := &pb.NodeQOS{Name: text(n.Name), Selector: textMapToProto(n.Selector)}
+	m := &pb.NodeQOS{Name: text(n.Name), Selector: textMapToProto(n.Selector), Options: qosOptionsToProto(&n.Options)}
 	for i := range n.Rules {
 		r := &n.Rules[i]
 		m.Rules = append(m.Rules, &pb.QOSRule{
@@ -145,7 +145,9 @@ func nodeQOSToProto(n *plimsoll.NodeQOS) *pb.NodeQOS {
 }
 
 func nodeQOSFromProto(m *pb.NodeQOS) *plimsoll.NodeQOS {
-	n := &plimsoll.NodeQOS{Name: m.GetName(), Selector: textMapFromProto(m.GetSelector())}
+	n := &plimsoll.NodeQOS{
+		Name: m.GetName(), Selector: textMapFromProto(m.GetSelector()), Options: qosOptionsFromProto(m.GetOptions()),
+	}
 	for _, r := range m.GetRules() {
 		n.Rules = append(n.Rules, plimsoll.Rule{
 			Name: r.GetName(), Metric: r.GetMetric(), Waterline: r.GetWaterline(), Release: r.GetRelease(),
@@ -182,4 +184,24 @@ func NodeReportFromProto(m *pb.NodeReport) plimsoll.NodeReport {
 		})
 	}
 	return r
+}
+
+// qosOptionsToProto converts options. None at all is no message, so that old records stay as they
+// are.
+func qosOptionsToProto(o *plimsoll.QOSOptions) *pb.QOSOptions {
+	if *o == (plimsoll.QOSOptions{}) {
+		return nil
+	}
+	return &pb.QOSOptions{
+		Excess: o.Excess, OverdueNanos: int64(o.Overdue), StaleNanos: int64(o.Stale), BackoffNanos: int64(o.Backoff),
+		SettleNanos: int64(o.Settle), LagNanos: int64(o.Lag),
+	}
+}
+
+func qosOptionsFromProto(m *pb.QOSOptions) plimsoll.QOSOptions {
+	return plimsoll.QOSOptions{
+		Excess: m.GetExcess(), Overdue: time.Duration(m.GetOverdueNanos()), Stale: time.Duration(m.GetStaleNanos()),
+		Backoff: time.Duration(m.GetBackoffNanos()), Settle: time.Duration(m.GetSettleNanos()),
+		Lag: time.Duration(m.GetLagNanos()),
+	}
 }

@@ -20,7 +20,10 @@ func drawPolicy(t *rapid.T) plimsoll.Policy {
 			Prefer:  rapid.Bool().Draw(t, "prefer"), Avoid: rapid.Bool().Draw(t, "avoid"), Critical: rapid.Bool().Draw(t, "critical"),
 		}
 	case 3:
-		p.NodeQOS = &plimsoll.NodeQOS{Name: drawText(t, "name"), Selector: drawTexts(t, "selector"), Rules: drawSlice(t, "rules", drawRule)}
+		p.NodeQOS = &plimsoll.NodeQOS{
+			Name: drawText(t, "name"), Selector: drawTexts(t, "selector"), Rules: drawSlice(t, "rules", drawRule),
+			Options: drawQOSOptions(t),
+		}
 	}
 	return p
 }
@@ -48,6 +51,14 @@ func drawRequirement(t *rapid.T) plimsoll.Requirement {
 	return plimsoll.Requirement{
 		Scope: drawEnum[plimsoll.Scope](t, "scope"), Not: rapid.Bool().Draw(t, "not"),
 		Values: drawSlice(t, "values", func(t *rapid.T) string { return drawText(t, "value") }),
+	}
+}
+
+func drawQOSOptions(t *rapid.T) plimsoll.QOSOptions {
+	duration := func(name string) time.Duration { return time.Duration(drawInt64(t, name)) }
+	return plimsoll.QOSOptions{
+		Excess: drawInt32(t, "excess"), Overdue: duration("overdue"), Stale: duration("stale"), Backoff: duration("backoff"),
+		Settle: duration("settle"), Lag: duration("lag"),
 	}
 }
 

@@ -386,6 +386,7 @@ type NodeQOS struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Selector      map[string]string      `protobuf:"bytes,2,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Rules         []*QOSRule             `protobuf:"bytes,3,rep,name=rules,proto3" json:"rules,omitempty"`
+	Options       *QOSOptions            `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -441,6 +442,99 @@ func (x *NodeQOS) GetRules() []*QOSRule {
 	return nil
 }
 
+func (x *NodeQOS) GetOptions() *QOSOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+// How a node plans. 0: the node's default.
+type QOSOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Percent of the gap.
+	Excess        int32 `protobuf:"varint,1,opt,name=excess,proto3" json:"excess,omitempty"`
+	OverdueNanos  int64 `protobuf:"varint,2,opt,name=overdue_nanos,json=overdueNanos,proto3" json:"overdue_nanos,omitempty"`
+	StaleNanos    int64 `protobuf:"varint,3,opt,name=stale_nanos,json=staleNanos,proto3" json:"stale_nanos,omitempty"`
+	BackoffNanos  int64 `protobuf:"varint,4,opt,name=backoff_nanos,json=backoffNanos,proto3" json:"backoff_nanos,omitempty"`
+	SettleNanos   int64 `protobuf:"varint,5,opt,name=settle_nanos,json=settleNanos,proto3" json:"settle_nanos,omitempty"`
+	LagNanos      int64 `protobuf:"varint,6,opt,name=lag_nanos,json=lagNanos,proto3" json:"lag_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QOSOptions) Reset() {
+	*x = QOSOptions{}
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QOSOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QOSOptions) ProtoMessage() {}
+
+func (x *QOSOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QOSOptions.ProtoReflect.Descriptor instead.
+func (*QOSOptions) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *QOSOptions) GetExcess() int32 {
+	if x != nil {
+		return x.Excess
+	}
+	return 0
+}
+
+func (x *QOSOptions) GetOverdueNanos() int64 {
+	if x != nil {
+		return x.OverdueNanos
+	}
+	return 0
+}
+
+func (x *QOSOptions) GetStaleNanos() int64 {
+	if x != nil {
+		return x.StaleNanos
+	}
+	return 0
+}
+
+func (x *QOSOptions) GetBackoffNanos() int64 {
+	if x != nil {
+		return x.BackoffNanos
+	}
+	return 0
+}
+
+func (x *QOSOptions) GetSettleNanos() int64 {
+	if x != nil {
+		return x.SettleNanos
+	}
+	return 0
+}
+
+func (x *QOSOptions) GetLagNanos() int64 {
+	if x != nil {
+		return x.LagNanos
+	}
+	return 0
+}
+
 // Lines are quantities in the metric's unit, as in policy files.
 type QOSRule struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -462,7 +556,7 @@ type QOSRule struct {
 
 func (x *QOSRule) Reset() {
 	*x = QOSRule{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[3]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +568,7 @@ func (x *QOSRule) String() string {
 func (*QOSRule) ProtoMessage() {}
 
 func (x *QOSRule) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[3]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +581,7 @@ func (x *QOSRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOSRule.ProtoReflect.Descriptor instead.
 func (*QOSRule) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{3}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *QOSRule) GetName() string {
@@ -569,7 +663,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +675,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +688,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{4}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Action) GetName() string {
@@ -656,7 +750,7 @@ type WeightAction struct {
 
 func (x *WeightAction) Reset() {
 	*x = WeightAction{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +762,7 @@ func (x *WeightAction) String() string {
 func (*WeightAction) ProtoMessage() {}
 
 func (x *WeightAction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +775,7 @@ func (x *WeightAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightAction.ProtoReflect.Descriptor instead.
 func (*WeightAction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{5}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WeightAction) GetIdle() bool {
@@ -709,7 +803,7 @@ type ThrottleAction struct {
 
 func (x *ThrottleAction) Reset() {
 	*x = ThrottleAction{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +815,7 @@ func (x *ThrottleAction) String() string {
 func (*ThrottleAction) ProtoMessage() {}
 
 func (x *ThrottleAction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +828,7 @@ func (x *ThrottleAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThrottleAction.ProtoReflect.Descriptor instead.
 func (*ThrottleAction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{6}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ThrottleAction) GetMinRatio() int32 {
@@ -760,7 +854,7 @@ type FreezeAction struct {
 
 func (x *FreezeAction) Reset() {
 	*x = FreezeAction{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +866,7 @@ func (x *FreezeAction) String() string {
 func (*FreezeAction) ProtoMessage() {}
 
 func (x *FreezeAction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +879,7 @@ func (x *FreezeAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeAction.ProtoReflect.Descriptor instead.
 func (*FreezeAction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{7}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FreezeAction) GetForNanos() int64 {
@@ -806,7 +900,7 @@ type EvictAction struct {
 
 func (x *EvictAction) Reset() {
 	*x = EvictAction{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +912,7 @@ func (x *EvictAction) String() string {
 func (*EvictAction) ProtoMessage() {}
 
 func (x *EvictAction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +925,7 @@ func (x *EvictAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictAction.ProtoReflect.Descriptor instead.
 func (*EvictAction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{8}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *EvictAction) GetGraceNanos() int64 {
@@ -864,7 +958,7 @@ type TaskQOS struct {
 
 func (x *TaskQOS) Reset() {
 	*x = TaskQOS{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +970,7 @@ func (x *TaskQOS) String() string {
 func (*TaskQOS) ProtoMessage() {}
 
 func (x *TaskQOS) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +983,7 @@ func (x *TaskQOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskQOS.ProtoReflect.Descriptor instead.
 func (*TaskQOS) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{9}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TaskQOS) GetName() string {
@@ -953,7 +1047,7 @@ type PolicyRequirement struct {
 
 func (x *PolicyRequirement) Reset() {
 	*x = PolicyRequirement{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1059,7 @@ func (x *PolicyRequirement) String() string {
 func (*PolicyRequirement) ProtoMessage() {}
 
 func (x *PolicyRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1072,7 @@ func (x *PolicyRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyRequirement.ProtoReflect.Descriptor instead.
 func (*PolicyRequirement) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PolicyRequirement) GetScope() PolicyScope {
@@ -1023,7 +1117,7 @@ type QOSEvent struct {
 
 func (x *QOSEvent) Reset() {
 	*x = QOSEvent{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1129,7 @@ func (x *QOSEvent) String() string {
 func (*QOSEvent) ProtoMessage() {}
 
 func (x *QOSEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1142,7 @@ func (x *QOSEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOSEvent.ProtoReflect.Descriptor instead.
 func (*QOSEvent) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *QOSEvent) GetAt() int64 {
@@ -1129,7 +1223,7 @@ type NodeReport struct {
 
 func (x *NodeReport) Reset() {
 	*x = NodeReport{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1235,7 @@ func (x *NodeReport) String() string {
 func (*NodeReport) ProtoMessage() {}
 
 func (x *NodeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1248,7 @@ func (x *NodeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeReport.ProtoReflect.Descriptor instead.
 func (*NodeReport) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeReport) GetSchedulingDisabled() bool {
@@ -1209,14 +1303,15 @@ type NodeQOSStatus struct {
 	// Why the last sample led to no plan; empty: it did.
 	Waits string `protobuf:"bytes,14,opt,name=waits,proto3" json:"waits,omitempty"`
 	// What this node cannot do, such as that its control groups cannot be changed; empty: nothing.
-	Unable        string `protobuf:"bytes,15,opt,name=unable,proto3" json:"unable,omitempty"`
+	Unable        string         `protobuf:"bytes,15,opt,name=unable,proto3" json:"unable,omitempty"`
+	Waterlines    *QOSWaterlines `protobuf:"bytes,16,opt,name=waterlines,proto3" json:"waterlines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeQOSStatus) Reset() {
 	*x = NodeQOSStatus{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1323,7 @@ func (x *NodeQOSStatus) String() string {
 func (*NodeQOSStatus) ProtoMessage() {}
 
 func (x *NodeQOSStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1336,7 @@ func (x *NodeQOSStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeQOSStatus.ProtoReflect.Descriptor instead.
 func (*NodeQOSStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NodeQOSStatus) GetNode() string {
@@ -1349,6 +1444,173 @@ func (x *NodeQOSStatus) GetUnable() string {
 	return ""
 }
 
+func (x *NodeQOSStatus) GetWaterlines() *QOSWaterlines {
+	if x != nil {
+		return x.Waterlines
+	}
+	return nil
+}
+
+// The three sets of lines by which the last sample was planned.
+type QOSWaterlines struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of rules that fire and whose action throttles.
+	Throttle []*QOSWaterline `protobuf:"bytes,1,rep,name=throttle,proto3" json:"throttle,omitempty"`
+	// Of rules below whose line something is given back.
+	Restore []*QOSWaterline `protobuf:"bytes,2,rep,name=restore,proto3" json:"restore,omitempty"`
+	// Of rules that fire and whose action evicts.
+	Evict         []*QOSWaterline `protobuf:"bytes,3,rep,name=evict,proto3" json:"evict,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QOSWaterlines) Reset() {
+	*x = QOSWaterlines{}
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QOSWaterlines) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QOSWaterlines) ProtoMessage() {}
+
+func (x *QOSWaterlines) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QOSWaterlines.ProtoReflect.Descriptor instead.
+func (*QOSWaterlines) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *QOSWaterlines) GetThrottle() []*QOSWaterline {
+	if x != nil {
+		return x.Throttle
+	}
+	return nil
+}
+
+func (x *QOSWaterlines) GetRestore() []*QOSWaterline {
+	if x != nil {
+		return x.Restore
+	}
+	return nil
+}
+
+func (x *QOSWaterlines) GetEvict() []*QOSWaterline {
+	if x != nil {
+		return x.Evict
+	}
+	return nil
+}
+
+// A line of a set. value and gap are in 1/scale of the unit.
+type QOSWaterline struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Metric string                 `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
+	// nodeqos/rule
+	Rule  string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
+	Unit  string `protobuf:"bytes,3,opt,name=unit,proto3" json:"unit,omitempty"`
+	Scale int64  `protobuf:"varint,4,opt,name=scale,proto3" json:"scale,omitempty"`
+	Value int64  `protobuf:"varint,5,opt,name=value,proto3" json:"value,omitempty"`
+	// The lowest line of its metric in the set, which decides.
+	Smallest bool `protobuf:"varint,6,opt,name=smallest,proto3" json:"smallest,omitempty"`
+	// Distance between the metric and the line, never negative; 0 too while the metric is missing.
+	Gap           int64 `protobuf:"varint,7,opt,name=gap,proto3" json:"gap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QOSWaterline) Reset() {
+	*x = QOSWaterline{}
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QOSWaterline) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QOSWaterline) ProtoMessage() {}
+
+func (x *QOSWaterline) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QOSWaterline.ProtoReflect.Descriptor instead.
+func (*QOSWaterline) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *QOSWaterline) GetMetric() string {
+	if x != nil {
+		return x.Metric
+	}
+	return ""
+}
+
+func (x *QOSWaterline) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *QOSWaterline) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *QOSWaterline) GetScale() int64 {
+	if x != nil {
+		return x.Scale
+	}
+	return 0
+}
+
+func (x *QOSWaterline) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *QOSWaterline) GetSmallest() bool {
+	if x != nil {
+		return x.Smallest
+	}
+	return false
+}
+
+func (x *QOSWaterline) GetGap() int64 {
+	if x != nil {
+		return x.Gap
+	}
+	return 0
+}
+
 // A rule on this node. waterline, release, usage and gap are in 1/scale of the unit.
 type QOSLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1378,7 +1640,7 @@ type QOSLine struct {
 
 func (x *QOSLine) Reset() {
 	*x = QOSLine{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1652,7 @@ func (x *QOSLine) String() string {
 func (*QOSLine) ProtoMessage() {}
 
 func (x *QOSLine) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1665,7 @@ func (x *QOSLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOSLine.ProtoReflect.Descriptor instead.
 func (*QOSLine) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *QOSLine) GetRule() string {
@@ -1560,7 +1822,7 @@ type QOSTask struct {
 
 func (x *QOSTask) Reset() {
 	*x = QOSTask{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1834,7 @@ func (x *QOSTask) String() string {
 func (*QOSTask) ProtoMessage() {}
 
 func (x *QOSTask) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1847,7 @@ func (x *QOSTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOSTask.ProtoReflect.Descriptor instead.
 func (*QOSTask) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{15}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QOSTask) GetTask() string {
@@ -1837,7 +2099,7 @@ type QOSStep struct {
 
 func (x *QOSStep) Reset() {
 	*x = QOSStep{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2111,7 @@ func (x *QOSStep) String() string {
 func (*QOSStep) ProtoMessage() {}
 
 func (x *QOSStep) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2124,7 @@ func (x *QOSStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOSStep.ProtoReflect.Descriptor instead.
 func (*QOSStep) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QOSStep) GetTask() string {
@@ -1942,7 +2204,7 @@ type QOSSkip struct {
 
 func (x *QOSSkip) Reset() {
 	*x = QOSSkip{}
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2216,7 @@ func (x *QOSSkip) String() string {
 func (*QOSSkip) ProtoMessage() {}
 
 func (x *QOSSkip) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_qos_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_qos_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2229,7 @@ func (x *QOSSkip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOSSkip.ProtoReflect.Descriptor instead.
 func (*QOSSkip) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QOSSkip) GetTask() string {
@@ -2011,14 +2273,24 @@ const file_plimsoll_v1_qos_proto_rawDesc = "" +
 	"\x04kind\"L\n" +
 	"\tPolicyRef\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xc6\x01\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xf9\x01\n" +
 	"\aNodeQOS\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12>\n" +
 	"\bselector\x18\x02 \x03(\v2\".plimsoll.v1.NodeQOS.SelectorEntryR\bselector\x12*\n" +
-	"\x05rules\x18\x03 \x03(\v2\x14.plimsoll.v1.QOSRuleR\x05rules\x1a;\n" +
+	"\x05rules\x18\x03 \x03(\v2\x14.plimsoll.v1.QOSRuleR\x05rules\x121\n" +
+	"\aoptions\x18\x04 \x01(\v2\x17.plimsoll.v1.QOSOptionsR\aoptions\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfd\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x01\n" +
+	"\n" +
+	"QOSOptions\x12\x16\n" +
+	"\x06excess\x18\x01 \x01(\x05R\x06excess\x12#\n" +
+	"\roverdue_nanos\x18\x02 \x01(\x03R\foverdueNanos\x12\x1f\n" +
+	"\vstale_nanos\x18\x03 \x01(\x03R\n" +
+	"staleNanos\x12#\n" +
+	"\rbackoff_nanos\x18\x04 \x01(\x03R\fbackoffNanos\x12!\n" +
+	"\fsettle_nanos\x18\x05 \x01(\x03R\vsettleNanos\x12\x1b\n" +
+	"\tlag_nanos\x18\x06 \x01(\x03R\blagNanos\"\xfd\x01\n" +
 	"\aQOSRule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06metric\x18\x02 \x01(\tR\x06metric\x12\x1c\n" +
@@ -2079,7 +2351,7 @@ const file_plimsoll_v1_qos_proto_rawDesc = "" +
 	"\x13scheduling_disabled\x18\x01 \x01(\bR\x12schedulingDisabled\x12+\n" +
 	"\x11scheduling_reason\x18\x02 \x01(\tR\x10schedulingReason\x122\n" +
 	"\bextended\x18\x03 \x01(\v2\x16.plimsoll.v1.ResourcesR\bextended\x12-\n" +
-	"\x06events\x18\x04 \x03(\v2\x15.plimsoll.v1.QOSEventR\x06events\"\x84\x05\n" +
+	"\x06events\x18\x04 \x03(\v2\x15.plimsoll.v1.QOSEventR\x06events\"\xc0\x05\n" +
 	"\rNodeQOSStatus\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x1a\n" +
@@ -2096,10 +2368,25 @@ const file_plimsoll_v1_qos_proto_rawDesc = "" +
 	"\rcpu_nanocores\x18\f \x01(\x03R\fcpuNanocores\x12!\n" +
 	"\fmemory_bytes\x18\r \x01(\x03R\vmemoryBytes\x12\x14\n" +
 	"\x05waits\x18\x0e \x01(\tR\x05waits\x12\x16\n" +
-	"\x06unable\x18\x0f \x01(\tR\x06unable\x1a9\n" +
+	"\x06unable\x18\x0f \x01(\tR\x06unable\x12:\n" +
+	"\n" +
+	"waterlines\x18\x10 \x01(\v2\x1a.plimsoll.v1.QOSWaterlinesR\n" +
+	"waterlines\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd5\x02\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xac\x01\n" +
+	"\rQOSWaterlines\x125\n" +
+	"\bthrottle\x18\x01 \x03(\v2\x19.plimsoll.v1.QOSWaterlineR\bthrottle\x123\n" +
+	"\arestore\x18\x02 \x03(\v2\x19.plimsoll.v1.QOSWaterlineR\arestore\x12/\n" +
+	"\x05evict\x18\x03 \x03(\v2\x19.plimsoll.v1.QOSWaterlineR\x05evict\"\xa8\x01\n" +
+	"\fQOSWaterline\x12\x16\n" +
+	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x12\n" +
+	"\x04unit\x18\x03 \x01(\tR\x04unit\x12\x14\n" +
+	"\x05scale\x18\x04 \x01(\x03R\x05scale\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\x03R\x05value\x12\x1a\n" +
+	"\bsmallest\x18\x06 \x01(\bR\bsmallest\x12\x10\n" +
+	"\x03gap\x18\a \x01(\x03R\x03gap\"\xd5\x02\n" +
 	"\aQOSLine\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
 	"\x06metric\x18\x02 \x01(\tR\x06metric\x12\x12\n" +
@@ -2217,7 +2504,7 @@ func file_plimsoll_v1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plimsoll_v1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_plimsoll_v1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_plimsoll_v1_qos_proto_goTypes = []any{
 	(PolicyKind)(0),           // 0: plimsoll.v1.PolicyKind
 	(PolicyScope)(0),          // 1: plimsoll.v1.PolicyScope
@@ -2225,60 +2512,68 @@ var file_plimsoll_v1_qos_proto_goTypes = []any{
 	(*Policy)(nil),            // 3: plimsoll.v1.Policy
 	(*PolicyRef)(nil),         // 4: plimsoll.v1.PolicyRef
 	(*NodeQOS)(nil),           // 5: plimsoll.v1.NodeQOS
-	(*QOSRule)(nil),           // 6: plimsoll.v1.QOSRule
-	(*Action)(nil),            // 7: plimsoll.v1.Action
-	(*WeightAction)(nil),      // 8: plimsoll.v1.WeightAction
-	(*ThrottleAction)(nil),    // 9: plimsoll.v1.ThrottleAction
-	(*FreezeAction)(nil),      // 10: plimsoll.v1.FreezeAction
-	(*EvictAction)(nil),       // 11: plimsoll.v1.EvictAction
-	(*TaskQOS)(nil),           // 12: plimsoll.v1.TaskQOS
-	(*PolicyRequirement)(nil), // 13: plimsoll.v1.PolicyRequirement
-	(*QOSEvent)(nil),          // 14: plimsoll.v1.QOSEvent
-	(*NodeReport)(nil),        // 15: plimsoll.v1.NodeReport
-	(*NodeQOSStatus)(nil),     // 16: plimsoll.v1.NodeQOSStatus
-	(*QOSLine)(nil),           // 17: plimsoll.v1.QOSLine
-	(*QOSTask)(nil),           // 18: plimsoll.v1.QOSTask
-	(*QOSStep)(nil),           // 19: plimsoll.v1.QOSStep
-	(*QOSSkip)(nil),           // 20: plimsoll.v1.QOSSkip
-	nil,                       // 21: plimsoll.v1.NodeQOS.SelectorEntry
-	nil,                       // 22: plimsoll.v1.TaskQOS.LabelsEntry
-	nil,                       // 23: plimsoll.v1.NodeQOSStatus.ValuesEntry
-	nil,                       // 24: plimsoll.v1.QOSTask.LabelsEntry
-	nil,                       // 25: plimsoll.v1.QOSTask.ValuesEntry
-	(*Resources)(nil),         // 26: plimsoll.v1.Resources
-	(Class)(0),                // 27: plimsoll.v1.Class
+	(*QOSOptions)(nil),        // 6: plimsoll.v1.QOSOptions
+	(*QOSRule)(nil),           // 7: plimsoll.v1.QOSRule
+	(*Action)(nil),            // 8: plimsoll.v1.Action
+	(*WeightAction)(nil),      // 9: plimsoll.v1.WeightAction
+	(*ThrottleAction)(nil),    // 10: plimsoll.v1.ThrottleAction
+	(*FreezeAction)(nil),      // 11: plimsoll.v1.FreezeAction
+	(*EvictAction)(nil),       // 12: plimsoll.v1.EvictAction
+	(*TaskQOS)(nil),           // 13: plimsoll.v1.TaskQOS
+	(*PolicyRequirement)(nil), // 14: plimsoll.v1.PolicyRequirement
+	(*QOSEvent)(nil),          // 15: plimsoll.v1.QOSEvent
+	(*NodeReport)(nil),        // 16: plimsoll.v1.NodeReport
+	(*NodeQOSStatus)(nil),     // 17: plimsoll.v1.NodeQOSStatus
+	(*QOSWaterlines)(nil),     // 18: plimsoll.v1.QOSWaterlines
+	(*QOSWaterline)(nil),      // 19: plimsoll.v1.QOSWaterline
+	(*QOSLine)(nil),           // 20: plimsoll.v1.QOSLine
+	(*QOSTask)(nil),           // 21: plimsoll.v1.QOSTask
+	(*QOSStep)(nil),           // 22: plimsoll.v1.QOSStep
+	(*QOSSkip)(nil),           // 23: plimsoll.v1.QOSSkip
+	nil,                       // 24: plimsoll.v1.NodeQOS.SelectorEntry
+	nil,                       // 25: plimsoll.v1.TaskQOS.LabelsEntry
+	nil,                       // 26: plimsoll.v1.NodeQOSStatus.ValuesEntry
+	nil,                       // 27: plimsoll.v1.QOSTask.LabelsEntry
+	nil,                       // 28: plimsoll.v1.QOSTask.ValuesEntry
+	(*Resources)(nil),         // 29: plimsoll.v1.Resources
+	(Class)(0),                // 30: plimsoll.v1.Class
 }
 var file_plimsoll_v1_qos_proto_depIdxs = []int32{
-	7,  // 0: plimsoll.v1.Policy.action:type_name -> plimsoll.v1.Action
-	12, // 1: plimsoll.v1.Policy.task_qos:type_name -> plimsoll.v1.TaskQOS
+	8,  // 0: plimsoll.v1.Policy.action:type_name -> plimsoll.v1.Action
+	13, // 1: plimsoll.v1.Policy.task_qos:type_name -> plimsoll.v1.TaskQOS
 	5,  // 2: plimsoll.v1.Policy.node_qos:type_name -> plimsoll.v1.NodeQOS
 	0,  // 3: plimsoll.v1.PolicyRef.kind:type_name -> plimsoll.v1.PolicyKind
-	21, // 4: plimsoll.v1.NodeQOS.selector:type_name -> plimsoll.v1.NodeQOS.SelectorEntry
-	6,  // 5: plimsoll.v1.NodeQOS.rules:type_name -> plimsoll.v1.QOSRule
-	8,  // 6: plimsoll.v1.Action.weight:type_name -> plimsoll.v1.WeightAction
-	9,  // 7: plimsoll.v1.Action.throttle:type_name -> plimsoll.v1.ThrottleAction
-	10, // 8: plimsoll.v1.Action.freeze:type_name -> plimsoll.v1.FreezeAction
-	11, // 9: plimsoll.v1.Action.evict:type_name -> plimsoll.v1.EvictAction
-	22, // 10: plimsoll.v1.TaskQOS.labels:type_name -> plimsoll.v1.TaskQOS.LabelsEntry
-	13, // 11: plimsoll.v1.TaskQOS.match:type_name -> plimsoll.v1.PolicyRequirement
-	1,  // 12: plimsoll.v1.PolicyRequirement.scope:type_name -> plimsoll.v1.PolicyScope
-	2,  // 13: plimsoll.v1.QOSEvent.kind:type_name -> plimsoll.v1.QOSEventKind
-	26, // 14: plimsoll.v1.NodeReport.extended:type_name -> plimsoll.v1.Resources
-	14, // 15: plimsoll.v1.NodeReport.events:type_name -> plimsoll.v1.QOSEvent
-	17, // 16: plimsoll.v1.NodeQOSStatus.lines:type_name -> plimsoll.v1.QOSLine
-	26, // 17: plimsoll.v1.NodeQOSStatus.extended:type_name -> plimsoll.v1.Resources
-	18, // 18: plimsoll.v1.NodeQOSStatus.tasks:type_name -> plimsoll.v1.QOSTask
-	19, // 19: plimsoll.v1.NodeQOSStatus.plan:type_name -> plimsoll.v1.QOSStep
-	20, // 20: plimsoll.v1.NodeQOSStatus.skipped:type_name -> plimsoll.v1.QOSSkip
-	23, // 21: plimsoll.v1.NodeQOSStatus.values:type_name -> plimsoll.v1.NodeQOSStatus.ValuesEntry
-	27, // 22: plimsoll.v1.QOSTask.class:type_name -> plimsoll.v1.Class
-	24, // 23: plimsoll.v1.QOSTask.labels:type_name -> plimsoll.v1.QOSTask.LabelsEntry
-	25, // 24: plimsoll.v1.QOSTask.values:type_name -> plimsoll.v1.QOSTask.ValuesEntry
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	24, // 4: plimsoll.v1.NodeQOS.selector:type_name -> plimsoll.v1.NodeQOS.SelectorEntry
+	7,  // 5: plimsoll.v1.NodeQOS.rules:type_name -> plimsoll.v1.QOSRule
+	6,  // 6: plimsoll.v1.NodeQOS.options:type_name -> plimsoll.v1.QOSOptions
+	9,  // 7: plimsoll.v1.Action.weight:type_name -> plimsoll.v1.WeightAction
+	10, // 8: plimsoll.v1.Action.throttle:type_name -> plimsoll.v1.ThrottleAction
+	11, // 9: plimsoll.v1.Action.freeze:type_name -> plimsoll.v1.FreezeAction
+	12, // 10: plimsoll.v1.Action.evict:type_name -> plimsoll.v1.EvictAction
+	25, // 11: plimsoll.v1.TaskQOS.labels:type_name -> plimsoll.v1.TaskQOS.LabelsEntry
+	14, // 12: plimsoll.v1.TaskQOS.match:type_name -> plimsoll.v1.PolicyRequirement
+	1,  // 13: plimsoll.v1.PolicyRequirement.scope:type_name -> plimsoll.v1.PolicyScope
+	2,  // 14: plimsoll.v1.QOSEvent.kind:type_name -> plimsoll.v1.QOSEventKind
+	29, // 15: plimsoll.v1.NodeReport.extended:type_name -> plimsoll.v1.Resources
+	15, // 16: plimsoll.v1.NodeReport.events:type_name -> plimsoll.v1.QOSEvent
+	20, // 17: plimsoll.v1.NodeQOSStatus.lines:type_name -> plimsoll.v1.QOSLine
+	29, // 18: plimsoll.v1.NodeQOSStatus.extended:type_name -> plimsoll.v1.Resources
+	21, // 19: plimsoll.v1.NodeQOSStatus.tasks:type_name -> plimsoll.v1.QOSTask
+	22, // 20: plimsoll.v1.NodeQOSStatus.plan:type_name -> plimsoll.v1.QOSStep
+	23, // 21: plimsoll.v1.NodeQOSStatus.skipped:type_name -> plimsoll.v1.QOSSkip
+	26, // 22: plimsoll.v1.NodeQOSStatus.values:type_name -> plimsoll.v1.NodeQOSStatus.ValuesEntry
+	18, // 23: plimsoll.v1.NodeQOSStatus.waterlines:type_name -> plimsoll.v1.QOSWaterlines
+	19, // 24: plimsoll.v1.QOSWaterlines.throttle:type_name -> plimsoll.v1.QOSWaterline
+	19, // 25: plimsoll.v1.QOSWaterlines.restore:type_name -> plimsoll.v1.QOSWaterline
+	19, // 26: plimsoll.v1.QOSWaterlines.evict:type_name -> plimsoll.v1.QOSWaterline
+	30, // 27: plimsoll.v1.QOSTask.class:type_name -> plimsoll.v1.Class
+	27, // 28: plimsoll.v1.QOSTask.labels:type_name -> plimsoll.v1.QOSTask.LabelsEntry
+	28, // 29: plimsoll.v1.QOSTask.values:type_name -> plimsoll.v1.QOSTask.ValuesEntry
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_qos_proto_init() }
@@ -2298,7 +2593,7 @@ func file_plimsoll_v1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_qos_proto_rawDesc), len(file_plimsoll_v1_qos_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

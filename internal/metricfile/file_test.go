@@ -1,10 +1,8 @@
-package nodeqos
+package metricfile
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"net"
 	"net/http"
@@ -17,19 +15,19 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // The example file has every field, and what it describes can be registered.
 func TestTheExampleLoads(t *testing.T) {
-	metrics, err := LoadMetrics("../../examples/metrics.yaml")
-	if errors.Is(err, fs.ErrNotExist) && !inSource() {
-		t.Log("the example is not beside the test binary; it is read where the source is")
-		return
-	}
+	metrics, err := Load("../../examples/metrics.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "names", MetricNames(metrics), []string{"open_connections", "request_latency_p99", "scratch_used_percent"})
+	const names = "open_connections request_latency_p99 requests_per_second scratch_used_percent"
+	if got := strings.Join(nodeqos.MetricNames(metrics), " "); got != names {
+		t.Errorf("names: %s", got)
+	}
 	if m := metrics[0]; m.PerTask || m.Every != 10*time.Second || m.Timeout != 2*time.Second || !m.Evictable || m.Throttleable || m.ActionPriority != 4 {
 		t.Errorf("the first is %+v", m)
 	}
@@ -39,18 +37,18 @@ func TestTheExampleLoads(t *testing.T) {
 	if m := metrics[2]; !m.Sum || !m.EvictQuantified {
 		t.Errorf("the third is %+v", m)
 	}
-	if _, err := New(Config{Dir: t.TempDir(), Metrics: metrics}, Deps{
-		Tasks: func() []Task { return nil }, Report: func(plimsoll.NodeReport) {},
+	if m := metrics[3]; !m.Sum || !m.ThrottleQuantified || m.Throttle == nil || m.Restore == nil {
+		t.Errorf("the fourth is %+v", m)
+	}
+	if m := metrics[4]; !m.OnlySort || m.Sort == nil {
+		t.Errorf("the fifth is %+v", m)
+	}
+	if _, err := nodeqos.New(nodeqos.Config{Dir: t.TempDir(), Metrics: metrics}, nodeqos.Deps{
+		Tasks: func() []nodeqos.Task { return nil }, Report: func(plimsoll.NodeReport) {},
 		Evict: func(context.Context, string, int32, time.Duration, string) error { return nil },
 	}); err != nil {
 		t.Error(err)
 	}
-}
-
-// inSource reports whether the test runs beside its source, and not as a binary in a machine of its own.
-func inSource() bool {
-	_, err := os.Stat("metric_test.go")
-	return err == nil
 }
 
 // What is wrong in a file of metrics is told with the file, the place and the fix.
@@ -58,6 +56,22 @@ func TestBadMetricsAreRefused(t *testing.T) {
 	const prom = "prometheus: {port: metrics.port, series: x, perTask: true}"
 	for _, c := range []struct{ name, text, want string }{
 		{"no list", "name: a", "metrics.yaml"},
+		{
+			"the line of an entry", "- {name: a, command: [/bin/a]}\n- name: b\n  command: [echo]\n",
+			"metrics.yaml:2: entry 2, b: command",
+		},
+		{"an unknown key", "- {name: a, command: [/bin/a], sort: [kind]}", `sort: "kind" is no key; use class, `},
+		{"no key", "- {name: a, command: [/bin/a], sort: []}", "sort: is empty"},
+		{"a built-in metric and more", "- {name: load, sort: [class], help: x}", "only sort can be given"},
+		{
+			"two orders", "- {name: load, sort: [class]}\n- {name: load, sort: [cpu]}",
+			"metrics.yaml:2: entry 2, load: metric: load: its order is given twice",
+		},
+		{
+			"throttled by an unknown amount", "- {name: a, throttleable: true, throttleQuantified: true, " + prom + "}",
+			"throttleQuantified: needs perTask: true and aggregate: sum",
+		},
+		{"not throttleable", "- {name: a, aggregate: sum, throttleQuantified: true, " + prom + "}", "is throttleable or"},
 		{"unknown field", "- {name: a, comand: [/bin/a]}", `metrics.yaml:1: `},
 		{"second document", "- {name: a, command: [/bin/a]}\n---\n- {name: b, command: [/bin/a]}", "second document"},
 		{"no name", "- {command: [/bin/a]}", "is not a possible name"},
@@ -85,7 +99,7 @@ func TestBadMetricsAreRefused(t *testing.T) {
 		{"an open brace", "- {name: a, prometheus: {url: 'http://a/{b', series: x}}", "{name} stands for"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := parseMetrics("metrics.yaml", []byte(c.text))
+			_, err := parse("metrics.yaml", []byte(c.text))
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "metrics.yaml") {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -94,37 +108,11 @@ func TestBadMetricsAreRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := LoadMetrics(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
 		t.Error("a file that is not there was read")
 	}
-	if list, err := parseMetrics("empty.yaml", nil); err != nil || len(list) != 0 {
+	if list, err := parse("empty.yaml", nil); err != nil || len(list) != 0 {
 		t.Errorf("an empty file: %v, %v", list, err)
-	}
-}
-
-// A value is kept in fixed point; what cannot be held against a line is refused.
-func TestValuesAreFixed(t *testing.T) {
-	for _, c := range []struct {
-		value float64
-		scale int64
-		want  int64
-		ok    bool
-	}{
-		{1.2345, 0, 1235, true},
-		{0, 0, 0, true},
-		{4096, 1, 4096, true},
-		{1.5, qos.Core, 1_500_000_000, true},
-		{math.NaN(), 0, 0, false},
-		{math.Inf(1), 0, 0, false},
-		{math.Inf(-1), 0, 0, false},
-		{-0.001, 0, 0, false},
-		{1e300, 0, 0, false},
-		{math.MaxFloat64, 1, 0, false},
-	} {
-		got, err := fixed(c.value, &qos.Metric{Scale: c.scale})
-		if got != c.want || (err == nil) != c.ok {
-			t.Errorf("%v: %d, %v; want %d", c.value, got, err, c.want)
-		}
 	}
 }
 
@@ -196,49 +184,35 @@ func TestTasksAreScrapedAtTheirPorts(t *testing.T) {
 		}
 		return port
 	}
-	metrics, err := parseMetrics("m.yaml", []byte("- name: connections\n  aggregate: sum\n  evictable: true\n  evictQuantified: true\n"+
+	metrics, err := parse("m.yaml", []byte("- name: connections\n  aggregate: sum\n  evictable: true\n  evictQuantified: true\n"+
 		"  prometheus: {port: metrics.port, series: conns, perTask: true}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(t, nil)
-	n.cfg.Metrics = metrics
-	n.loop = n.start()
-	for id, port := range map[string]string{
-		"a": serve("conns 10\n"), "b": serve("conns{x=\"1\"} 20\nconns{x=\"2\"} 5\n"), "silent": "1", "bad": "1/@example.com:80", "none": "", "text": serve("conns many\n"),
-		"huge": serve(strings.Repeat("conns{x=\"1\"} 20\n", 1<<16)),
+	for _, c := range []struct {
+		port, want string
+		value      float64
+		told       bool
+	}{
+		{port: serve("conns 10\n"), value: 10, told: true},
+		{port: serve("conns{x=\"1\"} 20\nconns{x=\"2\"} 5\n"), value: 25, told: true},
+		{port: "1", told: true, want: "refused"},
+		{port: "1/@example.com:80", told: true, want: "cannot be part of an address"},
+		{},
+		{port: serve("conns many\n"), told: true, want: "no Prometheus text"},
+		{port: serve(strings.Repeat("conns{x=\"1\"} 20\n", 1<<16)), told: true, want: "more than 262144 bytes"},
 	} {
-		labels := map[string]string{"metrics.port": port}
-		if port == "" {
-			labels = nil
+		task := &nodeqos.Task{ID: "a"}
+		if c.port != "" {
+			task.Labels = map[string]string{"metrics.port": c.port}
 		}
-		n.add(Task{ID: id, Labels: labels})
-	}
-	n.steps(2)
-	snap := n.loop.state.snapshot
-	values := map[string]int64{}
-	for i := range snap.Tasks {
-		if v, ok := snap.Tasks[i].Values["connections"]; ok {
-			values[snap.Tasks[i].ID] = v
+		value, told, err := metrics[0].Measure(t.Context(), task)
+		if told != c.told || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("port %q: %v, %v, %v; want %v, %q", c.port, value, told, err, c.told, c.want)
 		}
-	}
-	same(t, "tasks", values, map[string]int64{"a": 10_000, "b": 25_000})
-	if got := snap.Values["connections"]; got != 35_000 {
-		t.Errorf("the node has %d", got)
-	}
-	if trouble := n.loop.gauges.trouble("connections"); trouble == "" {
-		t.Error("nothing is said of those that did not answer")
-	}
-	n.tasks = n.tasks[:0]
-	n.add(Task{ID: "silent", Labels: map[string]string{"metrics.port": "1"}})
-	n.steps(2)
-	if v, ok := n.loop.state.snapshot.Values["connections"]; ok {
-		t.Errorf("nobody answers, and the node has %d", v)
-	}
-	n.tasks = n.tasks[:0]
-	n.steps(2)
-	if v, ok := n.loop.state.snapshot.Values["connections"]; !ok || v != 0 {
-		t.Errorf("nobody is there who could tell it, and the node has %d, %v", v, ok)
+		if err == nil && value != c.value {
+			t.Errorf("port %q: %v, want %v", c.port, value, c.value)
+		}
 	}
 }
 
@@ -263,7 +237,7 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 	s.Listener = listener
 	s.Start()
 	defer s.Close()
-	task := &Task{ID: "a", Labels: map[string]string{"app": "shop"}}
+	task := &nodeqos.Task{ID: "a", Labels: map[string]string{"app": "shop"}}
 	for _, c := range []struct {
 		path  string
 		label string
@@ -322,16 +296,14 @@ func FuzzScrape(f *testing.F) {
 	f.Add([]byte("app_latency{"))
 	f.Add([]byte("app_latency{handler=\"\\"))
 	f.Add([]byte("# TYPE app_latency histogram\napp_latency{le=\"x\"} 1\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(func(_ *testing.T, data []byte) {
 		s := &scrape{series: "app_latency"}
 		text, err := s.lines(strings.NewReader(string(data)))
 		if err != nil {
 			return
 		}
-		if value, err := s.find(text); err == nil {
-			if n, err := fixed(value, &qos.Metric{}); err == nil && (n < 0 || n > plimsoll.MaxLine) {
-				t.Errorf("%v becomes %d", value, n)
-			}
+		if _, err := s.find(text); err != nil {
+			_ = err.Error() // it must not fail on itself
 		}
 	})
 }
@@ -344,8 +316,51 @@ func FuzzMetrics(f *testing.F) {
 	f.Add([]byte("- {name: a, prometheus: {url: '{}', series: x}}"))
 	f.Add([]byte("- null\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		if _, err := parseMetrics("fuzz.yaml", data); err != nil {
+		if _, err := parse("fuzz.yaml", data); err != nil {
 			_ = err.Error() // it must not fail on itself
 		}
 	})
+}
+
+// The order in which tasks are acted on, and that throttling can be quantified, are set in the
+// file; so is the order of a built-in metric.
+func TestAFileSetsSortersAndWhatThrottlingReleases(t *testing.T) {
+	metrics, err := parse("m.yaml", []byte(`
+- name: requests
+  aggregate: sum
+  throttleable: true
+  throttleQuantified: true
+  sort: [class, running-time, value]
+  prometheus: {port: p, series: x, perTask: true}
+- name: cpu_total_usage
+  sort: [class, running-time]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := nodeqos.MetricNames(metrics); len(got) != 1 || got[0] != "requests" {
+		t.Errorf("announced are %v", got)
+	}
+	registry, err := nodeqos.NewRegistry(metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	young := qos.Task{ID: "young", Started: 2, CPU: 1, CPUKnown: true, Values: map[string]int64{"requests": 1}}
+	old := qos.Task{ID: "old", Started: 1, CPU: 9, CPUKnown: true, Values: map[string]int64{"requests": 9}}
+	for _, name := range []string{"requests", "cpu_total_usage"} {
+		if order := registry.Find(name).Sort.Sort([]qos.Task{old, young}); order[0] != 1 {
+			t.Errorf("%s: the older comes first", name)
+		}
+	}
+	if order := registry.Find("cpu_total_utilization").Sort.Sort([]qos.Task{old, young}); order[0] != 0 {
+		t.Error("a metric whose order was not given has another one")
+	}
+	m := registry.Find("requests")
+	task := qos.Task{
+		CPU: qos.Core, CPUKnown: true, Values: map[string]int64{"requests": 1000},
+		Groups: []qos.Group{{Name: "g", CPU: qos.Core, Quota: qos.Unlimited}},
+	}
+	if _, release := m.Throttle(&task, qos.Throttling{Step: 20}); !m.ThrottleQuantified || release != 200 {
+		t.Errorf("a fifth of its processor time releases %d of 1000", release)
+	}
 }

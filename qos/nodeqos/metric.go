@@ -2,6 +2,7 @@ package nodeqos
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,18 +10,47 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Definitions are what the planner is to know of metrics.
-func Definitions(metrics []Metric) []qos.Metric {
-	all := make([]qos.Metric, len(metrics))
+// NewRegistry checks metrics and returns the table of the built-in metrics and of these.
+func NewRegistry(metrics []Metric) (*qos.Registry, error) {
+	var rows []qos.Metric
+	sorters := map[string]*qos.Sorter{}
 	for i := range metrics {
-		all[i] = metrics[i].Metric
+		m := &metrics[i]
+		if err := m.Validate(); err != nil {
+			return nil, err
+		}
+		if !m.OnlySort {
+			rows = append(rows, m.Metric)
+			continue
+		}
+		if sorters[m.Name] != nil {
+			return nil, plimsoll.Invalid("metric", "%s: its order is given twice; remove one", m.Name)
+		}
+		sorters[m.Name] = m.Sort
 	}
-	return all
+	registry, err := qos.NewRegistrySorted(sorters, rows...)
+	if err != nil {
+		return nil, fmt.Errorf("register the node's metrics: %w", err)
+	}
+	return registry, nil
 }
 
 // Metric is a user-defined metric: what can be done about it, and how it is measured.
+//
+//	requests := nodeqos.Metric{
+//		Metric: qos.Metric{
+//			Name: "requests", Unit: "requests/s", ActionPriority: 7, Sort: &byRequests,
+//			Throttleable: true, ThrottleQuantified: true, Limit: &qos.Limit{},
+//			Evictable: true, EvictQuantified: true,
+//		},
+//		PerTask: true, Sum: true, Every: time.Second,
+//		Measure: func(ctx context.Context, task *nodeqos.Task) (float64, bool, error) { … },
+//		Actions: nodeqos.Actions{Throttle: setLimit, Restore: setLimit, Evict: disconnect},
+//	}
 type Metric struct {
 	qos.Metric
+	Actions  Actions // what is done about a task by the program itself
+	OnlySort bool    // Name is a built-in metric, and Sort its order from now on; nothing else is given
 	// Measure returns the value now, in the metric's unit. task is nil unless PerTask. ok is false for a task that does not tell this
 	// metric. It is called beside the loop, for several tasks at once, and must end with ctx. nil: Metric.Usage tells it from what is measured anyway.
 	Measure func(ctx context.Context, task *Task) (value float64, ok bool, err error)
@@ -52,8 +82,13 @@ func (m *Metric) timeout() time.Duration {
 	return m.Timeout
 }
 
-func (m *Metric) validate() error {
+// Validate reports what is wrong with how the metric is measured.
+func (m *Metric) Validate() error {
 	switch {
+	case m.OnlySort && m.Sort == nil:
+		return plimsoll.Invalid("metric", "%s: OnlySort needs Sort", m.Name)
+	case m.OnlySort:
+		return nil
 	case m.Measure == nil && m.Usage == nil:
 		return plimsoll.Invalid("metric", "%s cannot be measured; give a command or a prometheus endpoint", m.Name)
 	case m.Every != 0 && (m.Every < MinEvery || m.Every > MaxEvery):
@@ -64,15 +99,23 @@ func (m *Metric) validate() error {
 		return plimsoll.Invalid("metric", "%s: only what is measured for each task can be summed up; give perTask: true", m.Name)
 	case m.EvictQuantified && m.Release == nil && m.Dimension == "" && !(m.PerTask && m.Sum):
 		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes with a task; evictQuantified needs perTask: true and aggregate: sum", m.Name)
+	case m.ThrottleQuantified && m.Throttle == nil && m.ownDimension() && !(m.PerTask && m.Sum) &&
+		(m.Limit == nil || m.Limit.Throttle == nil):
+		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes when a task is throttled; "+
+			"throttleQuantified needs perTask: true and aggregate: sum", m.Name)
 	}
-	return nil
+	return m.validateActions()
 }
+
+func (m *Metric) ownDimension() bool { return m.Dimension == "" || m.Dimension == m.Name }
 
 // MetricNames returns the names of the metrics in order, as a node announces them.
 func MetricNames(metrics []Metric) []string {
-	names := make([]string, len(metrics))
+	names := make([]string, 0, len(metrics))
 	for i := range metrics {
-		names[i] = metrics[i].Name
+		if !metrics[i].OnlySort {
+			names = append(names, metrics[i].Name)
+		}
 	}
 	slices.Sort(names)
 	return names

@@ -39,11 +39,12 @@ func (l *Loop) Status() *pb.NodeQOSStatus {
 			metric = r.Metric
 		}
 	}
+	out.Waterlines = l.waterlines(s.result)
 	for _, i := range s.policies.Order(s.snapshot.Tasks, metric) {
 		out.Tasks = append(out.Tasks, s.task(&s.snapshot.Tasks[i]))
 	}
 	for i := range s.result.Steps {
-		out.Plan = append(out.Plan, stepOf(&s.result.Steps[i]))
+		out.Plan = append(out.Plan, l.step(&s.result.Steps[i]))
 	}
 	for _, skip := range s.result.Skipped {
 		out.Skipped = append(out.Skipped, &pb.QOSSkip{Task: skip.Task, Rule: skip.Rule, Verb: skip.Verb.String(), Reason: skip.Why.String()})
@@ -74,6 +75,38 @@ func (l *Loop) line(r *qos.RuleReport, trigger int32) *pb.QOSLine {
 		out.Waits = fmt.Sprintf("%d of %d samples", r.Above, max(trigger, r.Above))
 	}
 	return out
+}
+
+// waterlines returns the three sets of lines of a plan.
+func (l *Loop) waterlines(res *qos.Result) *pb.QOSWaterlines {
+	reports := make(map[string]*qos.RuleReport, len(res.Rules))
+	for i := range res.Rules {
+		reports[res.Rules[i].Rule] = &res.Rules[i]
+	}
+	set := func(lines []qos.Waterline) []*pb.QOSWaterline {
+		smallest := make(map[string]int64)
+		for _, line := range lines {
+			if least, known := smallest[line.Metric]; !known || line.Value < least {
+				smallest[line.Metric] = line.Value
+			}
+		}
+		out := make([]*pb.QOSWaterline, len(lines))
+		for i, line := range lines {
+			w := &pb.QOSWaterline{
+				Metric: line.Metric, Rule: line.Rule, Scale: plimsoll.LineScale, Value: line.Value,
+				Smallest: line.Value == smallest[line.Metric],
+			}
+			if m := l.registry.Find(line.Metric); m != nil {
+				w.Unit, w.Scale = m.Unit, m.LineScale()
+			}
+			if r := reports[line.Rule]; r != nil && r.Known {
+				w.Gap = max(line.Value-r.Usage, r.Usage-line.Value)
+			}
+			out[i] = w
+		}
+		return out
+	}
+	return &pb.QOSWaterlines{Throttle: set(res.Down), Restore: set(res.Up), Evict: set(res.Evict)}
 }
 
 func (s *state) task(t *qos.Task) *pb.QOSTask {
@@ -113,6 +146,9 @@ func (s *state) taken(t *qos.Task, out *pb.QOSTask) {
 			out.OriginalQuotaNanocores, out.Rung = max(original, 0), "throttle"
 		}
 	}
+	if s.ledger.Limited(key) {
+		out.Rung = "throttle"
+	}
 	if s.ledger.FrozenUntil(key) != 0 {
 		out.Rung = "freeze"
 	}
@@ -121,7 +157,7 @@ func (s *state) taken(t *qos.Task, out *pb.QOSTask) {
 	}
 }
 
-func stepOf(step *qos.Step) *pb.QOSStep {
+func (l *Loop) step(step *qos.Step) *pb.QOSStep {
 	before, after := step.Change()
 	out := &pb.QOSStep{
 		Task: step.Task, Verb: step.Verb.String(), Metric: step.Metric, Rule: step.Rule, Before: before, After: after, Reason: step.Reason,
@@ -131,7 +167,11 @@ func stepOf(step *qos.Step) *pb.QOSStep {
 		if i > 0 {
 			out.Amount += ", "
 		}
-		out.Amount += a.Dimension + " " + qos.FormatAmount(a.Dimension, a.Value)
+		amount := qos.FormatAmount(a.Dimension, a.Value)
+		if m := l.registry.Find(a.Dimension); m != nil { // a metric that is a dimension of its own
+			amount = m.FormatAmount(a.Value)
+		}
+		out.Amount += a.Dimension + " " + amount
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package nodeqos
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -53,4 +54,39 @@ func TestStatusTellsWhatAPlanIsMadeOf(t *testing.T) {
 	if skip.GetRule() == "" {
 		t.Error("it is not told for which rule")
 	}
+}
+
+// TestStatusTellsTheThreeSetsOfWaterlines: design, "there will be three waterline sets, namely,
+// throttledownwaterline, throttleupwaterline and evictwaterline", of which the smallest of a metric
+// counts.
+func TestStatusTellsTheThreeSetsOfWaterlines(t *testing.T) {
+	n := newNode(t, nil)
+	action := plimsoll.Action{Throttle: &plimsoll.ThrottleAction{Step: 20}, Evict: &plimsoll.EvictAction{}}
+	all := policies(action, plimsoll.Rule{})
+	second := all[2].NodeQOS.Rules[0]
+	second.Name, second.Waterline = "second", "12"
+	all[2].NodeQOS.Rules = append(all[2].NodeQOS.Rules, second)
+	n.loop.SetPolicies(all)
+	told := func(set []*pb.QOSWaterline) (lines []string) {
+		for _, w := range set {
+			lines = append(lines, fmt.Sprintf("%s %s %d/%d gap %d %t",
+				w.GetMetric(), w.GetRule(), w.GetValue(), w.GetScale(), w.GetGap(), w.GetSmallest()))
+		}
+		return lines
+	}
+	n.set(15)
+	n.step()
+	above := []string{"pretend node/rule 10000/1000 gap 5000 true", "pretend node/second 12000/1000 gap 3000 false"}
+	w := n.loop.Status().GetWaterlines()
+	same(t, "throttle", told(w.GetThrottle()), above)
+	same(t, "restore", told(w.GetRestore()), []string{})
+	same(t, "evict", told(w.GetEvict()), above)
+	n.set(7)
+	n.step()
+	w = n.loop.Status().GetWaterlines()
+	same(t, "throttle below", told(w.GetThrottle()), []string{})
+	same(t, "restore below", told(w.GetRestore()), []string{
+		"pretend node/rule 10000/1000 gap 3000 true", "pretend node/second 12000/1000 gap 5000 false",
+	})
+	same(t, "evict below", told(w.GetEvict()), []string{})
 }

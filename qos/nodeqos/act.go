@@ -38,10 +38,10 @@ func (s *state) act(ctx context.Context, l *Loop, at int64) {
 
 // ready reports whether a step can be done as it was planned. What is not done is planned anew from the next sample.
 func (s *state) ready(l *Loop, step *qos.Step) bool {
-	switch step.Verb {
-	case qos.Evict, qos.Reclaim:
+	switch {
+	case step.OwnLimit, step.Verb == qos.Evict, step.Verb == qos.Reclaim:
 		return l.errands.room(step.Key())
-	case qos.Freeze, qos.Thaw:
+	case step.Verb == qos.Freeze, step.Verb == qos.Thaw:
 		return true
 	}
 	g := s.groups[step.Key()]
@@ -61,11 +61,14 @@ func (s *state) ready(l *Loop, step *qos.Step) bool {
 
 // do does one step: what is over at once within soon, the rest beside the loop.
 func (s *state) do(ctx, soon context.Context, l *Loop, step *qos.Step) {
-	switch step.Verb {
-	case qos.Evict:
+	switch {
+	case step.OwnLimit:
+		s.limit(ctx, l, step)
+		return
+	case step.Verb == qos.Evict:
 		s.evict(ctx, l, step)
 		return
-	case qos.Reclaim:
+	case step.Verb == qos.Reclaim:
 		s.reclaim(ctx, l, step)
 		return
 	}
@@ -112,7 +115,9 @@ func (s *state) finish(l *Loop, step *qos.Step, err error) {
 		}
 		return
 	}
-	s.voice.done(l, step)
+	if !step.OwnLimit || step.Before != step.After { // else it was set once more
+		s.voice.done(l, step)
+	}
 }
 
 // stuckAgain is after how long it is told once more that a task cannot be thawed. That is tried at each sample.
@@ -145,9 +150,8 @@ func (s *state) evict(ctx context.Context, l *Loop, step *qos.Step) {
 	}
 	s.evicting[key] = true
 	s.voice.done(l, step)
-	l.errands.start(ctx, *step, step.Grace+evictTime, func(ctx context.Context) (int64, error) {
-		return 0, l.deps.Evict(ctx, step.Task, step.Attempt, step.Grace, step.Reason)
-	})
+	stop := s.stop(l, step)
+	l.errands.start(ctx, *step, step.Grace+evictTime, func(ctx context.Context) (int64, error) { return 0, stop(ctx) })
 }
 
 // reclaim asks the kernel for memory, beside the loop: it may take its time.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
@@ -30,16 +29,18 @@ func (t *Task) Key() qos.Key { return qos.Key{Task: t.ID, Attempt: t.Attempt} }
 
 // Config says how a Loop works. Every field but Dir has a usable zero value.
 type Config struct {
-	Dir         string          // the agent's; the ledger is Dir/qos/ledger.json
-	Node        string          // id of the node, for Status
-	Interval    time.Duration   // between two samples; 0: DefaultInterval
-	Subtree     *cgroup.Subtree // where the tasks' groups are; nil: no control groups, then only node metrics, evictions and the gate work
-	Proc        string          // where proc is mounted; empty: /proc
+	Dir      string        // the agent's; the ledger is Dir/qos/ledger.json
+	Node     string        // id of the node, for Status
+	Interval time.Duration // between two samples; 0: DefaultInterval
+	// Subtree is where the tasks' groups are. nil: no control groups. Then metrics, their own
+	// Actions, evictions and the gate work; tasks' use of processors and memory is not known.
+	Subtree     *Subtree
+	Proc        string // where proc is mounted; empty: /proc
 	Attributes  map[string]string
 	Allocatable plimsoll.Resources // of the node, for what is offered as extended resources
 	Extended    ExtendedConfig
-	Metrics     []Metric // user-defined ones; see LoadMetrics
-	Options     qos.Options
+	Metrics     []Metric    // user-defined ones; see LoadMetrics
+	Options     qos.Options // options of policies count over these
 }
 
 // Bounds on Config.Interval, and what it is when it is zero.
@@ -65,6 +66,7 @@ type Deps struct {
 	// Evict stops a task: it goes back to its queue. It is called beside the loop and may take its time, until ctx ends. Grace 0 is the task's own.
 	Evict func(ctx context.Context, task string, attempt int32, grace time.Duration, reason string) error
 	// Report gets what the node says of itself: when the condition or the offers change, and with new events. It must not block.
+	// nil: nobody is told; Status and Events tell the same.
 	Report func(plimsoll.NodeReport)
 	Events Events           // tells what happens
 	Now    func() time.Time // nil: time.Now
@@ -104,14 +106,3 @@ func (c *Config) interval() time.Duration {
 
 // directory is where the loop keeps what it must remember.
 func (c *Config) directory() string { return filepath.Join(c.Dir, "qos") }
-
-// stale is how long a metric may be missing before that matters.
-func (c *Config) stale() time.Duration {
-	if c.Options.Stale > 0 {
-		return c.Options.Stale
-	}
-	return defaultStale
-}
-
-// defaultStale is that of qos.Options.
-const defaultStale = 5 * time.Second

@@ -1,4 +1,4 @@
-package nodeqos
+package metricfile
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/qos"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // maxMetricsFile bounds the file of metrics.
@@ -23,18 +24,20 @@ const maxMetricsFile = 256 << 10
 
 // metricEntry is a metric as the file has it.
 type metricEntry struct {
-	Name            string           `yaml:"name"`
-	Unit            string           `yaml:"unit"`
-	Help            string           `yaml:"help"`
-	ActionPriority  int              `yaml:"actionPriority"`
-	Command         []string         `yaml:"command"`
-	Prometheus      *prometheusEntry `yaml:"prometheus"`
-	Aggregate       string           `yaml:"aggregate"`
-	Every           string           `yaml:"every"`
-	Timeout         string           `yaml:"timeout"`
-	Throttleable    bool             `yaml:"throttleable"`
-	Evictable       bool             `yaml:"evictable"`
-	EvictQuantified bool             `yaml:"evictQuantified"`
+	Name               string           `yaml:"name"`
+	Unit               string           `yaml:"unit"`
+	Help               string           `yaml:"help"`
+	ActionPriority     int              `yaml:"actionPriority"`
+	Sort               *[]string        `yaml:"sort"`
+	Command            []string         `yaml:"command"`
+	Prometheus         *prometheusEntry `yaml:"prometheus"`
+	Aggregate          string           `yaml:"aggregate"`
+	Every              string           `yaml:"every"`
+	Timeout            string           `yaml:"timeout"`
+	Throttleable       bool             `yaml:"throttleable"`
+	ThrottleQuantified bool             `yaml:"throttleQuantified"`
+	Evictable          bool             `yaml:"evictable"`
+	EvictQuantified    bool             `yaml:"evictQuantified"`
 }
 
 type prometheusEntry struct {
@@ -47,9 +50,9 @@ type prometheusEntry struct {
 	PerTask bool              `yaml:"perTask"`
 }
 
-// LoadMetrics reads user-defined metrics from a YAML file: a list, of which examples/metrics.yaml shows every field. What is not known is refused. The error
-// names the file, and the line or the entry.
-func LoadMetrics(path string) ([]Metric, error) {
+// Load reads user-defined metrics from a YAML file: a list, of which examples/metrics.yaml shows
+// every field. Unknown fields are refused. The error names the file and the line.
+func Load(path string) ([]nodeqos.Metric, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
@@ -58,14 +61,14 @@ func LoadMetrics(path string) ([]Metric, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
 	}
-	return parseMetrics(path, data)
+	return parse(path, data)
 }
 
-func parseMetrics(name string, data []byte) (metrics []Metric, err error) {
+func parse(name string, data []byte) (metrics []nodeqos.Metric, err error) {
 	if len(data) > maxMetricsFile {
 		return nil, plimsoll.Invalid(name, "is larger than the %d bytes that are read", maxMetricsFile)
 	}
-	entries, err := decodeMetrics(name, data)
+	entries, err := decode(name, data)
 	if err != nil {
 		return nil, err
 	}
@@ -74,18 +77,18 @@ func parseMetrics(name string, data []byte) (metrics []Metric, err error) {
 	}
 	for i := range entries {
 		m, err := entries[i].metric()
-		if err != nil {
-			return nil, fmt.Errorf("%s: entry %d, %s: %w", name, i+1, entries[i].Name, err)
+		if err == nil {
+			metrics = append(metrics, m)
+			_, err = nodeqos.NewRegistry(metrics)
 		}
-		metrics = append(metrics, m)
-	}
-	if _, err := registryOf(metrics); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		if err != nil {
+			return nil, fmt.Errorf("%s: entry %d, %s: %w", place(name, data, i), i+1, entries[i].Name, err)
+		}
 	}
 	return metrics, nil
 }
 
-func decodeMetrics(name string, data []byte) (entries []metricEntry, err error) {
+func decode(name string, data []byte) (entries []metricEntry, err error) {
 	// The parser is a large program that we do not own. Whatever a file makes it do, it is an error of the file.
 	defer func() {
 		if r := recover(); r != nil {
@@ -117,10 +120,13 @@ func yamlError(name string, err error) error {
 }
 
 // metric checks an entry and makes it ready.
-func (e *metricEntry) metric() (m Metric, err error) {
+func (e *metricEntry) metric() (m nodeqos.Metric, err error) {
 	m.Metric = qos.Metric{
 		Name: e.Name, Help: e.Help, Unit: e.Unit, ActionPriority: e.ActionPriority, Throttleable: e.Throttleable,
-		Evictable: e.Evictable, EvictQuantified: e.EvictQuantified,
+		ThrottleQuantified: e.ThrottleQuantified, Evictable: e.Evictable, EvictQuantified: e.EvictQuantified,
+	}
+	if builtin(e.Name) && e.Sort != nil {
+		return e.resorted()
 	}
 	switch e.Unit { // the units in which values are printed in a way of their own
 	case "bytes":
@@ -152,11 +158,10 @@ func (e *metricEntry) metric() (m Metric, err error) {
 	if err != nil {
 		return m, err
 	}
-	if m.PerTask {
-		byUse := qos.OrderedBy(qos.ClassAndPriority, qos.ByValue(m.Name), qos.RunningTime)
-		m.Sort = &byUse
+	if err = e.acts(&m); err != nil {
+		return m, err
 	}
-	return m, m.validate()
+	return m, m.Validate()
 }
 
 func durationOf(field, text string) (time.Duration, error) {
@@ -170,7 +175,7 @@ func durationOf(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-func (e *metricEntry) commanded(m *Metric) error {
+func (e *metricEntry) commanded(m *nodeqos.Metric) error {
 	if slices.Contains(e.Command, "") || !filepath.IsAbs(e.Command[0]) {
 		return plimsoll.Invalid("command", "is %q; give the whole path of a program and its arguments, none of them empty", e.Command)
 	}
@@ -178,7 +183,7 @@ func (e *metricEntry) commanded(m *Metric) error {
 	return nil
 }
 
-func (e *metricEntry) scraped(m *Metric) error {
+func (e *metricEntry) scraped(m *nodeqos.Metric) error {
 	p := e.Prometheus
 	m.PerTask = p.PerTask
 	target, err := p.target()

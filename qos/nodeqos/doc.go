@@ -11,12 +11,14 @@
 // decide whom to act on (qos), know the coordinator, or start and stop tasks (Deps.Evict).
 //
 // Guarantees:
-//   - Nothing local waits for the network: Deps.Report must not block, Deps.Evict and the metrics of tasks are called beside the loop.
+//   - Nothing local waits for the network: Deps.Report must not block; Deps.Evict, metrics and their
+//     Actions are called beside the loop.
 //   - What is taken is on record before it is taken. After a crash it is given back by the record; what is below its specification without a record (the record
 //     was lost, or was never written) is given back too, and what is frozen without one is thawed at once.
 //   - When Run ends, what it froze is thawed; the rest stays as it is, and the next Run goes on. If the process is killed instead, frozen tasks stay frozen until the
 //     next Run, which thaws them when their time is up.
 //   - A frozen task that is to be stopped, by whomever, is thawed first.
+//   - A limit of a metric's own is on record too, is set again by the next Run, and is given back.
 //   - A group that has vanished is no error. What the kernel refuses is an event, and the task is left alone for a while.
 //   - What others write to a group is seen at the latest at its eighth sample, and always before it is acted on.
 //
@@ -28,5 +30,20 @@
 // Cost: a sweep, a read of an eighth of the groups, and a look at each rule: 5 to 10 µs a task, so a tenth of a percent of a core for 200
 // tasks, and less than a MiB of heap (BenchmarkLoop). Memory is that of the sweep, and the last snapshot and plan.
 //
-// The design is crane's agent with what its peers do better; qos/DESIGN.md says what. internal/agent owns one Loop.
+// A Go program runs a Loop for tasks of its own with metrics and actions of its own:
+//
+//	deps := nodeqos.Deps{Tasks: tasks, Evict: evict}
+//	loop, err := nodeqos.New(nodeqos.Config{Dir: dir, Metrics: metrics}, deps)
+//	if err != nil {
+//		return err
+//	}
+//	loop.SetPolicies(policies)
+//	return loop.Run(ctx)
+//
+// Metric.Measure measures; Sort, Limit, Throttle and Restore of qos.Metric plan; Metric.Actions do
+// what is planned where quotas of control groups and Deps.Evict do not fit. OpenSubtree gives the
+// loop control groups, without which it needs no privileges. examples/qos-loop is such a program.
+//
+// The design is crane's agent with what its peers do better; qos/DESIGN.md says what.
+// internal/agent owns the Loop of a node.
 package nodeqos

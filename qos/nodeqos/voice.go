@@ -153,7 +153,7 @@ func (v *voice) absence(l *Loop, r *qos.RuleReport, e plimsoll.QOSEvent) {
 		a = &absence{since: now}
 		v.missing[r.Metric] = a
 	}
-	if a.told || !r.Absent && now.Sub(a.since) < l.cfg.stale() {
+	if a.told || !r.Absent && now.Sub(a.since) < l.state.policies.Options().Stale {
 		return
 	}
 	a.told = true

@@ -1,4 +1,4 @@
-package nodeqos
+package metricfile
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // maxOutput is how much a command may print; what it prints is one number.
@@ -17,8 +19,8 @@ const maxOutput = 4 << 10
 
 // command measures by running a program that prints a number. It is run without a shell, in a process group of its own that is killed when the time
 // is up, with an empty input and the environment PATH alone, and with the rights of the agent.
-func command(line []string) func(ctx context.Context, _ *Task) (float64, bool, error) {
-	return func(ctx context.Context, _ *Task) (float64, bool, error) {
+func command(line []string) func(ctx context.Context, _ *nodeqos.Task) (float64, bool, error) {
+	return func(ctx context.Context, _ *nodeqos.Task) (float64, bool, error) {
 		var out, problems bounded
 		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 		cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -68,4 +70,9 @@ func (b *bounded) told() string {
 		return ""
 	}
 	return ": " + cut(line, 200)
+}
+
+// cut returns the first bytes of a text, as valid UTF-8.
+func cut(s string, most int) string {
+	return strings.ToValidUTF8(s[:min(len(s), most)], "?")
 }

@@ -1,4 +1,4 @@
-package nodeqos
+package metricfile
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
 // Bounds on what an endpoint may answer: all of it, a line, and the lines of the one series that is looked for.
@@ -55,7 +56,7 @@ func parseTemplate(field, s string) (t template, err error) {
 }
 
 // fill puts in what a task has; ok is false if it lacks a label.
-func (t *template) fill(task *Task) (s string, ok bool, err error) {
+func (t *template) fill(task *nodeqos.Task) (s string, ok bool, err error) {
 	var b strings.Builder
 	b.WriteString(t.texts[0])
 	for i, name := range t.names {
@@ -111,9 +112,9 @@ type scrape struct {
 }
 
 // measure gets the text and takes the series out of it. A task that lacks a label of the address does not tell the metric.
-func (s *scrape) measure(ctx context.Context, t *Task) (value float64, ok bool, err error) {
+func (s *scrape) measure(ctx context.Context, t *nodeqos.Task) (value float64, ok bool, err error) {
 	if t == nil {
-		t = &Task{}
+		t = &nodeqos.Task{}
 	}
 	socket, ok, err := s.endpoint.socket.fill(t)
 	if err != nil || !ok {

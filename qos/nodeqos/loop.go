@@ -52,6 +52,7 @@ type state struct {
 	most     int  // how many groups may be open
 	groups   map[qos.Key]*group
 	evicting map[qos.Key]bool // what we told to stop and is still there
+	recorded []qos.Step       // limits of an earlier Run that are still to be set again
 
 	number    uint64        // of the sample
 	now       time.Time     // of the sample
@@ -77,8 +78,11 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if deps.Tasks == nil || deps.Evict == nil || deps.Report == nil {
-		return nil, plimsoll.Invalid("deps", "is incomplete; Tasks, Evict and Report are needed")
+	if deps.Tasks == nil || deps.Evict == nil {
+		return nil, plimsoll.Invalid("deps", "is incomplete; Tasks and Evict are needed")
+	}
+	if deps.Report == nil {
+		deps.Report = func(plimsoll.NodeReport) {}
 	}
 	deps.Events = deps.Events.withDefaults()
 	if deps.Now == nil {
@@ -87,7 +91,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	if len(cfg.Metrics) > plimsoll.MaxMetrics {
 		return nil, plimsoll.Invalid("metrics", "has %d entries; a node can announce %d", len(cfg.Metrics), plimsoll.MaxMetrics)
 	}
-	registry, err := registryOf(cfg.Metrics)
+	registry, err := NewRegistry(cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -101,19 +105,6 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	l.state.voice.init()
 	l.SetPolicies(nil)
 	return l, nil
-}
-
-func registryOf(metrics []Metric) (*qos.Registry, error) {
-	for i := range metrics {
-		if err := metrics[i].validate(); err != nil {
-			return nil, err
-		}
-	}
-	registry, err := qos.NewRegistry(Definitions(metrics)...)
-	if err != nil {
-		return nil, fmt.Errorf("register the node's metrics: %w", err)
-	}
-	return registry, nil
 }
 
 // SetPolicies replaces all policies; the next sample goes by them. Those that do not concern the node are left out.
@@ -258,6 +249,7 @@ func (l *Loop) sample(ctx context.Context) {
 		l.trouble(TroubleMeasure, err)
 		return
 	}
+	s.reassert(ctx, l, at)
 	s.first = false
 	s.letGo(l)
 	s.snapshot, s.result = snap, qos.Plan(snap, s.policies, s.ledger, at)
