@@ -36,6 +36,7 @@ type counter struct {
 	lowAt  int32  // such a value; -1: none has
 	stale  bool   // low is to be found again
 	shifts uint64 // Fleet.shifts when low was found
+	given  bool   // counts and low are those of a whole fleet, of which this one has a part
 }
 
 // count returns the counter of a tag, to which the caller refers, for a spread. The caller gives it back with uncount. The first one of a tag
@@ -162,7 +163,7 @@ func (c *counter) at(value int32) int32 {
 
 // lowest returns the fewest instances in a value that has open servers.
 func (f *Fleet) lowest(c *counter) int32 {
-	if !c.stale && c.shifts == f.shifts {
+	if c.given || !c.stale && c.shifts == f.shifts {
 		return c.low
 	}
 	c.low, c.lowAt, c.stale, c.shifts = -1, -1, false, f.shifts
