@@ -93,7 +93,7 @@ func (o *Order) sent(chain *placement.Chain) Chain {
 	if o.Name != "" {
 		return Chain{Name: o.Name}
 	}
-	return Chain{Text: chain.Text, Settings: chain.Settings}
+	return Chain{Text: chain.Expanded(), Settings: chain.Settings}
 }
 
 // check refuses an answer that does not belong to the batch.

@@ -1,0 +1,16 @@
+package triton
+
+import "github.com/plimsoll-dev/plimsoll/placement"
+
+// With returns the profile for another fleet, which uses names: the same records, and stages of its own.
+// The records are shared, so read no more of them with either.
+//
+//	stages, err := profile.With(fleet.Names) // then NewChain(…, stages.Stages(), …)
+func (p *Profile) With(names *placement.Names) (*Profile, error) {
+	with, err := New(names)
+	if err != nil {
+		return nil, err
+	}
+	with.override, with.hosts = p.override, p.hosts
+	return with, nil
+}
