@@ -46,6 +46,9 @@ type Events struct {
 
 // Validate reports the first field that cannot be used.
 func (c *Config) Validate() error {
+	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
+		return err
+	}
 	switch {
 	case c.Servers == "":
 		return plimsoll.Invalid("servers", "is missing; name a file or URL with the servers of this part")

@@ -53,7 +53,7 @@ func DefaultPause() plimsoll.Backoff {
 type Fleet struct {
 	parts   []*part
 	options FleetOptions
-	home    map[string]*part // by server: where it was listed first
+	home    map[string]homeOf // by server: where it was listed first
 }
 
 // part is what a Fleet knows of a Part.
@@ -63,6 +63,12 @@ type part struct {
 	listed  bool // servers are those that match the query
 	servers []placement.Server
 	failed  error // why it is not asked any more; nil: it is
+}
+
+// homeOf is a place in part.servers.
+type homeOf struct {
+	part *part
+	at   int
 }
 
 // NewFleet returns a fleet of which nothing is listed yet.
@@ -166,15 +172,15 @@ func (f *Fleet) list(ctx context.Context, q placement.Query) error {
 	if err != nil {
 		return err
 	}
-	f.home = map[string]*part{}
+	f.home = map[string]homeOf{}
 	for _, p := range f.parts {
 		if p.failed != nil {
 			p.servers = nil
 		}
 		for i := range p.servers {
 			p.servers[i].Instances = nil
-			if id := p.servers[i].ID; f.home[id] == nil {
-				f.home[id] = p
+			if _, twice := f.home[p.servers[i].ID]; !twice {
+				f.home[p.servers[i].ID] = homeOf{p, i}
 			}
 		}
 	}
@@ -260,34 +266,29 @@ func (f *Fleet) tryOnce(ctx context.Context, ask func(context.Context) error) er
 // Capacities returns what is left on servers, by id, with the tickets counted. The servers are those
 // that were listed last; of another, and of one whose evaluator does not answer, the reason is given.
 func (f *Fleet) Capacities(ctx context.Context, servers []string, tickets []placement.Ticket, now int64) map[string]Capacity {
-	out := make(map[string]Capacity, len(servers))
+	out, names := make(map[string]Capacity, len(servers)), f.names()
+	onTheirWay := map[string][]placement.Ticket{}
+	for _, t := range tickets {
+		onTheirWay[t.Server] = append(onTheirWay[t.Server], t)
+	}
 	questions := map[*part][]*CapacityQuestion{}
 	for _, id := range servers {
-		p := f.home[id]
 		if _, twice := out[id]; twice {
 			continue
 		}
 		out[id] = Capacity{Uncounted: "no evaluator has listed it"}
-		if p == nil {
+		h, known := f.home[id]
+		if !known {
 			continue
 		}
-		list := questions[p]
+		list := questions[h.part]
 		if n := len(list); n == 0 || len(list[n-1].Servers) == MaxServers {
-			list = append(list, &CapacityQuestion{Names: f.names(), Now: now})
-			questions[p] = list
+			list = append(list, &CapacityQuestion{Names: names, Now: now})
+			questions[h.part] = list
 		}
 		q := list[len(list)-1]
-		for i := range p.servers {
-			if p.servers[i].ID == id {
-				q.Servers = append(q.Servers, p.servers[i])
-				break
-			}
-		}
-		for i := range tickets {
-			if tickets[i].Server == id {
-				q.Tickets = append(q.Tickets, tickets[i])
-			}
-		}
+		q.Servers = append(q.Servers, h.part.servers[h.at])
+		q.Tickets = append(q.Tickets, onTheirWay[id]...)
 	}
 	for _, p := range f.parts {
 		for _, q := range questions[p] {
