@@ -6,8 +6,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// SpreadTally is what the servers of a part of a fleet have of a group, by value of a label. Those of
-// all parts together make a SpreadCount.
+// SpreadTally is what the servers of a part of a fleet have of a group, by value of a label. Those
+// of all parts together make a SpreadCount.
 type SpreadTally map[string]SpreadValue
 
 // SpreadValue is one value of a label. The value of a spread by node is the id of a server.
@@ -23,8 +23,8 @@ type SpreadCount struct {
 	Fewest    int32            // in a value that counts
 }
 
-// Spreads returns what the servers of the fleet have of the request's group: a tally for each spread,
-// constraints first. The fleet must hold its instances.
+// Spreads returns what the servers of the fleet have of the request's group: a tally for each
+// spread, constraints first. The fleet must hold its instances.
 func (p *Prepared) Spreads() []SpreadTally {
 	var out []SpreadTally
 	for _, c := range slices.Concat(p.hardSpread, p.softSpread) {
@@ -33,8 +33,8 @@ func (p *Prepared) Spreads() []SpreadTally {
 	return out
 }
 
-// tally returns the values of a counter that count or have instances. Of servers that count and have
-// none it names one: the parts of a fleet have no server in common, so one says it all.
+// tally returns the values of a counter that count or have instances. Of servers that count and
+// have none it names one: the parts of a fleet have no server in common, so one says it all.
 func (f *Fleet) tally(c *counter) SpreadTally {
 	d := &f.domains[c.domain]
 	out, empty := SpreadTally{}, false
@@ -55,8 +55,8 @@ func (f *Fleet) tally(c *counter) SpreadTally {
 	return out
 }
 
-// MergeSpreads adds up the tallies of the parts of a fleet, each of which has one for each spread of
-// the same request.
+// MergeSpreads adds up the tallies of the parts of a fleet, each of which has one for each spread
+// of the same request.
 func MergeSpreads(parts ...[]SpreadTally) []SpreadCount {
 	var sums []SpreadTally
 	for _, part := range parts {
@@ -64,8 +64,8 @@ func MergeSpreads(parts ...[]SpreadTally) []SpreadCount {
 			if i == len(sums) {
 				sums = append(sums, SpreadTally{})
 			}
-			for value, n := range tally { // the sums do not depend on the order
-				sum := sums[i][value]
+			for _, value := range sortedKeys(tally) {
+				n, sum := tally[value], sums[i][value]
 				sums[i][value] = SpreadValue{sum.Instances + n.Instances, sum.Counts || n.Counts}
 			}
 		}
@@ -87,8 +87,8 @@ func MergeSpreads(parts ...[]SpreadTally) []SpreadCount {
 	return out
 }
 
-// spreadsGiven asks the loader of the fleet how a request's group is spread, and holds the counters of
-// the request to that.
+// spreadsGiven asks the loader of the fleet how a request's group is spread, and holds the counters
+// of the request to that.
 func (p *Prepared) spreadsGiven() error {
 	f := p.fleet
 	given, err := f.Loader.Spreads(&p.Request)
@@ -97,7 +97,8 @@ func (p *Prepared) spreadsGiven() error {
 	}
 	counters := slices.Concat(p.hardSpread, p.softSpread)
 	if len(given) != len(counters) {
-		return plimsoll.Invalid("spreads", "has %d entries; the request has %d spreads, and each needs one", len(given), len(counters))
+		return plimsoll.Invalid("spreads", "has %d entries; the request has %d spreads, and each needs one",
+			len(given), len(counters))
 	}
 	for i, c := range counters {
 		c.counts = c.counts[:0]

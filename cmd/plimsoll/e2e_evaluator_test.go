@@ -15,14 +15,16 @@ const partOfAFleet = `[{"id": "n1", "capacity": {"cpu": 4}}, {"id": "n2", "capac
 // evaluator starts an evaluator of a part of a fleet, and waits until it serves.
 func (s *site) evaluator(listen string, more ...string) *daemon {
 	s.t.Helper()
-	args := []string{"evaluator", "--servers", s.write("servers.json", partOfAFleet), "--data", s.path("evaluator"), "--listen", listen}
+	args := []string{"evaluator", "--servers", s.write("servers.json", partOfAFleet), "--data", s.path("evaluator"),
+		"--listen", listen}
 	d := start(s.t, append(args, more...)...)
 	d.says("msg=serving")
 	return d
 }
 
-// TestAnEvaluatorIsGuardedAsOtherRolesAre: on its port everybody needs its own token, on every path and before the body comes, and
-// no page in a browser is answered; whoever places on the same machine finds the token.
+// TestAnEvaluatorIsGuardedAsOtherRolesAre: on its port everybody needs its own token, on every path
+// and before the body comes, and no page in a browser is answered; whoever places on the same
+// machine finds the token.
 func TestAnEvaluatorIsGuardedAsOtherRolesAre(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -33,12 +35,15 @@ func TestAnEvaluatorIsGuardedAsOtherRolesAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, method := range append(methods(), "/", "/no/such/path") {
-		for _, other := range []string{"", "Bearer x", token.New(token.User).Header(), token.New(token.Evaluator).Header()} {
-			if status, body := request(t, listener, "POST "+method, other); status != http.StatusUnauthorized || !strings.Contains(body, "evaluator token") {
+		for _, other := range []string{"", "Bearer x", token.New(token.User).Header(),
+			token.New(token.Evaluator).Header()} {
+			if status, body := request(t, listener, "POST "+method, other); status != http.StatusUnauthorized ||
+				!strings.Contains(body, "evaluator token") {
 				t.Errorf("%s: %d %s", method, status, body)
 			}
 		}
-		if status, body := request(t, listener, "GET "+method, own.Header()); status == http.StatusUnauthorized || status == http.StatusForbidden {
+		if status, body := request(t, listener, "GET "+method, own.Header()); status == http.StatusUnauthorized ||
+			status == http.StatusForbidden {
 			t.Errorf("%s with its token: %d %s", method, status, body)
 		}
 	}
@@ -72,15 +77,18 @@ func TestAnEvaluatorIsGuardedAsOtherRolesAre(t *testing.T) {
 	}
 
 	order := s.write("request.json", `{"resources": {"cpu": 1}}`)
-	if stdout, stderr, code := run(t, "place", order, "--evaluators", listener); code != 0 || !strings.Contains(stdout, "1 of 1 task fits") {
+	if stdout, stderr, code := run(t, "place", order, "--evaluators", listener); code != 0 ||
+		!strings.Contains(stdout, "1 of 1 task fits") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	_, stderr, code := runAs(t, t.TempDir(), nil, "place", order, "--evaluators", listener)
-	if code != exitFailed || !strings.Contains(stderr, "give it by --evaluator-token-file or PLIMSOLL_EVALUATOR_TOKEN_FILE") {
+	if code != exitFailed || !strings.Contains(stderr,
+		"give it by --evaluator-token-file or PLIMSOLL_EVALUATOR_TOKEN_FILE") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	file := s.path("evaluator", "evaluator.token")
-	if _, stderr, code := runAs(t, t.TempDir(), nil, "place", order, "--evaluators", listener, "--evaluator-token-file", file); code != 0 {
+	if _, stderr, code := runAs(t, t.TempDir(), nil, "place", order, "--evaluators", listener,
+		"--evaluator-token-file", file); code != 0 {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
@@ -91,7 +99,8 @@ func TestAnEvaluatorWithoutATokenSaysSo(t *testing.T) {
 	s := newSite(t)
 	listener := freePorts(t, 1)[0]
 	d := s.evaluator(listener, "--no-token")
-	if said := d.stderr(); strings.Count(said, "everybody who reaches the address may do everything there, without a token") != 1 {
+	if said := d.stderr(); strings.Count(said,
+		"everybody who reaches the address may do everything there, without a token") != 1 {
 		t.Errorf("%s", said)
 	}
 	order := s.write("request.json", `{"resources": {"cpu": 1}}`)

@@ -18,19 +18,19 @@ import (
 type evaluatorCmd struct {
 	roleFlags
 	hostFlags
-	Servers        string `help:"File or URL with the servers of this part of the fleet, in JSON, or Triton's records. A file is read again when it has changed." env:"PLIMSOLL_EVALUATOR_SERVERS" placeholder:"FILE|URL"`
-	Instances      string `help:"File or URL with what runs on one server, where {server} stands for its id; it is loaded only when a batch needs it. Default: it stands in --servers." placeholder:"FILE|URL"`
-	TritonDefaults string `help:"JSON file with the defaults of Triton's designation, whose over-provisioning then holds for all of Triton's records." placeholder:"FILE"`
+	Servers        string `help:"File or URL with the servers of this part, in JSON. Triton's records will do." env:"PLIMSOLL_EVALUATOR_SERVERS" placeholder:"FILE|URL"`
+	Instances      string `help:"File or URL with what runs on one server, {server} for its id; default: it stands in --servers." placeholder:"FILE|URL"`
+	TritonDefaults string `help:"JSON file with the defaults of Triton's designation." placeholder:"FILE"`
 
 	Refresh     time.Duration `help:"How old what was read from a --servers with a URL may be." default:"10s"`
 	Loads       int           `help:"Servers whose instances are loaded at a time." default:"16" placeholder:"N"`
-	LoadTimeout time.Duration `help:"Time for the instances of one server; a server that takes longer is left out of the batch." default:"2s"`
+	LoadTimeout time.Duration `help:"Time for the instances of one server." default:"2s"`
 
 	Data     string `help:"Directory of the token." default:"plimsoll-data/evaluator" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address to serve: host:port or unix:/path." default:"127.0.0.1:9083" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	noTokenFlag
-	EvaluatorTokenFile string `help:"File with the token of those who place, made if it is not there; default: evaluator.token in --data." env:"PLIMSOLL_EVALUATOR_TOKEN_FILE" placeholder:"FILE"`
+	EvaluatorTokenFile string `help:"File with the token of callers, made if it is not there; default: evaluator.token in --data." env:"PLIMSOLL_EVALUATOR_TOKEN_FILE" placeholder:"FILE"`
 }
 
 // Help is the detail of the help text.
@@ -39,9 +39,14 @@ func (evaluatorCmd) Help() string {
 batches of them, counts how a group is spread over them, and tells what is left on each. What
 runs on a server does not leave it. plimsoll place --evaluators places over several.
 
+What runs on the servers stands in the document of --servers, or --instances says where it is for
+one server: then it is loaded only when a batch needs it, and a server that takes longer than
+--load-timeout is left out of that batch. A file is read again when it has changed. With
+--triton-defaults their over-provisioning holds for all of Triton's records.
+
 ` + example("plimsoll evaluator --servers servers.json",
 		"plimsoll evaluator --servers servers.json --instances 'instances/{server}.json' --listen 127.0.0.1:9084",
-		"plimsoll evaluator --servers http://cnapi/servers?extras=all --instances 'http://vmapi/vms?server_uuid={server}&state=active'",
+		"plimsoll evaluator --servers http://cnapi/servers --instances 'http://vmapi/vms?server_uuid={server}'",
 		"plimsoll place job.yaml --evaluators 127.0.0.1:9083,127.0.0.1:9084")
 }
 

@@ -28,18 +28,19 @@ type placeCmd struct {
 	Count     *int32   `help:"Try so many tasks of each group instead of as many as the file says; at most 10000." placeholder:"N"`
 	Owner     string   `help:"Owner of the job, instead of the one in the file." placeholder:"OWNER"`
 	Node      []string `help:"Only these nodes, instead of those that the file names; * and ? are wildcards." placeholder:"NODE"`
-	Servers   string   `help:"Try it on the servers of this JSON file, without a cluster; a URL or a file with Triton's records will do." placeholder:"FILE"`
-	Placement string   `help:"With --servers or --evaluators: a placement file that says how servers are chosen." placeholder:"FILE"`
+	Servers   string   `help:"Try it on the servers of this JSON file or URL, without a cluster." placeholder:"FILE"`
+	Placement string   `help:"With --servers or --evaluators: a placement file." placeholder:"FILE"`
 	Replay    string   `help:"Decide again what plimsoll explain --export wrote." placeholder:"FILE"`
 	evaluatorFlags
-	TritonDefaults string `help:"With --servers or --evaluators: JSON file with the defaults of Triton's designation." placeholder:"FILE"`
+	TritonDefaults string `help:"JSON file with the defaults of Triton's designation." placeholder:"FILE"`
 	formatFlag
 }
 
 // Help is the detail of the help text.
 func (placeCmd) Help() string {
 	return example("plimsoll place job.yaml", "plimsoll place job.yaml --group map --count 100",
-		"plimsoll place --servers servers.json job.yaml", "plimsoll place job.yaml --evaluators 127.0.0.1:9083,127.0.0.1:9084",
+		"plimsoll place --servers servers.json job.yaml",
+		"plimsoll place job.yaml --evaluators 127.0.0.1:9083,127.0.0.1:9084",
 		"plimsoll place --replay decision.json")
 }
 
@@ -81,7 +82,8 @@ func (cmd *placeCmd) check() error {
 	case cmd.Servers != "" && len(cmd.Evaluators) > 0:
 		return plimsoll.Invalid("--servers", "is known to the evaluators; leave it out, or leave out --evaluators")
 	case cmd.Placement != "" && cmd.Servers == "" && len(cmd.Evaluators) == 0:
-		return plimsoll.Invalid("--placement", "is for --servers and --evaluators; the cluster chooses as its coordinator was told")
+		return plimsoll.Invalid("--placement",
+			"is for --servers and --evaluators; the cluster chooses as its coordinator was told")
 	case cmd.TritonDefaults != "" && cmd.Servers == "" && len(cmd.Evaluators) == 0:
 		return plimsoll.Invalid("--triton-defaults", "is for --servers and --evaluators")
 	case cmd.Count != nil && (*cmd.Count < 1 || *cmd.Count > maxTried):
@@ -161,7 +163,8 @@ func (cmd *placeCmd) offline(ctx context.Context, a *app) error {
 
 // beside tries asks on an evaluator in this process.
 func (cmd *placeCmd) beside(
-	ctx context.Context, a *app, document evaluator.Document, chain *placement.Chain, job string, names []string, asks []placement.Ask,
+	ctx context.Context, a *app, document evaluator.Document, chain *placement.Chain, job string, names []string,
+	asks []placement.Ask,
 ) error {
 	local, err := document.Evaluator()
 	if err != nil {
@@ -193,7 +196,8 @@ func (cmd *placeCmd) document(ctx context.Context, a *app) (evaluator.Document, 
 	return document, plimsoll.Within(name, err)
 }
 
-// chain is that of the placement file, with the settings of Triton's defaults if these are given instead.
+// chain is that of the placement file, with the settings of Triton's defaults if these are given
+// instead.
 func (cmd *placeCmd) chain(a *app) (*placement.Chain, error) {
 	chosen, err := readPlacement(a, cmd.Placement)
 	if err != nil || cmd.TritonDefaults == "" || cmd.Placement != "" {
@@ -243,7 +247,9 @@ func (cmd *placeCmd) asks(a *app) (job string, names []string, asks []placement.
 	return spec.ID, names, asks, nil
 }
 
-func (cmd *placeCmd) askRequest(a *app, name string, data []byte, keys []string) (job string, names []string, asks []placement.Ask, err error) {
+func (cmd *placeCmd) askRequest(
+	a *app, name string, data []byte, keys []string,
+) (job string, names []string, asks []placement.Ask, err error) {
 	if cmd.Group != "" {
 		return "", nil, nil, plimsoll.Invalid("--group", "%s is one request and has no groups; leave it out", name)
 	}

@@ -23,9 +23,9 @@ import (
 
 // evaluatorFlags are those of commands that ask evaluators.
 type evaluatorFlags struct {
-	Evaluators         []string      `help:"Try it over the servers of these evaluators: addresses such as 127.0.0.1:9083, with commas between them." placeholder:"ADDRESS"`
-	EvaluatorTokenFile string        `help:"With --evaluators: file with their token; default: found for those on this machine." env:"PLIMSOLL_EVALUATOR_TOKEN_FILE" placeholder:"FILE"`
-	EvaluatorTimeout   time.Duration `help:"With --evaluators: time of one try of a call; there are three tries." default:"10s"`
+	Evaluators         []string      `help:"Ask these evaluators instead of a cluster, such as 127.0.0.1:9083,127.0.0.1:9084." placeholder:"ADDRESS"`
+	EvaluatorTokenFile string        `help:"File with the token of evaluators; default: found on this machine." env:"PLIMSOLL_EVALUATOR_TOKEN_FILE" placeholder:"FILE"`
+	EvaluatorTimeout   time.Duration `help:"Time of one try of a call of an evaluator, of three." default:"10s"`
 }
 
 // fleet is the fleet of all evaluators. done gives their connections back.
@@ -46,15 +46,17 @@ func (f *evaluatorFlags) fleet(a *app) (fleet *remote.Fleet, done func(), err er
 		}
 		c, url, err := transport.CallClient(address)
 		if err != nil {
-			return nil, done, plimsoll.Invalid("--evaluators", "%q is not an address; write for example 127.0.0.1:9083", address)
+			return nil, done, plimsoll.Invalid("--evaluators",
+				"%q is not an address; write for example 127.0.0.1:9083", address)
 		}
 		transport.SendToken(c, token.Finder{Kind: token.Evaluator, File: f.EvaluatorTokenFile}.For(address))
 		clients = append(clients, c)
 		parts = append(parts, remote.Part{Name: address, Evaluator: remote.NewClient(c, url)})
 	}
-	fleet, err = remote.NewFleet(parts, remote.FleetOptions{Timeout: f.EvaluatorTimeout, Tell: func(part string, err error) {
-		a.notes.printf("plimsoll: evaluator %s: %s; it is tried again\n", part, evaluatorFault(err))
-	}})
+	fleet, err = remote.NewFleet(parts,
+		remote.FleetOptions{Timeout: f.EvaluatorTimeout, Tell: func(part string, err error) {
+			a.notes.printf("plimsoll: evaluator %s: %s; it is tried again\n", part, evaluatorFault(err))
+		}})
 	return fleet, done, err
 }
 
@@ -87,7 +89,8 @@ func (cmd *placeCmd) remotely(ctx context.Context, a *app) error {
 
 // over tries asks over a fleet of evaluators.
 func (cmd *placeCmd) over(
-	ctx context.Context, a *app, fleet *remote.Fleet, chain *placement.Chain, job string, names []string, asks []placement.Ask,
+	ctx context.Context, a *app, fleet *remote.Fleet, chain *placement.Chain, job string, names []string,
+	asks []placement.Ask,
 ) error {
 	t := remoteTrial{fleet: fleet, chain: chain, now: a.now().Unix(), rng: rand.NewPCG(1, 1)}
 	var tried client.Trial
@@ -99,22 +102,28 @@ func (cmd *placeCmd) over(
 		g.Name = names[i]
 		tried.Groups = append(tried.Groups, g)
 	}
+	warnFailed(a, fleet)
+	return cmd.print(a, viewTrial(job, &tried), func(o *output) { printTrial(o, &tried) })
+}
+
+// warnFailed names the evaluators that did not answer.
+func warnFailed(a *app, fleet *remote.Fleet) {
 	for _, p := range fleet.Failed() {
 		a.notes.printf("plimsoll: the servers of evaluator %s were left out: %s\n", p.Name, evaluatorFault(p.Err))
 	}
-	return cmd.print(a, viewTrial(job, &tried), func(o *output) { printTrial(o, &tried) })
 }
 
 // remoteError is an error of an evaluator that names it, and says nothing of the gateway.
 func remoteError(err error) error {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("cannot reach the evaluator at %s (%s); start one with: plimsoll evaluator --servers FILE", dial.Addr, cause(dial.Err))
+		return fmt.Errorf("cannot reach the evaluator at %s (%s); start it with: plimsoll evaluator", dial.Addr, cause(dial.Err))
 	}
 	return errors.New(err.Error()) // only its text: it is not about the token of the gateway
 }
 
-// remoteTrial places asks over evaluators. What it has placed goes on as tickets: nothing is booked.
+// remoteTrial places asks over evaluators. What it has placed goes on as tickets: nothing is
+// booked.
 type remoteTrial struct {
 	fleet   *remote.Fleet
 	chain   *placement.Chain
@@ -187,12 +196,14 @@ func offlineRefusal(x *placement.Explanation, asked plimsoll.Resources) *client.
 	return &client.Refusal{
 		WaitCode: code, Summary: summary, Steps: offlineSteps(x.Steps),
 		Nodes: client.NodeCounts{
-			Total: int32(x.Servers), Open: int32(x.Open), Eligible: int32(x.Eligible), FitEmpty: int32(x.FitEmpty), Fit: int32(x.Fit),
+			Total: int32(x.Servers), Open: int32(x.Open), Eligible: int32(x.Eligible), FitEmpty: int32(x.FitEmpty),
+			Fit: int32(x.Fit),
 		},
 	}
 }
 
-// isTritonOrder reports whether a request is one of Triton's: with a machine and its package and image.
+// isTritonOrder reports whether a request is one of Triton's: with a machine and its package and
+// image.
 func isTritonOrder(keys []string) bool {
 	return slices.Contains(keys, "vm") && !slices.ContainsFunc(keys, func(key string) bool {
 		return !slices.Contains(tritonOrderKeys, key)

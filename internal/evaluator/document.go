@@ -19,9 +19,10 @@ type Document struct {
 	Profile *triton.Profile // of Triton's records; nil: it has servers of package fleetjson
 }
 
-// Parse reads a list of servers, or an object with such a list in its field "servers": those of package
-// fleetjson, or records of Triton's CNAPI, which have a uuid instead of an id. defaults are those of
-// Triton's designation, whose over-provisioning then holds for all its records; nil: each has its own.
+// Parse reads a list of servers, or an object with such a list in its field "servers": those of
+// package fleetjson, or records of Triton's CNAPI, which have a uuid instead of an id. defaults are
+// those of Triton's designation, whose over-provisioning then holds for all its records; nil: each
+// has its own.
 func Parse(data, defaults []byte) (Document, error) {
 	records, ok := tritonRecords(data)
 	if !ok {
@@ -75,8 +76,8 @@ func tritonRecords(data []byte) ([]json.RawMessage, bool) {
 	return list, names["uuid"] != nil && names["id"] == nil
 }
 
-// Stages returns the stages for a fleet that uses names: those of package placement, or with Triton's
-// arithmetic for Triton's records.
+// Stages returns the stages for a fleet that uses names: those of package placement, or with
+// Triton's arithmetic for Triton's records.
 func (d *Document) Stages(names *placement.Names) ([]placement.Stage, error) {
 	if d.Profile == nil {
 		return placement.Stages(), nil
@@ -88,15 +89,19 @@ func (d *Document) Stages(names *placement.Names) ([]placement.Stage, error) {
 	return profile.Stages(), nil
 }
 
-// Evaluator returns an evaluator of the document in this process. The document must not be used any more.
+// Evaluator returns an evaluator of the document in this process. The document must not be used any
+// more.
 func (d Document) Evaluator() (*remote.Local, error) {
 	p := newPart(d)
 	return remote.NewLocal(remote.Config{
 		Profile: d.Stages,
 		Servers: func(_ context.Context, q placement.Query) ([]placement.Server, error) { return p.matching(q), nil },
 		Source: remote.Source{
-			Instances: func(_ context.Context, server string) ([]placement.Instance, error) { return p.instances[server], nil },
-			Instance:  func(_ context.Context, id string) (server, owner string, err error) { return p.home(id) },
+			Instances: func(_ context.Context, server string) ([]placement.Instance,
+				error) {
+				return p.instances[server], nil
+			},
+			Instance: func(_ context.Context, id string) (server, owner string, err error) { return p.home(id) },
 			Group: func(_ context.Context, job, group string) (map[string][]placement.Instance, error) {
 				return p.groups[groupName{job, group}], nil
 			},

@@ -119,7 +119,8 @@ func (e *Evaluator) Serve(ctx context.Context, listener net.Listener) error {
 		return errors.Join(err, listener.Close())
 	}
 	err = transport.Serve(ctx, listener, e.handler, transport.ServeConfig{
-		Hosts: append([]string{e.cfg.Listen}, e.cfg.Hosts...), Access: e.cfg.Access, Connections: transport.FewConnections(e.metrics.refuse),
+		Hosts: append([]string{e.cfg.Listen}, e.cfg.Hosts...), Access: e.cfg.Access,
+		Connections: transport.FewConnections(e.metrics.refuse),
 		Started: func() {
 			if e.cfg.Events.Serving != nil {
 				e.cfg.Events.Serving(listener.Addr().String(), len(p.Servers))
@@ -156,8 +157,8 @@ func (e *Evaluator) routes(local *remote.Local) http.Handler {
 	return mux
 }
 
-// bounded refuses calls beyond those that may be worked on, before their body is read: each may take
-// what a batch takes decoded.
+// bounded refuses calls beyond those that may be worked on, before their body is read: each may
+// take what a batch takes decoded.
 func (e *Evaluator) bounded(calls http.Handler) http.Handler {
 	slots := make(chan struct{}, e.cfg.Calls)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -176,4 +177,4 @@ func (e *Evaluator) bounded(calls http.Handler) http.Handler {
 }
 
 // busy is the answer of an evaluator that works on as many calls as it may, in the form of Connect.
-const busy = `{"code":"resource_exhausted","message":"this evaluator works on as many calls as it may; try again"}` + "\n"
+const busy = `{"code":"resource_exhausted","message":"this evaluator has as many calls as it may; try again"}` + "\n"

@@ -76,7 +76,8 @@ func readAll(where string, from io.Reader, most int64) ([]byte, error) {
 		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "read %s: %s", where, plain(err))
 	}
 	if int64(len(data)) > most {
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%s is larger than %d bytes, as large as it may be", where, most)
+		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%s is larger than %d bytes, as large as it may be",
+			where, most)
 	}
 	return data, nil
 }
@@ -94,8 +95,8 @@ func plain(err error) error {
 	return err
 }
 
-// fill puts the id of a server into a template. An id cannot lead out of a directory or into another
-// part of a URL.
+// fill puts the id of a server into a template. An id cannot lead out of a directory or into
+// another part of a URL.
 func fill(template, server string) (string, error) {
 	if !isURL(template) {
 		if server == "" || server == "." || server == ".." || strings.ContainsAny(server, "/\x00") {

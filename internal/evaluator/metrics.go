@@ -22,14 +22,17 @@ func newMetrics(s *source) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_evaluator_calls_total", Help: "Calls that were worked on, by call and by the code of their error; ok: none.",
+			Name: "plimsoll_evaluator_calls_total",
+			Help: "Calls that were worked on, by call and by the code of their error; ok: none.",
 		}, []string{"call", "code"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_evaluator_refused_total", Help: "Calls and connections that were refused because there were too many, by the bound.",
+			Name: "plimsoll_evaluator_refused_total",
+			Help: "Calls and connections that were refused because there were too many, by the bound.",
 		}, []string{"bound"}),
 	}
 	m.registry.MustRegister(
-		m.calls, m.refused, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		m.calls, m.refused, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "plimsoll_evaluator_loads_total", Help: "Servers whose instances were loaded.",
 		}, func() float64 { return float64(s.loads.Load()) }),

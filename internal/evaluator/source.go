@@ -33,7 +33,8 @@ type stamp struct {
 }
 
 func (s *stamp) same(other *stamp) bool {
-	return s.info != nil && other.info != nil && s.size == other.size && s.changed.Equal(other.changed) && os.SameFile(s.info, other.info)
+	return s.info != nil && other.info != nil && s.size == other.size && s.changed.Equal(other.changed) &&
+		os.SameFile(s.info, other.info)
 }
 
 func newSource(cfg *Config) *source {
@@ -131,7 +132,7 @@ func (s *source) instances(ctx context.Context, server string) ([]placement.Inst
 func (s *source) instance(ctx context.Context, id string) (server, owner string, err error) {
 	if s.cfg.Instances != "" {
 		return "", "", plimsoll.Errorf(plimsoll.CodeUnimplemented,
-			"an evaluator that loads instances by server does not find them by id; give it servers with their instances")
+			"an evaluator that loads by server does not find instances by id; give it servers with theirs")
 	}
 	p, err := s.now(ctx)
 	if err != nil {
@@ -151,7 +152,8 @@ func (s *source) group(ctx context.Context, job, group string) (map[string][]pla
 // checkTemplate refuses a place of instances that names no server.
 func checkTemplate(template string) error {
 	if template != "" && !strings.Contains(template, placeholder) {
-		return plimsoll.Invalid("instances", "%s does not say where the instances of one server are; put %s where its id belongs", template, placeholder)
+		return plimsoll.Invalid("instances",
+			"%s does not say where the instances of one server are; put %s where its id belongs", template, placeholder)
 	}
 	return nil
 }

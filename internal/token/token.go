@@ -99,7 +99,8 @@ func Parse(text string) (Token, error) {
 		}
 	}
 	return Token{}, plimsoll.Errorf(plimsoll.CodeInvalid,
-		"this is not a token; one begins with plimsoll_user_, plimsoll_agent_, plimsoll_gateway_, plimsoll_log_ or plimsoll_evaluator_, and 43 characters follow")
+		"this is not a token; one begins with plimsoll_user_, plimsoll_agent_, plimsoll_gateway_, "+
+			"plimsoll_log_ or plimsoll_evaluator_, and 43 characters follow")
 }
 
 // Is reports whether there is a token.

@@ -33,7 +33,8 @@ type hand struct {
 }
 
 func (f *Fleet) newDealer(chain *placement.Chain, o *Order) (*dealer, error) {
-	d := &dealer{of: f, order: o, chain: chain, fleet: placement.NewFleet(placement.NewNames()), tickets: map[int32][]placement.Ticket{}}
+	d := &dealer{of: f, order: o, chain: chain, fleet: placement.NewFleet(placement.NewNames()),
+		tickets: map[int32][]placement.Ticket{}}
 	if err := d.fleet.Names.Check("resources", o.Request.Resources); err != nil {
 		return nil, err
 	}
@@ -41,7 +42,8 @@ func (f *Fleet) newDealer(chain *placement.Chain, o *Order) (*dealer, error) {
 	for _, p := range f.parts {
 		h := &hand{part: p, first: int32(d.fleet.Len()), left: len(p.servers), size: chain.BatchSize(len(p.servers))}
 		if h.size > MaxServers {
-			return nil, plimsoll.Invalid("batch", "is %d servers; an evaluator takes at most %d, so make the chain's batches smaller", h.size, MaxServers)
+			return nil, plimsoll.Invalid("batch",
+				"is %d servers; an evaluator takes at most %d, so make the chain's batches smaller", h.size, MaxServers)
 		}
 		for i := range p.servers {
 			d.fleet.Put(h.first+int32(i), &p.servers[i])
@@ -57,21 +59,23 @@ func (f *Fleet) newDealer(chain *placement.Chain, o *Order) (*dealer, error) {
 	return d, nil
 }
 
-// countSpreads has the group of a request counted that is to be spread. A bound on the spread needs the
-// count of every evaluator; a preference goes by those that answer.
+// countSpreads has the group of a request counted that is to be spread. A bound on the spread needs
+// the count of every evaluator; a preference goes by those that answer.
 func (d *dealer) countSpreads(ctx context.Context) error {
 	r := &d.order.Request
 	if len(r.Constraints.Spread)+len(r.Preferences.Spread) == 0 {
 		return nil
 	}
 	q := &SpreadQuestion{
-		Request: *r, Tickets: d.order.Tickets, Chain: d.order.sent(d.chain), Names: namesOf(d.fleet.Names), Now: d.order.Now,
+		Request: *r, Tickets: d.order.Tickets, Chain: d.order.sent(d.chain), Names: namesOf(d.fleet.Names),
+		Now: d.order.Now,
 	}
 	parts := make([][]placement.SpreadTally, len(d.of.parts))
 	err := d.of.each(ctx, "count the spread", func(ctx context.Context, p *part) error {
 		tallies, err := p.Evaluator.CountSpread(ctx, q)
 		if err == nil && len(tallies) != len(r.Constraints.Spread)+len(r.Preferences.Spread) {
-			err = plimsoll.Errorf(plimsoll.CodeInternal, "the evaluator's answer is about %d spreads of another request", len(tallies))
+			err = plimsoll.Errorf(plimsoll.CodeInternal,
+				"the evaluator's answer is about %d spreads of another request", len(tallies))
 		}
 		parts[slices.Index(d.of.parts, p)] = tallies
 		return err
@@ -91,7 +95,8 @@ func (d *dealer) countSpreads(ctx context.Context) error {
 	return nil
 }
 
-// run has batches evaluated until a server is left of one. An evaluator that does not answer is left out.
+// run has batches evaluated until a server is left of one. An evaluator that does not answer is
+// left out.
 func (d *dealer) run(ctx context.Context, rng *rand.PCG) error {
 	for _, h := range d.hands {
 		open := func(i int32) bool { return d.fleet.Open(h.first + i) }
@@ -117,7 +122,8 @@ func (d *dealer) run(ctx context.Context, rng *rand.PCG) error {
 	}
 }
 
-// pick returns the evaluator of the next batch: each as likely as it has servers left; nil: none has.
+// pick returns the evaluator of the next batch: each as likely as it has servers left; nil: none
+// has.
 func (d *dealer) pick(rng *rand.PCG) *hand {
 	total, holders := 0, 0
 	var last *hand
@@ -170,8 +176,8 @@ func (d *dealer) evaluate(ctx context.Context, h *hand, seed uint64, drawn []int
 	return true, nil
 }
 
-// batch makes a batch of servers that were drawn. Of closed ones only as many go with it as there is room for: they are sent so that
-// the steps tell of them.
+// batch makes a batch of servers that were drawn. Of closed ones only as many go with it as there
+// is room for: they are sent so that the steps tell of them.
 func (d *dealer) batch(h *hand, seed uint64, drawn []int32) *Batch {
 	o := d.order
 	b := &Batch{Request: o.Request, Chain: o.sent(d.chain), Seed: seed, Now: o.Now, Names: namesOf(d.fleet.Names)}

@@ -39,7 +39,8 @@ type Batch struct {
 	Names   []string // resource names of the whole fleet
 	Seed    uint64   // for scores that are random
 	Now     int64    // Unix seconds
-	// Spreads says how the group of the request is spread over the whole fleet; an entry for each spread of it, constraints first.
+	// Spreads says how the group of the request is spread over the whole fleet; an entry for each
+	// spread of it, constraints first.
 	Spreads []placement.SpreadCount
 }
 
@@ -96,7 +97,8 @@ func (b *Batch) placeable() error {
 	if len(r.Constraints.Spread) > 0 {
 		field = "constraints.spread"
 	}
-	return plimsoll.Invalid(field, "needs the instances of the whole fleet, and an evaluator sees one batch of it; give a count for each spread with the batch")
+	return plimsoll.Invalid(field,
+		"needs the instances of the whole fleet, not of one batch; give a count for each spread")
 }
 
 // Config says what a Local evaluates with.
@@ -109,7 +111,8 @@ type Config struct {
 
 	// Profile, if set, makes the stages of a fleet that uses names, instead of Stages.
 	Profile func(names *placement.Names) ([]placement.Stage, error)
-	// Servers lists the servers whose instances are known here; nil: it is not known which they are.
+	// Servers lists the servers whose instances are known here; nil: it is not known which they
+	// are.
 	Servers Servers
 }
 
@@ -185,7 +188,8 @@ func (l *Local) chain(c *Chain, stages []placement.Stage) (*placement.Chain, err
 	return nil, plimsoll.Invalid("chain.name", "the evaluator has no chain %q; give the name of one that it has, or write it out", c.Name)
 }
 
-// stages returns the names of a fleet, with those of the caller, and the stages of a chain that is written out for it.
+// stages returns the names of a fleet, with those of the caller, and the stages of a chain that is
+// written out for it.
 func (l *Local) stages(given []string) (*placement.Names, []placement.Stage, error) {
 	names, stages := placement.NewNames(), l.config.Stages
 	if l.config.Profile != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // Explain says why no server takes an order: the steps of all evaluators over all servers. How many
-// servers are for the request, and would have room if nothing ran on them, follows from their records.
-// It returns nil if a server takes it.
+// servers are for the request, and would have room if nothing ran on them, follows from their
+// records. It returns nil if a server takes it.
 func (f *Fleet) Explain(ctx context.Context, rng *rand.PCG, o *Order) (*placement.Explanation, error) {
 	all := *o
 	all.Everything = true

@@ -44,11 +44,12 @@ func DefaultPause() plimsoll.Backoff {
 	return plimsoll.Backoff{First: 100 * time.Millisecond, Longest: time.Second}
 }
 
-// Fleet places over the servers of several evaluators. It keeps the servers that were listed last, and
-// which evaluators have failed, so make one for placements that follow each other at once. It is not
-// safe for concurrent use.
+// Fleet places over the servers of several evaluators. It keeps the servers that were listed last,
+// and which evaluators have failed, so make one for placements that follow each other at once. It
+// is not safe for concurrent use.
 //
-//	fleet, err := remote.NewFleet([]remote.Part{{Name: "a", Evaluator: a}, {Name: "b", Evaluator: b}}, remote.FleetOptions{})
+//	parts := []remote.Part{{Name: "a", Evaluator: a}, {Name: "b", Evaluator: b}}
+//	fleet, err := remote.NewFleet(parts, remote.FleetOptions{})
 //	result, err := fleet.Place(ctx, rand.NewPCG(1, 2), &remote.Order{Request: request})
 type Fleet struct {
 	parts   []*part
@@ -106,13 +107,15 @@ func (f *Fleet) Failed() []PartError {
 	return out
 }
 
-// Place has the servers evaluated in batches, each by the evaluator that stands beside them, and chooses the best of the first batch in
-// which one is left. The order of batches, and of the servers in them, follows from rng. Only when every server was looked at is the
-// answer none, and the steps, added up over all batches, say why.
+// Place has the servers evaluated in batches, each by the evaluator that stands beside them, and
+// chooses the best of the first batch in which one is left. The order of batches, and of the
+// servers in them, follows from rng. Only when every server was looked at is the answer none, and
+// the steps, added up over all batches, say why.
 //
-// A call that fails, or does not end in time, is tried again a few times: it changes nothing where it is answered. An evaluator that
-// does not answer then is left out, and Result.Failed names it. If no server of the others takes the request, or if it bounds how
-// its group is spread, that is an error, and nothing is placed.
+// A call that fails, or does not end in time, is tried again a few times: it changes nothing where
+// it is answered. An evaluator that does not answer then is left out, and Result.Failed names it.
+// If no server of the others takes the request, or if it bounds how its group is spread, that is an
+// error, and nothing is placed.
 func (f *Fleet) Place(ctx context.Context, rng *rand.PCG, o *Order) (Result, error) {
 	chain := o.Chain
 	if chain == nil {
@@ -227,7 +230,8 @@ func (p *part) about(op string, err error) error {
 // temporary reports whether what failed may work another time, or at another evaluator.
 func temporary(err error) bool {
 	switch plimsoll.CodeOf(err) {
-	case plimsoll.CodeInvalid, plimsoll.CodeNotFound, plimsoll.CodeDenied, plimsoll.CodeUnauthenticated, plimsoll.CodeUnimplemented:
+	case plimsoll.CodeInvalid, plimsoll.CodeNotFound, plimsoll.CodeDenied, plimsoll.CodeUnauthenticated,
+		plimsoll.CodeUnimplemented:
 		return false
 	default:
 		return true
@@ -263,9 +267,12 @@ func (f *Fleet) tryOnce(ctx context.Context, ask func(context.Context) error) er
 	return err
 }
 
-// Capacities returns what is left on servers, by id, with the tickets counted. The servers are those
-// that were listed last; of another, and of one whose evaluator does not answer, the reason is given.
-func (f *Fleet) Capacities(ctx context.Context, servers []string, tickets []placement.Ticket, now int64) map[string]Capacity {
+// Capacities returns what is left on servers, by id, with the tickets counted. The servers are
+// those that were listed last; of another, and of one whose evaluator does not answer, the reason
+// is given.
+func (f *Fleet) Capacities(
+	ctx context.Context, servers []string, tickets []placement.Ticket, now int64,
+) map[string]Capacity {
 	out, names := make(map[string]Capacity, len(servers)), f.names()
 	onTheirWay := map[string][]placement.Ticket{}
 	for _, t := range tickets {
@@ -304,7 +311,8 @@ func (f *Fleet) askCapacity(ctx context.Context, p *part, q *CapacityQuestion, o
 	if err == nil {
 		err = f.try(ctx, p, func(ctx context.Context) (err error) {
 			if list, err = p.Evaluator.Capacity(ctx, q); err == nil && len(list) != len(q.Servers) {
-				err = plimsoll.Errorf(plimsoll.CodeInternal, "the evaluator's answer is about %d servers of %d", len(list), len(q.Servers))
+				err = plimsoll.Errorf(plimsoll.CodeInternal, "the evaluator's answer is about %d servers of %d",
+					len(list), len(q.Servers))
 			}
 			return err
 		})
@@ -341,7 +349,8 @@ func namesOf(names *placement.Names) []string {
 
 // errorOfBatch names a batch that could not be evaluated.
 func (p *part) errorOfBatch(n int, b *Batch, err error) error {
-	msg := fmt.Sprintf("batch %d, of %d servers with %q first, could not be evaluated", n, len(b.Servers), b.Servers[0].ID)
+	msg := fmt.Sprintf("batch %d, of %d servers with %q first, could not be evaluated", n, len(b.Servers),
+		b.Servers[0].ID)
 	if p.Name != "" {
 		msg += " by " + p.Name
 	}

@@ -57,7 +57,8 @@ func mustFleet(t testing.TB, o remote.FleetOptions, parts ...remote.PartEvaluato
 func overHTTP(t testing.TB) (beside *[3]remote.PartEvaluator, clients []remote.PartEvaluator) {
 	beside = &[3]remote.PartEvaluator{}
 	for i := range beside {
-		clients = append(clients, serve(t, exchangeable{func() remote.PartEvaluator { return beside[i] }}, remote.Serving{}))
+		clients = append(clients, serve(t, exchangeable{func() remote.PartEvaluator { return beside[i] }},
+			remote.Serving{}))
 	}
 	return beside, clients
 }
@@ -96,8 +97,9 @@ func (w *world) whole(tickets []placement.Ticket) *placement.Fleet {
 	return f
 }
 
-// A spread is kept over all evaluators: each server that is chosen is one that the filters keep where the whole fleet is in one
-// process, and none is chosen only if they keep none there. The domains of a spread by rack lie across evaluators.
+// A spread is kept over all evaluators: each server that is chosen is one that the filters keep
+// where the whole fleet is in one process, and none is chosen only if they keep none there. The
+// domains of a spread by rack lie across evaluators.
 func TestSpreadIsCountedAcrossEvaluators(t *testing.T) {
 	beside, clients := overHTTP(t)
 	testrun.Check(t, func(t *rapid.T) {
@@ -123,7 +125,8 @@ func TestSpreadIsCountedAcrossEvaluators(t *testing.T) {
 		o.Tickets = nil
 		o.Request.Job, o.Request.Group = "web", "front"
 		o.Request.Constraints.Spread = []plimsoll.Spread{{
-			By: rapid.SampledFrom([]string{"rack", placement.SpreadByNode}).Draw(t, "by"), MaxSkew: rapid.Int32Range(1, 3).Draw(t, "skew"),
+			By:      rapid.SampledFrom([]string{"rack", placement.SpreadByNode}).Draw(t, "by"),
+			MaxSkew: rapid.Int32Range(1, 3).Draw(t, "skew"),
 		}}
 		fleet, err := remote.NewFleet([]remote.Part{
 			{Name: "a", Evaluator: clients[0]}, {Name: "b", Evaluator: clients[1]}, {Name: "c", Evaluator: clients[2]},
@@ -162,12 +165,14 @@ func TestSpreadIsCountedAcrossEvaluators(t *testing.T) {
 	})
 }
 
-// What a capacity call moves for each server is the three amounts, and they are those that a placer comes to that holds everything.
+// What a capacity call moves for each server is the three amounts, and they are those that a placer
+// comes to that holds everything.
 func TestCapacityIsThreeNumbersComputedBesideTheData(t *testing.T) {
 	w, _ := easy()
 	w.servers[3].Status = "unknown"
 	w.errs["n004"] = errors.New("its agent is silent")
-	tickets := []placement.Ticket{{ID: "t", Server: "n005", Instance: &placement.Instance{ID: "t", Resources: plimsoll.Resources{"cpu": 250}}}}
+	tickets := []placement.Ticket{{ID: "t", Server: "n005",
+		Instance: &placement.Instance{ID: "t", Resources: plimsoll.Resources{"cpu": 250}}}}
 	var clients []remote.PartEvaluator
 	for _, part := range w.deal(3, func(i int) int { return i % 3 }) {
 		clients = append(clients, serve(t, part.beside(t), remote.Serving{}))
@@ -218,12 +223,13 @@ func (f *failing) Evaluate(ctx context.Context, b *remote.Batch) (*remote.Evalua
 	return nil, f.err
 }
 
-// A batch whose evaluator fails, or hangs, is tried again, and so comes to the same choice. The time of a try and their number are
-// bounded.
+// A batch whose evaluator fails, or hangs, is tried again, and so comes to the same choice. The
+// time of a try and their number are bounded.
 func TestABatchIsTriedAgain(t *testing.T) {
 	away := plimsoll.Errorf(plimsoll.CodeUnavailable, "it is being restarted")
 	for name, first := range map[string]*failing{
-		"fails": {times: 2, err: away}, "hangs": {times: 2, hangs: true}, "breaks": {times: 1, err: errors.New("a fault of its own")},
+		"fails": {times: 2, err: away}, "hangs": {times: 2, hangs: true},
+		"breaks": {times: 1, err: errors.New("a fault of its own")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -252,8 +258,9 @@ func TestABatchIsTriedAgain(t *testing.T) {
 	}
 }
 
-// An evaluator that goes on failing is left out: its tries are bounded, a server of the others is chosen, and the result names it. If
-// none of theirs takes the request, that is an error, because its own might.
+// An evaluator that goes on failing is left out: its tries are bounded, a server of the others is
+// chosen, and the result names it. If none of theirs takes the request, that is an error, because
+// its own might.
 func TestAnEvaluatorThatStaysAwayIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, o := easy()
@@ -271,7 +278,8 @@ func TestAnEvaluatorThatStaysAwayIsLeftOut(t *testing.T) {
 			if len(got.Failed) == 1 {
 				tried++
 				text := got.Failed[0].Err.Error()
-				if got.Failed[0].Name != "a" || !strings.Contains(text, "could not be evaluated by a: there was no answer within 1s") {
+				if got.Failed[0].Name != "a" || !strings.Contains(text,
+					"could not be evaluated by a: there was no answer within 1s") {
 					t.Errorf("%s: %s", got.Failed[0].Name, text)
 				}
 			}
@@ -293,7 +301,8 @@ func (silent) CountSpread(context.Context, *remote.SpreadQuestion) ([]placement.
 	return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "its database is away")
 }
 
-// A bound on the spread needs the count of every evaluator; a preference goes by those that can count.
+// A bound on the spread needs the count of every evaluator; a preference goes by those that can
+// count.
 func TestASpreadNeedsTheCountOfEveryEvaluator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, o := easy()
@@ -303,19 +312,21 @@ func TestASpreadNeedsTheCountOfEveryEvaluator(t *testing.T) {
 		o.Request.Constraints.Spread = []plimsoll.Spread{{By: placement.SpreadByNode, MaxSkew: 1}}
 		fleet := mustFleet(t, remote.FleetOptions{}, parts[0].beside(t), silent{parts[1].beside(t)})
 		_, err := fleet.Place(t.Context(), rand.NewPCG(1, 1), o)
-		if err == nil || !strings.Contains(err.Error(), "constraints.spread: cannot be kept") || !strings.Contains(err.Error(), "evaluator b: its database is away") {
+		if err == nil || !strings.Contains(err.Error(), "constraints.spread: cannot be kept") ||
+			!strings.Contains(err.Error(), "evaluator b: its database is away") {
 			t.Errorf("a bound: %v", err)
 		}
 		o.Request.Preferences.Spread, o.Request.Constraints.Spread = o.Request.Constraints.Spread, nil
 		fleet = mustFleet(t, remote.FleetOptions{}, parts[0].beside(t), silent{parts[1].beside(t)})
-		if got, err := fleet.Place(t.Context(), rand.NewPCG(1, 1), o); err != nil || got.Server == "" || len(got.Failed) != 1 {
+		if got, err := fleet.Place(t.Context(), rand.NewPCG(1, 1), o); err != nil || got.Server == "" ||
+			len(got.Failed) != 1 {
 			t.Errorf("a preference: %+v, %v", got, err)
 		}
 	})
 }
 
-// The query of a request goes to the evaluators: they list what matches, once for requests that are alike, and every batch that comes
-// to one is of its own servers.
+// The query of a request goes to the evaluators: they list what matches, once for requests that are
+// alike, and every batch that comes to one is of its own servers.
 func TestEvaluatorsListWhatTheQueryAsksFor(t *testing.T) {
 	w, o := easy()
 	parts := w.deal(3, func(i int) int { return i / 6 % 3 })

@@ -20,7 +20,8 @@ func batchToProto(b *Batch) (*pb.EvaluateRequest, error) {
 		return nil, err
 	}
 	m := &pb.EvaluateRequest{
-		Request: requestToProto(&b.Request), Chain: chain, Seed: b.Seed, Now: b.Now, ResourceNames: b.Names, Tickets: ticketsToProto(b.Tickets),
+		Request: requestToProto(&b.Request), Chain: chain, Seed: b.Seed, Now: b.Now, ResourceNames: b.Names,
+		Tickets: ticketsToProto(b.Tickets),
 	}
 	for i := range b.Servers {
 		m.Servers = append(m.Servers, serverToProto(&b.Servers[i]))

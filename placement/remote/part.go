@@ -38,7 +38,8 @@ type CapacityQuestion struct {
 	Now     int64              // Unix seconds
 }
 
-// Capacity is what is left on a server: RFD 60's three attributes, and nothing else of what runs there.
+// Capacity is what is left on a server: RFD 60's three attributes, and nothing else of what runs
+// there.
 type Capacity struct {
 	CPU, Memory, Disk int64  // as plimsoll.Resources counts them; negative if more is booked
 	Uncounted         string // why there are no numbers; empty: there are
@@ -59,7 +60,8 @@ func checkCounts(servers, tickets, names int) error {
 	case tickets > MaxTickets:
 		return plimsoll.Invalid("tickets", "has %d entries; at most %d are possible", tickets, MaxTickets)
 	case names > plimsoll.MaxResourceNames:
-		return plimsoll.Invalid("resourceNames", "has %d entries; at most %d are possible", names, plimsoll.MaxResourceNames)
+		return plimsoll.Invalid("resourceNames", "has %d entries; at most %d are possible", names,
+			plimsoll.MaxResourceNames)
 	}
 	return nil
 }
@@ -67,13 +69,14 @@ func checkCounts(servers, tickets, names int) error {
 // ListServers returns the servers that the evaluator stands beside and that match the query.
 func (l *Local) ListServers(ctx context.Context, q placement.Query) ([]placement.Server, error) {
 	if l.config.Servers == nil {
-		return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "this evaluator does not know which servers are its own; ask where they are known")
+		return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented,
+			"this evaluator does not know which servers are its own; ask where they are known")
 	}
 	return l.config.Servers(ctx, q)
 }
 
-// CountSpread counts the instances of the request's group on the servers of this evaluator. It fails if
-// the instances of one of them cannot be loaded: a count without them would be wrong.
+// CountSpread counts the instances of the request's group on the servers of this evaluator. It
+// fails if the instances of one of them cannot be loaded: a count without them would be wrong.
 func (l *Local) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement.SpreadTally, error) {
 	if err := checkCounts(0, len(q.Tickets), len(q.Names)); err != nil {
 		return nil, err
@@ -116,7 +119,9 @@ func (l *Local) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement
 }
 
 // group returns the instances of a group by server.
-func (l *Local) group(ctx context.Context, servers []placement.Server, job, group string) (map[string][]placement.Instance, error) {
+func (l *Local) group(
+	ctx context.Context, servers []placement.Server, job, group string,
+) (map[string][]placement.Instance, error) {
 	if l.config.Source.Group != nil {
 		return l.config.Source.Group(ctx, job, group)
 	}
@@ -128,7 +133,8 @@ func (l *Local) group(ctx context.Context, servers []placement.Server, job, grou
 	for i, loaded := range l.config.Pool.batch(ctx, l.config.Source, ids) {
 		if loaded.Err != nil {
 			return nil, plimsoll.Errorf(plimsoll.CodeUnavailable,
-				"the instances of server %q could not be loaded, so the group cannot be counted: %s", ids[i], loaded.Err)
+				"the instances of server %q could not be loaded, so the group cannot be counted: %s", ids[i],
+				loaded.Err)
 		}
 		for _, in := range loaded.Instances {
 			if in.Job == job && in.Group == group {

@@ -8,10 +8,12 @@ import (
 )
 
 func queryToProto(q *placement.Query) *pb.PlacementQuery {
-	c := plimsoll.Constraints{Traits: q.Traits, Networks: q.Networks, Nodes: q.Nodes, Reservoir: q.Reservoir, Class: q.Class}
+	c := plimsoll.Constraints{Traits: q.Traits, Networks: q.Networks, Nodes: q.Nodes, Reservoir: q.Reservoir,
+		Class: q.Class}
 	m := &pb.PlacementQuery{
-		Setup: q.Setup, Running: q.Running, Unreserved: q.Unreserved, NoHeadnodes: q.NoHeadnodes, Constraints: wire.ConstraintsToProto(&c),
-		NoTraits: q.NoTraits, NetworksGiven: q.Networks != nil, OneClass: q.OneClass,
+		Setup: q.Setup, Running: q.Running, Unreserved: q.Unreserved, NoHeadnodes: q.NoHeadnodes,
+		Constraints: wire.ConstraintsToProto(&c),
+		NoTraits:    q.NoTraits, NetworksGiven: q.Networks != nil, OneClass: q.OneClass,
 	}
 	for _, p := range q.Platforms {
 		m.Platforms = append(m.Platforms, &pb.PlatformRange{Min: labelsToProto(p.Min), Max: labelsToProto(p.Max)})
@@ -19,7 +21,8 @@ func queryToProto(q *placement.Query) *pb.PlacementQuery {
 	return m
 }
 
-// queryFromProto reads a query. One whose use of reservoirs is not known here leaves no server out for it.
+// queryFromProto reads a query. One whose use of reservoirs is not known here leaves no server out
+// for it.
 func queryFromProto(m *pb.PlacementQuery) placement.Query {
 	c := wire.ConstraintsFromProto(m.GetConstraints())
 	q := placement.Query{
@@ -43,7 +46,8 @@ func ticketsToProto(tickets []placement.Ticket) []*pb.PlacementTicket {
 	var out []*pb.PlacementTicket
 	for i := range tickets {
 		t := &tickets[i]
-		out = append(out, &pb.PlacementTicket{Id: text(t.ID), Server: text(t.Server), Instance: instanceToProto(t.Instance)})
+		out = append(out, &pb.PlacementTicket{Id: text(t.ID), Server: text(t.Server),
+			Instance: instanceToProto(t.Instance)})
 	}
 	return out
 }
@@ -51,7 +55,8 @@ func ticketsToProto(tickets []placement.Ticket) []*pb.PlacementTicket {
 func ticketsFromProto(list []*pb.PlacementTicket) []placement.Ticket {
 	var out []placement.Ticket
 	for _, t := range list {
-		out = append(out, placement.Ticket{ID: t.GetId(), Server: t.GetServer(), Instance: instanceFromProto(t.GetInstance())})
+		out = append(out, placement.Ticket{ID: t.GetId(), Server: t.GetServer(),
+			Instance: instanceFromProto(t.GetInstance())})
 	}
 	return out
 }
@@ -74,7 +79,8 @@ func spreadQuestionToProto(q *SpreadQuestion) (*pb.CountSpreadRequest, error) {
 		return nil, err
 	}
 	return &pb.CountSpreadRequest{
-		Request: requestToProto(&q.Request), Chain: chain, Tickets: ticketsToProto(q.Tickets), ResourceNames: q.Names, Now: q.Now,
+		Request: requestToProto(&q.Request), Chain: chain, Tickets: ticketsToProto(q.Tickets),
+		ResourceNames: q.Names, Now: q.Now,
 	}, nil
 }
 

@@ -28,8 +28,9 @@ type phases struct {
 	beside bool // 4: batches are evaluated beside the data
 }
 
-// far is a fleet whose data is behind HTTP: the servers as JSON, with what runs on them or without, what runs on one, and an
-// evaluator for each third of it. It counts the bytes that cross the connections of its caller.
+// far is a fleet whose data is behind HTTP: the servers as JSON, with what runs on them or without,
+// what runs on one, and an evaluator for each third of it. It counts the bytes that cross the
+// connections of its caller.
 type far struct {
 	w      *world
 	url    string
@@ -56,11 +57,13 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// newFar makes a fleet of n servers with fifty instances each. One server in six is for the request.
+// newFar makes a fleet of n servers with fifty instances each. One server in six is for the
+// request.
 func newFar(b *testing.B, n int) (*far, *remote.Order) {
 	f := &far{w: &world{instances: map[string][]placement.Instance{}, errs: map[string]error{}, heed: true}}
 	for i := range n {
-		s := placement.NewServer(fmt.Sprintf("server-%05d", i), plimsoll.Resources{"cpu": 64_000, "memory": 256 << 30, "disk": 4 << 40})
+		s := placement.NewServer(fmt.Sprintf("server-%05d", i),
+			plimsoll.Resources{"cpu": 64_000, "memory": 256 << 30, "disk": 4 << 40})
 		s.Labels = map[string]string{"rack": fmt.Sprint("r", i%40), "row": fmt.Sprint("w", i%4), "model": "r7525"}
 		s.Networks = map[string]bool{"external": true, "internal": true, "storage": i%7 != 0}
 		s.Release, s.Platform = "7.0", "20260114T101500Z"
@@ -70,7 +73,8 @@ func newFar(b *testing.B, n int) (*far, *remote.Order) {
 		f.w.servers = append(f.w.servers, s)
 		for k := range 50 {
 			f.w.instances[s.ID] = append(f.w.instances[s.ID], placement.Instance{
-				ID: fmt.Sprintf("8f2b-%05d-%02d-c1d4e5f60718", i, k), Owner: fmt.Sprintf("owner-%04d", (i+k)%300), Job: "web", Group: "front",
+				ID: fmt.Sprintf("8f2b-%05d-%02d-c1d4e5f60718", i, k), Owner: fmt.Sprintf("owner-%04d", (i+k)%300),
+				Job: "web", Group: "front",
 				Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30, "disk": 10 << 30}, Modified: 1_700_000_000,
 			})
 		}
@@ -85,10 +89,11 @@ func newFar(b *testing.B, n int) (*far, *remote.Order) {
 	b.Cleanup(server.Close)
 	f.url = server.URL
 	dialer := &net.Dialer{}
-	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
-		c, err := dialer.DialContext(ctx, network, to)
-		return countedConn{c, &f.wire}, err
-	}}
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64,
+		DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, to)
+			return countedConn{c, &f.wire}, err
+		}}
 	b.Cleanup(transport.CloseIdleConnections)
 	f.client = &http.Client{Transport: transport}
 	for _, part := range f.w.deal(3, func(i int) int { return i % 3 }) {
@@ -98,7 +103,8 @@ func newFar(b *testing.B, n int) (*far, *remote.Order) {
 		b.Cleanup(server.Close)
 		f.parts = append(f.parts, remote.NewClient(f.client, server.URL))
 	}
-	o := &remote.Order{Request: placement.Request{Owner: "alice", Resources: plimsoll.Resources{"cpu": 1000, "memory": 4 << 30}}}
+	o := &remote.Order{Request: placement.Request{Owner: "alice",
+		Resources: plimsoll.Resources{"cpu": 1000, "memory": 4 << 30}}}
 	o.Request.Constraints.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}}
 	return f, o
 }
@@ -118,7 +124,8 @@ func instancesJSON(list []placement.Instance) []byte {
 	return record.Instances
 }
 
-// serveServers answers with the servers that match a query, with what runs on them if that is asked for.
+// serveServers answers with the servers that match a query, with what runs on them if that is asked
+// for.
 func (f *far) serveServers(w http.ResponseWriter, r *http.Request) {
 	var q placement.Query
 	if text := r.FormValue("query"); text != "" {
@@ -159,7 +166,9 @@ func (f *far) get(ctx context.Context, path string, values url.Values) ([]byte, 
 }
 
 // place places an order by some of the phases.
-func (f *far) place(b *testing.B, p phases, pool *remote.Pool, o *remote.Order, seed uint64) (server string, loads int) {
+func (f *far) place(
+	b *testing.B, p phases, pool *remote.Pool, o *remote.Order, seed uint64,
+) (server string, loads int) {
 	settings := placement.DefaultSettings()
 	settings.All = !p.batch
 	chain, err := placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
@@ -206,13 +215,14 @@ func (f *far) place(b *testing.B, p phases, pool *remote.Pool, o *remote.Order, 
 		fleet.Put(int32(i), &list[i])
 	}
 	if p.lazy {
-		fleet.Loader = pool.Loader(b.Context(), remote.Source{Instances: func(ctx context.Context, server string) ([]placement.Instance, error) {
-			data, err := f.get(ctx, "/instances", url.Values{"server": {server}})
-			if err != nil {
-				return nil, err
-			}
-			return fleetjson.ReadInstances(data)
-		}})
+		fleet.Loader = pool.Loader(b.Context(),
+			remote.Source{Instances: func(ctx context.Context, server string) ([]placement.Instance, error) {
+				data, err := f.get(ctx, "/instances", url.Values{"server": {server}})
+				if err != nil {
+					return nil, err
+				}
+				return fleetjson.ReadInstances(data)
+			}})
 	}
 	choice := placement.NewPlacer(fleet, rng).Place(r, 0)
 	if choice.Slot < 0 {
@@ -221,9 +231,10 @@ func (f *far) place(b *testing.B, p phases, pool *remote.Pool, o *remote.Order, 
 	return fleet.ID(choice.Slot), int(f.loads.Load() - before)
 }
 
-// BenchmarkPhases measures what RFD 60's phases spare: a placement on 1,000 servers with fifty instances each, of which one server in
-// six is for the request. wireKB/op is all that crosses the connections of the process that places, and loads/op the servers whose
-// instances were loaded: from there over the wire, or with phase 4 beside the data. placement/DESIGN.md has the table.
+// BenchmarkPhases measures what RFD 60's phases spare: a placement on 1,000 servers with fifty
+// instances each, of which one server in six is for the request. wireKB/op is all that crosses the
+// connections of the process that places, and loads/op the servers whose instances were loaded:
+// from there over the wire, or with phase 4 beside the data. placement/DESIGN.md has the table.
 func BenchmarkPhases(b *testing.B) {
 	for _, row := range []struct {
 		name string
@@ -261,7 +272,8 @@ func BenchmarkPhases(b *testing.B) {
 	}
 }
 
-// BenchmarkCapacities measures what is left on 1,000 servers: with what runs on them sent over the wire, and calculated beside it.
+// BenchmarkCapacities measures what is left on 1,000 servers: with what runs on them sent over the
+// wire, and calculated beside it.
 func BenchmarkCapacities(b *testing.B) {
 	f, _ := newFar(b, 1000)
 	b.Run("instances", func(b *testing.B) {

@@ -20,7 +20,8 @@ type Order struct {
 	// asks for is not known here: all servers are listed, and looked at in batches of the default size.
 	Name string
 	Now  int64 // Unix seconds
-	// Everything asks for all servers, also for those that a query would leave out, so that the steps tell of them too.
+	// Everything asks for all servers, also for those that a query would leave out, so that the
+	// steps tell of them too.
 	Everything bool
 }
 
@@ -74,7 +75,8 @@ func (l listed) Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, 
 // query returns what a source may leave out.
 func (o *Order) query(chain *placement.Chain) (placement.Query, error) {
 	f := placement.NewFleet(placement.NewNames())
-	f.Loader.Spreads = func(r *placement.Request) ([]placement.SpreadCount, error) { // they are counted where the instances are known
+	f.Loader.Spreads = func(r *placement.Request) ([]placement.SpreadCount,
+		error) { // they are counted where the instances are known
 		return make([]placement.SpreadCount, len(r.Constraints.Spread)+len(r.Preferences.Spread)), nil
 	}
 	p, err := chain.Prepare(f, &o.Request)

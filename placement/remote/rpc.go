@@ -27,8 +27,9 @@ type Serving struct {
 	Failed   func(error)   // is told of errors whose text does not go to callers; nil: nobody is
 }
 
-// NewHandler serves an evaluator as plimsoll.v1.PlacementService: with Connect, gRPC and gRPC-Web, over HTTP/1.1 and HTTP/2. It returns
-// the path under which a mux has to put the handler. One that is a PartEvaluator answers all calls, another Evaluate alone.
+// NewHandler serves an evaluator as plimsoll.v1.PlacementService: with Connect, gRPC and gRPC-Web,
+// over HTTP/1.1 and HTTP/2. It returns the path under which a mux has to put the handler. One that
+// is a PartEvaluator answers all calls, another Evaluate alone.
 func NewHandler(e Evaluator, s Serving) (path string, handler http.Handler) {
 	if s.Deadline <= 0 {
 		s.Deadline = DefaultDeadline
@@ -79,7 +80,9 @@ func (s *service) CountSpread(
 }
 
 // Capacity is part of plimsollv1connect.PlacementServiceHandler.
-func (s *service) Capacity(ctx context.Context, call *connect.Request[pb.CapacityRequest]) (*connect.Response[pb.CapacityResponse], error) {
+func (s *service) Capacity(
+	ctx context.Context, call *connect.Request[pb.CapacityRequest],
+) (*connect.Response[pb.CapacityResponse], error) {
 	return answer(ctx, s, func(ctx context.Context) (*pb.CapacityResponse, error) {
 		e, err := s.part()
 		if err != nil {
@@ -103,7 +106,8 @@ const listedAtOnce = 500
 
 // ListServers is part of plimsollv1connect.PlacementServiceHandler.
 func (s *service) ListServers(
-	ctx context.Context, call *connect.Request[pb.ListServersRequest], stream *connect.ServerStream[pb.ListServersResponse],
+	ctx context.Context, call *connect.Request[pb.ListServersRequest],
+	stream *connect.ServerStream[pb.ListServersResponse],
 ) error {
 	listed, err := answer(ctx, s, func(ctx context.Context) (*[]placement.Server, error) {
 		e, err := s.part()
@@ -133,11 +137,14 @@ func (s *service) part() (PartEvaluator, error) {
 	if e, ok := s.evaluator.(PartEvaluator); ok {
 		return e, nil
 	}
-	return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "this evaluator does not know which servers are its own; it evaluates batches alone")
+	return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented,
+		"this evaluator does not know which servers are its own; it evaluates batches alone")
 }
 
 // answer works on one call, within the time that is allowed for it.
-func answer[M any](ctx context.Context, s *service, work func(context.Context) (*M, error)) (*connect.Response[M], error) {
+func answer[M any](
+	ctx context.Context, s *service, work func(context.Context) (*M, error),
+) (*connect.Response[M], error) {
 	ctx, cancel := context.WithTimeout(ctx, s.serving.Deadline)
 	defer cancel()
 	m, err := work(ctx)
@@ -191,7 +198,8 @@ func (c *Client) ListServers(ctx context.Context, q placement.Query) ([]placemen
 	for stream.Receive() {
 		for _, m := range stream.Msg().GetServers() {
 			if len(out) == MaxListed {
-				return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "it lists more than %d servers, as many as one evaluator may", MaxListed)
+				return nil, plimsoll.Errorf(plimsoll.CodeExhausted,
+					"it lists more than %d servers, as many as one evaluator may", MaxListed)
 			}
 			out = append(out, serverFromProto(m))
 		}

@@ -197,7 +197,8 @@ func TestABatchHasADeadline(t *testing.T) {
 		<-released
 		return nil, ctx.Err()
 	}}
-	client := serve(t, mustLocal(t, remote.Config{Source: slow, Pool: pool, Servers: w.list}), remote.Serving{Deadline: time.Millisecond})
+	client := serve(t, mustLocal(t, remote.Config{Source: slow, Pool: pool, Servers: w.list}),
+		remote.Serving{Deadline: time.Millisecond})
 	once, err := remote.NewFleet([]remote.Part{{Evaluator: client}}, remote.FleetOptions{Tries: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -863,7 +863,8 @@ type EvaluateRequest struct {
 	Now int64 `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`
 	// The resource names of the whole fleet, of which the batch may have but some.
 	ResourceNames []string `protobuf:"bytes,7,rep,name=resource_names,json=resourceNames,proto3" json:"resource_names,omitempty"`
-	// For each spread of the request, constraints first: how its group is spread over the whole fleet.
+	// For each spread of the request, constraints first: how its group is spread over the whole
+	// fleet.
 	Spreads       []*PlacementSpread `protobuf:"bytes,8,rep,name=spreads,proto3" json:"spreads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1297,7 +1298,8 @@ type PlacementQuery struct {
 	Running     bool `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
 	Unreserved  bool `protobuf:"varint,3,opt,name=unreserved,proto3" json:"unreserved,omitempty"`
 	NoHeadnodes bool `protobuf:"varint,4,opt,name=no_headnodes,json=noHeadnodes,proto3" json:"no_headnodes,omitempty"`
-	// Of its fields only these: traits, networks, nodes, reservoir and class. What is not asked for leaves nothing out.
+	// Of its fields only these: traits, networks, nodes, reservoir and class. What is not asked for
+	// leaves nothing out.
 	Constraints *Constraints `protobuf:"bytes,5,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	// Only servers without traits.
 	NoTraits bool `protobuf:"varint,6,opt,name=no_traits,json=noTraits,proto3" json:"no_traits,omitempty"`

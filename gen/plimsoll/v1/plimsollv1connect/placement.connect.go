@@ -53,11 +53,12 @@ type PlacementServiceClient interface {
 	// Evaluate runs a chain over one batch of servers. It keeps nothing: the same call gets the same answer as long as the same
 	// instances run.
 	Evaluate(context.Context, *connect.Request[v1.EvaluateRequest]) (*connect.Response[v1.EvaluateResponse], error)
-	// ListServers tells the records of the servers whose instances are known here, some at a time, without those that the query
-	// leaves out.
+	// ListServers tells the records of the servers whose instances are known here, some at a time,
+	// without those that the query leaves out.
 	ListServers(context.Context, *connect.Request[v1.ListServersRequest]) (*connect.ServerStreamForClient[v1.ListServersResponse], error)
-	// CountSpread counts the instances of a group on the servers whose instances are known here, by the labels that a request is to
-	// be spread by. What all evaluators of a fleet answer goes with the batches of the request.
+	// CountSpread counts the instances of a group on the servers whose instances are known here, by
+	// the labels that a request is to be spread by. What all evaluators of a fleet answer goes with
+	// the batches of the request.
 	CountSpread(context.Context, *connect.Request[v1.CountSpreadRequest]) (*connect.Response[v1.CountSpreadResponse], error)
 	// Capacity tells how much is left on servers: three numbers for each.
 	Capacity(context.Context, *connect.Request[v1.CapacityRequest]) (*connect.Response[v1.CapacityResponse], error)
@@ -134,11 +135,12 @@ type PlacementServiceHandler interface {
 	// Evaluate runs a chain over one batch of servers. It keeps nothing: the same call gets the same answer as long as the same
 	// instances run.
 	Evaluate(context.Context, *connect.Request[v1.EvaluateRequest]) (*connect.Response[v1.EvaluateResponse], error)
-	// ListServers tells the records of the servers whose instances are known here, some at a time, without those that the query
-	// leaves out.
+	// ListServers tells the records of the servers whose instances are known here, some at a time,
+	// without those that the query leaves out.
 	ListServers(context.Context, *connect.Request[v1.ListServersRequest], *connect.ServerStream[v1.ListServersResponse]) error
-	// CountSpread counts the instances of a group on the servers whose instances are known here, by the labels that a request is to
-	// be spread by. What all evaluators of a fleet answer goes with the batches of the request.
+	// CountSpread counts the instances of a group on the servers whose instances are known here, by
+	// the labels that a request is to be spread by. What all evaluators of a fleet answer goes with
+	// the batches of the request.
 	CountSpread(context.Context, *connect.Request[v1.CountSpreadRequest]) (*connect.Response[v1.CountSpreadResponse], error)
 	// Capacity tells how much is left on servers: three numbers for each.
 	Capacity(context.Context, *connect.Request[v1.CapacityRequest]) (*connect.Response[v1.CapacityResponse], error)
