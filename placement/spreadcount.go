@@ -104,13 +104,12 @@ func (p *Prepared) spreadsGiven() error {
 		c.counts = c.counts[:0]
 		d := &f.domains[c.domain]
 		for _, value := range sortedKeys(given[i].Instances) {
-			v := int32(-1)
-			if d.key != SpreadByNode {
-				v = d.value(value)
+			n := given[i].Instances[value]
+			if d.key == SpreadByNode {
+				c.add(f.Slot(value), n)
 			} else {
-				v = f.Slot(value)
+				c.add(d.value(value), n)
 			}
-			c.add(v, given[i].Instances[value])
 		}
 		c.low, c.given = given[i].Fewest, true
 	}

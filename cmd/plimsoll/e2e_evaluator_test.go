@@ -15,8 +15,10 @@ const partOfAFleet = `[{"id": "n1", "capacity": {"cpu": 4}}, {"id": "n2", "capac
 // evaluator starts an evaluator of a part of a fleet, and waits until it serves.
 func (s *site) evaluator(listen string, more ...string) *daemon {
 	s.t.Helper()
-	args := []string{"evaluator", "--servers", s.write("servers.json", partOfAFleet), "--data", s.path("evaluator"),
-		"--listen", listen}
+	args := []string{
+		"evaluator", "--servers", s.write("servers.json", partOfAFleet), "--data", s.path("evaluator"),
+		"--listen", listen,
+	}
 	d := start(s.t, append(args, more...)...)
 	d.says("msg=serving")
 	return d
@@ -35,8 +37,10 @@ func TestAnEvaluatorIsGuardedAsOtherRolesAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, method := range append(methods(), "/", "/no/such/path") {
-		for _, other := range []string{"", "Bearer x", token.New(token.User).Header(),
-			token.New(token.Evaluator).Header()} {
+		for _, other := range []string{
+			"", "Bearer x", token.New(token.User).Header(),
+			token.New(token.Evaluator).Header(),
+		} {
 			if status, body := request(t, listener, "POST "+method, other); status != http.StatusUnauthorized ||
 				!strings.Contains(body, "evaluator token") {
 				t.Errorf("%s: %d %s", method, status, body)

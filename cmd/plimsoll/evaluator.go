@@ -64,7 +64,7 @@ func (cmd *evaluatorCmd) Run(ctx context.Context, a *app) error {
 	}
 	log := cmd.logger()
 	e, err := evaluator.New(evaluator.Config{
-		Servers: cmd.Servers, Instances: cmd.Instances, Defaults: defaults, Refresh: cmd.Refresh,
+		Servers: cmd.Servers, Instances: cmd.Instances, Defaults: defaults, Now: a.now, Refresh: cmd.Refresh,
 		Loads:  remote.Options{Parallel: cmd.Loads, Timeout: cmd.LoadTimeout},
 		Listen: cmd.Listen, Hosts: cmd.Host, Access: cmd.access(a, log), Events: dev.EvaluatorEvents(log),
 	})

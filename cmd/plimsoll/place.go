@@ -179,12 +179,14 @@ func (cmd *placeCmd) beside(
 
 // document reads the servers.
 func (cmd *placeCmd) document(ctx context.Context, a *app) (evaluator.Document, error) {
-	name, data, err := cmd.Servers, []byte(nil), error(nil)
-	if name == "-" {
-		name, data, err = a.readFile(name)
-	} else {
-		data, err = evaluator.Read(ctx, name)
+	read := func(where string) (name string, data []byte, err error) {
+		data, err = evaluator.Read(ctx, where)
+		return where, data, err
 	}
+	if cmd.Servers == "-" {
+		read = a.readFile
+	}
+	name, data, err := read(cmd.Servers)
 	if err != nil {
 		return evaluator.Document{}, err
 	}

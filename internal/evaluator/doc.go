@@ -2,7 +2,7 @@
 // batches of servers there (RFD 60, phase 4). The command "plimsoll evaluator" runs it, and
 // "plimsoll place --evaluators" calls several.
 //
-//	e, err := evaluator.New(evaluator.Config{Servers: "servers.json", Access: access})
+//	e, err := evaluator.New(evaluator.Config{Servers: "servers.json", Now: time.Now, Access: access})
 //	err = e.Run(ctx)
 //
 // It serves plimsoll.v1.PlacementService: it lists the servers of its part as far as they match a

@@ -97,8 +97,7 @@ func (d Document) Evaluator() (*remote.Local, error) {
 		Profile: d.Stages,
 		Servers: func(_ context.Context, q placement.Query) ([]placement.Server, error) { return p.matching(q), nil },
 		Source: remote.Source{
-			Instances: func(_ context.Context, server string) ([]placement.Instance,
-				error) {
+			Instances: func(_ context.Context, server string) (list []placement.Instance, err error) {
 				return p.instances[server], nil
 			},
 			Instance: func(_ context.Context, id string) (server, owner string, err error) { return p.home(id) },

@@ -28,9 +28,10 @@ type Config struct {
 	Instances string // file or URL with what runs on one server, with {server} for its id; empty: it stands in Servers
 	Defaults  []byte // of Triton's designation; see Parse
 
-	Refresh time.Duration  // how old what was read from a URL may be; default DefaultRefresh
-	Loads   remote.Options // bounds of loading instances
-	Calls   int            // that are worked on at a time; default four, or two for each processor
+	Now     func() time.Time // required
+	Refresh time.Duration    // how old what was read from a URL may be; default DefaultRefresh
+	Loads   remote.Options   // bounds of loading instances
+	Calls   int              // that are worked on at a time; default four, or two for each processor
 
 	Listen string            // default DefaultListen
 	Hosts  []string          // by which callers may call it; see transport.ServeConfig
@@ -52,6 +53,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Servers == "":
 		return plimsoll.Invalid("servers", "is missing; name a file or URL with the servers of this part")
+	case c.Now == nil:
+		return plimsoll.Invalid("now", "is not set; give time.Now")
 	case c.Refresh < 0:
 		return plimsoll.Invalid("refresh", "is negative; give a time such as 10s")
 	case c.Calls < 0:

@@ -37,6 +37,7 @@ func write(t *testing.T, path, text string) string {
 // serve returns a client of an evaluator whose servers were read.
 func serve(t *testing.T, cfg Config) (*Evaluator, *remote.Client) {
 	t.Helper()
+	cfg.Now = time.Now
 	e, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -118,13 +119,15 @@ func fleetOf(n int, more string) string {
 	return "[" + strings.Join(list, ",\n") + "]"
 }
 
-// What runs on a server is loaded only when a batch needs it, and only for the servers that pass
-// the filters by record: listing loads nothing, and a batch of a hundred servers of which fifty are
-// for the request loads fifty.
+// What runs on a server is loaded only when a batch needs it, and only for the servers that pass the
+// filters by record: listing loads nothing, and of sixty servers, half of which are for the request, at
+// most thirty are loaded.
 func TestInstancesAreLoadedWhenABatchNeedsThem(t *testing.T) {
 	d := newDatabase(t, fleetOf(60, ""))
-	_, client := serve(t, Config{Servers: d.URL + "/servers", Instances: d.URL + "/vms?server={server}",
-		Refresh: time.Hour})
+	_, client := serve(t, Config{
+		Servers: d.URL + "/servers", Instances: d.URL + "/vms?server={server}",
+		Refresh: time.Hour,
+	})
 	if asked := d.asks(); !slices.Equal(asked, []string{"/servers"}) {
 		t.Fatalf("asked at the start: %v", asked)
 	}
@@ -151,10 +154,14 @@ func TestInstancesAreLoadedWhenABatchNeedsThem(t *testing.T) {
 // A spread is counted from loaded instances too; one that cannot be loaded makes that an error.
 func TestASpreadOfLoadedInstancesIsCounted(t *testing.T) {
 	d := newDatabase(t, fleetOf(3, ""))
-	_, client := serve(t, Config{Servers: d.URL + "/servers", Instances: d.URL + "/vms?server={server}",
-		Refresh: time.Hour})
-	q := &remote.SpreadQuestion{Chain: remote.Chain{Text: placement.DefaultExpression(),
-		Settings: placement.DefaultSettings()}}
+	_, client := serve(t, Config{
+		Servers: d.URL + "/servers", Instances: d.URL + "/vms?server={server}",
+		Refresh: time.Hour,
+	})
+	q := &remote.SpreadQuestion{Chain: remote.Chain{
+		Text:     placement.DefaultExpression(),
+		Settings: placement.DefaultSettings(),
+	}}
 	q.Request = placement.Request{Job: "web", Group: "front"}
 	q.Request.Constraints.Spread = []plimsoll.Spread{{By: "rack", MaxSkew: 1}}
 	q.Tickets = []placement.Ticket{
@@ -300,9 +307,9 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan int, 1)
 	e, err := New(Config{
-		Servers: write(t, filepath.Join(dir, "servers.json"), `[{"id": "n1"}]`),
-		Listen:  "unix:" + filepath.Join(dir, "e.sock"),
-		Events:  Events{Serving: func(_ string, servers int) { served <- servers }},
+		Now: time.Now, Servers: write(t, filepath.Join(dir, "servers.json"), `[{"id": "n1"}]`),
+		Listen: "unix:" + filepath.Join(dir, "e.sock"),
+		Events: Events{Serving: func(_ string, servers int) { served <- servers }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -326,7 +333,7 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 		t.Error(err)
 	}
 
-	e, err = New(Config{Servers: filepath.Join(dir, "none.json"), Listen: "unix:" + filepath.Join(dir, "e.sock")})
+	e, err = New(Config{Now: time.Now, Servers: filepath.Join(dir, "none.json"), Listen: "unix:" + filepath.Join(dir, "e.sock")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func (s *source) now(ctx context.Context) (*part, error) {
 	}
 	var stamped stamp
 	if isURL(s.cfg.Servers) {
-		if p := s.last.Load(); p != nil && time.Since(s.at) < s.cfg.Refresh {
+		if p := s.last.Load(); p != nil && s.cfg.Now().Sub(s.at) < s.cfg.Refresh {
 			return p, nil
 		}
 	} else {
@@ -74,7 +74,7 @@ func (s *source) now(ctx context.Context) (*part, error) {
 	}
 	p := newPart(d)
 	s.last.Store(p)
-	s.stamp, s.at = stamped, time.Now()
+	s.stamp, s.at = stamped, s.cfg.Now()
 	return p, nil
 }
 

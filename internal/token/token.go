@@ -35,11 +35,11 @@ type Kind uint8
 
 // The kinds. Each has a flag and a file of the same name at both ends.
 const (
-	User    Kind = iota + 1 // of users, for gateways
-	Agent                   // of agents, for gateways
-	Gateway                 // of gateways, for coordinators
-	Log                     // of gateways, for the ports of agents
-	Evaluator               // of those who place, for evaluators
+	User      Kind = iota + 1 // of users, for gateways
+	Agent                     // of agents, for gateways
+	Gateway                   // of gateways, for coordinators
+	Log                       // of gateways, for the ports of agents
+	Evaluator                 // of those who place, for evaluators
 
 	numKinds
 )

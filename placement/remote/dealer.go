@@ -33,8 +33,10 @@ type hand struct {
 }
 
 func (f *Fleet) newDealer(chain *placement.Chain, o *Order) (*dealer, error) {
-	d := &dealer{of: f, order: o, chain: chain, fleet: placement.NewFleet(placement.NewNames()),
-		tickets: map[int32][]placement.Ticket{}}
+	d := &dealer{
+		of: f, order: o, chain: chain, fleet: placement.NewFleet(placement.NewNames()),
+		tickets: map[int32][]placement.Ticket{},
+	}
 	if err := d.fleet.Names.Check("resources", o.Request.Resources); err != nil {
 		return nil, err
 	}

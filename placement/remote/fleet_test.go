@@ -171,8 +171,10 @@ func TestCapacityIsThreeNumbersComputedBesideTheData(t *testing.T) {
 	w, _ := easy()
 	w.servers[3].Status = "unknown"
 	w.errs["n004"] = errors.New("its agent is silent")
-	tickets := []placement.Ticket{{ID: "t", Server: "n005",
-		Instance: &placement.Instance{ID: "t", Resources: plimsoll.Resources{"cpu": 250}}}}
+	tickets := []placement.Ticket{{
+		ID: "t", Server: "n005",
+		Instance: &placement.Instance{ID: "t", Resources: plimsoll.Resources{"cpu": 250}},
+	}}
 	var clients []remote.PartEvaluator
 	for _, part := range w.deal(3, func(i int) int { return i % 3 }) {
 		clients = append(clients, serve(t, part.beside(t), remote.Serving{}))

@@ -8,8 +8,10 @@ import (
 )
 
 func queryToProto(q *placement.Query) *pb.PlacementQuery {
-	c := plimsoll.Constraints{Traits: q.Traits, Networks: q.Networks, Nodes: q.Nodes, Reservoir: q.Reservoir,
-		Class: q.Class}
+	c := plimsoll.Constraints{
+		Traits: q.Traits, Networks: q.Networks, Nodes: q.Nodes, Reservoir: q.Reservoir,
+		Class: q.Class,
+	}
 	m := &pb.PlacementQuery{
 		Setup: q.Setup, Running: q.Running, Unreserved: q.Unreserved, NoHeadnodes: q.NoHeadnodes,
 		Constraints: wire.ConstraintsToProto(&c),
@@ -46,8 +48,10 @@ func ticketsToProto(tickets []placement.Ticket) []*pb.PlacementTicket {
 	var out []*pb.PlacementTicket
 	for i := range tickets {
 		t := &tickets[i]
-		out = append(out, &pb.PlacementTicket{Id: text(t.ID), Server: text(t.Server),
-			Instance: instanceToProto(t.Instance)})
+		out = append(out, &pb.PlacementTicket{
+			Id: text(t.ID), Server: text(t.Server),
+			Instance: instanceToProto(t.Instance),
+		})
 	}
 	return out
 }
@@ -55,8 +59,10 @@ func ticketsToProto(tickets []placement.Ticket) []*pb.PlacementTicket {
 func ticketsFromProto(list []*pb.PlacementTicket) []placement.Ticket {
 	var out []placement.Ticket
 	for _, t := range list {
-		out = append(out, placement.Ticket{ID: t.GetId(), Server: t.GetServer(),
-			Instance: instanceFromProto(t.GetInstance())})
+		out = append(out, placement.Ticket{
+			ID: t.GetId(), Server: t.GetServer(),
+			Instance: instanceFromProto(t.GetInstance()),
+		})
 	}
 	return out
 }

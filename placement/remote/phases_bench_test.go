@@ -89,11 +89,13 @@ func newFar(b *testing.B, n int) (*far, *remote.Order) {
 	b.Cleanup(server.Close)
 	f.url = server.URL
 	dialer := &net.Dialer{}
-	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64,
+	transport := &http.Transport{
+		DisableCompression: true, MaxIdleConnsPerHost: 64,
 		DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, to)
 			return countedConn{c, &f.wire}, err
-		}}
+		},
+	}
 	b.Cleanup(transport.CloseIdleConnections)
 	f.client = &http.Client{Transport: transport}
 	for _, part := range f.w.deal(3, func(i int) int { return i % 3 }) {
@@ -103,8 +105,10 @@ func newFar(b *testing.B, n int) (*far, *remote.Order) {
 		b.Cleanup(server.Close)
 		f.parts = append(f.parts, remote.NewClient(f.client, server.URL))
 	}
-	o := &remote.Order{Request: placement.Request{Owner: "alice",
-		Resources: plimsoll.Resources{"cpu": 1000, "memory": 4 << 30}}}
+	o := &remote.Order{Request: placement.Request{
+		Owner:     "alice",
+		Resources: plimsoll.Resources{"cpu": 1000, "memory": 4 << 30},
+	}}
 	o.Request.Constraints.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}}
 	return f, o
 }

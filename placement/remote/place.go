@@ -75,9 +75,9 @@ func (l listed) Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, 
 // query returns what a source may leave out.
 func (o *Order) query(chain *placement.Chain) (placement.Query, error) {
 	f := placement.NewFleet(placement.NewNames())
-	f.Loader.Spreads = func(r *placement.Request) ([]placement.SpreadCount,
-		error) { // they are counted where the instances are known
-		return make([]placement.SpreadCount, len(r.Constraints.Spread)+len(r.Preferences.Spread)), nil
+	spreads := len(o.Request.Constraints.Spread) + len(o.Request.Preferences.Spread)
+	f.Loader.Spreads = func(*placement.Request) ([]placement.SpreadCount, error) {
+		return make([]placement.SpreadCount, spreads), nil // they are counted where the instances are known
 	}
 	p, err := chain.Prepare(f, &o.Request)
 	if err != nil {
