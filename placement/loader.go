@@ -20,7 +20,7 @@ type Loader struct {
 	// Spreads, if set, returns how the group of a request is spread over the whole fleet, an entry
 	// for each of its spreads, constraints first. Without it a fleet that loads its instances
 	// cannot place what is to be spread.
-	Spreads func(r *Request) ([]SpreadCount, error)
+	Spreads func(r *Request) ([]GroupSpread, error)
 }
 
 // Loaded is the answer for one server.

@@ -7,7 +7,7 @@ import (
 )
 
 // SpreadTally is what the servers of a part of a fleet have of a group, by value of a label. Those
-// of all parts together make a SpreadCount.
+// of all parts together make a GroupSpread.
 type SpreadTally map[string]SpreadValue
 
 // SpreadValue is one value of a label. The value of a spread by node is the id of a server.
@@ -16,48 +16,53 @@ type SpreadValue struct {
 	Counts    bool  // the value has a server that counts: the fewest are looked for here too
 }
 
-// SpreadCount says how a group is spread over a whole fleet by one label. A fleet that holds but a
+// GroupSpread says how a group is spread over a whole fleet by one label. A fleet that holds but a
 // part of the servers, or loads their instances, cannot count it; see Loader.Spreads.
-type SpreadCount struct {
+type GroupSpread struct {
 	Instances map[string]int32 // of the group, by value
 	Fewest    int32            // in a value that counts
 }
 
-// Spreads returns what the servers of the fleet have of the request's group: a tally for each
-// spread, constraints first. The fleet must hold its instances.
-func (p *Prepared) Spreads() []SpreadTally {
+// Spreads returns what the servers of the fleet have of a request's group: a tally for each spread,
+// constraints first. The fleet must hold its instances, and those that the request is to be near to or
+// far from too.
+func (pl *Placer) Spreads(p *Prepared, now int64) []SpreadTally {
+	pl.begin(p, now)
 	var out []SpreadTally
 	for _, c := range slices.Concat(p.hardSpread, p.softSpread) {
-		out = append(out, p.fleet.tally(c))
+		open := pl.fleet.domains[c.domain].open
+		out = append(out, pl.fleet.tally(c, func(v int32) bool { return int(v) < len(open) && open[v] > 0 }))
 	}
 	return out
 }
 
-// tally returns the values of a counter that count or have instances. Of servers that count and
-// have none it names one: the parts of a fleet have no server in common, so one says it all.
-func (f *Fleet) tally(c *counter) SpreadTally {
+// tally returns the values of a counter that count or have instances. Of servers that count and have
+// none it names one: the parts of a fleet have no server in common, so one says it all.
+func (f *Fleet) tally(c *counter, counts func(value int32) bool) SpreadTally {
 	d := &f.domains[c.domain]
-	out, empty := SpreadTally{}, false
-	for v := range int32(max(len(d.open), len(c.counts))) {
-		value := SpreadValue{Instances: c.at(v), Counts: int(v) < len(d.open) && d.open[v] > 0}
+	node := d.key == SpreadByNode
+	values, empty := len(d.names), false
+	if node {
+		values = len(f.rows)
+	}
+	out := SpreadTally{}
+	for v := range int32(values) {
+		value := SpreadValue{Instances: c.at(v), Counts: counts(v)}
 		switch {
 		case value == SpreadValue{}:
-			continue
-		case d.key != SpreadByNode:
+		case !node:
 			out[d.names[v]] = value
-			continue
-		case value.Instances == 0 && empty:
-			continue
+		case value.Instances > 0 || !empty:
+			empty = empty || value.Instances == 0
+			out[f.ids[v]] = value
 		}
-		empty = empty || value.Instances == 0
-		out[f.ids[v]] = value
 	}
 	return out
 }
 
 // MergeSpreads adds up the tallies of the parts of a fleet, each of which has one for each spread
 // of the same request.
-func MergeSpreads(parts ...[]SpreadTally) []SpreadCount {
+func MergeSpreads(parts ...[]SpreadTally) []GroupSpread {
 	var sums []SpreadTally
 	for _, part := range parts {
 		for i, tally := range part {
@@ -70,7 +75,7 @@ func MergeSpreads(parts ...[]SpreadTally) []SpreadCount {
 			}
 		}
 	}
-	out := make([]SpreadCount, len(sums))
+	out := make([]GroupSpread, len(sums))
 	for i, sum := range sums {
 		out[i].Instances = map[string]int32{}
 		first := true

@@ -18,7 +18,7 @@ type dealer struct {
 	fleet   *placement.Fleet // all servers, without what runs on them
 	hands   []*hand
 	tickets map[int32][]placement.Ticket // by slot
-	spreads []placement.SpreadCount      // over all evaluators
+	spreads []placement.GroupSpread      // over all evaluators
 	steps   placement.StepSum
 	result  Result
 }
@@ -200,7 +200,7 @@ func (d *dealer) batch(h *hand, seed uint64, drawn []int32) *Batch {
 }
 
 // spreadsOf are the spreads as a batch needs them: of one by node, the counts of its own servers.
-func (d *dealer) spreadsOf(b *Batch) []placement.SpreadCount {
+func (d *dealer) spreadsOf(b *Batch) []placement.GroupSpread {
 	if len(d.spreads) == 0 {
 		return nil
 	}

@@ -41,7 +41,7 @@ type Batch struct {
 	Now     int64    // Unix seconds
 	// Spreads says how the group of the request is spread over the whole fleet; an entry for each
 	// spread of it, constraints first.
-	Spreads []placement.SpreadCount
+	Spreads []placement.GroupSpread
 }
 
 // Evaluation is what a chain made of a batch.
@@ -156,7 +156,7 @@ func (l *Local) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 		return nil, err
 	}
 	if len(b.Spreads) > 0 {
-		f.Loader.Spreads = func(*placement.Request) ([]placement.SpreadCount, error) { return b.Spreads, nil }
+		f.Loader.Spreads = func(*placement.Request) ([]placement.GroupSpread, error) { return b.Spreads, nil }
 	}
 	p, err := chain.Prepare(f, &b.Request)
 	if err != nil {

@@ -93,14 +93,14 @@ func (l *Local) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement
 	if err != nil {
 		return nil, err
 	}
-	groups, err := l.group(ctx, servers, q.Request.Job, q.Request.Group)
+	runs, err := l.counted(ctx, servers, &q.Request)
 	if err != nil {
 		return nil, err
 	}
 	f := placement.NewFleet(names)
 	for i := range servers {
 		record := servers[i]
-		record.Instances = groups[record.ID]
+		record.Instances = runs[record.ID]
 		f.Put(int32(i), &record)
 	}
 	for i := range q.Tickets {
@@ -115,15 +115,18 @@ func (l *Local) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement
 	if err != nil {
 		return nil, err
 	}
-	return p.Spreads(), nil
+	return placement.NewPlacer(f, nil).Spreads(p, q.Now), nil
 }
 
-// group returns the instances of a group by server.
-func (l *Local) group(
-	ctx context.Context, servers []placement.Server, job, group string,
+// counted returns the instances of a request's group by server, and all others too if where they are
+// decides which servers are for the request.
+func (l *Local) counted(
+	ctx context.Context, servers []placement.Server, r *placement.Request,
 ) (map[string][]placement.Instance, error) {
-	if l.config.Source.Group != nil {
-		return l.config.Source.Group(ctx, job, group)
+	c := &r.Constraints
+	all := len(c.Near)+len(c.Far)+len(c.VolumesFrom) > 0
+	if l.config.Source.Group != nil && !all {
+		return l.config.Source.Group(ctx, r.Job, r.Group)
 	}
 	ids := make([]string, len(servers))
 	for i := range servers {
@@ -133,11 +136,10 @@ func (l *Local) group(
 	for i, loaded := range l.config.Pool.batch(ctx, l.config.Source, ids) {
 		if loaded.Err != nil {
 			return nil, plimsoll.Errorf(plimsoll.CodeUnavailable,
-				"the instances of server %q could not be loaded, so the group cannot be counted: %s", ids[i],
-				loaded.Err)
+				"the instances of server %q could not be loaded, so the group cannot be counted: %s", ids[i], loaded.Err)
 		}
 		for _, in := range loaded.Instances {
-			if in.Job == job && in.Group == group {
+			if all || in.Job == r.Job && in.Group == r.Group {
 				out[ids[i]] = append(out[ids[i]], in)
 			}
 		}

@@ -67,7 +67,7 @@ func ticketsFromProto(list []*pb.PlacementTicket) []placement.Ticket {
 	return out
 }
 
-func spreadToProto(s *placement.SpreadCount) *pb.PlacementSpread {
+func spreadToProto(s *placement.GroupSpread) *pb.PlacementSpread {
 	m := &pb.PlacementSpread{Instances: make(map[string]int32, len(s.Instances)), Fewest: s.Fewest}
 	for value, n := range s.Instances {
 		m.Instances[text(value)] = n
@@ -75,8 +75,8 @@ func spreadToProto(s *placement.SpreadCount) *pb.PlacementSpread {
 	return m
 }
 
-func spreadFromProto(m *pb.PlacementSpread) placement.SpreadCount {
-	return placement.SpreadCount{Instances: m.GetInstances(), Fewest: m.GetFewest()}
+func spreadFromProto(m *pb.PlacementSpread) placement.GroupSpread {
+	return placement.GroupSpread{Instances: m.GetInstances(), Fewest: m.GetFewest()}
 }
 
 func spreadQuestionToProto(q *SpreadQuestion) (*pb.CountSpreadRequest, error) {

@@ -76,8 +76,8 @@ func (l listed) Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, 
 func (o *Order) query(chain *placement.Chain) (placement.Query, error) {
 	f := placement.NewFleet(placement.NewNames())
 	spreads := len(o.Request.Constraints.Spread) + len(o.Request.Preferences.Spread)
-	f.Loader.Spreads = func(*placement.Request) ([]placement.SpreadCount, error) {
-		return make([]placement.SpreadCount, spreads), nil // they are counted where the instances are known
+	f.Loader.Spreads = func(*placement.Request) ([]placement.GroupSpread, error) {
+		return make([]placement.GroupSpread, spreads), nil // they are counted where the instances are known
 	}
 	p, err := chain.Prepare(f, &o.Request)
 	if err != nil {

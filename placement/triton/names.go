@@ -7,10 +7,11 @@ import "github.com/plimsoll-dev/plimsoll/placement"
 //
 //	stages, err := profile.With(fleet.Names) // then NewChain(…, stages.Stages(), …)
 func (p *Profile) With(names *placement.Names) (*Profile, error) {
-	with, err := New(names)
+	own, err := New(names)
 	if err != nil {
 		return nil, err
 	}
-	with.override, with.hosts = p.override, p.hosts
-	return with, nil
+	with := *p
+	with.hvm, with.volumes = own.hvm, own.volumes
+	return &with, nil
 }
