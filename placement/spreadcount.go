@@ -24,8 +24,8 @@ type GroupSpread struct {
 }
 
 // Spreads returns what the servers of the fleet have of a request's group: a tally for each spread,
-// constraints first. The fleet must hold its instances, and those that the request is to be near to or
-// far from too.
+// constraints first. The fleet must hold its instances, and those that the request is to be near to
+// or far from too.
 func (pl *Placer) Spreads(p *Prepared, now int64) []SpreadTally {
 	pl.begin(p, now)
 	var out []SpreadTally
@@ -36,8 +36,8 @@ func (pl *Placer) Spreads(p *Prepared, now int64) []SpreadTally {
 	return out
 }
 
-// tally returns the values of a counter that count or have instances. Of servers that count and have
-// none it names one: the parts of a fleet have no server in common, so one says it all.
+// tally returns the values of a counter that count or have instances. Of servers that count and
+// have none it names one: the parts of a fleet have no server in common, so one says it all.
 func (f *Fleet) tally(c *counter, counts func(value int32) bool) SpreadTally {
 	d := &f.domains[c.domain]
 	node := d.key == SpreadByNode

@@ -119,9 +119,9 @@ func fleetOf(n int, more string) string {
 	return "[" + strings.Join(list, ",\n") + "]"
 }
 
-// What runs on a server is loaded only when a batch needs it, and only for the servers that pass the
-// filters by record: listing loads nothing, and of sixty servers, half of which are for the request, at
-// most thirty are loaded.
+// What runs on a server is loaded only when a batch needs it, and only for the servers that pass
+// the filters by record: listing loads nothing, and of sixty servers, half of which are for the
+// request, at most thirty are loaded.
 func TestInstancesAreLoadedWhenABatchNeedsThem(t *testing.T) {
 	d := newDatabase(t, fleetOf(60, ""))
 	_, client := serve(t, Config{

@@ -118,8 +118,8 @@ func (l *Local) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement
 	return placement.NewPlacer(f, nil).Spreads(p, q.Now), nil
 }
 
-// counted returns the instances of a request's group by server, and all others too if where they are
-// decides which servers are for the request.
+// counted returns the instances of a request's group by server, and all others too if where they
+// are decides which servers are for the request.
 func (l *Local) counted(
 	ctx context.Context, servers []placement.Server, r *placement.Request,
 ) (map[string][]placement.Instance, error) {
