@@ -113,6 +113,9 @@ func (m *StepSum) Steps() []Step {
 // BatchSize returns how many open servers make a batch of a fleet of so many.
 func (c *Chain) BatchSize(servers int) int { return c.size(servers) }
 
+// Expanded returns the expression of the chain without definitions.
+func (c *Chain) Expanded() Expression { return c.expanded(c.root) }
+
 // Deal draws the servers 0 to n-1 in batches of so many open ones, as Place does, each with the seed for its random scores. Those
 // between them that are not open come with them. If many are one batch they come as they stand. A batch is good until the next.
 func (d *Draw) Deal(n, size int, open func(int32) bool) iter.Seq2[uint64, []int32] {

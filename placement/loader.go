@@ -27,6 +27,10 @@ type Loader struct {
 	Instance func(id string) (server, owner string, err error)
 	// Volumes, if set, returns the server that holds the volumes of an instance, which may have ended; otherwise Instance says it.
 	Volumes func(id string) (server string, err error)
+	// Spreads, if set, returns how the group of a request is spread over the whole fleet, an entry
+	// for each of its spreads, constraints first. Without it a fleet that loads its instances
+	// cannot place what is to be spread.
+	Spreads func(r *Request) ([]GroupSpread, error)
 }
 
 // Loaded is the answer for one server.

@@ -30,10 +30,10 @@ type Query struct {
 
 // Query returns what a source of servers may leave out for the request. Filters that are alternatives, or that a program has put in
 // the place of the package's own, stay out of it. A request that is to be spread asks for every server: what runs on those that are
-// not for it counts too.
+// not for it counts too, unless a Loader says how its group is spread.
 func (p *Prepared) Query() Query {
 	var q Query
-	if p.group != 0 {
+	if p.group != 0 && p.fleet.Loader.Spreads == nil {
 		return q
 	}
 	own := recordStages()

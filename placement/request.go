@@ -125,7 +125,8 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	if err := f.Loader.validate(); err != nil {
 		return nil, err
 	}
-	if f.lazy() && len(r.Constraints.Spread)+len(r.Preferences.Spread) > 0 {
+	spreads := len(r.Constraints.Spread)+len(r.Preferences.Spread) > 0
+	if f.lazy() && spreads && f.Loader.Spreads == nil {
 		return nil, plimsoll.Invalid("constraints.spread", "needs to count the instances of all servers, and this fleet loads them; book them instead")
 	}
 	if err := f.checkVolumes(r.Constraints.VolumesFrom); err != nil {
@@ -159,6 +160,12 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 		}
 	}
 	p.tag()
+	if spreads && f.Loader.Spreads != nil {
+		if err := p.spreadsGiven(); err != nil {
+			p.Release()
+			return nil, err
+		}
+	}
 	if c := &r.Constraints.Platform; len(c.Min)+len(c.Max) > 0 {
 		p.platforms = append(p.platforms, *c)
 	}

@@ -108,7 +108,7 @@ func (cmd *tokenCmd) Run(_ context.Context, a *app) error {
 }
 
 // roleNames are the commands whose callers need a token, instead of they themselves.
-var roleNames = []string{"dev", "coordinator", "gateway", "agent"}
+var roleNames = []string{"dev", "coordinator", "gateway", "agent", "evaluator"}
 
 // noTokenFlag is that of every role that can listen on a port.
 type noTokenFlag struct {

@@ -121,7 +121,7 @@ func TestRefusedHostIsNamed(t *testing.T) {
 func TestHostFlagIsChecked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	for _, role := range []string{"dev", "coordinator", "gateway", "agent"} {
+	for _, role := range []string{"dev", "coordinator", "gateway", "agent", "evaluator"} {
 		_, stderr, code := run(t, role, "--host", "http://gw:9080", "--config", s.write("empty.yaml", "{}\n"))
 		if code == 0 || !strings.Contains(stderr, `"http://gw:9080" is not a host; write a name or an IP address`) {
 			t.Errorf("%s: exit code %d, %s", role, code, stderr)

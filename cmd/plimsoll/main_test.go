@@ -59,6 +59,7 @@ func TestScripts(t *testing.T) {
 	examples := examplesDir(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"until": until},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("HOME", os.Getenv("HOME"))

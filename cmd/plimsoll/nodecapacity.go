@@ -2,24 +2,31 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 type nodeCapacityCmd struct {
 	formatFlag
+	evaluatorFlags
 	IDs []string `arg:"" optional:"" name:"node" help:"Ids of the nodes; all if none is given."`
 }
 
 // Help is the detail of the help text.
 func (nodeCapacityCmd) Help() string {
-	return example("plimsoll node capacity", "plimsoll node capacity n1 n2 -o json")
+	return example("plimsoll node capacity", "plimsoll node capacity n1 n2 -o json",
+		"plimsoll node capacity --evaluators 127.0.0.1:9083,127.0.0.1:9084")
 }
 
 // Run says what is left on nodes.
 func (cmd *nodeCapacityCmd) Run(ctx context.Context, a *app) error {
+	if len(cmd.Evaluators) > 0 {
+		return cmd.remotely(ctx, a)
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -35,6 +42,58 @@ func (cmd *nodeCapacityCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	return cmd.print(a, views, func(o *output) { printRooms(o, rooms) })
+}
+
+// remotely says what is left on the servers of evaluators: three numbers for each.
+func (cmd *nodeCapacityCmd) remotely(ctx context.Context, a *app) error {
+	fleet, done, err := cmd.fleet(a)
+	defer done()
+	if err != nil {
+		return err
+	}
+	servers, err := fleet.List(ctx, placement.Query{Nodes: cmd.IDs})
+	if err != nil {
+		return remoteError(err)
+	}
+	ids := make([]string, len(servers))
+	for i := range servers {
+		ids[i] = servers[i].ID
+	}
+	for _, id := range cmd.IDs {
+		if !slices.Contains(ids, id) {
+			return plimsoll.Errorf(plimsoll.CodeNotFound, "no evaluator that answers has a server %q", id)
+		}
+	}
+	left := fleet.Capacities(ctx, ids, nil, a.now().Unix())
+	views := make([]leftView, len(ids))
+	for i, id := range ids {
+		c := left[id]
+		views[i] = leftView{ID: id, Counted: c.Uncounted == "", Reason: c.Uncounted, Unreserved: c.Resources()}
+	}
+	warnFailed(a, fleet)
+	return cmd.print(a, views, func(o *output) { printLeft(o, views) })
+}
+
+// leftView is what is left on a server of an evaluator. Unreserved is null if the server is not
+// counted.
+type leftView struct {
+	ID         string             `json:"id"`
+	Counted    bool               `json:"counted"`
+	Reason     string             `json:"reason"`
+	Unreserved plimsoll.Resources `json:"unreserved"`
+}
+
+func printLeft(o *output, views []leftView) {
+	names := []string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}
+	rows := make([][]string, len(views))
+	for i := range views {
+		row := []string{views[i].ID}
+		for _, name := range names {
+			row = append(row, amountOf(views[i].Unreserved, name))
+		}
+		rows[i] = append(row, views[i].Reason)
+	}
+	columns(o, []string{"NODE", "CPU", "MEMORY", "DISK", "NOT COUNTED BECAUSE"}, rows)
 }
 
 func printRooms(o *output, rooms []client.NodeRoom) {

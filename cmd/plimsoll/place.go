@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,8 +12,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
+	"github.com/plimsoll-dev/plimsoll/internal/evaluator"
 	"github.com/plimsoll-dev/plimsoll/placement"
 	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
+	"github.com/plimsoll-dev/plimsoll/placement/remote"
+	"github.com/plimsoll-dev/plimsoll/placement/triton"
 )
 
 // maxTried is how many tasks are tried at once.
@@ -24,16 +28,20 @@ type placeCmd struct {
 	Count     *int32   `help:"Try so many tasks of each group instead of as many as the file says; at most 10000." placeholder:"N"`
 	Owner     string   `help:"Owner of the job, instead of the one in the file." placeholder:"OWNER"`
 	Node      []string `help:"Only these nodes, instead of those that the file names; * and ? are wildcards." placeholder:"NODE"`
-	Servers   string   `help:"Try it on the servers of this JSON file, without a cluster." placeholder:"FILE"`
-	Placement string   `help:"With --servers: a placement file that says how servers are chosen." placeholder:"FILE"`
+	Servers   string   `help:"Try it on the servers of this JSON file or URL, without a cluster." placeholder:"FILE"`
+	Placement string   `help:"With --servers or --evaluators: a placement file." placeholder:"FILE"`
 	Replay    string   `help:"Decide again what plimsoll explain --export wrote." placeholder:"FILE"`
+	evaluatorFlags
+	TritonDefaults string `help:"JSON file with the defaults of Triton's designation." placeholder:"FILE"`
 	formatFlag
 }
 
 // Help is the detail of the help text.
 func (placeCmd) Help() string {
 	return example("plimsoll place job.yaml", "plimsoll place job.yaml --group map --count 100",
-		"plimsoll place --servers servers.json job.yaml", "plimsoll place --replay decision.json")
+		"plimsoll place --servers servers.json job.yaml",
+		"plimsoll place job.yaml --evaluators 127.0.0.1:9083,127.0.0.1:9084",
+		"plimsoll place --replay decision.json")
 }
 
 // Run tries a job, or decides again.
@@ -44,8 +52,10 @@ func (cmd *placeCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case cmd.Replay != "":
 		return cmd.replay(a)
+	case len(cmd.Evaluators) > 0:
+		return cmd.remotely(ctx, a)
 	case cmd.Servers != "":
-		return cmd.offline(a)
+		return cmd.offline(ctx, a)
 	}
 	spec, err := cmd.job(a)
 	if err != nil {
@@ -65,12 +75,17 @@ func (cmd *placeCmd) Run(ctx context.Context, a *app) error {
 func (cmd *placeCmd) check() error {
 	switch {
 	case cmd.Replay != "" && (cmd.File != "" || cmd.Servers != "" || cmd.Group != "" || cmd.Count != nil || cmd.Owner != "" ||
-		len(cmd.Node) > 0 || cmd.Placement != ""):
+		len(cmd.Node) > 0 || cmd.Placement != "" || len(cmd.Evaluators) > 0 || cmd.TritonDefaults != ""):
 		return plimsoll.Invalid("--replay", "decides again with what the file holds; leave out the other flags and files")
 	case cmd.Replay == "" && cmd.File == "":
 		return plimsoll.Invalid("file", "is missing; give a job file, such as: plimsoll place examples/wordcount.yaml")
-	case cmd.Placement != "" && cmd.Servers == "":
-		return plimsoll.Invalid("--placement", "is for --servers; the cluster chooses as its coordinator was told")
+	case cmd.Servers != "" && len(cmd.Evaluators) > 0:
+		return plimsoll.Invalid("--servers", "is known to the evaluators; leave it out, or leave out --evaluators")
+	case cmd.Placement != "" && cmd.Servers == "" && len(cmd.Evaluators) == 0:
+		return plimsoll.Invalid("--placement",
+			"is for --servers and --evaluators; the cluster chooses as its coordinator was told")
+	case cmd.TritonDefaults != "" && cmd.Servers == "" && len(cmd.Evaluators) == 0:
+		return plimsoll.Invalid("--triton-defaults", "is for --servers and --evaluators")
 	case cmd.Count != nil && (*cmd.Count < 1 || *cmd.Count > maxTried):
 		return plimsoll.Invalid("--count", "is %d; give a number from 1 to %d, or leave it out to try as many as the file says", *cmd.Count, maxTried)
 	}
@@ -118,33 +133,87 @@ func (cmd *placeCmd) parseJob(name string, data []byte) (plimsoll.JobSpec, error
 }
 
 // offline tries a job or a request on servers that a file describes.
-func (cmd *placeCmd) offline(a *app) error {
-	name, data, err := a.readFile(cmd.Servers)
+func (cmd *placeCmd) offline(ctx context.Context, a *app) error {
+	document, err := cmd.document(ctx, a)
 	if err != nil {
 		return err
-	}
-	servers, err := fleetjson.ReadServers(data)
-	if err != nil {
-		return plimsoll.Within(name, err)
-	}
-	fleet := placement.NewFleet(placement.NewNames())
-	for i := range servers {
-		fleet.Add(&servers[i])
 	}
 	job, names, asks, err := cmd.asks(a)
 	if err != nil {
 		return err
 	}
-	chosen, err := readPlacement(a, cmd.Placement)
+	chain, err := cmd.chain(a)
 	if err != nil {
 		return err
 	}
-	tried, err := placement.NewPlacer(fleet, rand.NewPCG(1, 1)).Try(chosen.Chain, asks, a.now().Unix(), 0)
+	if document.Profile != nil { // what is left on a server is for the stages of the profile to say
+		return cmd.beside(ctx, a, document, chain, job, names, asks)
+	}
+	fleet := placement.NewFleet(placement.NewNames())
+	for i := range document.Servers {
+		fleet.Add(&document.Servers[i])
+	}
+	tried, err := placement.NewPlacer(fleet, rand.NewPCG(1, 1)).Try(chain, asks, a.now().Unix(), 0)
 	if err != nil {
 		return err //nolint:wrapcheck // it names the field
 	}
 	t := offlineTrial(names, asks, tried)
 	return cmd.print(a, viewTrial(job, &t), func(o *output) { printTrial(o, &t) })
+}
+
+// beside tries asks on an evaluator in this process.
+func (cmd *placeCmd) beside(
+	ctx context.Context, a *app, document evaluator.Document, chain *placement.Chain, job string, names []string,
+	asks []placement.Ask,
+) error {
+	local, err := document.Evaluator()
+	if err != nil {
+		return err
+	}
+	fleet, err := remote.NewFleet([]remote.Part{{Evaluator: local}}, remote.FleetOptions{})
+	if err != nil {
+		return err
+	}
+	return cmd.over(ctx, a, fleet, chain, job, names, asks)
+}
+
+// document reads the servers.
+func (cmd *placeCmd) document(ctx context.Context, a *app) (evaluator.Document, error) {
+	read := func(where string) (name string, data []byte, err error) {
+		data, err = evaluator.Read(ctx, where)
+		return where, data, err
+	}
+	if cmd.Servers == "-" {
+		read = a.readFile
+	}
+	name, data, err := read(cmd.Servers)
+	if err != nil {
+		return evaluator.Document{}, err
+	}
+	defaults, err := readDefaults(a, cmd.TritonDefaults)
+	if err != nil {
+		return evaluator.Document{}, err
+	}
+	document, err := evaluator.Parse(data, defaults)
+	return document, plimsoll.Within(name, err)
+}
+
+// chain is that of the placement file, with the settings of Triton's defaults if these are given
+// instead.
+func (cmd *placeCmd) chain(a *app) (*placement.Chain, error) {
+	chosen, err := readPlacement(a, cmd.Placement)
+	if err != nil || cmd.TritonDefaults == "" || cmd.Placement != "" {
+		return chosen.Chain, err
+	}
+	defaults, err := readDefaults(a, cmd.TritonDefaults)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := triton.Settings(defaults)
+	if err != nil {
+		return nil, plimsoll.Within(cmd.TritonDefaults, err)
+	}
+	return placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
 }
 
 // asks returns what to try offline: the groups of a job file, or one request in JSON.
@@ -155,7 +224,7 @@ func (cmd *placeCmd) asks(a *app) (job string, names []string, asks []placement.
 	}
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(data, &keys) == nil && keys["groups"] == nil {
-		return cmd.askRequest(name, data)
+		return cmd.askRequest(a, name, data, slices.Collect(maps.Keys(keys)))
 	}
 	spec, err := cmd.parseJob(name, data)
 	if err != nil {
@@ -180,11 +249,18 @@ func (cmd *placeCmd) asks(a *app) (job string, names []string, asks []placement.
 	return spec.ID, names, asks, nil
 }
 
-func (cmd *placeCmd) askRequest(name string, data []byte) (job string, names []string, asks []placement.Ask, err error) {
+func (cmd *placeCmd) askRequest(
+	a *app, name string, data []byte, keys []string,
+) (job string, names []string, asks []placement.Ask, err error) {
 	if cmd.Group != "" {
 		return "", nil, nil, plimsoll.Invalid("--group", "%s is one request and has no groups; leave it out", name)
 	}
-	r, err := fleetjson.ReadRequest(data)
+	var r placement.Request
+	if isTritonOrder(keys) {
+		r, err = cmd.tritonOrder(a, data)
+	} else {
+		r, err = fleetjson.ReadRequest(data)
+	}
 	if err != nil {
 		return "", nil, nil, plimsoll.Within(name, err)
 	}
@@ -214,13 +290,7 @@ func offlineTrial(names []string, asks []placement.Ask, tried []placement.Tried)
 			g.Placed = append(g.Placed, client.PlacedTask{Node: p.Server, Score: p.Score, Free: tried[i].Free(k)})
 		}
 		if x := tried[i].Why; x != nil {
-			code, summary := x.Refusal(asks[i].Request.Resources)
-			g.Refused = &client.Refusal{
-				WaitCode: code, Summary: summary, Steps: offlineSteps(x.Steps),
-				Nodes: client.NodeCounts{
-					Total: int32(x.Servers), Open: int32(x.Open), Eligible: int32(x.Eligible), FitEmpty: int32(x.FitEmpty), Fit: int32(x.Fit),
-				},
-			}
+			g.Refused = offlineRefusal(x, asks[i].Request.Resources)
 		}
 		t.Groups = append(t.Groups, g)
 	}

@@ -33,6 +33,7 @@ type roleCommands struct {
 	Coordinator coordinatorCmd `cmd:"" help:"Run the coordinator, which owns the active state."`
 	Gateway     gatewayCmd     `cmd:"" help:"Run a gateway, which serves users and agents."`
 	Agent       agentCmd       `cmd:"" help:"Run the agent of this machine, which makes it a node."`
+	Evaluator   evaluatorCmd   `cmd:"" help:"Run an evaluator, which places beside the data of a part of a fleet."`
 	Supervisor  supervisorCmd  `cmd:"" hidden:"" help:"Run the supervisor of this machine's tasks. The agent starts it."`
 }
 

@@ -1,6 +1,6 @@
 // Package token makes, keeps and finds the tokens by which a listener of TCP knows its callers.
 //
-// There are four kinds, each for one kind of caller: see Kind. A role makes the tokens of its own
+// There are five kinds, each for one kind of caller: see Kind. A role makes the tokens of its own
 // listener at its first start, in files that only its user can read (Make). Its callers read the
 // file (Load), or find the token without being told where it is: a listener that this machine
 // reaches by its loopback enters its tokens below the home directory of its user (Enter), by its
@@ -35,10 +35,11 @@ type Kind uint8
 
 // The kinds. Each has a flag and a file of the same name at both ends.
 const (
-	User    Kind = iota + 1 // of users, for gateways
-	Agent                   // of agents, for gateways
-	Gateway                 // of gateways, for coordinators
-	Log                     // of gateways, for the ports of agents
+	User      Kind = iota + 1 // of users, for gateways
+	Agent                     // of agents, for gateways
+	Gateway                   // of gateways, for coordinators
+	Log                       // of gateways, for the ports of agents
+	Evaluator                 // of those who place, for evaluators
 
 	numKinds
 )
@@ -49,6 +50,8 @@ var kinds = [numKinds]struct{ word, caller string }{
 	Agent:   {"agent", "--agent-token-file or PLIMSOLL_AGENT_TOKEN_FILE"},
 	Gateway: {"gateway", "--gateway-token-file or PLIMSOLL_GATEWAY_TOKEN_FILE"},
 	Log:     {"log", "--log-token-file or PLIMSOLL_LOG_TOKEN_FILE"},
+
+	Evaluator: {"evaluator", "--evaluator-token-file or PLIMSOLL_EVALUATOR_TOKEN_FILE"},
 }
 
 // String returns the kind's word.
@@ -96,7 +99,8 @@ func Parse(text string) (Token, error) {
 		}
 	}
 	return Token{}, plimsoll.Errorf(plimsoll.CodeInvalid,
-		"this is not a token; one begins with plimsoll_user_, plimsoll_agent_, plimsoll_gateway_ or plimsoll_log_, and 43 characters follow")
+		"this is not a token; one begins with plimsoll_user_, plimsoll_agent_, plimsoll_gateway_, "+
+			"plimsoll_log_ or plimsoll_evaluator_, and 43 characters follow")
 }
 
 // Is reports whether there is a token.
@@ -140,7 +144,7 @@ func (t Token) Format(s fmt.State, _ rune) {
 }
 
 func article(k Kind) string {
-	if k == Agent {
+	if k == Agent || k == Evaluator {
 		return "an"
 	}
 	return "a"

@@ -39,6 +39,9 @@ type Batch struct {
 	Names   []string // resource names of the whole fleet
 	Seed    uint64   // for scores that are random
 	Now     int64    // Unix seconds
+	// Spreads says how the group of the request is spread over the whole fleet; an entry for each
+	// spread of it, constraints first.
+	Spreads []placement.GroupSpread
 }
 
 // Evaluation is what a chain made of a batch.
@@ -81,21 +84,21 @@ func (b *Batch) validate() error {
 	if size > MaxRules {
 		return plimsoll.Invalid("chain.settings.ownerRules", "hold %d bytes; at most %d are possible together", size, MaxRules)
 	}
-	return placeable(&b.Request)
+	return b.placeable()
 }
 
-// placeable refuses what a batch cannot tell.
-func placeable(r *placement.Request) error {
-	var field string
-	switch {
-	case len(r.Constraints.Spread) > 0:
-		field = "constraints.spread"
-	case len(r.Preferences.Spread) > 0:
-		field = "preferences.spread"
-	default:
+// placeable refuses a request that is to be spread if the batch does not say how its group is.
+func (b *Batch) placeable() error {
+	r := &b.Request
+	if len(b.Spreads) == len(r.Constraints.Spread)+len(r.Preferences.Spread) {
 		return nil
 	}
-	return plimsoll.Invalid(field, "needs the instances of the whole fleet, and an evaluator sees one batch of it; leave it out, or place where the fleet is")
+	field := "preferences.spread"
+	if len(r.Constraints.Spread) > 0 {
+		field = "constraints.spread"
+	}
+	return plimsoll.Invalid(field,
+		"needs the instances of the whole fleet, not of one batch; give a count for each spread")
 }
 
 // Config says what a Local evaluates with.
@@ -105,6 +108,12 @@ type Config struct {
 	Chains      map[string]*placement.Chain     // those that go by name
 	Stages      []placement.Stage               // of chains that are written out; nil: placement.Stages()
 	Definitions map[string]placement.Expression // expressions that such chains may name
+
+	// Profile, if set, makes the stages of a fleet that uses names, instead of Stages.
+	Profile func(names *placement.Names) ([]placement.Stage, error)
+	// Servers lists the servers whose instances are known here; nil: it is not known which they
+	// are.
+	Servers Servers
 }
 
 // Local is an evaluator beside the data. It is safe for concurrent use, if the functions of its source are.
@@ -134,13 +143,20 @@ func (l *Local) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
 	}
-	chain, err := l.chain(&b.Chain)
+	names, stages, err := l.stages(b.Names)
 	if err != nil {
 		return nil, err
 	}
-	f, slots, err := l.fleet(ctx, b)
+	chain, err := l.chain(&b.Chain, stages)
 	if err != nil {
 		return nil, err
+	}
+	f, slots, err := l.fleet(ctx, names, b.Servers, b.Tickets)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.Spreads) > 0 {
+		f.Loader.Spreads = func(*placement.Request) ([]placement.GroupSpread, error) { return b.Spreads, nil }
 	}
 	p, err := chain.Prepare(f, &b.Request)
 	if err != nil {
@@ -160,11 +176,11 @@ func (l *Local) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 	return out, nil
 }
 
-func (l *Local) chain(c *Chain) (*placement.Chain, error) {
+func (l *Local) chain(c *Chain, stages []placement.Stage) (*placement.Chain, error) {
 	if c.Name == "" {
 		settings := c.Settings
 		settings.Batch, settings.All = 0, false
-		return placement.NewChain(c.Text, l.config.Stages, l.config.Definitions, settings)
+		return placement.NewChain(c.Text, stages, l.config.Definitions, settings)
 	}
 	if chain := l.config.Chains[c.Name]; chain != nil {
 		return chain, nil
@@ -172,11 +188,19 @@ func (l *Local) chain(c *Chain) (*placement.Chain, error) {
 	return nil, plimsoll.Invalid("chain.name", "the evaluator has no chain %q; give the name of one that it has, or write it out", c.Name)
 }
 
-// fleet is the batch as a fleet: the server at a place has the slot of that number.
-func (l *Local) fleet(ctx context.Context, b *Batch) (*placement.Fleet, []int32, error) {
-	names := placement.NewNames()
+// stages returns the names of a fleet, with those of the caller, and the stages of a chain that is
+// written out for it.
+func (l *Local) stages(given []string) (*placement.Names, []placement.Stage, error) {
+	names, stages := placement.NewNames(), l.config.Stages
+	if l.config.Profile != nil {
+		own, err := l.config.Profile(names)
+		if err != nil {
+			return nil, nil, err
+		}
+		stages = own
+	}
 	known := plimsoll.Resources{}
-	for _, name := range b.Names {
+	for _, name := range given {
 		known[name] = 0
 	}
 	if err := known.Validate("resourceNames"); err != nil {
@@ -186,17 +210,24 @@ func (l *Local) fleet(ctx context.Context, b *Batch) (*placement.Fleet, []int32,
 		return nil, nil, err
 	}
 	names.Amounts(known)
+	return names, stages, nil
+}
+
+// fleet is a batch as a fleet: the server at a place has the slot of that number.
+func (l *Local) fleet(
+	ctx context.Context, names *placement.Names, servers []placement.Server, tickets []placement.Ticket,
+) (*placement.Fleet, []int32, error) {
 	f := placement.NewFleet(names)
 	f.Loader = l.config.Pool.Loader(ctx, l.config.Source)
-	slots := make([]int32, len(b.Servers))
-	for i := range b.Servers {
+	slots := make([]int32, len(servers))
+	for i := range servers {
 		slots[i] = int32(i)
-		record := b.Servers[i]
+		record := servers[i]
 		record.Instances = nil
 		f.Put(slots[i], &record)
 	}
-	for i := range b.Tickets {
-		if err := f.AddTicket(b.Tickets[i]); err != nil {
+	for i := range tickets {
+		if err := f.AddTicket(tickets[i]); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -33,6 +33,10 @@ func TestEveryFieldOfABatchPasses(t *testing.T) {
 	kinds := fill.Options{Values: map[string]func(int) any{"Kind": func(int) any { return placement.NoRoom }}}
 	passes(t, kinds, evaluationToProto, func(m *pb.EvaluateResponse) Evaluation { return *evaluationFromProto(m) },
 		map[string]string{"Steps[].Step.Refused": "only explain counts it, over all servers"})
+	passes(t, free, queryToProto, queryFromProto, nil)
+	passes(t, free, spreadToProto, spreadFromProto, nil)
+	passes(t, free, func(t *placement.SpreadTally) *pb.PlacementTally { return tallyToProto(*t) }, tallyFromProto, nil)
+	passes(t, free, capacityToProto, capacityFromProto, nil)
 }
 
 // A chain is JSON inside of a message: it is bounded before it is read.

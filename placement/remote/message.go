@@ -15,22 +15,19 @@ import (
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func batchToProto(b *Batch) (*pb.EvaluateRequest, error) {
-	m := &pb.EvaluateRequest{
-		Request: requestToProto(&b.Request), Chain: &pb.PlacementChain{Name: text(b.Chain.Name)}, Seed: b.Seed, Now: b.Now, ResourceNames: b.Names,
+	chain, err := chainToProto(&b.Chain)
+	if err != nil {
+		return nil, err
 	}
-	if b.Chain.Name == "" {
-		expression, err := json.Marshal(b.Chain.Text)
-		if err != nil {
-			return nil, fmt.Errorf("write the chain: %w", err)
-		}
-		m.Chain.Expression, m.Chain.Settings = text(string(expression)), settingsToProto(&b.Chain.Settings)
+	m := &pb.EvaluateRequest{
+		Request: requestToProto(&b.Request), Chain: chain, Seed: b.Seed, Now: b.Now, ResourceNames: b.Names,
+		Tickets: ticketsToProto(b.Tickets),
 	}
 	for i := range b.Servers {
 		m.Servers = append(m.Servers, serverToProto(&b.Servers[i]))
 	}
-	for i := range b.Tickets {
-		t := &b.Tickets[i]
-		m.Tickets = append(m.Tickets, &pb.PlacementTicket{Id: text(t.ID), Server: text(t.Server), Instance: instanceToProto(t.Instance)})
+	for i := range b.Spreads {
+		m.Spreads = append(m.Spreads, spreadToProto(&b.Spreads[i]))
 	}
 	return m, nil
 }
@@ -50,10 +47,23 @@ func batchFromProto(m *pb.EvaluateRequest) (*Batch, error) {
 	for _, s := range m.GetServers() {
 		b.Servers = append(b.Servers, serverFromProto(s))
 	}
-	for _, t := range m.GetTickets() {
-		b.Tickets = append(b.Tickets, placement.Ticket{ID: t.GetId(), Server: t.GetServer(), Instance: instanceFromProto(t.GetInstance())})
+	b.Tickets = ticketsFromProto(m.GetTickets())
+	for _, s := range m.GetSpreads() {
+		b.Spreads = append(b.Spreads, spreadFromProto(s))
 	}
 	return b, nil
+}
+
+// chainToProto writes a chain: its name, or all of it.
+func chainToProto(c *Chain) (*pb.PlacementChain, error) {
+	if c.Name != "" {
+		return &pb.PlacementChain{Name: text(c.Name)}, nil
+	}
+	expression, err := json.Marshal(c.Text)
+	if err != nil {
+		return nil, fmt.Errorf("write the chain: %w", err)
+	}
+	return &pb.PlacementChain{Expression: text(string(expression)), Settings: settingsToProto(&c.Settings)}, nil
 }
 
 func serverToProto(s *placement.Server) *pb.PlacementServer {

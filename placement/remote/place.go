@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -21,6 +20,9 @@ type Order struct {
 	// asks for is not known here: all servers are listed, and looked at in batches of the default size.
 	Name string
 	Now  int64 // Unix seconds
+	// Everything asks for all servers, also for those that a query would leave out, so that the
+	// steps tell of them too.
+	Everything bool
 }
 
 // Result is what a placement came to.
@@ -34,127 +36,66 @@ type Result struct {
 	Peak    int // most instances that an evaluator held at once
 	Unsent  int // servers that are closed anyway, of which a batch was too full to tell
 	Steps   []placement.Step
+	Failed  []PartError // evaluators that could not be asked; their servers were left out
 }
 
-// Place has the servers evaluated in batches, drawn in an order that follows from rng, and chooses the best of the first batch in which
-// one is left. Only when every server was looked at is the answer none, and the steps, added up over all batches, say why. An error
-// of a batch is an error that names it, and nothing is placed.
+// Place has the servers of one list evaluated in batches by one evaluator; see Fleet.Place.
 func Place(ctx context.Context, e Evaluator, servers Servers, rng *rand.PCG, o *Order) (Result, error) {
-	if err := placeable(&o.Request); err != nil {
-		return Result{}, err
-	}
-	chain := o.Chain
-	if chain == nil {
-		chain = placement.Default()
-	}
-	f := placement.NewFleet(placement.NewNames())
-	query, err := o.query(chain, f)
+	f, err := NewFleet([]Part{{Evaluator: listed{e, servers}}}, FleetOptions{})
 	if err != nil {
 		return Result{}, err
 	}
-	list, err := servers(ctx, query)
-	if err != nil {
-		return Result{}, fmt.Errorf("list servers: %w", err)
+	return f.Place(ctx, rng, o)
+}
+
+// listed is an evaluator with a list of servers that is known elsewhere.
+type listed struct {
+	Evaluator
+	servers Servers
+}
+
+func (l listed) ListServers(ctx context.Context, q placement.Query) ([]placement.Server, error) {
+	return l.servers(ctx, q)
+}
+
+func (l listed) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement.SpreadTally, error) {
+	if e, ok := l.Evaluator.(PartEvaluator); ok {
+		return e.CountSpread(ctx, q)
 	}
-	for i := range list {
-		record := list[i]
-		record.Instances = nil
-		f.Put(int32(i), &record)
+	return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "this evaluator cannot count the instances of a group")
+}
+
+func (l listed) Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, error) {
+	if e, ok := l.Evaluator.(PartEvaluator); ok {
+		return e.Capacity(ctx, q)
 	}
-	size := chain.BatchSize(f.Len())
-	if size > MaxServers {
-		return Result{}, plimsoll.Invalid("batch", "is %d servers; an evaluator takes at most %d, so make the chain's batches smaller", size, MaxServers)
-	}
-	d := dealer{order: o, chain: chain, fleet: f, size: size, tickets: map[int32][]placement.Ticket{}}
-	for _, t := range o.Tickets {
-		if slot := f.Slot(t.Server); slot >= 0 {
-			d.tickets[slot] = append(d.tickets[slot], t)
-		}
-	}
-	d.result.Servers = f.Len()
-	err = d.run(ctx, e, placement.NewDraw(rng))
-	d.result.Steps = d.steps.Steps()
-	if err != nil {
-		return Result{}, err
-	}
-	return d.result, nil
+	return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "this evaluator cannot calculate capacities")
 }
 
 // query returns what a source may leave out.
-func (o *Order) query(chain *placement.Chain, f *placement.Fleet) (placement.Query, error) {
+func (o *Order) query(chain *placement.Chain) (placement.Query, error) {
+	f := placement.NewFleet(placement.NewNames())
+	spreads := len(o.Request.Constraints.Spread) + len(o.Request.Preferences.Spread)
+	f.Loader.Spreads = func(*placement.Request) ([]placement.GroupSpread, error) {
+		return make([]placement.GroupSpread, spreads), nil // they are counted where the instances are known
+	}
 	p, err := chain.Prepare(f, &o.Request)
 	if err != nil {
 		return placement.Query{}, err
 	}
 	defer p.Release()
-	if o.Chain == nil && o.Name != "" {
+	if o.Everything || o.Chain == nil && o.Name != "" {
 		return placement.Query{}, nil
 	}
 	return p.Query(), nil
 }
 
-// dealer has batch after batch evaluated.
-type dealer struct {
-	order   *Order
-	chain   *placement.Chain
-	fleet   *placement.Fleet
-	size    int
-	tickets map[int32][]placement.Ticket // by slot
-	steps   placement.StepSum
-	result  Result
-}
-
-func (d *dealer) run(ctx context.Context, e Evaluator, draw *placement.Draw) error {
-	for seed, slots := range draw.Deal(d.fleet.Len(), d.size, d.fleet.Open) {
-		d.result.Batches++
-		b := d.batch(seed, slots)
-		answer, err := e.Evaluate(ctx, b)
-		if err == nil {
-			err = answer.check(b)
-		}
-		if err != nil {
-			return &plimsoll.Error{
-				Code: plimsoll.CodeOf(err), Op: "place",
-				Msg: fmt.Sprintf("batch %d, of %d servers with %q first, could not be evaluated", d.result.Batches, len(b.Servers), b.Servers[0].ID), Err: err,
-			}
-		}
-		d.result.Loads += answer.Loads
-		d.result.Peak = max(d.result.Peak, answer.Peak)
-		for i := range answer.Steps {
-			d.steps.Add(answer.Steps[i].Place, &answer.Steps[i].Step)
-		}
-		if len(answer.Survivors) > 0 {
-			best := answer.Survivors[0]
-			d.result.Server, d.result.Score = b.Servers[best.Place].ID, best.Score
-			return nil
-		}
+// sent is the chain as an evaluator is told of it.
+func (o *Order) sent(chain *placement.Chain) Chain {
+	if o.Name != "" {
+		return Chain{Name: o.Name}
 	}
-	return nil
-}
-
-// batch makes a batch of servers that were drawn. Of closed ones only as many go with it as there is room for: they are sent so that
-// the steps tell of them.
-func (d *dealer) batch(seed uint64, slots []int32) *Batch {
-	o := d.order
-	b := &Batch{Request: o.Request, Chain: Chain{Name: o.Name}, Seed: seed, Now: o.Now}
-	if o.Name == "" {
-		b.Chain.Text, b.Chain.Settings = d.chain.Text, d.chain.Settings
-	}
-	for i := range d.fleet.Names.Len() {
-		b.Names = append(b.Names, d.fleet.Names.Name(i))
-	}
-	closed := 0
-	for _, slot := range slots {
-		if d.fleet.Open(slot) {
-			d.result.Looked++
-		} else if closed++; closed > MaxServers-d.size {
-			d.result.Unsent++
-			continue
-		}
-		b.Servers = append(b.Servers, d.fleet.Record(slot))
-		b.Tickets = append(b.Tickets, d.tickets[slot]...)
-	}
-	return b
+	return Chain{Text: chain.Expanded(), Settings: chain.Settings}
 }
 
 // check refuses an answer that does not belong to the batch.

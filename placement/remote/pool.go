@@ -17,6 +17,9 @@ type Source struct {
 	Instances func(ctx context.Context, server string) ([]placement.Instance, error)
 	// Instance returns the server that an instance runs on, and its owner; nil: instances are not found by their ids.
 	Instance func(ctx context.Context, id string) (server, owner string, err error)
+	// Group returns the instances of a group of a job, by server; nil: those of all servers are
+	// loaded to find them.
+	Group func(ctx context.Context, job, group string) (map[string][]placement.Instance, error)
 }
 
 // Options bound the calls of a Pool.

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -11,6 +12,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
+	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // DefaultDeadline is how long a handler works on a batch.
@@ -25,8 +27,9 @@ type Serving struct {
 	Failed   func(error)   // is told of errors whose text does not go to callers; nil: nobody is
 }
 
-// NewHandler serves an evaluator as plimsoll.v1.PlacementService: with Connect, gRPC and gRPC-Web, over HTTP/1.1 and HTTP/2. It returns
-// the path under which a mux has to put the handler.
+// NewHandler serves an evaluator as plimsoll.v1.PlacementService: with Connect, gRPC and gRPC-Web,
+// over HTTP/1.1 and HTTP/2. It returns the path under which a mux has to put the handler. One that
+// is a PartEvaluator answers all calls, another Evaluate alone.
 func NewHandler(e Evaluator, s Serving) (path string, handler http.Handler) {
 	if s.Deadline <= 0 {
 		s.Deadline = DefaultDeadline
@@ -41,20 +44,117 @@ type service struct {
 
 // Evaluate is part of plimsollv1connect.PlacementServiceHandler.
 func (s *service) Evaluate(ctx context.Context, call *connect.Request[pb.EvaluateRequest]) (*connect.Response[pb.EvaluateResponse], error) {
+	return answer(ctx, s, func(ctx context.Context) (*pb.EvaluateResponse, error) {
+		b, err := batchFromProto(call.Msg)
+		if err != nil {
+			return nil, err
+		}
+		e, err := s.evaluator.Evaluate(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		return evaluationToProto(e), nil
+	})
+}
+
+// CountSpread is part of plimsollv1connect.PlacementServiceHandler.
+func (s *service) CountSpread(
+	ctx context.Context, call *connect.Request[pb.CountSpreadRequest],
+) (*connect.Response[pb.CountSpreadResponse], error) {
+	return answer(ctx, s, func(ctx context.Context) (*pb.CountSpreadResponse, error) {
+		e, err := s.part()
+		if err != nil {
+			return nil, err
+		}
+		q, err := spreadQuestionFromProto(call.Msg)
+		if err != nil {
+			return nil, err
+		}
+		tallies, err := e.CountSpread(ctx, q)
+		m := &pb.CountSpreadResponse{}
+		for _, t := range tallies {
+			m.Tallies = append(m.Tallies, tallyToProto(t))
+		}
+		return m, err
+	})
+}
+
+// Capacity is part of plimsollv1connect.PlacementServiceHandler.
+func (s *service) Capacity(
+	ctx context.Context, call *connect.Request[pb.CapacityRequest],
+) (*connect.Response[pb.CapacityResponse], error) {
+	return answer(ctx, s, func(ctx context.Context) (*pb.CapacityResponse, error) {
+		e, err := s.part()
+		if err != nil {
+			return nil, err
+		}
+		q, err := capacityQuestionFromProto(call.Msg)
+		if err != nil {
+			return nil, err
+		}
+		list, err := e.Capacity(ctx, q)
+		m := &pb.CapacityResponse{}
+		for i := range list {
+			m.Capacities = append(m.Capacities, capacityToProto(&list[i]))
+		}
+		return m, err
+	})
+}
+
+// listedAtOnce is how many servers go into one message of a listing.
+const listedAtOnce = 500
+
+// ListServers is part of plimsollv1connect.PlacementServiceHandler.
+func (s *service) ListServers(
+	ctx context.Context, call *connect.Request[pb.ListServersRequest],
+	stream *connect.ServerStream[pb.ListServersResponse],
+) error {
+	listed, err := answer(ctx, s, func(ctx context.Context) (*[]placement.Server, error) {
+		e, err := s.part()
+		if err != nil {
+			return nil, err
+		}
+		list, err := e.ListServers(ctx, queryFromProto(call.Msg.GetQuery()))
+		return &list, err
+	})
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(*listed.Msg, listedAtOnce) {
+		m := &pb.ListServersResponse{}
+		for i := range some {
+			m.Servers = append(m.Servers, serverToProto(&some[i]))
+		}
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part is the evaluator, if it knows its servers.
+func (s *service) part() (PartEvaluator, error) {
+	if e, ok := s.evaluator.(PartEvaluator); ok {
+		return e, nil
+	}
+	return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented,
+		"this evaluator does not know which servers are its own; it evaluates batches alone")
+}
+
+// answer works on one call, within the time that is allowed for it.
+func answer[M any](
+	ctx context.Context, s *service, work func(context.Context) (*M, error),
+) (*connect.Response[M], error) {
 	ctx, cancel := context.WithTimeout(ctx, s.serving.Deadline)
 	defer cancel()
-	b, err := batchFromProto(call.Msg)
-	if err != nil {
-		return nil, wire.ConnectError(err)
-	}
-	e, err := s.evaluator.Evaluate(ctx, b)
+	m, err := work(ctx)
 	if err != nil {
 		if s.serving.Failed != nil && plimsoll.CodeOf(err) == plimsoll.CodeInternal && ctx.Err() == nil {
 			s.serving.Failed(err)
 		}
 		return nil, wire.ConnectError(err)
 	}
-	return connect.NewResponse(evaluationToProto(e)), nil
+	return connect.NewResponse(m), nil
 }
 
 // Client is an evaluator in another process.
@@ -82,4 +182,60 @@ func (c *Client) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 		return nil, wire.FromConnectError(err)
 	}
 	return evaluationFromProto(answer.Msg), nil
+}
+
+// MaxListed is how many servers one evaluator may list.
+const MaxListed = 1 << 20
+
+// ListServers asks for the servers of the evaluator that match a query.
+func (c *Client) ListServers(ctx context.Context, q placement.Query) ([]placement.Server, error) {
+	stream, err := c.rpc.ListServers(ctx, connect.NewRequest(&pb.ListServersRequest{Query: queryToProto(&q)}))
+	if err != nil {
+		return nil, wire.FromConnectError(err)
+	}
+	defer func() { _ = stream.Close() }() // all that it had to say is read, or an error is
+	var out []placement.Server
+	for stream.Receive() {
+		for _, m := range stream.Msg().GetServers() {
+			if len(out) == MaxListed {
+				return nil, plimsoll.Errorf(plimsoll.CodeExhausted,
+					"it lists more than %d servers, as many as one evaluator may", MaxListed)
+			}
+			out = append(out, serverFromProto(m))
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return nil, wire.FromConnectError(err)
+	}
+	return out, nil
+}
+
+// CountSpread asks what the evaluator's servers have of a group.
+func (c *Client) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement.SpreadTally, error) {
+	m, err := spreadQuestionToProto(q)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.rpc.CountSpread(ctx, connect.NewRequest(m))
+	if err != nil {
+		return nil, wire.FromConnectError(err)
+	}
+	var out []placement.SpreadTally
+	for _, t := range answer.Msg.GetTallies() {
+		out = append(out, tallyFromProto(t))
+	}
+	return out, nil
+}
+
+// Capacity asks what is left on servers: three numbers for each come back.
+func (c *Client) Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, error) {
+	answer, err := c.rpc.Capacity(ctx, connect.NewRequest(capacityQuestionToProto(q)))
+	if err != nil {
+		return nil, wire.FromConnectError(err)
+	}
+	var out []Capacity
+	for _, m := range answer.Msg.GetCapacities() {
+		out = append(out, capacityFromProto(m))
+	}
+	return out, nil
 }

@@ -197,8 +197,13 @@ func TestABatchHasADeadline(t *testing.T) {
 		<-released
 		return nil, ctx.Err()
 	}}
-	client := serve(t, mustLocal(t, remote.Config{Source: slow, Pool: pool}), remote.Serving{Deadline: time.Millisecond})
-	_, err := remote.Place(t.Context(), client, w.list, rand.NewPCG(1, 1), o)
+	client := serve(t, mustLocal(t, remote.Config{Source: slow, Pool: pool, Servers: w.list}),
+		remote.Serving{Deadline: time.Millisecond})
+	once, err := remote.NewFleet([]remote.Part{{Evaluator: client}}, remote.FleetOptions{Tries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = once.Place(t.Context(), rand.NewPCG(1, 1), o)
 	if plimsoll.CodeOf(err) != plimsoll.CodeDeadline || !strings.Contains(err.Error(), "batch 1") {
 		t.Errorf("the handler's deadline: %v", err)
 	}

@@ -863,6 +863,9 @@ type EvaluateRequest struct {
 	Now int64 `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`
 	// The resource names of the whole fleet, of which the batch may have but some.
 	ResourceNames []string `protobuf:"bytes,7,rep,name=resource_names,json=resourceNames,proto3" json:"resource_names,omitempty"`
+	// For each spread of the request, constraints first: how its group is spread over the whole
+	// fleet.
+	Spreads       []*PlacementSpread `protobuf:"bytes,8,rep,name=spreads,proto3" json:"spreads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -946,6 +949,68 @@ func (x *EvaluateRequest) GetResourceNames() []string {
 	return nil
 }
 
+func (x *EvaluateRequest) GetSpreads() []*PlacementSpread {
+	if x != nil {
+		return x.Spreads
+	}
+	return nil
+}
+
+// How a group is spread over a whole fleet by one label.
+type PlacementSpread struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By value of the label; of a spread by node, by server.
+	Instances map[string]int32 `protobuf:"bytes,1,rep,name=instances,proto3" json:"instances,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// In a value that counts.
+	Fewest        int32 `protobuf:"varint,2,opt,name=fewest,proto3" json:"fewest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementSpread) Reset() {
+	*x = PlacementSpread{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementSpread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementSpread) ProtoMessage() {}
+
+func (x *PlacementSpread) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementSpread.ProtoReflect.Descriptor instead.
+func (*PlacementSpread) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PlacementSpread) GetInstances() map[string]int32 {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+func (x *PlacementSpread) GetFewest() int32 {
+	if x != nil {
+		return x.Fewest
+	}
+	return 0
+}
+
 type PlacementSurvivor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its place in EvaluateRequest.servers.
@@ -957,7 +1022,7 @@ type PlacementSurvivor struct {
 
 func (x *PlacementSurvivor) Reset() {
 	*x = PlacementSurvivor{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1034,7 @@ func (x *PlacementSurvivor) String() string {
 func (*PlacementSurvivor) ProtoMessage() {}
 
 func (x *PlacementSurvivor) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1047,7 @@ func (x *PlacementSurvivor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSurvivor.ProtoReflect.Descriptor instead.
 func (*PlacementSurvivor) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{9}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlacementSurvivor) GetServer() int32 {
@@ -1011,7 +1076,7 @@ type PlacementReason struct {
 
 func (x *PlacementReason) Reset() {
 	*x = PlacementReason{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1088,7 @@ func (x *PlacementReason) String() string {
 func (*PlacementReason) ProtoMessage() {}
 
 func (x *PlacementReason) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1101,7 @@ func (x *PlacementReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementReason.ProtoReflect.Descriptor instead.
 func (*PlacementReason) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlacementReason) GetText() string {
@@ -1077,7 +1142,7 @@ type PlacementStep struct {
 
 func (x *PlacementStep) Reset() {
 	*x = PlacementStep{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1154,7 @@ func (x *PlacementStep) String() string {
 func (*PlacementStep) ProtoMessage() {}
 
 func (x *PlacementStep) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1167,7 @@ func (x *PlacementStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementStep.ProtoReflect.Descriptor instead.
 func (*PlacementStep) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PlacementStep) GetStage() int32 {
@@ -1169,7 +1234,7 @@ type EvaluateResponse struct {
 
 func (x *EvaluateResponse) Reset() {
 	*x = EvaluateResponse{}
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1246,7 @@ func (x *EvaluateResponse) String() string {
 func (*EvaluateResponse) ProtoMessage() {}
 
 func (x *EvaluateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_placement_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1259,7 @@ func (x *EvaluateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvaluateResponse.ProtoReflect.Descriptor instead.
 func (*EvaluateResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EvaluateResponse) GetSurvivors() []*PlacementSurvivor {
@@ -1223,6 +1288,618 @@ func (x *EvaluateResponse) GetPeak() int32 {
 		return x.Peak
 	}
 	return 0
+}
+
+// What a source of servers may leave out when it lists them for a request.
+type PlacementQuery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only servers that are set up, that run, that take instances, and that are no head nodes.
+	Setup       bool `protobuf:"varint,1,opt,name=setup,proto3" json:"setup,omitempty"`
+	Running     bool `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
+	Unreserved  bool `protobuf:"varint,3,opt,name=unreserved,proto3" json:"unreserved,omitempty"`
+	NoHeadnodes bool `protobuf:"varint,4,opt,name=no_headnodes,json=noHeadnodes,proto3" json:"no_headnodes,omitempty"`
+	// Of its fields only these: traits, networks, nodes, reservoir and class. What is not asked for
+	// leaves nothing out.
+	Constraints *Constraints `protobuf:"bytes,5,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	// Only servers without traits.
+	NoTraits bool `protobuf:"varint,6,opt,name=no_traits,json=noTraits,proto3" json:"no_traits,omitempty"`
+	// Networks are asked for, even if none is named.
+	NetworksGiven bool `protobuf:"varint,7,opt,name=networks_given,json=networksGiven,proto3" json:"networks_given,omitempty"`
+	// All are to be met.
+	Platforms []*PlatformRange `protobuf:"bytes,8,rep,name=platforms,proto3" json:"platforms,omitempty"`
+	// Only servers with the over-provisioning ratios of the class.
+	OneClass      bool `protobuf:"varint,9,opt,name=one_class,json=oneClass,proto3" json:"one_class,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementQuery) Reset() {
+	*x = PlacementQuery{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementQuery) ProtoMessage() {}
+
+func (x *PlacementQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementQuery.ProtoReflect.Descriptor instead.
+func (*PlacementQuery) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PlacementQuery) GetSetup() bool {
+	if x != nil {
+		return x.Setup
+	}
+	return false
+}
+
+func (x *PlacementQuery) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
+func (x *PlacementQuery) GetUnreserved() bool {
+	if x != nil {
+		return x.Unreserved
+	}
+	return false
+}
+
+func (x *PlacementQuery) GetNoHeadnodes() bool {
+	if x != nil {
+		return x.NoHeadnodes
+	}
+	return false
+}
+
+func (x *PlacementQuery) GetConstraints() *Constraints {
+	if x != nil {
+		return x.Constraints
+	}
+	return nil
+}
+
+func (x *PlacementQuery) GetNoTraits() bool {
+	if x != nil {
+		return x.NoTraits
+	}
+	return false
+}
+
+func (x *PlacementQuery) GetNetworksGiven() bool {
+	if x != nil {
+		return x.NetworksGiven
+	}
+	return false
+}
+
+func (x *PlacementQuery) GetPlatforms() []*PlatformRange {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+func (x *PlacementQuery) GetOneClass() bool {
+	if x != nil {
+		return x.OneClass
+	}
+	return false
+}
+
+type ListServersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Query         *PlacementQuery        `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListServersRequest) Reset() {
+	*x = ListServersRequest{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListServersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListServersRequest) ProtoMessage() {}
+
+func (x *ListServersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListServersRequest.ProtoReflect.Descriptor instead.
+func (*ListServersRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListServersRequest) GetQuery() *PlacementQuery {
+	if x != nil {
+		return x.Query
+	}
+	return nil
+}
+
+type ListServersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Servers       []*PlacementServer     `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListServersResponse) Reset() {
+	*x = ListServersResponse{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListServersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListServersResponse) ProtoMessage() {}
+
+func (x *ListServersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListServersResponse.ProtoReflect.Descriptor instead.
+func (*ListServersResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListServersResponse) GetServers() []*PlacementServer {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+type CountSpreadRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Request *PlacementRequest      `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	Chain   *PlacementChain        `protobuf:"bytes,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	// Those for servers of other evaluators do not count.
+	Tickets       []*PlacementTicket `protobuf:"bytes,3,rep,name=tickets,proto3" json:"tickets,omitempty"`
+	ResourceNames []string           `protobuf:"bytes,4,rep,name=resource_names,json=resourceNames,proto3" json:"resource_names,omitempty"`
+	Now           int64              `protobuf:"varint,5,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountSpreadRequest) Reset() {
+	*x = CountSpreadRequest{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountSpreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountSpreadRequest) ProtoMessage() {}
+
+func (x *CountSpreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountSpreadRequest.ProtoReflect.Descriptor instead.
+func (*CountSpreadRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CountSpreadRequest) GetRequest() *PlacementRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *CountSpreadRequest) GetChain() *PlacementChain {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+func (x *CountSpreadRequest) GetTickets() []*PlacementTicket {
+	if x != nil {
+		return x.Tickets
+	}
+	return nil
+}
+
+func (x *CountSpreadRequest) GetResourceNames() []string {
+	if x != nil {
+		return x.ResourceNames
+	}
+	return nil
+}
+
+func (x *CountSpreadRequest) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+// One value of a label, among the servers of one evaluator.
+type PlacementSpreadValue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the group.
+	Instances int32 `protobuf:"varint,1,opt,name=instances,proto3" json:"instances,omitempty"`
+	// It has a server that counts.
+	Counts        bool `protobuf:"varint,2,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementSpreadValue) Reset() {
+	*x = PlacementSpreadValue{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementSpreadValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementSpreadValue) ProtoMessage() {}
+
+func (x *PlacementSpreadValue) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementSpreadValue.ProtoReflect.Descriptor instead.
+func (*PlacementSpreadValue) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PlacementSpreadValue) GetInstances() int32 {
+	if x != nil {
+		return x.Instances
+	}
+	return 0
+}
+
+func (x *PlacementSpreadValue) GetCounts() bool {
+	if x != nil {
+		return x.Counts
+	}
+	return false
+}
+
+type PlacementTally struct {
+	state         protoimpl.MessageState           `protogen:"open.v1"`
+	Values        map[string]*PlacementSpreadValue `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementTally) Reset() {
+	*x = PlacementTally{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementTally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementTally) ProtoMessage() {}
+
+func (x *PlacementTally) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementTally.ProtoReflect.Descriptor instead.
+func (*PlacementTally) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PlacementTally) GetValues() map[string]*PlacementSpreadValue {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type CountSpreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For each spread of the request, constraints first.
+	Tallies       []*PlacementTally `protobuf:"bytes,1,rep,name=tallies,proto3" json:"tallies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountSpreadResponse) Reset() {
+	*x = CountSpreadResponse{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountSpreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountSpreadResponse) ProtoMessage() {}
+
+func (x *CountSpreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountSpreadResponse.ProtoReflect.Descriptor instead.
+func (*CountSpreadResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CountSpreadResponse) GetTallies() []*PlacementTally {
+	if x != nil {
+		return x.Tallies
+	}
+	return nil
+}
+
+type CapacityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,000.
+	Servers       []*PlacementServer `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
+	Tickets       []*PlacementTicket `protobuf:"bytes,2,rep,name=tickets,proto3" json:"tickets,omitempty"`
+	ResourceNames []string           `protobuf:"bytes,3,rep,name=resource_names,json=resourceNames,proto3" json:"resource_names,omitempty"`
+	// Unix seconds.
+	Now           int64 `protobuf:"varint,4,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapacityRequest) Reset() {
+	*x = CapacityRequest{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapacityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapacityRequest) ProtoMessage() {}
+
+func (x *CapacityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapacityRequest.ProtoReflect.Descriptor instead.
+func (*CapacityRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CapacityRequest) GetServers() []*PlacementServer {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+func (x *CapacityRequest) GetTickets() []*PlacementTicket {
+	if x != nil {
+		return x.Tickets
+	}
+	return nil
+}
+
+func (x *CapacityRequest) GetResourceNames() []string {
+	if x != nil {
+		return x.ResourceNames
+	}
+	return nil
+}
+
+func (x *CapacityRequest) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+// What is left on one server.
+type PlacementCapacity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Thousandths of a core; negative if more is booked.
+	Cpu int64 `protobuf:"varint,1,opt,name=cpu,proto3" json:"cpu,omitempty"`
+	// Bytes.
+	Memory int64 `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
+	Disk   int64 `protobuf:"varint,3,opt,name=disk,proto3" json:"disk,omitempty"`
+	// Why there are no numbers; empty: there are.
+	Uncounted     string `protobuf:"bytes,4,opt,name=uncounted,proto3" json:"uncounted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementCapacity) Reset() {
+	*x = PlacementCapacity{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementCapacity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementCapacity) ProtoMessage() {}
+
+func (x *PlacementCapacity) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementCapacity.ProtoReflect.Descriptor instead.
+func (*PlacementCapacity) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PlacementCapacity) GetCpu() int64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+func (x *PlacementCapacity) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *PlacementCapacity) GetDisk() int64 {
+	if x != nil {
+		return x.Disk
+	}
+	return 0
+}
+
+func (x *PlacementCapacity) GetUncounted() string {
+	if x != nil {
+		return x.Uncounted
+	}
+	return ""
+}
+
+type CapacityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the servers that were asked about.
+	Capacities    []*PlacementCapacity `protobuf:"bytes,1,rep,name=capacities,proto3" json:"capacities,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapacityResponse) Reset() {
+	*x = CapacityResponse{}
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapacityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapacityResponse) ProtoMessage() {}
+
+func (x *CapacityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_placement_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapacityResponse.ProtoReflect.Descriptor instead.
+func (*CapacityResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CapacityResponse) GetCapacities() []*PlacementCapacity {
+	if x != nil {
+		return x.Capacities
+	}
+	return nil
 }
 
 var File_plimsoll_v1_placement_proto protoreflect.FileDescriptor
@@ -1309,7 +1986,7 @@ const file_plimsoll_v1_placement_proto_rawDesc = "" +
 	"\n" +
 	"expression\x18\x02 \x01(\tR\n" +
 	"expression\x12:\n" +
-	"\bsettings\x18\x03 \x01(\v2\x1e.plimsoll.v1.PlacementSettingsR\bsettings\"\xba\x02\n" +
+	"\bsettings\x18\x03 \x01(\v2\x1e.plimsoll.v1.PlacementSettingsR\bsettings\"\xf2\x02\n" +
 	"\x0fEvaluateRequest\x126\n" +
 	"\aservers\x18\x01 \x03(\v2\x1c.plimsoll.v1.PlacementServerR\aservers\x127\n" +
 	"\arequest\x18\x02 \x01(\v2\x1d.plimsoll.v1.PlacementRequestR\arequest\x126\n" +
@@ -1317,7 +1994,14 @@ const file_plimsoll_v1_placement_proto_rawDesc = "" +
 	"\x05chain\x18\x04 \x01(\v2\x1b.plimsoll.v1.PlacementChainR\x05chain\x12\x12\n" +
 	"\x04seed\x18\x05 \x01(\x04R\x04seed\x12\x10\n" +
 	"\x03now\x18\x06 \x01(\x03R\x03now\x12%\n" +
-	"\x0eresource_names\x18\a \x03(\tR\rresourceNames\"A\n" +
+	"\x0eresource_names\x18\a \x03(\tR\rresourceNames\x126\n" +
+	"\aspreads\x18\b \x03(\v2\x1c.plimsoll.v1.PlacementSpreadR\aspreads\"\xb2\x01\n" +
+	"\x0fPlacementSpread\x12I\n" +
+	"\tinstances\x18\x01 \x03(\v2+.plimsoll.v1.PlacementSpread.InstancesEntryR\tinstances\x12\x16\n" +
+	"\x06fewest\x18\x02 \x01(\x05R\x06fewest\x1a<\n" +
+	"\x0eInstancesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"A\n" +
 	"\x11PlacementSurvivor\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x05R\x06server\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x01R\x05score\"[\n" +
@@ -1337,15 +2021,64 @@ const file_plimsoll_v1_placement_proto_rawDesc = "" +
 	"\tsurvivors\x18\x01 \x03(\v2\x1e.plimsoll.v1.PlacementSurvivorR\tsurvivors\x120\n" +
 	"\x05steps\x18\x02 \x03(\v2\x1a.plimsoll.v1.PlacementStepR\x05steps\x12\x14\n" +
 	"\x05loads\x18\x03 \x01(\x05R\x05loads\x12\x12\n" +
-	"\x04peak\x18\x04 \x01(\x05R\x04peak*\xc1\x01\n" +
+	"\x04peak\x18\x04 \x01(\x05R\x04peak\"\xda\x02\n" +
+	"\x0ePlacementQuery\x12\x14\n" +
+	"\x05setup\x18\x01 \x01(\bR\x05setup\x12\x18\n" +
+	"\arunning\x18\x02 \x01(\bR\arunning\x12\x1e\n" +
+	"\n" +
+	"unreserved\x18\x03 \x01(\bR\n" +
+	"unreserved\x12!\n" +
+	"\fno_headnodes\x18\x04 \x01(\bR\vnoHeadnodes\x12:\n" +
+	"\vconstraints\x18\x05 \x01(\v2\x18.plimsoll.v1.ConstraintsR\vconstraints\x12\x1b\n" +
+	"\tno_traits\x18\x06 \x01(\bR\bnoTraits\x12%\n" +
+	"\x0enetworks_given\x18\a \x01(\bR\rnetworksGiven\x128\n" +
+	"\tplatforms\x18\b \x03(\v2\x1a.plimsoll.v1.PlatformRangeR\tplatforms\x12\x1b\n" +
+	"\tone_class\x18\t \x01(\bR\boneClass\"G\n" +
+	"\x12ListServersRequest\x121\n" +
+	"\x05query\x18\x01 \x01(\v2\x1b.plimsoll.v1.PlacementQueryR\x05query\"M\n" +
+	"\x13ListServersResponse\x126\n" +
+	"\aservers\x18\x01 \x03(\v2\x1c.plimsoll.v1.PlacementServerR\aservers\"\xf1\x01\n" +
+	"\x12CountSpreadRequest\x127\n" +
+	"\arequest\x18\x01 \x01(\v2\x1d.plimsoll.v1.PlacementRequestR\arequest\x121\n" +
+	"\x05chain\x18\x02 \x01(\v2\x1b.plimsoll.v1.PlacementChainR\x05chain\x126\n" +
+	"\atickets\x18\x03 \x03(\v2\x1c.plimsoll.v1.PlacementTicketR\atickets\x12%\n" +
+	"\x0eresource_names\x18\x04 \x03(\tR\rresourceNames\x12\x10\n" +
+	"\x03now\x18\x05 \x01(\x03R\x03now\"L\n" +
+	"\x14PlacementSpreadValue\x12\x1c\n" +
+	"\tinstances\x18\x01 \x01(\x05R\tinstances\x12\x16\n" +
+	"\x06counts\x18\x02 \x01(\bR\x06counts\"\xaf\x01\n" +
+	"\x0ePlacementTally\x12?\n" +
+	"\x06values\x18\x01 \x03(\v2'.plimsoll.v1.PlacementTally.ValuesEntryR\x06values\x1a\\\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x127\n" +
+	"\x05value\x18\x02 \x01(\v2!.plimsoll.v1.PlacementSpreadValueR\x05value:\x028\x01\"L\n" +
+	"\x13CountSpreadResponse\x125\n" +
+	"\atallies\x18\x01 \x03(\v2\x1b.plimsoll.v1.PlacementTallyR\atallies\"\xba\x01\n" +
+	"\x0fCapacityRequest\x126\n" +
+	"\aservers\x18\x01 \x03(\v2\x1c.plimsoll.v1.PlacementServerR\aservers\x126\n" +
+	"\atickets\x18\x02 \x03(\v2\x1c.plimsoll.v1.PlacementTicketR\atickets\x12%\n" +
+	"\x0eresource_names\x18\x03 \x03(\tR\rresourceNames\x12\x10\n" +
+	"\x03now\x18\x04 \x01(\x03R\x03now\"o\n" +
+	"\x11PlacementCapacity\x12\x10\n" +
+	"\x03cpu\x18\x01 \x01(\x03R\x03cpu\x12\x16\n" +
+	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
+	"\x04disk\x18\x03 \x01(\x03R\x04disk\x12\x1c\n" +
+	"\tuncounted\x18\x04 \x01(\tR\tuncounted\"R\n" +
+	"\x10CapacityResponse\x12>\n" +
+	"\n" +
+	"capacities\x18\x01 \x03(\v2\x1e.plimsoll.v1.PlacementCapacityR\n" +
+	"capacities*\xc1\x01\n" +
 	"\x11PlacementStepKind\x12#\n" +
 	"\x1fPLACEMENT_STEP_KIND_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aPLACEMENT_STEP_KIND_CLOSED\x10\x01\x12$\n" +
 	" PLACEMENT_STEP_KIND_NOT_ELIGIBLE\x10\x02\x12\x1f\n" +
 	"\x1bPLACEMENT_STEP_KIND_NO_ROOM\x10\x03\x12 \n" +
-	"\x1cPLACEMENT_STEP_KIND_NOT_BEST\x10\x042[\n" +
+	"\x1cPLACEMENT_STEP_KIND_NOT_BEST\x10\x042\xca\x02\n" +
 	"\x10PlacementService\x12G\n" +
-	"\bEvaluate\x12\x1c.plimsoll.v1.EvaluateRequest\x1a\x1d.plimsoll.v1.EvaluateResponseB=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
+	"\bEvaluate\x12\x1c.plimsoll.v1.EvaluateRequest\x1a\x1d.plimsoll.v1.EvaluateResponse\x12R\n" +
+	"\vListServers\x12\x1f.plimsoll.v1.ListServersRequest\x1a .plimsoll.v1.ListServersResponse0\x01\x12P\n" +
+	"\vCountSpread\x12\x1f.plimsoll.v1.CountSpreadRequest\x1a .plimsoll.v1.CountSpreadResponse\x12G\n" +
+	"\bCapacity\x12\x1c.plimsoll.v1.CapacityRequest\x1a\x1d.plimsoll.v1.CapacityResponseB=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
 var (
 	file_plimsoll_v1_placement_proto_rawDescOnce sync.Once
@@ -1360,65 +2093,99 @@ func file_plimsoll_v1_placement_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_placement_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_v1_placement_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_plimsoll_v1_placement_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_plimsoll_v1_placement_proto_goTypes = []any{
-	(PlacementStepKind)(0),     // 0: plimsoll.v1.PlacementStepKind
-	(*PlacementServer)(nil),    // 1: plimsoll.v1.PlacementServer
-	(*PlacementInstance)(nil),  // 2: plimsoll.v1.PlacementInstance
-	(*PlacementTicket)(nil),    // 3: plimsoll.v1.PlacementTicket
-	(*PlacementRequest)(nil),   // 4: plimsoll.v1.PlacementRequest
-	(*PlacementExclusion)(nil), // 5: plimsoll.v1.PlacementExclusion
-	(*PlacementWeights)(nil),   // 6: plimsoll.v1.PlacementWeights
-	(*PlacementSettings)(nil),  // 7: plimsoll.v1.PlacementSettings
-	(*PlacementChain)(nil),     // 8: plimsoll.v1.PlacementChain
-	(*EvaluateRequest)(nil),    // 9: plimsoll.v1.EvaluateRequest
-	(*PlacementSurvivor)(nil),  // 10: plimsoll.v1.PlacementSurvivor
-	(*PlacementReason)(nil),    // 11: plimsoll.v1.PlacementReason
-	(*PlacementStep)(nil),      // 12: plimsoll.v1.PlacementStep
-	(*EvaluateResponse)(nil),   // 13: plimsoll.v1.EvaluateResponse
-	nil,                        // 14: plimsoll.v1.PlacementServer.LabelsEntry
-	nil,                        // 15: plimsoll.v1.PlacementInstance.LabelsEntry
-	nil,                        // 16: plimsoll.v1.PlacementSettings.OwnerRulesEntry
-	(*Resources)(nil),          // 17: plimsoll.v1.Resources
-	(*NodeFacts)(nil),          // 18: plimsoll.v1.NodeFacts
-	(*Constraints)(nil),        // 19: plimsoll.v1.Constraints
-	(*Preferences)(nil),        // 20: plimsoll.v1.Preferences
-	(*PlatformRange)(nil),      // 21: plimsoll.v1.PlatformRange
-	(Strategy)(0),              // 22: plimsoll.v1.Strategy
+	(PlacementStepKind)(0),       // 0: plimsoll.v1.PlacementStepKind
+	(*PlacementServer)(nil),      // 1: plimsoll.v1.PlacementServer
+	(*PlacementInstance)(nil),    // 2: plimsoll.v1.PlacementInstance
+	(*PlacementTicket)(nil),      // 3: plimsoll.v1.PlacementTicket
+	(*PlacementRequest)(nil),     // 4: plimsoll.v1.PlacementRequest
+	(*PlacementExclusion)(nil),   // 5: plimsoll.v1.PlacementExclusion
+	(*PlacementWeights)(nil),     // 6: plimsoll.v1.PlacementWeights
+	(*PlacementSettings)(nil),    // 7: plimsoll.v1.PlacementSettings
+	(*PlacementChain)(nil),       // 8: plimsoll.v1.PlacementChain
+	(*EvaluateRequest)(nil),      // 9: plimsoll.v1.EvaluateRequest
+	(*PlacementSpread)(nil),      // 10: plimsoll.v1.PlacementSpread
+	(*PlacementSurvivor)(nil),    // 11: plimsoll.v1.PlacementSurvivor
+	(*PlacementReason)(nil),      // 12: plimsoll.v1.PlacementReason
+	(*PlacementStep)(nil),        // 13: plimsoll.v1.PlacementStep
+	(*EvaluateResponse)(nil),     // 14: plimsoll.v1.EvaluateResponse
+	(*PlacementQuery)(nil),       // 15: plimsoll.v1.PlacementQuery
+	(*ListServersRequest)(nil),   // 16: plimsoll.v1.ListServersRequest
+	(*ListServersResponse)(nil),  // 17: plimsoll.v1.ListServersResponse
+	(*CountSpreadRequest)(nil),   // 18: plimsoll.v1.CountSpreadRequest
+	(*PlacementSpreadValue)(nil), // 19: plimsoll.v1.PlacementSpreadValue
+	(*PlacementTally)(nil),       // 20: plimsoll.v1.PlacementTally
+	(*CountSpreadResponse)(nil),  // 21: plimsoll.v1.CountSpreadResponse
+	(*CapacityRequest)(nil),      // 22: plimsoll.v1.CapacityRequest
+	(*PlacementCapacity)(nil),    // 23: plimsoll.v1.PlacementCapacity
+	(*CapacityResponse)(nil),     // 24: plimsoll.v1.CapacityResponse
+	nil,                          // 25: plimsoll.v1.PlacementServer.LabelsEntry
+	nil,                          // 26: plimsoll.v1.PlacementInstance.LabelsEntry
+	nil,                          // 27: plimsoll.v1.PlacementSettings.OwnerRulesEntry
+	nil,                          // 28: plimsoll.v1.PlacementSpread.InstancesEntry
+	nil,                          // 29: plimsoll.v1.PlacementTally.ValuesEntry
+	(*Resources)(nil),            // 30: plimsoll.v1.Resources
+	(*NodeFacts)(nil),            // 31: plimsoll.v1.NodeFacts
+	(*Constraints)(nil),          // 32: plimsoll.v1.Constraints
+	(*Preferences)(nil),          // 33: plimsoll.v1.Preferences
+	(*PlatformRange)(nil),        // 34: plimsoll.v1.PlatformRange
+	(Strategy)(0),                // 35: plimsoll.v1.Strategy
 }
 var file_plimsoll_v1_placement_proto_depIdxs = []int32{
-	17, // 0: plimsoll.v1.PlacementServer.capacity:type_name -> plimsoll.v1.Resources
-	14, // 1: plimsoll.v1.PlacementServer.labels:type_name -> plimsoll.v1.PlacementServer.LabelsEntry
-	18, // 2: plimsoll.v1.PlacementServer.facts:type_name -> plimsoll.v1.NodeFacts
-	15, // 3: plimsoll.v1.PlacementInstance.labels:type_name -> plimsoll.v1.PlacementInstance.LabelsEntry
-	17, // 4: plimsoll.v1.PlacementInstance.resources:type_name -> plimsoll.v1.Resources
-	17, // 5: plimsoll.v1.PlacementInstance.left:type_name -> plimsoll.v1.Resources
+	30, // 0: plimsoll.v1.PlacementServer.capacity:type_name -> plimsoll.v1.Resources
+	25, // 1: plimsoll.v1.PlacementServer.labels:type_name -> plimsoll.v1.PlacementServer.LabelsEntry
+	31, // 2: plimsoll.v1.PlacementServer.facts:type_name -> plimsoll.v1.NodeFacts
+	26, // 3: plimsoll.v1.PlacementInstance.labels:type_name -> plimsoll.v1.PlacementInstance.LabelsEntry
+	30, // 4: plimsoll.v1.PlacementInstance.resources:type_name -> plimsoll.v1.Resources
+	30, // 5: plimsoll.v1.PlacementInstance.left:type_name -> plimsoll.v1.Resources
 	2,  // 6: plimsoll.v1.PlacementTicket.instance:type_name -> plimsoll.v1.PlacementInstance
-	17, // 7: plimsoll.v1.PlacementRequest.resources:type_name -> plimsoll.v1.Resources
-	19, // 8: plimsoll.v1.PlacementRequest.constraints:type_name -> plimsoll.v1.Constraints
-	20, // 9: plimsoll.v1.PlacementRequest.preferences:type_name -> plimsoll.v1.Preferences
-	21, // 10: plimsoll.v1.PlacementRequest.platforms:type_name -> plimsoll.v1.PlatformRange
-	17, // 11: plimsoll.v1.PlacementRequest.needs:type_name -> plimsoll.v1.Resources
+	30, // 7: plimsoll.v1.PlacementRequest.resources:type_name -> plimsoll.v1.Resources
+	32, // 8: plimsoll.v1.PlacementRequest.constraints:type_name -> plimsoll.v1.Constraints
+	33, // 9: plimsoll.v1.PlacementRequest.preferences:type_name -> plimsoll.v1.Preferences
+	34, // 10: plimsoll.v1.PlacementRequest.platforms:type_name -> plimsoll.v1.PlatformRange
+	30, // 11: plimsoll.v1.PlacementRequest.needs:type_name -> plimsoll.v1.Resources
 	5,  // 12: plimsoll.v1.PlacementRequest.except:type_name -> plimsoll.v1.PlacementExclusion
-	22, // 13: plimsoll.v1.PlacementSettings.strategy:type_name -> plimsoll.v1.Strategy
-	16, // 14: plimsoll.v1.PlacementSettings.owner_rules:type_name -> plimsoll.v1.PlacementSettings.OwnerRulesEntry
+	35, // 13: plimsoll.v1.PlacementSettings.strategy:type_name -> plimsoll.v1.Strategy
+	27, // 14: plimsoll.v1.PlacementSettings.owner_rules:type_name -> plimsoll.v1.PlacementSettings.OwnerRulesEntry
 	6,  // 15: plimsoll.v1.PlacementSettings.weights:type_name -> plimsoll.v1.PlacementWeights
 	7,  // 16: plimsoll.v1.PlacementChain.settings:type_name -> plimsoll.v1.PlacementSettings
 	1,  // 17: plimsoll.v1.EvaluateRequest.servers:type_name -> plimsoll.v1.PlacementServer
 	4,  // 18: plimsoll.v1.EvaluateRequest.request:type_name -> plimsoll.v1.PlacementRequest
 	3,  // 19: plimsoll.v1.EvaluateRequest.tickets:type_name -> plimsoll.v1.PlacementTicket
 	8,  // 20: plimsoll.v1.EvaluateRequest.chain:type_name -> plimsoll.v1.PlacementChain
-	0,  // 21: plimsoll.v1.PlacementStep.kind:type_name -> plimsoll.v1.PlacementStepKind
-	11, // 22: plimsoll.v1.PlacementStep.reasons:type_name -> plimsoll.v1.PlacementReason
-	10, // 23: plimsoll.v1.EvaluateResponse.survivors:type_name -> plimsoll.v1.PlacementSurvivor
-	12, // 24: plimsoll.v1.EvaluateResponse.steps:type_name -> plimsoll.v1.PlacementStep
-	9,  // 25: plimsoll.v1.PlacementService.Evaluate:input_type -> plimsoll.v1.EvaluateRequest
-	13, // 26: plimsoll.v1.PlacementService.Evaluate:output_type -> plimsoll.v1.EvaluateResponse
-	26, // [26:27] is the sub-list for method output_type
-	25, // [25:26] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	10, // 21: plimsoll.v1.EvaluateRequest.spreads:type_name -> plimsoll.v1.PlacementSpread
+	28, // 22: plimsoll.v1.PlacementSpread.instances:type_name -> plimsoll.v1.PlacementSpread.InstancesEntry
+	0,  // 23: plimsoll.v1.PlacementStep.kind:type_name -> plimsoll.v1.PlacementStepKind
+	12, // 24: plimsoll.v1.PlacementStep.reasons:type_name -> plimsoll.v1.PlacementReason
+	11, // 25: plimsoll.v1.EvaluateResponse.survivors:type_name -> plimsoll.v1.PlacementSurvivor
+	13, // 26: plimsoll.v1.EvaluateResponse.steps:type_name -> plimsoll.v1.PlacementStep
+	32, // 27: plimsoll.v1.PlacementQuery.constraints:type_name -> plimsoll.v1.Constraints
+	34, // 28: plimsoll.v1.PlacementQuery.platforms:type_name -> plimsoll.v1.PlatformRange
+	15, // 29: plimsoll.v1.ListServersRequest.query:type_name -> plimsoll.v1.PlacementQuery
+	1,  // 30: plimsoll.v1.ListServersResponse.servers:type_name -> plimsoll.v1.PlacementServer
+	4,  // 31: plimsoll.v1.CountSpreadRequest.request:type_name -> plimsoll.v1.PlacementRequest
+	8,  // 32: plimsoll.v1.CountSpreadRequest.chain:type_name -> plimsoll.v1.PlacementChain
+	3,  // 33: plimsoll.v1.CountSpreadRequest.tickets:type_name -> plimsoll.v1.PlacementTicket
+	29, // 34: plimsoll.v1.PlacementTally.values:type_name -> plimsoll.v1.PlacementTally.ValuesEntry
+	20, // 35: plimsoll.v1.CountSpreadResponse.tallies:type_name -> plimsoll.v1.PlacementTally
+	1,  // 36: plimsoll.v1.CapacityRequest.servers:type_name -> plimsoll.v1.PlacementServer
+	3,  // 37: plimsoll.v1.CapacityRequest.tickets:type_name -> plimsoll.v1.PlacementTicket
+	23, // 38: plimsoll.v1.CapacityResponse.capacities:type_name -> plimsoll.v1.PlacementCapacity
+	19, // 39: plimsoll.v1.PlacementTally.ValuesEntry.value:type_name -> plimsoll.v1.PlacementSpreadValue
+	9,  // 40: plimsoll.v1.PlacementService.Evaluate:input_type -> plimsoll.v1.EvaluateRequest
+	16, // 41: plimsoll.v1.PlacementService.ListServers:input_type -> plimsoll.v1.ListServersRequest
+	18, // 42: plimsoll.v1.PlacementService.CountSpread:input_type -> plimsoll.v1.CountSpreadRequest
+	22, // 43: plimsoll.v1.PlacementService.Capacity:input_type -> plimsoll.v1.CapacityRequest
+	14, // 44: plimsoll.v1.PlacementService.Evaluate:output_type -> plimsoll.v1.EvaluateResponse
+	17, // 45: plimsoll.v1.PlacementService.ListServers:output_type -> plimsoll.v1.ListServersResponse
+	21, // 46: plimsoll.v1.PlacementService.CountSpread:output_type -> plimsoll.v1.CountSpreadResponse
+	24, // 47: plimsoll.v1.PlacementService.Capacity:output_type -> plimsoll.v1.CapacityResponse
+	44, // [44:48] is the sub-list for method output_type
+	40, // [40:44] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_placement_proto_init() }
@@ -1433,7 +2200,7 @@ func file_plimsoll_v1_placement_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_placement_proto_rawDesc), len(file_plimsoll_v1_placement_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,6 +37,15 @@ const (
 	// PlacementServiceEvaluateProcedure is the fully-qualified name of the PlacementService's Evaluate
 	// RPC.
 	PlacementServiceEvaluateProcedure = "/plimsoll.v1.PlacementService/Evaluate"
+	// PlacementServiceListServersProcedure is the fully-qualified name of the PlacementService's
+	// ListServers RPC.
+	PlacementServiceListServersProcedure = "/plimsoll.v1.PlacementService/ListServers"
+	// PlacementServiceCountSpreadProcedure is the fully-qualified name of the PlacementService's
+	// CountSpread RPC.
+	PlacementServiceCountSpreadProcedure = "/plimsoll.v1.PlacementService/CountSpread"
+	// PlacementServiceCapacityProcedure is the fully-qualified name of the PlacementService's Capacity
+	// RPC.
+	PlacementServiceCapacityProcedure = "/plimsoll.v1.PlacementService/Capacity"
 )
 
 // PlacementServiceClient is a client for the plimsoll.v1.PlacementService service.
@@ -44,6 +53,15 @@ type PlacementServiceClient interface {
 	// Evaluate runs a chain over one batch of servers. It keeps nothing: the same call gets the same answer as long as the same
 	// instances run.
 	Evaluate(context.Context, *connect.Request[v1.EvaluateRequest]) (*connect.Response[v1.EvaluateResponse], error)
+	// ListServers tells the records of the servers whose instances are known here, some at a time,
+	// without those that the query leaves out.
+	ListServers(context.Context, *connect.Request[v1.ListServersRequest]) (*connect.ServerStreamForClient[v1.ListServersResponse], error)
+	// CountSpread counts the instances of a group on the servers whose instances are known here, by
+	// the labels that a request is to be spread by. What all evaluators of a fleet answer goes with
+	// the batches of the request.
+	CountSpread(context.Context, *connect.Request[v1.CountSpreadRequest]) (*connect.Response[v1.CountSpreadResponse], error)
+	// Capacity tells how much is left on servers: three numbers for each.
+	Capacity(context.Context, *connect.Request[v1.CapacityRequest]) (*connect.Response[v1.CapacityResponse], error)
 }
 
 // NewPlacementServiceClient constructs a client for the plimsoll.v1.PlacementService service. By
@@ -63,12 +81,33 @@ func NewPlacementServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(placementServiceMethods.ByName("Evaluate")),
 			connect.WithClientOptions(opts...),
 		),
+		listServers: connect.NewClient[v1.ListServersRequest, v1.ListServersResponse](
+			httpClient,
+			baseURL+PlacementServiceListServersProcedure,
+			connect.WithSchema(placementServiceMethods.ByName("ListServers")),
+			connect.WithClientOptions(opts...),
+		),
+		countSpread: connect.NewClient[v1.CountSpreadRequest, v1.CountSpreadResponse](
+			httpClient,
+			baseURL+PlacementServiceCountSpreadProcedure,
+			connect.WithSchema(placementServiceMethods.ByName("CountSpread")),
+			connect.WithClientOptions(opts...),
+		),
+		capacity: connect.NewClient[v1.CapacityRequest, v1.CapacityResponse](
+			httpClient,
+			baseURL+PlacementServiceCapacityProcedure,
+			connect.WithSchema(placementServiceMethods.ByName("Capacity")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // placementServiceClient implements PlacementServiceClient.
 type placementServiceClient struct {
-	evaluate *connect.Client[v1.EvaluateRequest, v1.EvaluateResponse]
+	evaluate    *connect.Client[v1.EvaluateRequest, v1.EvaluateResponse]
+	listServers *connect.Client[v1.ListServersRequest, v1.ListServersResponse]
+	countSpread *connect.Client[v1.CountSpreadRequest, v1.CountSpreadResponse]
+	capacity    *connect.Client[v1.CapacityRequest, v1.CapacityResponse]
 }
 
 // Evaluate calls plimsoll.v1.PlacementService.Evaluate.
@@ -76,11 +115,35 @@ func (c *placementServiceClient) Evaluate(ctx context.Context, req *connect.Requ
 	return c.evaluate.CallUnary(ctx, req)
 }
 
+// ListServers calls plimsoll.v1.PlacementService.ListServers.
+func (c *placementServiceClient) ListServers(ctx context.Context, req *connect.Request[v1.ListServersRequest]) (*connect.ServerStreamForClient[v1.ListServersResponse], error) {
+	return c.listServers.CallServerStream(ctx, req)
+}
+
+// CountSpread calls plimsoll.v1.PlacementService.CountSpread.
+func (c *placementServiceClient) CountSpread(ctx context.Context, req *connect.Request[v1.CountSpreadRequest]) (*connect.Response[v1.CountSpreadResponse], error) {
+	return c.countSpread.CallUnary(ctx, req)
+}
+
+// Capacity calls plimsoll.v1.PlacementService.Capacity.
+func (c *placementServiceClient) Capacity(ctx context.Context, req *connect.Request[v1.CapacityRequest]) (*connect.Response[v1.CapacityResponse], error) {
+	return c.capacity.CallUnary(ctx, req)
+}
+
 // PlacementServiceHandler is an implementation of the plimsoll.v1.PlacementService service.
 type PlacementServiceHandler interface {
 	// Evaluate runs a chain over one batch of servers. It keeps nothing: the same call gets the same answer as long as the same
 	// instances run.
 	Evaluate(context.Context, *connect.Request[v1.EvaluateRequest]) (*connect.Response[v1.EvaluateResponse], error)
+	// ListServers tells the records of the servers whose instances are known here, some at a time,
+	// without those that the query leaves out.
+	ListServers(context.Context, *connect.Request[v1.ListServersRequest], *connect.ServerStream[v1.ListServersResponse]) error
+	// CountSpread counts the instances of a group on the servers whose instances are known here, by
+	// the labels that a request is to be spread by. What all evaluators of a fleet answer goes with
+	// the batches of the request.
+	CountSpread(context.Context, *connect.Request[v1.CountSpreadRequest]) (*connect.Response[v1.CountSpreadResponse], error)
+	// Capacity tells how much is left on servers: three numbers for each.
+	Capacity(context.Context, *connect.Request[v1.CapacityRequest]) (*connect.Response[v1.CapacityResponse], error)
 }
 
 // NewPlacementServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -96,10 +159,34 @@ func NewPlacementServiceHandler(svc PlacementServiceHandler, opts ...connect.Han
 		connect.WithSchema(placementServiceMethods.ByName("Evaluate")),
 		connect.WithHandlerOptions(opts...),
 	)
+	placementServiceListServersHandler := connect.NewServerStreamHandler(
+		PlacementServiceListServersProcedure,
+		svc.ListServers,
+		connect.WithSchema(placementServiceMethods.ByName("ListServers")),
+		connect.WithHandlerOptions(opts...),
+	)
+	placementServiceCountSpreadHandler := connect.NewUnaryHandler(
+		PlacementServiceCountSpreadProcedure,
+		svc.CountSpread,
+		connect.WithSchema(placementServiceMethods.ByName("CountSpread")),
+		connect.WithHandlerOptions(opts...),
+	)
+	placementServiceCapacityHandler := connect.NewUnaryHandler(
+		PlacementServiceCapacityProcedure,
+		svc.Capacity,
+		connect.WithSchema(placementServiceMethods.ByName("Capacity")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.PlacementService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PlacementServiceEvaluateProcedure:
 			placementServiceEvaluateHandler.ServeHTTP(w, r)
+		case PlacementServiceListServersProcedure:
+			placementServiceListServersHandler.ServeHTTP(w, r)
+		case PlacementServiceCountSpreadProcedure:
+			placementServiceCountSpreadHandler.ServeHTTP(w, r)
+		case PlacementServiceCapacityProcedure:
+			placementServiceCapacityHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -111,4 +198,16 @@ type UnimplementedPlacementServiceHandler struct{}
 
 func (UnimplementedPlacementServiceHandler) Evaluate(context.Context, *connect.Request[v1.EvaluateRequest]) (*connect.Response[v1.EvaluateResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.PlacementService.Evaluate is not implemented"))
+}
+
+func (UnimplementedPlacementServiceHandler) ListServers(context.Context, *connect.Request[v1.ListServersRequest], *connect.ServerStream[v1.ListServersResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.PlacementService.ListServers is not implemented"))
+}
+
+func (UnimplementedPlacementServiceHandler) CountSpread(context.Context, *connect.Request[v1.CountSpreadRequest]) (*connect.Response[v1.CountSpreadResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.PlacementService.CountSpread is not implemented"))
+}
+
+func (UnimplementedPlacementServiceHandler) Capacity(context.Context, *connect.Request[v1.CapacityRequest]) (*connect.Response[v1.CapacityResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.PlacementService.Capacity is not implemented"))
 }
