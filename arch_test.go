@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/lint"
 )
 
-// TestArchitecture holds the packages of this module against the deps block of ARCHITECTURE.md. Package lint says what the
-// rules are, and tests that it finds violations.
+// TestArchitecture holds the packages of this module against the deps block of ARCHITECTURE.md.
+// Package lint says what the rules are, and tests that it finds violations.
 func TestArchitecture(t *testing.T) {
 	markdown, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {

@@ -12,7 +12,8 @@ func TestBackoffDoublesAndIsRandomByHalf(t *testing.T) {
 	b := plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 	least, most := func(int64) int64 { return 0 }, func(n int64) int64 { return n - 1 }
 	for n, want := range map[int]time.Duration{
-		-1: 100 * time.Millisecond, 0: 100 * time.Millisecond, 1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 4: 800 * time.Millisecond,
+		-1: 100 * time.Millisecond, 0: 100 * time.Millisecond, 1: 100 * time.Millisecond, 2: 200 * time.Millisecond,
+		4: 800 * time.Millisecond,
 		6: 3200 * time.Millisecond, 7: 5 * time.Second, 1 << 40: 5 * time.Second,
 	} {
 		if got := b.Delay(n); got != want {

@@ -24,28 +24,36 @@ func TestPlacementWordsAreAccepted(t *testing.T) {
 	long := strings.Repeat("x", plimsoll.MaxPlacementName)
 	job := constrained(constraints{
 		Traits: map[string]trait{
-			"ssd": {Flag: true}, "hdd": {}, "tier": {Words: []string{"gold"}}, "gpu": {Words: texts64(func(i int) string { return fmt.Sprint("w", i) })},
-			long: {Words: []string{long}}, "größe": {Words: []string{"üppig, sehr"}},
+			"ssd": {Flag: true}, "hdd": {}, "tier": {Words: []string{"gold"}},
+			"gpu": {Words: texts64(func(i int) string { return fmt.Sprint("w", i) })},
+			long:  {Words: []string{long}}, "größe": {Words: []string{"üppig, sehr"}},
 		},
-		Networks:    [][]string{{"external"}, texts64(func(i int) string { return fmt.Sprint("n", i) })[:32]},
-		Platform:    plimsoll.PlatformRange{Min: map[string]string{"": "20260114T101500Z", "7.0": "20240229T000000Z"}, Max: map[string]string{"10.12": "20991231T235959Z"}},
+		Networks: [][]string{{"external"}, texts64(func(i int) string { return fmt.Sprint("n", i) })[:32]},
+		Platform: plimsoll.PlatformRange{
+			Min: map[string]string{"": "20260114T101500Z", "7.0": "20240229T000000Z"},
+			Max: map[string]string{"10.12": "20991231T235959Z"},
+		},
 		VolumesFrom: []string{"db.main.0", "web-2.1.front.999999"},
-		Near:        []selector{{Task: "db.main.0"}, {Job: "web-2.1"}, {Label: "app=db"}, {Label: "app="}, {Label: "a=b=c"}},
-		Far:         []selector{{Job: "db"}},
-		Spread:      []spread{{By: "rack", MaxSkew: 1}, {By: "node", MaxSkew: math.MaxInt32}},
-		Nodes:       []string{"n1", "gpu-*", "*", "rack?.n??"},
-		Reservoir:   plimsoll.ReservoirOnly,
-		Class:       map[string]float64{"cpu": 1000, "nvidia.com/gpu": 0.001},
-		Where:       strings.Repeat(" ", plimsoll.MaxWhere),
+		Near: []selector{
+			{Task: "db.main.0"}, {Job: "web-2.1"}, {Label: "app=db"}, {Label: "app="}, {Label: "a=b=c"},
+		},
+		Far:       []selector{{Job: "db"}},
+		Spread:    []spread{{By: "rack", MaxSkew: 1}, {By: "node", MaxSkew: math.MaxInt32}},
+		Nodes:     []string{"n1", "gpu-*", "*", "rack?.n??"},
+		Reservoir: plimsoll.ReservoirOnly,
+		Class:     map[string]float64{"cpu": 1000, "nvidia.com/gpu": 0.001},
+		Where:     strings.Repeat(" ", plimsoll.MaxWhere),
 	}, preferences{Near: []selector{{Job: "a"}}, Spread: []spread{{By: "zone"}, {By: "rack"}}, Strategy: plimsoll.StrategyRandom})
 	if err := job.Validate(); err != nil {
 		t.Error(err)
 	}
 	node := nodeWith(facts{
-		Traits: map[string]trait{"ssd": {Flag: true}, "gpu": {Words: []string{"a100"}}}, Networks: map[string]bool{"eth0": true, "back": false},
-		Release: "7.0", Platform: "20260114T101500Z", Headnode: true, Reservoir: true,
-		Reserve: map[string]float64{"memory": 0.15, "cpu": 0, "disk": 0.999}, Overprovision: map[string]float64{"cpu": 4},
-		LastBoot: 1, NextReboot: 2,
+		Traits:   map[string]trait{"ssd": {Flag: true}, "gpu": {Words: []string{"a100"}}},
+		Networks: map[string]bool{"eth0": true, "back": false},
+		Release:  "7.0", Platform: "20260114T101500Z", Headnode: true, Reservoir: true,
+		Reserve:       map[string]float64{"memory": 0.15, "cpu": 0, "disk": 0.999},
+		Overprovision: map[string]float64{"cpu": 4},
+		LastBoot:      1, NextReboot: 2,
 	})
 	if err := node.Validate(); err != nil {
 		t.Error(err)
@@ -74,10 +82,22 @@ func TestConstraintsRefused(t *testing.T) {
 		{"networks[1]", "name at least one network", constraints{Networks: [][]string{{"a"}, {}}}},
 		{"networks[0]", "at most 32", constraints{Networks: [][]string{many(33)}}},
 		{"networks[0]", "empty name", constraints{Networks: [][]string{{"a", ""}}}},
-		{"platform.min", "20260114T101500Z", constraints{Platform: plimsoll.PlatformRange{Min: map[string]string{"": "2026-01-14"}}}},
-		{"platform.max.7.0", "20260114T101500Z", constraints{Platform: plimsoll.PlatformRange{Max: map[string]string{"7.0": "20261314T101500Z"}}}},
-		{"platform.max", `"7" is not a release`, constraints{Platform: plimsoll.PlatformRange{Max: map[string]string{"7": "20260114T101500Z"}}}},
-		{"platform.min", "has 65 entries", constraints{Platform: plimsoll.PlatformRange{Min: entries(65, func(int) string { return "" })}}},
+		{
+			"platform.min", "20260114T101500Z",
+			constraints{Platform: plimsoll.PlatformRange{Min: map[string]string{"": "2026-01-14"}}},
+		},
+		{
+			"platform.max.7.0", "20260114T101500Z",
+			constraints{Platform: plimsoll.PlatformRange{Max: map[string]string{"7.0": "20261314T101500Z"}}},
+		},
+		{
+			"platform.max", `"7" is not a release`,
+			constraints{Platform: plimsoll.PlatformRange{Max: map[string]string{"7": "20260114T101500Z"}}},
+		},
+		{
+			"platform.min", "has 65 entries",
+			constraints{Platform: plimsoll.PlatformRange{Min: entries(65, func(int) string { return "" })}},
+		},
 		{"volumesFrom", "has 33 entries", constraints{VolumesFrom: many(33)}},
 		{"volumesFrom[0]", "job.group.index", constraints{VolumesFrom: []string{"db.0"}}},
 		{"near", "has 65 entries", constraints{Near: make([]selector, 65)}},
@@ -177,7 +197,8 @@ func TestPlacementWordsAreRead(t *testing.T) {
 	}
 }
 
-// A flag matches the same flag, words match when they share one, and a flag never matches a word (RFD 60, hard-filter-traits).
+// A flag matches the same flag, words match when they share one, and a flag never matches a word
+// (RFD 60, hard-filter-traits).
 func TestTraitMatches(t *testing.T) {
 	words := func(w ...string) trait { return trait{Words: w} }
 	for _, test := range []struct {
@@ -205,8 +226,9 @@ func TestTraitMatches(t *testing.T) {
 func TestFactsEqual(t *testing.T) {
 	full := func() facts {
 		return facts{
-			Traits: map[string]trait{"ssd": {Flag: true}, "gpu": {Words: []string{"a", "b"}}, "odd": {}}, Networks: map[string]bool{"eth0": true},
-			Reserve: map[string]float64{"memory": 0.15}, Overprovision: map[string]float64{"cpu": 4},
+			Traits:   map[string]trait{"ssd": {Flag: true}, "gpu": {Words: []string{"a", "b"}}, "odd": {}},
+			Networks: map[string]bool{"eth0": true},
+			Reserve:  map[string]float64{"memory": 0.15}, Overprovision: map[string]float64{"cpu": 4},
 		}
 	}
 	a, b := full(), full()

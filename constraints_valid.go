@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on the constraints and preferences of one group, and on the facts of one node. What is larger is refused with an error
-// that names the bound.
+// Bounds on the constraints and preferences of one group, and on the facts of one node. What is
+// larger is refused with an error that names the bound.
 const (
 	MaxTraits         = 64
 	MaxTraitWords     = 64
@@ -40,7 +40,10 @@ func (c *Constraints) validate(field string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Traits)) {
 		if t := c.Traits[name]; t.Words != nil && len(t.Words) == 0 {
-			return Invalid(field+".traits."+name, "is an empty list, which no node has; give at least one word, or true or false for a flag")
+			return Invalid(
+				field+".traits."+name,
+				"is an empty list, which no node has; give at least one word, or true or false for a flag",
+			)
 		}
 	}
 	if err := validateNetworks(field+".networks", c.Networks); err != nil {
@@ -80,7 +83,9 @@ func (c *Constraints) validateRest(field string) error {
 	}
 	for i, pattern := range c.Nodes {
 		if !isNodePattern(pattern) {
-			return Invalid(at(field+".nodes", i), "%q is neither a node's id nor a pattern; use at most 128 letters, digits and - _ . "+
+			return Invalid(at(
+				field+".nodes", i,
+			), "%q is neither a node's id nor a pattern; use at most 128 letters, digits and - _ . "+
 				"with * for any text and ? for one character, such as gpu-*", pattern)
 		}
 	}
@@ -108,7 +113,10 @@ func (p *Preferences) validate(field string) error {
 	}
 	for i := range p.Spread {
 		if p.Spread[i].MaxSkew != 0 {
-			return Invalid(at(field+".spread", i)+".maxSkew", "is not possible in a preference, which has no bound; move it to constraints")
+			return Invalid(
+				at(field+".spread", i)+".maxSkew",
+				"is not possible in a preference, which has no bound; move it to constraints",
+			)
 		}
 	}
 	if !p.Strategy.Known() {
@@ -156,7 +164,9 @@ func (f *NodeFacts) Validate(field string) error {
 		return Invalid(field+"nextReboot", "is negative; give seconds since 1970, or 0 if none is planned")
 	}
 	if f.MaxTasks < 0 {
-		return Invalid(field+"maxTasks", "is negative; give the most tasks that the node takes at once, or 0 for no bound")
+		return Invalid(
+			field+"maxTasks", "is negative; give the most tasks that the node takes at once, or 0 for no bound",
+		)
 	}
 	return validateMetrics(field+"metrics", f.Metrics)
 }
@@ -167,7 +177,11 @@ func validateMetrics(field string, metrics []string) error {
 	}
 	for i, name := range metrics {
 		if !IsMetricName(name) {
-			return Invalid(at(field, i), "%q is not a possible name of a metric: use 1 to 128 letters, digits and _ : starting with a letter", name)
+			return Invalid(
+				at(field, i),
+				"%q is not a possible name of a metric: use 1 to 128 letters, digits and _ : starting with a letter",
+				name,
+			)
 		}
 		if i > 0 && metrics[i-1] >= name {
 			return Invalid(at(field, i), "%q stands twice or out of order; give each metric once, in order", name)
@@ -191,7 +205,10 @@ func validateName(field, name string) error {
 		return Invalid(field, "holds an empty name; give a name such as ssd")
 	}
 	if len(name) > MaxPlacementName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return Invalid(field, "%q is not a possible name: use at most %d bytes of text without control characters", name, MaxPlacementName)
+		return Invalid(
+			field, "%q is not a possible name: use at most %d bytes of text without control characters", name,
+			MaxPlacementName,
+		)
 	}
 	return nil
 }
@@ -226,7 +243,9 @@ func validateNetworks(field string, networks [][]string) error {
 			return Invalid(field, "is an empty list, which no node has; name at least one network")
 		}
 		if len(choices) > MaxNetworkChoices {
-			return Invalid(field, "has %d networks to choose from; at most %d are possible", len(choices), MaxNetworkChoices)
+			return Invalid(
+				field, "has %d networks to choose from; at most %d are possible", len(choices), MaxNetworkChoices,
+			)
 		}
 		for _, name := range choices {
 			if err := validateName(field, name); err != nil {
@@ -270,7 +289,9 @@ func isDigits(s string) bool {
 
 func validateStamp(field, stamp string) error {
 	if _, err := time.Parse(PlatformLayout, stamp); err != nil || len(stamp) != len(PlatformLayout) {
-		return Invalid(field, "%q is not the stamp of a platform; write the instant it was built, such as 20260114T101500Z", stamp)
+		return Invalid(
+			field, "%q is not the stamp of a platform; write the instant it was built, such as 20260114T101500Z", stamp,
+		)
 	}
 	return nil
 }
@@ -319,7 +340,9 @@ func (s *Selector) validate(field string) error {
 	}
 	switch {
 	case set != 1:
-		return Invalid(field, "names %d things; give one of task, job or label, and an entry of its own for each other", set)
+		return Invalid(
+			field, "names %d things; give one of task, job or label, and an entry of its own for each other", set,
+		)
 	case s.Task != "":
 		return validateTaskID(field+".task", s.Task)
 	case s.Job != "":
@@ -381,7 +404,10 @@ func validateReserve(field string, parts map[string]float64) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		if p := parts[name]; !(p >= 0 && p < 1) || math.Signbit(p) {
-			return Invalid(field+"."+name, "is %v; give the part of the node's capacity that is kept back, from 0 to below 1, such as 0.15", p)
+			return Invalid(
+				field+"."+name,
+				"is %v; give the part of the node's capacity that is kept back, from 0 to below 1, such as 0.15", p,
+			)
 		}
 	}
 	return nil

@@ -1,8 +1,9 @@
-// Package plimsoll is the vocabulary of the Plimsoll workload control plane: jobs, tasks, nodes, queues, resources, events
-// and error codes, as plain Go values, and the validation of single values.
+// Package plimsoll is the vocabulary of the Plimsoll workload control plane: jobs, tasks, nodes,
+// queues, resources, events and error codes, as plain Go values, and the validation of single
+// values.
 //
-// It imports nothing of the module, and everything else imports it. It owns no goroutine, file or lock. Every function is
-// pure; costs are linear in the value that is passed in.
+// It imports nothing of the module, and everything else imports it. It owns no goroutine, file or
+// lock. Every function is pure; costs are linear in the value that is passed in.
 //
 // One word for one idea:
 //

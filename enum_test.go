@@ -95,7 +95,9 @@ func TestEveryEnumIsComplete(t *testing.T) {
 		}
 		checkWords(t, &e, x)
 		for _, number := range []int64{last.Number + 1, 255} {
-			if want := fmt.Sprintf("unknown(%d)", number); x.known(number) || x.word(number) != want && e.Type != "Code" {
+			if want := fmt.Sprintf(
+				"unknown(%d)", number,
+			); x.known(number) || x.word(number) != want && e.Type != "Code" {
 				t.Errorf("%s(%d) is known or prints as %q, want %q", e.Type, number, x.word(number), want)
 			}
 		}

@@ -9,7 +9,8 @@ import (
 // Code says what kind of thing went wrong, in the same words over RPC, HTTP and the command line.
 type Code uint8
 
-// The codes. What is none of these is CodeInternal, and its text goes to the log and not to the caller.
+// The codes. What is none of these is CodeInternal, and its text goes to the log and not to the
+// caller.
 const (
 	CodeInternal        Code = iota // a fault of ours
 	CodeInvalid                     // the input is wrong; Field names where
@@ -35,7 +36,8 @@ const (
 const NumCodes = int(numCodes)
 
 var codeNames = [numCodes]string{
-	"internal", "invalid", "not_found", "already_exists", "conflict", "unavailable", "exhausted", "denied", "stale", "deadline",
+	"internal", "invalid", "not_found", "already_exists", "conflict", "unavailable", "exhausted", "denied", "stale",
+	"deadline",
 	"canceled", "corrupt", "already_running", "unimplemented", "unauthenticated", "outcome_unknown",
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// wantInvalid checks for a CodeInvalid error about a field, with a text in its message; an empty field means no error.
+// wantInvalid checks for a CodeInvalid error about a field, with a text in its message; an empty
+// field means no error.
 func wantInvalid(t *testing.T, err error, field, text string) {
 	t.Helper()
 	if field == "" {
@@ -33,7 +34,10 @@ func TestErrorPrintsWhatItHolds(t *testing.T) {
 		err  plimsoll.Error
 		want string
 	}{
-		{plimsoll.Error{Op: "submit job", Field: "queue", Msg: "is no leaf", Err: fs.ErrNotExist}, "submit job: queue: is no leaf: file does not exist"},
+		{
+			plimsoll.Error{Op: "submit job", Field: "queue", Msg: "is no leaf", Err: fs.ErrNotExist},
+			"submit job: queue: is no leaf: file does not exist",
+		},
 		{plimsoll.Error{Field: "queue", Msg: "is no leaf"}, "queue: is no leaf"},
 		{plimsoll.Error{Op: "submit job", Err: fs.ErrNotExist}, "submit job: file does not exist"},
 		{plimsoll.Error{Code: plimsoll.CodeNotFound}, "not_found"},

@@ -120,11 +120,13 @@ func (d ChangeDetail) word() string {
 		{"DETAILS_NONE"},
 		{"REQUEST_CANCEL", "REQUEST_ALLOC", "REQUEST_TIMEOUT"},
 		{
-			"APP_ALLOC", "APP_REQUEST", "APP_REJECT", "APP_NEW", "APP_ACCEPTED", "APP_STARTING", "APP_RUNNING", "APP_COMPLETING",
+			"APP_ALLOC", "APP_REQUEST", "APP_REJECT", "APP_NEW", "APP_ACCEPTED", "APP_STARTING", "APP_RUNNING",
+			"APP_COMPLETING",
 			"APP_COMPLETED", "APP_FAILING", "APP_FAILED", "APP_RESUMING", "APP_EXPIRED",
 		},
 		{
-			"NODE_DECOMISSION", "NODE_READY", "NODE_SCHEDULABLE", "NODE_ALLOC", "NODE_CAPACITY", "NODE_OCCUPIED", "NODE_RESERVATION",
+			"NODE_DECOMISSION", "NODE_READY", "NODE_SCHEDULABLE", "NODE_ALLOC", "NODE_CAPACITY", "NODE_OCCUPIED",
+			"NODE_RESERVATION",
 		},
 		{"QUEUE_CONFIG", "QUEUE_DYNAMIC", "QUEUE_TYPE", "QUEUE_MAX", "QUEUE_GUARANTEED", "QUEUE_APP", "QUEUE_ALLOC"},
 		{"ALLOC_CANCEL", "ALLOC_PREEMPT", "ALLOC_TIMEOUT", "ALLOC_REPLACED", "ALLOC_NODEREMOVED"},
@@ -138,7 +140,8 @@ func (d ChangeDetail) word() string {
 // MaxEventMessage is the longest message of an event in bytes; a longer one is cut.
 const MaxEventMessage = 1024
 
-// Event is one record of a change (event design, "Event description"). Its id is not part of it: it follows from its place.
+// Event is one record of a change (event design, "Event description"). Its id is not part of it: it
+// follows from its place.
 type Event struct {
 	Type      EventType
 	Change    ChangeType

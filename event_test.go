@@ -7,14 +7,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// The words and numbers are those of the design "Historical Usage Tracking", tables "Event types", "Change types" and "Change details".
+// The words and numbers are those of the design "Historical Usage Tracking", tables "Event types",
+// "Change types" and "Change details".
 func TestEventWordsAreTheDesigns(t *testing.T) {
-	for typ, want := range map[plimsoll.EventType]string{0: "UNKNOWN", 1: "REQUEST", 2: "APP", 3: "NODE", 4: "QUEUE", 5: "unknown(5)"} {
+	for typ, want := range map[plimsoll.EventType]string{
+		0: "UNKNOWN", 1: "REQUEST", 2: "APP", 3: "NODE", 4: "QUEUE", 5: "unknown(5)",
+	} {
 		if got := typ.String(); got != want {
 			t.Errorf("event type %d is %q, want %q", typ, got, want)
 		}
 	}
-	for change, want := range map[plimsoll.ChangeType]string{0: "NONE", 1: "SET", 2: "ADD", 3: "REMOVE", 4: "unknown(4)"} {
+	for change, want := range map[plimsoll.ChangeType]string{
+		0: "NONE", 1: "SET", 2: "ADD", 3: "REMOVE", 4: "unknown(4)",
+	} {
 		if got := change.String(); got != want {
 			t.Errorf("change type %d is %q, want %q", change, got, want)
 		}

@@ -42,7 +42,8 @@ const (
 )
 
 var jobStateNames = [numJobStates]string{
-	"", "New", "Accepted", "Starting", "Running", "Completing", "Completed", "Rejected", "Failing", "Failed", "Resuming", "Expired",
+	"", "New", "Accepted", "Starting", "Running", "Completing", "Completed", "Rejected", "Failing", "Failed",
+	"Resuming", "Expired",
 }
 
 // Known reports whether this version has the state.
@@ -109,7 +110,8 @@ const (
 	DefaultLogLimit  = int64(64 << 20)
 )
 
-// RetryKind says how long to wait before a failed task is tried again. (Titus: Immediate, Delayed, ExponentialBackOff.)
+// RetryKind says how long to wait before a failed task is tried again. (Titus: Immediate, Delayed,
+// ExponentialBackOff.)
 type RetryKind uint8
 
 // The kinds of retry.
@@ -136,8 +138,8 @@ func ParseRetryKind(s string) (kind RetryKind, ok bool) {
 	return RetryKind(max(i, 0)), i >= 0
 }
 
-// RetryPolicy says how often and when a task that failed is tried again. Losses that are not the task's own fault (a lost node,
-// a drain) are tried again always and are not counted.
+// RetryPolicy says how often and when a task that failed is tried again. Losses that are not the
+// task's own fault (a lost node, a drain) are tried again always and are not counted.
 type RetryPolicy struct {
 	Kind         RetryKind
 	Limit        int32         // failures that are followed by another attempt
@@ -185,8 +187,9 @@ type JobStatus struct {
 	Revision  uint64
 }
 
-// Result says how a job ended, in the words of tasks: a job that was killed is in the state JobFailed
-// and has a result of its own. It is ResultNone before the end, and for a job that is being forgotten.
+// Result says how a job ended, in the words of tasks: a job that was killed is in the state
+// JobFailed and has a result of its own. It is ResultNone before the end, and for a job that is
+// being forgotten.
 func (s *JobStatus) Result() TaskResult {
 	switch {
 	case s.State == JobCompleted:
@@ -220,7 +223,8 @@ func (c TaskCounts) Total() int32 {
 // Plus returns the sum of two counts.
 func (c TaskCounts) Plus(o TaskCounts) TaskCounts {
 	return TaskCounts{
-		c.Pending + o.Pending, c.Bound + o.Bound, c.Starting + o.Starting, c.Running + o.Running, c.Stopping + o.Stopping,
+		c.Pending + o.Pending, c.Bound + o.Bound, c.Starting + o.Starting, c.Running + o.Running,
+		c.Stopping + o.Stopping,
 		c.Succeeded + o.Succeeded, c.Failed + o.Failed,
 	}
 }
@@ -244,7 +248,10 @@ const (
 	numWaitCodes
 )
 
-var waitCodeNames = [numWaitCodes]string{"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible", "not_understood", "no_resource"}
+var waitCodeNames = [numWaitCodes]string{
+	"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible", "not_understood",
+	"no_resource",
+}
 
 // Known reports whether this version has the code.
 func (c WaitCode) Known() bool { return c < numWaitCodes }
@@ -252,10 +259,12 @@ func (c WaitCode) Known() bool { return c < numWaitCodes }
 // String returns the code's word, such as "queue_max"; empty for WaitNone.
 func (c WaitCode) String() string { return wordOf(waitCodeNames[:], c) }
 
-// TaskID is the id of a task: job.group.index. Group names hold no dot, so it can be taken apart from the right.
+// TaskID is the id of a task: job.group.index. Group names hold no dot, so it can be taken apart
+// from the right.
 func TaskID(job, group string, index int32) string { return fmt.Sprintf("%s.%s.%d", job, group, index) }
 
-// Validate reports the first field that is wrong, named as in the job file, with what to do about it.
+// Validate reports the first field that is wrong, named as in the job file, with what to do about
+// it.
 func (s *JobSpec) Validate() error {
 	if err := ValidateID("job", s.ID); err != nil {
 		return err
@@ -281,7 +290,9 @@ func (s *JobSpec) validateLabels() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
 		if key == "" || len(key) > MaxLabelKey || len(s.Labels[key]) > MaxLabelValue {
-			return Invalid("labels", "%q: a key has 1 to %d bytes and a value at most %d", key, MaxLabelKey, MaxLabelValue)
+			return Invalid(
+				"labels", "%q: a key has 1 to %d bytes and a value at most %d", key, MaxLabelKey, MaxLabelValue,
+			)
 		}
 	}
 	return nil
@@ -303,7 +314,9 @@ func (s *JobSpec) validateGroups() error {
 		}
 		for j := range i {
 			if s.Groups[j].Name == g.Name {
-				return Invalid(field+".name", "%q is already the name of groups[%d]; give each group its own name", g.Name, j)
+				return Invalid(
+					field+".name", "%q is already the name of groups[%d]; give each group its own name", g.Name, j,
+				)
 			}
 		}
 		total += int64(g.Count)
@@ -329,7 +342,9 @@ func (g *GroupSpec) validate(field string) error {
 		return Invalid(field+".count", "is %d; give a number from 0 to %d", g.Count, MaxTasksPerJob)
 	}
 	if len(g.Command) == 0 || g.Command[0] == "" {
-		return Invalid(field+".command", `is empty; give the program and its arguments, such as ["sh", "-c", "echo hello"]`)
+		return Invalid(
+			field+".command", `is empty; give the program and its arguments, such as ["sh", "-c", "echo hello"]`,
+		)
 	}
 	if err := g.validateText(field); err != nil {
 		return err
@@ -374,14 +389,20 @@ func (g *GroupSpec) validateWorth(field string) error {
 	}
 	for _, name := range g.Resources.Names() {
 		if Extended(name) && g.Worth() != ClassBestEffort {
-			return Invalid(field+".resources."+name, "is only for tasks of class best-effort, and this group's is %s: what is lent is taken back at any time; leave it out, or the class", g.Class)
+			return Invalid(
+				field+".resources."+name,
+				"is only for tasks of class best-effort, and this group's is %s: what is lent is taken back at any time; leave it out, or the class",
+				g.Class,
+			)
 		}
 	}
 	return nil
 }
 
 func (g *GroupSpec) validateText(field string) error {
-	for _, text := range []struct{ name, value string }{{".workDir", g.WorkDir}, {".user", g.User}, {".userGroup", g.UserGroup}} {
+	for _, text := range []struct{ name, value string }{
+		{".workDir", g.WorkDir}, {".user", g.User}, {".userGroup", g.UserGroup},
+	} {
 		if len(text.value) > MaxPath || strings.IndexByte(text.value, 0) >= 0 {
 			return Invalid(field+text.name, "is longer than %d bytes or holds a zero byte", MaxPath)
 		}
@@ -399,7 +420,9 @@ func (g *GroupSpec) validateText(field string) error {
 	size = 0
 	for _, key := range slices.Sorted(maps.Keys(g.Env)) {
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.IndexByte(g.Env[key], 0) >= 0 {
-			return Invalid(field+".env", "%q is not a name of an environment variable, or its value holds a zero byte", key)
+			return Invalid(
+				field+".env", "%q is not a name of an environment variable, or its value holds a zero byte", key,
+			)
 		}
 		if strings.HasPrefix(key, "PLIMSOLL_") {
 			return Invalid(field+".env."+key, "names that start with PLIMSOLL_ are set by the agent; choose another")

@@ -34,21 +34,57 @@ func TestJobSpecValidateNamesTheFieldAndTheFix(t *testing.T) {
 		{"no resources", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Resources = nil }, "", ""},
 
 		{"no id", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.ID = "" }, "job", "is empty; give a name"},
-		{"an id with a slash", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.ID = "a/b" }, "job", "is not a possible id"},
-		{"a long owner", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Owner = strings.Repeat("a", 129) }, "owner", "longer than 128"},
-		{"an owner of two lines", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Owner = "a\nb" }, "owner", "line break"},
-		{"half a queue path", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "batch" }, "queue", "write for example root.batch"},
-		{"no queue", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "" }, "queue", "is not a full queue path"},
-		{"many labels", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Labels = numbered(65) }, "labels", "has 65 entries; at most 64"},
-		{"a label without a key", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Labels = map[string]string{"": "x"} }, "labels", "a key has 1 to 128"},
+		{
+			"an id with a slash", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.ID = "a/b" }, "job",
+			"is not a possible id",
+		},
+		{
+			"a long owner", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Owner = strings.Repeat("a", 129) },
+			"owner", "longer than 128",
+		},
+		{
+			"an owner of two lines", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Owner = "a\nb" }, "owner",
+			"line break",
+		},
+		{
+			"half a queue path", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "batch" }, "queue",
+			"write for example root.batch",
+		},
+		{
+			"no queue", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "" }, "queue",
+			"is not a full queue path",
+		},
+		{"many labels", func(
+			s *plimsoll.JobSpec, _ *plimsoll.GroupSpec,
+		) {
+			s.Labels = numbered(65)
+		}, "labels", "has 65 entries; at most 64"},
+		{
+			"a label without a key",
+			func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Labels = map[string]string{"": "x"} }, "labels",
+			"a key has 1 to 128",
+		},
 		{"a long label", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) {
 			s.Labels = map[string]string{"k": strings.Repeat("x", 1025)}
 		}, "labels", "at most 1024"},
-		{"a long token", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Token = strings.Repeat("x", 129) }, "token", "at most 128"},
+		{
+			"a long token", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Token = strings.Repeat("x", 129) },
+			"token", "at most 128",
+		},
 
-		{"no groups", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Groups = nil }, "groups", "give at least one group"},
-		{"many groups", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Groups = make([]plimsoll.GroupSpec, 101) }, "groups", "has 101 groups; at most 100"},
-		{"a name twice", func(s *plimsoll.JobSpec, g *plimsoll.GroupSpec) { s.Groups = append(s.Groups, *g) }, "groups[1].name", "already the name of groups[0]"},
+		{
+			"no groups", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Groups = nil }, "groups",
+			"give at least one group",
+		},
+		{"many groups", func(
+			s *plimsoll.JobSpec, _ *plimsoll.GroupSpec,
+		) {
+			s.Groups = make([]plimsoll.GroupSpec, 101)
+		}, "groups", "has 101 groups; at most 100"},
+		{
+			"a name twice", func(s *plimsoll.JobSpec, g *plimsoll.GroupSpec) { s.Groups = append(s.Groups, *g) },
+			"groups[1].name", "already the name of groups[0]",
+		},
 		{"tasks beyond the bound together", func(s *plimsoll.JobSpec, g *plimsoll.GroupSpec) {
 			g.Count, g.Resources = plimsoll.MaxTasksPerJob, nil
 			s.Groups = append(s.Groups, plimsoll.GroupSpec{Name: "b", Count: 1, Command: []string{"true"}})
@@ -63,30 +99,99 @@ func TestJobSpecValidateNamesTheFieldAndTheFix(t *testing.T) {
 			s.Groups = append(s.Groups, other)
 		}, "groups[1].resources.memory", "100 tasks of 8Pi are more than one job may ask for"},
 
-		{"no group name", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Name = "" }, "groups[0].name", "is not a possible name"},
-		{"a group name with a dot", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Name = "a.b" }, "groups[0].name", "is not a possible name"},
-		{"a negative count", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Count = -1 }, "groups[0].count", "is -1; give a number from 0 to 1000000"},
-		{"a large count", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Count = 1_000_001 }, "groups[0].count", "is 1000001"},
-		{"no command", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Command = nil }, "groups[0].command", "give the program and its arguments"},
-		{"an empty command", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Command = []string{""} }, "groups[0].command", "is empty"},
-		{"a zero byte in the command", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Command = []string{"a", "\x00"} }, "groups[0].command", "zero byte"},
-		{"a long command", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Command = []string{strings.Repeat("a", 128<<10)} }, "groups[0].command", "at most 131072"},
-		{"a variable without a name", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Env = map[string]string{"": "x"} }, "groups[0].env", "is not a name"},
-		{"a variable with =", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Env = map[string]string{"A=B": "x"} }, "groups[0].env", "is not a name"},
-		{"a variable of ours", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Env = map[string]string{"PLIMSOLL_NODE": "x"} }, "groups[0].env.PLIMSOLL_NODE", "set by the agent"},
+		{
+			"no group name", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Name = "" }, "groups[0].name",
+			"is not a possible name",
+		},
+		{
+			"a group name with a dot", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Name = "a.b" },
+			"groups[0].name", "is not a possible name",
+		},
+		{"a negative count", func(
+			_ *plimsoll.JobSpec, g *plimsoll.GroupSpec,
+		) {
+			g.Count = -1
+		}, "groups[0].count", "is -1; give a number from 0 to 1000000"},
+		{
+			"a large count", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Count = 1_000_001 },
+			"groups[0].count", "is 1000001",
+		},
+		{
+			"no command", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Command = nil }, "groups[0].command",
+			"give the program and its arguments",
+		},
+		{
+			"an empty command", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Command = []string{""} },
+			"groups[0].command", "is empty",
+		},
+		{
+			"a zero byte in the command",
+			func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Command = []string{"a", "\x00"} }, "groups[0].command",
+			"zero byte",
+		},
+		{
+			"a long command",
+			func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Command = []string{strings.Repeat("a", 128<<10)} },
+			"groups[0].command", "at most 131072",
+		},
+		{
+			"a variable without a name",
+			func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Env = map[string]string{"": "x"} }, "groups[0].env",
+			"is not a name",
+		},
+		{
+			"a variable with =",
+			func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Env = map[string]string{"A=B": "x"} }, "groups[0].env",
+			"is not a name",
+		},
+		{
+			"a variable of ours",
+			func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Env = map[string]string{"PLIMSOLL_NODE": "x"} },
+			"groups[0].env.PLIMSOLL_NODE", "set by the agent",
+		},
 		{"a large environment", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) {
 			g.Env = map[string]string{"A": strings.Repeat("x", 128<<10)}
 		}, "groups[0].env", "at most 131072"},
-		{"a zero byte in the folder", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.WorkDir = "/a\x00" }, "groups[0].workDir", "zero byte"},
-		{"a long user", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.User = strings.Repeat("x", 4097) }, "groups[0].user", "longer than 4096"},
-		{"negative resources", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Resources[plimsoll.CPU] = -1 }, "groups[0].resources.cpu", "is negative"},
-		{"an unknown kind of retry", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Retry.Kind = 9 }, "groups[0].retry.policy", "use none, immediate, delayed or backoff"},
-		{"a negative limit", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Retry.Limit = -1 }, "groups[0].retry.limit", "is negative"},
-		{"a negative first delay", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Retry.InitialDelay = -1 }, "groups[0].retry.initialDelay", "is negative"},
-		{"a negative longest delay", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Retry.MaxDelay = -1 }, "groups[0].retry.maxDelay", "is negative"},
-		{"a negative runtime", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.MaxRuntime = -1 }, "groups[0].maxRuntime", "give a duration such as 10m"},
-		{"a negative grace", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.KillGrace = -1 }, "groups[0].killGrace", "is negative"},
-		{"a negative log limit", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.LogLimit = -1 }, "groups[0].logLimit", "is negative"},
+		{
+			"a zero byte in the folder", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.WorkDir = "/a\x00" },
+			"groups[0].workDir", "zero byte",
+		},
+		{
+			"a long user", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.User = strings.Repeat("x", 4097) },
+			"groups[0].user", "longer than 4096",
+		},
+		{
+			"negative resources", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Resources[plimsoll.CPU] = -1 },
+			"groups[0].resources.cpu", "is negative",
+		},
+		{
+			"an unknown kind of retry", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Retry.Kind = 9 },
+			"groups[0].retry.policy", "use none, immediate, delayed or backoff",
+		},
+		{
+			"a negative limit", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Retry.Limit = -1 },
+			"groups[0].retry.limit", "is negative",
+		},
+		{
+			"a negative first delay", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Retry.InitialDelay = -1 },
+			"groups[0].retry.initialDelay", "is negative",
+		},
+		{
+			"a negative longest delay", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.Retry.MaxDelay = -1 },
+			"groups[0].retry.maxDelay", "is negative",
+		},
+		{
+			"a negative runtime", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.MaxRuntime = -1 },
+			"groups[0].maxRuntime", "give a duration such as 10m",
+		},
+		{
+			"a negative grace", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.KillGrace = -1 },
+			"groups[0].killGrace", "is negative",
+		},
+		{
+			"a negative log limit", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) { g.LogLimit = -1 },
+			"groups[0].logLimit", "is negative",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := validJob()
@@ -108,7 +213,9 @@ func TestValidateID(t *testing.T) {
 	for _, good := range []string{"a", "0", "word-count_2.v1", "A.b.c", strings.Repeat("x", 128)} {
 		wantInvalid(t, plimsoll.ValidateID("job", good), "", "")
 	}
-	for _, bad := range []string{"", ".", "-a", "_a", "a.", "a..b", "a b", "a/b", "ä", "a\x00", strings.Repeat("x", 129)} {
+	for _, bad := range []string{
+		"", ".", "-a", "_a", "a.", "a..b", "a b", "a/b", "ä", "a\x00", strings.Repeat("x", 129),
+	} {
 		wantInvalid(t, plimsoll.ValidateID("job", bad), "job", "")
 	}
 }
@@ -132,7 +239,10 @@ func TestRetryPolicyDelay(t *testing.T) {
 			plimsoll.RetryPolicy{Kind: plimsoll.RetryImmediate, InitialDelay: time.Hour},
 			map[int32]time.Duration{1: 0, 9: 0},
 		},
-		{"delayed waits a second", plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed}, map[int32]time.Duration{1: time.Second, 9: time.Second}},
+		{
+			"delayed waits a second", plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed},
+			map[int32]time.Duration{1: time.Second, 9: time.Second},
+		},
 		{
 			"delayed waits as long as asked",
 			plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed, InitialDelay: time.Minute},
@@ -141,11 +251,16 @@ func TestRetryPolicyDelay(t *testing.T) {
 		{
 			"backoff doubles up to five minutes",
 			plimsoll.RetryPolicy{Kind: plimsoll.RetryBackoff},
-			map[int32]time.Duration{1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 1 << 30: 5 * time.Minute},
+			map[int32]time.Duration{
+				1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute,
+				1 << 30: 5 * time.Minute,
+			},
 		},
 		{
 			"backoff doubles up to what is asked",
-			plimsoll.RetryPolicy{Kind: plimsoll.RetryBackoff, InitialDelay: 3 * time.Second, MaxDelay: 10 * time.Second},
+			plimsoll.RetryPolicy{
+				Kind: plimsoll.RetryBackoff, InitialDelay: 3 * time.Second, MaxDelay: 10 * time.Second,
+			},
 			map[int32]time.Duration{1: 3 * time.Second, 2: 6 * time.Second, 3: 10 * time.Second, 4: 10 * time.Second},
 		},
 		{
@@ -198,9 +313,11 @@ func TestWhichStatesHoldANodeAndWhichAreTheEnd(t *testing.T) {
 // A failure counts against the retry limit only if it is the task's own fault.
 func TestTaskResultCharged(t *testing.T) {
 	for result, want := range map[plimsoll.TaskResult]bool{
-		plimsoll.ResultNone: false, plimsoll.ResultSucceeded: false, plimsoll.ResultKilled: false, plimsoll.ResultEvicted: false,
+		plimsoll.ResultNone: false, plimsoll.ResultSucceeded: false, plimsoll.ResultKilled: false,
+		plimsoll.ResultEvicted:   false,
 		plimsoll.ResultPreempted: false, plimsoll.ResultLost: false, plimsoll.ResultNodeFault: false,
-		plimsoll.ResultFailed: true, plimsoll.ResultOutOfMemory: true, plimsoll.ResultOutOfDisk: true, plimsoll.ResultTimedOut: true,
+		plimsoll.ResultFailed: true, plimsoll.ResultOutOfMemory: true, plimsoll.ResultOutOfDisk: true,
+		plimsoll.ResultTimedOut:     true,
 		plimsoll.ResultNeverStarted: true, plimsoll.ResultUnknownExit: true,
 	} {
 		if got := result.Charged(); got != want {
@@ -229,11 +346,25 @@ func TestNodeValidate(t *testing.T) {
 		{"a usual node", func(*plimsoll.Node) {}, "", ""},
 		{"a node with many disks", func(n *plimsoll.Node) { n.Capacity[plimsoll.Disk] = 1 << 50 }, "", ""},
 		{"no id", func(n *plimsoll.Node) { n.ID = "" }, "node", "is empty"},
-		{"a long address", func(n *plimsoll.Node) { n.Address = strings.Repeat("x", 257) }, "address", "longer than 256"},
+		{
+			"a long address", func(n *plimsoll.Node) { n.Address = strings.Repeat("x", 257) }, "address",
+			"longer than 256",
+		},
 		{"no incarnation", func(n *plimsoll.Node) { n.Incarnation = 0 }, "incarnation", "counts its starts from 1"},
-		{"a negative capacity", func(n *plimsoll.Node) { n.Capacity[plimsoll.CPU] = -1 }, "capacity.cpu", "is negative"},
-		{"many attributes", func(n *plimsoll.Node) { n.Attributes = numbered(257) }, "attributes", "has 257 entries; at most 256"},
-		{"a long attribute", func(n *plimsoll.Node) { n.Attributes = map[string]string{"k": strings.Repeat("x", 1025)} }, "attributes", "at most 1024"},
+		{
+			"a negative capacity", func(n *plimsoll.Node) { n.Capacity[plimsoll.CPU] = -1 }, "capacity.cpu",
+			"is negative",
+		},
+		{"many attributes", func(
+			n *plimsoll.Node,
+		) {
+			n.Attributes = numbered(257)
+		}, "attributes", "has 257 entries; at most 256"},
+		{
+			"a long attribute",
+			func(n *plimsoll.Node) { n.Attributes = map[string]string{"k": strings.Repeat("x", 1025)} }, "attributes",
+			"at most 1024",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n := &plimsoll.Node{

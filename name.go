@@ -50,7 +50,10 @@ func ValidateID(field, id string) error {
 		return Invalid(field, "is empty; give a name such as wordcount")
 	}
 	if len(id) > 128 || !madeOf(id, "-_.") || strings.HasSuffix(id, ".") || strings.Contains(id, "..") {
-		return Invalid(field, "%q is not a possible id: use at most 128 letters, digits and - _ . starting with a letter or digit", id)
+		return Invalid(
+			field, "%q is not a possible id: use at most 128 letters, digits and - _ . starting with a letter or digit",
+			id,
+		)
 	}
 	return nil
 }
@@ -65,7 +68,10 @@ func ValidateToken(token string) error {
 
 func validateGroupName(field, name string) error {
 	if name == "" || len(name) > 63 || !madeOf(name, "-_") {
-		return Invalid(field, "%q is not a possible name: use 1 to 63 letters, digits and - _ starting with a letter or digit", name)
+		return Invalid(
+			field, "%q is not a possible name: use 1 to 63 letters, digits and - _ starting with a letter or digit",
+			name,
+		)
 	}
 	return nil
 }

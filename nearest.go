@@ -9,8 +9,8 @@ import (
 const maxCompared = 64
 
 // Nearest returns the name that is most like another one; empty if none is like it. Case counts for
-// nothing, nor does a domain in front of the same name; two letters that changed places count as one
-// difference.
+// nothing, nor does a domain in front of the same name; two letters that changed places count as
+// one difference.
 //
 //	plimsoll.Nearest("cuont", []string{"name", "count"}) // "count"
 func Nearest(name string, names []string) string {

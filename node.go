@@ -48,7 +48,8 @@ type Node struct {
 	Peer    string // where its agent called from, as the gateway saw it: an IP address, or uid:1000 over a unix socket
 }
 
-// MaxEvictions is how many groups a node remembers to keep away; the one that may come back first is forgotten first.
+// MaxEvictions is how many groups a node remembers to keep away; the one that may come back first
+// is forgotten first.
 const MaxEvictions = 64
 
 // Bounds on what a node says of itself. Nothing real is larger, and a node that claimed more would
@@ -66,7 +67,9 @@ type NodeStatus struct {
 	ID        string
 	Allocated Resources
 	Tasks     int32
-	SickUntil int64 // it takes no tasks until then because it could not start the last two; Unix nanoseconds, 0: it is not sick
+	// it takes no tasks until then because it could not start the last two; Unix nanoseconds, 0: it
+	// is not sick
+	SickUntil int64
 }
 
 // Validate reports the first field that is wrong.

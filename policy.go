@@ -23,8 +23,8 @@ const (
 	MinShares       int64 = 2
 )
 
-// Class says how much a task is worth to its node: when a waterline is crossed, a lower class is acted on first (Kubernetes' QoS
-// classes, which crane's sorting compares first).
+// Class says how much a task is worth to its node: when a waterline is crossed, a lower class is
+// acted on first (Kubernetes' QoS classes, which crane's sorting compares first).
 type Class uint8
 
 // The classes, the one that is acted on first first.
@@ -108,7 +108,8 @@ func (p *Policy) Name() string {
 	return ""
 }
 
-// Validate reports the first field that is wrong, named as in policy files. Whether a metric or an action exists is not looked at.
+// Validate reports the first field that is wrong, named as in policy files. Whether a metric or an
+// action exists is not looked at.
 func (p *Policy) Validate() error {
 	n := 0
 	for _, set := range []bool{p.Action != nil, p.TaskQOS != nil, p.NodeQOS != nil} {
@@ -140,15 +141,19 @@ type NodeQOS struct {
 
 // Rule says what to do when a metric is above its waterline.
 type Rule struct {
-	Name         string
-	Metric       string // a registered metric, such as cpu_total_utilization
-	Waterline    string // a quantity in the metric's unit: 65 (percent), 3500m or 14 (cores), 48Gi (bytes)
-	Release      string // once triggered, act until the metric is here; empty: Waterline. Invariant: no higher than Waterline
+	Name      string
+	Metric    string // a registered metric, such as cpu_total_utilization
+	Waterline string // a quantity in the metric's unit: 65 (percent), 3500m or 14 (cores), 48Gi (bytes)
+	// once triggered, act until the metric is here; empty: Waterline. Invariant: no higher than
+	// Waterline
+	Release      string
 	TriggerAfter int32  // samples in a row above the waterline; 0: 1
 	RestoreAfter int32  // samples in a row at the release line or below; 0: 1
 	Action       string // name of an Action
 	Preview      bool   // say what would be done, and do nothing
-	Hold         bool   // if the metric is missing, do nothing; else all candidates are acted on, since nobody can say how many are enough
+	// if the metric is missing, do nothing; else all candidates are acted on, since nobody can say
+	// how many are enough
+	Hold bool
 }
 
 // Trigger returns TriggerAfter with its default.
@@ -157,8 +162,9 @@ func (r *Rule) Trigger() int32 { return max(r.TriggerAfter, 1) }
 // Restore returns RestoreAfter with its default.
 func (r *Rule) Restore() int32 { return max(r.RestoreAfter, 1) }
 
-// Action is what rules do. Its parts are rungs of one ladder, tried in this order: weight, throttle, freeze, evict. An action without any
-// only closes the node for new tasks, if DisableScheduling says so.
+// Action is what rules do. Its parts are rungs of one ladder, tried in this order: weight,
+// throttle, freeze, evict. An action without any only closes the node for new tasks, if
+// DisableScheduling says so.
 type Action struct {
 	Name              string
 	CoolDown          time.Duration // scheduling stays disabled this long after the last sample above the line; above 0
@@ -181,7 +187,9 @@ type WeightAction struct {
 // ThrottleAction lowers processor quotas step by step.
 type ThrottleAction struct {
 	MinRatio int32 // percent of the task's own limit below which it is not throttled
-	Step     int32 // percent of the present quota, or of the use where there is none, to take away or give back at a time
+	// percent of the present quota, or of the use where there is none, to take away or give back at
+	// a time
+	Step int32
 }
 
 // FreezeAction lets tasks stand still for a while.
@@ -261,7 +269,9 @@ func (n *NodeQOS) Validate() error {
 			return err
 		}
 		if first, taken := names[r.Name]; taken {
-			return Invalid(field+".name", "%q is already the name of rules[%d]; give each rule its own name", r.Name, first)
+			return Invalid(
+				field+".name", "%q is already the name of rules[%d]; give each rule its own name", r.Name, first,
+			)
 		}
 		names[r.Name] = i
 	}
@@ -270,13 +280,23 @@ func (n *NodeQOS) Validate() error {
 
 func (r *Rule) validate(field string) error {
 	if !isLabel(r.Name) {
-		return Invalid(field+".name", "%q is not a possible name: use 1 to 63 small letters, digits and - with a letter or digit at both ends", r.Name)
+		return Invalid(
+			field+".name",
+			"%q is not a possible name: use 1 to 63 small letters, digits and - with a letter or digit at both ends",
+			r.Name,
+		)
 	}
 	if !IsMetricName(r.Metric) {
-		return Invalid(field+".metric", "%q is not a possible name of a metric: use 1 to 128 letters, digits and _ : starting with a letter, such as cpu_total_utilization", r.Metric)
+		return Invalid(
+			field+".metric",
+			"%q is not a possible name of a metric: use 1 to 128 letters, digits and _ : starting with a letter, such as cpu_total_utilization",
+			r.Metric,
+		)
 	}
 	if r.Waterline == "" {
-		return Invalid(field+".waterline", "is missing; write a quantity in the unit of the metric, such as 65, 3500m or 48Gi")
+		return Invalid(
+			field+".waterline", "is missing; write a quantity in the unit of the metric, such as 65, 3500m or 48Gi",
+		)
 	}
 	line, err := ParseLine(r.Waterline, LineScale)
 	if err != nil {
@@ -291,7 +311,9 @@ func (r *Rule) validate(field string) error {
 			return Invalid(field+".release", "%v", err)
 		}
 		if release > line {
-			return Invalid(field+".release", "%s is above the waterline, %s; give a line at or below it", r.Release, r.Waterline)
+			return Invalid(
+				field+".release", "%s is above the waterline, %s; give a line at or below it", r.Release, r.Waterline,
+			)
 		}
 	}
 	for _, n := range []struct {
@@ -306,7 +328,10 @@ func (r *Rule) validate(field string) error {
 		return Invalid(field+".action", "is missing; give the name of an Action")
 	}
 	if !isLabel(r.Action) {
-		return Invalid(field+".action", "%q is not a possible name of an Action: use 1 to 63 small letters, digits and -", r.Action)
+		return Invalid(
+			field+".action", "%q is not a possible name of an Action: use 1 to 63 small letters, digits and -",
+			r.Action,
+		)
 	}
 	return nil
 }
@@ -327,7 +352,10 @@ func (a *Action) Validate() error {
 			return Invalid("weight.shares", "has no meaning beside idle: true; give one of them")
 		}
 		if !w.Idle && (w.Shares < MinShares || w.Shares > MaxShares) {
-			return Invalid("weight.shares", "is %d; give %d to %d (1024 is one core's worth), or idle: true", w.Shares, MinShares, MaxShares)
+			return Invalid(
+				"weight.shares", "is %d; give %d to %d (1024 is one core's worth), or idle: true", w.Shares, MinShares,
+				MaxShares,
+			)
 		}
 	}
 	if t := a.Throttle; t != nil {
@@ -335,11 +363,15 @@ func (a *Action) Validate() error {
 			return Invalid("throttle.minRatio", "is %d; give a percentage of the task's limit, 0 to 100", t.MinRatio)
 		}
 		if t.Step < 1 || t.Step > 100 {
-			return Invalid("throttle.step", "is %d; give a percentage of the quota to take away at a time, 1 to 100", t.Step)
+			return Invalid(
+				"throttle.step", "is %d; give a percentage of the quota to take away at a time, 1 to 100", t.Step,
+			)
 		}
 	}
 	if f := a.Freeze; f != nil && (f.For <= 0 || f.For > MaxFreeze) {
-		return Invalid("freeze.for", "is %v; give a duration up to %v, after which the task is thawed", f.For, MaxFreeze)
+		return Invalid(
+			"freeze.for", "is %v; give a duration up to %v, after which the task is thawed", f.For, MaxFreeze,
+		)
 	}
 	if e := a.Evict; e != nil && (e.Grace < 0 || e.Grace > MaxEvictGrace) {
 		return Invalid("evict.grace", "is %v; give a duration up to %v", e.Grace, MaxEvictGrace)
@@ -399,7 +431,9 @@ func (r *Requirement) validate(field string) error {
 			}
 		case ScopePriority:
 			if _, _, ok := ParsePriorities(v); !ok {
-				return Invalid(field, "%q is not a priority; write a number such as 1000, or a range such as 1000-3000", v)
+				return Invalid(
+					field, "%q is not a priority; write a number such as 1000, or a range such as 1000-3000", v,
+				)
 			}
 		case ScopeQueue:
 			if err := ValidateQueuePath(field, v); err != nil {
@@ -455,10 +489,16 @@ func isLabel(s string) bool {
 
 func validatePolicyName(field, name string) error {
 	if name == "" {
-		return Invalid(field, "is missing; give 1 to 63 small letters, digits and - starting with a letter, such as shed-batch")
+		return Invalid(
+			field, "is missing; give 1 to 63 small letters, digits and - starting with a letter, such as shed-batch",
+		)
 	}
 	if !isLabel(name) || name[0] < 'a' {
-		return Invalid(field, "%q is not a possible name: use 1 to 63 small letters, digits and - starting with a letter, such as shed-batch", name)
+		return Invalid(
+			field,
+			"%q is not a possible name: use 1 to 63 small letters, digits and - starting with a letter, such as shed-batch",
+			name,
+		)
 	}
 	return nil
 }

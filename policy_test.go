@@ -11,7 +11,9 @@ import (
 // Every field of a policy that cannot be used is refused, with an error that names it.
 func TestPoliciesRefused(t *testing.T) {
 	action := func(change func(*plimsoll.Action)) plimsoll.Policy {
-		a := &plimsoll.Action{Name: "a", CoolDown: time.Minute, Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20}}
+		a := &plimsoll.Action{
+			Name: "a", CoolDown: time.Minute, Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20},
+		}
 		change(a)
 		return plimsoll.Policy{Action: a}
 	}
@@ -35,7 +37,8 @@ func TestPoliciesRefused(t *testing.T) {
 	}
 	for _, p := range []plimsoll.Policy{
 		options(plimsoll.QOSOptions{Excess: 100, Stale: time.Second, Lag: time.Hour}),
-		action(func(*plimsoll.Action) {}), tasks(func(*plimsoll.TaskQOS) {}), match(plimsoll.ScopePriority, "-10", "-5--1", "1000-3000"), rule(func(*plimsoll.Rule) {}),
+		action(func(*plimsoll.Action) {}), tasks(func(*plimsoll.TaskQOS) {}),
+		match(plimsoll.ScopePriority, "-10", "-5--1", "1000-3000"), rule(func(*plimsoll.Rule) {}),
 	} {
 		if err := p.Validate(); err != nil {
 			t.Errorf("%s: %v", p.Ref(), err)
@@ -56,8 +59,14 @@ func TestPoliciesRefused(t *testing.T) {
 		{action(func(a *plimsoll.Action) { a.Throttle = nil }), "action", "does nothing"},
 		{action(func(a *plimsoll.Action) { a.Throttle.Step = 101 }), "throttle.step", "1 to 100"},
 		{action(func(a *plimsoll.Action) { a.Throttle.MinRatio = -1 }), "throttle.minRatio", "0 to 100"},
-		{action(func(a *plimsoll.Action) { a.Weight = &plimsoll.WeightAction{Shares: 1} }), "weight.shares", "2 to 262144"},
-		{action(func(a *plimsoll.Action) { a.Weight = &plimsoll.WeightAction{Shares: 2, Idle: true} }), "weight.shares", "idle"},
+		{
+			action(func(a *plimsoll.Action) { a.Weight = &plimsoll.WeightAction{Shares: 1} }), "weight.shares",
+			"2 to 262144",
+		},
+		{
+			action(func(a *plimsoll.Action) { a.Weight = &plimsoll.WeightAction{Shares: 2, Idle: true} }),
+			"weight.shares", "idle",
+		},
 		{action(func(a *plimsoll.Action) { a.Freeze = &plimsoll.FreezeAction{} }), "freeze.for", "up to 10m"},
 		{action(func(a *plimsoll.Action) { a.Evict = &plimsoll.EvictAction{Grace: -1} }), "evict.grace", "up to 1h"},
 		{tasks(func(q *plimsoll.TaskQOS) { q.Labels = nil }), "match", "no task would match"},
@@ -75,7 +84,10 @@ func TestPoliciesRefused(t *testing.T) {
 		{match(plimsoll.ScopePriority, "99999999999"), "match[0].values[0]", "is not a priority"},
 		{match(plimsoll.ScopeQueue, "batch"), "match[0].values[0]", "not a full queue path"},
 		{plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a"}}, "rules", "is empty"},
-		{plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a", Rules: make([]plimsoll.Rule, 1001)}}, "rules", "at most 1000"},
+		{
+			plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a", Rules: make([]plimsoll.Rule, 1001)}}, "rules",
+			"at most 1000",
+		},
 		{options(plimsoll.QOSOptions{Excess: 101}), "options.excess", "0 to 100"},
 		{options(plimsoll.QOSOptions{Lag: -1}), "options.lag", "up to 1h"},
 		{options(plimsoll.QOSOptions{Overdue: 2 * time.Hour}), "options.overdue", "up to 1h"},
@@ -97,7 +109,8 @@ func TestPoliciesRefused(t *testing.T) {
 	}
 }
 
-// A NodeQOS is for nodes that have all attributes of its selector; without one it is for every node.
+// A NodeQOS is for nodes that have all attributes of its selector; without one it is for every
+// node.
 func TestNodeQOSSelects(t *testing.T) {
 	node := map[string]string{"rack": "r1", "pool": "shared"}
 	for _, test := range []struct {
@@ -117,7 +130,8 @@ func TestNodeQOSSelects(t *testing.T) {
 	}
 }
 
-// What is lent is for tasks that are worth least, and a group that asks for it is of that class unless it says another.
+// What is lent is for tasks that are worth least, and a group that asks for it is of that class
+// unless it says another.
 func TestExtendedResourcesAreForBestEffort(t *testing.T) {
 	spec := func(class plimsoll.Class, resource string) plimsoll.JobSpec {
 		return plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: []plimsoll.GroupSpec{
@@ -165,7 +179,9 @@ func TestAnnouncedMetrics(t *testing.T) {
 		{make([]string, 65), "at most 64"},
 	} {
 		f := plimsoll.NodeFacts{Metrics: test.metrics}
-		if err := f.Validate(""); test.msg == "" && err != nil || test.msg != "" && (err == nil || !strings.Contains(err.Error(), test.msg)) {
+		if err := f.Validate(""); test.msg == "" && err != nil || test.msg != "" && (err == nil || !strings.Contains(
+			err.Error(), test.msg,
+		)) {
 			t.Errorf("%.3v: %v, want %q", test.metrics, err, test.msg)
 		}
 	}
@@ -174,7 +190,8 @@ func TestAnnouncedMetrics(t *testing.T) {
 // The text of an event says what was done, by which rule, and what that changed.
 func TestQOSEventText(t *testing.T) {
 	e := plimsoll.QOSEvent{
-		Kind: plimsoll.QOSThrottled, Rule: "busy/cpu", Metric: "cpu_total_usage", Before: "no quota", After: "quota 200m", Message: "300m over the line",
+		Kind: plimsoll.QOSThrottled, Rule: "busy/cpu", Metric: "cpu_total_usage", Before: "no quota",
+		After: "quota 200m", Message: "300m over the line",
 	}
 	if got, want := e.Text(), "throttled by busy/cpu (cpu_total_usage): no quota → quota 200m: 300m over the line"; got != want {
 		t.Errorf("got %q, want %q", got, want)

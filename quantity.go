@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// quantitySuffixes are those of Kubernetes' quantities, with their multipliers as powers: base to the exponent.
+// quantitySuffixes are those of Kubernetes' quantities, with their multipliers as powers: base to
+// the exponent.
 var quantitySuffixes = []struct {
 	suffix   string
 	base     int64
@@ -31,9 +32,10 @@ var quantitySuffixes = []struct {
 	{"", 1000, 0},
 }
 
-// ParseQuantity reads a quantity as Kubernetes writes it (500m, 64Mi, 2G, 1.5, 1e3) into the unit of the resource: milli-cores
-// for cpu, bytes for memory and disk, a count otherwise. A part smaller than the unit is rounded up, as in Kubernetes. A
-// negative, unparsable or absurdly large quantity is an error that says what is possible.
+// ParseQuantity reads a quantity as Kubernetes writes it (500m, 64Mi, 2G, 1.5, 1e3) into the unit
+// of the resource: milli-cores for cpu, bytes for memory and disk, a count otherwise. A part
+// smaller than the unit is rounded up, as in Kubernetes. A negative, unparsable or absurdly large
+// quantity is an error that says what is possible.
 func ParseQuantity(resource, text string) (int64, error) {
 	s := strings.TrimSpace(text)
 	if s == "" {
@@ -53,7 +55,9 @@ func ParseQuantity(resource, text string) (int64, error) {
 	rounded := new(big.Int).Add(value.Num(), new(big.Int).Sub(value.Denom(), big.NewInt(1)))
 	rounded.Quo(rounded, value.Denom())
 	if rounded.Cmp(big.NewInt(MaxAmount)) > 0 {
-		return 0, fmt.Errorf("quantity %q is absurdly large; the largest possible is %s", text, FormatQuantity(resource, MaxAmount))
+		return 0, fmt.Errorf(
+			"quantity %q is absurdly large; the largest possible is %s", text, FormatQuantity(resource, MaxAmount),
+		)
 	}
 	return rounded.Int64(), nil
 }
@@ -81,8 +85,8 @@ func splitQuantity(s string) (number, multiplier *big.Rat, ok bool) {
 	return nil, nil, false
 }
 
-// isDecimal accepts [+-]digits[.digits], and, where there is no suffix, e[+-]digits with a small exponent behind it; nothing else
-// that big.Rat would take.
+// isDecimal accepts [+-]digits[.digits], and, where there is no suffix, e[+-]digits with a small
+// exponent behind it; nothing else that big.Rat would take.
 func isDecimal(s string, exponentAllowed bool) bool {
 	s = strings.TrimLeft(s, "+-") // big.Rat refuses a second sign
 	mantissa, exponent, hasExponent := strings.Cut(strings.ToLower(s), "e")
@@ -117,8 +121,8 @@ func quantityExample(resource string) string {
 	return "1"
 }
 
-// FormatQuantity prints an amount the way ParseQuantity reads it, exactly: binary suffixes for memory and disk where they
-// divide the amount, milli for parts of a core.
+// FormatQuantity prints an amount the way ParseQuantity reads it, exactly: binary suffixes for
+// memory and disk where they divide the amount, milli for parts of a core.
 func FormatQuantity(resource string, amount int64) string {
 	switch resource {
 	case CPU, ExtCPU:
@@ -140,8 +144,9 @@ func FormatQuantity(resource string, amount int64) string {
 // LineScale is how fine a waterline can be told: a thousandth of its unit.
 const LineScale = 1000
 
-// ParseLine reads a waterline: a quantity as Kubernetes writes it, in units of 1/scale of the metric's unit, rounded to the nearest. A percent
-// sign may follow. A negative, unparsable or absurdly large one is an error that says what is possible.
+// ParseLine reads a waterline: a quantity as Kubernetes writes it, in units of 1/scale of the
+// metric's unit, rounded to the nearest. A percent sign may follow. A negative, unparsable or
+// absurdly large one is an error that says what is possible.
 func ParseLine(text string, scale int64) (int64, error) {
 	s := strings.TrimSuffix(strings.TrimSpace(text), "%")
 	number, multiplier, ok := splitQuantity(s)

@@ -122,7 +122,8 @@ func TestFormatQuantityPrintsForPeople(t *testing.T) {
 	}
 }
 
-// FuzzParseQuantity: whatever can be read lies in bounds, and is read again from what FormatQuantity prints.
+// FuzzParseQuantity: whatever can be read lies in bounds, and is read again from what
+// FormatQuantity prints.
 func FuzzParseQuantity(f *testing.F) {
 	for _, text := range []string{"500m", "64Mi", "2G", "1.5", "1e3", "-1", "1e30", "", "1n", "8Pi", "+.5E", "1e-99"} {
 		f.Add(plimsoll.CPU, text)
@@ -169,12 +170,18 @@ func TestResourcesValidate(t *testing.T) {
 		{"none at all", nil, "", ""},
 		{"the usual ones", plimsoll.Resources{"cpu": 1, "memory": 1, "disk": 0, "nvidia.com/gpu": 8}, "", ""},
 		{"the largest", plimsoll.Resources{"memory": plimsoll.MaxAmount}, "", ""},
-		{"larger than that", plimsoll.Resources{"memory": plimsoll.MaxAmount + 1}, "x.memory", "is larger than the largest amount, 8Pi"},
+		{
+			"larger than that", plimsoll.Resources{"memory": plimsoll.MaxAmount + 1}, "x.memory",
+			"is larger than the largest amount, 8Pi",
+		},
 		{"negative", plimsoll.Resources{"cpu": -1}, "x.cpu", "is negative (-1)"},
 		{"the first in order is reported", plimsoll.Resources{"z": -1, "b": -1, "m": -1}, "x.b", "is negative"},
 		{"too many names", many, "x", "has 17 names; at most 16"},
 		{"no name", plimsoll.Resources{"": 1}, "x.", "1 to 63 characters"},
-		{"a long name", plimsoll.Resources{strings.Repeat("a", 64): 1}, "x." + strings.Repeat("a", 64), "1 to 63 characters"},
+		{
+			"a long name", plimsoll.Resources{strings.Repeat("a", 64): 1}, "x." + strings.Repeat("a", 64),
+			"1 to 63 characters",
+		},
 		{"a name with a space", plimsoll.Resources{"a b": 1}, "x.a b", "made of letters, digits"},
 		{"a name that starts with a dot", plimsoll.Resources{".a": 1}, "x..a", "starts with a letter or digit"},
 	} {

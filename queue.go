@@ -51,15 +51,17 @@ type QueueStatus struct {
 	MaxTasks   int32 // how many these may be; 0: no limit
 }
 
-// Validate reports the first queue that is wrong, by its path. It checks names, depth, negative amounts, that a child's
-// maximum is at most its parent's, that guaranteed is at most max, and that the guaranteed amounts of children add up to at
-// most their parent's (YuniKorn's rules).
+// Validate reports the first queue that is wrong, by its path. It checks names, depth, negative
+// amounts, that a child's maximum is at most its parent's, that guaranteed is at most max, and that
+// the guaranteed amounts of children add up to at most their parent's (YuniKorn's rules).
 func (c *QueueConfig) Validate() error {
 	if c.Name != RootQueue {
 		return Invalid("queues", "the top queue is named %q; it must be %q", c.Name, RootQueue)
 	}
 	if len(c.Guaranteed) > 0 || len(c.Max) > 0 {
-		return Invalid(RootQueue+".resources", "root has no resources of its own: they are those of the nodes; remove them")
+		return Invalid(
+			RootQueue+".resources", "root has no resources of its own: they are those of the nodes; remove them",
+		)
 	}
 	count := 0
 	return c.validate(RootQueue, nil, 1, &count)
@@ -122,7 +124,10 @@ func (c *QueueConfig) validateChildren(path string, limits Resources, depth int,
 		}
 		for _, name := range child.Guaranteed.Names() {
 			if sum[name] += child.Guaranteed[name]; sum[name] > MaxAmount {
-				return Invalid(path+".queues", "are guaranteed more %s together than the largest amount, %s", name, FormatQuantity(name, MaxAmount))
+				return Invalid(
+					path+".queues", "are guaranteed more %s together than the largest amount, %s", name,
+					FormatQuantity(name, MaxAmount),
+				)
 			}
 		}
 	}

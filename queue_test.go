@@ -34,17 +34,48 @@ func TestQueueConfigValidateNamesTheQueueAndTheFix(t *testing.T) {
 		}, "", ""},
 		{"every sign of YuniKorn's names", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = "_a:B#/@-9" }, "", ""},
 
-		{"another top", func(root, _, _, _ *plimsoll.QueueConfig) { root.Name = "top" }, "queues", `is named "top"; it must be "root"`},
-		{"root with limits", func(root, _, _, _ *plimsoll.QueueConfig) { root.Max = amounts{"cpu": 1} }, "root.resources", "remove them"},
-		{"a name with a dot", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = "x.y" }, "root.a.queues", "is not a possible queue name"},
-		{"no name", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = "" }, "root.a.queues", "is not a possible queue name"},
-		{"a long name", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = strings.Repeat("x", 65) }, "root.a.queues", "1 to 64"},
+		{"another top", func(
+			root, _, _, _ *plimsoll.QueueConfig,
+		) {
+			root.Name = "top"
+		}, "queues", `is named "top"; it must be "root"`},
+		{
+			"root with limits", func(root, _, _, _ *plimsoll.QueueConfig) { root.Max = amounts{"cpu": 1} },
+			"root.resources", "remove them",
+		},
+		{
+			"a name with a dot", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = "x.y" }, "root.a.queues",
+			"is not a possible queue name",
+		},
+		{
+			"no name", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = "" }, "root.a.queues",
+			"is not a possible queue name",
+		},
+		{
+			"a long name", func(_, _, b, _ *plimsoll.QueueConfig) { b.Name = strings.Repeat("x", 65) }, "root.a.queues",
+			"1 to 64",
+		},
 		{"a name twice", func(_, _, b, c *plimsoll.QueueConfig) { c.Name = b.Name }, "root.a.b", "stands twice"},
-		{"a name twice, but for its case", func(_, _, _, c *plimsoll.QueueConfig) { c.Name = "B" }, "root.a.B", "stands twice"},
-		{"a negative amount", func(_, _, b, _ *plimsoll.QueueConfig) { b.Max = amounts{"cpu": -1} }, "root.a.b.resources.max.cpu", "is negative"},
-		{"a negative guarantee", func(_, _, b, _ *plimsoll.QueueConfig) { b.Guaranteed = amounts{"cpu": -1} }, "root.a.b.resources.guaranteed.cpu", "is negative"},
-		{"a negative number of jobs", func(_, _, b, _ *plimsoll.QueueConfig) { b.MaxJobs = -1 }, "root.a.b.maxapplications", "give zero for no limit"},
-		{"a negative number of tasks", func(_, _, b, _ *plimsoll.QueueConfig) { b.MaxTasks = -1 }, "root.a.b.maxtasks", "give zero for no limit"},
+		{
+			"a name twice, but for its case", func(_, _, _, c *plimsoll.QueueConfig) { c.Name = "B" }, "root.a.B",
+			"stands twice",
+		},
+		{
+			"a negative amount", func(_, _, b, _ *plimsoll.QueueConfig) { b.Max = amounts{"cpu": -1} },
+			"root.a.b.resources.max.cpu", "is negative",
+		},
+		{
+			"a negative guarantee", func(_, _, b, _ *plimsoll.QueueConfig) { b.Guaranteed = amounts{"cpu": -1} },
+			"root.a.b.resources.guaranteed.cpu", "is negative",
+		},
+		{
+			"a negative number of jobs", func(_, _, b, _ *plimsoll.QueueConfig) { b.MaxJobs = -1 },
+			"root.a.b.maxapplications", "give zero for no limit",
+		},
+		{
+			"a negative number of tasks", func(_, _, b, _ *plimsoll.QueueConfig) { b.MaxTasks = -1 },
+			"root.a.b.maxtasks", "give zero for no limit",
+		},
 		{"a maximum above the parent's", func(_, a, b, _ *plimsoll.QueueConfig) {
 			a.Max, b.Max = amounts{"memory": 1 << 30}, amounts{"memory": 2 << 30}
 		}, "root.a.b.resources.max.memory", "is 2Gi, more than the 1Gi of the queue above"},

@@ -13,8 +13,8 @@ const (
 	MaxMetrics    = 64  // that a node announces
 )
 
-// NodeReport is what the QoS agent of a node says of it. The condition and the offers are as they are now; the events are those since the
-// last report.
+// NodeReport is what the QoS agent of a node says of it. The condition and the offers are as they
+// are now; the events are those since the last report.
 type NodeReport struct {
 	SchedulingDisabled bool
 	SchedulingReason   string    // why, for people
@@ -22,7 +22,8 @@ type NodeReport struct {
 	Events             []QOSEvent
 }
 
-// QOSEvent is one thing that a QoS agent did or saw. Before and After are for people, such as "quota 200m".
+// QOSEvent is one thing that a QoS agent did or saw. Before and After are for people, such as
+// "quota 200m".
 type QOSEvent struct {
 	At      int64 // Unix nanoseconds, by the node's clock
 	Kind    QOSEventKind
@@ -60,7 +61,8 @@ const (
 )
 
 var qosEventKindNames = [numQOSEventKinds]string{
-	"", "rule triggered", "rule restored", "previewed", "reweighted", "throttled", "frozen", "thawed", "restored", "reclaimed", "evicting",
+	"", "rule triggered", "rule restored", "previewed", "reweighted", "throttled", "frozen", "thawed", "restored",
+	"reclaimed", "evicting",
 	"failed", "skipped", "metric missing", "scheduling disabled", "scheduling enabled",
 }
 
@@ -92,7 +94,9 @@ func (e *QOSEvent) Text() string {
 // Validate reports the first field that is wrong.
 func (r *NodeReport) Validate() error {
 	if len(r.SchedulingReason) > MaxQOSMessage {
-		return Invalid("schedulingReason", "is %d bytes long; at most %d are possible", len(r.SchedulingReason), MaxQOSMessage)
+		return Invalid(
+			"schedulingReason", "is %d bytes long; at most %d are possible", len(r.SchedulingReason), MaxQOSMessage,
+		)
 	}
 	if r.SchedulingReason != "" && !r.SchedulingDisabled {
 		return Invalid("schedulingReason", "has no meaning while scheduling is not disabled; leave it empty")
@@ -147,14 +151,16 @@ func (e *QOSEvent) validate(field string) error {
 // Extended reports whether a resource is an extended one, which only a node's QoS agent offers.
 func Extended(resource string) bool { return resource == ExtCPU || resource == ExtMemory }
 
-// NodeGate is the condition of a node that its QoS agent owns. It is the zero value when the agent registers anew.
+// NodeGate is the condition of a node that its QoS agent owns. It is the zero value when the agent
+// registers anew.
 type NodeGate struct {
 	Sequence uint64 // of the last report that was taken from this incarnation
 	Closed   bool   // it takes no new tasks
 	Reason   string
 }
 
-// Eviction keeps the tasks of a group from a node for a while, because one of them was evicted there.
+// Eviction keeps the tasks of a group from a node for a while, because one of them was evicted
+// there.
 type Eviction struct {
 	Job   string
 	Group string

@@ -14,23 +14,27 @@ const (
 	Disk   = "disk"   // bytes
 )
 
-// Names of the extended resources: what is allocated on a node but not used, lent to best-effort tasks and taken back from them first.
+// Names of the extended resources: what is allocated on a node but not used, lent to best-effort
+// tasks and taken back from them first.
 const (
 	ExtCPU    = "ext-cpu"    // milli-cores
 	ExtMemory = "ext-memory" // bytes
 )
 
-// MaxResourceNames is how many different resource names one cluster may use. The engines keep amounts in a small vector.
+// MaxResourceNames is how many different resource names one cluster may use. The engines keep
+// amounts in a small vector.
 const MaxResourceNames = 16
 
-// MaxAmount is the largest amount of one resource in one place: 8Pi of bytes. A node's disks and a large queue's memory stay below
-// it, every JSON reader holds it exactly, and a thousand of them can be added without overflow.
+// MaxAmount is the largest amount of one resource in one place: 8Pi of bytes. A node's disks and a
+// large queue's memory stay below it, every JSON reader holds it exactly, and a thousand of them
+// can be added without overflow.
 const MaxAmount = int64(1) << 53
 
 // MaxJobAmount is the most of one resource that all tasks of a job may ask for together.
 const MaxJobAmount = int64(1) << 60
 
-// Resources maps a resource name to an amount. A missing name means zero in a request and "no limit" in a maximum.
+// Resources maps a resource name to an amount. A missing name means zero in a request and "no
+// limit" in a maximum.
 type Resources map[string]int64
 
 // Names returns the names in order.
@@ -51,7 +55,8 @@ func (r Resources) String() string {
 	return b.String()
 }
 
-// Validate reports the first name or amount that cannot be used, in the order of the names. field is put before the name.
+// Validate reports the first name or amount that cannot be used, in the order of the names. field
+// is put before the name.
 func (r Resources) Validate(field string) error {
 	if len(r) > MaxResourceNames {
 		return Invalid(field, "has %d names; at most %d are possible", len(r), MaxResourceNames)
@@ -82,7 +87,10 @@ func (r Resources) validateOfNode(field string) error {
 			most = MaxAmount
 		}
 		if r[name] > most {
-			return Invalid(field+"."+name, "is %s; a node has at most %s", FormatQuantity(name, r[name]), FormatQuantity(name, most))
+			return Invalid(
+				field+"."+name, "is %s; a node has at most %s", FormatQuantity(name, r[name]),
+				FormatQuantity(name, most),
+			)
 		}
 	}
 	return nil
@@ -96,7 +104,9 @@ func ValidateResourceName(name string) error {
 	for i := range len(name) {
 		c := name[i]
 		if !isAlphanumeric(c) && (i == 0 || !strings.ContainsRune("-_./", rune(c))) {
-			return fmt.Errorf("a resource name is made of letters, digits and - _ . / and starts with a letter or digit")
+			return fmt.Errorf(
+				"a resource name is made of letters, digits and - _ . / and starts with a letter or digit",
+			)
 		}
 	}
 	return nil

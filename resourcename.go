@@ -11,7 +11,8 @@ const MaxUnknownNames = 8
 // StandardResources are the names of the resources that every node has.
 var StandardResources = [...]string{CPU, Memory, Disk}
 
-// StandardResource reports whether every node has a resource of the name, or may lend it at any time.
+// StandardResource reports whether every node has a resource of the name, or may lend it at any
+// time.
 func StandardResource(name string) bool {
 	return slices.Contains(StandardResources[:], name) || Extended(name)
 }

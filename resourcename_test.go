@@ -29,7 +29,9 @@ func TestNoResourceSaysWhatIsKnownAndWhatMayBeMeant(t *testing.T) {
 // The cause that a gateway answers with says the same.
 func TestTheCauseOfAMissingResourceSaysWhatIsKnown(t *testing.T) {
 	known := []string{"cpu", "nvidia.com/gpu"}
-	c := plimsoll.WaitCause{Code: plimsoll.WaitNoResource, Resource: "gpu", Known: plimsoll.KnownResources("gpu", known)}
+	c := plimsoll.WaitCause{
+		Code: plimsoll.WaitNoResource, Resource: "gpu", Known: plimsoll.KnownResources("gpu", known),
+	}
 	if got, want := c.String(), plimsoll.NoResource("gpu", known); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

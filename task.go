@@ -70,8 +70,8 @@ func ParseTaskResult(s string) (result TaskResult, ok bool) {
 	return TaskResult(max(i, 0)), i >= 0
 }
 
-// Charged reports whether an attempt that ended so counts against the task's retry limit. What is not the task's own fault
-// does not.
+// Charged reports whether an attempt that ended so counts against the task's retry limit. What is
+// not the task's own fault does not.
 func (r TaskResult) Charged() bool {
 	switch r {
 	case ResultFailed, ResultOutOfMemory, ResultOutOfDisk, ResultTimedOut, ResultNeverStarted, ResultUnknownExit:
@@ -80,8 +80,8 @@ func (r TaskResult) Charged() bool {
 	return false
 }
 
-// Task is one unit to place and run. Times are Unix nanoseconds, zero if it has not happened. The times, node, exit code and
-// message are those of the current attempt.
+// Task is one unit to place and run. Times are Unix nanoseconds, zero if it has not happened. The
+// times, node, exit code and message are those of the current attempt.
 type Task struct {
 	ID       string
 	Job      string
@@ -92,8 +92,8 @@ type Task struct {
 	State    TaskState
 	Result   TaskResult // of the last attempt that ended
 	Node     string     // where it is or was
-	// ExitCode is that of the last attempt that ended: 128+n if signal n ended it, 126 if its program
-	// could not be executed, 127 if it was not found, -1 if none is known.
+	// ExitCode is that of the last attempt that ended: 128+n if signal n ended it, 126 if its
+	// program could not be executed, 127 if it was not found, -1 if none is known.
 	ExitCode  int32
 	Message   string // more about the result, for people
 	Created   int64

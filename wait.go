@@ -7,11 +7,15 @@ import "fmt"
 // A group is told another cause when the code or the queue is another one. Resource is the one that
 // ran short then: while the queue holds the tasks back, another one may become short instead.
 type WaitCause struct {
-	Code     WaitCode
-	Queue    string // with WaitTurn the leaf, with WaitQueueMax the queue that holds the tasks back
-	Resource string // with WaitQueueMax: that was short there; empty: as many jobs run there, or above, as may; with WaitNoResource: that no node has
-	Asked    int64  // with Resource: how much of it one task asks for
-	Known    string // with WaitNoResource: the names that nodes have now, as KnownResources says them; not recorded, a gateway adds it
+	Code  WaitCode
+	Queue string // with WaitTurn the leaf, with WaitQueueMax the queue that holds the tasks back
+	// with WaitQueueMax: that was short there; empty: as many jobs run there, or above, as may;
+	// with WaitNoResource: that no node has
+	Resource string
+	Asked    int64 // with Resource: how much of it one task asks for
+	// with WaitNoResource: the names that nodes have now, as KnownResources says them; not
+	// recorded, a gateway adds it
+	Known string
 }
 
 // String returns the cause as a sentence without a full stop; empty if nothing waits. The sentence
@@ -27,7 +31,10 @@ func (c WaitCause) String() string {
 		if c.Resource == "" {
 			return c.Queue + ", or a queue above it, runs as many jobs as it may"
 		}
-		return fmt.Sprintf("%s is at its max: less %s was left than the %s that a task asks for", c.Queue, c.Resource, FormatQuantity(c.Resource, c.Asked))
+		return fmt.Sprintf(
+			"%s is at its max: less %s was left than the %s that a task asks for", c.Queue, c.Resource,
+			FormatQuantity(c.Resource, c.Asked),
+		)
 	case WaitNoNode:
 		return "no node can take it now"
 	case WaitNoNodes:

@@ -16,9 +16,15 @@ func TestEveryCauseHasASentence(t *testing.T) {
 	for c, want := range map[WaitCause]string{
 		{}:                                    "",
 		{Code: WaitTurn, Queue: "root.batch"}: "waits for its turn in root.batch",
-		{Code: WaitQueueMax, Queue: "root.batch"}:                                       "root.batch, or a queue above it, runs as many jobs as it may",
-		{Code: WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 1 << 30}:   "root.batch is at its max: less memory was left than the 1Gi that a task asks for",
-		{Code: WaitQueueMax, Queue: "root.batch", Resource: "nvidia.com/gpu", Asked: 4}: "root.batch is at its max: less nvidia.com/gpu was left than the 4 that a task asks for",
+		{
+			Code: WaitQueueMax, Queue: "root.batch",
+		}: "root.batch, or a queue above it, runs as many jobs as it may",
+		{
+			Code: WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 1 << 30,
+		}: "root.batch is at its max: less memory was left than the 1Gi that a task asks for",
+		{
+			Code: WaitQueueMax, Queue: "root.batch", Resource: "nvidia.com/gpu", Asked: 4,
+		}: "root.batch is at its max: less nvidia.com/gpu was left than the 4 that a task asks for",
 		{Code: numWaitCodes}: "waits for something that this version does not know; update it",
 	} {
 		if got := c.String(); got != want {

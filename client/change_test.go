@@ -54,10 +54,14 @@ func TestTheErrorOfAChangeSaysWhatIsKnown(t *testing.T) {
 		answers []error
 		want    plimsoll.Code
 	}{
-		"never reached":             {[]error{errNoLeader, errNoLeader, errNoLeader, errNoLeader}, plimsoll.CodeUnavailable},
-		"lost":                      {[]error{errLost, errLost, errLost, errLost}, plimsoll.CodeOutcomeUnknown},
-		"cut":                       {[]error{errCut, errCut, errCut, errCut}, plimsoll.CodeOutcomeUnknown},
-		"lost, then no leader":      {[]error{errLost, errNoLeader, errNoLeader, errNoLeader}, plimsoll.CodeOutcomeUnknown},
+		"never reached": {
+			[]error{errNoLeader, errNoLeader, errNoLeader, errNoLeader}, plimsoll.CodeUnavailable,
+		},
+		"lost": {[]error{errLost, errLost, errLost, errLost}, plimsoll.CodeOutcomeUnknown},
+		"cut":  {[]error{errCut, errCut, errCut, errCut}, plimsoll.CodeOutcomeUnknown},
+		"lost, then no leader": {
+			[]error{errLost, errNoLeader, errNoLeader, errNoLeader}, plimsoll.CodeOutcomeUnknown,
+		},
 		"lost, then shut out":       {[]error{errLost, errNoToken}, plimsoll.CodeOutcomeUnknown},
 		"lost, then refused":        {[]error{errLost, errEnded}, plimsoll.CodeConflict},
 		"refused":                   {[]error{errEnded}, plimsoll.CodeConflict},
@@ -92,7 +96,9 @@ func TestAChangeThatItsCallerGivesUp(t *testing.T) {
 			t.Errorf("in the middle: %v", err)
 		}
 		never, calls := answering()
-		if _, err := change(ctx, &Client{}, never, &empty{}); plimsoll.CodeOf(err) != plimsoll.CodeCanceled || *calls != 0 {
+		if _, err := change(
+			ctx, &Client{}, never, &empty{},
+		); plimsoll.CodeOf(err) != plimsoll.CodeCanceled || *calls != 0 {
 			t.Errorf("before: %d calls, %v", *calls, err)
 		}
 	})
@@ -206,10 +212,20 @@ func TestEveryChangeCarriesItsTokenOverACutConnection(t *testing.T) {
 	ref := plimsoll.PolicyRef{Kind: plimsoll.PolicyAction, Name: "a"}
 	used := map[string]bool{}
 	for name, do := range map[string]func(ctx context.Context) error{
-		"submit":   func(ctx context.Context) error { _, err := c.SubmitJob(ctx, plimsoll.JobSpec{ID: "j"}); return err },
-		"kill":     func(ctx context.Context) error { _, err := c.KillJob(ctx, "j", ""); return err },
-		"scale":    func(ctx context.Context) error { _, err := c.ScaleJob(ctx, "j", "", 5); return err },
-		"mode":     func(ctx context.Context) error { _, err := c.SetNodeMode(ctx, "n", plimsoll.NodeCordoned); return err },
+		"submit": func(
+			ctx context.Context,
+		) error {
+			_, err := c.SubmitJob(ctx, plimsoll.JobSpec{ID: "j"})
+			return err
+		},
+		"kill":  func(ctx context.Context) error { _, err := c.KillJob(ctx, "j", ""); return err },
+		"scale": func(ctx context.Context) error { _, err := c.ScaleJob(ctx, "j", "", 5); return err },
+		"mode": func(
+			ctx context.Context,
+		) error {
+			_, err := c.SetNodeMode(ctx, "n", plimsoll.NodeCordoned)
+			return err
+		},
 		"remove":   func(ctx context.Context) error { return c.RemoveNode(ctx, "n") },
 		"queues":   func(ctx context.Context) error { return c.SetQueueConfig(ctx, plimsoll.DefaultQueues()) },
 		"policies": func(ctx context.Context) error { _, err := c.ApplyPolicies(ctx, nil, false); return err },

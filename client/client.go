@@ -25,14 +25,16 @@ const (
 
 // Config says how to reach a gateway. The zero value is the gateway on this machine.
 type Config struct {
-	// Server is the gateway's address: http://host:port, host:port or unix:/path. Empty: DefaultServer.
-	// Several, separated by commas, are tried in turn when one cannot be reached.
+	// Server is the gateway's address: http://host:port, host:port or unix:/path. Empty:
+	// DefaultServer. Several, separated by commas, are tried in turn when one cannot be reached.
 	Server string
-	// Token is the user token of the gateway, and TokenFile a file that holds it; one of both, or neither.
-	// Without them the token is found if the gateway is on this machine, listens on a loopback address, and
-	// was started by the same user, or by that user through sudo. A unix socket needs none.
+	// Token is the user token of the gateway, and TokenFile a file that holds it; one of both, or
+	// neither. Without them the token is found if the gateway is on this machine, listens on a
+	// loopback address, and was started by the same user, or by that user through sudo. A unix
+	// socket needs none.
 	Token, TokenFile string
-	// RetryBudget is how long a call that fails for want of a server is tried again. 0: ten seconds; negative: not at all.
+	// RetryBudget is how long a call that fails for want of a server is tried again. 0: ten
+	// seconds; negative: not at all.
 	RetryBudget time.Duration
 }
 
@@ -126,7 +128,8 @@ type retry struct {
 
 func (c *Client) newRetry() *retry { return &retry{budget: c.budget} }
 
-// wait is called after a failure. It returns nil if the call is to be tried again, and else what to tell the caller.
+// wait is called after a failure. It returns nil if the call is to be tried again, and else what to
+// tell the caller.
 func (r *retry) wait(ctx context.Context, err error) error {
 	if !retryable(err) || r.budget < 0 || ctx.Err() != nil {
 		return err
@@ -147,12 +150,14 @@ func (r *retry) wait(ctx context.Context, err error) error {
 	}
 }
 
-// reset is called after a success in the middle of a stream: the next failure has a budget of its own.
+// reset is called after a success in the middle of a stream: the next failure has a budget of its
+// own.
 func (r *retry) reset() { r.failures, r.end = 0, nil }
 
 // call makes a unary call that changes nothing until it succeeds or the retries end.
 func call[Req, Res any](
-	ctx context.Context, c *Client, f func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req,
+	ctx context.Context, c *Client, f func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	req *Req,
 ) (*Res, error) {
 	for r := c.newRetry(); ; {
 		res, err := f(ctx, connect.NewRequest(req))

@@ -28,7 +28,8 @@ func start(t *testing.T, g *gateway) *client.Client {
 
 func spec(id string) plimsoll.JobSpec {
 	return plimsoll.JobSpec{
-		ID: id, Queue: "root.default", Groups: []plimsoll.GroupSpec{{Name: "main", Count: 1, Command: []string{"true"}}},
+		ID: id, Queue: "root.default",
+		Groups: []plimsoll.GroupSpec{{Name: "main", Count: 1, Command: []string{"true"}}},
 	}
 }
 
@@ -44,7 +45,9 @@ func TestARepeatedSubmitCarriesTheSameToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := g.mu.tokens
-	if len(tokens) != 4 || tokens[0] == "" || tokens[0] != tokens[1] || tokens[1] != tokens[2] || tokens[3] == tokens[0] {
+	if len(
+		tokens,
+	) != 4 || tokens[0] == "" || tokens[0] != tokens[1] || tokens[1] != tokens[2] || tokens[3] == tokens[0] {
 		t.Errorf("tokens %q; want three alike for the first job and another for the second", tokens)
 	}
 }

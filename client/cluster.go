@@ -67,8 +67,8 @@ func (c *Client) QueueConfig(ctx context.Context) (plimsoll.QueueConfig, error) 
 	return wire.QueueConfigFromProto(res.GetConfig()), nil
 }
 
-// SetQueueConfig replaces the configuration of the tree of queues. A queue that is left out drains: it takes no new jobs and goes
-// when its last has ended.
+// SetQueueConfig replaces the configuration of the tree of queues. A queue that is left out drains:
+// it takes no new jobs and goes when its last has ended.
 func (c *Client) SetQueueConfig(ctx context.Context, config plimsoll.QueueConfig) error {
 	req := &pb.SetQueueConfigRequest{Config: wire.QueueConfigToProto(&config), Token: tokenOf(ctx)}
 	_, err := change(ctx, c, c.queues.SetQueueConfig, req)
@@ -91,7 +91,8 @@ type EventRecord struct {
 	Event plimsoll.Event
 }
 
-// EventPage is an answer of Events. Ids count from 0 for each InstanceUUID, which is new with each leader.
+// EventPage is an answer of Events. Ids count from 0 for each InstanceUUID, which is new with each
+// leader.
 type EventPage struct {
 	InstanceUUID string
 	Lowest       uint64 // id of the oldest event that is still there
@@ -102,7 +103,10 @@ type EventPage struct {
 
 // Events reads recent events in the order in which they happened.
 func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, error) {
-	res, err := call(ctx, c, c.events.ListEvents, &pb.ListEventsRequest{Start: filter.Start, Count: filter.Count, Object: filter.Object})
+	res, err := call(
+		ctx, c, c.events.ListEvents,
+		&pb.ListEventsRequest{Start: filter.Start, Count: filter.Count, Object: filter.Object},
+	)
 	if err != nil {
 		return EventPage{}, err
 	}
@@ -111,7 +115,8 @@ func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, err
 			len(res.GetEvents()), len(res.GetIds()))
 	}
 	page := EventPage{
-		InstanceUUID: res.GetInstanceUuid(), Lowest: res.GetLowestId(), Highest: res.GetHighestId(), Next: res.GetNext(),
+		InstanceUUID: res.GetInstanceUuid(), Lowest: res.GetLowestId(), Highest: res.GetHighestId(),
+		Next:    res.GetNext(),
 		Records: make([]EventRecord, len(res.GetIds())),
 	}
 	for i, id := range res.GetIds() {
@@ -120,9 +125,12 @@ func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, err
 	return page, nil
 }
 
-// FollowEvents reads events from filter.Start on and goes on with those that come, asking every interval (0: half a second), until
-// its context ends. After a change of the leader it goes on with the new leader's first event. Count is how many are read at a time.
-func (c *Client) FollowEvents(ctx context.Context, filter EventFilter, interval time.Duration) iter.Seq2[EventRecord, error] {
+// FollowEvents reads events from filter.Start on and goes on with those that come, asking every
+// interval (0: half a second), until its context ends. After a change of the leader it goes on with
+// the new leader's first event. Count is how many are read at a time.
+func (c *Client) FollowEvents(
+	ctx context.Context, filter EventFilter, interval time.Duration,
+) iter.Seq2[EventRecord, error] {
 	if interval <= 0 {
 		interval = 500 * time.Millisecond
 	}

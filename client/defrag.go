@@ -38,7 +38,8 @@ type KeptNode struct {
 	Reason string
 }
 
-// PlanMoves asks the leader for moves of tasks that would empty nodes or make room. Nothing is moved.
+// PlanMoves asks the leader for moves of tasks that would empty nodes or make room. Nothing is
+// moved.
 func (c *Client) PlanMoves(ctx context.Context, options PlanOptions) (MovePlan, error) {
 	req := &pb.PlanMovesRequest{Limit: options.Limit, Group: options.Group}
 	if options.For != nil {
@@ -53,7 +54,8 @@ func (c *Client) PlanMoves(ctx context.Context, options PlanOptions) (MovePlan, 
 
 func movePlan(res *pb.PlanMovesResponse) MovePlan {
 	p := MovePlan{
-		Emptied: res.GetEmptied(), Room: res.GetRoom(), More: res.GetMore(), Stopped: res.GetStopped(), Refusal: res.GetRefusal(),
+		Emptied: res.GetEmptied(), Room: res.GetRoom(), More: res.GetMore(), Stopped: res.GetStopped(),
+		Refusal:  res.GetRefusal(),
 		Revision: res.GetRevision(),
 	}
 	for _, m := range res.GetMoves() {

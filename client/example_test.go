@@ -64,7 +64,9 @@ func ExampleClient_Jobs() {
 	defer stop()
 
 	n := 0
-	for job, err := range c.Jobs(context.Background(), client.JobFilter{States: []plimsoll.JobState{plimsoll.JobRunning}}) {
+	for job, err := range c.Jobs(
+		context.Background(), client.JobFilter{States: []plimsoll.JobState{plimsoll.JobRunning}},
+	) {
 		if err != nil {
 			log.Fatal(err)
 		}

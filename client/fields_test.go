@@ -108,7 +108,8 @@ func TestEveryFieldOfAnAnswerIsRead(t *testing.T) {
 	t.Run("NodeRoom", readsAll(nodeRooms, nil))
 	t.Run("MovePlan", readsAll(movePlan, nil))
 	t.Run("NodeQOS", readsAll(nodeQOS, map[string]string{
-		"Tasks[].CPUKnown": "the message says when it is unknown", "Tasks[].MemoryKnown": "the message says when it is unknown",
+		"Tasks[].CPUKnown":    "the message says when it is unknown",
+		"Tasks[].MemoryKnown": "the message says when it is unknown",
 	}))
 }
 

@@ -18,7 +18,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// gateway answers a few calls from memory. The first failures calls are answered with CodeUnavailable.
+// gateway answers a few calls from memory. The first failures calls are answered with
+// CodeUnavailable.
 type gateway struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedEventServiceHandler
@@ -73,7 +74,9 @@ func (g *gateway) fail() error {
 }
 
 // SubmitJob accepts a valid job with a new id.
-func (g *gateway) SubmitJob(_ context.Context, req *connect.Request[pb.SubmitJobRequest]) (*connect.Response[pb.SubmitJobResponse], error) {
+func (g *gateway) SubmitJob(
+	_ context.Context, req *connect.Request[pb.SubmitJobRequest],
+) (*connect.Response[pb.SubmitJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	spec := wire.JobSpecFromProto(req.Msg.GetSpec())
@@ -84,7 +87,9 @@ func (g *gateway) SubmitJob(_ context.Context, req *connect.Request[pb.SubmitJob
 	if err := spec.Validate(); err != nil {
 		return nil, wire.ConnectError(err)
 	}
-	job := plimsoll.Job{Spec: spec, Status: plimsoll.JobStatus{ID: spec.ID, Queue: spec.Queue, State: plimsoll.JobAccepted}}
+	job := plimsoll.Job{
+		Spec: spec, Status: plimsoll.JobStatus{ID: spec.ID, Queue: spec.Queue, State: plimsoll.JobAccepted},
+	}
 	if g.mu.jobs == nil {
 		g.mu.jobs = map[string]*pb.Job{}
 	}
@@ -93,7 +98,9 @@ func (g *gateway) SubmitJob(_ context.Context, req *connect.Request[pb.SubmitJob
 }
 
 // ListJobs has 25 jobs and gives at most ten a page.
-func (g *gateway) ListJobs(_ context.Context, req *connect.Request[pb.ListJobsRequest]) (*connect.Response[pb.ListJobsResponse], error) {
+func (g *gateway) ListJobs(
+	_ context.Context, req *connect.Request[pb.ListJobsRequest],
+) (*connect.Response[pb.ListJobsResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.fail(); err != nil {

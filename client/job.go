@@ -11,9 +11,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// SubmitJob submits a job and returns it as it was accepted, when that is durable. If spec.Token is empty a random one is sent, so
-// that the call may be repeated after a failure without submitting the job twice; set it to repeat a submit over a restart of the
-// caller's process.
+// SubmitJob submits a job and returns it as it was accepted, when that is durable. If spec.Token is
+// empty a random one is sent, so that the call may be repeated after a failure without submitting
+// the job twice; set it to repeat a submit over a restart of the caller's process.
 func (c *Client) SubmitJob(ctx context.Context, spec plimsoll.JobSpec) (plimsoll.Job, error) {
 	if spec.Token == "" {
 		spec.Token = tokenOf(ctx)
@@ -43,7 +43,8 @@ type JobFilter struct {
 	PageSize int32
 }
 
-// Jobs reads the jobs that the filter chooses, in the order of their ids. It stops after the first error.
+// Jobs reads the jobs that the filter chooses, in the order of their ids. It stops after the first
+// error.
 func (c *Client) Jobs(ctx context.Context, filter JobFilter) iter.Seq2[plimsoll.JobStatus, error] {
 	return func(yield func(plimsoll.JobStatus, error) bool) {
 		req := &pb.ListJobsRequest{Queue: filter.Queue, Owner: filter.Owner, Limit: filter.PageSize}
@@ -68,8 +69,9 @@ func (c *Client) Jobs(ctx context.Context, filter JobFilter) iter.Seq2[plimsoll.
 	}
 }
 
-// WatchJob sends the job's status now and after each change, and ends after the one that says that the job has ended. It outlives
-// a gateway that goes away for less than the retry budget; states that came and went meanwhile are not seen.
+// WatchJob sends the job's status now and after each change, and ends after the one that says that
+// the job has ended. It outlives a gateway that goes away for less than the retry budget; states
+// that came and went meanwhile are not seen.
 func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.JobStatus, error] {
 	return func(yield func(plimsoll.JobStatus, error) bool) {
 		for r := c.newRetry(); ; {
@@ -106,11 +108,13 @@ func (c *Client) watchOnce(
 	if err := stream.Err(); err != nil {
 		return false, wire.FromReadError(ctx, err)
 	}
-	return false, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the watch of job %s before the job had ended", id)
+	return false, plimsoll.Errorf(
+		plimsoll.CodeUnavailable, "the server ended the watch of job %s before the job had ended", id,
+	)
 }
 
-// KillJob asks to stop all tasks of a job. The reason is for people; it may be empty. The answer comes when the wish is durable,
-// before the tasks have stopped.
+// KillJob asks to stop all tasks of a job. The reason is for people; it may be empty. The answer
+// comes when the wish is durable, before the tasks have stopped.
 func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobStatus, error) {
 	res, err := change(ctx, c, c.jobs.KillJob, &pb.KillJobRequest{Id: id, Reason: reason, Token: tokenOf(ctx)})
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// NodeQOS is what the QoS agent of a node sees and would do. Processor time is in nanocores, memory in bytes, instants in Unix nanoseconds.
+// NodeQOS is what the QoS agent of a node sees and would do. Processor time is in nanocores, memory
+// in bytes, instants in Unix nanoseconds.
 type NodeQOS struct {
 	Node               string
 	At                 int64 // of the sample; 0: there was none yet
@@ -24,12 +25,13 @@ type NodeQOS struct {
 	Tasks              []QOSTask          // in the order in which they would be acted on
 	Plan               []QOSStep          // what the last sample led to
 	Skipped            []QOSSkip
-	Values             map[string]int64 // what was measured, by metric, in the metric's finest unit; what is not in it is missing
-	CPU                int64            // of the machine
-	Memory             int64            // of the machine
-	Waterlines         QOSWaterlines    // by which the last sample was planned
-	Waits              string           // why the last sample led to no plan; empty: it did
-	Unable             string           // what the node cannot do; empty: nothing
+	// what was measured, by metric, in the metric's finest unit; what is not in it is missing
+	Values     map[string]int64
+	CPU        int64         // of the machine
+	Memory     int64         // of the machine
+	Waterlines QOSWaterlines // by which the last sample was planned
+	Waits      string        // why the last sample led to no plan; empty: it did
+	Unable     string        // what the node cannot do; empty: nothing
 }
 
 // QOSLine is a rule on a node. Waterline, Release, Usage and Gap are in 1/Scale of Unit.
@@ -106,7 +108,8 @@ type QOSTask struct {
 	Values         map[string]int64 // of user-defined metrics
 }
 
-// QOSStep is one thing that a QoS agent does, or would do, about a task. Amount, Before, After and Reason are for people.
+// QOSStep is one thing that a QoS agent does, or would do, about a task. Amount, Before, After and
+// Reason are for people.
 type QOSStep struct {
 	Task    string
 	Verb    string // reweight, throttle, freeze, reclaim, evict; thaw, restore, unweight
@@ -127,12 +130,15 @@ type QOSSkip struct {
 	Reason string
 }
 
-// WatchNodeQOS sends what the QoS agent of a node sees and would do, now and then again whenever interval has passed and there is a new sample; 0
-// is each sample. It goes on until the caller wants no more, and outlives a gateway or agent that goes away for less than the retry budget.
+// WatchNodeQOS sends what the QoS agent of a node sees and would do, now and then again whenever
+// interval has passed and there is a new sample; 0 is each sample. It goes on until the caller
+// wants no more, and outlives a gateway or agent that goes away for less than the retry budget.
 func (c *Client) WatchNodeQOS(ctx context.Context, node string, interval time.Duration) iter.Seq2[NodeQOS, error] {
 	return func(yield func(NodeQOS, error) bool) {
 		for r := c.newRetry(); ; {
-			done, err := c.watchNodeQOSOnce(ctx, &pb.WatchNodeQOSRequest{Node: node, IntervalNanos: int64(interval)}, r, yield)
+			done, err := c.watchNodeQOSOnce(
+				ctx, &pb.WatchNodeQOSRequest{Node: node, IntervalNanos: int64(interval)}, r, yield,
+			)
 			if done {
 				return
 			}
@@ -170,13 +176,16 @@ func (c *Client) watchNodeQOSOnce(
 func nodeQOS(m *pb.NodeQOSStatus) NodeQOS {
 	q := NodeQOS{
 		Node: m.GetNode(), At: m.GetAt(), Sequence: m.GetSequence(), SchedulingDisabled: m.GetSchedulingDisabled(),
-		SchedulingReason: m.GetSchedulingReason(), Extended: wire.ResourcesFromProto(m.GetExtended()), Values: m.GetValues(),
-		CPU: m.GetCpuNanocores(), Memory: m.GetMemoryBytes(), Waits: m.GetWaits(), Unable: m.GetUnable(),
+		SchedulingReason: m.GetSchedulingReason(), Extended: wire.ResourcesFromProto(m.GetExtended()),
+		Values: m.GetValues(),
+		CPU:    m.GetCpuNanocores(), Memory: m.GetMemoryBytes(), Waits: m.GetWaits(), Unable: m.GetUnable(),
 	}
 	for _, l := range m.GetLines() {
 		q.Lines = append(q.Lines, QOSLine{
-			Rule: l.GetRule(), Metric: l.GetMetric(), Unit: l.GetUnit(), Scale: max(l.GetScale(), 1), Waterline: l.GetWaterline(), Release: l.GetRelease(),
-			Usage: l.GetUsage(), Gap: l.GetGap(), Triggered: l.GetTriggered(), Since: l.GetSince(), Action: l.GetAction(), Preview: l.GetPreview(),
+			Rule: l.GetRule(), Metric: l.GetMetric(), Unit: l.GetUnit(), Scale: max(l.GetScale(), 1),
+			Waterline: l.GetWaterline(), Release: l.GetRelease(),
+			Usage: l.GetUsage(), Gap: l.GetGap(), Triggered: l.GetTriggered(), Since: l.GetSince(),
+			Action: l.GetAction(), Preview: l.GetPreview(),
 			Missing: l.GetMissing(), Waits: l.GetWaits(),
 		})
 	}
@@ -190,12 +199,15 @@ func nodeQOS(m *pb.NodeQOSStatus) NodeQOS {
 	}
 	for _, s := range m.GetPlan() {
 		q.Plan = append(q.Plan, QOSStep{
-			Task: s.GetTask(), Verb: s.GetVerb(), Metric: s.GetMetric(), Rule: s.GetRule(), Amount: s.GetAmount(), Before: s.GetBefore(), After: s.GetAfter(),
+			Task: s.GetTask(), Verb: s.GetVerb(), Metric: s.GetMetric(), Rule: s.GetRule(), Amount: s.GetAmount(),
+			Before: s.GetBefore(), After: s.GetAfter(),
 			Reason: s.GetReason(), Preview: s.GetPreview(),
 		})
 	}
 	for _, s := range m.GetSkipped() {
-		q.Skipped = append(q.Skipped, QOSSkip{Task: s.GetTask(), Rule: s.GetRule(), Verb: s.GetVerb(), Reason: s.GetReason()})
+		q.Skipped = append(
+			q.Skipped, QOSSkip{Task: s.GetTask(), Rule: s.GetRule(), Verb: s.GetVerb(), Reason: s.GetReason()},
+		)
 	}
 	return q
 }
@@ -212,13 +224,20 @@ func qosWaterlines(set []*pb.QOSWaterline) (lines []QOSWaterline) {
 
 func qosTask(t *pb.QOSTask) QOSTask {
 	return QOSTask{
-		Task: t.GetTask(), Attempt: t.GetAttempt(), Class: wire.EnumFromProto[plimsoll.Class](t.GetClass()), Priority: t.GetPriority(), CPU: t.GetCpuNanocores(),
-		CPUKnown: !t.GetCpuUnknown(), Memory: t.GetMemoryBytes(), MemoryKnown: !t.GetMemoryUnknown(), ExtRatio: t.GetExtRatioPermille(),
-		Started: t.GetStarted(), Quota: t.GetQuotaNanocores(), OriginalQuota: t.GetOriginalQuotaNanocores(), Shares: t.GetShares(),
-		OriginalShares: t.GetOriginalShares(), Idle: t.GetIdle(), Frozen: t.GetFrozen(), Rung: t.GetRung(), Allowed: t.GetAllowed(),
-		Exempt: t.GetExempt(), Pending: t.GetPending(), Stopping: t.GetStopping(), Owner: t.GetOwner(), Queue: t.GetQueue(), Labels: t.GetLabels(),
-		ExtCPU: t.GetExtCpuNanocores(), ExtMemory: t.GetExtMemoryBytes(), Limit: t.GetLimitNanocores(), Request: t.GetRequestNanocores(),
-		CPUPressure: t.GetCpuPressure(), MemoryPressure: t.GetMemoryPressure(), PressureKnown: t.GetPressureKnown(), OwnQuota: t.GetOwnQuota(),
-		Values: t.GetValues(),
+		Task: t.GetTask(), Attempt: t.GetAttempt(), Class: wire.EnumFromProto[plimsoll.Class](t.GetClass()),
+		Priority: t.GetPriority(), CPU: t.GetCpuNanocores(),
+		CPUKnown: !t.GetCpuUnknown(), Memory: t.GetMemoryBytes(), MemoryKnown: !t.GetMemoryUnknown(),
+		ExtRatio: t.GetExtRatioPermille(),
+		Started:  t.GetStarted(), Quota: t.GetQuotaNanocores(), OriginalQuota: t.GetOriginalQuotaNanocores(),
+		Shares:         t.GetShares(),
+		OriginalShares: t.GetOriginalShares(), Idle: t.GetIdle(), Frozen: t.GetFrozen(), Rung: t.GetRung(),
+		Allowed: t.GetAllowed(),
+		Exempt:  t.GetExempt(), Pending: t.GetPending(), Stopping: t.GetStopping(), Owner: t.GetOwner(),
+		Queue: t.GetQueue(), Labels: t.GetLabels(),
+		ExtCPU: t.GetExtCpuNanocores(), ExtMemory: t.GetExtMemoryBytes(), Limit: t.GetLimitNanocores(),
+		Request:     t.GetRequestNanocores(),
+		CPUPressure: t.GetCpuPressure(), MemoryPressure: t.GetMemoryPressure(), PressureKnown: t.GetPressureKnown(),
+		OwnQuota: t.GetOwnQuota(),
+		Values:   t.GetValues(),
 	}
 }

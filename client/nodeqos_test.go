@@ -28,7 +28,8 @@ type watched struct {
 }
 
 func (w *watched) WatchNodeQOS(
-	_ context.Context, req *connect.Request[pb.WatchNodeQOSRequest], stream *connect.ServerStream[pb.WatchNodeQOSResponse],
+	_ context.Context, req *connect.Request[pb.WatchNodeQOSRequest],
+	stream *connect.ServerStream[pb.WatchNodeQOSResponse],
 ) error {
 	w.mu.Lock()
 	w.mu.streams++
@@ -46,20 +47,31 @@ func (w *watched) WatchNodeQOS(
 
 func someQOS(sequence uint64) *pb.NodeQOSStatus {
 	return &pb.NodeQOSStatus{
-		Node: "n1", At: 1, Sequence: sequence, SchedulingDisabled: true, SchedulingReason: "full", CpuNanocores: 2, MemoryBytes: 3, Waits: "old", Unable: "v0",
+		Node: "n1", At: 1, Sequence: sequence, SchedulingDisabled: true, SchedulingReason: "full", CpuNanocores: 2,
+		MemoryBytes: 3, Waits: "old", Unable: "v0",
 		Extended: wire.ResourcesToProto(plimsoll.Resources{plimsoll.ExtCPU: 4}), Values: map[string]int64{"load": 5},
 		Lines: []*pb.QOSLine{{
-			Rule: "a/b", Metric: "load", Unit: "u", Scale: 6, Waterline: 7, Release: 8, Usage: 9, Gap: 10, Triggered: true, Since: 11, Action: "c", Preview: true,
+			Rule: "a/b", Metric: "load", Unit: "u", Scale: 6, Waterline: 7, Release: 8, Usage: 9, Gap: 10,
+			Triggered: true, Since: 11, Action: "c", Preview: true,
 			Missing: true, Waits: "w",
 		}, {Rule: "a/c"}},
 		Tasks: []*pb.QOSTask{{
-			Task: "t", Attempt: 1, Class: pb.Class_CLASS_GUARANTEED, Priority: 2, CpuNanocores: 3, MemoryBytes: 4, ExtRatioPermille: 5, Started: 6,
-			QuotaNanocores: 7, OriginalQuotaNanocores: 8, Idle: true, Frozen: true, Rung: "freeze", Allowed: []string{"c"}, Exempt: "e", Pending: true,
-			Owner: "o", Queue: "q", Labels: map[string]string{"k": "v"}, ExtCpuNanocores: 9, ExtMemoryBytes: 10, LimitNanocores: 11, RequestNanocores: 12,
-			Shares: 13, OriginalShares: 14, CpuUnknown: true, Stopping: true, CpuPressure: 15, MemoryPressure: 16, PressureKnown: true, OwnQuota: true,
+			Task: "t", Attempt: 1, Class: pb.Class_CLASS_GUARANTEED, Priority: 2, CpuNanocores: 3, MemoryBytes: 4,
+			ExtRatioPermille: 5, Started: 6,
+			QuotaNanocores: 7, OriginalQuotaNanocores: 8, Idle: true, Frozen: true, Rung: "freeze",
+			Allowed: []string{"c"}, Exempt: "e", Pending: true,
+			Owner: "o", Queue: "q", Labels: map[string]string{"k": "v"}, ExtCpuNanocores: 9, ExtMemoryBytes: 10,
+			LimitNanocores: 11, RequestNanocores: 12,
+			Shares: 13, OriginalShares: 14, CpuUnknown: true, Stopping: true, CpuPressure: 15, MemoryPressure: 16,
+			PressureKnown: true, OwnQuota: true,
 			Values: map[string]int64{"m": 17},
 		}},
-		Plan:    []*pb.QOSStep{{Task: "t", Verb: "evict", Metric: "load", Rule: "a/b", Amount: "1", Before: "x", After: "y", Reason: "z", Preview: true}},
+		Plan: []*pb.QOSStep{
+			{
+				Task: "t", Verb: "evict", Metric: "load", Rule: "a/b", Amount: "1", Before: "x", After: "y",
+				Reason: "z", Preview: true,
+			},
+		},
 		Skipped: []*pb.QOSSkip{{Task: "t", Reason: "gone", Rule: "a/b", Verb: "evict"}},
 		Waterlines: &pb.QOSWaterlines{
 			Throttle: []*pb.QOSWaterline{{
@@ -79,20 +91,31 @@ func TestWatchNodeQOS(t *testing.T) {
 	c := clientOf(t, mux, client.Config{RetryBudget: time.Minute})
 
 	want := client.NodeQOS{
-		Node: "n1", At: 1, SchedulingDisabled: true, SchedulingReason: "full", CPU: 2, Memory: 3, Waits: "old", Unable: "v0",
+		Node: "n1", At: 1, SchedulingDisabled: true, SchedulingReason: "full", CPU: 2, Memory: 3, Waits: "old",
+		Unable:   "v0",
 		Extended: plimsoll.Resources{plimsoll.ExtCPU: 4}, Values: map[string]int64{"load": 5},
 		Lines: []client.QOSLine{{
-			Rule: "a/b", Metric: "load", Unit: "u", Scale: 6, Waterline: 7, Release: 8, Usage: 9, Gap: 10, Triggered: true, Since: 11, Action: "c", Preview: true,
+			Rule: "a/b", Metric: "load", Unit: "u", Scale: 6, Waterline: 7, Release: 8, Usage: 9, Gap: 10,
+			Triggered: true, Since: 11, Action: "c", Preview: true,
 			Missing: true, Waits: "w",
 		}, {Rule: "a/c", Scale: 1}},
 		Tasks: []client.QOSTask{{
-			Task: "t", Attempt: 1, Class: plimsoll.ClassGuaranteed, Priority: 2, CPU: 3, Memory: 4, MemoryKnown: true, ExtRatio: 5, Started: 6,
-			Quota: 7, OriginalQuota: 8, Idle: true, Frozen: true, Rung: "freeze", Allowed: []string{"c"}, Exempt: "e", Pending: true,
-			Owner: "o", Queue: "q", Labels: map[string]string{"k": "v"}, ExtCPU: 9, ExtMemory: 10, Limit: 11, Request: 12,
-			Shares: 13, OriginalShares: 14, Stopping: true, CPUPressure: 15, MemoryPressure: 16, PressureKnown: true, OwnQuota: true,
-			Values: map[string]int64{"m": 17},
+			Task: "t", Attempt: 1, Class: plimsoll.ClassGuaranteed, Priority: 2, CPU: 3, Memory: 4, MemoryKnown: true,
+			ExtRatio: 5, Started: 6,
+			Quota: 7, OriginalQuota: 8, Idle: true, Frozen: true, Rung: "freeze", Allowed: []string{"c"}, Exempt: "e",
+			Pending: true,
+			Owner:   "o", Queue: "q", Labels: map[string]string{"k": "v"}, ExtCPU: 9, ExtMemory: 10, Limit: 11,
+			Request: 12,
+			Shares:  13, OriginalShares: 14, Stopping: true, CPUPressure: 15, MemoryPressure: 16, PressureKnown: true,
+			OwnQuota: true,
+			Values:   map[string]int64{"m": 17},
 		}},
-		Plan:    []client.QOSStep{{Task: "t", Verb: "evict", Metric: "load", Rule: "a/b", Amount: "1", Before: "x", After: "y", Reason: "z", Preview: true}},
+		Plan: []client.QOSStep{
+			{
+				Task: "t", Verb: "evict", Metric: "load", Rule: "a/b", Amount: "1", Before: "x", After: "y",
+				Reason: "z", Preview: true,
+			},
+		},
 		Skipped: []client.QOSSkip{{Task: "t", Reason: "gone", Rule: "a/b", Verb: "evict"}},
 		Waterlines: client.QOSWaterlines{
 			Throttle: []client.QOSWaterline{{

@@ -10,10 +10,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// A server that cuts a stream because nobody reads it cannot say so; the client that made the pause can.
+// A server that cuts a stream because nobody reads it cannot say so; the client that made the pause
+// can.
 func TestALogThatBrokeAfterAPauseSaysWhy(t *testing.T) {
 	broken := &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "the connection broke", Err: io.ErrUnexpectedEOF}
-	if err := afterPause(broken, 70*time.Second); !strings.Contains(err.Error(), "nothing was read for 1m10s") || !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := afterPause(broken, 70*time.Second); !strings.Contains(
+		err.Error(), "nothing was read for 1m10s",
+	) || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("after a pause: %v", err)
 	}
 	if err := afterPause(broken, time.Second); err.Error() != broken.Error() {

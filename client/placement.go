@@ -106,7 +106,9 @@ type Decision struct {
 	Batches    int32
 	Steps      []ExplainStep // what each stage left, without reasons
 	Candidates []Candidate   // nodes of the last batch: those that all filters left first, the best first
-	Export     []byte        // with everything that it was decided by, as fleetjson.ReadDecision takes it, if it was asked for
+	// with everything that it was decided by, as fleetjson.ReadDecision takes it, if it was asked
+	// for
+	Export []byte
 }
 
 // Candidate is a node that a decision was about.
@@ -126,7 +128,9 @@ type ExplainOptions struct {
 
 // ExplainTask asks the leader why a task waits, or why it is where it is.
 func (c *Client) ExplainTask(ctx context.Context, id string, options ExplainOptions) (Explanation, error) {
-	res, err := call(ctx, c, c.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: id, Node: options.Node, Export: options.Export})
+	res, err := call(
+		ctx, c, c.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: id, Node: options.Node, Export: options.Export},
+	)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -135,16 +139,20 @@ func (c *Client) ExplainTask(ctx context.Context, id string, options ExplainOpti
 
 func explanation(res *pb.ExplainTaskResponse) Explanation {
 	x := Explanation{
-		Task: wire.TaskFromProto(res.GetTask()), WaitCode: wire.EnumFromProto[plimsoll.WaitCode](res.GetWaitCode()), Summary: res.GetSummary(),
-		Steps: steps(res.GetSteps()), Nodes: nodeCounts(res.GetNodes()), Kept: res.GetDecisionsKept(),
+		Task: wire.TaskFromProto(res.GetTask()), WaitCode: wire.EnumFromProto[plimsoll.WaitCode](res.GetWaitCode()),
+		Summary: res.GetSummary(),
+		Steps:   steps(res.GetSteps()), Nodes: nodeCounts(res.GetNodes()), Kept: res.GetDecisionsKept(),
 		Revision: res.GetRevision(),
 	}
 	for _, v := range res.GetVerdicts() {
-		x.Verdicts = append(x.Verdicts, NodeVerdict{Stage: v.GetStage(), Kind: StageKind(v.GetKind()), Reason: v.GetReason()})
+		x.Verdicts = append(
+			x.Verdicts, NodeVerdict{Stage: v.GetStage(), Kind: StageKind(v.GetKind()), Reason: v.GetReason()},
+		)
 	}
 	for _, c := range res.GetSpreads() {
 		x.Spreads = append(x.Spreads, SpreadCount{
-			By: c.GetBy(), MaxSkew: c.GetMaxSkew(), Values: c.GetValues(), Counted: c.GetCounted(), Fewest: c.GetFewest(),
+			By: c.GetBy(), MaxSkew: c.GetMaxSkew(), Values: c.GetValues(), Counted: c.GetCounted(),
+			Fewest:   c.GetFewest(),
 			FewestIn: c.GetFewestIn(), Uncounted: c.GetUncounted(), Summary: c.GetSummary(),
 		})
 	}
@@ -155,7 +163,8 @@ func explanation(res *pb.ExplainTaskResponse) Explanation {
 		}
 		for _, n := range d.GetCandidates() {
 			x.Decision.Candidates = append(x.Decision.Candidates, Candidate{
-				Node: n.GetNode(), Kept: n.GetKept(), Score: n.GetScore(), Free: wire.ResourcesFromProto(n.GetFree()), Tasks: n.GetTasks(),
+				Node: n.GetNode(), Kept: n.GetKept(), Score: n.GetScore(), Free: wire.ResourcesFromProto(n.GetFree()),
+				Tasks: n.GetTasks(),
 			})
 		}
 	}
@@ -166,11 +175,14 @@ func steps(list []*pb.ExplainStep) []ExplainStep {
 	var out []ExplainStep
 	for _, s := range list {
 		step := ExplainStep{
-			Stage: s.GetStage(), Kind: StageKind(s.GetKind()), Received: s.GetReceived(), Remaining: s.GetRemaining(), Dropped: s.GetDropped(),
+			Stage: s.GetStage(), Kind: StageKind(s.GetKind()), Received: s.GetReceived(), Remaining: s.GetRemaining(),
+			Dropped: s.GetDropped(),
 			Refused: s.GetRefused(),
 		}
 		for _, r := range s.GetReasons() {
-			step.Reasons = append(step.Reasons, ExplainReason{Reason: r.GetReason(), Nodes: r.GetNodes(), Examples: r.GetExamples()})
+			step.Reasons = append(
+				step.Reasons, ExplainReason{Reason: r.GetReason(), Nodes: r.GetNodes(), Examples: r.GetExamples()},
+			)
 		}
 		out = append(out, step)
 	}
@@ -178,7 +190,9 @@ func steps(list []*pb.ExplainStep) []ExplainStep {
 }
 
 func nodeCounts(m *pb.NodeCounts) NodeCounts {
-	return NodeCounts{Total: m.GetTotal(), Open: m.GetOpen(), Eligible: m.GetEligible(), FitEmpty: m.GetFitEmpty(), Fit: m.GetFit()}
+	return NodeCounts{
+		Total: m.GetTotal(), Open: m.GetOpen(), Eligible: m.GetEligible(), FitEmpty: m.GetFitEmpty(), Fit: m.GetFit(),
+	}
 }
 
 // PlaceOptions says what of a job to try.
@@ -218,9 +232,13 @@ type Refusal struct {
 	Nodes    NodeCounts
 }
 
-// PlaceJob asks the leader where the tasks of a job would be placed now, one after another. Nothing is placed.
+// PlaceJob asks the leader where the tasks of a job would be placed now, one after another. Nothing
+// is placed.
 func (c *Client) PlaceJob(ctx context.Context, spec plimsoll.JobSpec, options PlaceOptions) (Trial, error) {
-	res, err := call(ctx, c, c.jobs.PlaceJob, &pb.PlaceJobRequest{Spec: wire.JobSpecToProto(&spec), Group: options.Group, Count: options.Count})
+	res, err := call(
+		ctx, c, c.jobs.PlaceJob,
+		&pb.PlaceJobRequest{Spec: wire.JobSpecToProto(&spec), Group: options.Group, Count: options.Count},
+	)
 	if err != nil {
 		return Trial{}, err
 	}
@@ -232,11 +250,15 @@ func trial(res *pb.PlaceJobResponse) Trial {
 	for _, m := range res.GetGroups() {
 		g := TriedGroup{Name: m.GetGroup(), Asked: m.GetAsked(), Stopped: m.GetStopped()}
 		for _, p := range m.GetPlaced() {
-			g.Placed = append(g.Placed, PlacedTask{Node: p.GetNode(), Score: p.GetScore(), Free: wire.ResourcesFromProto(p.GetFree())})
+			g.Placed = append(
+				g.Placed,
+				PlacedTask{Node: p.GetNode(), Score: p.GetScore(), Free: wire.ResourcesFromProto(p.GetFree())},
+			)
 		}
 		if r := m.GetRefused(); r != nil {
 			g.Refused = &Refusal{
-				WaitCode: wire.EnumFromProto[plimsoll.WaitCode](r.GetWaitCode()), Summary: r.GetSummary(), Steps: steps(r.GetSteps()), Nodes: nodeCounts(r.GetNodes()),
+				WaitCode: wire.EnumFromProto[plimsoll.WaitCode](r.GetWaitCode()), Summary: r.GetSummary(),
+				Steps: steps(r.GetSteps()), Nodes: nodeCounts(r.GetNodes()),
 			}
 		}
 		t.Groups = append(t.Groups, g)
@@ -246,16 +268,18 @@ func trial(res *pb.PlaceJobResponse) Trial {
 
 // NodeRoom is what is left on a node.
 type NodeRoom struct {
-	Node       string
-	Reason     string             // why it is not counted; empty: it is
-	Unreserved plimsoll.Resources // what no task holds; negative: more is promised than there is; nil: it is not counted
+	Node   string
+	Reason string // why it is not counted; empty: it is
+	// what no task holds; negative: more is promised than there is; nil: it is not counted
+	Unreserved plimsoll.Resources
 	Whole      plimsoll.Resources
 	Tasks      int32
 	MaxTasks   int32  // most tasks that it takes at once; 0: no bound
 	Revision   uint64 // as that of Explanation, the same for all nodes of an answer
 }
 
-// NodeCapacity asks the leader what is left on nodes, in their order; none named: on all, in the order of their ids.
+// NodeCapacity asks the leader what is left on nodes, in their order; none named: on all, in the
+// order of their ids.
 func (c *Client) NodeCapacity(ctx context.Context, nodes ...string) ([]NodeRoom, error) {
 	res, err := call(ctx, c, c.nodes.NodeCapacity, &pb.NodeCapacityRequest{Nodes: nodes})
 	if err != nil {

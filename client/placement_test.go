@@ -41,35 +41,57 @@ func someCounts() *pb.NodeCounts {
 
 var wantCounts = client.NodeCounts{Total: 5, Open: 4, Eligible: 3, FitEmpty: 2, Fit: 1}
 
-func (placer) ExplainTask(_ context.Context, req *connect.Request[pb.ExplainTaskRequest]) (*connect.Response[pb.ExplainTaskResponse], error) {
+func (placer) ExplainTask(
+	_ context.Context, req *connect.Request[pb.ExplainTaskRequest],
+) (*connect.Response[pb.ExplainTaskResponse], error) {
 	return connect.NewResponse(&pb.ExplainTaskResponse{
-		Task: &pb.Task{Job: "a", Group: "g", Index: 2}, WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "full", Steps: someSteps(), Nodes: someCounts(),
-		Verdicts: []*pb.NodeVerdict{{Stage: "traits", Kind: pb.StageKind_STAGE_KIND_NOT_ELIGIBLE, Reason: "on " + req.Msg.GetNode()}}, DecisionsKept: 7,
+		Task: &pb.Task{Job: "a", Group: "g", Index: 2}, WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "full",
+		Steps: someSteps(), Nodes: someCounts(),
+		Verdicts: []*pb.NodeVerdict{
+			{Stage: "traits", Kind: pb.StageKind_STAGE_KIND_NOT_ELIGIBLE, Reason: "on " + req.Msg.GetNode()},
+		},
+		DecisionsKept: 7,
 		Spreads: []*pb.SpreadCount{{
 			By: "rack", MaxSkew: 1, Values: 9, Counted: 8, Fewest: 7, FewestIn: "r1",
 			Uncounted: []string{"r2"}, Summary: "one does not",
 		}},
 		Decision: &pb.PlacementDecision{
 			Time: 8, Node: "n1", Score: 1.5, Looked: 9, Batches: 2, Steps: someSteps(), Export: []byte("{}"),
-			Candidates: []*pb.PlacementCandidate{{Node: "n1", Kept: true, Score: 1.5, Free: wire.ResourcesToProto(plimsoll.Resources{"cpu": 1}), Tasks: 3}},
+			Candidates: []*pb.PlacementCandidate{
+				{
+					Node: "n1", Kept: true, Score: 1.5, Free: wire.ResourcesToProto(plimsoll.Resources{"cpu": 1}),
+					Tasks: 3,
+				},
+			},
 		},
 	}), nil
 }
 
-func (placer) PlaceJob(_ context.Context, req *connect.Request[pb.PlaceJobRequest]) (*connect.Response[pb.PlaceJobResponse], error) {
+func (placer) PlaceJob(
+	_ context.Context, req *connect.Request[pb.PlaceJobRequest],
+) (*connect.Response[pb.PlaceJobResponse], error) {
 	return connect.NewResponse(&pb.PlaceJobResponse{QueueReason: req.Msg.GetSpec().GetId(), Groups: []*pb.PlacedGroup{{
 		Group: req.Msg.GetGroup(), Asked: req.Msg.GetCount(), Stopped: true,
-		Placed:  []*pb.PlacedTask{{Node: "n1", Score: 2, Free: wire.ResourcesToProto(plimsoll.Resources{"cpu": 5})}},
-		Refused: &pb.PlacementRefusal{WaitCode: pb.WaitCode_WAIT_CODE_TOO_LARGE, Summary: "large", Steps: someSteps(), Nodes: someCounts()},
+		Placed: []*pb.PlacedTask{{Node: "n1", Score: 2, Free: wire.ResourcesToProto(plimsoll.Resources{"cpu": 5})}},
+		Refused: &pb.PlacementRefusal{
+			WaitCode: pb.WaitCode_WAIT_CODE_TOO_LARGE, Summary: "large", Steps: someSteps(), Nodes: someCounts(),
+		},
 	}}}), nil
 }
 
-func (placer) NodeCapacity(_ context.Context, req *connect.Request[pb.NodeCapacityRequest]) (*connect.Response[pb.NodeCapacityResponse], error) {
+func (placer) NodeCapacity(
+	_ context.Context, req *connect.Request[pb.NodeCapacityRequest],
+) (*connect.Response[pb.NodeCapacityResponse], error) {
 	if len(req.Msg.GetNodes()) > 1 {
-		return nil, wire.ConnectError(plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q", req.Msg.GetNodes()[1]))
+		return nil, wire.ConnectError(
+			plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q", req.Msg.GetNodes()[1]),
+		)
 	}
 	return connect.NewResponse(&pb.NodeCapacityResponse{Nodes: []*pb.NodeRoom{
-		{Node: "n1", Unreserved: wire.ResourcesToProto(plimsoll.Resources{"cpu": -1}), Whole: wire.ResourcesToProto(plimsoll.Resources{"cpu": 4}), Tasks: 6},
+		{
+			Node: "n1", Unreserved: wire.ResourcesToProto(plimsoll.Resources{"cpu": -1}),
+			Whole: wire.ResourcesToProto(plimsoll.Resources{"cpu": 4}), Tasks: 6,
+		},
 		{Node: "n2", Reason: "not heard"},
 	}}), nil
 }
@@ -82,7 +104,8 @@ func clientOf(t *testing.T, mux *http.ServeMux, cfg client.Config) *client.Clien
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // cleaning up comes after the test's own context has ended
+	// cleaning up comes after the test's own context has ended
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
 	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
 	t.Cleanup(func() {
@@ -116,7 +139,8 @@ func TestPlacement(t *testing.T) {
 	}
 	x, err := c.ExplainTask(t.Context(), "a.g.2", client.ExplainOptions{Node: "n9", Export: true})
 	check(x, err, client.Explanation{
-		Task: plimsoll.Task{ID: "a.g.2", Job: "a", Group: "g", Index: 2}, WaitCode: plimsoll.WaitNoNode, Summary: "full", Steps: wantSteps, Nodes: wantCounts,
+		Task: plimsoll.Task{ID: "a.g.2", Job: "a", Group: "g", Index: 2}, WaitCode: plimsoll.WaitNoNode,
+		Summary: "full", Steps: wantSteps, Nodes: wantCounts,
 		Verdicts: []client.NodeVerdict{{Stage: "traits", Kind: client.StageNotEligible, Reason: "on n9"}}, Kept: 7,
 		Spreads: []client.SpreadCount{{
 			By: "rack", MaxSkew: 1, Values: 9, Counted: 8, Fewest: 7, FewestIn: "r1",
@@ -124,17 +148,23 @@ func TestPlacement(t *testing.T) {
 		}},
 		Decision: &client.Decision{
 			Time: 8, Node: "n1", Score: 1.5, Looked: 9, Batches: 2, Steps: wantSteps, Export: []byte("{}"),
-			Candidates: []client.Candidate{{Node: "n1", Kept: true, Score: 1.5, Free: plimsoll.Resources{"cpu": 1}, Tasks: 3}},
+			Candidates: []client.Candidate{
+				{Node: "n1", Kept: true, Score: 1.5, Free: plimsoll.Resources{"cpu": 1}, Tasks: 3},
+			},
 		},
 	})
 	trial, err := c.PlaceJob(t.Context(), plimsoll.JobSpec{ID: "try"}, client.PlaceOptions{Group: "g", Count: 12})
 	check(trial, err, client.Trial{QueueReason: "try", Groups: []client.TriedGroup{{
-		Name: "g", Asked: 12, Stopped: true, Placed: []client.PlacedTask{{Node: "n1", Score: 2, Free: plimsoll.Resources{"cpu": 5}}},
-		Refused: &client.Refusal{WaitCode: plimsoll.WaitTooLarge, Summary: "large", Steps: wantSteps, Nodes: wantCounts},
+		Name: "g", Asked: 12, Stopped: true,
+		Placed: []client.PlacedTask{{Node: "n1", Score: 2, Free: plimsoll.Resources{"cpu": 5}}},
+		Refused: &client.Refusal{
+			WaitCode: plimsoll.WaitTooLarge, Summary: "large", Steps: wantSteps, Nodes: wantCounts,
+		},
 	}}})
 	rooms, err := c.NodeCapacity(t.Context())
 	check(rooms, err, []client.NodeRoom{
-		{Node: "n1", Unreserved: plimsoll.Resources{"cpu": -1}, Whole: plimsoll.Resources{"cpu": 4}, Tasks: 6}, {Node: "n2", Reason: "not heard"},
+		{Node: "n1", Unreserved: plimsoll.Resources{"cpu": -1}, Whole: plimsoll.Resources{"cpu": 4}, Tasks: 6},
+		{Node: "n2", Reason: "not heard"},
 	})
 	if _, err := c.NodeCapacity(t.Context(), "n1", "n9"); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
 		t.Errorf("an unknown node: %v", err)

@@ -39,8 +39,8 @@ type PolicyOutcome struct {
 	Change PolicyChange
 }
 
-// ApplyPolicies creates and changes policies: all of the set, which may refer to each other, or none. With dryRun it only says what would
-// change, or what is wrong.
+// ApplyPolicies creates and changes policies: all of the set, which may refer to each other, or
+// none. With dryRun it only says what would change, or what is wrong.
 func (c *Client) ApplyPolicies(ctx context.Context, policies []plimsoll.Policy, dryRun bool) ([]PolicyOutcome, error) {
 	req := &pb.ApplyPoliciesRequest{DryRun: dryRun}
 	for i := range policies {

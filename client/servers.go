@@ -61,9 +61,9 @@ type server struct {
 }
 
 // inTurn sends a request to the server that answered last, at first to the first. One that no
-// connection can be made to is followed by the next at once: nothing was sent, so that the request had
-// no effect. After any other failure, and after an answer of 503, the next request goes to the next
-// server; whether the same request may be sent again is not decided here.
+// connection can be made to is followed by the next at once: nothing was sent, so that the request
+// had no effect. After any other failure, and after an answer of 503, the next request goes to the
+// next server; whether the same request may be sent again is not decided here.
 type inTurn struct {
 	servers []server
 	current atomic.Int64 // Invariant: an index of servers
@@ -133,8 +133,8 @@ func allMissed(missed []error) error {
 	return fmt.Errorf(strings.TrimSuffix(text, "; "), wrapped...)
 }
 
-// heldBody is the body of a request that may go to another server as long as nothing was read of it.
-// A transport that fails closes it, and it stays open until it is settled where it goes.
+// heldBody is the body of a request that may go to another server as long as nothing was read of
+// it. A transport that fails closes it, and it stays open until it is settled where it goes.
 type heldBody struct {
 	io.ReadCloser
 	mu struct {

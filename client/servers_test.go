@@ -149,7 +149,9 @@ func TestACommandThatMayHaveHadAnEffectGoesToNoOtherServer(t *testing.T) {
 // A server that is there and asks to come back later keeps no call waiting that may be tried again.
 func TestAfterARefusalForNowTheNextServerIsAsked(t *testing.T) {
 	first, second := open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0")
-	first.set(plimsoll.Errorf(plimsoll.CodeUnavailable, "this gateway is not connected to the leader; try again"), false)
+	first.set(
+		plimsoll.Errorf(plimsoll.CodeUnavailable, "this gateway is not connected to the leader; try again"), false,
+	)
 	c := inTurn(t, 10*time.Second, first.address, second.address)
 	if err := kill(t, c, "a"); err != nil || first.asked() != "a" || second.asked() != "a" {
 		t.Errorf("%v", err)

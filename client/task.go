@@ -32,7 +32,8 @@ type TaskFilter struct {
 	PageSize int32
 }
 
-// Tasks reads the tasks that the filter chooses, in the order of job, group and index. It stops after the first error.
+// Tasks reads the tasks that the filter chooses, in the order of job, group and index. It stops
+// after the first error.
 func (c *Client) Tasks(ctx context.Context, filter TaskFilter) iter.Seq2[plimsoll.Task, error] {
 	return func(yield func(plimsoll.Task, error) bool) {
 		req := &pb.ListTasksRequest{Job: filter.Job, Node: filter.Node, Limit: filter.PageSize}
@@ -72,8 +73,8 @@ type LogChunk struct {
 	Data   []byte // the caller's to keep
 }
 
-// Logs reads what a task wrote. The call is tried again only as long as nothing was read: after that a repetition would repeat
-// what was read.
+// Logs reads what a task wrote. The call is tried again only as long as nothing was read: after
+// that a repetition would repeat what was read.
 func (c *Client) Logs(ctx context.Context, task string, options LogOptions) iter.Seq2[LogChunk, error] {
 	return func(yield func(LogChunk, error) bool) {
 		for r := c.newRetry(); ; {
@@ -99,7 +100,8 @@ func (c *Client) logsOnce(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.jobs.ReadLogs(ctx, connect.NewRequest(&pb.ReadLogsRequest{
-		Task: task, Attempt: options.Attempt, Stream: options.Stream, Follow: options.Follow, TailBytes: options.TailBytes,
+		Task: task, Attempt: options.Attempt, Stream: options.Stream, Follow: options.Follow,
+		TailBytes: options.TailBytes,
 		TailLines: options.TailLines,
 	}))
 	if err != nil {
@@ -122,8 +124,8 @@ func (c *Client) logsOnce(
 	return begun, true, nil
 }
 
-// afterPause says why a stream broke that was not read for a while: its server cuts it, and can send no reason to somebody who
-// takes nothing.
+// afterPause says why a stream broke that was not read for a while: its server cuts it, and can
+// send no reason to somebody who takes nothing.
 func afterPause(err error, pause time.Duration) error {
 	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || pause < transport.DefaultUnreadTimeout {
 		return err

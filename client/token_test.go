@@ -32,7 +32,9 @@ func TestTokenThatIsNotOfUsersIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Job(t.Context(), "a"); plimsoll.CodeOf(err) != plimsoll.CodeUnauthenticated || !strings.Contains(err.Error(), "there is no file "+file) {
+	if _, err := c.Job(t.Context(), "a"); plimsoll.CodeOf(err) != plimsoll.CodeUnauthenticated || !strings.Contains(
+		err.Error(), "there is no file "+file,
+	) {
 		t.Errorf("without the file: %v", err)
 	}
 }

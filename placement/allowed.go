@@ -376,7 +376,9 @@ func (p *Prepared) spreadCounts() (out []SpreadCount) {
 // no node that the other constraints allow".
 func (c *SpreadCount) String() string {
 	if c.Counted == 0 {
-		return fmt.Sprintf("spread by %s: no value counts, because none has a node that the other constraints allow", c.By)
+		return fmt.Sprintf(
+			"spread by %s: no value counts, because none has a node that the other constraints allow", c.By,
+		)
 	}
 	text := fmt.Sprintf("spread by %s: %s has the fewest, %d", c.By, c.FewestIn, c.Fewest)
 	switch left := c.Values - c.Counted; left {
@@ -384,7 +386,9 @@ func (c *SpreadCount) String() string {
 	case 1:
 		text += fmt.Sprintf(", of %d that count; 1 other has no node that the other constraints allow", c.Counted)
 	default:
-		text += fmt.Sprintf(", of %d that count; %d others have no node that the other constraints allow", c.Counted, left)
+		text += fmt.Sprintf(
+			", of %d that count; %d others have no node that the other constraints allow", c.Counted, left,
+		)
 	}
 	return text
 }

@@ -87,7 +87,10 @@ func TestSpreadCountsOnlyRacksThatOtherConstraintsAllow(t *testing.T) {
 				r.Constraints.Where = `node.id in ["n3", "n7", "n13", "n27"]`
 			},
 		},
-		{"nodes", nothing, nil, func(r *placement.Request) { r.Constraints.Nodes = []string{"n?3", "n3", "n?7", "n7"} }},
+		{
+			"nodes", nothing, nil,
+			func(r *placement.Request) { r.Constraints.Nodes = []string{"n?3", "n3", "n?7", "n7"} },
+		},
 		{
 			"reservoir", func(s *placement.Server) { s.Reservoir = true }, nil,
 			func(r *placement.Request) { r.Constraints.Reservoir = plimsoll.ReservoirOnly },
@@ -103,7 +106,8 @@ func TestSpreadCountsOnlyRacksThatOtherConstraintsAllow(t *testing.T) {
 			func(r *placement.Request) { r.Constraints.Near = []plimsoll.Selector{{Job: "data"}} },
 		},
 		{
-			"far", nothing, func(s *placement.Server) { s.Instances = []placement.Instance{{Job: "loud", Owner: "bob"}} },
+			"far", nothing,
+			func(s *placement.Server) { s.Instances = []placement.Instance{{Job: "loud", Owner: "bob"}} },
 			func(r *placement.Request) { r.Constraints.Far = []plimsoll.Selector{{Job: "loud"}} },
 		},
 		{

@@ -31,11 +31,12 @@ func (a *Amounts) Sub(o *Amounts) {
 	}
 }
 
-// mostCounted is the largest amount that is counted with: sums and differences of two do not overflow.
+// mostCounted is the largest amount that is counted with: sums and differences of two do not
+// overflow.
 const mostCounted = int64(1) << 61
 
-// counted returns a whole number as an amount; one that is too large to be counted, as a tiny ratio makes it, is the largest or the smallest
-// amount.
+// counted returns a whole number as an amount; one that is too large to be counted, as a tiny ratio
+// makes it, is the largest or the smallest amount.
 func counted(n float64) int64 {
 	return int64(math.Max(-float64(mostCounted), math.Min(n, float64(mostCounted))))
 }
@@ -48,11 +49,13 @@ const (
 	firstCustom
 )
 
-// Names interns resource names: each gets an index and keeps it, unless Fleet.ForgetName frees that for another. The zero value is
-// not usable; call NewNames.
+// Names interns resource names: each gets an index and keeps it, unless Fleet.ForgetName frees that
+// for another. The zero value is not usable; call NewNames.
 type Names struct {
-	names []string // "" where an index is free. Invariant: what stands in it never changes; another slice takes its place
-	free  int      // indexes that are free
+	// "" where an index is free. Invariant: what stands in it never changes; another slice takes
+	// its place
+	names []string
+	free  int // indexes that are free
 }
 
 // NewNames returns the names of the resources that every node has.
@@ -85,12 +88,16 @@ func (n *Names) Check(field string, r plimsoll.Resources) error {
 		}
 	}
 	if len(n.names)-n.free+fresh > plimsoll.MaxResourceNames {
-		return plimsoll.Invalid(field, "brings the cluster over %d different resource names; use those that exist", plimsoll.MaxResourceNames)
+		return plimsoll.Invalid(
+			field, "brings the cluster over %d different resource names; use those that exist",
+			plimsoll.MaxResourceNames,
+		)
 	}
 	return nil
 }
 
-// Amounts takes in the names of r, which Check has accepted, and returns its amounts and a mask of the names that r has.
+// Amounts takes in the names of r, which Check has accepted, and returns its amounts and a mask of
+// the names that r has.
 func (n *Names) Amounts(r plimsoll.Resources) (a Amounts, set uint32) {
 	for _, name := range r.Names() {
 		i := slices.Index(n.names, name)

@@ -6,7 +6,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Batch is a number of servers that a chain runs over together. Its servers go by their place in the batch.
+// Batch is a number of servers that a chain runs over together. Its servers go by their place in
+// the batch.
 type Batch struct {
 	fleet  *Fleet
 	p      *Prepared
@@ -81,7 +82,8 @@ func (v *View) Request() *Request { return &v.p.Request }
 // ID returns the server's id.
 func (v *View) ID() string { return v.fleet.ids[v.slot] }
 
-// Record returns the server's record without its id and instances. It is shared, and not to be changed.
+// Record returns the server's record without its id and instances. It is shared, and not to be
+// changed.
 func (v *View) Record() *Server { return &v.class.record }
 
 // Count returns how many instances the server has.
@@ -105,8 +107,8 @@ func (v *View) Used(i int) int64 { return v.fleet.loads[v.slot].used[i] }
 // Uncapped returns how many instances the server has that have no amount of cpu.
 func (v *View) Uncapped() int { return int(v.row.uncapped) }
 
-// SetFree says what is left of cpu, memory or disk until the server's instances change. It is for stages that calculate otherwise
-// than calculate-unreserved.
+// SetFree says what is left of cpu, memory or disk until the server's instances change. It is for
+// stages that calculate otherwise than calculate-unreserved.
 func (v *View) SetFree(i int, n int64) {
 	v.fleet.changing(v.slot)
 	v.row.free[i] = n
@@ -115,7 +117,8 @@ func (v *View) SetFree(i int, n int64) {
 // settings returns the settings of the chain.
 func (v *View) settings() *Settings { return &v.batch.chain.Settings }
 
-// warm reads the rows of the batch all at once: the processor then waits for memory once and not for one server after the other.
+// warm reads the rows of the batch all at once: the processor then waits for memory once and not
+// for one server after the other.
 func (b *Batch) warm() {
 	watched := b.fleet.tags.info[b.p.owner].watchers > 0
 	for _, slot := range b.slots {
@@ -160,7 +163,8 @@ func (b *Batch) add(slot int32) {
 	b.slots = append(b.slots, slot)
 }
 
-// run runs the chain over the batch, the first skip items of the root left out, and returns the place of the server that it chooses, -1 if none is left.
+// run runs the chain over the batch, the first skip items of the root left out, and returns the
+// place of the server that it chooses, -1 if none is left.
 func (b *Batch) run(skip int) int32 {
 	if cap(b.score) < len(b.slots) {
 		b.score = make([]float64, len(b.slots), 2*len(b.slots))
@@ -191,8 +195,8 @@ func (b *Batch) run(skip int) int32 {
 	return best
 }
 
-// steps runs the plan of the request, in which filters that follow each other are asked about one server after the other, so that it is looked
-// at once.
+// steps runs the plan of the request, in which filters that follow each other are asked about one
+// server after the other, so that it is looked at once.
 func (b *Batch) steps(set []int32) []int32 {
 	for k := range b.p.plan {
 		if len(set) == 0 {

@@ -11,22 +11,30 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// benchFleet returns a fleet of n servers with about fifty instances each, of 200 owners, that use so many percent of it. A server
-// has room for 50/full instances, and they were dealt out at random as long as there was room, so at 99 % most servers are full.
-// Every twentieth server has a trait.
+// benchFleet returns a fleet of n servers with about fifty instances each, of 200 owners, that use
+// so many percent of it. A server has room for 50/full instances, and they were dealt out at random
+// as long as there was room, so at 99 % most servers are full. Every twentieth server has a trait.
 func benchFleet(n, full int) *placement.Fleet {
 	rng := rand.New(rand.NewPCG(1, 2))
 	f := placement.NewFleet(placement.NewNames())
 	size := plimsoll.Resources{"cpu": 640, "memory": 5 << 30, "disk": 10 << 30}
 	var kinds []*placement.Kind
 	for owner := range 200 {
-		kinds = append(kinds, f.Kind(&placement.Instance{Owner: fmt.Sprint("owner", owner), Job: fmt.Sprint("job", owner), Resources: size}))
+		kinds = append(
+			kinds,
+			f.Kind(
+				&placement.Instance{Owner: fmt.Sprint("owner", owner), Job: fmt.Sprint("job", owner), Resources: size},
+			),
+		)
 	}
 	room, total := 5000/full, 0
 	for i := range n {
 		slots := int64(room - 5 + 5*(i%3))
 		total += int(slots)
-		s := placement.NewServer(fmt.Sprintf("n%06d", i), plimsoll.Resources{"cpu": slots * 640, "memory": slots * 5 << 30, "disk": slots * 10 << 30})
+		s := placement.NewServer(
+			fmt.Sprintf("n%06d", i),
+			plimsoll.Resources{"cpu": slots * 640, "memory": slots * 5 << 30, "disk": slots * 10 << 30},
+		)
 		s.Labels = map[string]string{"rack": fmt.Sprint("r", i%50)}
 		s.Platform = fmt.Sprintf("2026%02d01T000000Z", 1+i%4)
 		if i%3 == 0 {
@@ -49,7 +57,8 @@ func benchFleet(n, full int) *placement.Fleet {
 	return f
 }
 
-// place places requests of a kind one after the other, each booked and taken back, so that the fleet stays as full as it is.
+// place places requests of a kind one after the other, each booked and taken back, so that the
+// fleet stays as full as it is.
 func place(b *testing.B, chain *placement.Chain, f *placement.Fleet, r *placement.Request) {
 	pl := placement.NewPlacer(f, rand.NewPCG(3, 4))
 	p, err := chain.Prepare(f, r)
@@ -87,16 +96,21 @@ func place(b *testing.B, chain *placement.Chain, f *placement.Fleet, r *placemen
 // request is what the benchmarks place: the size of what runs on the fleet already.
 func request() *placement.Request {
 	return &placement.Request{
-		Owner: "owner7", Job: "new", Group: "main", Resources: plimsoll.Resources{"cpu": 640, "memory": 5 << 30, "disk": 10 << 30},
+		Owner: "owner7", Job: "new", Group: "main",
+		Resources: plimsoll.Resources{"cpu": 640, "memory": 5 << 30, "disk": 10 << 30},
 	}
 }
 
-// BenchmarkPlace is one placement with the full default chain, in batches of fifty; with traits, one server in twenty is eligible.
+// BenchmarkPlace is one placement with the full default chain, in batches of fifty; with traits,
+// one server in twenty is eligible.
 func BenchmarkPlace(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		for _, full := range []int{30, 90, 99} {
 			f := benchFleet(n, full)
-			b.Run(fmt.Sprintf("nodes=%d/full=%d/traits=false", n, full), func(b *testing.B) { place(b, placement.Default(), f, request()) })
+			b.Run(
+				fmt.Sprintf("nodes=%d/full=%d/traits=false", n, full),
+				func(b *testing.B) { place(b, placement.Default(), f, request()) },
+			)
 			if full != 30 {
 				continue
 			}
@@ -121,7 +135,8 @@ func BenchmarkPlaceAll(b *testing.B) {
 	b.Run("nodes=10000", func(b *testing.B) { place(b, chain, f, request()) })
 }
 
-// BenchmarkPlaceSpread places on the racks that hold the fewest instances of the group: hard, and preferred.
+// BenchmarkPlaceSpread places on the racks that hold the fewest instances of the group: hard, and
+// preferred.
 func BenchmarkPlaceSpread(b *testing.B) {
 	f := benchFleet(10_000, 30)
 	b.Run("nodes=10000", func(b *testing.B) {

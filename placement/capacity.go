@@ -14,15 +14,20 @@ type Capacity struct {
 
 // capacityStages are those whose servers have a capacity to tell of.
 func capacityExpression() Expression {
-	return Pipe(Named("setup"), Named("running"), Named("invalid-servers"), Named("load-instances"), Named("calculate-tickets"), Named("calculate-unreserved"))
+	return Pipe(
+		Named("setup"), Named("running"), Named("invalid-servers"), Named("load-instances"), Named("calculate-tickets"),
+		Named("calculate-unreserved"),
+	)
 }
 
-// CapacityChain returns the chain that Capacities runs, made of given stages, with which a profile may replace those of the package.
+// CapacityChain returns the chain that Capacities runs, made of given stages, with which a profile
+// may replace those of the package.
 func CapacityChain(stages []Stage) (*Chain, error) {
 	return NewChain(capacityExpression(), stages, nil, DefaultSettings())
 }
 
-// Capacities returns what is left on servers, in their order. Instances are loaded for those that have a capacity to tell of.
+// Capacities returns what is left on servers, in their order. Instances are loaded for those that
+// have a capacity to tell of.
 func (pl *Placer) Capacities(chain *Chain, slots []int32, now int64) ([]Capacity, error) {
 	p, err := chain.Prepare(pl.fleet, &Request{AnyClass: true})
 	if err != nil {
@@ -43,7 +48,10 @@ func (pl *Placer) Capacities(chain *Chain, slots []int32, now int64) ([]Capacity
 	out := make([]Capacity, 0, len(slots))
 	for i, slot := range slots {
 		v := b.At(int32(i))
-		c := Capacity{Server: v.ID(), Why: r.reason[slot], Whole: v.class.record.Capacity, Instances: v.Count(), Most: int(v.class.record.MaxTasks)}
+		c := Capacity{
+			Server: v.ID(), Why: r.reason[slot], Whole: v.class.record.Capacity, Instances: v.Count(),
+			Most: int(v.class.record.MaxTasks),
+		}
 		if c.Why == "" {
 			c.Free = plimsoll.Resources{}
 			for k := range pl.fleet.Names.Len() {

@@ -19,9 +19,9 @@ const (
 	ReadsFree                        // what is left on the server
 )
 
-// Stage is a named part of a chain: a filter that looks at one server at a time (Keep), one that compares the servers of a batch
-// (Batch), or a score (Batch with Scores set). With both, Batch does the work, and Keep says afterwards of one server what it did.
-// Stages are stateless values.
+// Stage is a named part of a chain: a filter that looks at one server at a time (Keep), one that
+// compares the servers of a batch (Batch), or a score (Batch with Scores set). With both, Batch
+// does the work, and Keep says afterwards of one server what it did. Stages are stateless values.
 type Stage struct {
 	Name    string
 	Aliases []string // other names, such as those of RFD 60
@@ -35,7 +35,8 @@ type Stage struct {
 	Applies func(*Prepared) bool
 	// Keep reports whether a server stays.
 	Keep func(*View) bool
-	// Batch returns those of a batch that stay, in the order in which they go on. It may reorder and cut the slice.
+	// Batch returns those of a batch that stay, in the order in which they go on. It may reorder
+	// and cut the slice.
 	Batch   func(*Batch, []int32) []int32
 	excepts bool  // Keep also looks at the exclusions of the request, which name servers
 	room    int   // index + 1 of the resource whose room Keep compares, if it does only that
@@ -48,7 +49,8 @@ type Stage struct {
 	// ByClass is not set; nil: it does not.
 	alike func(*Prepared) bool
 
-	// Why says in a few words why a server was dropped, the same words for servers that were dropped alike.
+	// Why says in a few words why a server was dropped, the same words for servers that were
+	// dropped alike.
 	Why func(*View) string
 }
 
@@ -69,8 +71,8 @@ type node struct {
 	items []*node
 }
 
-// NewChain checks an expression against the stages that there are and returns the chain. definitions are expressions that can be named in
-// others; the settings are those of its stages.
+// NewChain checks an expression against the stages that there are and returns the chain.
+// definitions are expressions that can be named in others; the settings are those of its stages.
 func NewChain(e Expression, stages []Stage, definitions map[string]Expression, settings Settings) (*Chain, error) {
 	if err := settings.validate(); err != nil {
 		return nil, err
@@ -179,7 +181,8 @@ func (b *builder) build(e Expression, field string, have Reads) (*node, Reads, e
 			return nil, 0, err
 		}
 		if e.Op == "pipe" && sub.op == "pipe" {
-			n.items = append(n.items, sub.items...) // a pipe in a pipe, often a definition, is as if its stages stood there
+			// a pipe in a pipe, often a definition, is as if its stages stood there
+			n.items = append(n.items, sub.items...)
 		} else {
 			n.items = append(n.items, sub)
 		}
@@ -196,7 +199,9 @@ func (b *builder) build(e Expression, field string, have Reads) (*node, Reads, e
 
 func (b *builder) define(name string, d Expression, field string, have Reads) (*node, Reads, error) {
 	if slices.Contains(b.open, name) {
-		return nil, 0, plimsoll.Invalid(field, "%q is defined by itself: %s", name, strings.Join(append(b.open, name), " → "))
+		return nil, 0, plimsoll.Invalid(
+			field, "%q is defined by itself: %s", name, strings.Join(append(b.open, name), " → "),
+		)
 	}
 	b.open = append(b.open, name)
 	n, gives, err := b.build(d, name, have)
@@ -207,17 +212,23 @@ func (b *builder) define(name string, d Expression, field string, have Reads) (*
 func (b *builder) stage(name, field string, have Reads) (*node, Reads, error) {
 	s, ok := b.stages[name]
 	if !ok {
-		return nil, 0, plimsoll.Invalid(field, "%q is not the name of a stage; there are %s", name, strings.Join(sortedKeys(b.stages), ", "))
+		return nil, 0, plimsoll.Invalid(
+			field, "%q is not the name of a stage; there are %s", name, strings.Join(sortedKeys(b.stages), ", "),
+		)
 	}
 	if missing := s.Reads &^ have; missing&ReadsInstances != 0 {
 		return nil, 0, plimsoll.Invalid(field, "%q reads what runs on a server; put it after load-instances", name)
 	} else if missing != 0 {
-		return nil, 0, plimsoll.Invalid(field, "%q reads what is left on a server; put it after calculate-unreserved", name)
+		return nil, 0, plimsoll.Invalid(
+			field, "%q reads what is left on a server; put it after calculate-unreserved", name,
+		)
 	}
 	if s.Scores && b.scored == "" {
 		b.scored = name
 	} else if !s.Scores && b.scored != "" {
-		return nil, 0, plimsoll.Invalid(field, "%q filters, and stands behind the score %q; put scores last", name, b.scored)
+		return nil, 0, plimsoll.Invalid(
+			field, "%q filters, and stands behind the score %q; put scores last", name, b.scored,
+		)
 	}
 	if len(b.chain.stages) == maxStages {
 		return nil, 0, plimsoll.Invalid(field, "the chain has more than %d stages", maxStages)
@@ -246,11 +257,14 @@ func (c *Chain) rulesFor(owner string) (rules []*ruleCache, own bool) {
 	return rules, false
 }
 
-// Weights say how much each score counts. A negative one turns the order round, 0 leaves the score out.
+// Weights say how much each score counts. A negative one turns the order round, 0 leaves the score
+// out.
 type Weights struct {
 	UnreservedMemory float64 // least free memory first
 	UnreservedDisk   float64 // least free disk first
-	UnreservedCustom float64 // what strands least of custom resources first, or, in the stage of its name, what has least of them free
+	// what strands least of custom resources first, or, in the stage of its name, what has least of
+	// them free
+	UnreservedCustom float64
 	OwnerInstances   float64 // fewest instances of the owner first
 	CurrentPlatform  float64 // newest platform first
 	NextReboot       float64 // no reboot, or the latest, first
@@ -261,18 +275,19 @@ type Weights struct {
 
 // Settings are what stages of a chain are told. Start from DefaultSettings.
 type Settings struct {
-	Batch        int               // servers that are looked at before a choice is made
-	All          bool              // look at every server before a choice is made
-	Capness      bool              // keep instances with and without an amount of cpu on different servers
-	Headnodes    bool              // allow head nodes
-	NoRoom       bool              // do not compare what is asked for with what is left
-	MaxInstances int               // most instances on a server; 0: no bound
-	LargeServers bool              // keep the servers with the most free memory for large instances
-	OwnerSpread  bool              // prefer servers without instances of the owner, unless custom resources are asked for
-	SickFor      int64             // seconds for which a server with two failures stays out; 0: RFD 60's day
-	Strategy     plimsoll.Strategy // unless the request says one
-	OwnerRules   map[string]string // by owner: an expression over the servers that are only for it
-	Weights      Weights
+	Batch        int  // servers that are looked at before a choice is made
+	All          bool // look at every server before a choice is made
+	Capness      bool // keep instances with and without an amount of cpu on different servers
+	Headnodes    bool // allow head nodes
+	NoRoom       bool // do not compare what is asked for with what is left
+	MaxInstances int  // most instances on a server; 0: no bound
+	LargeServers bool // keep the servers with the most free memory for large instances
+	// prefer servers without instances of the owner, unless custom resources are asked for
+	OwnerSpread bool
+	SickFor     int64             // seconds for which a server with two failures stays out; 0: RFD 60's day
+	Strategy    plimsoll.Strategy // unless the request says one
+	OwnerRules  map[string]string // by owner: an expression over the servers that are only for it
+	Weights     Weights
 }
 
 // The defaults of RFD 60 and its service.
@@ -284,11 +299,15 @@ const (
 // clusterSickFor is the SickFor of ClusterDefault, in seconds.
 const clusterSickFor = 5 * 60
 
-// DefaultSettings returns RFD 60's settings, except that capness and the bound on instances are off: DESIGN.md says why.
+// DefaultSettings returns RFD 60's settings, except that capness and the bound on instances are
+// off: DESIGN.md says why.
 func DefaultSettings() Settings {
 	return Settings{
 		Batch: DefaultBatch, LargeServers: true, OwnerSpread: true, SickFor: DefaultSickFor,
-		Weights: Weights{UnreservedMemory: 2, UnreservedDisk: 1, UnreservedCustom: 16, CurrentPlatform: 1, NextReboot: 0.5, Random: 0.5, Near: 8, Spread: 8},
+		Weights: Weights{
+			UnreservedMemory: 2, UnreservedDisk: 1, UnreservedCustom: 16, CurrentPlatform: 1, NextReboot: 0.5,
+			Random: 0.5, Near: 8, Spread: 8,
+		},
 	}
 }
 
@@ -298,7 +317,8 @@ func (s *Settings) validate() error {
 	}
 	w := &s.Weights
 	for _, v := range []float64{
-		w.UnreservedMemory, w.UnreservedDisk, w.UnreservedCustom, w.OwnerInstances, w.CurrentPlatform, w.NextReboot, w.Random, w.Near, w.Spread,
+		w.UnreservedMemory, w.UnreservedDisk, w.UnreservedCustom, w.OwnerInstances, w.CurrentPlatform, w.NextReboot,
+		w.Random, w.Near, w.Spread,
 	} {
 		if math.IsNaN(v) || math.Abs(v) > 1e6 {
 			return plimsoll.Invalid("weights", "%v is not a weight; give a number from -1,000,000 to 1,000,000", v)
@@ -307,20 +327,26 @@ func (s *Settings) validate() error {
 	return nil
 }
 
-// DefaultExpression is RFD 60's chain, with the stages for what it lacks: names, where, custom resources and spread.
+// DefaultExpression is RFD 60's chain, with the stages for what it lacks: names, where, custom
+// resources and spread.
 func DefaultExpression() Expression {
 	e := Expression{Op: "pipe"}
 	for _, name := range []string{
-		"setup", "running", "invalid-servers", "volumes-from", "reserved", "networks", "platform-versions", "traits", "headnode",
+		"setup", "running", "invalid-servers", "volumes-from", "reserved", "networks", "platform-versions", "traits",
+		"headnode",
 		"overprovision-ratios", "names", "reservoir-use", "where",
 		"load-instances", "calculate-tickets", "capness", "instance-count", "sick-servers", "calculate-unreserved",
 		"min-memory", "min-cpu", "min-disk", "min-custom", "locality", "spread", "owners-servers",
 	} {
 		e.List = append(e.List, Named(name))
 	}
-	e.List = append(e.List, Or(Named("reservoir"), Named("identity")), Or(Named("large-servers"), Named("identity")), Named("soft-locality"))
+	e.List = append(
+		e.List, Or(Named("reservoir"), Named("identity")), Or(Named("large-servers"), Named("identity")),
+		Named("soft-locality"),
+	)
 	for _, name := range []string{
-		"score-unreserved-memory", "score-unreserved-disk", "score-owner-instances", "score-current-platform", "score-next-reboot",
+		"score-unreserved-memory", "score-unreserved-disk", "score-owner-instances", "score-current-platform",
+		"score-next-reboot",
 		"score-stranded-custom", "score-near", "score-spread", "score-random",
 	} {
 		e.List = append(e.List, Named(name))
@@ -331,8 +357,9 @@ func DefaultExpression() Expression {
 // Default returns the chain of DefaultExpression with DefaultSettings.
 func Default() *Chain { return defaultChain(DefaultSettings()) }
 
-// ClusterDefault returns the chain that chooses nodes for the tasks of a Plimsoll cluster unless another one is
-// configured. It is Default with a shorter SickFor, because the only node of a small cluster may be the sick one.
+// ClusterDefault returns the chain that chooses nodes for the tasks of a Plimsoll cluster unless
+// another one is configured. It is Default with a shorter SickFor, because the only node of a small
+// cluster may be the sick one.
 func ClusterDefault() *Chain {
 	settings := DefaultSettings()
 	settings.SickFor = clusterSickFor

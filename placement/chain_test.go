@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// "we'll go with a batch size of fifty servers" and "operating in batches will cut the typical amount … to only one batch" (RFD 60,
-// phase 3).
+// "we'll go with a batch size of fifty servers" and "operating in batches will cut the typical
+// amount … to only one batch" (RFD 60, phase 3).
 func TestOneBatchOfFiftyOfAFleetWithRoom(t *testing.T) {
 	c, seen := watched(t)
 	f := fleetOf(1000)
@@ -20,8 +20,8 @@ func TestOneBatchOfFiftyOfAFleetWithRoom(t *testing.T) {
 	}
 }
 
-// "sort them randomly, and then feed batches from this list into dapi" (RFD 60, phase 3): no server is looked at twice, and the order
-// is not that of the fleet.
+// "sort them randomly, and then feed batches from this list into dapi" (RFD 60, phase 3): no server
+// is looked at twice, and the order is not that of the fleet.
 func TestBatchesAreDrawnInRandomOrder(t *testing.T) {
 	c, seen := watched(t)
 	f := fleetOf(200)
@@ -44,8 +44,9 @@ func TestBatchesAreDrawnInRandomOrder(t *testing.T) {
 	}
 }
 
-// The order is worked out only as far as it is needed: the choice from a batch does not depend on how many servers there are
-// behind it, and fifty draws of a fleet of a million leave the rest alone.
+// The order is worked out only as far as it is needed: the choice from a batch does not depend on
+// how many servers there are behind it, and fifty draws of a fleet of a million leave the rest
+// alone.
 func TestOrderIsLazy(t *testing.T) {
 	c, seen := watched(t)
 	f := fleetOf(3000)
@@ -59,9 +60,11 @@ func TestOrderIsLazy(t *testing.T) {
 	}
 }
 
-// "Each batch would be loaded and fed into dapi until dapi finds an eligible server" (RFD 60, phase 3).
+// "Each batch would be loaded and fed into dapi until dapi finds an eligible server" (RFD 60, phase
+// 3).
 func TestStopsAtTheFirstBatchWithASurvivor(t *testing.T) {
-	// The order of drawing follows from the seed, so the first run tells where each server stands in it.
+	// The order of drawing follows from the seed, so the first run tells where each server stands
+	// in it.
 	c, order := watched(t)
 	f := fleetOf(200)
 	newPlacer(f, 7).Place(prepare(t, c, f, asks(9000)), 0)
@@ -73,14 +76,16 @@ func TestStopsAtTheFirstBatchWithASurvivor(t *testing.T) {
 			}
 		})
 		choice := newPlacer(f, 7).Place(prepare(t, placement.Default(), f, asks(1000)), 0)
-		if choice.Slot < 0 || f.ID(choice.Slot) != want || choice.Looked != test.looked || choice.Batches != (test.looked+49)/50 {
+		if choice.Slot < 0 || f.ID(
+			choice.Slot,
+		) != want || choice.Looked != test.looked || choice.Batches != (test.looked+49)/50 {
 			t.Errorf("the survivor is number %d: %+v, want %d servers looked at", test.survivor, choice, test.looked)
 		}
 	}
 }
 
-// "an allocation is still guaranteed to succeed if it's possible, since all servers will be checked in the worst case" (RFD 60,
-// phase 3): the answer "none" comes only after all.
+// "an allocation is still guaranteed to succeed if it's possible, since all servers will be checked
+// in the worst case" (RFD 60, phase 3): the answer "none" comes only after all.
 func TestNoneOnlyAfterAll(t *testing.T) {
 	for _, n := range []int{0, 1, 49, 50, 51, 175} {
 		c, seen := watched(t)
@@ -92,16 +97,22 @@ func TestNoneOnlyAfterAll(t *testing.T) {
 	}
 }
 
-// Of the survivors of a batch the highest score wins: the fullest server that still has room. Of a single batch that is the best of
-// all, whatever the seed, if nothing scores at random.
+// Of the survivors of a batch the highest score wins: the fullest server that still has room. Of a
+// single batch that is the best of all, whatever the seed, if nothing scores at random.
 func TestHighestScoreOfTheBatchWins(t *testing.T) {
 	f := fleetOf(50)
 	used := func(slot int32, milli, bytes int64) {
-		f.Bind(slot, f.Kind(&placement.Instance{Owner: "bob", Resources: plimsoll.Resources{"cpu": milli, "memory": bytes}}))
+		f.Bind(
+			slot,
+			f.Kind(&placement.Instance{Owner: "bob", Resources: plimsoll.Resources{"cpu": milli, "memory": bytes}}),
+		)
 	}
 	used(17, 10, 6*gib)
 	used(31, 3500, 7*gib) // fuller, but without room
-	c := chainOf(t, placement.DefaultExpression(), func(s *placement.Settings) { s.Weights.Random, s.Weights.UnreservedDisk = 0, 0 })
+	c := chainOf(
+		t, placement.DefaultExpression(),
+		func(s *placement.Settings) { s.Weights.Random, s.Weights.UnreservedDisk = 0, 0 },
+	)
 	p := prepare(t, c, f, asks(1000))
 	for seed := range uint64(50) {
 		if choice := newPlacer(f, seed).Place(p, 0); choice.Slot != 17 {
@@ -117,7 +128,8 @@ func TestOfEqualScoresTheLastDrawnWins(t *testing.T) {
 	for seed := range uint64(20) {
 		*seen = nil
 		choice := newPlacer(f, seed).Place(prepare(t, c, f, asks(1)), 0)
-		// Without a stage that sorts, the order of drawing is kept; large-servers sorts by free memory, stably.
+		// Without a stage that sorts, the order of drawing is kept; large-servers sorts by free
+		// memory, stably.
 		if want := (*seen)[9]; f.ID(choice.Slot) != want {
 			t.Fatalf("seed %d: %s was chosen of %v, want %s", seed, f.ID(choice.Slot), *seen, want)
 		}
@@ -146,8 +158,9 @@ func TestSameSeedSameChoice(t *testing.T) {
 	}
 }
 
-// "without biasing servers towards the beginning of the sort order" (RFD 60, phase 3): every server of an even fleet can be chosen,
-// about equally often. 300 servers, 30,000 choices, so each is expected a hundred times with a standard deviation of ten.
+// "without biasing servers towards the beginning of the sort order" (RFD 60, phase 3): every server
+// of an even fleet can be chosen, about equally often. 300 servers, 30,000 choices, so each is
+// expected a hundred times with a standard deviation of ten.
 func TestEveryServerCanBeChosen(t *testing.T) {
 	f := fleetOf(300)
 	pl, p := newPlacer(f, 11), prepare(t, placement.Default(), f, asks(1000))
@@ -160,8 +173,8 @@ func TestEveryServerCanBeChosen(t *testing.T) {
 	}
 }
 
-// Servers that take nothing at all do not count to a batch, as those that a query for servers leaves out: a batch has fifty that could
-// be chosen.
+// Servers that take nothing at all do not count to a batch, as those that a query for servers
+// leaves out: a batch has fifty that could be chosen.
 func TestClosedServersDoNotCountToTheBatch(t *testing.T) {
 	closed := []func(*placement.Server){
 		func(s *placement.Server) { s.Setup = false },
@@ -176,16 +189,21 @@ func TestClosedServersDoNotCountToTheBatch(t *testing.T) {
 			}
 		})
 		c, seen := watched(t)
-		if choice := newPlacer(f, 1).Place(prepare(t, c, f, asks(1000)), 0); choice.Slot < 0 || choice.Slot%4 != 0 || choice.Looked != 50 || len(*seen) != 50 {
+		if choice := newPlacer(f, 1).Place(
+			prepare(t, c, f, asks(1000)), 0,
+		); choice.Slot < 0 || choice.Slot%4 != 0 || choice.Looked != 50 || len(*seen) != 50 {
 			t.Errorf("%d: %+v, %d asked; want an open one of 50", i, choice, len(*seen))
 		}
-		if choice := newPlacer(f, 1).Place(prepare(t, placement.Default(), f, asks(9000)), 0); choice.Looked != 100 || choice.Batches < 2 {
+		if choice := newPlacer(f, 1).Place(
+			prepare(t, placement.Default(), f, asks(9000)), 0,
+		); choice.Looked != 100 || choice.Batches < 2 {
 			t.Errorf("%d: %+v, want 100 open ones in two batches", i, choice)
 		}
 	}
 }
 
-// A fleet that grows and one that has gaps are drawn from whole, and slots that are vacant are never chosen.
+// A fleet that grows and one that has gaps are drawn from whole, and slots that are vacant are
+// never chosen.
 func TestFleetThatGrowsAndHasGaps(t *testing.T) {
 	f := fleetOf(10)
 	pl, p := newPlacer(f, 1), prepare(t, placement.Default(), f, asks(1))
@@ -211,11 +229,14 @@ func TestFleetThatGrowsAndHasGaps(t *testing.T) {
 	}
 }
 
-// With Settings.All every server is looked at before a choice is made, and the best of all is taken.
+// With Settings.All every server is looked at before a choice is made, and the best of all is
+// taken.
 func TestScoreAllLooksAtEveryServer(t *testing.T) {
 	f := fleetOf(300)
 	f.Bind(211, f.Kind(&placement.Instance{Owner: "bob", Resources: plimsoll.Resources{"memory": 6 * gib}}))
-	c, seen := watched(t, func(s *placement.Settings) { s.All = true; s.Weights.Random, s.Weights.UnreservedDisk = 0, 0 })
+	c, seen := watched(
+		t, func(s *placement.Settings) { s.All = true; s.Weights.Random, s.Weights.UnreservedDisk = 0, 0 },
+	)
 	for seed := range uint64(10) {
 		*seen = nil
 		choice := newPlacer(f, seed).Place(prepare(t, c, f, asks(1000)), 0)
@@ -236,11 +257,14 @@ func TestBatchSize(t *testing.T) {
 	}
 }
 
-// "In a pipe the output of one is the input of the next, until nothing is left": what stands behind is not asked.
+// "In a pipe the output of one is the input of the next, until nothing is left": what stands behind
+// is not asked.
 func TestPipeStopsWhenNothingIsLeft(t *testing.T) {
 	asked := 0
 	stages := append(placement.Stages(),
-		placement.Stage{Name: "none", Reads: placement.ReadsInstances, Keep: func(*placement.View) bool { return false }},
+		placement.Stage{
+			Name: "none", Reads: placement.ReadsInstances, Keep: func(*placement.View) bool { return false },
+		},
 		placement.Stage{Name: "count", Reads: placement.ReadsInstances, Batch: func(_ *placement.Batch, set []int32) []int32 { asked++; return set }})
 	f := fleetOf(60)
 	c := chainWith(t, stagesNamed("load-instances", "count", "none", "count"), stages)
@@ -249,8 +273,9 @@ func TestPipeStopsWhenNothingIsLeft(t *testing.T) {
 	}
 }
 
-// "Of an or every one gets the same input, until one leaves something": the first alternative that leaves something counts, and each
-// gets all that the or was given, however much the one before dropped and however they are nested.
+// "Of an or every one gets the same input, until one leaves something": the first alternative that
+// leaves something counts, and each gets all that the or was given, however much the one before
+// dropped and however they are nested.
 func TestOrTakesTheFirstThatLeavesSomething(t *testing.T) {
 	keep := func(name string, ids ...string) placement.Stage {
 		return placement.Stage{Name: name, Keep: func(v *placement.View) bool { return slices.Contains(ids, v.ID()) }}
@@ -265,7 +290,13 @@ func TestOrTakesTheFirstThatLeavesSomething(t *testing.T) {
 		{placement.Or(name("nothing"), name("b")), []string{"n1", "n2"}},
 		{placement.Or(name("nothing"), name("nothing")), nil},
 		{placement.Or(placement.Pipe(name("a"), name("c")), name("b")), []string{"n1", "n2"}},
-		{placement.Or(placement.Or(name("nothing"), placement.Pipe(name("b"), name("c"))), placement.Or(placement.Pipe(name("a"), name("nothing")), name("c"))), []string{"n3"}},
+		{
+			placement.Or(
+				placement.Or(name("nothing"), placement.Pipe(name("b"), name("c"))),
+				placement.Or(placement.Pipe(name("a"), name("nothing")), name("c")),
+			),
+			[]string{"n3"},
+		},
 		{placement.Pipe(placement.Or(name("a"), name("b")), placement.Or(name("c"), name("b"))), []string{"n1"}},
 		{placement.Or(name("nothing"), name("identity")), []string{"n0", "n1", "n2", "n3"}},
 	} {

@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// class is what servers have in common whose records say the same but for the id. A filter that looks at records only is asked
-// once for each class and request.
+// class is what servers have in common whose records say the same but for the id. A filter that
+// looks at records only is asked once for each class and request.
 type class struct {
 	open     bool
 	servers  int     // how many are of the class

@@ -15,9 +15,10 @@ import (
 // productOnly are filters of the product that are not in RFD 60, by the words with which they fail.
 var productOnly = []string{"virtualization"}
 
-// checkBatch places one machine in batches, loading instances lazily, and checks how: batches of at most fifty; instances are
-// loaded only of servers that the filters before the load keep; nothing of them is kept; it stops at the first batch with a
-// server; and none is the answer only after all servers were tried.
+// checkBatch places one machine in batches, loading instances lazily, and checks how: batches of at
+// most fifty; instances are loaded only of servers that the filters before the load keep; nothing
+// of them is kept; it stops at the first batch with a server; and none is the answer only after all
+// servers were tried.
 func (f *conformanceFile) checkBatch(t *testing.T, c *conformanceCase) []string {
 	in := &c.Input
 	r := batchRig(t, c)
@@ -56,12 +57,14 @@ func (f *conformanceFile) checkBatch(t *testing.T, c *conformanceCase) []string 
 	return faults
 }
 
-// batchRig is a fleet whose instances are loaded when they are needed, with the defaults of the product.
+// batchRig is a fleet whose instances are loaded when they are needed, with the defaults of the
+// product.
 func batchRig(t *testing.T, c *conformanceCase) *rig {
 	t.Helper()
 	in := &c.Input
 	defaults := map[string]any{
-		"weight_current_platform": 1, "weight_next_reboot": 0.5, "weight_num_owner_zones": 0, "weight_uniform_random": 0.5,
+		"weight_current_platform": 1, "weight_next_reboot": 0.5, "weight_num_owner_zones": 0,
+		"weight_uniform_random":  0.5,
 		"weight_unreserved_disk": 1, "weight_unreserved_ram": 2,
 	}
 	changes := map[string]any{}
@@ -86,7 +89,8 @@ func batchRig(t *testing.T, c *conformanceCase) *rig {
 	return r
 }
 
-// parts makes three chains of the product's: all of it that is in RFD 60, its filters before the load, and its hard filters.
+// parts makes three chains of the product's: all of it that is in RFD 60, its filters before the
+// load, and its hard filters.
 func (r *rig) parts(t *testing.T, raw []any) (whole, before, hard placement.Expression) {
 	known := map[string]bool{}
 	for _, s := range r.stages {
@@ -116,7 +120,9 @@ func (r *rig) parts(t *testing.T, raw []any) (whole, before, hard placement.Expr
 	return whole, before, hard
 }
 
-func (r *rig) batchFaults(c *conformanceCase, choice placement.Choice, batches [][]string, eligible, able []string) []string {
+func (r *rig) batchFaults(
+	c *conformanceCase, choice placement.Choice, batches [][]string, eligible, able []string,
+) []string {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	var seen []string
@@ -149,7 +155,9 @@ func (r *rig) batchFaults(c *conformanceCase, choice placement.Choice, batches [
 	if choice.Slot < 0 {
 		faults = append(faults, unlike("tried", seen, eligible, false)...)
 	}
-	other := slices.ContainsFunc(productOnly, func(words string) bool { return strings.Contains(c.Expect.Message, words) })
+	other := slices.ContainsFunc(
+		productOnly, func(words string) bool { return strings.Contains(c.Expect.Message, words) },
+	)
 	if found := choice.Slot >= 0; found != (c.Expect.Status == 200) && !other {
 		fault("found: %t, want status %d %s", found, c.Expect.Status, c.Expect.Message)
 	}

@@ -101,7 +101,12 @@ func checkCapacity(t *testing.T, c *conformanceCase) []string {
 			unit        int64
 		}{{"cpu", plimsoll.CPU, 10}, {"ram", plimsoll.Memory, mebi}, {"disk", plimsoll.Disk, mebi}} {
 			if counted && float64(got.Free[v.name]/v.unit) != want[v.field] {
-				faults = append(faults, fmt.Sprintf("%s of %s: got %d, want %v", v.field, got.Server, got.Free[v.name]/v.unit, want[v.field]))
+				faults = append(
+					faults,
+					fmt.Sprintf(
+						"%s of %s: got %d, want %v", v.field, got.Server, got.Free[v.name]/v.unit, want[v.field],
+					),
+				)
 			}
 		}
 	}
@@ -166,7 +171,8 @@ func (r *rig) stubs(raw any) any {
 	return raw
 }
 
-// checkScorer gives a score stage servers that stand in a known order, in known groups or at known distances.
+// checkScorer gives a score stage servers that stand in a known order, in known groups or at known
+// distances.
 func checkScorer(t *testing.T, c *conformanceCase) []string {
 	f := placement.NewFleet(placement.NewNames())
 	settings, stage := placement.DefaultSettings(), ""
@@ -208,7 +214,9 @@ func checkScorer(t *testing.T, c *conformanceCase) []string {
 		t.Fatalf("%q is not the name of a scorer", c.Fn)
 	}
 	r := rig{fleet: f, settings: settings, stages: placement.Stages()}
-	chain := placement.Pipe(placement.Named("load-instances"), placement.Named("calculate-unreserved"), placement.Named(stage))
+	chain := placement.Pipe(
+		placement.Named("load-instances"), placement.Named("calculate-unreserved"), placement.Named(stage),
+	)
 	got := r.run(t, chain, &placement.Request{}, 0, nil)
 	var faults []string
 	for i, want := range c.Expect.Scores {

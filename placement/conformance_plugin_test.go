@@ -87,7 +87,8 @@ func (r *rig) order(t *testing.T, vm, pkg, img json.RawMessage, bare bool) *plac
 	return request
 }
 
-// compareKept compares what remains. A server without an id is told by its record: what stands at its place in the output.
+// compareKept compares what remains. A server without an id is told by its record: what stands at
+// its place in the output.
 func (r *rig) compareKept(t *testing.T, kept []string, c *conformanceCase, ordered bool) []string {
 	if !slices.ContainsFunc(c.Expect.Remaining, func(id string) bool { return strings.HasPrefix(id, "#") }) {
 		return unlike("remaining", kept, c.Expect.Remaining, ordered)
@@ -124,15 +125,17 @@ func compareFree(free map[string]placement.Amounts, c *conformanceCase) []string
 			unit  float64
 		}{{"unreserved_cpu", 0, 10}, {"unreserved_ram", 1, mebi}, {"unreserved_disk", 2, mebi}} {
 			if want, ok := set[f.name].(float64); ok && float64(got[f.index])/f.unit != want {
-				faults = append(faults, fmt.Sprintf("%s of %s: got %v, want %v", f.name, place, float64(got[f.index])/f.unit, want))
+				faults = append(
+					faults, fmt.Sprintf("%s of %s: got %v, want %v", f.name, place, float64(got[f.index])/f.unit, want),
+				)
 			}
 		}
 	}
 	return faults
 }
 
-// compareBooked compares how many machines remaining servers have, and what is booked for them. The original adds what tickets will
-// take of the pool to the record of the server.
+// compareBooked compares how many machines remaining servers have, and what is booked for them. The
+// original adds what tickets will take of the pool to the record of the server.
 func (r *rig) compareBooked(got placement.Run, c *conformanceCase) []string {
 	var faults []string
 	for _, id := range c.Expect.Remaining {
@@ -144,7 +147,9 @@ func (r *rig) compareBooked(got placement.Run, c *conformanceCase) []string {
 			is, _ := after[field].(float64)
 			return is - was
 		}
-		want := map[string]float64{plimsoll.Disk: grown("disk_zone_quota_bytes"), triton.Volumes: grown("disk_kvm_zvol_volsize_bytes")}
+		want := map[string]float64{
+			plimsoll.Disk: grown("disk_zone_quota_bytes"), triton.Volumes: grown("disk_kvm_zvol_volsize_bytes"),
+		}
 		for _, id := range slices.Sorted(maps.Keys(vms)) {
 			vm, _ := vms[id].(map[string]any)
 			limit, _ := vm["cpu_cap"].(float64)
@@ -162,7 +167,9 @@ func (r *rig) compareBooked(got placement.Run, c *conformanceCase) []string {
 		}
 		for i := range r.fleet.Names.Len() {
 			if name := r.fleet.Names.Name(i); float64(got.Used[id][i]) != want[name] {
-				faults = append(faults, fmt.Sprintf("%s of %s: got %d booked, want %v", name, id, got.Used[id][i], want[name]))
+				faults = append(
+					faults, fmt.Sprintf("%s of %s: got %d booked, want %v", name, id, got.Used[id][i], want[name]),
+				)
 			}
 		}
 		if got.Counts[id] != len(vms) {

@@ -17,8 +17,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/triton"
 )
 
-// differences are the cases in which this package differs from the original on purpose, by id, with the reason. DESIGN.md has them
-// as a table.
+// differences are the cases in which this package differs from the original on purpose, by id, with
+// the reason. DESIGN.md has them as a table.
 var differences = map[string]string{
 	"capacity/001":                    rounds,
 	"capacity/004":                    capless,
@@ -111,9 +111,9 @@ type answer struct {
 	Result json.RawMessage
 }
 
-// TestConformance holds the chain and the profile for Triton against what the original answered: the cases of the folder that
-// PLACEMENT_CONFORMANCE names, and some of our own. What must agree: which servers remain, what is free on them, what they score
-// and which one is chosen.
+// TestConformance holds the chain and the profile for Triton against what the original answered:
+// the cases of the folder that PLACEMENT_CONFORMANCE names, and some of our own. What must agree:
+// which servers remain, what is free on them, what they score and which one is chosen.
 func TestConformance(t *testing.T) {
 	t.Run("own", func(t *testing.T) { conform(t, filepath.Join("testdata", "conformance")) })
 	folder := os.Getenv("PLACEMENT_CONFORMANCE")
@@ -122,7 +122,10 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("original", func(t *testing.T) {
 		if _, err := os.Stat(folder); err != nil {
-			t.Skipf("there are no cases of the original here: %s; PLACEMENT_CONFORMANCE names the folder that has them", err)
+			t.Skipf(
+				"there are no cases of the original here: %s; PLACEMENT_CONFORMANCE names the folder that has them",
+				err,
+			)
 		}
 		conform(t, folder)
 		if n := len(differences); n > most {
@@ -213,7 +216,8 @@ func newRig(t *testing.T, defaults json.RawMessage) *rig {
 	return r
 }
 
-// add puts servers into the fleet. Those without an id get one by their place. bare records are fragments, whose faults do not count.
+// add puts servers into the fleet. Those without an id get one by their place. bare records are
+// fragments, whose faults do not count.
 func (r *rig) add(t *testing.T, records []json.RawMessage, bare bool) {
 	t.Helper()
 	for i, raw := range records {
@@ -293,7 +297,9 @@ func (r *rig) lazy(e *external) {
 }
 
 // run runs a chain over all servers in their order.
-func (r *rig) run(t *testing.T, e placement.Expression, request *placement.Request, now int64, random []float64) placement.Run {
+func (r *rig) run(
+	t *testing.T, e placement.Expression, request *placement.Request, now int64, random []float64,
+) placement.Run {
 	t.Helper()
 	chain, err := placement.NewChain(e, r.stages, nil, r.settings)
 	if err != nil {

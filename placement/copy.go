@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// Copying is a copy of a fleet in the making: the fleet as it was when Copy was called, whatever has happened to it since. Servers that
-// change before it has come to them are copied just before. So the parts of a copy may lie far apart, and cost no more than what they
-// copy. One copy is made of a fleet at a time.
+// Copying is a copy of a fleet in the making: the fleet as it was when Copy was called, whatever
+// has happened to it since. Servers that change before it has come to them are copied just before.
+// So the parts of a copy may lie far apart, and cost no more than what they copy. One copy is made
+// of a fleet at a time.
 //
 //	c := f.Copy()
 //	for !c.Continue(10_000) {
@@ -32,8 +33,10 @@ func (f *Fleet) Copy() *Copying {
 	f.copying.finish()
 	n := len(f.rows)
 	to := &Fleet{
-		Names: f.Names.Clone(), rows: make([]row, n), sketches: make([]sketch, n), classAt: make([]uint32, n), loads: make([]load, n),
-		ids: make([]string, n), classes: slices.Clone(f.classes), epoch: 1, servers: f.servers, bounded: f.bounded, inside: maps.Clone(f.inside),
+		Names: f.Names.Clone(), rows: make([]row, n), sketches: make([]sketch, n), classAt: make([]uint32, n),
+		loads: make([]load, n),
+		ids:   make([]string, n), classes: slices.Clone(f.classes), epoch: 1, servers: f.servers, bounded: f.bounded,
+		inside:  maps.Clone(f.inside),
 		tickets: maps.Clone(f.tickets), pending: map[int32][]string{}, tags: tags{base: make([]string, 1)},
 	}
 	if len(f.twins) > 0 {
@@ -123,7 +126,8 @@ func (c *Copying) server(slot int32) {
 	}
 }
 
-// tag returns the number that a tag has in the copy. It was not given to another since the copy began: what is booked refers to it.
+// tag returns the number that a tag has in the copy. It was not given to another since the copy
+// began: what is booked refers to it.
 func (c *Copying) tag(id uint32) uint32 {
 	for len(c.tags) <= int(id) {
 		c.tags = append(c.tags, 0)
@@ -135,21 +139,26 @@ func (c *Copying) tag(id uint32) uint32 {
 	return c.tags[id]
 }
 
-// Fork returns a fleet as the copied one was, for requests and placers of its own; nothing that they do is seen by others. No server
-// can be put into it or taken out. The copy must be whole, and is not changed: several goroutines may fork it at a time. The fork has no
-// Loader. It costs what the copy has cost.
+// Fork returns a fleet as the copied one was, for requests and placers of its own; nothing that
+// they do is seen by others. No server can be put into it or taken out. The copy must be whole, and
+// is not changed: several goroutines may fork it at a time. The fork has no Loader. It costs what
+// the copy has cost.
 func (c *Copying) Fork() *Fleet {
 	from := c.to
 	f := &Fleet{
-		Names: from.Names.Clone(), rows: slices.Clone(from.rows), sketches: slices.Clone(from.sketches), classAt: from.classAt,
-		loads: slices.Clone(from.loads), ids: from.ids, classes: from.classes, epoch: 1, servers: from.servers, bounded: from.bounded, inside: from.inside,
+		Names: from.Names.Clone(), rows: slices.Clone(from.rows), sketches: slices.Clone(from.sketches),
+		classAt: from.classAt,
+		loads:   slices.Clone(from.loads), ids: from.ids, classes: from.classes, epoch: 1, servers: from.servers,
+		bounded: from.bounded, inside: from.inside,
 		twins: from.twins, tickets: from.tickets, pending: from.pending,
 	}
 	f.tags = tags{index: map[string]uint32{}, base: from.tags.base, info: make([]tagInfo, len(from.tags.base))}
 	for id := range f.tags.info {
 		f.tags.info[id].refs = 1 // of what is booked
 	}
-	owners, owned, tallies := make(arena, 0, len(c.owners)), make(arena, 0, len(c.owned)), make([]tally, 0, len(c.tallies))
+	owners, owned, tallies := make(arena, 0, len(c.owners)), make(arena, 0, len(c.owned)), make(
+		[]tally, 0, len(c.tallies),
+	)
 	for slot := range f.rows {
 		r, l := &f.rows[slot], &f.loads[slot]
 		r.owners = owners.put(r.owners)
@@ -183,10 +192,12 @@ func (f *Fleet) reindex() {
 	}
 }
 
-// fewLooks is how many tags of a fork are looked for one by one before the index of all of them is made.
+// fewLooks is how many tags of a fork are looked for one by one before the index of all of them is
+// made.
 const fewLooks = 16
 
-// find returns the id of a tag that a fork began with, and puts it into the index; 0 if there is none.
+// find returns the id of a tag that a fork began with, and puts it into the index; 0 if there is
+// none.
 func (t *tags) find(name string) uint32 {
 	if t.looks++; t.looks == fewLooks {
 		for id := 1; id < len(t.base); id++ {

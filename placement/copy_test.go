@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// bookings is what is on the servers of a fleet, without the numbers that a fleet gives to tags and classes.
+// bookings is what is on the servers of a fleet, without the numbers that a fleet gives to tags and
+// classes.
 func bookings(f *Fleet) string {
 	var b strings.Builder
 	name := func(tag uint32) string {
@@ -25,7 +26,10 @@ func bookings(f *Fleet) string {
 			fmt.Fprintf(&b, "%d vacant\n", i)
 			continue
 		}
-		fmt.Fprintf(&b, "%d %s %v %+v %d %d %d %v %v", i, f.ids[i], r.free, f.classes[f.classAt[i]].record, r.count, r.uncapped, r.flags, l.used, l.last)
+		fmt.Fprintf(
+			&b, "%d %s %v %+v %d %d %d %v %v", i, f.ids[i], r.free, f.classes[f.classAt[i]].record, r.count, r.uncapped,
+			r.flags, l.used, l.last,
+		)
 		for k, o := range r.owners {
 			fmt.Fprintf(&b, " %q=%d %v", name(o), l.owned[k], f.hosts(int32(i), o))
 		}
@@ -59,12 +63,17 @@ func (s *shaken) change() {
 		s.Remove(slot)
 	case n <= 3:
 		s.labels++ // so that classes come and go, and are swept
-		record := NewServer(fmt.Sprintf("s%d", slot), plimsoll.Resources{"cpu": 64_000, fmt.Sprintf("x/r%d", s.rng.IntN(3)): 5})
+		record := NewServer(
+			fmt.Sprintf("s%d", slot), plimsoll.Resources{"cpu": 64_000, fmt.Sprintf("x/r%d", s.rng.IntN(3)): 5},
+		)
 		record.Labels = map[string]string{"boot": fmt.Sprint(s.labels)}
 		s.Put(slot, &record)
 	case !here:
 	case n <= 7:
-		in := Instance{Owner: fmt.Sprintf("o%d", s.rng.IntN(9)), Job: fmt.Sprintf("j%d", s.rng.IntN(30)), Resources: plimsoll.Resources{"cpu": s.rng.Int64N(9)}}
+		in := Instance{
+			Owner: fmt.Sprintf("o%d", s.rng.IntN(9)), Job: fmt.Sprintf("j%d", s.rng.IntN(30)),
+			Resources: plimsoll.Resources{"cpu": s.rng.Int64N(9)},
+		}
 		k := s.Kind(&in)
 		s.Bind(slot, k)
 		s.kinds[slot] = append(s.kinds[slot], k)
@@ -81,7 +90,8 @@ func (s *shaken) change() {
 	}
 }
 
-// A copy is the fleet as it was when the copy began, whatever happens to the fleet while it is made in parts and afterwards.
+// A copy is the fleet as it was when the copy began, whatever happens to the fleet while it is made
+// in parts and afterwards.
 func TestACopyIsTheFleetAsItWas(t *testing.T) {
 	for seed := range uint64(30) {
 		s := &shaken{Fleet: NewFleet(NewNames()), rng: rand.New(rand.NewPCG(seed, 5)), kinds: map[int32][]*Kind{}}
@@ -111,7 +121,8 @@ func TestACopyIsTheFleetAsItWas(t *testing.T) {
 	}
 }
 
-// Forks of a copy may be used by several goroutines at once, and leave each other, the copy and the fleet as they were.
+// Forks of a copy may be used by several goroutines at once, and leave each other, the copy and the
+// fleet as they were.
 func TestForksAreApart(t *testing.T) {
 	f := racks(50)
 	kind := f.Kind(&Instance{Owner: "o", Job: "j", Resources: plimsoll.Resources{"cpu": 100}})
@@ -148,11 +159,17 @@ func TestForksAreApart(t *testing.T) {
 	}
 }
 
-// A large fleet is copied a slice at a time, and what a slice costs is bounded by servers and by what is on them.
+// A large fleet is copied a slice at a time, and what a slice costs is bounded by servers and by
+// what is on them.
 func TestALargeFleetIsCopiedInSlices(t *testing.T) {
 	f := NewFleet(NewNames())
 	for i := range 25_000 {
-		f.Add(&Server{ID: fmt.Sprintf("s%d", i), Setup: true, Status: StatusRunning, Capacity: plimsoll.Resources{"cpu": 64_000}})
+		f.Add(
+			&Server{
+				ID: fmt.Sprintf("s%d", i), Setup: true, Status: StatusRunning,
+				Capacity: plimsoll.Resources{"cpu": 64_000},
+			},
+		)
 	}
 	slices := func() (n int) {
 		c := f.Copy()
@@ -165,7 +182,10 @@ func TestALargeFleetIsCopiedInSlices(t *testing.T) {
 	}
 	for slot := range int32(1000) {
 		for j := range 160 {
-			f.Bind(slot, f.Kind(&Instance{Owner: "o", Job: fmt.Sprintf("j%d", j), Resources: plimsoll.Resources{"cpu": 1}}))
+			f.Bind(
+				slot,
+				f.Kind(&Instance{Owner: "o", Job: fmt.Sprintf("j%d", j), Resources: plimsoll.Resources{"cpu": 1}}),
+			)
 		}
 	}
 	if n := slices(); n != 4 {
@@ -173,11 +193,15 @@ func TestALargeFleetIsCopiedInSlices(t *testing.T) {
 	}
 }
 
-// The index of tags is made when many are asked for, and finds what the search one by one has found.
+// The index of tags is made when many are asked for, and finds what the search one by one has
+// found.
 func TestAForkFindsTagsByName(t *testing.T) {
 	f := racks(3)
 	for i := range 100 {
-		f.Bind(int32(i%3), f.Kind(&Instance{Owner: "o", Job: fmt.Sprintf("j%d", i), Resources: plimsoll.Resources{"cpu": 1}}))
+		f.Bind(
+			int32(i%3),
+			f.Kind(&Instance{Owner: "o", Job: fmt.Sprintf("j%d", i), Resources: plimsoll.Resources{"cpu": 1}}),
+		)
 	}
 	c := f.Copy()
 	for !c.Continue(1) {
@@ -185,7 +209,9 @@ func TestAForkFindsTagsByName(t *testing.T) {
 	fork := c.Fork()
 	for i := range 110 {
 		tag := fork.tags.acquire(jobTag(fmt.Sprintf("j%d", i)))
-		if booked := int(tag) < len(fork.tags.base); booked != (i < 100) || booked && fork.tags.base[tag] != jobTag(fmt.Sprintf("j%d", i)) {
+		if booked := int(tag) < len(fork.tags.base); booked != (i < 100) || booked && fork.tags.base[tag] != jobTag(
+			fmt.Sprintf("j%d", i),
+		) {
 			t.Fatalf("the tag of j%d is %d", i, tag)
 		}
 		fork.tags.release(tag)

@@ -8,8 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Decisions keeps the last placements, so that one can ask afterwards why an instance went where it is. It holds at most as many as
-// NewDecisions says, the oldest give way; one takes about 100 bytes for each server of its last batch.
+// Decisions keeps the last placements, so that one can ask afterwards why an instance went where it
+// is. It holds at most as many as NewDecisions says, the oldest give way; one takes about 100 bytes
+// for each server of its last batch.
 type Decisions struct {
 	ring  []noted
 	next  int
@@ -27,11 +28,13 @@ type noted struct {
 	choice  Choice
 	steps   []flow
 	servers []notedServer
-	custom  []int64           // what is free of the custom resources, server by server
-	tags    []uint32          // how many instances the selectors and the group's spread hit, server by server
-	counts  []int32           // by spread, how many instances of the group have the server's value, server by server; -1: it has none
-	lowest  []lowest          // of the spreads that are constraints
-	places  map[string]string // by id of an instance that the request names: its server
+	custom  []int64  // what is free of the custom resources, server by server
+	tags    []uint32 // how many instances the selectors and the group's spread hit, server by server
+	// by spread, how many instances of the group have the server's value, server by server; -1: it
+	// has none
+	counts []int32
+	lowest []lowest          // of the spreads that are constraints
+	places map[string]string // by id of an instance that the request names: its server
 }
 
 // lowest is a value with the fewest instances of a group.
@@ -60,8 +63,8 @@ func NewDecisions(n int) *Decisions {
 // Len returns how many decisions are kept.
 func (d *Decisions) Len() int { return len(d.ring) }
 
-// Note keeps the placement that Place has just come to, under a name. It is called after a Place that chose a server whose instances
-// the fleet holds, and before the choice is booked.
+// Note keeps the placement that Place has just come to, under a name. It is called after a Place
+// that chose a server whose instances the fleet holds, and before the choice is booked.
 func (pl *Placer) Note(d *Decisions, name string) {
 	b, f := &pl.batch, pl.fleet
 	if d.next == len(d.ring) && len(d.ring) < cap(d.ring) {
@@ -78,8 +81,9 @@ func (pl *Placer) Note(d *Decisions, name string) {
 	for i, slot := range b.slots {
 		r := &f.rows[slot]
 		n.servers = append(n.servers, notedServer{
-			id: f.ids[slot], class: f.classes[r.class], free: r.free, score: b.score[i], count: r.count, uncapped: r.uncapped,
-			owned: f.owned(slot, b.p.owner), sick: r.flags&sick != 0,
+			id: f.ids[slot], class: f.classes[r.class], free: r.free, score: b.score[i], count: r.count,
+			uncapped: r.uncapped,
+			owned:    f.owned(slot, b.p.owner), sick: r.flags&sick != 0,
 		})
 		if slot == b.choice.Slot {
 			n.chosen = int32(i)
@@ -98,7 +102,8 @@ func (pl *Placer) Note(d *Decisions, name string) {
 	n.noteSpreads(b)
 }
 
-// noteSpreads keeps what the spreads of the request count on the servers of the batch, and the fewest that they compare it with.
+// noteSpreads keeps what the spreads of the request count on the servers of the batch, and the
+// fewest that they compare it with.
 func (n *noted) noteSpreads(b *Batch) {
 	f := b.fleet
 	n.counts, n.lowest = n.counts[:0], n.lowest[:0]
@@ -203,14 +208,16 @@ func (b *Batch) flows(out []flow) []flow {
 
 // Decision is a placement as it was decided.
 type Decision struct {
-	Name       string
-	At         int64 // Unix seconds
-	Server     string
-	Score      float64
-	Looked     int // open servers that were looked at
-	Batches    int
-	Steps      []Step      // without reasons, added up over all batches
-	Candidates []Candidate // of the last batch, those that the filters by record left; those that all filters left first, best first
+	Name    string
+	At      int64 // Unix seconds
+	Server  string
+	Score   float64
+	Looked  int // open servers that were looked at
+	Batches int
+	Steps   []Step // without reasons, added up over all batches
+	// of the last batch, those that the filters by record left; those that all filters left first,
+	// best first
+	Candidates []Candidate
 
 	kept *noted
 }
@@ -224,7 +231,8 @@ type Candidate struct {
 	Instances int
 }
 
-// Last returns the latest decision under a name, if it is still kept. It is good until the next Note.
+// Last returns the latest decision under a name, if it is still kept. It is good until the next
+// Note.
 func (d *Decisions) Last(name string) (*Decision, bool) {
 	i, ok := d.index[name]
 	if !ok {
@@ -232,13 +240,15 @@ func (d *Decisions) Last(name string) (*Decision, bool) {
 	}
 	n := &d.ring[i]
 	out := &Decision{
-		Name: n.name, At: n.at, Server: n.servers[n.chosen].id, Score: n.choice.Score, Looked: n.choice.Looked, Batches: n.choice.Batches, kept: n,
+		Name: n.name, At: n.at, Server: n.servers[n.chosen].id, Score: n.choice.Score, Looked: n.choice.Looked,
+		Batches: n.choice.Batches, kept: n,
 	}
 	for stage, f := range n.steps {
 		if f.in > 0 {
 			s := &n.p.chain.stages[stage]
 			out.Steps = append(out.Steps, Step{
-				Stage: s.Name, Kind: s.kind(), Received: int(f.in), Remaining: int(f.out), Dropped: int(f.in) - int(f.out),
+				Stage: s.Name, Kind: s.kind(), Received: int(f.in), Remaining: int(f.out),
+				Dropped: int(f.in) - int(f.out),
 			})
 		}
 	}
@@ -275,8 +285,8 @@ func (n *noted) free(i int) plimsoll.Resources {
 	return r
 }
 
-// DecisionRecord is a decision with everything that it was decided by, so that it can be decided again, elsewhere and later. Its parts are
-// those of the decision, and good as long.
+// DecisionRecord is a decision with everything that it was decided by, so that it can be decided
+// again, elsewhere and later. Its parts are those of the decision, and good as long.
 type DecisionRecord struct {
 	Name     string
 	At       int64 // Unix seconds
@@ -288,11 +298,13 @@ type DecisionRecord struct {
 	Chain    Expression // without definitions
 	Settings Settings
 	Request  Request
-	Names    []string           // of the resources
-	Servers  []RecordedServer   // of the last batch
-	Spreads  []map[string]int32 // by spread of the request, constraints first: how many instances of the group have each value
-	Fewest   []int32            // by hard spread: the least count of a value that was compared; -1: none was
-	Places   map[string]string  // by id of an instance that the request names: its server; without those that are nowhere
+	Names    []string         // of the resources
+	Servers  []RecordedServer // of the last batch
+	// by spread of the request, constraints first: how many instances of the group have each value
+	Spreads []map[string]int32
+	Fewest  []int32 // by hard spread: the least count of a value that was compared; -1: none was
+	// by id of an instance that the request names: its server; without those that are nowhere
+	Places map[string]string
 }
 
 // RecordedServer is a server as it was when a decision was made.
@@ -306,8 +318,8 @@ type RecordedServer struct {
 	Hits      []uint32 // instances that each of its selectors by job or label hits, and then its group
 }
 
-// Record returns the decision with everything that it was decided by: the chain and its settings, the request, and the servers
-// of the last batch as they were.
+// Record returns the decision with everything that it was decided by: the chain and its settings,
+// the request, and the servers of the last batch as they were.
 func (d *Decision) Record() *DecisionRecord {
 	n := d.kept
 	out := &DecisionRecord{
@@ -318,7 +330,10 @@ func (d *Decision) Record() *DecisionRecord {
 	hits := len(n.p.watched)
 	for i := range n.servers {
 		s := &n.servers[i]
-		r := RecordedServer{Server: s.class.record, Free: n.free(i), Instances: s.count, Uncapped: s.uncapped, Owned: s.owned, Sick: s.sick}
+		r := RecordedServer{
+			Server: s.class.record, Free: n.free(i), Instances: s.count, Uncapped: s.uncapped, Owned: s.owned,
+			Sick: s.sick,
+		}
 		r.Server.ID = s.id
 		if hits > 0 {
 			r.Hits = n.tags[i*hits : (i+1)*hits]
@@ -352,7 +367,9 @@ type Replayed struct {
 // Replay decides again, with the stages that a program has; nil means those of the package.
 func (x *DecisionRecord) Replay(stages []Stage) (*Replayed, error) {
 	if len(x.Names) < firstCustom || len(x.Names) > plimsoll.MaxResourceNames || len(x.Servers) == 0 {
-		return nil, plimsoll.Invalid("decision", "names no servers or an impossible number of resources; give a file that an export wrote")
+		return nil, plimsoll.Invalid(
+			"decision", "names no servers or an impossible number of resources; give a file that an export wrote",
+		)
 	}
 	if stages == nil {
 		stages = Stages()
@@ -369,7 +386,9 @@ func (x *DecisionRecord) Replay(stages []Stage) (*Replayed, error) {
 	}
 	for i := range x.Servers {
 		if f.Add(&x.Servers[i].Server) != int32(i) || len(x.Servers[i].Hits) != len(p.watched) {
-			return nil, plimsoll.Invalid(fmt.Sprintf("decision.servers[%d]", i), "stands twice, or does not say what the request asks about")
+			return nil, plimsoll.Invalid(
+				fmt.Sprintf("decision.servers[%d]", i), "stands twice, or does not say what the request asks about",
+			)
 		}
 		f.restore(int32(i), &x.Servers[i], p)
 	}

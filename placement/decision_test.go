@@ -11,14 +11,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
-// A decision tells what each stage left and how the candidates scored, and comes to the same server when it is replayed from its
-// export, whatever the request asks for.
+// A decision tells what each stage left and how the candidates scored, and comes to the same server
+// when it is replayed from its export, whatever the request asks for.
 func TestDecisionIsKeptAndReplayed(t *testing.T) {
 	const gib = 1 << 30
 	f := placement.NewFleet(placement.NewNames())
 	rng := rand.New(rand.NewPCG(5, 6))
 	for i := range 300 {
-		s := placement.NewServer(fmt.Sprintf("n%03d", i), plimsoll.Resources{"cpu": 8000, "memory": 64 * gib, "x/gpu": int64(i % 4)})
+		s := placement.NewServer(
+			fmt.Sprintf("n%03d", i), plimsoll.Resources{"cpu": 8000, "memory": 64 * gib, "x/gpu": int64(i % 4)},
+		)
 		s.Labels = map[string]string{"rack": fmt.Sprint("r", i%7)}
 		if i%10 == 0 {
 			s.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}}
@@ -26,23 +28,39 @@ func TestDecisionIsKeptAndReplayed(t *testing.T) {
 		slot := f.Add(&s)
 		for range rng.IntN(5) {
 			in := placement.Instance{
-				Owner: fmt.Sprint("o", rng.IntN(5)), Job: fmt.Sprint("j", rng.IntN(5)), Group: "g", Labels: map[string]string{"tier": "db"},
+				Owner: fmt.Sprint("o", rng.IntN(5)), Job: fmt.Sprint("j", rng.IntN(5)), Group: "g",
+				Labels:    map[string]string{"tier": "db"},
 				Resources: plimsoll.Resources{"cpu": 500, "memory": gib * int64(1+rng.IntN(4))},
 			}
 			f.Bind(slot, f.Kind(&in))
 		}
 	}
 	named := placement.NewServer("with-instances", plimsoll.Resources{"cpu": 8000, "memory": 64 * gib})
-	named.Labels, named.Instances = map[string]string{"rack": "r0"}, []placement.Instance{{ID: "db.main.0", Owner: "o1", Resources: plimsoll.Resources{"cpu": 100}}}
+	named.Labels, named.Instances = map[string]string{"rack": "r0"}, []placement.Instance{
+		{ID: "db.main.0", Owner: "o1", Resources: plimsoll.Resources{"cpu": 100}},
+	}
 	f.Add(&named)
 	ask := plimsoll.Resources{"cpu": 1000, "memory": gib}
 	for name, r := range map[string]*placement.Request{
-		"plain":   {Owner: "o1", Resources: ask},
-		"gpu":     {Owner: "o1", Resources: plimsoll.Resources{"cpu": 1000, "x/gpu": 2}},
-		"traits":  {Owner: "o1", Resources: ask, Constraints: plimsoll.Constraints{Traits: map[string]plimsoll.Trait{"ssd": {Flag: true}}}},
-		"spread":  {Owner: "o1", Job: "j1", Group: "g", Resources: ask, Constraints: plimsoll.Constraints{Spread: []plimsoll.Spread{{By: "rack", MaxSkew: 40}}}, Preferences: plimsoll.Preferences{Spread: []plimsoll.Spread{{By: "node"}}}},
-		"near":    {Owner: "o1", Resources: ask, Constraints: plimsoll.Constraints{Near: []plimsoll.Selector{{Job: "j2"}}}, Preferences: plimsoll.Preferences{Far: []plimsoll.Selector{{Label: "tier=db"}}}},
-		"by id":   {Owner: "o1", Resources: ask, Constraints: plimsoll.Constraints{Near: []plimsoll.Selector{{Task: "db.main.0"}}}},
+		"plain": {Owner: "o1", Resources: ask},
+		"gpu":   {Owner: "o1", Resources: plimsoll.Resources{"cpu": 1000, "x/gpu": 2}},
+		"traits": {
+			Owner: "o1", Resources: ask,
+			Constraints: plimsoll.Constraints{Traits: map[string]plimsoll.Trait{"ssd": {Flag: true}}},
+		},
+		"spread": {
+			Owner: "o1", Job: "j1", Group: "g", Resources: ask,
+			Constraints: plimsoll.Constraints{Spread: []plimsoll.Spread{{By: "rack", MaxSkew: 40}}},
+			Preferences: plimsoll.Preferences{Spread: []plimsoll.Spread{{By: "node"}}},
+		},
+		"near": {
+			Owner: "o1", Resources: ask, Constraints: plimsoll.Constraints{Near: []plimsoll.Selector{{Job: "j2"}}},
+			Preferences: plimsoll.Preferences{Far: []plimsoll.Selector{{Label: "tier=db"}}},
+		},
+		"by id": {
+			Owner: "o1", Resources: ask,
+			Constraints: plimsoll.Constraints{Near: []plimsoll.Selector{{Task: "db.main.0"}}},
+		},
 		"volumes": {Owner: "o1", Resources: ask, Constraints: plimsoll.Constraints{VolumesFrom: []string{"db.main.0"}}},
 		"random":  {Owner: "o1", Resources: ask, Preferences: plimsoll.Preferences{Strategy: plimsoll.StrategyRandom}},
 	} {
@@ -61,7 +79,9 @@ func TestDecisionIsKeptAndReplayed(t *testing.T) {
 				task := fmt.Sprint("t", i)
 				pl.Note(kept, task)
 				d, ok := kept.Last(task)
-				if !ok || d.Server != f.ID(c.Slot) || !slices.ContainsFunc(d.Candidates, func(x placement.Candidate) bool { return x.Server == d.Server && x.Kept }) {
+				if !ok || d.Server != f.ID(c.Slot) || !slices.ContainsFunc(
+					d.Candidates, func(x placement.Candidate) bool { return x.Server == d.Server && x.Kept },
+				) {
 					t.Fatalf("%+v is not the decision for %s", d, f.ID(c.Slot))
 				}
 				if best := d.Candidates[0]; best.Score != d.Score {
@@ -83,7 +103,10 @@ func TestDecisionIsKeptAndReplayed(t *testing.T) {
 					t.Fatal(err)
 				}
 				if again.Server != d.Server || again.Score != d.Score {
-					t.Fatalf("replayed: %s with %v, decided: %s with %v\n%s", again.Server, again.Score, d.Server, d.Score, data)
+					t.Fatalf(
+						"replayed: %s with %v, decided: %s with %v\n%s", again.Server, again.Score, d.Server, d.Score,
+						data,
+					)
 				}
 			}
 			if _, ok := kept.Last("t9"); ok || kept.Len() != 20 {
@@ -93,7 +116,8 @@ func TestDecisionIsKeptAndReplayed(t *testing.T) {
 	}
 }
 
-// What is kept of a decision grows with its last batch, not with the fleet that its instances are spread over.
+// What is kept of a decision grows with its last batch, not with the fleet that its instances are
+// spread over.
 func TestDecisionsOfSpreadsAreSmall(t *testing.T) {
 	f := fleetOf(5000)
 	p := prepare(t, placement.Default(), f, asks(1, func(r *placement.Request) {

@@ -23,7 +23,9 @@ type Movable struct {
 
 // Goal says what moves are planned for.
 type Goal struct {
-	For   *Request // room for it on some server, as Chain chooses it; nil: servers without instances, as many as possible
+	// room for it on some server, as Chain chooses it; nil: servers without instances, as many as
+	// possible
+	For   *Request
 	Chain *Chain
 	Limit int    // most moves
 	Looks int    // bounds the work, in servers looked at for one instance; 0: no bound
@@ -41,8 +43,9 @@ type Kept struct {
 	Why    string
 }
 
-// Plan is a list of moves that are possible in their order: each instance moves once at most, to a server that every filter which looks
-// at one server keeps for what the instance asks, with all moves before it done.
+// Plan is a list of moves that are possible in their order: each instance moves once at most, to a
+// server that every filter which looks at one server keeps for what the instance asks, with all
+// moves before it done.
 type Plan struct {
 	Moves   []Move
 	Emptied []string // servers that are left without instances
@@ -58,27 +61,34 @@ const (
 	refusalOf1     = 8   // what it costs to say why one server is refused, in looks
 )
 
-// PlanMoves plans moves of instances and changes nothing: what it books on the way is taken back. It is greedy. To empty servers it begins with
-// those that have the fewest instances and the least in use, moves to the fullest server that takes the instance of a sample, and gives a
-// server up when one of its instances finds no place. To make room it tries servers that the request could use if they were empty,
-// those first where the fewest and smallest instances are in the way.
+// PlanMoves plans moves of instances and changes nothing: what it books on the way is taken back.
+// It is greedy. To empty servers it begins with those that have the fewest instances and the least
+// in use, moves to the fullest server that takes the instance of a sample, and gives a server up
+// when one of its instances finds no place. To make room it tries servers that the request could
+// use if they were empty, those first where the fewest and smallest instances are in the way.
 //
-// Servers that take no instances now are neither emptied nor moved to, nor are empty ones moved to in order to empty others. Only what a moved
-// instance asks for itself is held: not that others want to be near to it, or far from it.
+// Servers that take no instances now are neither emptied nor moved to, nor are empty ones moved to
+// in order to empty others. Only what a moved instance asks for itself is held: not that others
+// want to be near to it, or far from it.
 func (pl *Placer) PlanMoves(movables []Movable, goal Goal) (Plan, error) {
 	f := pl.fleet
 	if f.lazy() {
-		return Plan{}, errors.New("a plan books instances, which a fleet that loads them cannot do; give its servers their instances")
+		return Plan{}, errors.New(
+			"a plan books instances, which a fleet that loads them cannot do; give its servers their instances",
+		)
 	}
 	if goal.Limit < 1 {
-		return Plan{}, plimsoll.Invalid("limit", "is %d; give the most moves that the plan may have, 1 or more", goal.Limit)
+		return Plan{}, plimsoll.Invalid(
+			"limit", "is %d; give the most moves that the plan may have, 1 or more", goal.Limit,
+		)
 	}
 	if goal.Looks <= 0 {
 		goal.Looks = math.MaxInt
 	}
 	d := defrag{
 		placer: pl, fleet: f, goal: goal, looks: goal.Looks, movables: movables, on: make([][]int32, f.Len()),
-		moved: make([]bool, len(movables)), shut: make([]bool, f.Len()), noted: map[uint32]bool{}, rng: rand.New(rand.NewPCG(goal.Seed, 0x9e3779b97f4a7c15)),
+		moved: make([]bool, len(movables)), shut: make([]bool, f.Len()), noted: map[uint32]bool{},
+		rng: rand.New(rand.NewPCG(goal.Seed, 0x9e3779b97f4a7c15)),
 	}
 	for i := range movables {
 		if s := movables[i].Slot; s < 0 || int(s) >= f.Len() || f.ids[s] == "" {
@@ -169,7 +179,10 @@ func (d *defrag) ordered(slots []int32, first func(int32) int, second func(int32
 		list[i] = keyed{slot, first(slot), second(slot)}
 	}
 	slices.SortFunc(list, func(a, b keyed) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.second, b.second), strings.Compare(d.fleet.ids[a.slot], d.fleet.ids[b.slot]))
+		return cmp.Or(
+			cmp.Compare(a.first, b.first), cmp.Compare(a.second, b.second),
+			strings.Compare(d.fleet.ids[a.slot], d.fleet.ids[b.slot]),
+		)
 	})
 	out := make([]int32, len(list))
 	for i := range list {
@@ -219,7 +232,8 @@ func (d *defrag) empty(slot int32) bool {
 	}
 	fixed := (*Movable)(nil)
 	for _, i := range list {
-		if m := &d.movables[i]; m.Fixed != "" && (fixed == nil || m.Name < fixed.Name) { // in whatever order they were given
+		// in whatever order they were given
+		if m := &d.movables[i]; m.Fixed != "" && (fixed == nil || m.Name < fixed.Name) {
 			fixed = m
 		}
 	}
@@ -266,7 +280,8 @@ func (d *defrag) move(i int32) (why string) {
 	return ""
 }
 
-// target returns the fullest server that takes an instance of the first sample in which there is one, -1 if there is none.
+// target returns the fullest server that takes an instance of the first sample in which there is
+// one, -1 if there is none.
 func (d *defrag) target(m *Movable) int32 {
 	f, best, high := d.fleet, int32(-1), 0.0
 	for i := range d.targets {

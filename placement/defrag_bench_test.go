@@ -8,8 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// BenchmarkPlanMoves plans up to 1,000 moves on 10,000 servers that hold 1 to 60 instances each, within the bound on work that the scheduler
-// gives it, so it is how long a question holds up a turn.
+// BenchmarkPlanMoves plans up to 1,000 moves on 10,000 servers that hold 1 to 60 instances each,
+// within the bound on work that the scheduler gives it, so it is how long a question holds up a
+// turn.
 func BenchmarkPlanMoves(b *testing.B) {
 	f, rng := NewFleet(NewNames()), rand.New(rand.NewPCG(1, 2))
 	var movables []Movable
@@ -35,7 +36,9 @@ func BenchmarkPlanMoves(b *testing.B) {
 		b.Run(goal.name, func(b *testing.B) {
 			var plan Plan
 			for b.Loop() {
-				if plan, err = NewPlacer(f, rand.NewPCG(1, 1)).PlanMoves(movables, Goal{For: goal.wanted, Chain: Default(), Limit: 1000, Looks: 500_000}); err != nil {
+				if plan, err = NewPlacer(f, rand.NewPCG(1, 1)).PlanMoves(
+					movables, Goal{For: goal.wanted, Chain: Default(), Limit: 1000, Looks: 500_000},
+				); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -31,18 +31,28 @@ func (d *defrag) makeRoom() {
 		}
 		inTheWay[slot], amount[slot] = d.least(slot)
 	}
-	for _, slot := range d.ordered(suited, func(s int32) int { return inTheWay[s] }, func(s int32) float64 { return amount[s] }) {
+	for _, slot := range d.ordered(
+		suited, func(s int32) int { return inTheWay[s] }, func(s int32) float64 { return amount[s] },
+	) {
 		switch {
 		case d.looks <= 0:
 			return
 		case inTheWay[slot] < 0 && f.Count(slot) > len(d.on[slot]):
-			d.keep(slot, "", fmt.Sprintf("has %d instances that were not offered for moving", f.Count(slot)-len(d.on[slot])))
+			d.keep(
+				slot, "",
+				fmt.Sprintf("has %d instances that were not offered for moving", f.Count(slot)-len(d.on[slot])),
+			)
 			continue
 		case inTheWay[slot] < 0:
 			d.keep(slot, "", "what is in the way cannot be moved")
 			continue
 		case inTheWay[slot] > d.goal.Limit:
-			d.keep(slot, "", fmt.Sprintf("about %d instances are in the way, of which %d may be moved", inTheWay[slot], d.goal.Limit))
+			d.keep(
+				slot, "",
+				fmt.Sprintf(
+					"about %d instances are in the way, of which %d may be moved", inTheWay[slot], d.goal.Limit,
+				),
+			)
 			continue
 		}
 		d.shut[slot] = true
@@ -58,8 +68,9 @@ func (d *defrag) makeRoom() {
 	}
 }
 
-// least estimates how many instances would have to leave a server for the request, and what part of it they hold: those that free most
-// of what is short. It looks at amounts only; -1 if what may be moved is not enough.
+// least estimates how many instances would have to leave a server for the request, and what part of
+// it they hold: those that free most of what is short. It looks at amounts only; -1 if what may be
+// moved is not enough.
 func (d *defrag) least(slot int32) (n int, part float64) {
 	short := d.shortage(slot)
 	if len(short) == 0 {
@@ -124,8 +135,8 @@ func (d *defrag) shortage(slot int32) (list []shortage) {
 	return list
 }
 
-// inTheWay returns which of some instances is best moved: the smallest that frees all that is short, or the one that frees most of
-// it; -1 if none frees any.
+// inTheWay returns which of some instances is best moved: the smallest that frees all that is
+// short, or the one that frees most of it; -1 if none frees any.
 func (d *defrag) inTheWay(list []int32, short []shortage) int {
 	best, most, least := -1, 0.0, 0.0
 	for k, i := range list {
@@ -134,7 +145,9 @@ func (d *defrag) inTheWay(list []int32, short []shortage) int {
 		}
 		frees, size := d.frees(i, short), d.size(i)
 		order := cmp.Or(cmp.Compare(frees, most), cmp.Compare(least, size))
-		if frees > 0 && (best < 0 || order > 0 || order == 0 && strings.Compare(d.movables[i].Name, d.movables[list[best]].Name) < 0) {
+		if frees > 0 && (best < 0 || order > 0 || order == 0 && strings.Compare(
+			d.movables[i].Name, d.movables[list[best]].Name,
+		) < 0) {
 			best, most, least = k, frees, size
 		}
 	}
@@ -147,7 +160,10 @@ func (d *defrag) clear(slot int32) bool {
 	slices.SortFunc(left, func(a, b int32) int { return strings.Compare(d.movables[a].Name, d.movables[b].Name) })
 	for !d.placer.Keeps(d.wanted, slot, d.goal.Now) {
 		if len(d.done) == d.goal.Limit || d.looks <= 0 {
-			d.keep(slot, "", fmt.Sprintf("more than %d instances are in the way, which is as many as may be moved", d.goal.Limit))
+			d.keep(
+				slot, "",
+				fmt.Sprintf("more than %d instances are in the way, which is as many as may be moved", d.goal.Limit),
+			)
 			return false
 		}
 		short := d.shortage(slot)
@@ -169,7 +185,8 @@ func (d *defrag) clear(slot int32) bool {
 	return true
 }
 
-// refused returns the instance without which a server would take the request although nothing is short; -1 if there is none.
+// refused returns the instance without which a server would take the request although nothing is
+// short; -1 if there is none.
 func (d *defrag) refused(slot int32, list []int32) int {
 	for k, i := range list {
 		m := &d.movables[i]

@@ -38,7 +38,10 @@ func (b *booked) prepare(r *Request) *Prepared {
 }
 
 func (b *booked) put(server string, r Request, labels map[string]string) {
-	in := Instance{ID: fmt.Sprintf("i%d", len(b.movables)), Owner: r.Owner, Job: r.Job, Group: r.Group, Labels: labels, Resources: r.Resources}
+	in := Instance{
+		ID: fmt.Sprintf("i%d", len(b.movables)), Owner: r.Owner, Job: r.Job, Group: r.Group, Labels: labels,
+		Resources: r.Resources,
+	}
 	slot := b.fleet.Slot(server)
 	m := Movable{Name: in.ID, Slot: slot, Kind: b.fleet.Kind(&in), Prepared: b.prepare(&r)}
 	b.fleet.Bind(slot, m.Kind)
@@ -67,12 +70,16 @@ func (b *booked) seen() any {
 	return append([]any{b.fleet.moves}, list)
 }
 
-// drawFleet draws a few servers with instances that have constraints, as a random history leaves them.
+// drawFleet draws a few servers with instances that have constraints, as a random history leaves
+// them.
 func drawFleet(t *rapid.T) *booked {
 	b := newBooked()
 	n := rapid.IntRange(1, 8).Draw(t, "servers")
 	for i := range n {
-		s := NewServer(fmt.Sprintf("s%d", i), plimsoll.Resources{plimsoll.CPU: rapid.Int64Range(2, 8).Draw(t, "cpu") * 1000, plimsoll.Memory: 8 << 30})
+		s := NewServer(
+			fmt.Sprintf("s%d", i),
+			plimsoll.Resources{plimsoll.CPU: rapid.Int64Range(2, 8).Draw(t, "cpu") * 1000, plimsoll.Memory: 8 << 30},
+		)
 		s.Labels = map[string]string{"rack": fmt.Sprintf("r%d", rapid.IntRange(0, 2).Draw(t, "rack"))}
 		switch rapid.IntRange(0, 9).Draw(t, "state") {
 		case 0:
@@ -100,7 +107,9 @@ func drawFleet(t *rapid.T) *booked {
 func drawRequest(t *rapid.T) Request {
 	r := Request{
 		Owner: "alice", Job: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "job"), Group: "g", AnyClass: true,
-		Resources: plimsoll.Resources{plimsoll.CPU: rapid.Int64Range(1, 4).Draw(t, "cpu") * 500, plimsoll.Memory: 1 << 30},
+		Resources: plimsoll.Resources{
+			plimsoll.CPU: rapid.Int64Range(1, 4).Draw(t, "cpu") * 500, plimsoll.Memory: 1 << 30,
+		},
 	}
 	switch rapid.IntRange(0, 5).Draw(t, "constraint") {
 	case 0:
@@ -117,14 +126,18 @@ func drawRequest(t *rapid.T) Request {
 func (b *booked) drawGoal(t *rapid.T) Goal {
 	goal := Goal{Chain: b.chain, Limit: rapid.IntRange(1, 6).Draw(t, "limit"), Seed: rapid.Uint64().Draw(t, "seed")}
 	if rapid.Bool().Draw(t, "room") {
-		goal.For = &Request{Owner: "bob", AnyClass: true, Resources: plimsoll.Resources{plimsoll.CPU: rapid.Int64Range(1, 8).Draw(t, "wanted") * 1000}}
+		goal.For = &Request{
+			Owner: "bob", AnyClass: true,
+			Resources: plimsoll.Resources{plimsoll.CPU: rapid.Int64Range(1, 8).Draw(t, "wanted") * 1000},
+		}
 	}
 	return goal
 }
 
-// Whatever the fleet: a plan keeps its limit and moves each instance once; with the moves before it done, the new server of each passes
-// every filter of what the instance asks and is not overdrawn; emptied servers are empty at the end and nothing was moved to them; the request
-// has the room that the plan tells of.
+// Whatever the fleet: a plan keeps its limit and moves each instance once; with the moves before it
+// done, the new server of each passes every filter of what the instance asks and is not overdrawn;
+// emptied servers are empty at the end and nothing was moved to them; the request has the room that
+// the plan tells of.
 func TestAPlanCanBeCarriedOut(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		b := drawFleet(t)
@@ -141,7 +154,9 @@ func TestAPlanCanBeCarriedOut(t *testing.T) {
 			i := slices.IndexFunc(b.movables, func(x Movable) bool { return x.Name == m.Name })
 			x := &b.movables[i]
 			to := b.fleet.Slot(m.To)
-			if moved[m.Name] || m.From != b.fleet.ID(x.Slot) || m.From == m.To || x.Fixed != "" || slices.Contains(plan.Emptied, m.To) {
+			if moved[m.Name] || m.From != b.fleet.ID(x.Slot) || m.From == m.To || x.Fixed != "" || slices.Contains(
+				plan.Emptied, m.To,
+			) {
 				t.Fatalf("%+v is not a move that may be planned: %+v", m, plan)
 			}
 			moved[m.Name] = true
@@ -187,7 +202,8 @@ func TestPlanningChangesNothing(t *testing.T) {
 	})
 }
 
-// Each plan is for servers of 4 cores. Instances are written as the cores that they hold, in millicores; + after one is a constraint to s0.
+// Each plan is for servers of 4 cores. Instances are written as the cores that they hold, in
+// millicores; + after one is a constraint to s0.
 func TestPlanMoves(t *testing.T) {
 	tests := []struct {
 		sentence string
@@ -265,11 +281,16 @@ func TestThePlanOfMovesIsBounded(t *testing.T) {
 	}
 	whole, err := b.placer.PlanMoves(b.movables, Goal{Limit: 100})
 	if err != nil || whole.Stopped || len(whole.Emptied) != 48 {
-		t.Errorf("%v: %d servers are emptied, stopped %t; 50 instances fill two", err, len(whole.Emptied), whole.Stopped)
+		t.Errorf(
+			"%v: %d servers are emptied, stopped %t; 50 instances fill two", err, len(whole.Emptied), whole.Stopped,
+		)
 	}
 	short, err := b.placer.PlanMoves(b.movables, Goal{Limit: 100, Looks: 500})
 	if err != nil || !short.Stopped || len(short.Emptied) == 0 || len(short.Emptied) > 11 {
-		t.Errorf("%v: %d servers are emptied, stopped %t; 500 looks are ten instances", err, len(short.Emptied), short.Stopped)
+		t.Errorf(
+			"%v: %d servers are emptied, stopped %t; 500 looks are ten instances", err, len(short.Emptied),
+			short.Stopped,
+		)
 	}
 	if _, err := b.placer.PlanMoves(b.movables, Goal{}); err == nil || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("without a limit: %v", err)

@@ -2,8 +2,8 @@ package placement
 
 import "math/rand/v2"
 
-// Draw is an order in which the servers of a fleet are drawn: a lazy Fisher–Yates shuffle, so that drawing fifty of 100,000
-// costs fifty steps. It keeps its slice between placements.
+// Draw is an order in which the servers of a fleet are drawn: a lazy Fisher–Yates shuffle, so that
+// drawing fifty of 100,000 costs fifty steps. It keeps its slice between placements.
 type Draw struct {
 	order  []int32
 	rng    *rand.PCG

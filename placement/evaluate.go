@@ -21,8 +21,9 @@ type Evaluation struct {
 	Peak      int        // most loaded instances held at once
 }
 
-// Evaluate runs the request's chain over servers that somebody else has drawn, as one batch, as Place does with those that it draws
-// (RFD 60, phase 4). The seed is for scores that are random. Slots that are vacant do not count.
+// Evaluate runs the request's chain over servers that somebody else has drawn, as one batch, as
+// Place does with those that it draws (RFD 60, phase 4). The seed is for scores that are random.
+// Slots that are vacant do not count.
 func (pl *Placer) Evaluate(p *Prepared, slots []int32, seed uint64, now int64) Evaluation {
 	b := pl.begin(p, now)
 	r := newRecorder(p.chain)
@@ -116,8 +117,9 @@ func (c *Chain) BatchSize(servers int) int { return c.size(servers) }
 // Expanded returns the expression of the chain without definitions.
 func (c *Chain) Expanded() Expression { return c.expanded(c.root) }
 
-// Deal draws the servers 0 to n-1 in batches of so many open ones, as Place does, each with the seed for its random scores. Those
-// between them that are not open come with them. If many are one batch they come as they stand. A batch is good until the next.
+// Deal draws the servers 0 to n-1 in batches of so many open ones, as Place does, each with the
+// seed for its random scores. Those between them that are not open come with them. If many are one
+// batch they come as they stand. A batch is good until the next.
 func (d *Draw) Deal(n, size int, open func(int32) bool) iter.Seq2[uint64, []int32] {
 	return func(yield func(uint64, []int32) bool) {
 		d.resize(n)
@@ -143,8 +145,9 @@ func (d *Draw) Deal(n, size int, open func(int32) bool) iter.Seq2[uint64, []int3
 	}
 }
 
-// Record returns what the fleet knows of the server in a slot: its record with the fault that keeps it from being used, if there is
-// one, without instances. Its maps are shared, and not to be changed.
+// Record returns what the fleet knows of the server in a slot: its record with the fault that keeps
+// it from being used, if there is one, without instances. Its maps are shared, and not to be
+// changed.
 func (f *Fleet) Record(slot int32) Server {
 	s := f.classes[f.rows[slot].class].record
 	s.ID = f.ids[slot]

@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Batches that are dealt and evaluated one by one, until one has a survivor, come to the same choice as Place, with the same score
-// and the same steps.
+// Batches that are dealt and evaluated one by one, until one has a survivor, come to the same
+// choice as Place, with the same score and the same steps.
 func TestBatchesOneByOneAgreeWithPlace(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		request := anyRequest(t)
@@ -59,14 +59,17 @@ func TestBatchesOneByOneAgreeWithPlace(t *testing.T) {
 	})
 }
 
-// Survivors stand best first, and of equals the one that was drawn last first, which is the one that is chosen.
+// Survivors stand best first, and of equals the one that was drawn last first, which is the one
+// that is chosen.
 func TestSurvivorsStandBestFirst(t *testing.T) {
 	f := placement.NewFleet(placement.NewNames())
 	for i := range 4 {
 		s := placement.NewServer(fmt.Sprint("n", i), nil)
 		f.Add(&s)
 	}
-	chain, err := placement.NewChain(placement.Pipe(placement.Named("setup")), placement.Stages(), nil, placement.DefaultSettings())
+	chain, err := placement.NewChain(
+		placement.Pipe(placement.Named("setup")), placement.Stages(), nil, placement.DefaultSettings(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +83,8 @@ func TestSurvivorsStandBestFirst(t *testing.T) {
 	}
 }
 
-// Every server is dealt once, in batches that hold so many open ones, whatever order an earlier deal left behind.
+// Every server is dealt once, in batches that hold so many open ones, whatever order an earlier
+// deal left behind.
 func TestDealIsAPermutation(t *testing.T) {
 	d := placement.NewDraw(rand.NewPCG(1, 2))
 	open := func(slot int32) bool { return slot%3 != 0 }
@@ -110,7 +114,8 @@ func TestDealIsAPermutation(t *testing.T) {
 	}
 }
 
-// A sum of many reasons is bounded: the rest is told as one, and no reason names more than ten servers.
+// A sum of many reasons is bounded: the rest is told as one, and no reason names more than ten
+// servers.
 func TestSumOfStepsIsBounded(t *testing.T) {
 	var sum placement.StepSum
 	for i := range 300 {

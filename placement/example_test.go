@@ -24,7 +24,9 @@ func Example() {
 	for i := range servers {
 		fleet.Add(&servers[i])
 	}
-	container := &placement.Request{Owner: "alice", Resources: plimsoll.Resources{plimsoll.CPU: 2000, plimsoll.Memory: 4 << 30}}
+	container := &placement.Request{
+		Owner: "alice", Resources: plimsoll.Resources{plimsoll.CPU: 2000, plimsoll.Memory: 4 << 30},
+	}
 	request, err := placement.Default().Prepare(fleet, container)
 	if err != nil {
 		fmt.Println(err)
@@ -35,6 +37,6 @@ func Example() {
 	explanation := placer.Explain(request, 0)
 	fmt.Println(explanation.Summary())
 	// Output:
-	// goes to n2
-	// 1 of 3 nodes: its record cannot be used: capacity.memory: quantity "lots" cannot be read; write for example 64Mi or 2G; 1 of 3 nodes: not enough cpu
+	// goes to n2 1 of 3 nodes: its record cannot be used: capacity.memory: quantity "lots" cannot
+	// be read; write for example 64Mi or 2G; 1 of 3 nodes: not enough cpu
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// A request is not placed on a server that it is kept from, says why, and goes there as soon as it is not kept any more. Servers that are
-// alike and not named take it, in a batch of a few as in one of thousands.
+// A request is not placed on a server that it is kept from, says why, and goes there as soon as it
+// is not kept any more. Servers that are alike and not named take it, in a batch of a few as in one
+// of thousands.
 func TestRequestKeptFromServers(t *testing.T) {
 	for _, n := range []int{1, 3, 2000} {
 		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
@@ -34,7 +35,9 @@ func TestRequestKeptFromServers(t *testing.T) {
 			if x.Open != n || x.Eligible != n || x.FitEmpty != n || x.Fit != n-1 {
 				t.Errorf("counts %+v", x)
 			}
-			if got := reasons(t, f, r, "reserved"); got[f.ID(0)] != "its task j.g.0 was evicted from it" || len(got) != 1 {
+			if got := reasons(
+				t, f, r, "reserved",
+			); got[f.ID(0)] != "its task j.g.0 was evicted from it" || len(got) != 1 {
 				t.Errorf("reasons %v", got)
 			}
 			if free := prepare(t, placement.Default(), f, asks(100)); !pl.Keeps(free, 0, 0) {
@@ -44,7 +47,8 @@ func TestRequestKeptFromServers(t *testing.T) {
 	}
 }
 
-// A server that is reserved stays closed, with its own reason, whether a request is kept from it or not.
+// A server that is reserved stays closed, with its own reason, whether a request is kept from it or
+// not.
 func TestReservedBeforeExclusion(t *testing.T) {
 	f := fleetOf(2, func(i int, s *placement.Server) {
 		if i == 0 {

@@ -136,7 +136,8 @@ func (s *Stage) reason(v *View) string {
 	return s.Why(v)
 }
 
-// list returns the steps of the stages that ran, or that refuse servers although none was left when it came to them.
+// list returns the steps of the stages that ran, or that refuse servers although none was left when
+// it came to them.
 func (r *recorder) list() []Step {
 	var out []Step
 	for i := range r.steps {
@@ -148,7 +149,8 @@ func (r *recorder) list() []Step {
 	return out
 }
 
-// PlaceRecorded is Place that also says what each stage did, added up over all batches. It draws and chooses as Place does.
+// PlaceRecorded is Place that also says what each stage did, added up over all batches. It draws
+// and chooses as Place does.
 func (pl *Placer) PlaceRecorded(p *Prepared, now int64) (Choice, []Step) {
 	r := newRecorder(p.chain)
 	pl.batch.record = r
@@ -168,8 +170,9 @@ type Explanation struct {
 	Spreads  []SpreadCount // of the request's hard spreads, in their order
 }
 
-// Explain runs the chain over every server at once and says what each stage dropped and why, and how many servers each filter
-// refuses, whatever the others say. It draws nothing and changes nothing.
+// Explain runs the chain over every server at once and says what each stage dropped and why, and
+// how many servers each filter refuses, whatever the others say. It draws nothing and changes
+// nothing.
 func (pl *Placer) Explain(p *Prepared, now int64) Explanation {
 	b := pl.begin(p, now)
 	x := Explanation{Servers: pl.fleet.servers, Spreads: p.spreadCounts()}
@@ -192,8 +195,8 @@ func (pl *Placer) Explain(p *Prepared, now int64) Explanation {
 
 func decidesEligibility(s *Stage) bool { return s.kind() == NotEligible }
 
-// refusals asks every filter about every server. What runs on servers that were not loaded is not known, but those are refused by
-// another filter, or could not be loaded.
+// refusals asks every filter about every server. What runs on servers that were not loaded is not
+// known, but those are refused by another filter, or could not be loaded.
 func (pl *Placer) refusals(b *Batch, r *recorder, x *Explanation) {
 	for i := range b.slots {
 		v := b.At(int32(i))
@@ -217,8 +220,8 @@ func (pl *Placer) refusals(b *Batch, r *recorder, x *Explanation) {
 	}
 }
 
-// Suits reports whether a server is for the request, open or not, full or empty, and whether it would have room if nothing ran on
-// it.
+// Suits reports whether a server is for the request, open or not, full or empty, and whether it
+// would have room if nothing ran on it.
 func (pl *Placer) Suits(p *Prepared, slot int32, now int64) (eligible, fitsEmpty bool) {
 	if pl.fleet.rows[slot].flags&present == 0 {
 		return false, false
@@ -274,7 +277,8 @@ func (pl *Placer) ExplainServer(p *Prepared, slot int32, now int64) []Verdict {
 	return out
 }
 
-// Summary says in one line why servers were left out: "2 of 3 nodes: not enough cpu; 1 of 3 nodes: draining".
+// Summary says in one line why servers were left out: "2 of 3 nodes: not enough cpu; 1 of 3 nodes:
+// draining".
 func (x *Explanation) Summary() string {
 	if x.Servers == 0 {
 		return "there is no node"

@@ -33,17 +33,23 @@ func mixed() *placement.Fleet {
 	})
 }
 
-// Explain counts every server once, where the chain drops it, and besides, of each filter, all that it refuses: what is for the request,
-// what is open, what would have room if it were empty, and what has it, are each counted on their own.
+// Explain counts every server once, where the chain drops it, and besides, of each filter, all that
+// it refuses: what is for the request, what is open, what would have room if it were empty, and
+// what has it, are each counted on their own.
 func TestExplainCounts(t *testing.T) {
 	f := mixed()
 	f.Remove(11)
 	r := asks(1000, func(r *placement.Request) { r.Resources["memory"] = gib })
 	x := newPlacer(f, 1).Explain(prepare(t, placement.Default(), f, r), 0)
 	if x.Servers != 11 || x.Open != 6 || x.Eligible != 9 || x.FitEmpty != 8 || x.Fit != 2 {
-		t.Errorf("servers %d, open %d, eligible %d, would fit if empty %d, fit %d; want 11, 6, 9, 8, 2", x.Servers, x.Open, x.Eligible, x.FitEmpty, x.Fit)
+		t.Errorf(
+			"servers %d, open %d, eligible %d, would fit if empty %d, fit %d; want 11, 6, 9, 8, 2", x.Servers, x.Open,
+			x.Eligible, x.FitEmpty, x.Fit,
+		)
 	}
-	want := map[string][2]int{"running": {1, 1}, "reserved": {4, 4}, "traits": {1, 2}, "min-memory": {1, 1}, "min-cpu": {2, 2}}
+	want := map[string][2]int{
+		"running": {1, 1}, "reserved": {4, 4}, "traits": {1, 2}, "min-memory": {1, 1}, "min-cpu": {2, 2},
+	}
 	for _, step := range x.Steps {
 		if got := [2]int{step.Dropped, step.Refused}; got != want[step.Stage] {
 			t.Errorf("%s: %v dropped and refused, want %v", step.Stage, got, want[step.Stage])
@@ -66,7 +72,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// A reason names at most ten servers, in the order of the fleet, and a step at most a hundred reasons: the rest is told as one.
+// A reason names at most ten servers, in the order of the fleet, and a step at most a hundred
+// reasons: the rest is told as one.
 func TestExplainIsBounded(t *testing.T) {
 	f := fleetOf(30)
 	x := newPlacer(f, 1).Explain(prepare(t, placement.Default(), f, asks(9000)), 0)
@@ -86,7 +93,8 @@ func TestExplainIsBounded(t *testing.T) {
 	}
 }
 
-// What stages did is told for a placement too, added up over all its batches, and a preference is not told as a reason.
+// What stages did is told for a placement too, added up over all its batches, and a preference is
+// not told as a reason.
 func TestPlaceRecordedAddsUpBatches(t *testing.T) {
 	f := fleetOf(170, func(i int, s *placement.Server) {
 		if i%10 == 0 {

@@ -22,7 +22,9 @@ type Run struct {
 
 // RunInOrder runs a chain without drawing. intn gives the random numbers.
 func (pl *Placer) RunInOrder(p *Prepared, now int64, intn func(int) int) Run {
-	out := Run{Scores: map[string]float64{}, Free: map[string]Amounts{}, Used: map[string]Amounts{}, Counts: map[string]int{}}
+	out := Run{
+		Scores: map[string]float64{}, Free: map[string]Amounts{}, Used: map[string]Amounts{}, Counts: map[string]int{},
+	}
 	names := func(b *Batch, set []int32) []string {
 		list := []string{}
 		for _, i := range set {

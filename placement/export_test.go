@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Dump writes everything that a fleet knows of its servers and what runs on them, in a fixed order. What is only worked out when it is
-// asked for, such as the lowest count of a spread, is left out.
+// Dump writes everything that a fleet knows of its servers and what runs on them, in a fixed order.
+// What is only worked out when it is asked for, such as the lowest count of a spread, is left out.
 func (f *Fleet) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "servers %d names %v\n", f.servers, f.Names.names)
@@ -17,7 +17,8 @@ func (f *Fleet) Dump() string {
 			continue
 		}
 		fmt.Fprintf(&b, "%d %q class %x free %v count %d uncapped %d tickets %d flags %b owners %v used %v tags %v last %v brought %q pending %q\n",
-			slot, f.ids[slot], f.classes[r.class].key, r.free, r.count, r.uncapped, r.tickets, r.flags, r.owners, l.used,
+			slot, f.ids[slot], f.classes[r.class].key, r.free, r.count, r.uncapped, r.tickets, r.flags, r.owners,
+			l.used,
 			l.tags, l.last, f.brought[int32(slot)], f.pending[int32(slot)])
 	}
 	for _, c := range f.classes {
@@ -84,7 +85,8 @@ func (pl *Placer) Lowest(p *Prepared, i int) int {
 	return int(p.hardSpread[i].low)
 }
 
-// In returns how many instances of the request's group are counted for the server's value of its i-th hard spread; -1 if it has none.
+// In returns how many instances of the request's group are counted for the server's value of its
+// i-th hard spread; -1 if it has none.
 func (p *Prepared) In(i int, slot int32) int {
 	c := p.hardSpread[i].counter
 	value := p.fleet.valueOf(c.domain, slot)
@@ -114,7 +116,9 @@ func (f *Fleet) CheckClasses() error {
 		}
 	}
 	if len(f.byKey) != len(f.classes) || dead != f.dead {
-		return fmt.Errorf("%d classes, %d keys; %d without servers, counted %d", len(f.classes), len(f.byKey), dead, f.dead)
+		return fmt.Errorf(
+			"%d classes, %d keys; %d without servers, counted %d", len(f.classes), len(f.byKey), dead, f.dead,
+		)
 	}
 	return nil
 }

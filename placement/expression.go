@@ -8,9 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Expression is a chain as it is written: the name of a stage, or a list that begins with "pipe" or "or" and goes on with
-// expressions. In a pipe the output of one is the input of the next, until nothing is left; of an or every one gets the same input,
-// until one leaves something.
+// Expression is a chain as it is written: the name of a stage, or a list that begins with "pipe" or
+// "or" and goes on with expressions. In a pipe the output of one is the input of the next, until
+// nothing is left; of an or every one gets the same input, until one leaves something.
 type Expression struct {
 	Name string // of a stage, or of a definition; empty: Op and Items
 	Op   string // "pipe" or "or"
@@ -83,7 +83,9 @@ func parseExpression(raw any, field string, depth int) (Expression, error) {
 		return Named(v), nil
 	case []any:
 		if len(v) == 0 {
-			return Expression{}, plimsoll.Invalid(field, `is an empty list; begin it with "pipe" or "or" and name stages`)
+			return Expression{}, plimsoll.Invalid(
+				field, `is an empty list; begin it with "pipe" or "or" and name stages`,
+			)
 		}
 		op, _ := v[0].(string)
 		if op != "pipe" && op != "or" {

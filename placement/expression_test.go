@@ -14,12 +14,17 @@ import (
 
 // RFD 60, phase 1: "The proposed (albeit simplified) plugin chain is as follows", word for word.
 var rfdChain = []string{
-	"hard-filter-setup", "hard-filter-running", "hard-filter-invalid-servers", "hard-filter-volumes-from", "hard-filter-reserved",
-	"hard-filter-vlans", "hard-filter-platform-versions", "hard-filter-traits", "hard-filter-headnode", "hard-filter-overprovision-ratios",
-	"load-server-vms", "calculate-ticketed-vms", "hard-filter-capness", "hard-filter-vm-count", "hard-filter-sick-servers",
-	"calculate-server-unreserved", "hard-filter-min-ram", "hard-filter-min-cpu", "hard-filter-min-disk", "hard-filter-locality-hints",
+	"hard-filter-setup", "hard-filter-running", "hard-filter-invalid-servers", "hard-filter-volumes-from",
+	"hard-filter-reserved",
+	"hard-filter-vlans", "hard-filter-platform-versions", "hard-filter-traits", "hard-filter-headnode",
+	"hard-filter-overprovision-ratios",
+	"load-server-vms", "calculate-ticketed-vms", "hard-filter-capness", "hard-filter-vm-count",
+	"hard-filter-sick-servers",
+	"calculate-server-unreserved", "hard-filter-min-ram", "hard-filter-min-cpu", "hard-filter-min-disk",
+	"hard-filter-locality-hints",
 	"hard-filter-owners-servers", "hard-filter-reservoir", "hard-filter-large-servers", "soft-filter-locality-hints",
-	"score-unreserved-ram", "score-unreserved-disk", "score-num-owner-zones", "score-current-platform", "score-next-reboot",
+	"score-unreserved-ram", "score-unreserved-disk", "score-num-owner-zones", "score-current-platform",
+	"score-next-reboot",
 	"score-uniform-random",
 }
 
@@ -27,18 +32,23 @@ var rfdChain = []string{
 func TestTheListOfRFD60IsAChain(t *testing.T) {
 	c := chainOf(t, stagesNamed(rfdChain...))
 	want := []string{
-		"setup", "running", "invalid-servers", "volumes-from", "reserved", "networks", "platform-versions", "traits", "headnode",
-		"overprovision-ratios", "load-instances", "calculate-tickets", "capness", "instance-count", "sick-servers", "calculate-unreserved",
-		"min-memory", "min-cpu", "min-disk", "locality", "owners-servers", "reservoir", "large-servers", "soft-locality",
-		"score-unreserved-memory", "score-unreserved-disk", "score-owner-instances", "score-current-platform", "score-next-reboot", "score-random",
+		"setup", "running", "invalid-servers", "volumes-from", "reserved", "networks", "platform-versions", "traits",
+		"headnode",
+		"overprovision-ratios", "load-instances", "calculate-tickets", "capness", "instance-count", "sick-servers",
+		"calculate-unreserved",
+		"min-memory", "min-cpu", "min-disk", "locality", "owners-servers", "reservoir", "large-servers",
+		"soft-locality",
+		"score-unreserved-memory", "score-unreserved-disk", "score-owner-instances", "score-current-platform",
+		"score-next-reboot", "score-random",
 	}
 	if got := c.Stages(); !slices.Equal(got, want) {
 		t.Errorf("stages\n%v, want\n%v", got, want)
 	}
 }
 
-// "We need to push the usage of container data … as late as possible" (RFD 60, phase 1): the default chain has the stages of RFD 60 in
-// its order, and ours between them, and no stage before load-instances reads what runs on a server.
+// "We need to push the usage of container data … as late as possible" (RFD 60, phase 1): the
+// default chain has the stages of RFD 60 in its order, and ours between them, and no stage before
+// load-instances reads what runs on a server.
 func TestTheDefaultChainKeepsTheOrderOfRFD60(t *testing.T) {
 	names := placement.Default().Stages()
 	at := -1
@@ -104,7 +114,9 @@ func TestParseExpressionErrors(t *testing.T) {
 		{[]any{"setup"}, `chain[0]: is setup; a list begins with "pipe" or "or"`},
 		{[]any{7.0, "setup"}, `chain[0]: is 7; a list begins with "pipe" or "or"`},
 		{[]any{"pipe", "setup", true}, `chain[2]: is true; give the name of a stage or a list`},
-		{[]any{"pipe", "setup", []any{"or", "a", []any{}}}, `chain[2][2]: is an empty list; begin it with "pipe" or "or" and name stages`},
+		{[]any{
+			"pipe", "setup", []any{"or", "a", []any{}},
+		}, `chain[2][2]: is an empty list; begin it with "pipe" or "or" and name stages`},
 		{[]any{"pipe", "or"}, `chain[1]: "or" is not the name of a stage`},
 		{nested(33), "chain" + strings.Repeat("[1]", 33) + ": is nested more than 32 deep"},
 	} {
@@ -126,7 +138,9 @@ func TestNewChainErrors(t *testing.T) {
 	for range 251 {
 		long.List = append(long.List, name("setup"))
 	}
-	loop := map[string]placement.Expression{"a": pipe(name("setup"), name("b")), "b": or(name("c"), name("traits")), "c": name("a")}
+	loop := map[string]placement.Expression{
+		"a": pipe(name("setup"), name("b")), "b": or(name("c"), name("traits")), "c": name("a"),
+	}
 	var known []string
 	for _, s := range placement.Stages() {
 		known = append(append(known, s.Name), s.Aliases...)
@@ -144,12 +158,17 @@ func TestNewChainErrors(t *testing.T) {
 		{placement.Expression{}, `chain: begins with ""; a list begins with "pipe" or "or"`},
 		{placement.Expression{Op: "and"}, `chain: begins with "and"; a list begins with "pipe" or "or"`},
 		{pipe(name("capness")), `chain[1]: "capness" reads what runs on a server; put it after load-instances`},
-		{pipe(name("load-instances"), name("min-cpu")), `chain[2]: "min-cpu" reads what is left on a server; put it after calculate-unreserved`},
+		{pipe(
+			name("load-instances"), name("min-cpu"),
+		), `chain[2]: "min-cpu" reads what is left on a server; put it after calculate-unreserved`},
 		{pipe(name("min-cpu")), `chain[1]: "min-cpu" reads what runs on a server; put it after load-instances`},
-		{pipe(name("calculate-unreserved")), `chain[1]: "calculate-unreserved" reads what runs on a server; put it after load-instances`},
+		{pipe(
+			name("calculate-unreserved"),
+		), `chain[1]: "calculate-unreserved" reads what runs on a server; put it after load-instances`},
 		{
 			pipe(or(name("load-instances"), name("identity")), name("locality")),
-			`chain[2]: "locality" reads what runs on a server; put it after load-instances`, // only one of the alternatives loads
+			// only one of the alternatives loads
+			`chain[2]: "locality" reads what runs on a server; put it after load-instances`,
 		},
 		{
 			pipe(name("load-instances"), name("calculate-unreserved"), name("score-random"), name("setup")),
@@ -182,11 +201,24 @@ func TestSettingsErrors(t *testing.T) {
 		change func(*placement.Settings)
 		want   string
 	}{
-		{func(s *placement.Settings) { s.Batch = -1 }, "settings: batch, max-instances and sick-for cannot be negative"},
-		{func(s *placement.Settings) { s.MaxInstances = -1 }, "settings: batch, max-instances and sick-for cannot be negative"},
-		{func(s *placement.Settings) { s.SickFor = -1 }, "settings: batch, max-instances and sick-for cannot be negative"},
+		{
+			func(s *placement.Settings) { s.Batch = -1 },
+			"settings: batch, max-instances and sick-for cannot be negative",
+		},
+		{
+			func(s *placement.Settings) { s.MaxInstances = -1 },
+			"settings: batch, max-instances and sick-for cannot be negative",
+		},
+		{
+			func(s *placement.Settings) { s.SickFor = -1 },
+			"settings: batch, max-instances and sick-for cannot be negative",
+		},
 		{func(s *placement.Settings) { s.Weights.Near = math.NaN() }, "weights: NaN is not a weight; give a number from -1,000,000 to 1,000,000"},
-		{func(s *placement.Settings) { s.Weights.Random = math.Inf(-1) }, "weights: -Inf is not a weight; give a number from -1,000,000 to 1,000,000"},
+		{func(s *placement.Settings) {
+			s.Weights.Random = math.Inf(
+				-1,
+			)
+		}, "weights: -Inf is not a weight; give a number from -1,000,000 to 1,000,000"},
 		{func(s *placement.Settings) { s.Weights.Spread = 1e6 + 1 }, "weights: 1.000001e+06 is not a weight; give a number from -1,000,000 to 1,000,000"},
 		{
 			func(s *placement.Settings) { s.OwnerRules = map[string]string{"a": "true", "b": "1"} },
@@ -212,7 +244,8 @@ func TestSettingsErrors(t *testing.T) {
 func TestExpressionsSurviveJSON(t *testing.T) {
 	pipe, or, name := placement.Pipe, placement.Or, placement.Named
 	for _, e := range []placement.Expression{
-		name("setup"), pipe(name("setup")), pipe(name("a"), or(name("b"), pipe(name("c"), name("d")))), placement.DefaultExpression(),
+		name("setup"), pipe(name("setup")), pipe(name("a"), or(name("b"), pipe(name("c"), name("d")))),
+		placement.DefaultExpression(),
 	} {
 		data, err := json.Marshal(e)
 		if err != nil {
@@ -238,25 +271,34 @@ func TestDefinitions(t *testing.T) {
 		"mine":   placement.Pipe(placement.Named("open"), placement.Named("headnode")),
 		"usable": placement.Named("invalid-servers"),
 	}
-	c, err := placement.NewChain(placement.Pipe(placement.Named("mine"), placement.Named("traits")), placement.Stages(), definitions, placement.DefaultSettings())
+	c, err := placement.NewChain(
+		placement.Pipe(placement.Named("mine"), placement.Named("traits")), placement.Stages(), definitions,
+		placement.DefaultSettings(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.Stages(), []string{"setup", "running", "invalid-servers", "headnode", "traits"}; !slices.Equal(got, want) {
+	if got, want := c.Stages(), []string{
+		"setup", "running", "invalid-servers", "headnode", "traits",
+	}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
-// Whatever bytes are given: what is read is written and read again as the same, what is not is an error, and building a chain of it
-// ends in a chain or an error.
+// Whatever bytes are given: what is read is written and read again as the same, what is not is an
+// error, and building a chain of it ends in a chain or an error.
 func FuzzExpression(f *testing.F) {
 	for _, text := range []string{
-		`"setup"`, `["pipe","setup",["or","reservoir","identity"]]`, `["pipe"]`, `[]`, `["or","setup"]`, `null`, `["pipe",["pipe",["pipe",1]]]`,
+		`"setup"`, `["pipe","setup",["or","reservoir","identity"]]`, `["pipe"]`, `[]`, `["or","setup"]`, `null`,
+		`["pipe",["pipe",["pipe",1]]]`,
 		`["pipe","load-instances","calculate-unreserved","score-random"]`, `{"pipe":[]}`, `["pipe","defined"]`,
 	} {
 		f.Add([]byte(text))
 	}
-	definitions := map[string]placement.Expression{"defined": stagesNamed("setup", "other"), "other": placement.Or(placement.Named("traits"), placement.Named("defined"))}
+	definitions := map[string]placement.Expression{
+		"defined": stagesNamed("setup", "other"),
+		"other":   placement.Or(placement.Named("traits"), placement.Named("defined")),
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var e, again placement.Expression
 		if json.Unmarshal(data, &e) != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/triton"
 )
 
-// The tests of this file are about faults of the program that RFD 60 describes, numbered as the project's notes on it do (reference
-// placement.md, section 1.7). Each shows that this package does not have the fault.
+// The tests of this file are about faults of the program that RFD 60 describes, numbered as the
+// project's notes on it do (reference placement.md, section 1.7). Each shows that this package does
+// not have the fault.
 
 const gibi = 1 << 30
 
@@ -32,8 +33,9 @@ type stand struct {
 
 func newStand(servers ...placement.Server) *stand {
 	s := &stand{
-		fleet: placement.NewFleet(placement.NewNames()), settings: placement.DefaultSettings(), stages: placement.Stages(),
-		chain: placement.DefaultExpression(),
+		fleet: placement.NewFleet(placement.NewNames()), settings: placement.DefaultSettings(),
+		stages: placement.Stages(),
+		chain:  placement.DefaultExpression(),
 	}
 	for i := range servers {
 		s.fleet.Add(&servers[i])
@@ -45,7 +47,12 @@ func newStand(servers ...placement.Server) *stand {
 func roomy(n int) []placement.Server {
 	var list []placement.Server
 	for i := range n {
-		list = append(list, placement.NewServer(fmt.Sprintf("s%03d", i), plimsoll.Resources{"cpu": 4000, "memory": 4 * gibi, "disk": 4 * gibi}))
+		list = append(
+			list,
+			placement.NewServer(
+				fmt.Sprintf("s%03d", i), plimsoll.Resources{"cpu": 4000, "memory": 4 * gibi, "disk": 4 * gibi},
+			),
+		)
 	}
 	return list
 }
@@ -82,8 +89,8 @@ func dropped(steps []placement.Step, stage string) (n int, why string) {
 	return 0, ""
 }
 
-// Fault 1: "vlans crash and missing-ratio crash". A request whose first alternative is down and whose last one is nowhere, and a
-// server without ratios for a class that has some, are answered.
+// Fault 1: "vlans crash and missing-ratio crash". A request whose first alternative is down and
+// whose last one is nowhere, and a server without ratios for a class that has some, are answered.
 func TestFault1NoCrashWithoutNetworkOrRatio(t *testing.T) {
 	down := roomy(1)
 	down[0].Networks = map[string]bool{"blue": false}
@@ -101,8 +108,9 @@ func TestFault1NoCrashWithoutNetworkOrRatio(t *testing.T) {
 	}
 }
 
-// Fault 2: "next-reboot and sick-servers sort with a boolean comparator", right for ten servers at most. Forty are ranked rightly
-// whatever order they come in, and so are the outcomes of forty instances.
+// Fault 2: "next-reboot and sick-servers sort with a boolean comparator", right for ten servers at
+// most. Forty are ranked rightly whatever order they come in, and so are the outcomes of forty
+// instances.
 func TestFault2SortsManyServers(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -120,7 +128,10 @@ func TestFault2SortsManyServers(t *testing.T) {
 
 		sick := roomy(1)
 		for _, age := range rng.Perm(40) { // the newest two failed, all others run
-			sick[0].Instances = append(sick[0].Instances, placement.Instance{ID: fmt.Sprint("i", age), Modified: today - int64(age) - 1, Failed: age < 2})
+			sick[0].Instances = append(
+				sick[0].Instances,
+				placement.Instance{ID: fmt.Sprint("i", age), Modified: today - int64(age) - 1, Failed: age < 2},
+			)
 		}
 		_, _, steps := newStand(sick...).place(t, smallRequest(), seed)
 		if n, _ := dropped(steps, "sick-servers"); n != 1 {
@@ -129,7 +140,8 @@ func TestFault2SortsManyServers(t *testing.T) {
 	}
 }
 
-// Fault 3: "batch order and the empty batch": of 51 servers the first batch had one, and of 100 none. Here it has fifty.
+// Fault 3: "batch order and the empty batch": of 51 servers the first batch had one, and of 100
+// none. Here it has fifty.
 func TestFault3FirstBatchIsFull(t *testing.T) {
 	for _, n := range []int{50, 51, 99, 100, 120} {
 		_, c, _ := newStand(roomy(n)...).place(t, smallRequest(), uint64(n))
@@ -139,7 +151,8 @@ func TestFault3FirstBatchIsFull(t *testing.T) {
 	}
 }
 
-// Fault 4: "only the last batch's steps are reported on failure". Here they are added up over all batches.
+// Fault 4: "only the last batch's steps are reported on failure". Here they are added up over all
+// batches.
 func TestFault4StepsOfAllBatches(t *testing.T) {
 	r := smallRequest()
 	r.Resources[plimsoll.Memory] = 5 * gibi
@@ -149,8 +162,8 @@ func TestFault4StepsOfAllBatches(t *testing.T) {
 	}
 }
 
-// Fault 5: "a failing allocator in a later batch would be reported as success without server". Failures are reasons, the search goes
-// on, and success names a server.
+// Fault 5: "a failing allocator in a later batch would be reported as success without server".
+// Failures are reasons, the search goes on, and success names a server.
 func TestFault5FailuresInLaterBatches(t *testing.T) {
 	for _, sound := range []string{"", "s007"} {
 		for seed := range uint64(10) {
@@ -173,7 +186,8 @@ func TestFault5FailuresInLaterBatches(t *testing.T) {
 	}
 }
 
-// Fault 6: "setup, reserved, headnode, reservoir, large-servers, ticket drops give no reasons". Here every drop has one.
+// Fault 6: "setup, reserved, headnode, reservoir, large-servers, ticket drops give no reasons".
+// Here every drop has one.
 func TestFault6EveryDropHasAReason(t *testing.T) {
 	servers := roomy(7)
 	servers[0].Setup = false
@@ -197,7 +211,8 @@ func TestFault6EveryDropHasAReason(t *testing.T) {
 	}
 }
 
-// Fault 7: "large-servers and scores act inside a batch only". Who wants the best of all servers says so.
+// Fault 7: "large-servers and scores act inside a batch only". Who wants the best of all servers
+// says so.
 func TestFault7BestOfAllServers(t *testing.T) {
 	for seed := range uint64(20) {
 		servers := roomy(300)
@@ -210,12 +225,15 @@ func TestFault7BestOfAllServers(t *testing.T) {
 	}
 }
 
-// Fault 8: "stale ratios/min-platform objects are mutated in place". Neither the request nor the records are changed.
+// Fault 8: "stale ratios/min-platform objects are mutated in place". Neither the request nor the
+// records are changed.
 func TestFault8ChangesNothing(t *testing.T) {
 	fresh := func() (*placement.Request, []placement.Server) {
 		r := smallRequest()
 		r.Constraints.Class = map[string]float64{"cpu": 4}
-		r.Platforms = []plimsoll.PlatformRange{{Min: map[string]string{"7.0": "20200101T000000Z", "smartos": "20990101T000000Z"}}}
+		r.Platforms = []plimsoll.PlatformRange{
+			{Min: map[string]string{"7.0": "20200101T000000Z", "smartos": "20990101T000000Z"}},
+		}
 		servers := roomy(3)
 		for i := range servers {
 			servers[i].Overprovision = map[string]float64{"cpu": 4}
@@ -235,7 +253,8 @@ func TestFault8ChangesNothing(t *testing.T) {
 	}
 }
 
-// Fault 9: "capless CPU arithmetic depends on VM order". Here it does not, with Triton's arithmetic either.
+// Fault 9: "capless CPU arithmetic depends on VM order". Here it does not, with Triton's arithmetic
+// either.
 func TestFault9OrderOfInstances(t *testing.T) {
 	caps := []int{300, 0, 400, 50}
 	seen := map[int64]bool{}
@@ -249,10 +268,16 @@ func TestFault9OrderOfInstances(t *testing.T) {
 		}
 		vms := []map[string]any{}
 		for i, n := range caps {
-			vms = append(vms, map[string]any{"uuid": fmt.Sprint("vm", i), "max_physical_memory": 128, "cpu_cap": n, "state": "running"})
+			vms = append(
+				vms,
+				map[string]any{
+					"uuid": fmt.Sprint("vm", i), "max_physical_memory": 128, "cpu_cap": n, "state": "running",
+				},
+			)
 		}
 		data, err := json.Marshal(map[string]any{
-			"uuid": "a", "setup": true, "status": "running", "sysinfo": map[string]any{"CPU Total Cores": 16}, "vms": vms,
+			"uuid": "a", "setup": true, "status": "running", "sysinfo": map[string]any{"CPU Total Cores": 16},
+			"vms": vms,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -279,7 +304,8 @@ func TestFault9OrderOfInstances(t *testing.T) {
 	}
 }
 
-// Fault 10: "lazily loaded VMs are not validated". A server whose loaded instances cannot be used is left out, with the reason.
+// Fault 10: "lazily loaded VMs are not validated". A server whose loaded instances cannot be used
+// is left out, with the reason.
 func TestFault10LoadedInstancesAreChecked(t *testing.T) {
 	s := newStand(roomy(2)...)
 	s.fleet.Loader.Within = time.Second
@@ -290,13 +316,15 @@ func TestFault10LoadedInstancesAreChecked(t *testing.T) {
 		return nil, nil
 	}
 	chosen, _, steps := s.place(t, smallRequest(), 1)
-	if n, why := dropped(steps, "load-instances"); chosen != "s001" || n != 1 || !strings.Contains(why, "instances.odd.resources.memory") {
+	if n, why := dropped(steps, "load-instances"); chosen != "s001" || n != 1 || !strings.Contains(
+		why, "instances.odd.resources.memory",
+	) {
 		t.Errorf("chosen %q, dropped %d, because %q", chosen, n, why)
 	}
 }
 
-// Fault 11: "absent weight for disk/platform/reboot gives NaN scores". An absent weight leaves the score out, and what is no number
-// is refused.
+// Fault 11: "absent weight for disk/platform/reboot gives NaN scores". An absent weight leaves the
+// score out, and what is no number is refused.
 func TestFault11AbsentWeights(t *testing.T) {
 	servers := roomy(3)
 	for i := range servers {

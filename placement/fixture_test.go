@@ -82,7 +82,9 @@ func chainOf(t failer, e placement.Expression, change ...func(*placement.Setting
 	return chainWith(t, e, placement.Stages(), change...)
 }
 
-func chainWith(t failer, e placement.Expression, stages []placement.Stage, change ...func(*placement.Settings)) *placement.Chain {
+func chainWith(
+	t failer, e placement.Expression, stages []placement.Stage, change ...func(*placement.Settings),
+) *placement.Chain {
 	t.Helper()
 	settings := placement.DefaultSettings()
 	for _, c := range change {
@@ -107,18 +109,27 @@ func newPlacer(f *placement.Fleet, seed uint64) *placement.Placer {
 	return placement.NewPlacer(f, rand.NewPCG(seed, seed))
 }
 
-// watched returns the default chain with one more filter in front, and the ids of the servers that this one was asked about, in order.
+// watched returns the default chain with one more filter in front, and the ids of the servers that
+// this one was asked about, in order.
 func watched(t failer, change ...func(*placement.Settings)) (*placement.Chain, *[]string) {
 	seen := &[]string{}
-	watch := placement.Stage{Name: "watch", Keep: func(v *placement.View) bool { *seen = append(*seen, v.ID()); return true }}
+	watch := placement.Stage{Name: "watch", Keep: func(
+		v *placement.View,
+	) bool {
+		*seen = append(*seen, v.ID())
+		return true
+	}}
 	e := placement.DefaultExpression()
 	e.List = append([]placement.Expression{placement.Named("watch")}, e.List...)
 	return chainWith(t, e, append(placement.Stages(), watch), change...), seen
 }
 
-// survivors returns the ids of the servers that a chain of one stage keeps, in the order in which they come out, by way of a score
-// that notes them. The stage gets all servers in the order of the fleet.
-func survivors(t failer, f *placement.Fleet, r *placement.Request, stage string, change ...func(*placement.Settings)) []string {
+// survivors returns the ids of the servers that a chain of one stage keeps, in the order in which
+// they come out, by way of a score that notes them. The stage gets all servers in the order of the
+// fleet.
+func survivors(
+	t failer, f *placement.Fleet, r *placement.Request, stage string, change ...func(*placement.Settings),
+) []string {
 	t.Helper()
 	var out []string
 	note := placement.Stage{Name: "note", Scores: true, Batch: func(b *placement.Batch, set []int32) []int32 {
@@ -128,13 +139,18 @@ func survivors(t failer, f *placement.Fleet, r *placement.Request, stage string,
 		}
 		return set
 	}}
-	c := chainWith(t, stagesNamed("load-instances", "calculate-tickets", "calculate-unreserved", stage, "note"), append(placement.Stages(), note), change...)
+	c := chainWith(
+		t, stagesNamed("load-instances", "calculate-tickets", "calculate-unreserved", stage, "note"),
+		append(placement.Stages(), note), change...,
+	)
 	newPlacer(f, 1).Explain(prepare(t, c, f, r), 0)
 	return out
 }
 
 // reasons returns why a stage of the default chain drops servers: text by server.
-func reasons(t failer, f *placement.Fleet, r *placement.Request, stage string, change ...func(*placement.Settings)) map[string]string {
+func reasons(
+	t failer, f *placement.Fleet, r *placement.Request, stage string, change ...func(*placement.Settings),
+) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	c := chainOf(t, placement.DefaultExpression(), change...)

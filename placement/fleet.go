@@ -41,35 +41,38 @@ type outcome struct {
 	failed bool
 }
 
-// Fleet holds servers and what runs on them, as sums that are kept up to date as instances come and go. It has one owner.
+// Fleet holds servers and what runs on them, as sums that are kept up to date as instances come and
+// go. It has one owner.
 type Fleet struct {
 	Names  *Names
 	Loader Loader
 
 	rows     []row
 	sketches []sketch // by slot, of row.owners
-	classAt  []uint32 // class by slot, noClass if it is vacant: what a draw looks at, dense so that it stays in the cache
-	loads    []load
-	ids      []string
-	classes  []*class
-	byKey    map[string]uint32
-	dead     int // classes without servers
-	epoch    uint64
-	index    map[string]int32 // slot by id
-	tags     tags
-	domains  []domain
-	moves    uint64  // grows when an instance comes or goes, or Moved is called
-	shifts   uint64  // grows when a server comes, leaves or gets another record, if somebody spreads
-	recent   *recent // where instances came or went last; nil: no spread depends on that
-	servers  int
-	bounded  bool                // some record has said how many instances its server takes
-	inside   map[string]place    // instances that came with a server
-	brought  map[int32][]string  // their keys in inside by slot
-	twins    map[string][]string // by id: keys of further instances that came with the same id
-	tickets  map[string]ticket
-	pending  map[int32][]string // ids of tickets by slot
-	scratch  []byte
-	copying  *Copying // the copy that is being made; nil: none
+	// class by slot, noClass if it is vacant: what a draw looks at, dense so that it stays in the
+	// cache
+	classAt []uint32
+	loads   []load
+	ids     []string
+	classes []*class
+	byKey   map[string]uint32
+	dead    int // classes without servers
+	epoch   uint64
+	index   map[string]int32 // slot by id
+	tags    tags
+	domains []domain
+	moves   uint64  // grows when an instance comes or goes, or Moved is called
+	shifts  uint64  // grows when a server comes, leaves or gets another record, if somebody spreads
+	recent  *recent // where instances came or went last; nil: no spread depends on that
+	servers int
+	bounded bool                // some record has said how many instances its server takes
+	inside  map[string]place    // instances that came with a server
+	brought map[int32][]string  // their keys in inside by slot
+	twins   map[string][]string // by id: keys of further instances that came with the same id
+	tickets map[string]ticket
+	pending map[int32][]string // ids of tickets by slot
+	scratch []byte
+	copying *Copying // the copy that is being made; nil: none
 }
 
 type place struct {
@@ -82,7 +85,8 @@ type place struct {
 // NewFleet returns an empty fleet that takes its resource names from names.
 func NewFleet(names *Names) *Fleet {
 	return &Fleet{
-		Names: names, byKey: map[string]uint32{}, index: map[string]int32{}, tags: newTags(), epoch: 1, inside: map[string]place{},
+		Names: names, byKey: map[string]uint32{}, index: map[string]int32{}, tags: newTags(), epoch: 1,
+		inside:  map[string]place{},
 		brought: map[int32][]string{}, tickets: map[string]ticket{}, pending: map[int32][]string{},
 	}
 }
@@ -117,11 +121,14 @@ func (f *Fleet) Add(s *Server) int32 {
 	return slot
 }
 
-// Put says what the server in a slot is. What was booked on it stays; instances that came with it before give way to those that
-// come now. A record that cannot be used is kept with its fault, so that the filter invalid-servers can tell of it.
+// Put says what the server in a slot is. What was booked on it stays; instances that came with it
+// before give way to those that come now. A record that cannot be used is kept with its fault, so
+// that the filter invalid-servers can tell of it.
 func (f *Fleet) Put(slot int32, s *Server) {
 	for int(slot) >= len(f.rows) {
-		f.rows, f.loads, f.ids, f.classAt = append(f.rows, row{}), append(f.loads, load{}), append(f.ids, ""), append(f.classAt, noClass)
+		f.rows, f.loads, f.ids, f.classAt = append(f.rows, row{}), append(f.loads, load{}), append(f.ids, ""), append(
+			f.classAt, noClass,
+		)
 		f.sketches = append(f.sketches, sketch{})
 	}
 	clean := *s
@@ -309,8 +316,8 @@ func (f *Fleet) renew(slot int32) {
 	}
 }
 
-// Kind is what instances have in common that are booked alike. Make one for the tasks of a group and keep it until none of them
-// is booked any more.
+// Kind is what instances have in common that are booked alike. Make one for the tasks of a group
+// and keep it until none of them is booked any more.
 type Kind struct {
 	amounts  Amounts
 	owner    uint32
@@ -318,8 +325,8 @@ type Kind struct {
 	uncapped bool
 }
 
-// Kind returns the kind of an instance, to be given back with Forget. Names of resources that nobody knows yet are taken in as far
-// as there is room for names, and are not counted beyond it.
+// Kind returns the kind of an instance, to be given back with Forget. Names of resources that
+// nobody knows yet are taken in as far as there is room for names, and are not counted beyond it.
 func (f *Fleet) Kind(in *Instance) *Kind {
 	k := &Kind{owner: f.tags.acquire(ownerTag(in.Owner)), amounts: f.known(in.held())}
 	k.uncapped = in.Resources[plimsoll.CPU] == 0
@@ -329,11 +336,13 @@ func (f *Fleet) Kind(in *Instance) *Kind {
 	return k
 }
 
-// Resize gives a kind other amounts. No instance of it may be booked, unless the amounts are the same.
+// Resize gives a kind other amounts. No instance of it may be booked, unless the amounts are the
+// same.
 func (f *Fleet) Resize(k *Kind, r plimsoll.Resources) { k.amounts = f.known(r) }
 
-// ForgetName frees the index of a resource's name. No server may have it in its capacity, nothing that is booked may hold any of it,
-// and no request that was prepared before, nor any kind, may be used any more if it has the name.
+// ForgetName frees the index of a resource's name. No server may have it in its capacity, nothing
+// that is booked may hold any of it, and no request that was prepared before, nor any kind, may be
+// used any more if it has the name.
 func (f *Fleet) ForgetName(i int) {
 	f.drop() // a server that comes back may not find its class with amounts by the old index
 	f.Names.forget(i)
@@ -378,7 +387,8 @@ func (f *Fleet) Forget(k *Kind) {
 // Amounts returns what an instance of the kind holds.
 func (k *Kind) Amounts() *Amounts { return &k.amounts }
 
-// Moved says that the Loader would answer otherwise than before about where an instance is or its volumes are.
+// Moved says that the Loader would answer otherwise than before about where an instance is or its
+// volumes are.
 func (f *Fleet) Moved() { f.moves++ }
 
 // Bind books an instance of a kind on a server.
@@ -482,8 +492,8 @@ func (f *Fleet) hosts(slot int32, owner uint32) bool {
 	return f.sketches[slot].mayHave(owner) && slices.Contains(f.rows[slot].owners, owner)
 }
 
-// sketch is a set of owners that may say that it has one that it has not, but never the other way round. It spares most servers a look at
-// their list of owners, which is elsewhere in memory.
+// sketch is a set of owners that may say that it has one that it has not, but never the other way
+// round. It spares most servers a look at their list of owners, which is elsewhere in memory.
 type sketch [8]uint64
 
 func (s *sketch) add(owner uint32) {
@@ -519,8 +529,8 @@ func (f *Fleet) moved(tag uint32, slot, n int32) {
 	}
 }
 
-// Outcome says how an instance on a server ended, or that it runs well, at a time in Unix seconds. The filter sick-servers looks at
-// the newest two.
+// Outcome says how an instance on a server ended, or that it runs well, at a time in Unix seconds.
+// The filter sick-servers looks at the newest two.
 func (f *Fleet) Outcome(slot int32, at int64, failed bool) {
 	f.changing(slot)
 	l, r := &f.loads[slot], &f.rows[slot]
@@ -548,8 +558,8 @@ func (f *Fleet) Used(slot int32) *Amounts { return &f.loads[slot].used }
 // Capacity returns what a server has in all.
 func (f *Fleet) Capacity(slot int32) *Amounts { return &f.classes[f.rows[slot].class].whole }
 
-// Free returns what is left of a resource on a server after what is kept back and what is booked, stretched by over-provisioning. It
-// is negative if more is booked than there is.
+// Free returns what is left of a resource on a server after what is kept back and what is booked,
+// stretched by over-provisioning. It is negative if more is booked than there is.
 func (f *Fleet) Free(slot int32, resource int) int64 {
 	r := &f.rows[slot]
 	if resource < firstCustom {

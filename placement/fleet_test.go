@@ -8,7 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Names are interned in the order in which they come, the usual ones first, and refused beyond the maximum.
+// Names are interned in the order in which they come, the usual ones first, and refused beyond the
+// maximum.
 func TestNames(t *testing.T) {
 	n := placement.NewNames()
 	a, set := n.Amounts(plimsoll.Resources{"nvidia.com/gpu": 2, "memory": 0, "cpu": 5})
@@ -37,14 +38,17 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A server whose resources have no more names is kept with that fault, an instance with such is counted by the names that there are,
-// and a request with such is refused.
+// A server whose resources have no more names is kept with that fault, an instance with such is
+// counted by the names that there are, and a request with such is refused.
 func TestMoreNamesThanThereIsRoomFor(t *testing.T) {
 	all := plimsoll.Resources{"cpu": 1000}
 	for i := range plimsoll.MaxResourceNames - 3 {
 		all[fmt.Sprintf("r%02d", i)] = 1
 	}
-	f := fleetWith(plain("n0", func(s *placement.Server) { s.Capacity = all }), plain("n1", func(s *placement.Server) { s.Capacity["more"] = 1 }))
+	f := fleetWith(
+		plain("n0", func(s *placement.Server) { s.Capacity = all }),
+		plain("n1", func(s *placement.Server) { s.Capacity["more"] = 1 }),
+	)
 	got := reasons(t, f, asks(1), "invalid-servers")
 	if want := "its record cannot be used: capacity: brings the cluster over 16 different resource names; use those that exist"; got["n1"] != want {
 		t.Errorf("%q, want %q", got["n1"], want)
@@ -53,13 +57,15 @@ func TestMoreNamesThanThereIsRoomFor(t *testing.T) {
 	if f.Free(0, placement.IndexCPU) != 600 {
 		t.Errorf("%d of cpu are free, want 600", f.Free(0, placement.IndexCPU))
 	}
-	if _, err := placement.Default().Prepare(f, asks(1, func(r *placement.Request) { r.Resources["more"] = 1 })); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+	if _, err := placement.Default().Prepare(
+		f, asks(1, func(r *placement.Request) { r.Resources["more"] = 1 }),
+	); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Errorf("%v", err)
 	}
 }
 
-// A second server with an id that is taken is there with that fault, and does not take the place of the first; when it goes, the first is
-// still found.
+// A second server with an id that is taken is there with that fault, and does not take the place of
+// the first; when it goes, the first is still found.
 func TestTwoServersWithOneID(t *testing.T) {
 	f := fleetOf(1)
 	s := plain("n0")
@@ -89,7 +95,8 @@ func TestTwoServersWithOneID(t *testing.T) {
 	}
 }
 
-// A server that is removed with what runs on it leaves the counts of spreads as they are without it.
+// A server that is removed with what runs on it leaves the counts of spreads as they are without
+// it.
 func TestRemovedServersLeaveSpreads(t *testing.T) {
 	f := fleetOf(3, labelled("rack", "a", "a", "b"))
 	kind := member(f)
@@ -110,11 +117,23 @@ func TestRequestErrors(t *testing.T) {
 		want   string
 	}{
 		{func(r *placement.Request) { r.Resources["cpu"] = -1 }, "resources.cpu: is negative (-1); give zero or more"},
-		{func(r *placement.Request) { r.Needs = plimsoll.Resources{"cpu": -1} }, "needs.cpu: is negative (-1); give zero or more"},
-		{func(r *placement.Request) { r.Constraints.Far = make([]plimsoll.Selector, 65) }, "constraints.far: has 65 entries; at most 64 are possible"},
+		{func(
+			r *placement.Request,
+		) {
+			r.Needs = plimsoll.Resources{"cpu": -1}
+		}, "needs.cpu: is negative (-1); give zero or more"},
+		{func(r *placement.Request) {
+			r.Constraints.Far = make(
+				[]plimsoll.Selector, 65,
+			)
+		}, "constraints.far: has 65 entries; at most 64 are possible"},
 		{spreadBy("", 1), "constraints.spread[0]: needs a label to spread by and a maxSkew of 1 or more"},
 		{spreadBy("rack", 0), "constraints.spread[0]: needs a label to spread by and a maxSkew of 1 or more"},
-		{func(r *placement.Request) { r.Constraints.Class = map[string]float64{"cpu": 0} }, "constraints.class.cpu: is 0; give a ratio above 0, at most 1000"},
+		{func(r *placement.Request) {
+			r.Constraints.Class = map[string]float64{
+				"cpu": 0,
+			}
+		}, "constraints.class.cpu: is 0; give a ratio above 0, at most 1000"},
 	} {
 		f := fleetOf(1)
 		before := f.Dump()

@@ -21,8 +21,9 @@ func (m bitmap) clear(slot int32) {
 	}
 }
 
-// watchOwner keeps a bitmap of the servers that have instances of an owner, for as long as somebody watches it: a request that was
-// compared with so many servers that looking through the fleet once is cheaper than looking into the list of every server again.
+// watchOwner keeps a bitmap of the servers that have instances of an owner, for as long as somebody
+// watches it: a request that was compared with so many servers that looking through the fleet once
+// is cheaper than looking into the list of every server again.
 func (f *Fleet) watchOwner(owner uint32) {
 	info := &f.tags.info[owner]
 	if info.watchers++; info.watchers > 1 {

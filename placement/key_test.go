@@ -54,7 +54,10 @@ func vary(v reflect.Value, path string, try func(path string)) {
 		v.Set(old)
 	}
 	if v.Type() == reflect.TypeFor[plimsoll.Trait]() {
-		for _, t := range []plimsoll.Trait{{}, {Flag: true}, {Words: []string{"a"}}, {Words: []string{"b"}}, {Words: []string{"a", "b"}}, {Words: []string{"ab"}}} {
+		for _, t := range []plimsoll.Trait{
+			{}, {Flag: true}, {Words: []string{"a"}}, {Words: []string{"b"}}, {Words: []string{"a", "b"}},
+			{Words: []string{"ab"}},
+		} {
 			set(reflect.ValueOf(t), fmt.Sprintf("=%v", t))
 		}
 		return
@@ -122,8 +125,8 @@ func varyMap(v reflect.Value, path string, try func(string)) {
 	}
 }
 
-// Two requests that differ in anything have different keys: every field of a request is in it, also one that is added later and of
-// which nobody thought.
+// Two requests that differ in anything have different keys: every field of a request is in it, also
+// one that is added later and of which nobody thought.
 func TestKeysTellRequestsApart(t *testing.T) {
 	var r placement.Request
 	n := 0
@@ -141,7 +144,8 @@ func TestKeysTellRequestsApart(t *testing.T) {
 	}
 }
 
-// Requests that are the same have the same key, however their maps came about, and a key is put behind what is there.
+// Requests that are the same have the same key, however their maps came about, and a key is put
+// behind what is there.
 func TestKeysOfEqualRequestsAreEqual(t *testing.T) {
 	for range 20 {
 		var a, b placement.Request
@@ -154,8 +158,8 @@ func TestKeysOfEqualRequestsAreEqual(t *testing.T) {
 	}
 }
 
-// Requests of different jobs that ask for the same share a key, so that they are tried once, unless they are spread: then what counts
-// is the group.
+// Requests of different jobs that ask for the same share a key, so that they are tried once, unless
+// they are spread: then what counts is the group.
 func TestKeysAreSharedByJobs(t *testing.T) {
 	a, b := asks(1), asks(1, func(r *placement.Request) { r.Job, r.Group = "other", "work" })
 	if !bytes.Equal(a.AppendKey(nil), b.AppendKey(nil)) {
@@ -174,13 +178,16 @@ func TestKeysAreSharedByJobs(t *testing.T) {
 	}
 }
 
-// No networks asked for, and networks asked for of which there are none, are different: the second keeps servers that have networks.
+// No networks asked for, and networks asked for of which there are none, are different: the second
+// keeps servers that have networks.
 func TestKeysTellNoNetworksFromAnEmptyList(t *testing.T) {
 	with := func(networks [][]string) string {
 		return string(asks(1, func(r *placement.Request) { r.Constraints.Networks = networks }).AppendKey(nil))
 	}
 	seen := map[string]int{}
-	for i, networks := range [][][]string{nil, {}, {{}}, {{}, {}}, {{""}}, {{"a"}}, {{"a"}, {}}, {{}, {"a"}}, {{"a", "b"}}, {{"a"}, {"b"}}} {
+	for i, networks := range [][][]string{
+		nil, {}, {{}}, {{}, {}}, {{""}}, {{"a"}}, {{"a"}, {}}, {{}, {"a"}}, {{"a", "b"}}, {{"a"}, {"b"}},
+	} {
 		key := with(networks)
 		if other, ok := seen[key]; ok {
 			t.Errorf("%d and %d have the same key", i, other)

@@ -21,11 +21,13 @@ type Loader struct {
 	Within time.Duration
 	// Instances returns what runs on a server.
 	Instances func(server string) ([]Instance, error)
-	// Batch, if set, is called instead with all servers of a batch that need loading, and answers for each of them.
+	// Batch, if set, is called instead with all servers of a batch that need loading, and answers
+	// for each of them.
 	Batch func(servers []string) []Loaded
 	// Instance returns the server that an instance runs on, and its owner.
 	Instance func(id string) (server, owner string, err error)
-	// Volumes, if set, returns the server that holds the volumes of an instance, which may have ended; otherwise Instance says it.
+	// Volumes, if set, returns the server that holds the volumes of an instance, which may have
+	// ended; otherwise Instance says it.
 	Volumes func(id string) (server string, err error)
 	// Spreads, if set, returns how the group of a request is spread over the whole fleet, an entry
 	// for each of its spreads, constraints first. Without it a fleet that loads its instances
@@ -81,8 +83,8 @@ func (f *Fleet) locate(id string) (slot int32, owner string, err error) {
 	return f.Slot(server), owner, nil
 }
 
-// Ticket is an instance that is on its way to a server and does not exist there yet. It counts as if it did, so that placements
-// see each other. (RFD 60's calculate-ticketed-vms.)
+// Ticket is an instance that is on its way to a server and does not exist there yet. It counts as
+// if it did, so that placements see each other. (RFD 60's calculate-ticketed-vms.)
 type Ticket struct {
 	ID       string // of the instance to be
 	Server   string
@@ -96,7 +98,8 @@ type ticket struct {
 	slot   int32
 }
 
-// AddTicket counts a ticket against its server until DropTicket. One whose instance is there already counts nothing.
+// AddTicket counts a ticket against its server until DropTicket. One whose instance is there
+// already counts nothing.
 func (f *Fleet) AddTicket(t Ticket) error {
 	slot := f.Slot(t.Server)
 	if slot < 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// lazyFleet returns n plain servers whose instances are loaded: two on each, of 1 core and of 1Gi. loads counts the calls by server.
+// lazyFleet returns n plain servers whose instances are loaded: two on each, of 1 core and of 1Gi.
+// loads counts the calls by server.
 func lazyFleet(n int, change ...func(int, *placement.Server)) (f *placement.Fleet, loads map[string]int) {
 	f, loads = fleetOf(n, change...), map[string]int{}
 	f.Loader.Within = time.Second
@@ -21,14 +22,18 @@ func lazyFleet(n int, change ...func(int, *placement.Server)) (f *placement.Flee
 		loads[id]++
 		return []placement.Instance{
 			{ID: id + "-0", Owner: "bob", Job: "j", Resources: plimsoll.Resources{"cpu": 1000}},
-			{ID: id + "-1", Owner: "bob", Labels: map[string]string{"app": "db"}, Resources: plimsoll.Resources{"memory": gib}},
+			{
+				ID: id + "-1", Owner: "bob", Labels: map[string]string{"app": "db"},
+				Resources: plimsoll.Resources{"memory": gib},
+			},
 		}, nil
 	}
 	return f, loads
 }
 
-// "dapi would filter servers in batches, and pull in the vmapi information for (e.g.) 50% of the batch size" (RFD 60, phase 3): only
-// servers that the filters by record leave are asked what runs on them, and only those of batches that are needed.
+// "dapi would filter servers in batches, and pull in the vmapi information for (e.g.) 50% of the
+// batch size" (RFD 60, phase 3): only servers that the filters by record leave are asked what runs
+// on them, and only those of batches that are needed.
 func TestOnlyServersThatAreLeftAreLoaded(t *testing.T) {
 	f, loads := lazyFleet(300, func(i int, s *placement.Server) {
 		if i%2 == 0 {
@@ -46,8 +51,9 @@ func TestOnlyServersThatAreLeftAreLoaded(t *testing.T) {
 	}
 }
 
-// "getVm() is needed by the hard-filter-volumes-from plugin, which is early in the plugin chain" (RFD 60, phase 2) and "if present, it
-// cuts down number of servers to just one": one server is loaded.
+// "getVm() is needed by the hard-filter-volumes-from plugin, which is early in the plugin chain"
+// (RFD 60, phase 2) and "if present, it cuts down number of servers to just one": one server is
+// loaded.
 func TestVolumesFromCutsDownToOneServer(t *testing.T) {
 	f, loads := lazyFleet(200)
 	asked := map[string]int{}
@@ -62,7 +68,8 @@ func TestVolumesFromCutsDownToOneServer(t *testing.T) {
 	}
 }
 
-// "hard-filter-volumes-from": the node that holds the volumes of all the instances; otherwise none, and why.
+// "hard-filter-volumes-from": the node that holds the volumes of all the instances; otherwise none,
+// and why.
 func TestVolumesFrom(t *testing.T) {
 	f := fleetOf(3)
 	where := map[string]string{"a": "n1", "b": "n1", "c": "n2", "gone": "n77"}
@@ -109,21 +116,25 @@ func TestVolumesFrom(t *testing.T) {
 	}
 }
 
-// "load-server-vms.js must support a null getServerVms()" (RFD 60, phase 2): without a loader the fleet holds what runs already.
+// "load-server-vms.js must support a null getServerVms()" (RFD 60, phase 2): without a loader the
+// fleet holds what runs already.
 func TestWithoutALoaderTheFleetHoldsTheInstances(t *testing.T) {
 	full := plain("n0", func(s *placement.Server) {
 		s.Instances = []placement.Instance{{ID: "a", Resources: plimsoll.Resources{"cpu": 3500}}}
 	})
 	f := fleetWith(full, plain("n1"))
 	for seed := range uint64(10) {
-		if choice := newPlacer(f, seed).Place(prepare(t, placement.Default(), f, asks(1000)), 0); choice.Slot != 1 || choice.Loads != 0 {
+		if choice := newPlacer(f, seed).Place(
+			prepare(t, placement.Default(), f, asks(1000)), 0,
+		); choice.Slot != 1 || choice.Loads != 0 {
 			t.Fatalf("%+v", choice)
 		}
 	}
 }
 
-// A server whose instances cannot be loaded is left out with the error, and the others go on: one that fails, one whose answer makes
-// no sense, and those for which a loader of many gives no answer.
+// A server whose instances cannot be loaded is left out with the error, and the others go on: one
+// that fails, one whose answer makes no sense, and those for which a loader of many gives no
+// answer.
 func TestServersThatCannotBeLoadedAreLeftOut(t *testing.T) {
 	bad := placement.Instance{ID: "x", Resources: plimsoll.Resources{"cpu": -5}}
 	late := placement.Instance{ID: "y", Modified: -1}
@@ -185,7 +196,8 @@ func TestServersThatCannotBeLoadedAreLeftOut(t *testing.T) {
 		}
 		for seed := range uint64(20) {
 			choice := newPlacer(f, seed).Place(p, 0)
-			if choice.Slot < 3 && (choice.Slot >= 0 || name != "fewer than asked") { // there the last that was drawn has no answer
+			// there the last that was drawn has no answer
+			if choice.Slot < 3 && (choice.Slot >= 0 || name != "fewer than asked") {
 				t.Errorf("%s: %+v", name, choice)
 			}
 		}
@@ -194,13 +206,16 @@ func TestServersThatCannotBeLoadedAreLeftOut(t *testing.T) {
 		}
 	}
 	verdicts := newPlacer(one, 1).ExplainServer(prepare(t, placement.Default(), one, asks(1)), 0, 0)
-	if i := slices.IndexFunc(verdicts, func(v placement.Verdict) bool { return v.Stage == "load-instances" }); verdicts[i].Why != want["n0"] {
+	if i := slices.IndexFunc(
+		verdicts, func(v placement.Verdict) bool { return v.Stage == "load-instances" },
+	); verdicts[i].Why != want["n0"] {
 		t.Errorf("%+v", verdicts[i])
 	}
 }
 
-// "to reduce memory usage, after each batch is run, cnapi should delete the 'vms' attribute on the batched server objects" (RFD 60,
-// phase 3): at no time more is held than runs on the servers of one batch, and nothing after a placement.
+// "to reduce memory usage, after each batch is run, cnapi should delete the 'vms' attribute on the
+// batched server objects" (RFD 60, phase 3): at no time more is held than runs on the servers of
+// one batch, and nothing after a placement.
 func TestInstancesAreReleasedAfterEachBatch(t *testing.T) {
 	f, loads := lazyFleet(500)
 	before := f.Dump()
@@ -264,7 +279,11 @@ func TestLoaderThatPanics(t *testing.T) {
 // A chain that loads in both alternatives of an or counts what runs on a server once.
 func TestLoadedTwiceCountsOnce(t *testing.T) {
 	f, loads := lazyFleet(2)
-	if err := f.AddTicket(placement.Ticket{ID: "new", Server: "n0", Instance: &placement.Instance{Resources: plimsoll.Resources{"cpu": 1000}}}); err != nil {
+	if err := f.AddTicket(
+		placement.Ticket{
+			ID: "new", Server: "n0", Instance: &placement.Instance{Resources: plimsoll.Resources{"cpu": 1000}},
+		},
+	); err != nil {
 		t.Fatal(err)
 	}
 	load := stagesNamed("load-instances", "calculate-tickets", "calculate-unreserved", "min-cpu")
@@ -282,11 +301,16 @@ func TestLoadedTwiceCountsOnce(t *testing.T) {
 	}
 }
 
-// "calculate-ticketed-vms": what is on its way to a server counts as if it ran there, until it is there or will never be; of two
-// placements at once the second sees the first.
+// "calculate-ticketed-vms": what is on its way to a server counts as if it ran there, until it is
+// there or will never be; of two placements at once the second sees the first.
 func TestTickets(t *testing.T) {
 	ticket := func(server string, milli int64) placement.Ticket {
-		return placement.Ticket{ID: "new", Server: server, Instance: &placement.Instance{ID: "new", Owner: "bob", Job: "j", Resources: plimsoll.Resources{"cpu": milli}}}
+		return placement.Ticket{
+			ID: "new", Server: server,
+			Instance: &placement.Instance{
+				ID: "new", Owner: "bob", Job: "j", Resources: plimsoll.Resources{"cpu": milli},
+			},
+		}
 	}
 	loaded, _ := lazyFleet(1)
 	loaded.Loader.Within = time.Second
@@ -360,7 +384,9 @@ func TestTicketOfAnInstanceThatIsThereCountsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for milli, want := range map[int64]int32{1000: 0, 1001: -1} {
-			if choice := newPlacer(f, 1).Place(prepare(t, placement.Default(), f, asks(milli)), 0); choice.Slot != want {
+			if choice := newPlacer(f, 1).Place(
+				prepare(t, placement.Default(), f, asks(milli)), 0,
+			); choice.Slot != want {
 				t.Errorf("%s: %d of 1000 that are left: %+v", name, milli, choice)
 			}
 		}
@@ -393,14 +419,16 @@ func TestTicketErrors(t *testing.T) {
 	}
 }
 
-// One failed instance is one failure, however often it is told; two in a day make a server sick, until an instance runs well there or
-// the day is over.
+// One failed instance is one failure, however often it is told; two in a day make a server sick,
+// until an instance runs well there or the day is over.
 func TestSickServers(t *testing.T) {
 	const day = 24 * 60 * 60
 	fail := func(at ...int64) func(*placement.Server) {
 		return func(s *placement.Server) {
 			for i, at := range at {
-				s.Instances = append(s.Instances, placement.Instance{ID: fmt.Sprint(s.ID, i), Failed: at < 0, Modified: max(at, -at)})
+				s.Instances = append(
+					s.Instances, placement.Instance{ID: fmt.Sprint(s.ID, i), Failed: at < 0, Modified: max(at, -at)},
+				)
 			}
 		}
 	}
@@ -421,7 +449,9 @@ func TestSickServers(t *testing.T) {
 		for range 3 {
 			s := plain("n0", fail(test.times...))
 			f.Add(&s)
-			if got := newPlacer(f, 1).Place(prepare(t, placement.Default(), f, asks(1)), test.now).Slot < 0; got != test.sick {
+			if got := newPlacer(f, 1).Place(
+				prepare(t, placement.Default(), f, asks(1)), test.now,
+			).Slot < 0; got != test.sick {
 				t.Errorf("%v at %d: sick %t, want %t", test.times, test.now, got, test.sick)
 			}
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// neighbours returns a fleet: n0 has a database of bob's, n1 a web server of alice's, n2 both, n3 nothing.
+// neighbours returns a fleet: n0 has a database of bob's, n1 a web server of alice's, n2 both, n3
+// nothing.
 func neighbours() *placement.Fleet {
 	db := placement.Instance{Owner: "bob", Job: "data", Labels: map[string]string{"app": "db"}}
 	web := placement.Instance{Owner: "alice", Job: "site", Labels: map[string]string{"app": "web"}}
@@ -17,13 +18,19 @@ func neighbours() *placement.Fleet {
 	on := func(id string, list ...placement.Instance) placement.Server {
 		return plain(id, func(s *placement.Server) { s.Instances = list })
 	}
-	return fleetWith(on("n0", named(db, "db0")), on("n1", named(web, "web1")), on("n2", named(db, "db2"), named(web, "web2")), on("n3"))
+	return fleetWith(
+		on("n0", named(db, "db0")), on("n1", named(web, "web1")), on("n2", named(db, "db2"), named(web, "web2")),
+		on("n3"),
+	)
 }
 
-// "hard-filter-locality-hints": far drops servers with any of the instances, near keeps those with all of them.
+// "hard-filter-locality-hints": far drops servers with any of the instances, near keeps those with
+// all of them.
 func TestHardLocality(t *testing.T) {
 	type selectors = []plimsoll.Selector
-	db, web, site := plimsoll.Selector{Label: "app=db"}, plimsoll.Selector{Label: "app=web"}, plimsoll.Selector{Job: "site"}
+	db, web, site := plimsoll.Selector{Label: "app=db"}, plimsoll.Selector{
+		Label: "app=web",
+	}, plimsoll.Selector{Job: "site"}
 	for _, test := range []struct {
 		name      string
 		near, far selectors
@@ -39,11 +46,17 @@ func TestHardLocality(t *testing.T) {
 		{"near one", selectors{{Task: "web1"}}, nil, false, []string{"n1"}},
 		{"near two that are apart", selectors{{Task: "web1"}, {Task: "db0"}}, nil, false, nil},
 		{"near what is nowhere", selectors{{Task: "gone"}}, nil, false, nil},
-		{"far from what is nowhere", nil, selectors{{Task: "gone"}, {Job: "gone"}, {Label: "app=gone"}}, false, []string{"n0", "n1", "n2", "n3"}},
+		{
+			"far from what is nowhere", nil, selectors{{Task: "gone"}, {Job: "gone"}, {Label: "app=gone"}}, false,
+			[]string{"n0", "n1", "n2", "n3"},
+		},
 		{"near one of somebody else", selectors{{Task: "db0"}}, nil, true, nil},
 		{"near two, of which the second is somebody else's", selectors{{Task: "web2"}, {Task: "db2"}}, nil, true, nil},
 		{"the same two, whoever owns them", selectors{{Task: "web2"}, {Task: "db2"}}, nil, false, []string{"n2"}},
-		{"far from one of somebody else", nil, selectors{{Task: "db0"}, {Task: "web1"}}, true, []string{"n0", "n2", "n3"}},
+		{
+			"far from one of somebody else", nil, selectors{{Task: "db0"}, {Task: "web1"}}, true,
+			[]string{"n0", "n2", "n3"},
+		},
 	} {
 		r := asks(1, func(r *placement.Request) {
 			r.Constraints.Near, r.Constraints.Far, r.OwnOnly = test.near, test.far, test.ownOnly
@@ -59,8 +72,9 @@ func TestHardLocality(t *testing.T) {
 	}
 }
 
-// "soft-filter-locality-hints": a preference drops servers unless it would drop all; far goes before near. It works beside a hard
-// constraint. Without any of them, servers with instances of the owner give way to others.
+// "soft-filter-locality-hints": a preference drops servers unless it would drop all; far goes
+// before near. It works beside a hard constraint. Without any of them, servers with instances of
+// the owner give way to others.
 func TestSoftLocality(t *testing.T) {
 	type selectors = []plimsoll.Selector
 	db, web := plimsoll.Selector{Label: "app=db"}, plimsoll.Selector{Label: "app=web"}
@@ -91,7 +105,9 @@ func TestSoftLocality(t *testing.T) {
 			t.Errorf("%s: %v, want %v", test.name, got, want)
 		}
 	}
-	both := asks(1, func(r *placement.Request) { r.Preferences.Near, r.Constraints.Far = selectors{web}, selectors{db} })
+	both := asks(
+		1, func(r *placement.Request) { r.Preferences.Near, r.Constraints.Far = selectors{web}, selectors{db} },
+	)
 	for seed := range uint64(10) {
 		if slot := slotOf(t, neighbours(), both, seed); slot != 1 {
 			t.Fatalf("slot %d, want the one that has web and no db", slot)
@@ -111,10 +127,15 @@ func TestSoftLocality(t *testing.T) {
 	}
 }
 
-// "hard-filter-large-servers": 15 % of the servers, those with the most free memory, are kept for what is large, if there are enough.
+// "hard-filter-large-servers": 15 % of the servers, those with the most free memory, are kept for
+// what is large, if there are enough.
 func TestLargeServersAreKept(t *testing.T) {
-	for _, test := range []struct{ servers, dropped int }{{1, 0}, {6, 0}, {7, 1}, {13, 1}, {14, 2}, {20, 3}, {50, 7}, {300, 45}} {
-		f := fleetOf(test.servers, func(i int, s *placement.Server) { s.Capacity["memory"] = int64(i*7%test.servers+1) * gib })
+	for _, test := range []struct{ servers, dropped int }{
+		{1, 0}, {6, 0}, {7, 1}, {13, 1}, {14, 2}, {20, 3}, {50, 7}, {300, 45},
+	} {
+		f := fleetOf(
+			test.servers, func(i int, s *placement.Server) { s.Capacity["memory"] = int64(i*7%test.servers+1) * gib },
+		)
 		got := survivors(t, f, asks(1), "large-servers")
 		if len(got) != test.servers-test.dropped {
 			t.Errorf("%d of %d stay, want all but %d", len(got), test.servers, test.dropped)
@@ -130,7 +151,8 @@ func TestLargeServersAreKept(t *testing.T) {
 	}
 }
 
-// Of many servers the same ones are dropped as a sort would drop, of equal ones those that stand first, whatever the amounts are.
+// Of many servers the same ones are dropped as a sort would drop, of equal ones those that stand
+// first, whatever the amounts are.
 func TestLargeServersAmongMany(t *testing.T) {
 	for _, kinds := range []int64{1, 2, 7, 300, 1 << 40} {
 		f := fleetOf(1000, func(i int, s *placement.Server) {

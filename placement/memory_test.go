@@ -14,7 +14,9 @@ import (
 func memoryFleet(n int) *placement.Fleet {
 	f := placement.NewFleet(placement.NewNames())
 	for i := range n {
-		s := placement.NewServer(fmt.Sprintf("n%06d", i), plimsoll.Resources{"cpu": 64_000, "memory": 512 << 30, "disk": 1 << 40})
+		s := placement.NewServer(
+			fmt.Sprintf("n%06d", i), plimsoll.Resources{"cpu": 64_000, "memory": 512 << 30, "disk": 1 << 40},
+		)
 		s.Labels = map[string]string{"rack": fmt.Sprint("r", i%50)}
 		s.Platform = fmt.Sprintf("2026%02d01T000000Z", 1+i%4)
 		f.Add(&s)
@@ -30,8 +32,9 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkMemory is what a fleet with fifty instances on each server holds: 100,000 servers with instances that are booked by their kind, one of
-// 200, as the scheduler books tasks; and 10,000 with such that come with the record of their server and have ids.
+// BenchmarkMemory is what a fleet with fifty instances on each server holds: 100,000 servers with
+// instances that are booked by their kind, one of 200, as the scheduler books tasks; and 10,000
+// with such that come with the record of their server and have ids.
 func BenchmarkMemory(b *testing.B) {
 	const each = 50
 	size := plimsoll.Resources{"cpu": 640, "memory": 5 << 30, "disk": 10 << 30}
@@ -53,7 +56,9 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	bring := func(f *placement.Fleet, rng *rand.Rand) {
 		for slot := range int32(f.Len()) {
-			s := placement.NewServer(f.ID(slot), plimsoll.Resources{"cpu": 64_000, "memory": 512 << 30, "disk": 1 << 40})
+			s := placement.NewServer(
+				f.ID(slot), plimsoll.Resources{"cpu": 64_000, "memory": 512 << 30, "disk": 1 << 40},
+			)
 			s.Labels = map[string]string{"rack": fmt.Sprint("r", slot%50)}
 			s.Platform = fmt.Sprintf("2026%02d01T000000Z", 1+slot%4)
 			for k := range each {

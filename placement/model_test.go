@@ -12,7 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// model is a fleet beside lists from which everything that the fleet keeps up to date is worked out anew.
+// model is a fleet beside lists from which everything that the fleet keeps up to date is worked out
+// anew.
 type model struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -52,7 +53,8 @@ const modelSlots = 10
 func newModel(t *testing.T, seed uint64) *model {
 	f := placement.NewFleet(placement.NewNames())
 	m := &model{
-		t: t, rng: rand.New(rand.NewPCG(seed, 7)), fleet: f, placer: newPlacer(f, seed), servers: map[int32]*modelServer{}, tickets: map[string]*modelTicket{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 7)), fleet: f, placer: newPlacer(f, seed),
+		servers: map[int32]*modelServer{}, tickets: map[string]*modelTicket{},
 	}
 	for i := range 8 {
 		in := m.instance("")
@@ -67,7 +69,10 @@ func newModel(t *testing.T, seed uint64) *model {
 		})
 		m.requests = append(m.requests, r)
 	}
-	m.requests = append(m.requests, asks(1, func(r *placement.Request) { r.Constraints.Where = `node.labels.rack == "r1"`; r.Owner = "bob" }))
+	m.requests = append(
+		m.requests,
+		asks(1, func(r *placement.Request) { r.Constraints.Where = `node.labels.rack == "r1"`; r.Owner = "bob" }),
+	)
 	for _, r := range m.requests {
 		p, err := placement.Default().Prepare(f, r)
 		if err != nil {
@@ -80,8 +85,10 @@ func newModel(t *testing.T, seed uint64) *model {
 
 func (m *model) instance(id string) placement.Instance {
 	in := placement.Instance{
-		ID: id, Owner: []string{"alice", "bob", "carol"}[m.rng.IntN(3)], Job: []string{"j", "k"}[m.rng.IntN(2)], Group: []string{"g", ""}[m.rng.IntN(2)],
-		Resources: plimsoll.Resources{"cpu": m.rng.Int64N(3) * 100, "memory": m.rng.Int64N(3)}, Failed: m.rng.IntN(5) == 0,
+		ID: id, Owner: []string{"alice", "bob", "carol"}[m.rng.IntN(3)], Job: []string{"j", "k"}[m.rng.IntN(2)],
+		Group:     []string{"g", ""}[m.rng.IntN(2)],
+		Resources: plimsoll.Resources{"cpu": m.rng.Int64N(3) * 100, "memory": m.rng.Int64N(3)},
+		Failed:    m.rng.IntN(5) == 0,
 	}
 	if m.rng.IntN(3) == 0 {
 		in.Labels = map[string]string{"app": "db"}
@@ -96,8 +103,12 @@ func (m *model) instance(id string) placement.Instance {
 }
 
 func (m *model) record(slot int32) placement.Server {
-	s := placement.NewServer(fmt.Sprintf("s%d", slot), plimsoll.Resources{"cpu": 1000 * m.rng.Int64N(4), "memory": 20, "gpu": m.rng.Int64N(2)})
-	s.Labels = map[string]string{"rack": fmt.Sprintf("r%d", m.rng.IntN(3)), "zone": fmt.Sprintf("z%d", m.rng.IntN(400))} // so many that classes are swept
+	s := placement.NewServer(
+		fmt.Sprintf("s%d", slot),
+		plimsoll.Resources{"cpu": 1000 * m.rng.Int64N(4), "memory": 20, "gpu": m.rng.Int64N(2)},
+	)
+	// so many that classes are swept
+	s.Labels = map[string]string{"rack": fmt.Sprintf("r%d", m.rng.IntN(3)), "zone": fmt.Sprintf("z%d", m.rng.IntN(400))}
 	if m.rng.IntN(4) == 0 {
 		delete(s.Labels, "rack")
 	}
@@ -187,7 +198,9 @@ func (m *model) ticket(slot int32) {
 			ticket.arrived = ticket.arrived || s.record.Instances[i].ID == id
 		}
 	}
-	if err := m.fleet.AddTicket(placement.Ticket{ID: id, Server: m.servers[slot].record.ID, Instance: ticket.in}); err != nil {
+	if err := m.fleet.AddTicket(
+		placement.Ticket{ID: id, Server: m.servers[slot].record.ID, Instance: ticket.in},
+	); err != nil {
 		m.t.Fatal(err)
 	}
 	m.tickets[id] = ticket
@@ -230,7 +243,9 @@ func (m *model) check() {
 			continue
 		}
 		if m.fleet.ID(slot) != id || m.fleet.Slot(id) != slot || m.fleet.Open(slot) != (s.record.Reserved == "") {
-			m.t.Fatalf("slot %d: %q, found at %d, open %t", slot, m.fleet.ID(slot), m.fleet.Slot(id), m.fleet.Open(slot))
+			m.t.Fatalf(
+				"slot %d: %q, found at %d, open %t", slot, m.fleet.ID(slot), m.fleet.Slot(id), m.fleet.Open(slot),
+			)
 		}
 		inGroup[slot] = m.checkServer(slot, s)
 	}
@@ -241,8 +256,13 @@ func (m *model) check() {
 			m.t.Fatal(err)
 		}
 		for slot := range m.servers {
-			if kept, again := m.placer.Keeps(m.prepared[i], slot, 1<<41), m.placer.Keeps(fresh, slot, 1<<41); kept != again {
-				m.t.Fatalf("request %d, prepared long ago, says %t of slot %d; prepared just now, it says %t", i, kept, slot, again)
+			if kept, again := m.placer.Keeps(
+				m.prepared[i], slot, 1<<41,
+			), m.placer.Keeps(fresh, slot, 1<<41); kept != again {
+				m.t.Fatalf(
+					"request %d, prepared long ago, says %t of slot %d; prepared just now, it says %t", i, kept, slot,
+					again,
+				)
 			}
 		}
 		fresh.Release()
@@ -278,14 +298,23 @@ func (m *model) checkServer(slot int32, s *modelServer) (inGroup int) {
 			if ratio == 0 {
 				ratio = 1
 			}
-			free = int64(math.Floor(float64(s.record.Capacity[name])*(1-s.record.Reserve[name]) - float64(used[name])/ratio))
+			free = int64(
+				math.Floor(float64(s.record.Capacity[name])*(1-s.record.Reserve[name]) - float64(used[name])/ratio),
+			)
 		}
 		if got := m.fleet.Free(slot, k); got != free || m.fleet.Used(slot)[k] != used[name] {
-			m.t.Fatalf("slot %d has %d %s free and %d used, want %d and %d", slot, got, name, m.fleet.Used(slot)[k], free, used[name])
+			m.t.Fatalf(
+				"slot %d has %d %s free and %d used, want %d and %d", slot, got, name, m.fleet.Used(slot)[k], free,
+				used[name],
+			)
 		}
 	}
-	if m.fleet.Count(slot) != len(list) || m.fleet.InGroup(slot, "j", "g") != inGroup || m.fleet.WithLabel(slot, "app=db") != labelled {
-		m.t.Fatalf("slot %d: %d instances, %d of the group, %d with the label; want %d, %d, %d", slot, m.fleet.Count(slot),
+	if m.fleet.Count(slot) != len(list) || m.fleet.InGroup(
+		slot, "j", "g",
+	) != inGroup || m.fleet.WithLabel(slot, "app=db") != labelled {
+		m.t.Fatalf("slot %d: %d instances, %d of the group, %d with the label; want %d, %d, %d", slot, m.fleet.Count(
+			slot,
+		),
 			m.fleet.InGroup(slot, "j", "g"), m.fleet.WithLabel(slot, "app=db"), len(list), inGroup, labelled)
 	}
 	for _, job := range []string{"j", "k"} {
@@ -361,11 +390,13 @@ func (m *model) checkSpread(p *placement.Prepared, r *placement.Request, inGroup
 	}
 }
 
-// A fleet keeps sums and counts as instances, tickets and servers come and go. Whatever happens in whatever order, they are those that
-// are worked out from lists; and when everything is given back, nothing is kept.
+// A fleet keeps sums and counts as instances, tickets and servers come and go. Whatever happens in
+// whatever order, they are those that are worked out from lists; and when everything is given back,
+// nothing is kept.
 //
-// It is the longest test of this package. With the race detector all of them take half a minute and more: they place tens of
-// thousands of instances, because a choice that is only likely needs many, and hold each choice against a run that looks at every server.
+// It is the longest test of this package. With the race detector all of them take half a minute and
+// more: they place tens of thousands of instances, because a choice that is only likely needs many,
+// and hold each choice against a run that looks at every server.
 func TestFleetKeepsWhatAListWouldSay(t *testing.T) {
 	epochs := 0
 	for seed := range uint64(testrun.Count(4, 12, 300)) {

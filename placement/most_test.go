@@ -20,7 +20,8 @@ func TestServerTakesAtMostItsMaxTasks(t *testing.T) {
 			f := fleetOf(0)
 			bounded := plain("bounded")
 			c := chainOf(t, placement.DefaultExpression(), change)
-			p := prepare(t, c, f, &placement.Request{Owner: "alice", Resources: plimsoll.Resources{}}) // before any bound is known
+			// before any bound is known
+			p := prepare(t, c, f, &placement.Request{Owner: "alice", Resources: plimsoll.Resources{}})
 			bounded.MaxTasks = 3
 			slot := f.Add(&bounded)
 			pl := newPlacer(f, 1)
@@ -32,7 +33,9 @@ func TestServerTakesAtMostItsMaxTasks(t *testing.T) {
 				f.Bind(slot, kind)
 			}
 			x := pl.Explain(p, 0)
-			if pl.Place(p, 0).Slot >= 0 || !strings.Contains(x.Summary(), "1 of 1 nodes: has as many instances as it takes, 3") {
+			if pl.Place(p, 0).Slot >= 0 || !strings.Contains(
+				x.Summary(), "1 of 1 nodes: has as many instances as it takes, 3",
+			) {
 				t.Errorf("with three instances: %s", x.Summary())
 			}
 			if code, _ := pl.Refusal(p, 0, -1); code != plimsoll.WaitNoNode {

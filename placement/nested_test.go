@@ -6,17 +6,26 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// A filter that stands in a definition, or in a pipe in a pipe, is asked as rarely as one that stands in the chain itself: once for
-// servers that are alike.
+// A filter that stands in a definition, or in a pipe in a pipe, is asked as rarely as one that
+// stands in the chain itself: once for servers that are alike.
 func TestPipesInPipesCostNothing(t *testing.T) {
 	for name, chain := range map[string]placement.Expression{
-		"written out":  stagesNamed("running", "watch", "score-random"),
-		"pipe in pipe": placement.Pipe(placement.Pipe(placement.Named("running"), placement.Pipe(placement.Named("watch")))),
-		"definition":   stagesNamed("usable"),
+		"written out": stagesNamed("running", "watch", "score-random"),
+		"pipe in pipe": placement.Pipe(
+			placement.Pipe(placement.Named("running"), placement.Pipe(placement.Named("watch"))),
+		),
+		"definition": stagesNamed("usable"),
 	} {
 		asked := 0
-		watch := placement.Stage{Name: "watch", ByClass: true, Keep: func(*placement.View) bool { asked++; return true }}
-		random := placement.Stage{Name: "score-random", Scores: true, Batch: func(_ *placement.Batch, set []int32) []int32 { return set }}
+		watch := placement.Stage{Name: "watch", ByClass: true, Keep: func(
+			*placement.View,
+		) bool {
+			asked++
+			return true
+		}}
+		random := placement.Stage{
+			Name: "score-random", Scores: true, Batch: func(_ *placement.Batch, set []int32) []int32 { return set },
+		}
 		c, err := placement.NewChain(chain, []placement.Stage{placement.Stages()[1], watch, random},
 			map[string]placement.Expression{"usable": stagesNamed("running", "watch")}, placement.DefaultSettings())
 		if err != nil {

@@ -17,7 +17,8 @@ type Choice struct {
 	Peak    int // most loaded instances held at once
 }
 
-// Placer runs chains over a fleet, in batches of servers that are drawn in random order. It has one owner, that of the fleet.
+// Placer runs chains over a fleet, in batches of servers that are drawn in random order. It has one
+// owner, that of the fleet.
 type Placer struct {
 	fleet *Fleet
 	draw  *Draw
@@ -26,7 +27,9 @@ type Placer struct {
 
 // NewPlacer returns a placer that draws servers in an order that follows from rng.
 func NewPlacer(f *Fleet, rng *rand.PCG) *Placer {
-	return &Placer{fleet: f, draw: NewDraw(rng), batch: Batch{fleet: f, ids: map[string]place{}, fault: map[int32]string{}}}
+	return &Placer{
+		fleet: f, draw: NewDraw(rng), batch: Batch{fleet: f, ids: map[string]place{}, fault: map[int32]string{}},
+	}
 }
 
 // Verdicts on a class, beside the number of the stage that drops it.
@@ -101,8 +104,9 @@ func zeros[V any](s []V, n int) []V {
 	return s
 }
 
-// Place returns the server that the request's chain chooses: the best of the first batch in which one is left. Only when every server
-// was looked at and none was left is the answer none. now is in Unix seconds.
+// Place returns the server that the request's chain chooses: the best of the first batch in which
+// one is left. Only when every server was looked at and none was left is the answer none. now is in
+// Unix seconds.
 func (pl *Placer) Place(p *Prepared, now int64) Choice {
 	b := pl.begin(p, now)
 	c := Choice{Slot: -1}
@@ -141,11 +145,12 @@ func (c *Chain) size(servers int) int {
 	return c.Settings.Batch
 }
 
-// wholeAtOnce reports whether n servers are one batch and many: then they are looked at as they stand, which is faster than any other order.
+// wholeAtOnce reports whether n servers are one batch and many: then they are looked at as they
+// stand, which is faster than any other order.
 func wholeAtOnce(size, n int) bool { return size >= n && n > manyServers }
 
-// fill draws servers from the i-th on until so many open ones were drawn, puts those that pass the filters by record into the
-// batch and returns how many were drawn.
+// fill draws servers from the i-th on until so many open ones were drawn, puts those that pass the
+// filters by record into the batch and returns how many were drawn.
 func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
 	n := pl.fleet.Len()
 	if wholeAtOnce(size, n) {
@@ -166,7 +171,8 @@ func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
 	return i
 }
 
-// sift puts those of the drawn servers that pass the filters by record into the batch and returns how many are open.
+// sift puts those of the drawn servers that pass the filters by record into the batch and returns
+// how many are open.
 func (pl *Placer) sift(b *Batch, drawn []int32) (open int) {
 	f, verdicts, all := pl.fleet, b.p.verdicts, len(b.p.byServer) == 0
 	for _, slot := range drawn {
@@ -207,8 +213,8 @@ func (b *Batch) passes(slot int32) bool {
 	return true
 }
 
-// Keeps reports whether every filter that looks at one server keeps a server whose instances the fleet holds. Filters that compare
-// servers are not asked.
+// Keeps reports whether every filter that looks at one server keeps a server whose instances the
+// fleet holds. Filters that compare servers are not asked.
 func (pl *Placer) Keeps(p *Prepared, slot int32, now int64) bool {
 	return pl.begin(p, now).keeps(slot)
 }
@@ -237,8 +243,8 @@ func (b *Batch) keeps(slot int32) bool {
 	return true
 }
 
-// holds reports whether the filters of a part of the chain that look at one server keep it, as far as they count: in a pipe all of
-// them, of an or one.
+// holds reports whether the filters of a part of the chain that look at one server keep it, as far
+// as they count: in a pipe all of them, of an or one.
 func (b *Batch) holds(n *node, v *View, counts func(*Stage) bool) bool {
 	if n.op == "" {
 		s := &b.chain.stages[n.stage]

@@ -20,14 +20,17 @@ func seldom(t *rapid.T, n int) bool { return rapid.IntRange(1, n).Draw(t, "seldo
 func oneOf[V any](t *rapid.T, values ...V) V { return rapid.SampledFrom(values).Draw(t, "one of") }
 
 func drawTraits(t *rapid.T) map[string]plimsoll.Trait {
-	return oneOf(t, nil, nil, nil, map[string]plimsoll.Trait{"ssd": {Flag: true}}, map[string]plimsoll.Trait{"arch": {Words: []string{"arm", "x86"}}},
+	return oneOf(t, nil, nil, nil, map[string]plimsoll.Trait{"ssd": {Flag: true}}, map[string]plimsoll.Trait{
+		"arch": {Words: []string{"arm", "x86"}},
+	},
 		map[string]plimsoll.Trait{"arch": {Words: []string{"x86"}}, "ssd": {Flag: true}}, map[string]plimsoll.Trait{"ssd": {}})
 }
 
 // drawServer draws a server of any kind, mostly an open one.
 func drawServer(t *rapid.T, i int) placement.Server {
 	s := placement.NewServer(fmt.Sprintf("n%d", i), plimsoll.Resources{
-		"cpu": int64(rapid.IntRange(0, 4).Draw(t, "cpu")), "memory": int64(rapid.IntRange(0, 6).Draw(t, "memory")), "disk": 10,
+		"cpu": int64(rapid.IntRange(0, 4).Draw(t, "cpu")), "memory": int64(rapid.IntRange(0, 6).Draw(t, "memory")),
+		"disk": 10,
 	})
 	if seldom(t, 3) {
 		s.Capacity["gpu"] = int64(rapid.IntRange(0, 2).Draw(t, "gpu"))
@@ -45,7 +48,10 @@ func drawServer(t *rapid.T, i int) placement.Server {
 	if seldom(t, 8) {
 		s.Labels = nil
 	}
-	s.Networks = oneOf(t, nil, map[string]bool{"admin": true}, map[string]bool{"admin": true, "public": true}, map[string]bool{"admin": false})
+	s.Networks = oneOf(
+		t, nil, map[string]bool{"admin": true}, map[string]bool{"admin": true, "public": true},
+		map[string]bool{"admin": false},
+	)
 	s.Platform = oneOf(t, "", "20250101T000000Z", "20260101T000000Z", "20260102T030405Z")
 	s.Release = oneOf(t, "7.0", "7.0", "6.5", "")
 	s.Overprovision = oneOf(t, nil, nil, nil, map[string]float64{"cpu": 2})
@@ -53,9 +59,11 @@ func drawServer(t *rapid.T, i int) placement.Server {
 	s.NextReboot = int64(oneOf(t, 0, 0, 1000, 5_000_000))
 	for k := range rapid.IntRange(0, 3).Draw(t, "instances") {
 		s.Instances = append(s.Instances, placement.Instance{
-			ID: fmt.Sprintf("%s-%d", s.ID, k), Owner: oneOf(t, "alice", "bob"), Job: oneOf(t, "", "j", "k"), Group: oneOf(t, "", "g"),
-			Labels: oneOf(t, nil, map[string]string{"app": "db"}), Resources: plimsoll.Resources{"cpu": int64(oneOf(t, 0, 1, 1)), "memory": int64(oneOf(t, 1, 2)), "disk": 1},
-			Failed: seldom(t, 5), Modified: int64(oneOf(t, 0, 90_000, 100_000)),
+			ID: fmt.Sprintf("%s-%d", s.ID, k), Owner: oneOf(t, "alice", "bob"), Job: oneOf(t, "", "j", "k"),
+			Group:     oneOf(t, "", "g"),
+			Labels:    oneOf(t, nil, map[string]string{"app": "db"}),
+			Resources: plimsoll.Resources{"cpu": int64(oneOf(t, 0, 1, 1)), "memory": int64(oneOf(t, 1, 2)), "disk": 1},
+			Failed:    seldom(t, 5), Modified: int64(oneOf(t, 0, 90_000, 100_000)),
 		})
 	}
 	return s
@@ -73,14 +81,18 @@ func drawSelectors(t *rapid.T, rarity int) []plimsoll.Selector {
 	if !seldom(t, rarity) {
 		return nil
 	}
-	return []plimsoll.Selector{oneOf(t, plimsoll.Selector{Task: "n1-0"}, plimsoll.Selector{Job: "j"}, plimsoll.Selector{Job: "k"},
+	return []plimsoll.Selector{oneOf(t, plimsoll.Selector{
+		Task: "n1-0",
+	}, plimsoll.Selector{Job: "j"}, plimsoll.Selector{Job: "k"},
 		plimsoll.Selector{Label: "app=db"}, plimsoll.Selector{Task: "nowhere"})}
 }
 
 func drawRequest(t *rapid.T) *placement.Request {
 	r := &placement.Request{
 		Owner: oneOf(t, "alice", "bob", "carol"), Job: "j", Group: "g", OwnOnly: seldom(t, 4), AnyClass: !seldom(t, 4),
-		Resources: plimsoll.Resources{"cpu": int64(oneOf(t, 0, 1, 2, 9)), "memory": int64(rapid.IntRange(0, 4).Draw(t, "asked"))},
+		Resources: plimsoll.Resources{
+			"cpu": int64(oneOf(t, 0, 1, 2, 9)), "memory": int64(rapid.IntRange(0, 4).Draw(t, "asked")),
+		},
 	}
 	if seldom(t, 4) {
 		r.Resources["gpu"] = 1
@@ -93,7 +105,9 @@ func drawRequest(t *rapid.T) *placement.Request {
 		c.Networks = oneOf(t, [][]string{}, [][]string{{"admin"}}, [][]string{{"public", "admin"}})
 	}
 	if seldom(t, 6) {
-		c.Platform.Min = oneOf(t, map[string]string{"": "20260101T000000Z"}, map[string]string{"7.0": "20260101T000000Z"})
+		c.Platform.Min = oneOf(
+			t, map[string]string{"": "20260101T000000Z"}, map[string]string{"7.0": "20260101T000000Z"},
+		)
 	}
 	if seldom(t, 8) {
 		c.VolumesFrom = oneOf(t, []string{"n0-0"}, []string{"n0-0", "n1-0"}, []string{"gone"})
@@ -107,9 +121,14 @@ func drawRequest(t *rapid.T) *placement.Request {
 	if !r.AnyClass {
 		c.Class = oneOf(t, nil, map[string]float64{"cpu": 2})
 	}
-	c.Reservoir = oneOf(t, plimsoll.ReservoirLast, plimsoll.ReservoirLast, plimsoll.ReservoirNever, plimsoll.ReservoirOnly)
+	c.Reservoir = oneOf(
+		t, plimsoll.ReservoirLast, plimsoll.ReservoirLast, plimsoll.ReservoirNever, plimsoll.ReservoirOnly,
+	)
 	c.Near, c.Far, p.Near, p.Far = drawSelectors(t, 8), drawSelectors(t, 4), drawSelectors(t, 4), drawSelectors(t, 4)
-	p.Strategy = oneOf(t, plimsoll.StrategyDefault, plimsoll.StrategyDefault, plimsoll.StrategyPack, plimsoll.StrategySpread, plimsoll.StrategyRandom)
+	p.Strategy = oneOf(
+		t, plimsoll.StrategyDefault, plimsoll.StrategyDefault, plimsoll.StrategyPack, plimsoll.StrategySpread,
+		plimsoll.StrategyRandom,
+	)
 	return r
 }
 
@@ -125,10 +144,13 @@ func drawSpread(t *rapid.T, r *placement.Request) {
 func drawSettings(t *rapid.T) func(*placement.Settings) {
 	weight := func() float64 { return oneOf(t, 0.0, 1, 2, -1, 0.5) }
 	w := placement.Weights{
-		UnreservedMemory: weight(), UnreservedDisk: weight(), UnreservedCustom: weight(), OwnerInstances: weight(), CurrentPlatform: weight(),
-		NextReboot: weight(), Random: weight(), Near: weight(), Spread: weight(),
+		UnreservedMemory: weight(), UnreservedDisk: weight(), UnreservedCustom: weight(), OwnerInstances: weight(),
+		CurrentPlatform: weight(),
+		NextReboot:      weight(), Random: weight(), Near: weight(), Spread: weight(),
 	}
-	batch, capness, heads, large, owners := oneOf(t, 0, 1, 7, 50), seldom(t, 4), seldom(t, 2), seldom(t, 2), seldom(t, 2)
+	batch, capness, heads, large, owners := oneOf(
+		t, 0, 1, 7, 50,
+	), seldom(t, 4), seldom(t, 2), seldom(t, 2), seldom(t, 2)
 	most, rules := oneOf(t, 0, 0, 2), oneOf(t, nil, nil, map[string]string{"bob": `node.labels.rack == "r2"`})
 	return func(s *placement.Settings) {
 		s.Batch, s.Capness, s.Headnodes, s.LargeServers, s.OwnerSpread, s.MaxInstances, s.OwnerRules, s.Weights = batch, capness, heads, large, owners, most, rules, w
@@ -166,7 +188,8 @@ func bound(servers []placement.Server) *placement.Fleet {
 	return f
 }
 
-// lazy returns the same fleet, with instances that are loaded when they are needed: server by server, or a batch at once.
+// lazy returns the same fleet, with instances that are loaded when they are needed: server by
+// server, or a batch at once.
 func lazy(servers []placement.Server, atOnce bool) *placement.Fleet {
 	f := bound(servers)
 	for slot := range int32(f.Len()) {
@@ -201,9 +224,9 @@ func lazy(servers []placement.Server, atOnce bool) *placement.Fleet {
 
 const testNow = 150_000 // Unix seconds; instances of drawServer were changed within a day before it
 
-// "an allocation is still guaranteed to succeed if it's possible" (RFD 60, phase 3): batches give a server if and only if a run of all
-// filters over all servers leaves one, and what they give passes every filter. The chain's filters that compare servers never drop
-// the last one.
+// "an allocation is still guaranteed to succeed if it's possible" (RFD 60, phase 3): batches give a
+// server if and only if a run of all filters over all servers leaves one, and what they give passes
+// every filter. The chain's filters that compare servers never drop the last one.
 func TestPlaceAgreesWithTheEagerRun(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		f, r := booked(drawServers(t)), drawRequest(t)
@@ -219,12 +242,17 @@ func TestPlaceAgreesWithTheEagerRun(t *testing.T) {
 		if (choice.Slot >= 0) != (x.Fit > 0) {
 			t.Fatalf("%+v, but %d of %d servers fit", choice, x.Fit, x.Servers)
 		}
-		if x.FitEmpty > x.Eligible || x.Eligible > x.Servers || x.Open > x.Servers || x.Fit > min(x.Open, x.Eligible) || f.Servers() != x.Servers {
+		if x.FitEmpty > x.Eligible || x.Eligible > x.Servers || x.Open > x.Servers || x.Fit > min(
+			x.Open, x.Eligible,
+		) || f.Servers() != x.Servers {
 			t.Fatalf("%+v does not add up", x)
 		}
 		kept := 0
 		for slot := range int32(f.Len()) {
-			refused := slices.ContainsFunc(pl.ExplainServer(p, slot, testNow), func(v placement.Verdict) bool { return v.Why != "" && v.Kind != placement.NotBest })
+			refused := slices.ContainsFunc(
+				pl.ExplainServer(p, slot, testNow),
+				func(v placement.Verdict) bool { return v.Why != "" && v.Kind != placement.NotBest },
+			)
 			if !refused {
 				kept++
 			} else if slot == choice.Slot {
@@ -240,8 +268,8 @@ func TestPlaceAgreesWithTheEagerRun(t *testing.T) {
 	})
 }
 
-// The counts of an explanation add up: what a stage got is what the one before it left, every server that was dropped has a reason, and
-// no filter drops more than it refuses.
+// The counts of an explanation add up: what a stage got is what the one before it left, every
+// server that was dropped has a reason, and no filter drops more than it refuses.
 func TestStepsAddUp(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		f, r := booked(drawServers(t)), drawRequest(t)
@@ -269,15 +297,18 @@ func TestStepsAddUp(t *testing.T) {
 	})
 }
 
-// "move from strict to lazy loading of container data" (RFD 60, phase 2) changes no choice: the same seed chooses the same server
-// with the same score whether instances came with their servers, were bound, or are loaded, and whether the stages are noted or not.
+// "move from strict to lazy loading of container data" (RFD 60, phase 2) changes no choice: the
+// same seed chooses the same server with the same score whether instances came with their servers,
+// were bound, or are loaded, and whether the stages are noted or not.
 func TestLazyLoadingChangesNoChoice(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		servers, r := drawServers(t), drawRequest(t)
 		c, seed := chainOf(t, placement.DefaultExpression(), drawSettings(t)), rapid.Uint64().Draw(t, "seed")
 		var first placement.Choice
 		var fit int
-		for i, f := range []*placement.Fleet{booked(servers), bound(servers), lazy(servers, false), lazy(servers, true)} {
+		for i, f := range []*placement.Fleet{
+			booked(servers), bound(servers), lazy(servers, false), lazy(servers, true),
+		} {
 			p, before := prepare(t, c, f, r), f.Dump()
 			choice := newPlacer(f, seed).Place(p, testNow)
 			recorded, _ := newPlacer(f, seed).PlaceRecorded(p, testNow)
@@ -296,19 +327,23 @@ func TestLazyLoadingChangesNoChoice(t *testing.T) {
 				t.Fatalf("%d: %+v, and %+v of the fleet whose instances came with their servers", i, choice, first)
 			}
 			if x.Fit != fit {
-				t.Fatalf("%d: %d servers fit, and %d of the fleet whose instances came with their servers", i, x.Fit, fit)
+				t.Fatalf(
+					"%d: %d servers fit, and %d of the fleet whose instances came with their servers", i, x.Fit, fit,
+				)
 			}
 		}
 	})
 }
 
-// Scores only order: whatever the weights, the same servers survive, and the chosen one is among them.
+// Scores only order: whatever the weights, the same servers survive, and the chosen one is among
+// them.
 func TestScoresOnlyOrder(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		f, r := booked(drawServers(t)), drawRequest(t)
 		drawSpread(t, r)
 		var first []string
-		seed := rapid.Uint64().Draw(t, "seed") // of servers with equal memory the order of drawing says which count as large
+		// of servers with equal memory the order of drawing says which count as large
+		seed := rapid.Uint64().Draw(t, "seed")
 		for i := range 3 {
 			var left []string
 			note := placement.Stage{Name: "note", Scores: true, Batch: func(b *placement.Batch, set []int32) []int32 {
@@ -342,7 +377,8 @@ func TestScoresOnlyOrder(t *testing.T) {
 	})
 }
 
-// A chain that does not ask whether servers are open places on closed ones too, and says so whether its stages are noted or not.
+// A chain that does not ask whether servers are open places on closed ones too, and says so whether
+// its stages are noted or not.
 func TestChainThatDoesNotAskWhetherServersAreOpen(t *testing.T) {
 	for _, test := range []struct {
 		e    placement.Expression
@@ -353,7 +389,9 @@ func TestChainThatDoesNotAskWhetherServersAreOpen(t *testing.T) {
 		{placement.Named("reserved"), 1},
 		{placement.Or(placement.Named("reservoir"), placement.Named("identity")), 3},
 	} {
-		f := fleetWith(plain("a", func(s *placement.Server) { s.Setup = false }), plain("b", func(s *placement.Server) { s.Status = "unknown" }),
+		f := fleetWith(plain("a", func(s *placement.Server) { s.Setup = false }), plain(
+			"b", func(s *placement.Server) { s.Status = "unknown" },
+		),
 			plain("c", func(s *placement.Server) { s.Reserved = "cordoned" }), plain("d", func(s *placement.Server) { s.Fault = "gibberish" }))
 		for slot := range int32(4) {
 			if slot != test.want {
@@ -364,8 +402,13 @@ func TestChainThatDoesNotAskWhetherServersAreOpen(t *testing.T) {
 		pl := placement.NewPlacer(f, rand.NewPCG(1, 1))
 		choice := pl.Place(p, 0)
 		recorded, _ := pl.PlaceRecorded(p, 0)
-		if choice.Slot != test.want || recorded.Slot != test.want || pl.Explain(p, 0).Fit != 1 || !pl.Keeps(p, test.want, 0) {
-			t.Errorf("%s: %d, recorded %d, fit %d, keeps %t; want %d", test.e, choice.Slot, recorded.Slot, pl.Explain(p, 0).Fit, pl.Keeps(p, test.want, 0), test.want)
+		if choice.Slot != test.want || recorded.Slot != test.want || pl.Explain(p, 0).Fit != 1 || !pl.Keeps(
+			p, test.want, 0,
+		) {
+			t.Errorf(
+				"%s: %d, recorded %d, fit %d, keeps %t; want %d", test.e, choice.Slot, recorded.Slot,
+				pl.Explain(p, 0).Fit, pl.Keeps(p, test.want, 0), test.want,
+			)
 		}
 	}
 }

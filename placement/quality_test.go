@@ -33,7 +33,8 @@ type traceNode struct {
 	cpu, memory, gpus int64
 }
 
-// readTrace reads every stride-th node and pod of the openb trace; the test is skipped if the trace is not there.
+// readTrace reads every stride-th node and pod of the openb trace; the test is skipped if the trace
+// is not there.
 func readTrace(tb testing.TB, list string, stride int) (nodes []traceNode, pods []tracePod) {
 	tb.Helper()
 	dir := cmp.Or(os.Getenv("PLACEMENT_TRACES"), filepath.Join("..", "..", "shared", "traces", "openb"))
@@ -42,11 +43,15 @@ func readTrace(tb testing.TB, list string, stride int) (nodes []traceNode, pods 
 	}
 	for _, row := range readCSV(tb, filepath.Join(dir, "openb_node_list_all_node.csv"), stride) {
 		nodes = append(nodes, traceNode{
-			name: row["sn"], model: row["model"], cpu: number(tb, row["cpu_milli"]), memory: number(tb, row["memory_mib"]) << 20, gpus: number(tb, row["gpu"]),
+			name: row["sn"], model: row["model"], cpu: number(tb, row["cpu_milli"]),
+			memory: number(tb, row["memory_mib"]) << 20, gpus: number(tb, row["gpu"]),
 		})
 	}
 	for _, row := range readCSV(tb, filepath.Join(dir, "openb_pod_list_"+list+".csv"), stride) {
-		p := tracePod{cpu: number(tb, row["cpu_milli"]), memory: number(tb, row["memory_mib"]) << 20, gpus: number(tb, row["num_gpu"]), share: number(tb, row["gpu_milli"])}
+		p := tracePod{
+			cpu: number(tb, row["cpu_milli"]), memory: number(tb, row["memory_mib"]) << 20,
+			gpus: number(tb, row["num_gpu"]), share: number(tb, row["gpu_milli"]),
+		}
 		if spec := row["gpu_spec"]; spec != "" {
 			p.models = strings.Split(spec, "|")
 		}
@@ -84,12 +89,14 @@ func number(tb testing.TB, text string) int64 {
 	return n
 }
 
-// devices is how many thousandths are free of each device of each server. A share of a device comes from one device, and a whole
-// device is one that nobody shares: that is more than the sum of thousandths, which is all that a custom resource holds. It
-// stands in the chain as one more filter, for every policy alike.
+// devices is how many thousandths are free of each device of each server. A share of a device comes
+// from one device, and a whole device is one that nobody shares: that is more than the sum of
+// thousandths, which is all that a custom resource holds. It stands in the chain as one more
+// filter, for every policy alike.
 type devices map[string][]int64
 
-// pick returns the devices that a pod would get: of a share the fullest that has room, so that whole ones stay whole.
+// pick returns the devices that a pod would get: of a share the fullest that has room, so that
+// whole ones stay whole.
 func (d devices) pick(server string, p *tracePod) (chosen []int, ok bool) {
 	free := d[server]
 	if p.milli() == 0 {
@@ -143,7 +150,9 @@ func newTrial(tb testing.TB, nodes []traceNode, seed uint64) *trial {
 		t.fleet.Add(&s)
 	}
 	var err error
-	if t.chain, err = placement.NewChain(t.expression(), append(placement.Stages(), t.stage()), nil, placement.DefaultSettings()); err != nil {
+	if t.chain, err = placement.NewChain(
+		t.expression(), append(placement.Stages(), t.stage()), nil, placement.DefaultSettings(),
+	); err != nil {
 		tb.Fatal(err)
 	}
 	t.placer = placement.NewPlacer(t.fleet, rand.NewPCG(seed, 1))
@@ -165,7 +174,8 @@ func (t *trial) stage() placement.Stage {
 	}
 }
 
-// place finds a server for a pod, by the chain or by a policy over all servers that its filters keep.
+// place finds a server for a pod, by the chain or by a policy over all servers that its filters
+// keep.
 func (t *trial) place(tb testing.TB, pod *tracePod, policy policy) bool {
 	tb.Helper()
 	p := t.prepare(tb, pod)
@@ -184,7 +194,8 @@ func (t *trial) place(tb testing.TB, pod *tracePod, policy policy) bool {
 	return true
 }
 
-// possible reports whether some server would take the pod if nothing ran on it. The trace has pods that none would.
+// possible reports whether some server would take the pod if nothing ran on it. The trace has pods
+// that none would.
 func (t *trial) possible(tb testing.TB, pod *tracePod) bool {
 	tb.Helper()
 	for slot := range int32(t.fleet.Len()) {
@@ -237,7 +248,8 @@ func (t *trial) best(p *placement.Prepared, score policy) int32 {
 	return best
 }
 
-// free is the mean of the parts of cpu, memory and, if they are asked for, devices that would be free.
+// free is the mean of the parts of cpu, memory and, if they are asked for, devices that would be
+// free.
 func free(t *trial, slot int32) float64 {
 	asked := [...]int64{t.pod.cpu, t.pod.memory, t.pod.milli()}
 	n := len(asked)
@@ -252,8 +264,9 @@ func free(t *trial, slot int32) float64 {
 	return sum / float64(n)
 }
 
-// policies are what is compared; the first is the default chain, in batches of fifty. The others score every server that its filters
-// keep, as kube-scheduler's NodeResourcesFit would with its strategies LeastAllocated and MostAllocated.
+// policies are what is compared; the first is the default chain, in batches of fifty. The others
+// score every server that its filters keep, as kube-scheduler's NodeResourcesFit would with its
+// strategies LeastAllocated and MostAllocated.
 var policies = []struct {
 	name  string
 	score policy
@@ -293,7 +306,8 @@ func measureQuality(tb testing.TB, nodes []traceNode, pods []tracePod, policy po
 	return q
 }
 
-// The pods of the trace are placed in order and never deleted. There are no owners in it, so all are of one.
+// The pods of the trace are placed in order and never deleted. There are no owners in it, so all
+// are of one.
 func BenchmarkQuality(b *testing.B) {
 	for _, list := range []string{"default", "gpuspec33"} {
 		nodes, pods := readTrace(b, list, 1)
@@ -311,8 +325,8 @@ func BenchmarkQuality(b *testing.B) {
 	}
 }
 
-// On a sample of the trace, the default chain allocates at least as many devices as the best of the others, at the first failure and at
-// the end.
+// On a sample of the trace, the default chain allocates at least as many devices as the best of the
+// others, at the first failure and at the end.
 func TestQuality(t *testing.T) {
 	for _, list := range []string{"default", "gpuspec33"} {
 		nodes, pods := readTrace(t, list, 8)

@@ -7,17 +7,18 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Query is what a source of servers may leave out when it lists them for a request (RFD 60, phase 1): the filters of the chain that
-// look at records only, as far as they can be told as data. A source that cannot ask for some of it leaves that alone: the chain asks
-// again.
+// Query is what a source of servers may leave out when it lists them for a request (RFD 60, phase
+// 1): the filters of the chain that look at records only, as far as they can be told as data. A
+// source that cannot ask for some of it leaves that alone: the chain asks again.
 type Query struct {
 	Setup       bool // only servers that are set up
 	Running     bool // only servers that run
 	Unreserved  bool // only servers that take instances
 	NoHeadnodes bool
 
-	Traits   map[string]plimsoll.Trait // only servers with just these traits, each with a value that matches; empty: see NoTraits
-	NoTraits bool                      // only servers without traits
+	// only servers with just these traits, each with a value that matches; empty: see NoTraits
+	Traits   map[string]plimsoll.Trait
+	NoTraits bool // only servers without traits
 
 	Networks  [][]string               // of each entry, one network that is up; nil: any
 	Platforms []plimsoll.PlatformRange // all are to be met
@@ -28,9 +29,10 @@ type Query struct {
 	OneClass bool
 }
 
-// Query returns what a source of servers may leave out for the request. Filters that are alternatives, or that a program has put in
-// the place of the package's own, stay out of it. A request that is to be spread asks for every server: what runs on those that are
-// not for it counts too, unless a Loader says how its group is spread.
+// Query returns what a source of servers may leave out for the request. Filters that are
+// alternatives, or that a program has put in the place of the package's own, stay out of it. A
+// request that is to be spread asks for every server: what runs on those that are not for it counts
+// too, unless a Loader says how its group is spread.
 func (p *Prepared) Query() Query {
 	var q Query
 	if p.group != 0 && p.fleet.Loader.Spreads == nil {
@@ -80,8 +82,8 @@ func (q *Query) push(stage string, p *Prepared) {
 	}
 }
 
-// Matches reports whether a server is among those that are asked for. One whose record cannot be used is: the chain drops it, and
-// says why.
+// Matches reports whether a server is among those that are asked for. One whose record cannot be
+// used is: the chain drops it, and says why.
 func (q Query) Matches(s *Server) bool {
 	switch {
 	case s.Fault != "":
@@ -122,5 +124,7 @@ func (q *Query) platformsMet(s *Server) bool {
 }
 
 func (q *Query) nameMet(id string) bool {
-	return len(q.Nodes) == 0 || slices.ContainsFunc(q.Nodes, func(pattern string) bool { return matchName(pattern, id) })
+	return len(q.Nodes) == 0 || slices.ContainsFunc(
+		q.Nodes, func(pattern string) bool { return matchName(pattern, id) },
+	)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Each filter by record, one sentence of RFD 60's list or one of ours a row: what is asked for, which servers of the fleet stay, and why
-// the others do not.
+// Each filter by record, one sentence of RFD 60's list or one of ours a row: what is asked for,
+// which servers of the fleet stay, and why the others do not.
 func TestFiltersByRecord(t *testing.T) {
 	type server = func(*placement.Server)
 	flag, word := plimsoll.Trait{Flag: true}, func(words ...string) plimsoll.Trait { return plimsoll.Trait{Words: words} }

@@ -85,7 +85,9 @@ func (c *Chain) ComparesRoom() bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(c.stages, func(s Stage) bool { return s.Gives&ReadsFree != 0 && s.Name != "calculate-unreserved" })
+	return !slices.ContainsFunc(
+		c.stages, func(s Stage) bool { return s.Gives&ReadsFree != 0 && s.Name != "calculate-unreserved" },
+	)
 }
 
 // OwnerMatters reports whether a filter of the chain looks at the owner of a request.

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// The code that is found with few looks is that of the explanation, which looks at every server, and
-// the witness proves it. A guess changes neither.
+// The code that is found with few looks is that of the explanation, which looks at every server,
+// and the witness proves it. A guess changes neither.
 func TestRefusalHasTheCodeOfTheExplanation(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		f, r := booked(drawServers(t)), drawRequest(t)

@@ -7,8 +7,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Whoever waits to be near, far, spread or where volumes are is told by a number when to look again: it changes with every instance
-// that could matter, the first one too, and stays when nothing could.
+// Whoever waits to be near, far, spread or where volumes are is told by a number when to look
+// again: it changes with every instance that could matter, the first one too, and stays when
+// nothing could.
 func TestRelationsChangeWhenItIsTimeToLookAgain(t *testing.T) {
 	near := func(s plimsoll.Selector) *placement.Request {
 		return asks(1, func(r *placement.Request) { r.Constraints.Near = []plimsoll.Selector{s} })
@@ -25,13 +26,19 @@ func TestRelationsChangeWhenItIsTimeToLookAgain(t *testing.T) {
 		elsewhere bool // what the loader says of others matters
 	}{
 		{"nothing", asks(1), false, false, false},
-		{"preferences", asks(1, func(r *placement.Request) { r.Preferences.Near = []plimsoll.Selector{{Job: "j"}} }), false, false, false},
+		{
+			"preferences", asks(1, func(r *placement.Request) { r.Preferences.Near = []plimsoll.Selector{{Job: "j"}} }),
+			false, false, false,
+		},
 		{"near a job", near(plimsoll.Selector{Job: "j"}), true, false, false},
 		{"near a label", near(plimsoll.Selector{Label: "app=db"}), true, false, false},
 		{"near a task", near(plimsoll.Selector{Task: "x"}), true, false, true},
 		{"near another job", near(plimsoll.Selector{Job: "k"}), false, false, false},
 		{"spread", spread, true, true, false},
-		{"volumes", asks(1, func(r *placement.Request) { r.Constraints.VolumesFrom = []string{"x"} }), false, false, false},
+		{
+			"volumes", asks(1, func(r *placement.Request) { r.Constraints.VolumesFrom = []string{"x"} }), false, false,
+			false,
+		},
 	} {
 		f := fleetOf(3, labelled("rack", "r1", "r2", "r3"))
 		p := prepare(t, placement.Default(), f, test.r)
@@ -54,17 +61,22 @@ func TestRelationsChangeWhenItIsTimeToLookAgain(t *testing.T) {
 	}
 }
 
-// Whoever waits for volumes is told to look again when they are somewhere else, and not whenever any instance comes or goes.
+// Whoever waits for volumes is told to look again when they are somewhere else, and not whenever
+// any instance comes or goes.
 func TestVolumesThatMove(t *testing.T) {
 	f := fleetOf(3)
 	at := map[string]string{}
 	f.Loader.Volumes = func(id string) (string, error) { return at[id], nil }
-	p := prepare(t, placement.Default(), f, asks(1, func(r *placement.Request) { r.Constraints.VolumesFrom = []string{"x", "y"} }))
+	p := prepare(
+		t, placement.Default(), f,
+		asks(1, func(r *placement.Request) { r.Constraints.VolumesFrom = []string{"x", "y"} }),
+	)
 	for i, step := range []struct {
 		x, y string
 		want bool
 	}{
-		{"n0", "", false}, {"n0", "n1", false}, {"n0", "n0", true}, {"n0", "n0", false}, {"n1", "n0", true}, {"n1", "n1", true}, {"", "n1", true},
+		{"n0", "", false}, {"n0", "n1", false}, {"n0", "n0", true}, {"n0", "n0", false}, {"n1", "n0", true},
+		{"n1", "n1", true}, {"", "n1", true},
 	} {
 		relations, distant := p.Relations(), p.Distant()
 		at["x"], at["y"] = step.x, step.y

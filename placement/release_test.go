@@ -69,7 +69,9 @@ func TestListedReleases(t *testing.T) {
 			p := prepare(t, placement.Default(), f, r)
 			record := f.Record(0)
 			if got := p.Query().Matches(&record); got != want {
-				t.Errorf("%s of %s with %s: the query matches: %t, want %t", test.platform, test.release, field, got, want)
+				t.Errorf(
+					"%s of %s with %s: the query matches: %t, want %t", test.platform, test.release, field, got, want,
+				)
 			}
 		}
 	}

@@ -16,11 +16,13 @@ type Request struct {
 	Resources   plimsoll.Resources
 	Constraints plimsoll.Constraints
 	Preferences plimsoll.Preferences
-	Needs       plimsoll.Resources       // by name: what must be free, where that is not Resources after over-provisioning
-	Platforms   []plimsoll.PlatformRange // more ranges, all to be met, such as that of an image
-	OwnOnly     bool                     // near and far mean instances of the request's owner only, if they are given by id
-	AnyClass    bool                     // any over-provisioning will do
-	Except      []Exclusion              // servers that do not take it for now
+	// by name: what must be free, where that is not Resources after over-provisioning
+	Needs     plimsoll.Resources
+	Platforms []plimsoll.PlatformRange // more ranges, all to be met, such as that of an image
+	// near and far mean instances of the request's owner only, if they are given by id
+	OwnOnly  bool
+	AnyClass bool        // any over-provisioning will do
+	Except   []Exclusion // servers that do not take it for now
 }
 
 // Exclusion keeps a request from one server for now; the stage reserved does that.
@@ -32,8 +34,8 @@ type Exclusion struct {
 // MaxExclusions is how many servers one request may be kept from.
 const MaxExclusions = 64
 
-// Validate reports the first field that cannot be used. It is laxer than plimsoll.JobSpec.Validate, which knows what ids look like
-// in a job file: here they are those of any fleet.
+// Validate reports the first field that cannot be used. It is laxer than plimsoll.JobSpec.Validate,
+// which knows what ids look like in a job file: here they are those of any fleet.
 func (r *Request) Validate() error {
 	if err := r.Resources.Validate("resources"); err != nil {
 		return err
@@ -65,7 +67,9 @@ func (r *Request) Validate() error {
 	}
 	for i, s := range c.Spread {
 		if s.By == "" || s.MaxSkew < 1 {
-			return plimsoll.Invalid(fmt.Sprintf("constraints.spread[%d]", i), "needs a label to spread by and a maxSkew of 1 or more")
+			return plimsoll.Invalid(
+				fmt.Sprintf("constraints.spread[%d]", i), "needs a label to spread by and a maxSkew of 1 or more",
+			)
 		}
 	}
 	return validRatios("constraints.class", c.Class)
@@ -78,8 +82,9 @@ type selector struct {
 	slot int32 // where the instance is, while the server set is being filtered; -1: not known
 }
 
-// Prepared is a request made ready for a fleet and a chain. It remembers which classes of servers pass the filters that look at
-// records only, so keep it for requests that are alike. It is bound to the placer's goroutine, as the fleet is. Release it.
+// Prepared is a request made ready for a fleet and a chain. It remembers which classes of servers
+// pass the filters that look at records only, so keep it for requests that are alike. It is bound
+// to the placer's goroutine, as the fleet is. Release it.
 type Prepared struct {
 	Request Request
 
@@ -114,7 +119,8 @@ type Prepared struct {
 	watching bool // its owner is watched
 }
 
-// Prepare makes a request ready. It fails if the request is invalid or brings too many resource names.
+// Prepare makes a request ready. It fails if the request is invalid or brings too many resource
+// names.
 func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -127,7 +133,10 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	}
 	spreads := len(r.Constraints.Spread)+len(r.Preferences.Spread) > 0
 	if f.lazy() && spreads && f.Loader.Spreads == nil {
-		return nil, plimsoll.Invalid("constraints.spread", "needs to count the instances of all servers, and this fleet loads them; book them instead")
+		return nil, plimsoll.Invalid(
+			"constraints.spread",
+			"needs to count the instances of all servers, and this fleet loads them; book them instead",
+		)
 	}
 	if err := f.checkVolumes(r.Constraints.VolumesFrom); err != nil {
 		return nil, err
@@ -136,7 +145,9 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	if text := r.Constraints.Where; text != "" {
 		rule, err := CompileRule(text)
 		if err == nil && rule.reads {
-			err = errors.New("the expression asks for node.free or node.instances, which are not known so early; use resources")
+			err = errors.New(
+				"the expression asks for node.free or node.instances, which are not known so early; use resources",
+			)
 		}
 		if err != nil {
 			return nil, plimsoll.Invalid("constraints.where", "%s", err)
@@ -188,7 +199,8 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	return p, nil
 }
 
-// choose finds the stages that do something for the request. Of those in the prefix that does not change later.
+// choose finds the stages that do something for the request. Of those in the prefix that does not
+// change later.
 func (p *Prepared) choose() {
 	p.bounded = p.fleet.bounded
 	p.skips = make([]bool, len(p.chain.stages))
@@ -260,8 +272,9 @@ func (p *Prepared) Release() {
 // Amounts returns what is asked for.
 func (p *Prepared) Amounts() *Amounts { return &p.amounts }
 
-// Relations returns a number that changes whenever instances came to or left servers in a way that the request's near, far, spread
-// or volumes-from could notice; 0 for a request that has none of them. It lets a caller know when to try again.
+// Relations returns a number that changes whenever instances came to or left servers in a way that
+// the request's near, far, spread or volumes-from could notice; 0 for a request that has none of
+// them. It lets a caller know when to try again.
 func (p *Prepared) Relations() uint64 {
 	sum := p.Distant()
 	for _, list := range [][]selector{p.hardNear, p.hardFar} {

@@ -20,13 +20,16 @@ func used(r plimsoll.Resources) func(*placement.Server) {
 	}
 }
 
-// "hard-filter-min-ram", "-min-cpu" and "-min-disk", and min-custom for every other resource: what is asked for must be free, to the
-// last unit. What is not asked for is not looked at, also where more is booked than there is.
+// "hard-filter-min-ram", "-min-cpu" and "-min-disk", and min-custom for every other resource: what
+// is asked for must be free, to the last unit. What is not asked for is not looked at, also where
+// more is booked than there is.
 func TestRoom(t *testing.T) {
 	gpu := func(n int64) func(*placement.Server) { return func(s *placement.Server) { s.Capacity["gpu"] = n } }
 	f := fleetWith(
-		plain("n0"), plain("n1", used(plimsoll.Resources{"cpu": 3000, "memory": gib})), plain("n2", used(plimsoll.Resources{"cpu": 9000})),
-		plain("n3", gpu(2)), plain("n4", gpu(2), used(plimsoll.Resources{"gpu": 1})), plain("n5", gpu(1), used(plimsoll.Resources{"gpu": 3})),
+		plain("n0"), plain("n1", used(plimsoll.Resources{"cpu": 3000, "memory": gib})),
+		plain("n2", used(plimsoll.Resources{"cpu": 9000})),
+		plain("n3", gpu(2)), plain("n4", gpu(2), used(plimsoll.Resources{"gpu": 1})),
+		plain("n5", gpu(1), used(plimsoll.Resources{"gpu": 3})),
 	)
 	all := []string{"n0", "n1", "n2", "n3", "n4", "n5"}
 	for _, test := range []struct {
@@ -57,15 +60,17 @@ func TestRoom(t *testing.T) {
 	}
 	off := func(s *placement.Settings) { s.NoRoom = true }
 	for _, stage := range []string{"min-cpu", "min-memory", "min-disk", "min-custom"} {
-		r := &placement.Request{Resources: plimsoll.Resources{"cpu": 1e6, "memory": 1 << 50, "disk": 1 << 50, "gpu": 1e6}}
+		r := &placement.Request{
+			Resources: plimsoll.Resources{"cpu": 1e6, "memory": 1 << 50, "disk": 1 << 50, "gpu": 1e6},
+		}
 		if got := survivors(t, f, r, stage, off); len(got) != 6 {
 			t.Errorf("%s: %v stay, want all when room is not looked at", stage, got)
 		}
 	}
 }
 
-// What is kept back is not there, and what may be promised several times is there several times; a request for a class asks for its
-// part, and for what it says it needs if it says so.
+// What is kept back is not there, and what may be promised several times is there several times; a
+// request for a class asks for its part, and for what it says it needs if it says so.
 func TestRatiosAndReserves(t *testing.T) {
 	over := func(s *placement.Server) {
 		s.Overprovision, s.Reserve = map[string]float64{"cpu": 2}, map[string]float64{"memory": 0.25}
@@ -91,14 +96,19 @@ func TestRatiosAndReserves(t *testing.T) {
 			t.Errorf("%v: %v, want %v", test.r.Resources, got, test.want)
 		}
 	}
-	if got := survivors(t, f, &placement.Request{Resources: plimsoll.Resources{"memory": 6 * gib}}, "min-memory"); !slices.Equal(got, []string{"n0"}) {
+	if got := survivors(
+		t, f, &placement.Request{Resources: plimsoll.Resources{"memory": 6 * gib}}, "min-memory",
+	); !slices.Equal(got, []string{"n0"}) {
 		t.Errorf("%v has 6Gi", got)
 	}
 }
 
-// "hard-filter-capness": instances with and without a bound on cpu stay apart. "hard-filter-vm-count": so many and no more.
+// "hard-filter-capness": instances with and without a bound on cpu stay apart.
+// "hard-filter-vm-count": so many and no more.
 func TestCapnessAndCount(t *testing.T) {
-	f := fleetWith(plain("none"), plain("capped", used(plimsoll.Resources{"cpu": 1})), plain("free", used(plimsoll.Resources{"memory": 1})),
+	f := fleetWith(plain("none"), plain("capped", used(plimsoll.Resources{"cpu": 1})), plain(
+		"free", used(plimsoll.Resources{"memory": 1}),
+	),
 		plain("both", used(plimsoll.Resources{"cpu": 1}), used(nil)))
 	on := func(s *placement.Settings) { s.Capness, s.MaxInstances = true, 2 }
 	for _, test := range []struct {
@@ -106,7 +116,8 @@ func TestCapnessAndCount(t *testing.T) {
 		milli int64
 		want  []string
 	}{
-		{"capness", 100, []string{"none", "capped"}}, {"capness", 0, []string{"none", "free"}}, {"instance-count", 1, []string{"none", "capped", "free"}},
+		{"capness", 100, []string{"none", "capped"}}, {"capness", 0, []string{"none", "free"}},
+		{"instance-count", 1, []string{"none", "capped", "free"}},
 	} {
 		if got := survivors(t, f, asks(test.milli), test.stage, on); !slices.Equal(got, test.want) {
 			t.Errorf("%s %d: %v, want %v", test.stage, test.milli, got, test.want)
@@ -115,10 +126,17 @@ func TestCapnessAndCount(t *testing.T) {
 			t.Errorf("%s: %v stay, want all: it is off", test.stage, got)
 		}
 	}
-	if got := reasons(t, f, asks(100), "capness", on); !maps.Equal(got, map[string]string{"free": "has instances without a bound on cpu", "both": "has instances without a bound on cpu"}) {
+	if got := reasons(t, f, asks(100), "capness", on); !maps.Equal(
+		got,
+		map[string]string{
+			"free": "has instances without a bound on cpu", "both": "has instances without a bound on cpu",
+		},
+	) {
 		t.Errorf("%q", got)
 	}
-	if got := reasons(t, f, asks(0), "instance-count", on); !maps.Equal(got, map[string]string{"both": "has 2 instances or more"}) {
+	if got := reasons(t, f, asks(0), "instance-count", on); !maps.Equal(
+		got, map[string]string{"both": "has 2 instances or more"},
+	) {
 		t.Errorf("%q", got)
 	}
 }
@@ -126,16 +144,21 @@ func TestCapnessAndCount(t *testing.T) {
 // An instance that failed holds nothing but what it left behind.
 func TestFailedInstancesHoldWhatTheyLeft(t *testing.T) {
 	f := fleetWith(plain("n0", func(s *placement.Server) {
-		s.Instances = []placement.Instance{{Failed: true, Resources: plimsoll.Resources{"cpu": 4000, "disk": 10}, Left: plimsoll.Resources{"disk": 7}}}
+		s.Instances = []placement.Instance{
+			{Failed: true, Resources: plimsoll.Resources{"cpu": 4000, "disk": 10}, Left: plimsoll.Resources{"disk": 7}},
+		}
 	}))
 	if f.Free(0, placement.IndexCPU) != 4000 || f.Free(0, placement.IndexDisk) != 100*gib-7 {
 		t.Errorf("%d of cpu and %d of disk are free", f.Free(0, placement.IndexCPU), f.Free(0, placement.IndexDisk))
 	}
 }
 
-// "serverCapacity()": what is left on servers that have a capacity to tell of, and why the others have none.
+// "serverCapacity()": what is left on servers that have a capacity to tell of, and why the others
+// have none.
 func TestCapacities(t *testing.T) {
-	f := fleetWith(plain("n0", used(plimsoll.Resources{"cpu": 5000})), plain("n1", func(s *placement.Server) { s.Setup = false }),
+	f := fleetWith(plain("n0", used(plimsoll.Resources{"cpu": 5000})), plain(
+		"n1", func(s *placement.Server) { s.Setup = false },
+	),
 		plain("n2", func(s *placement.Server) { s.Capacity["gpu"] = 2 }), plain("n3"))
 	if err := f.AddTicket(placement.Ticket{ID: "t", Server: "n3"}); err != nil {
 		t.Fatal(err)
@@ -152,7 +175,9 @@ func TestCapacities(t *testing.T) {
 	if f.Dump() != before {
 		t.Error("the fleet was changed")
 	}
-	if got[0].Server != "n2" || !maps.Equal(got[0].Free, plimsoll.Resources{"cpu": 4000, "memory": 8 * gib, "disk": 100 * gib, "gpu": 2}) {
+	if got[0].Server != "n2" || !maps.Equal(
+		got[0].Free, plimsoll.Resources{"cpu": 4000, "memory": 8 * gib, "disk": 100 * gib, "gpu": 2},
+	) {
 		t.Errorf("%+v", got[0])
 	}
 	if got[1].Free["cpu"] != -1000 || got[1].Instances != 1 || got[1].Whole["cpu"] != 4000 || len(got[1].Free) != 3 {
@@ -163,7 +188,8 @@ func TestCapacities(t *testing.T) {
 	}
 }
 
-// A placement allocates nothing, whether it looks at one batch or at every server, and whatever is asked for.
+// A placement allocates nothing, whether it looks at one batch or at every server, and whatever is
+// asked for.
 func TestPlaceDoesNotAllocate(t *testing.T) {
 	f := fleetOf(1000, labelled("rack", "a", "b", "c"), func(i int, s *placement.Server) {
 		s.Capacity["gpu"] = int64(i % 2)
@@ -174,19 +200,28 @@ func TestPlaceDoesNotAllocate(t *testing.T) {
 			s.NextReboot, s.Platform = int64(i%8), "20260101T000000Z"
 		}
 	})
-	kind := f.Kind(&placement.Instance{ID: "x", Owner: "alice", Job: "j", Group: "g", Labels: map[string]string{"app": "db"}})
+	kind := f.Kind(
+		&placement.Instance{ID: "x", Owner: "alice", Job: "j", Group: "g", Labels: map[string]string{"app": "db"}},
+	)
 	for i := range int32(200) {
 		f.Bind(i*7%1000, kind)
 	}
 	f.Loader.Instance = func(string) (string, string, error) { return "n3", "alice", nil }
 	for name, r := range map[string]*placement.Request{
 		"room": asks(1000), "none": asks(9000),
-		"custom": asks(1, func(r *placement.Request) { r.Resources["gpu"] = 1 }), "no custom": asks(1, func(r *placement.Request) { r.Resources["gpu"] = 7 }),
-		"traits":      asks(1, func(r *placement.Request) { r.Constraints.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}} }),
+		"custom":    asks(1, func(r *placement.Request) { r.Resources["gpu"] = 1 }),
+		"no custom": asks(1, func(r *placement.Request) { r.Resources["gpu"] = 7 }),
+		"traits": asks(
+			1, func(r *placement.Request) { r.Constraints.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}} },
+		),
 		"spread":      asks(1, spreadBy("rack", 1)),
 		"spread node": asks(1, spreadBy("node", 1)),
-		"near":        asks(1, func(r *placement.Request) { r.Constraints.Near = []plimsoll.Selector{{Job: "j"}, {Label: "app=db"}} }),
-		"far":         asks(9000, func(r *placement.Request) { r.Constraints.Far = []plimsoll.Selector{{Task: "x"}, {Job: "j"}} }),
+		"near": asks(
+			1, func(r *placement.Request) { r.Constraints.Near = []plimsoll.Selector{{Job: "j"}, {Label: "app=db"}} },
+		),
+		"far": asks(
+			9000, func(r *placement.Request) { r.Constraints.Far = []plimsoll.Selector{{Task: "x"}, {Job: "j"}} },
+		),
 		"soft": asks(1, func(r *placement.Request) {
 			r.Preferences.Near, r.Preferences.Spread = []plimsoll.Selector{{Job: "j"}}, []plimsoll.Spread{{By: "rack"}}
 		}),
@@ -216,8 +251,8 @@ func TestPlaceDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// However small the ratio is that a request names, what must be free for it is never less than nothing: a number that is too large to
-// be counted counts as more than any server has.
+// However small the ratio is that a request names, what must be free for it is never less than
+// nothing: a number that is too large to be counted counts as more than any server has.
 func TestTinyRatiosAskForMuch(t *testing.T) {
 	for _, ratio := range []float64{1e-3, 1e-4, 1e-300, math.SmallestNonzeroFloat64} {
 		s := plain("n0")
@@ -232,7 +267,8 @@ func TestTinyRatiosAskForMuch(t *testing.T) {
 	}
 }
 
-// What is free of a server whose record promises next to nothing is negative as soon as something runs there.
+// What is free of a server whose record promises next to nothing is negative as soon as something
+// runs there.
 func TestTinyRatiosOfServers(t *testing.T) {
 	for _, ratio := range []float64{1e-3, 1e-300, math.SmallestNonzeroFloat64} {
 		s := plain("n0", func(s *placement.Server) {
@@ -252,11 +288,14 @@ func TestTinyRatiosOfServers(t *testing.T) {
 	}
 }
 
-// Instances that together hold more than can be counted make the record of their server unusable, not their server empty.
+// Instances that together hold more than can be counted make the record of their server unusable,
+// not their server empty.
 func TestInstancesThatCannotBeCounted(t *testing.T) {
 	many := make([]placement.Instance, 1030)
 	for i := range many {
-		many[i] = placement.Instance{ID: fmt.Sprint("i", i), Resources: plimsoll.Resources{"memory": plimsoll.MaxAmount}}
+		many[i] = placement.Instance{
+			ID: fmt.Sprint("i", i), Resources: plimsoll.Resources{"memory": plimsoll.MaxAmount},
+		}
 	}
 	for _, lazy := range []bool{false, true} {
 		s := plain("n0")
@@ -279,7 +318,8 @@ func TestInstancesThatCannotBeCounted(t *testing.T) {
 	}
 }
 
-// Ratios that are the same as people write them, in hundredths, promise the same: nothing is promised that the server has not.
+// Ratios that are the same as people write them, in hundredths, promise the same: nothing is
+// promised that the server has not.
 func TestRatiosThatAreWrittenAlikePromiseAlike(t *testing.T) {
 	for _, ratios := range [][2]float64{{4, 4.004}, {3.996, 4}, {3.996, 4.004}, {4.004, 3.996}} {
 		s := plain("n0", func(s *placement.Server) { s.Overprovision = map[string]float64{"memory": ratios[0]} })
@@ -294,7 +334,10 @@ func TestRatiosThatAreWrittenAlikePromiseAlike(t *testing.T) {
 			f.Bind(0, kind)
 		}
 		if n != 8*7*4 || !f.Holds(0) {
-			t.Errorf("a server with %v takes %d instances with %v, want %d; it holds them: %t", ratios[0], n, ratios[1], 8*7*4, f.Holds(0))
+			t.Errorf(
+				"a server with %v takes %d instances with %v, want %d; it holds them: %t", ratios[0], n, ratios[1],
+				8*7*4, f.Holds(0),
+			)
 		}
 		empty := fleetWith(s)
 		large := prepare(t, placement.Default(), empty, asks(0, func(r *placement.Request) {

@@ -19,8 +19,8 @@ import (
 // maxRule is the longest expression in bytes.
 const maxRule = 4096
 
-// Rule is an expression over a server that is true or false, such as `node.labels.zone == "a" && node.free.memory > 8e9`. It cannot
-// loop, call out or change anything.
+// Rule is an expression over a server that is true or false, such as `node.labels.zone == "a" &&
+// node.free.memory > 8e9`. It cannot loop, call out or change anything.
 type Rule struct {
 	Text    string
 	program *vm.Program
@@ -43,20 +43,27 @@ func CompileRule(text string) (*Rule, error) {
 	var seen members
 	ast.Walk(&tree.Node, &seen) // as it was written: the compiler writes ranges out
 	if seen.loops {
-		return nil, errors.New("the expression counts through a range, or goes through a list within a list; ask for each value by its name")
+		return nil, errors.New(
+			"the expression counts through a range, or goes through a list within a list; ask for each value by its name",
+		)
 	}
 	if seen.chains {
-		return nil, errors.New("the expression names a value by another name of its own, and so could grow without bounds; write the value out")
+		return nil, errors.New(
+			"the expression names a value by another name of its own, and so could grow without bounds; write the value out",
+		)
 	}
 	var grown growth
 	program, err := expr.Compile(
-		text, expr.Env(map[string]any{"node": ruleNode{}}), expr.AsBool(), expr.MaxNodes(500), withoutBuiltins, expr.Patch(&grown),
+		text, expr.Env(map[string]any{"node": ruleNode{}}), expr.AsBool(), expr.MaxNodes(500), withoutBuiltins,
+		expr.Patch(&grown),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("the expression is not understood: %s", forPeople.Replace(err.Error()))
 	}
 	if grown {
-		return nil, errors.New("the expression puts texts or lists together; + adds numbers only, and string takes a number, a flag or a text")
+		return nil, errors.New(
+			"the expression puts texts or lists together; + adds numbers only, and string takes a number, a flag or a text",
+		)
 	}
 	r := &Rule{Text: text, program: program}
 	seen.whole = seen.whole || seen.bare > 0
@@ -65,10 +72,13 @@ func CompileRule(text string) (*Rule, error) {
 	return r, nil
 }
 
-// builtins are the functions that a rule may call: those whose answer follows from the server, at a cost that its record bounds.
+// builtins are the functions that a rule may call: those whose answer follows from the server, at a
+// cost that its record bounds.
 var builtins = []string{
-	"all", "any", "none", "one", "count", "find", "filter", "len", "keys", "values", "abs", "ceil", "floor", "round", "int", "float", "string", "max", "min",
-	"upper", "lower", "trim", "trimPrefix", "trimSuffix", "split", "indexOf", "lastIndexOf", "hasPrefix", "hasSuffix", "first", "last", "get",
+	"all", "any", "none", "one", "count", "find", "filter", "len", "keys", "values", "abs", "ceil", "floor", "round",
+	"int", "float", "string", "max", "min",
+	"upper", "lower", "trim", "trimPrefix", "trimSuffix", "split", "indexOf", "lastIndexOf", "hasPrefix", "hasSuffix",
+	"first", "last", "get",
 }
 
 // withoutBuiltins takes away the functions that are not in the list, such as the clock.
@@ -123,8 +133,8 @@ func (m *members) Visit(n *ast.Node) {
 	}
 }
 
-// names is whether an expression uses a name that it has given itself. With a value that is made of two others, thirty names would make
-// it a thousand million times as long.
+// names is whether an expression uses a name that it has given itself. With a value that is made of
+// two others, thirty names would make it a thousand million times as long.
 type names bool
 
 // Visit is part of ast.Visitor.
@@ -134,7 +144,8 @@ func (u *names) Visit(n *ast.Node) {
 	}
 }
 
-// growth is whether an expression, of which the types are known, makes texts that are longer than those that it is given.
+// growth is whether an expression, of which the types are known, makes texts that are longer than
+// those that it is given.
 type growth bool
 
 // Visit is part of ast.Visitor.
@@ -224,8 +235,10 @@ var errNotBool = errors.New("it is not true or false")
 func (r *Rule) Match(v *View) (bool, error) {
 	c := &v.class.record
 	node := ruleNode{
-		ID: v.ID(), Labels: c.Labels, Networks: c.Networks, Release: c.Release, Platform: c.Platform, Headnode: c.Headnode,
-		Reservoir: c.Reservoir, Capacity: c.Capacity, Instances: v.Count(), Traits: map[string]any{}, Free: map[string]int64{},
+		ID: v.ID(), Labels: c.Labels, Networks: c.Networks, Release: c.Release, Platform: c.Platform,
+		Headnode:  c.Headnode,
+		Reservoir: c.Reservoir, Capacity: c.Capacity, Instances: v.Count(), Traits: map[string]any{},
+		Free: map[string]int64{},
 	}
 	for _, name := range sortedKeys(c.Traits) {
 		if t := c.Traits[name]; t.Words == nil {

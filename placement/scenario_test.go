@@ -23,9 +23,9 @@ import (
 //	explain cpu=1                                                            # what every stage of the chain does
 //	capacity                                                                 # what is left on every server
 //
-// place and explain also take trait=ssd, network=admin, near=app:db, far=app:db, prefer-near=…, prefer-far=…, spread=rack:1,
-// prefer-spread=rack, nodes=n*, reservoir=never and where=(…). Rewrite the expected output with -rewrite, and read the difference before
-// you commit it.
+// place and explain also take trait=ssd, network=admin, near=app:db, far=app:db, prefer-near=…,
+// prefer-far=…, spread=rack:1, prefer-spread=rack, nodes=n*, reservoir=never and where=(…). Rewrite
+// the expected output with -rewrite, and read the difference before you commit it.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenario", func(t *testing.T, path string) {
 		f := placement.NewFleet(placement.NewNames())
@@ -72,7 +72,8 @@ func (s *scenario) number(text string) int {
 	return n
 }
 
-// each calls do for every argument behind the first so many, with its value: the name, or what stands in brackets.
+// each calls do for every argument behind the first so many, with its value: the name, or what
+// stands in brackets.
 func each(d *datadriven.TestData, first int, do func(key, value string)) {
 	for _, arg := range d.CmdArgs[first:] {
 		do(arg.Key, strings.Join(arg.Vals, ","))
@@ -186,7 +187,9 @@ func (s *scenario) request(d *datadriven.TestData) (r *placement.Request, count 
 		case "where":
 			c.Where = value
 		case "reservoir":
-			c.Reservoir = map[string]plimsoll.ReservoirUse{"never": plimsoll.ReservoirNever, "only": plimsoll.ReservoirOnly}[value]
+			c.Reservoir = map[string]plimsoll.ReservoirUse{
+				"never": plimsoll.ReservoirNever, "only": plimsoll.ReservoirOnly,
+			}[value]
 		default:
 			r.Resources[key] = s.quantity(key, value)
 		}
@@ -227,12 +230,18 @@ func (s *scenario) explain(d *datadriven.TestData) string {
 	defer p.Release()
 	x := s.placer.Explain(p, 0)
 	var out strings.Builder
-	fmt.Fprintf(&out, "%d servers: %d open, %d eligible, %d would fit if empty, %d fit\n", x.Servers, x.Open, x.Eligible, x.FitEmpty, x.Fit)
+	fmt.Fprintf(
+		&out, "%d servers: %d open, %d eligible, %d would fit if empty, %d fit\n", x.Servers, x.Open, x.Eligible,
+		x.FitEmpty, x.Fit,
+	)
 	for _, step := range x.Steps {
 		if step.Dropped == 0 && step.Refused == 0 {
 			continue
 		}
-		fmt.Fprintf(&out, "%s (%s): %d of %d left, refuses %d in all\n", step.Stage, step.Kind, step.Remaining, step.Received, step.Refused)
+		fmt.Fprintf(
+			&out, "%s (%s): %d of %d left, refuses %d in all\n", step.Stage, step.Kind, step.Remaining, step.Received,
+			step.Refused,
+		)
 		for _, reason := range step.Reasons {
 			fmt.Fprintf(&out, "  %s: %s\n", reason.Text, strings.Join(reason.Examples, " "))
 		}

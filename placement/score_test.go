@@ -10,7 +10,10 @@ import (
 )
 
 // scores returns what one score stage gives to every server, in the order of the fleet.
-func scores(t *testing.T, f *placement.Fleet, r *placement.Request, stage string, weights placement.Weights, change ...func(*placement.Settings)) []float64 {
+func scores(
+	t *testing.T, f *placement.Fleet, r *placement.Request, stage string, weights placement.Weights,
+	change ...func(*placement.Settings),
+) []float64 {
 	t.Helper()
 	c := chainOf(t, stagesNamed("load-instances", "calculate-unreserved", stage),
 		append([]func(*placement.Settings){func(s *placement.Settings) { s.Weights = weights }}, change...)...)
@@ -35,11 +38,15 @@ func wantScores(t *testing.T, what string, got []float64, want ...float64) {
 	}
 }
 
-// "score-unreserved-ram" and "-disk": the server with the least that is free gets the whole weight, the one with the most nothing, the
-// others their part by rank. A negative weight turns the order round, 0 leaves the score out, one server gets all.
+// "score-unreserved-ram" and "-disk": the server with the least that is free gets the whole weight,
+// the one with the most nothing, the others their part by rank. A negative weight turns the order
+// round, 0 leaves the score out, one server gets all.
 func TestScoresByWhatIsFree(t *testing.T) {
 	memory := func(gibs ...int64) *placement.Fleet {
-		return fleetOf(len(gibs), func(i int, s *placement.Server) { s.Capacity["memory"], s.Capacity["disk"] = gibs[i]*gib, gibs[i]*gib })
+		return fleetOf(
+			len(gibs),
+			func(i int, s *placement.Server) { s.Capacity["memory"], s.Capacity["disk"] = gibs[i]*gib, gibs[i]*gib },
+		)
 	}
 	f := memory(5, 1, 9)
 	for stage, weight := range map[string]func(float64) placement.Weights{
@@ -51,7 +58,8 @@ func TestScoresByWhatIsFree(t *testing.T) {
 		wantScores(t, stage+" off", scores(t, f, asks(1), stage, weight(0)), 0, 0, 0)
 		wantScores(t, stage+" of one", scores(t, memory(4), asks(1), stage, weight(2)), 2)
 		wantScores(t, stage+" of one, negative", scores(t, memory(4), asks(1), stage, weight(-2)), 2)
-		wantScores(t, stage+" of equals", scores(t, memory(4, 4, 4), asks(1), stage, weight(2)), 2, 1, 0) // as the original, by place
+		// as the original, by place
+		wantScores(t, stage+" of equals", scores(t, memory(4, 4, 4), asks(1), stage, weight(2)), 2, 1, 0)
 	}
 	// The strategy of a request goes before that of the chain, and gives memory the weight 2.
 	for _, test := range []struct {
@@ -67,9 +75,15 @@ func TestScoresByWhatIsFree(t *testing.T) {
 	} {
 		r := asks(1, func(r *placement.Request) { r.Preferences.Strategy = test.request })
 		chain := func(s *placement.Settings) { s.Strategy = test.chain }
-		wantScores(t, fmt.Sprint(test.chain, test.request), scores(t, f, r, "score-unreserved-memory", placement.Weights{UnreservedMemory: 7}, chain), test.want...)
+		wantScores(
+			t, fmt.Sprint(test.chain, test.request),
+			scores(t, f, r, "score-unreserved-memory", placement.Weights{UnreservedMemory: 7}, chain), test.want...,
+		)
 		if test.chain+test.request != 0 {
-			wantScores(t, "disk", scores(t, f, r, "score-unreserved-disk", placement.Weights{UnreservedDisk: 7}, chain), 0, 0, 0)
+			wantScores(
+				t, "disk", scores(t, f, r, "score-unreserved-disk", placement.Weights{UnreservedDisk: 7}, chain), 0, 0,
+				0,
+			)
 		}
 	}
 }
@@ -82,14 +96,20 @@ func TestScoreByOwner(t *testing.T) {
 	f.Bind(0, kind)
 	f.Bind(2, kind)
 	f.Bind(1, f.Kind(&placement.Instance{Owner: "bob"}))
-	wantScores(t, "owner", scores(t, f, asks(1), "score-owner-instances", placement.Weights{OwnerInstances: 4}), 0, 4, 2)
-	wantScores(t, "owner negative", scores(t, f, asks(1), "score-owner-instances", placement.Weights{OwnerInstances: -4}), 4, 0, 2)
+	wantScores(
+		t, "owner", scores(t, f, asks(1), "score-owner-instances", placement.Weights{OwnerInstances: 4}), 0, 4, 2,
+	)
+	wantScores(
+		t, "owner negative", scores(t, f, asks(1), "score-owner-instances", placement.Weights{OwnerInstances: -4}), 4,
+		0, 2,
+	)
 	wantScores(t, "off", scores(t, f, asks(1), "score-owner-instances", placement.Weights{}), 0, 0, 0)
 	fewest := asks(1, func(r *placement.Request) { r.Preferences.Strategy = plimsoll.StrategyFewestOwner })
 	wantScores(t, "fewest of owner", scores(t, f, fewest, "score-owner-instances", placement.Weights{}), 0, 2, 1)
 }
 
-// "score-current-platform": by time, the newest gets the weight; a platform that is no stamp counts as the oldest.
+// "score-current-platform": by time, the newest gets the weight; a platform that is no stamp counts
+// as the oldest.
 func TestScoreByPlatform(t *testing.T) {
 	platforms := func(list ...string) *placement.Fleet {
 		return fleetOf(len(list), func(i int, s *placement.Server) { s.Platform = list[i] })
@@ -99,14 +119,21 @@ func TestScoreByPlatform(t *testing.T) {
 	wantScores(t, "platform", scores(t, f, asks(1), "score-current-platform", weight(2)), 0, 2, 1, 0, 0)
 	wantScores(t, "oldest first", scores(t, f, asks(1), "score-current-platform", weight(-2)), 2, 0, 1, 2, 2)
 	wantScores(t, "of one", scores(t, platforms("20260101T000000Z"), asks(1), "score-current-platform", weight(2)), 0)
-	wantScores(t, "of equals", scores(t, platforms("20260101T000000Z", "20260101T000000Z"), asks(1), "score-current-platform", weight(2)), 2, 2)
+	wantScores(
+		t, "of equals",
+		scores(t, platforms("20260101T000000Z", "20260101T000000Z"), asks(1), "score-current-platform", weight(2)), 2,
+		2,
+	)
 }
 
-// "score-next-reboot": no reboot, or one that has been, is best; then the later the better, week by week.
+// "score-next-reboot": no reboot, or one that has been, is best; then the later the better, week by
+// week.
 func TestScoreByNextReboot(t *testing.T) {
 	const week = 7 * 24 * 60 * 60
 	f := fleetOf(5, func(i int, s *placement.Server) {
-		s.NextReboot, s.LastBoot = []int64{10 * week, 0, 9*week + 1, 5 * week, 3 * week}[i], []int64{1, 0, 0, 6 * week, 0}[i]
+		s.NextReboot, s.LastBoot = []int64{
+			10 * week, 0, 9*week + 1, 5 * week, 3 * week,
+		}[i], []int64{1, 0, 0, 6 * week, 0}[i]
 	})
 	weight := func(w float64) placement.Weights { return placement.Weights{NextReboot: w} }
 	wantScores(t, "reboot", scores(t, f, asks(1), "score-next-reboot", weight(4)), 2, 4, 2, 4, 0)
@@ -128,10 +155,14 @@ func TestScoreByCustom(t *testing.T) {
 			s.Capacity["gpu"] = 2
 		}
 	})
-	wantScores(t, "nothing asked for: none to waste", scores(t, plainOnes, asks(1), "score-unreserved-custom", weight(4)), 0, 4)
+	wantScores(
+		t, "nothing asked for: none to waste", scores(t, plainOnes, asks(1), "score-unreserved-custom", weight(4)), 0,
+		4,
+	)
 }
 
-// score-near: the most of what is preferred first, less what is better far; and it is nothing for a request that prefers nothing.
+// score-near: the most of what is preferred first, less what is better far; and it is nothing for a
+// request that prefers nothing.
 func TestScoreNear(t *testing.T) {
 	f := fleetOf(4)
 	friend, foe := f.Kind(&placement.Instance{Job: "friend"}), f.Kind(&placement.Instance{Job: "foe"})
@@ -166,11 +197,14 @@ func TestScoreSpread(t *testing.T) {
 	wantScores(t, "rack and node", scores(t, f, r, "score-spread", weight(8)), 4, 12, 16, 8)
 }
 
-// "score-uniform-random": every order is as likely as any other, each server gets each rank about equally often, and the strategy
-// "random" gives it the weight 2.
+// "score-uniform-random": every order is as likely as any other, each server gets each rank about
+// equally often, and the strategy "random" gives it the weight 2.
 func TestScoreRandom(t *testing.T) {
 	f := fleetOf(4)
-	c := chainOf(t, stagesNamed("load-instances", "calculate-unreserved", "score-random"), func(s *placement.Settings) { s.Weights = placement.Weights{Random: 3} })
+	c := chainOf(
+		t, stagesNamed("load-instances", "calculate-unreserved", "score-random"),
+		func(s *placement.Settings) { s.Weights = placement.Weights{Random: 3} },
+	)
 	pl, p := newPlacer(f, 1), prepare(t, c, f, asks(1))
 	counts := [4]map[float64]int{{}, {}, {}, {}}
 	for seed := range uint64(8000) {

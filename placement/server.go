@@ -10,8 +10,8 @@ import (
 // StatusRunning is the status of a server whose agent is heard.
 const StatusRunning = "running"
 
-// Server describes a machine of the fleet. Make it with NewServer, or read it with package fleetjson, so that what is not said has its
-// default.
+// Server describes a machine of the fleet. Make it with NewServer, or read it with package
+// fleetjson, so that what is not said has its default.
 type Server struct {
 	ID       string
 	Setup    bool   // it was taken into service
@@ -92,7 +92,10 @@ func countable(list []Instance) error {
 		held := list[i].held()
 		for _, name := range held.Names() {
 			if sum[name] += held[name]; sum[name] > mostCounted {
-				return plimsoll.Invalid("instances", "hold more than can be counted of %s: more than %s", name, plimsoll.FormatQuantity(name, mostCounted))
+				return plimsoll.Invalid(
+					"instances", "hold more than can be counted of %s: more than %s", name,
+					plimsoll.FormatQuantity(name, mostCounted),
+				)
 			}
 		}
 	}

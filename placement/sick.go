@@ -10,10 +10,12 @@ func (s *Settings) sickFor() int64 {
 	return s.SickFor
 }
 
-// SickUntil returns when the filter sick-servers takes a server again, in Unix seconds; 0 if the two newest outcomes on it are not both
-// failures, or the chain has no such filter.
+// SickUntil returns when the filter sick-servers takes a server again, in Unix seconds; 0 if the
+// two newest outcomes on it are not both failures, or the chain has no such filter.
 func (c *Chain) SickUntil(f *Fleet, slot int32) int64 {
-	if f.rows[slot].flags&sick == 0 || !slices.ContainsFunc(c.stages, func(s Stage) bool { return s.Name == "sick-servers" }) {
+	if f.rows[slot].flags&sick == 0 || !slices.ContainsFunc(
+		c.stages, func(s Stage) bool { return s.Name == "sick-servers" },
+	) {
 		return 0
 	}
 	return f.loads[slot].last[1].at + c.Settings.sickFor()

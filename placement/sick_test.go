@@ -6,8 +6,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// A server is sick from its second failure in a row until SickFor seconds after the first of the two, and what SickUntil says is what
-// the filter does.
+// A server is sick from its second failure in a row until SickFor seconds after the first of the
+// two, and what SickUntil says is what the filter does.
 func TestSickUntilIsWhatTheFilterDoes(t *testing.T) {
 	c := chainOf(t, placement.DefaultExpression(), func(s *placement.Settings) { s.SickFor = 100 })
 	f := fleetOf(1)

@@ -12,7 +12,8 @@ type rank struct {
 	at  int32
 }
 
-// ranked returns the servers of a set in the order of their keys, those with equal keys as they stand in the set.
+// ranked returns the servers of a set in the order of their keys, those with equal keys as they
+// stand in the set.
 func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
 	b.keys = b.keys[:0]
 	for _, i := range set {
@@ -22,7 +23,8 @@ func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
 	return b.keys
 }
 
-// rankedByFree is ranked by what is free of memory or disk, the least first, or with all bits turned the most first.
+// rankedByFree is ranked by what is free of memory or disk, the least first, or with all bits
+// turned the most first.
 func (b *Batch) rankedByFree(set []int32, resource int, turn uint64) []rank {
 	b.keysByFree(set, resource, turn)
 	b.sort()
@@ -67,8 +69,8 @@ func (b *Batch) sort() {
 	}
 }
 
-// ordered reports whether the keys are in order, or were in the opposite one and are now turned round: a set often comes in the order
-// in which an earlier stage has put it.
+// ordered reports whether the keys are in order, or were in the opposite one and are now turned
+// round: a set often comes in the order in which an earlier stage has put it.
 func (b *Batch) ordered() bool {
 	k := b.keys
 	up, down := true, true
@@ -128,8 +130,9 @@ func merge(out, a, c []rank) {
 // digit is how many bits radix sorts by at a time.
 const digit = 11
 
-// radix sorts by the bits in which keys differ only: amounts of memory have many zeros at the end. They are packed with the place of
-// the key, so that eight bytes are moved and not sixteen, if there is room for both.
+// radix sorts by the bits in which keys differ only: amounts of memory have many zeros at the end.
+// They are packed with the place of the key, so that eight bytes are moved and not sixteen, if
+// there is room for both.
 func (b *Batch) radix() {
 	varying := uint64(0)
 	for i := range b.keys {
@@ -149,7 +152,9 @@ func (b *Batch) radix() {
 		b.count(low)
 		return
 	}
-	b.packed, b.unpacked = slices.Grow(b.packed[:0], len(b.keys))[:len(b.keys)], slices.Grow(b.unpacked[:0], len(b.keys))[:len(b.keys)]
+	b.packed, b.unpacked = slices.Grow(b.packed[:0], len(b.keys))[:len(b.keys)], slices.Grow(
+		b.unpacked[:0], len(b.keys),
+	)[:len(b.keys)]
 	src, dst := b.packed, b.unpacked
 	for i := range b.keys {
 		src[i] = b.keys[i].key>>low<<place | uint64(i)
@@ -192,7 +197,8 @@ func (b *Batch) count(low int) {
 	b.keys, b.spare = b.spare, b.keys
 }
 
-// dropLowest returns a set, in its order, without the k servers with the lowest keys; of equal keys those that stand first go.
+// dropLowest returns a set, in its order, without the k servers with the lowest keys; of equal keys
+// those that stand first go.
 func (b *Batch) dropLowest(set []int32, k int) []int32 {
 	varying := uint64(0)
 	for i := range b.keys {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Few keys or many, that differ in one digit, in some, or in all bits: they are sorted, and equal ones keep their order.
+// Few keys or many, that differ in one digit, in some, or in all bits: they are sorted, and equal
+// ones keep their order.
 func TestSortIsStable(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 100, manyServers, manyServers + 1, 5000} {
 		for _, c := range []struct {

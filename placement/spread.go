@@ -33,8 +33,8 @@ type counter struct {
 	version uint64 // grows whenever a count changes
 }
 
-// count returns the counter of a tag, to which the caller refers, for a spread. The caller gives it back with uncount. The first one of a tag
-// that others refer to costs O(servers).
+// count returns the counter of a tag, to which the caller refers, for a spread. The caller gives it
+// back with uncount. The first one of a tag that others refer to costs O(servers).
 func (f *Fleet) count(tag uint32, s plimsoll.Spread) *counter {
 	d := f.domain(s.By)
 	info := &f.tags.info[tag]
@@ -67,7 +67,8 @@ func (f *Fleet) uncount(c *counter) {
 	}
 }
 
-// domain returns the index of the domain of a key. A new key takes the place of one that nobody spreads by any more.
+// domain returns the index of the domain of a key. A new key takes the place of one that nobody
+// spreads by any more.
 func (f *Fleet) domain(key string) int {
 	d := len(f.domains)
 	for i := range f.domains {

@@ -19,7 +19,8 @@ func spreadBy(key string, skew int32) func(*placement.Request) {
 	return func(r *placement.Request) { r.Constraints.Spread = []plimsoll.Spread{{By: key, MaxSkew: skew}} }
 }
 
-// A hard spread keeps a server if its value would then have at most maxSkew more of the group than the value with the fewest.
+// A hard spread keeps a server if its value would then have at most maxSkew more of the group than
+// the value with the fewest.
 func TestHardSpread(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -62,8 +63,9 @@ func TestWhySpreadDrops(t *testing.T) {
 	}
 }
 
-// A rack that is new has none of the group and takes the next ones; a rack without an open server does not hold the others back, nor
-// does one that is gone, and when all are down nobody fits but nothing is counted wrong.
+// A rack that is new has none of the group and takes the next ones; a rack without an open server
+// does not hold the others back, nor does one that is gone, and when all are down nobody fits but
+// nothing is counted wrong.
 func TestSpreadFollowsTheFleet(t *testing.T) {
 	f := fleetOf(2, labelled("rack", "a", "b"))
 	kind := member(f)
@@ -144,7 +146,8 @@ func TestSeveralSpreads(t *testing.T) {
 	}
 }
 
-// Only instances of the group count: not those of another group of the job, nor those of another job.
+// Only instances of the group count: not those of another group of the job, nor those of another
+// job.
 func TestSpreadCountsTheGroupOnly(t *testing.T) {
 	f := fleetOf(2, labelled("rack", "a", "b"))
 	f.Bind(0, f.Kind(&placement.Instance{Owner: "alice", Job: "j", Group: "other"}))
@@ -154,7 +157,8 @@ func TestSpreadCountsTheGroupOnly(t *testing.T) {
 	}
 }
 
-// A preferred spread drops nothing and goes where the fewest are; servers without the label come last.
+// A preferred spread drops nothing and goes where the fewest are; servers without the label come
+// last.
 func TestPreferredSpreadOnlyOrders(t *testing.T) {
 	f := fleetOf(4, labelled("rack", "a", "b", "c", ""))
 	kind := member(f)
@@ -174,14 +178,17 @@ func TestPreferredSpreadOnlyOrders(t *testing.T) {
 	}
 }
 
-// A fleet keeps nothing of labels that nobody spreads by and of jobs that are gone: after ten thousand jobs, each with a spread and
-// selectors of its own, there are as many tags and labels as after ten.
+// A fleet keeps nothing of labels that nobody spreads by and of jobs that are gone: after ten
+// thousand jobs, each with a spread and selectors of its own, there are as many tags and labels as
+// after ten.
 func TestNothingIsKeptOfJobsThatAreGone(t *testing.T) {
 	f := fleetOf(20, labelled("rack", "a", "b"))
 	pl := newPlacer(f, 1)
 	job := func(i int) {
 		id := fmt.Sprint("job", i)
-		r := &placement.Request{Owner: fmt.Sprint("owner", i), Job: id, Group: "g", Resources: plimsoll.Resources{"cpu": 1}}
+		r := &placement.Request{
+			Owner: fmt.Sprint("owner", i), Job: id, Group: "g", Resources: plimsoll.Resources{"cpu": 1},
+		}
 		r.Constraints.Spread = []plimsoll.Spread{{By: fmt.Sprint("label", i), MaxSkew: 1}, {By: "node", MaxSkew: 1}}
 		r.Constraints.Far = []plimsoll.Selector{{Job: fmt.Sprint("foe", i)}, {Label: fmt.Sprint("a=", i)}, {Task: "x"}}
 		r.Preferences.Near = []plimsoll.Selector{{Job: fmt.Sprint("friend", i)}}
@@ -189,7 +196,12 @@ func TestNothingIsKeptOfJobsThatAreGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind := f.Kind(&placement.Instance{ID: id, Owner: r.Owner, Job: id, Group: "g", Labels: map[string]string{"job": id}, Resources: r.Resources})
+		kind := f.Kind(
+			&placement.Instance{
+				ID: id, Owner: r.Owner, Job: id, Group: "g", Labels: map[string]string{"job": id},
+				Resources: r.Resources,
+			},
+		)
 		pl.Place(p, 0)
 		f.Bind(3, kind)
 		f.Unbind(3, kind)
@@ -204,7 +216,9 @@ func TestNothingIsKeptOfJobsThatAreGone(t *testing.T) {
 		job(i)
 	}
 	if f.TagSpace() != tags || f.Domains() != domains || len(f.TagNames()) != 0 {
-		t.Errorf("%d tags and %d labels, and %d and %d before; %q", f.TagSpace(), f.Domains(), tags, domains, f.TagNames())
+		t.Errorf(
+			"%d tags and %d labels, and %d and %d before; %q", f.TagSpace(), f.Domains(), tags, domains, f.TagNames(),
+		)
 	}
 }
 

@@ -21,7 +21,9 @@ func spreadPart(t *testing.T, prefix string, racks []string, group ...int) (*pla
 			s.Status = "unknown"
 		}
 		for k := range group[i] {
-			s.Instances = append(s.Instances, placement.Instance{ID: fmt.Sprint(s.ID, ".", k), Job: "web", Group: "front"})
+			s.Instances = append(
+				s.Instances, placement.Instance{ID: fmt.Sprint(s.ID, ".", k), Job: "web", Group: "front"},
+			)
 		}
 		s.Instances = append(s.Instances, placement.Instance{ID: s.ID + ".other", Job: "web", Group: "back"})
 		f.Add(&s)
@@ -40,8 +42,9 @@ func spreadRequest() placement.Request {
 	return r
 }
 
-// The tallies of the parts of a fleet make the counts of the whole: a rack that lies in both is counted once, and one whose servers
-// are all closed does not count, though its instances are there. Of empty servers a part names one.
+// The tallies of the parts of a fleet make the counts of the whole: a rack that lies in both is
+// counted once, and one whose servers are all closed does not count, though its instances are
+// there. Of empty servers a part names one.
 func TestTalliesOfPartsMakeTheCountsOfTheWhole(t *testing.T) {
 	first, p := spreadPart(t, "a", []string{"r1", "r2", "closed"}, 1, 2, 3)
 	tallies := first.Spreads(p, 0)

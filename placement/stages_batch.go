@@ -42,8 +42,9 @@ func batchStages() []Stage {
 	}
 }
 
-// withoutLarge drops the 15 % of the servers with the most free memory. What stays is in the order of free memory, the most first, as in
-// the original; of many servers it stays in its own order, which costs a look at each instead of a sort and differs only in who wins a tie.
+// withoutLarge drops the 15 % of the servers with the most free memory. What stays is in the order
+// of free memory, the most first, as in the original; of many servers it stays in its own order,
+// which costs a look at each instead of a sort and differs only in who wins a tie.
 func withoutLarge(b *Batch, set []int32) []int32 {
 	k := len(set) * 15 / 100
 	switch {
@@ -65,8 +66,9 @@ func (p *Prepared) hinted() bool {
 	return len(p.hardNear)+len(p.hardFar)+len(p.softNear)+len(p.softFar) > 0
 }
 
-// softLocality drops servers unless that drops all: those with instances that the request should be far from, then those without
-// any that it should be near; for a request that says neither, those with instances of its owner.
+// softLocality drops servers unless that drops all: those with instances that the request should be
+// far from, then those without any that it should be near; for a request that says neither, those
+// with instances of its owner.
 func softLocality(b *Batch, set []int32) []int32 {
 	p := b.p
 	if !p.hinted() {
@@ -89,7 +91,8 @@ func (b *Batch) unlessAll(set []int32, keep func(int32) bool) []int32 {
 	n := 0
 	for k, i := range set {
 		if keep(i) {
-			set[k], set[n] = set[n], i // what is dropped may change its place: only if all are dropped, and then none did
+			// what is dropped may change its place: only if all are dropped, and then none did
+			set[k], set[n] = set[n], i
 			n++
 		}
 	}
@@ -135,8 +138,8 @@ func (b *Batch) strategy() plimsoll.Strategy {
 	return b.chain.Settings.Strategy
 }
 
-// linear adds to the i-th of n servers (n-1-i)/(n-1) of the weight, or all of it if there is one. A negative weight turns the order
-// round.
+// linear adds to the i-th of n servers (n-1-i)/(n-1) of the weight, or all of it if there is one. A
+// negative weight turns the order round.
 func (b *Batch) linear(order []rank, weight float64) {
 	n := len(order)
 	if n > manyServers {
@@ -159,8 +162,9 @@ func share(n, i int, weight float64) float64 {
 	return float64(float64(n-1-i) / float64(n-1) * weight)
 }
 
-// freeScore ranks by what is free, the least first, so that servers are filled one after another. A strategy other than packing and
-// spreading turns it off; one of them gives memory the weight 2 and turns disk off.
+// freeScore ranks by what is free, the least first, so that servers are filled one after another. A
+// strategy other than packing and spreading turns it off; one of them gives memory the weight 2 and
+// turns disk off.
 func freeScore(resource int) func(*Batch, []int32) {
 	return func(b *Batch, set []int32) {
 		w := &b.chain.Settings.Weights
@@ -200,7 +204,8 @@ func scoreOwner(b *Batch, set []int32) {
 	}
 }
 
-// scorePlatform adds by the time of the platform, the newest most. A platform that is no stamp counts as the oldest.
+// scorePlatform adds by the time of the platform, the newest most. A platform that is no stamp
+// counts as the oldest.
 func scorePlatform(b *Batch, set []int32) {
 	weight := b.chain.Settings.Weights.CurrentPlatform
 	if weight == 0 || len(set) < 2 {
@@ -236,7 +241,8 @@ func (b *Batch) addByClass(set []int32, value func(*class) float64) {
 	}
 }
 
-// distinct returns the classes of the servers that are scored. No stage behind the first score changes which these are.
+// distinct returns the classes of the servers that are scored. No stage behind the first score
+// changes which these are.
 func (b *Batch) distinct(set []int32) []uint32 {
 	if len(b.kinds) > 0 {
 		return b.kinds
@@ -254,7 +260,8 @@ func (b *Batch) distinct(set []int32) []uint32 {
 // week is the width of the buckets of scoreReboot, in seconds.
 const week = 7 * 24 * 60 * 60
 
-// scoreReboot ranks by the next reboot: none first, then from the latest to the soonest, in weeks counted back from the latest.
+// scoreReboot ranks by the next reboot: none first, then from the latest to the soonest, in weeks
+// counted back from the latest.
 func scoreReboot(b *Batch, set []int32) {
 	weight := b.chain.Settings.Weights.NextReboot
 	if weight == 0 || len(set) < 2 {
@@ -337,8 +344,8 @@ func turned(n, place int, weight float64) int {
 	return place
 }
 
-// scoreCustom ranks by what is free of the custom resources that are asked for, the least first; a request that asks for none goes
-// first to servers that have none free to waste.
+// scoreCustom ranks by what is free of the custom resources that are asked for, the least first; a
+// request that asks for none goes first to servers that have none free to waste.
 func scoreCustom(b *Batch, set []int32) {
 	weight, f := b.chain.Settings.Weights.UnreservedCustom, b.fleet
 	if weight == 0 || f.Names.Len() == firstCustom {
@@ -379,7 +386,8 @@ func scoreNear(b *Batch, set []int32) {
 	})
 }
 
-// scoreSpread ranks, for each preferred spread, by the instances of the group with the same value, the fewest first.
+// scoreSpread ranks, for each preferred spread, by the instances of the group with the same value,
+// the fewest first.
 func scoreSpread(b *Batch, set []int32) {
 	weight := b.chain.Settings.Weights.Spread
 	for _, c := range b.p.softSpread {

@@ -15,7 +15,8 @@ type customServer struct {
 	usedCPU, usedG int64
 }
 
-// With the default chain, custom resources stay usable: what is told in each sentence is the server that is chosen.
+// With the default chain, custom resources stay usable: what is told in each sentence is the server
+// that is chosen.
 func TestCustomResourcesStayUsable(t *testing.T) {
 	plain := customServer{id: "plain", cpu: 16}
 	tests := []struct {
@@ -24,7 +25,10 @@ func TestCustomResourcesStayUsable(t *testing.T) {
 		servers  []customServer
 		want     string
 	}{
-		{"Who asks for no gpu goes where there is none.", 4, 0, []customServer{{id: "gpus", cpu: 16, gpu: 4}, plain}, "plain"},
+		{
+			"Who asks for no gpu goes where there is none.", 4, 0, []customServer{{id: "gpus", cpu: 16, gpu: 4}, plain},
+			"plain",
+		},
 		{
 			"Where all servers have gpus, who asks for none goes where they are in use.", 4, 0,
 			[]customServer{{id: "free", cpu: 16, gpu: 4}, {id: "used", cpu: 16, gpu: 4, usedCPU: 4, usedG: 4}},
@@ -45,11 +49,23 @@ func TestCustomResourcesStayUsable(t *testing.T) {
 		for seed := range uint64(20) {
 			f := placement.NewFleet(placement.NewNames())
 			for _, s := range tt.servers {
-				server := placement.NewServer(s.id, plimsoll.Resources{"cpu": s.cpu * 1000, "memory": 64 << 30, "gpu": s.gpu})
+				server := placement.NewServer(
+					s.id, plimsoll.Resources{"cpu": s.cpu * 1000, "memory": 64 << 30, "gpu": s.gpu},
+				)
 				slot := f.Add(&server)
-				f.Bind(slot, f.Kind(&placement.Instance{Owner: "somebody", Resources: plimsoll.Resources{"cpu": s.usedCPU * 1000, "gpu": s.usedG}}))
+				f.Bind(
+					slot,
+					f.Kind(&placement.Instance{
+						Owner: "somebody", Resources: plimsoll.Resources{"cpu": s.usedCPU * 1000, "gpu": s.usedG},
+					}),
+				)
 			}
-			p, err := placement.Default().Prepare(f, &placement.Request{Resources: plimsoll.Resources{"cpu": tt.cpu * 1000, "memory": 1 << 30, "gpu": tt.gpu}})
+			p, err := placement.Default().Prepare(
+				f,
+				&placement.Request{
+					Resources: plimsoll.Resources{"cpu": tt.cpu * 1000, "memory": 1 << 30, "gpu": tt.gpu},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +76,8 @@ func TestCustomResourcesStayUsable(t *testing.T) {
 	}
 }
 
-// A request for a custom resource leaves servers of which there are few to those that can use only them.
+// A request for a custom resource leaves servers of which there are few to those that can use only
+// them.
 func TestRareServersAreLeft(t *testing.T) {
 	f := placement.NewFleet(placement.NewNames())
 	for _, id := range []string{"rare", "a", "b", "c", "d"} {
@@ -74,7 +91,9 @@ func TestRareServersAreLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := chain.Prepare(f, &placement.Request{Resources: plimsoll.Resources{"cpu": 1000, "memory": 1 << 30, "gpu": 1}})
+	p, err := chain.Prepare(
+		f, &placement.Request{Resources: plimsoll.Resources{"cpu": 1000, "memory": 1 << 30, "gpu": 1}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +104,8 @@ func TestRareServersAreLeft(t *testing.T) {
 	}
 }
 
-// Who asks for custom resources is packed although the owner has instances there; who asks for none is spread.
+// Who asks for custom resources is packed although the owner has instances there; who asks for none
+// is spread.
 func TestOwnersOfCustomResourcesArePacked(t *testing.T) {
 	for asked, want := range map[int64]string{1: "used", 0: "empty"} {
 		f := placement.NewFleet(placement.NewNames())
@@ -93,8 +113,18 @@ func TestOwnersOfCustomResourcesArePacked(t *testing.T) {
 			s := placement.NewServer(id, plimsoll.Resources{"cpu": 16000, "memory": 64 << 30, "gpu": 4})
 			f.Add(&s)
 		}
-		f.Bind(f.Slot("used"), f.Kind(&placement.Instance{Owner: "o", Resources: plimsoll.Resources{"cpu": 4000, "memory": 16 << 30, "gpu": 1}}))
-		p, err := placement.Default().Prepare(f, &placement.Request{Owner: "o", Resources: plimsoll.Resources{"cpu": 4000, "memory": 16 << 30, "gpu": asked}})
+		f.Bind(
+			f.Slot("used"),
+			f.Kind(&placement.Instance{
+				Owner: "o", Resources: plimsoll.Resources{"cpu": 4000, "memory": 16 << 30, "gpu": 1},
+			}),
+		)
+		p, err := placement.Default().Prepare(
+			f,
+			&placement.Request{
+				Owner: "o", Resources: plimsoll.Resources{"cpu": 4000, "memory": 16 << 30, "gpu": asked},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

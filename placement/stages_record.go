@@ -149,7 +149,8 @@ func notRunning(status string) string {
 	return status
 }
 
-// lackingNetwork returns the first entry of the request that no network of the server meets, -1 if there is none.
+// lackingNetwork returns the first entry of the request that no network of the server meets, -1 if
+// there is none.
 func (v *View) lackingNetwork() int {
 	up := v.class.record.Networks
 	for i, alternatives := range v.p.Request.Constraints.Networks {
@@ -182,7 +183,8 @@ func whyNetwork(v *View) string {
 	return "has no network " + strings.Join(alternatives, " or ")
 }
 
-// traitProblem says what keeps a server with given traits from a request for others: it must have just those that are asked for.
+// traitProblem says what keeps a server with given traits from a request for others: it must have
+// just those that are asked for.
 func traitProblem(asked, has map[string]plimsoll.Trait) string {
 	if len(asked) == 0 && len(has) == 0 {
 		return ""

@@ -37,7 +37,8 @@ func loadStages() []Stage {
 			},
 		},
 		{
-			Name: "instance-count", Aliases: []string{"vm-count", "hard-filter-vm-count"}, Reads: ReadsInstances, clear: full,
+			Name: "instance-count", Aliases: []string{"vm-count", "hard-filter-vm-count"}, Reads: ReadsInstances,
+			clear:   full,
 			Applies: func(p *Prepared) bool { return p.chain.Settings.MaxInstances > 0 || p.fleet.bounded },
 			Keep:    func(v *View) bool { return !v.atSetting() && !v.class.crowded(v.row.count) },
 			Why: func(v *View) string {
@@ -53,7 +54,8 @@ func loadStages() []Stage {
 			Why:  func(*View) string { return "the last two instances failed on it" },
 		},
 		{
-			Name: "calculate-unreserved", Aliases: []string{"calculate-server-unreserved"}, Reads: ReadsInstances, Gives: ReadsFree,
+			Name: "calculate-unreserved", Aliases: []string{"calculate-server-unreserved"}, Reads: ReadsInstances,
+			Gives:   ReadsFree,
 			Applies: func(*Prepared) bool { return false }, // rows keep what is free up to date
 			Keep:    func(*View) bool { return true },
 		},

@@ -1,12 +1,14 @@
 package placement
 
-// tags interns what instances are asked by: owners, jobs, groups and labels. An id is used again when nobody refers to it.
+// tags interns what instances are asked by: owners, jobs, groups and labels. An id is used again
+// when nobody refers to it.
 type tags struct {
 	index map[string]uint32
 	info  []tagInfo // by id; 0 is no tag
 	free  []uint32
 
-	// Of a fork: the tags of what is booked, which are never forgotten. They come into the index when they are asked for.
+	// Of a fork: the tags of what is booked, which are never forgotten. They come into the index
+	// when they are asked for.
 	base  []string // by id
 	looks int      // how many were looked for one by one
 }

@@ -50,15 +50,18 @@ const looksOfOne = 10
 // explainLooks is what it costs to say why one server is refused, in looks.
 const explainLooks = 8
 
-// Try places what is asked for, ask by ask, each instance booked before the next one is placed, and then takes all of it back, so that
-// the fleet is as it was. It says where the instances would go, how many fit, and why the first that does not fit finds no server.
+// Try places what is asked for, ask by ask, each instance booked before the next one is placed, and
+// then takes all of it back, so that the fleet is as it was. It says where the instances would go,
+// how many fit, and why the first that does not fit finds no server.
 //
-// looks bounds the work, in servers looked at; 0: no bound. The order of drawing moves on: use a placer of its own if that of others
-// must not be touched. The fleet must hold its instances.
+// looks bounds the work, in servers looked at; 0: no bound. The order of drawing moves on: use a
+// placer of its own if that of others must not be touched. The fleet must hold its instances.
 func (pl *Placer) Try(c *Chain, asks []Ask, now int64, looks int) ([]Tried, error) {
 	f := pl.fleet
 	if f.lazy() {
-		return nil, errors.New("a trial books instances, which a fleet that loads them cannot do; give its servers their instances")
+		return nil, errors.New(
+			"a trial books instances, which a fleet that loads them cannot do; give its servers their instances",
+		)
 	}
 	t := trial{fleet: f, moves: f.moves, names: *f.Names, domains: len(f.domains)}
 	defer t.end()

@@ -28,8 +28,8 @@ func cores(n int64) Request {
 	return Request{Owner: "alice", Job: "j", Group: "g", Resources: plimsoll.Resources{plimsoll.CPU: n}}
 }
 
-// A trial deducts what it places: it ends when the fleet is full, says where each instance goes, what is left there, and why the next
-// one finds no server.
+// A trial deducts what it places: it ends when the fleet is full, says where each instance goes,
+// what is left there, and why the next one finds no server.
 func TestATrialDeductsWhatItPlaces(t *testing.T) {
 	f := racks(3)
 	tried, err := NewPlacer(f, rand.NewPCG(1, 1)).Try(Default(), []Ask{{Request: cores(1500), Count: 10}}, 0, 0)
@@ -47,14 +47,18 @@ func TestATrialDeductsWhatItPlaces(t *testing.T) {
 			t.Errorf("placement %d leaves %d on %s, want %d", i, n, p.Server, left[p.Server])
 		}
 	}
-	if s := got.Why.Summary(); !strings.Contains(s, "1 of 3 nodes: cordoned") || !strings.Contains(s, "2 of 3 nodes: not enough cpu") {
+	if s := got.Why.Summary(); !strings.Contains(s, "1 of 3 nodes: cordoned") || !strings.Contains(
+		s, "2 of 3 nodes: not enough cpu",
+	) {
 		t.Errorf("the fifth is refused because: %s", s)
 	}
 }
 
 // The asks of one trial see each other.
 func TestTheAsksOfATrialShareTheRoom(t *testing.T) {
-	tried, err := NewPlacer(racks(2), rand.NewPCG(1, 1)).Try(Default(), []Ask{{Request: cores(3000), Count: 1}, {Request: cores(3000), Count: 1}}, 0, 0)
+	tried, err := NewPlacer(racks(2), rand.NewPCG(1, 1)).Try(
+		Default(), []Ask{{Request: cores(3000), Count: 1}, {Request: cores(3000), Count: 1}}, 0, 0,
+	)
 	if err != nil || len(tried[0].Placed) != 1 || len(tried[1].Placed) != 0 {
 		t.Errorf("%v %+v", err, tried)
 	}
@@ -62,7 +66,9 @@ func TestTheAsksOfATrialShareTheRoom(t *testing.T) {
 
 // The bound on work ends a trial before it is known what the others do.
 func TestATrialIsBounded(t *testing.T) {
-	tried, err := NewPlacer(racks(40), rand.NewPCG(1, 1)).Try(Default(), []Ask{{Request: cores(1), Count: 1000}}, 0, 500)
+	tried, err := NewPlacer(racks(40), rand.NewPCG(1, 1)).Try(
+		Default(), []Ask{{Request: cores(1), Count: 1000}}, 0, 500,
+	)
 	if n := len(tried[0].Placed); err != nil || !tried[0].Stopped || tried[0].Why != nil || n == 0 || n > 20 {
 		t.Errorf("%v, %d placed, %+v", err, n, tried[0].Stopped)
 	}
@@ -73,11 +79,15 @@ func TestATrialRefusesWhatItCannotDo(t *testing.T) {
 	pl := NewPlacer(racks(2), rand.NewPCG(1, 1))
 	bad := cores(1)
 	bad.Constraints.Where = "node.nothing"
-	if _, err := pl.Try(Default(), []Ask{{Request: cores(1)}, {Request: bad}}, 0, 0); err == nil || !strings.HasPrefix(err.Error(), "asks[1].constraints.where") {
+	if _, err := pl.Try(
+		Default(), []Ask{{Request: cores(1)}, {Request: bad}}, 0, 0,
+	); err == nil || !strings.HasPrefix(err.Error(), "asks[1].constraints.where") {
 		t.Errorf("a bad expression: %v", err)
 	}
 	pl.fleet.Loader.Instances = func(string) ([]Instance, error) { return nil, nil }
-	if _, err := pl.Try(Default(), []Ask{{Request: cores(1)}}, 0, 0); err == nil || !strings.Contains(err.Error(), "give its servers their instances") {
+	if _, err := pl.Try(Default(), []Ask{{Request: cores(1)}}, 0, 0); err == nil || !strings.Contains(
+		err.Error(), "give its servers their instances",
+	) {
 		t.Errorf("a fleet that loads instances: %v", err)
 	}
 }
@@ -87,7 +97,10 @@ func picture(f *Fleet) string {
 	var b strings.Builder
 	for i := range f.rows {
 		r := f.rows[i]
-		fmt.Fprintf(&b, "%s %v %d %d %d %v %v\n", f.ids[i], r.free, r.class, r.count, r.uncapped, f.loads[i].used, f.loads[i].last)
+		fmt.Fprintf(
+			&b, "%s %v %d %d %d %v %v\n", f.ids[i], r.free, r.class, r.count, r.uncapped, f.loads[i].used,
+			f.loads[i].last,
+		)
 		fmt.Fprintf(&b, " owners %v", r.owners)
 		for _, t := range f.loads[i].tags {
 			fmt.Fprintf(&b, " %q=%d", f.tags.info[t.tag].name, t.n)
@@ -110,11 +123,14 @@ func picture(f *Fleet) string {
 	for _, c := range f.classes {
 		fmt.Fprintf(&b, "class of %d\n", c.servers)
 	}
-	fmt.Fprintf(&b, "%d moves, %d dead, epoch %d, names %v, %d servers", f.moves, f.dead, f.epoch, f.Names.names, f.servers)
+	fmt.Fprintf(
+		&b, "%d moves, %d dead, epoch %d, names %v, %d servers", f.moves, f.dead, f.epoch, f.Names.names, f.servers,
+	)
 	return b.String()
 }
 
-// Whatever a trial tries, the fleet is afterwards as it was: what is booked, who waits for what, which resources and labels have names.
+// Whatever a trial tries, the fleet is afterwards as it was: what is booked, who waits for what,
+// which resources and labels have names.
 func TestATrialLeavesTheFleetAsItWas(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -125,7 +141,12 @@ func TestATrialLeavesTheFleetAsItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind := f.Kind(&Instance{Owner: "alice", Job: "j", Group: "g", Labels: map[string]string{"app": "db"}, Resources: spread.Resources})
+		kind := f.Kind(
+			&Instance{
+				Owner: "alice", Job: "j", Group: "g", Labels: map[string]string{"app": "db"},
+				Resources: spread.Resources,
+			},
+		)
 		for range rng.IntN(30) {
 			f.Bind(int32(rng.IntN(20)), kind)
 		}
@@ -135,7 +156,9 @@ func TestATrialLeavesTheFleetAsItWas(t *testing.T) {
 			r := cores(int64(rng.IntN(2000)))
 			r.Owner, r.Job = []string{"alice", "bob"}[rng.IntN(2)], []string{"j", "k"}[rng.IntN(2)]
 			if rng.IntN(2) == 0 {
-				r.Constraints.Spread = []plimsoll.Spread{{By: []string{"rack", "zone", SpreadByNode}[rng.IntN(3)], MaxSkew: 1}}
+				r.Constraints.Spread = []plimsoll.Spread{
+					{By: []string{"rack", "zone", SpreadByNode}[rng.IntN(3)], MaxSkew: 1},
+				}
 				r.Preferences.Far = []plimsoll.Selector{{Label: "app=db"}}
 			}
 			if rng.IntN(4) == 0 {

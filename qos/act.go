@@ -23,7 +23,8 @@ type demand struct {
 	why    string
 }
 
-// act plans what the rules that fire call for; then, on top of it, what those would that are only previewed.
+// act plans what the rules that fire call for; then, on top of it, what those would that are only
+// previewed.
 func (r *round) act() {
 	for _, preview := range []bool{false, true} {
 		first := len(r.demands)
@@ -48,7 +49,8 @@ func (r *round) act() {
 	}
 }
 
-// spread collects the metrics of the demands whose dimensions no other part of the vector of releases tells.
+// spread collects the metrics of the demands whose dimensions no other part of the vector of
+// releases tells.
 func (r *round) spread() {
 	r.vector = r.vector[:0]
 	for i := range r.demands {
@@ -67,7 +69,10 @@ func builtinDimension(dimension string) bool { return slices.Contains(dimensions
 var dimensions = [...]string{DimensionCPU, DimensionExtCPU, DimensionMemory, DimensionExtMemory}
 
 func (r *round) demand(u *run) demand {
-	d := demand{run: u, of: u.report.Dimension, metric: u.metric, action: &r.p.actions[u.action], blind: u.lost || u.metric == nil}
+	d := demand{
+		run: u, of: u.report.Dimension, metric: u.metric, action: &r.p.actions[u.action],
+		blind: u.lost || u.metric == nil,
+	}
 	if !d.blind {
 		d.gap = r.gapAbove(u)
 		u.report.Gap = d.gap
@@ -81,8 +86,8 @@ func (r *round) gapAbove(u *run) int64 {
 	return plus(gap, mulDiv(max(gap, 0), r.p.opt.Excess, 1000))
 }
 
-// expect subtracts what is on its way: what tasks use that were told to stop, until they are gone or overdue. What steps for the real rules
-// release counts for previewed ones too.
+// expect subtracts what is on its way: what tasks use that were told to stop, until they are gone
+// or overdue. What steps for the real rules release counts for previewed ones too.
 func (r *round) expect(set []demand) {
 	for i := range r.tasks {
 		t := &r.tasks[i]
@@ -110,7 +115,8 @@ func (r *round) expect(set []demand) {
 	r.expectGone(set)
 }
 
-// expectGone subtracts what those used that have gone so lately that it is in the node's figures still.
+// expectGone subtracts what those used that have gone so lately that it is in the node's figures
+// still.
 func (r *round) expectGone(set []demand) {
 	if len(r.l.leaving) == 0 {
 		return
@@ -154,8 +160,9 @@ func release(set []demand, amounts []Amount) {
 	}
 }
 
-// climb goes up the ladder: weight, throttle, freeze, evict. Demands with the largest action priority come first and, of one dimension, the lowest line: what is
-// released for it often suffices for the others.
+// climb goes up the ladder: weight, throttle, freeze, evict. Demands with the largest action
+// priority come first and, of one dimension, the lowest line: what is released for it often
+// suffices for the others.
 func (r *round) climb(set []demand) {
 	slices.SortStableFunc(set, func(a, b demand) int {
 		if c := cmp.Compare(b.priority(), a.priority()); c != 0 {
@@ -200,11 +207,13 @@ type rung struct {
 
 var (
 	throttleRung = &rung{
-		Throttle, func(a *plimsoll.Action) bool { return a.Throttle != nil }, func(m *Metric) bool { return m.Throttleable },
+		Throttle, func(a *plimsoll.Action) bool { return a.Throttle != nil },
+		func(m *Metric) bool { return m.Throttleable },
 		func(m *Metric) bool { return m.ThrottleQuantified }, (*round).throttle,
 	}
 	freezeRung = &rung{
-		Freeze, func(a *plimsoll.Action) bool { return a.Freeze != nil }, func(m *Metric) bool { return m.Throttleable },
+		Freeze, func(a *plimsoll.Action) bool { return a.Freeze != nil },
+		func(m *Metric) bool { return m.Throttleable },
 		func(m *Metric) bool { return m.ThrottleQuantified }, (*round).freeze,
 	}
 	evictRung = &rung{
@@ -213,11 +222,14 @@ var (
 	}
 )
 
-// rung acts for all demands whose action has it: precisely for those whose metric can be quantified, on all candidates for the others (design, "Executor phase").
+// rung acts for all demands whose action has it: precisely for those whose metric can be
+// quantified, on all candidates for the others (design, "Executor phase").
 func (r *round) rung(set []demand, g *rung) {
 	var stand *Metric // does for those that cannot do it themselves
 	for i := range set {
-		if d := &set[i]; g.has(d.action) && d.metric != nil && g.able(d.metric) && (stand == nil || better(d.metric, stand)) {
+		if d := &set[i]; g.has(
+			d.action,
+		) && d.metric != nil && g.able(d.metric) && (stand == nil || better(d.metric, stand)) {
 			stand = d.metric
 		}
 	}
@@ -235,7 +247,8 @@ func (r *round) rung(set []demand, g *rung) {
 	}
 }
 
-// better puts the higher action priority first (design: GetHighestPriority…AbleMetric); names decide between equals.
+// better puts the higher action priority first (design: GetHighestPriority…AbleMetric); names
+// decide between equals.
 func better(a, b *Metric) bool {
 	if a.ActionPriority != b.ActionPriority {
 		return a.ActionPriority > b.ActionPriority
@@ -246,7 +259,9 @@ func better(a, b *Metric) bool {
 // all acts on every candidate: nobody can say how many would be enough.
 func (r *round) all(d *demand, g *rung, by *Metric) {
 	if by == nil {
-		d.report.Note = "nothing that is measured here can be " + map[Verb]string{Throttle: "throttled", Freeze: "frozen", Evict: "evicted"}[g.verb]
+		d.report.Note = "nothing that is measured here can be " + map[Verb]string{
+			Throttle: "throttled", Freeze: "frozen", Evict: "evicted",
+		}[g.verb]
 		return
 	}
 	for _, i := range r.rankOrder() {
@@ -320,13 +335,15 @@ func (r *round) hindrance(i int32) Why {
 	return 0
 }
 
-// failed reports whether the like of a verb failed on a task so lately that it is not tried again yet.
+// failed reports whether the like of a verb failed on a task so lately that it is not tried again
+// yet.
 func (r *round) failed(verb Verb, i int32) bool {
 	f := r.l.failures(verb)[r.tasks[i].Key()]
 	return f != nil && f.Until > r.now
 }
 
-// gentle reports whether a demand would rather throttle or freeze. Then a task that cannot be, just now, is not stopped instead.
+// gentle reports whether a demand would rather throttle or freeze. Then a task that cannot be, just
+// now, is not stopped instead.
 func (d *demand) gentle() bool {
 	return d.metric != nil && d.metric.Throttleable && (d.action.Throttle != nil || d.action.Freeze != nil)
 }
@@ -337,7 +354,8 @@ func (r *round) givenUp(i int32) bool {
 	return f != nil && f.Count >= patience
 }
 
-// patience is how often changing a task's groups may fail until it is stopped where it would only have been throttled.
+// patience is how often changing a task's groups may fail until it is stopped where it would only
+// have been throttled.
 const patience = 3
 
 func (r *round) skip(d *demand, verb Verb, i int32, why Why) {
@@ -359,13 +377,15 @@ func (r *round) step(d *demand, verb Verb, i int32) Step {
 	r.acted[i] |= bit(verb)
 	t := &r.tasks[i]
 	return Step{
-		Verb: verb, Task: t.ID, Attempt: t.Attempt, Rule: d.key, Metric: d.Metric, Action: d.Action, Preview: d.Preview, Reason: d.reason(),
-		overdue: r.p.opt.Overdue, backoff: r.p.opt.Backoff, settle: r.p.opt.Settle, longest: max(d.action.CoolDown, r.p.opt.Settle),
+		Verb: verb, Task: t.ID, Attempt: t.Attempt, Rule: d.key, Metric: d.Metric, Action: d.Action, Preview: d.Preview,
+		Reason:  d.reason(),
+		overdue: r.p.opt.Overdue, backoff: r.p.opt.Backoff, settle: r.p.opt.Settle,
+		longest: max(d.action.CoolDown, r.p.opt.Settle),
 	}
 }
 
-// add puts a step into the plan. A plan of more than a few may well take all tasks, some of them twice: growing bit by bit would copy it
-// again and again.
+// add puts a step into the plan. A plan of more than a few may well take all tasks, some of them
+// twice: growing bit by bit would copy it again and again.
 func (r *round) add(s *Step) {
 	if n := len(r.res.Steps); n == cap(r.res.Steps) && n >= 64 {
 		r.res.Steps = slices.Grow(r.res.Steps, max(n, len(r.tasks)*3/2))
@@ -395,7 +415,8 @@ func (d *demand) tell() string {
 	return fmt.Sprintf("%s: %s is %s (%s)", d.key, d.Metric, d.metric.Format(d.report.Usage), line)
 }
 
-// reweight is the first rung. It says nothing about how much it releases, so the next sample must show whether it was enough.
+// reweight is the first rung. It says nothing about how much it releases, so the next sample must
+// show whether it was enough.
 func (r *round) reweight(d *demand) {
 	w := d.action.Weight
 	if w == nil || d.metric == nil || !d.metric.Throttleable {
@@ -434,7 +455,8 @@ func (r *round) reweightTask(d *demand, i int32) {
 	}
 }
 
-// reclaim is for memory, before anybody is stopped: what the kernel can take back without harm. It gets one chance for each time that the rule is triggered.
+// reclaim is for memory, before anybody is stopped: what the kernel can take back without harm. It
+// gets one chance for each time that the rule is triggered.
 func (r *round) reclaim(d *demand) {
 	e := d.action.Evict
 	if e == nil || !e.Reclaim || d.metric == nil || !d.metric.Reclaimable || d.blind || d.done {
@@ -468,8 +490,8 @@ func (r *round) reclaim(d *demand) {
 	}
 }
 
-// reclaimed returns when the kernel was asked for some of a dimension since a rule that still acts was triggered; 0 if it was not. What is asked for one
-// rule counts for all: they see one overload.
+// reclaimed returns when the kernel was asked for some of a dimension since a rule that still acts
+// was triggered; 0 if it was not. What is asked for one rule counts for all: they see one overload.
 func (r *round) reclaimed(dimension string) (latest int64) {
 	for _, known := range r.reclaims { // thousands of rules may ask
 		if known.Dimension == dimension {
@@ -535,7 +557,8 @@ func (r *round) releases(i int32) []Amount {
 	return r.newest(n)
 }
 
-// merge returns what the rules that fire say together of a task: the larger floor and the larger step, and the shortest grace, 0 being its own.
+// merge returns what the rules that fire say together of a task: the larger floor and the larger
+// step, and the shortest grace, 0 being its own.
 func (r *round) merge(i int32) *merged {
 	out := &r.merged[i]
 	if out.done {
@@ -557,7 +580,8 @@ func (r *round) merge(i int32) *merged {
 	return out
 }
 
-// report fills in the gaps of the rules that do not fire: the room below the line, and what is left of it after what is given back.
+// report fills in the gaps of the rules that do not fire: the room below the line, and what is left
+// of it after what is given back.
 func (r *round) report() {
 	for i := range r.runs {
 		switch u := &r.runs[i]; {

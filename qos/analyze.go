@@ -73,11 +73,13 @@ type ordered struct {
 	order  []int32
 }
 
-// Plan says what one sample calls for: which tasks to act on, in which order and by how much, and what to give back. It changes nothing: the
-// same arguments give the same plan. Ledger.Accept makes it count.
+// Plan says what one sample calls for: which tasks to act on, in which order and by how much, and
+// what to give back. It changes nothing: the same arguments give the same plan. Ledger.Accept makes
+// it count.
 //
-// Each rule brings its metric to its line and no further: tasks are taken in the order of the metric's sorter, each release is subtracted from the
-// gaps of all rules whose dimension it lowers, and when the gap is gone nobody else is touched.
+// Each rule brings its metric to its line and no further: tasks are taken in the order of the
+// metric's sorter, each release is subtracted from the gaps of all rules whose dimension it lowers,
+// and when the gap is gone nobody else is touched.
 func Plan(s *Snapshot, p *Policies, l *Ledger, now int64) *Result {
 	r := newRound(s, p, l, now)
 	if r.res.Waits = r.waits(); r.res.Waits != "" {
@@ -93,7 +95,10 @@ func Plan(s *Snapshot, p *Policies, l *Ledger, now int64) *Result {
 func newRound(s *Snapshot, p *Policies, l *Ledger, now int64) *round {
 	return &round{
 		View: View{Snapshot: s, ledger: l}, p: p, l: l, now: now, tasks: s.Tasks, back: s.At < l.at,
-		res: &Result{Sequence: s.Sequence, At: now, overdue: p.opt.Overdue, backoff: p.opt.Backoff, settle: p.opt.Settle, lag: p.opt.Lag},
+		res: &Result{
+			Sequence: s.Sequence, At: now, overdue: p.opt.Overdue, backoff: p.opt.Backoff, settle: p.opt.Settle,
+			lag: p.opt.Lag,
+		},
 	}
 }
 
@@ -108,8 +113,9 @@ func (r *round) waits() string {
 	return ""
 }
 
-// analyze looks at every rule: is its metric above the line, for how long, does it fire (crane's analyzer). A sample below the line begins the count anew; in between
-// the release line and the waterline a rule that is active goes on to act.
+// analyze looks at every rule: is its metric above the line, for how long, does it fire (crane's
+// analyzer). A sample below the line begins the count anew; in between the release line and the
+// waterline a rule that is active goes on to act.
 func (r *round) analyze() {
 	r.runs = make([]run, len(r.p.rules))
 	r.res.Rules = make([]RuleReport, len(r.p.rules))
@@ -138,7 +144,8 @@ func (s *ruleState) of(rule *rule) bool {
 	return s.Metric == rule.Metric || s.Metric == ""
 }
 
-// ended notes the rules that were active and are not there any more: nobody else would say that they have ended.
+// ended notes the rules that were active and are not there any more: nobody else would say that
+// they have ended.
 func (r *round) ended() {
 	rules := make(map[string]*rule, len(r.p.rules))
 	for i := range r.p.rules {
@@ -155,7 +162,8 @@ func (r *round) ended() {
 func (r *round) analyzeRule(u *run) {
 	rep, st := u.report, u.state
 	*rep = RuleReport{
-		Rule: u.key, Metric: u.Metric, Action: u.Action, Preview: u.Preview, Line: u.line, Target: u.rule.target, Absent: u.metric == nil,
+		Rule: u.key, Metric: u.Metric, Action: u.Action, Preview: u.Preview, Line: u.line, Target: u.rule.target,
+		Absent:   u.metric == nil,
 		NoAction: u.action < 0, Dimension: u.Metric,
 	}
 	value, known := r.Values[u.Metric]
@@ -222,8 +230,8 @@ func (u *run) count(value, now int64) {
 	}
 }
 
-// missing is when a rule's metric was not measured. Nothing is known, so nothing is triggered and nothing restored; when it stays away from a rule that is
-// active, the rule says what then.
+// missing is when a rule's metric was not measured. Nothing is known, so nothing is triggered and
+// nothing restored; when it stays away from a rule that is active, the rule says what then.
 func (r *round) missing(u *run) {
 	st, rep := u.state, u.report
 	if st.Missing == 0 {
@@ -242,8 +250,9 @@ func (r *round) missing(u *run) {
 	r.pace(u)
 }
 
-// gate says whether the node takes new tasks: not while a rule is active whose action says so, nor until that action's cool-down has passed since it last fired. An
-// action that is not there says so too: nobody knows what to do, so at least it is not made worse.
+// gate says whether the node takes new tasks: not while a rule is active whose action says so, nor
+// until that action's cool-down has passed since it last fired. An action that is not there says so
+// too: nobody knows what to do, so at least it is not made worse.
 func (r *round) gate() {
 	was := false
 	for i := range r.runs {
@@ -297,7 +306,8 @@ func (r *round) waterlines() {
 	}
 }
 
-// Smallest returns the lowest line of a metric; ok is false if there is none (design: "the minimum value in the waterline").
+// Smallest returns the lowest line of a metric; ok is false if there is none (design: "the minimum
+// value in the waterline").
 func Smallest(lines []Waterline, metric string) (value int64, ok bool) {
 	for i := range lines {
 		if lines[i].Metric == metric && (!ok || lines[i].Value < value) {

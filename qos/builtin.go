@@ -7,44 +7,57 @@ func builtin() []Metric {
 	cpu, ext, mem := CPUUsageSorter(), ExtCPUUsageSorter(), MemUsageSorter()
 	return []Metric{
 		{
-			Name: CPUTotalUsage, Help: "processor cores in use on the node", Unit: unitCores, Scale: Core, ActionPriority: 5, Sort: &cpu,
+			Name: CPUTotalUsage, Help: "processor cores in use on the node", Unit: unitCores, Scale: Core,
+			ActionPriority: 5, Sort: &cpu,
 			Dimension: DimensionCPU, Most: func(v *View) int64 { return v.Cores },
 			Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
 		},
 		{
-			Name: CPUTotalUtilization, Help: "percent of the node's processor cores in use", Unit: unitPercent, ActionPriority: 5, Sort: &cpu,
+			Name: CPUTotalUtilization, Help: "percent of the node's processor cores in use", Unit: unitPercent,
+			ActionPriority: 5, Sort: &cpu,
 			Dimension: DimensionCPU, Amount: percentOf(func(v *View) int64 { return v.Cores }), Most: whole,
 			Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
 		},
 		{
-			Name: MemoryTotalUsage, Help: "memory of the node that is not available", Unit: unitBytes, Scale: 1, ActionPriority: 5, Sort: &mem,
+			Name: MemoryTotalUsage, Help: "memory of the node that is not available", Unit: unitBytes, Scale: 1,
+			ActionPriority: 5, Sort: &mem,
 			Dimension: DimensionMemory, Most: func(v *View) int64 { return v.Memory },
 			Evictable: true, EvictQuantified: true, Reclaimable: true,
 		},
 		{
-			Name: MemoryTotalUtilization, Help: "percent of the node's memory that is not available", Unit: unitPercent, ActionPriority: 5, Sort: &mem,
+			Name: MemoryTotalUtilization, Help: "percent of the node's memory that is not available", Unit: unitPercent,
+			ActionPriority: 5, Sort: &mem,
 			Dimension: DimensionMemory, Amount: percentOf(func(v *View) int64 { return v.Memory }), Most: whole,
 			Evictable: true, EvictQuantified: true, Reclaimable: true,
 		},
 		{
-			Name: ExtCPUTotalUsage, Help: "percent of the extended cores offered that their holders use", Unit: unitPercent, ActionPriority: 5, Sort: &ext,
+			Name: ExtCPUTotalUsage, Help: "percent of the extended cores offered that their holders use",
+			Unit: unitPercent, ActionPriority: 5, Sort: &ext,
 			Usage: extUsage(DimensionExtCPU), Dimension: DimensionExtCPU, Amount: extAmount(DimensionExtCPU),
 			Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true,
 		},
 		{
-			Name: ExtMemoryTotalUsage, Help: "percent of the extended memory offered that its holders use", Unit: unitPercent, ActionPriority: 5, Sort: &mem,
+			Name: ExtMemoryTotalUsage, Help: "percent of the extended memory offered that its holders use",
+			Unit: unitPercent, ActionPriority: 5, Sort: &mem,
 			Usage: extUsage(DimensionExtMemory), Dimension: DimensionExtMemory, Amount: extAmount(DimensionExtMemory),
 			Evictable: true, EvictQuantified: true, Reclaimable: true,
 		},
 		{
-			Name: CPUPressure, Help: "percent of time in which a protected task waits for a processor", Unit: unitPercent, ActionPriority: 4, Sort: &cpu,
-			Usage: pressure(func(t *Task) int64 { return t.CPUPressure }), Most: whole, Throttleable: true, Evictable: true,
+			Name: CPUPressure, Help: "percent of time in which a protected task waits for a processor",
+			Unit: unitPercent, ActionPriority: 4, Sort: &cpu,
+			Usage: pressure(func(t *Task) int64 { return t.CPUPressure }), Most: whole, Throttleable: true,
+			Evictable: true,
 		},
 		{
-			Name: MemoryPressure, Help: "percent of time in which a protected task waits for memory", Unit: unitPercent, ActionPriority: 4, Sort: &mem,
-			Usage: pressure(func(t *Task) int64 { return t.MemoryPressure }), Most: whole, Evictable: true, Reclaimable: true,
+			Name: MemoryPressure, Help: "percent of time in which a protected task waits for memory", Unit: unitPercent,
+			ActionPriority: 4, Sort: &mem,
+			Usage: pressure(func(t *Task) int64 { return t.MemoryPressure }), Most: whole, Evictable: true,
+			Reclaimable: true,
 		},
-		{Name: Load, Help: "load average over a minute", ActionPriority: 3, Sort: &cpu, Throttleable: true, Evictable: true},
+		{
+			Name: Load, Help: "load average over a minute", ActionPriority: 3, Sort: &cpu, Throttleable: true,
+			Evictable: true,
+		},
 	}
 }
 
@@ -55,8 +68,9 @@ func percentOf(all func(v *View) int64) func(v *View, value int64) int64 {
 	return func(v *View, value int64) int64 { return mulDiv(value, all(v), 100*plimsoll.LineScale) }
 }
 
-// extUsage is what the holders of an extended resource use of what is offered, in thousandths of a percent. If nothing is offered but
-// something is used, that is as far above any line as can be told.
+// extUsage is what the holders of an extended resource use of what is offered, in thousandths of a
+// percent. If nothing is offered but something is used, that is as far above any line as can be
+// told.
 func extUsage(dimension string) func(v *View) (int64, bool) {
 	return func(v *View) (int64, bool) {
 		switch offered, used := v.offered(dimension), v.usedOf(dimension); {
@@ -70,7 +84,8 @@ func extUsage(dimension string) func(v *View) (int64, bool) {
 	}
 }
 
-// extAmount converts thousandths of a percent to an amount of what is offered. The value that stands for too much to tell is all that is used.
+// extAmount converts thousandths of a percent to an amount of what is offered. The value that
+// stands for too much to tell is all that is used.
 func extAmount(dimension string) func(v *View, value int64) int64 {
 	return func(v *View, value int64) int64 {
 		if value >= plimsoll.MaxLine {
@@ -87,7 +102,8 @@ func (v *View) offered(dimension string) int64 {
 	return v.ExtCPU
 }
 
-// usedOf is what all tasks use of a dimension, without those whose use is not known: it is their first sample.
+// usedOf is what all tasks use of a dimension, without those whose use is not known: it is their
+// first sample.
 func (v *View) usedOf(dimension string) (sum int64) {
 	for i := range v.Tasks {
 		if amount, known := v.Tasks[i].use(dimension); known {
@@ -97,8 +113,9 @@ func (v *View) usedOf(dimension string) (sum int64) {
 	return sum
 }
 
-// pressure is the highest pressure of a protected task: one above best-effort that nothing was taken from and that its own quota does not
-// hold up. A group that is throttled reports pressure whatever the node's load is, so to count it would throttle on and on.
+// pressure is the highest pressure of a protected task: one above best-effort that nothing was
+// taken from and that its own quota does not hold up. A group that is throttled reports pressure
+// whatever the node's load is, so to count it would throttle on and on.
 func pressure(of func(t *Task) int64) func(v *View) (int64, bool) {
 	return func(v *View) (highest int64, ok bool) {
 		known, unknown := false, false

@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// actInput is what cases of evicting, throttling, restoring and sorting give. Their unit of processors is the core for tasks and the millicore for
-// the node.
+// actInput is what cases of evicting, throttling, restoring and sorting give. Their unit of
+// processors is the core for tasks and the millicore for the node.
 type actInput struct {
 	NodeUsage         map[string]float64
 	Watermarks        map[string][]string
@@ -118,7 +118,8 @@ func newSetting(t *testing.T, in *actInput, kind string) *setting {
 	}
 	x := &setting{in: in, registry: registry, ledger: NewLedger(), now: int64(time.Hour), down: map[string]bool{}}
 	x.snapshot = &Snapshot{
-		Sequence: 1, At: x.now, Cores: cores(in.NodeUsage["cpu_core_numbers"]), Memory: int64(in.NodeUsage["memory_total"]), Values: map[string]int64{},
+		Sequence: 1, At: x.now, Cores: cores(in.NodeUsage["cpu_core_numbers"]),
+		Memory: int64(in.NodeUsage["memory_total"]), Values: map[string]int64{},
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.NodeUsage)) {
 		x.snapshot.Values[name] = measured(registry, name, in.NodeUsage[name])
@@ -142,7 +143,9 @@ func newSetting(t *testing.T, in *actInput, kind string) *setting {
 	}
 	for i, marks := range []map[string][]string{in.Watermarks, in.RestoreWatermarks} {
 		if rules := x.rules(t, marks, i == 0); len(rules) > 0 {
-			policies = append(policies, plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: []string{"down", "up"}[i], Rules: rules}})
+			policies = append(
+				policies, plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: []string{"down", "up"}[i], Rules: rules}},
+			)
 		}
 	}
 	x.policies = Compile(policies, registry, nil, Options{
@@ -154,12 +157,15 @@ func newSetting(t *testing.T, in *actInput, kind string) *setting {
 	return x
 }
 
-// rules makes a rule of each watermark. One whose metric was not collected has been crossed, and its metric been missing, for longer than is borne.
+// rules makes a rule of each watermark. One whose metric was not collected has been crossed, and
+// its metric been missing, for longer than is borne.
 func (x *setting) rules(t *testing.T, marks map[string][]string, down bool) (rules []plimsoll.Rule) {
 	for _, metric := range slices.Sorted(maps.Keys(marks)) {
 		for i, text := range marks[metric] {
 			name := strings.ReplaceAll(metric, "_", "-") + "-" + fmt.Sprint(i)
-			rules = append(rules, plimsoll.Rule{Name: name, Metric: metric, Waterline: waterline(t, metric, text), Action: "act"})
+			rules = append(
+				rules, plimsoll.Rule{Name: name, Metric: metric, Waterline: waterline(t, metric, text), Action: "act"},
+			)
 			key := map[bool]string{true: "down/", false: "up/"}[down] + name
 			x.down[key] = down
 			if _, known := x.in.NodeUsage[metric]; !known {
@@ -196,8 +202,9 @@ func (x *setting) hold() {
 
 func (p *actPod) task() Task {
 	t := Task{
-		ID: p.Name, Class: className(p.QOSClass), Priority: p.Priority, Owner: p.Namespace, Started: p.StartUnix * int64(time.Second),
-		CPU: cores(p.CPUUsageCores), CPUKnown: true, Memory: int64(p.MemUsageBytes), MemoryKnown: true,
+		ID: p.Name, Class: className(p.QOSClass), Priority: p.Priority, Owner: p.Namespace,
+		Started: p.StartUnix * int64(time.Second),
+		CPU:     cores(p.CPUUsageCores), CPUKnown: true, Memory: int64(p.MemUsageBytes), MemoryKnown: true,
 		Gone: p.MissingFromLister, Labels: maps.Clone(p.Labels),
 	}
 	if p.Critical {
@@ -219,7 +226,9 @@ func (p *actPod) task() Task {
 }
 
 func className(qos string) plimsoll.Class {
-	class, _ := plimsoll.ParseClass(map[string]string{"BestEffort": "best-effort", "Burstable": "burstable", "Guaranteed": "guaranteed"}[qos])
+	class, _ := plimsoll.ParseClass(
+		map[string]string{"BestEffort": "best-effort", "Burstable": "burstable", "Guaranteed": "guaranteed"}[qos],
+	)
 	return class
 }
 
@@ -227,7 +236,8 @@ func (x *setting) pod(name string) *actPod {
 	return &x.in.Pods[slices.IndexFunc(x.in.Pods, func(p actPod) bool { return p.Name == name })]
 }
 
-// run plans and executes; as long as something failed, it goes on with the next sample, as an agent does.
+// run plans and executes; as long as something failed, it goes on with the next sample, as an agent
+// does.
 func (x *setting) run(t *testing.T) {
 	for again := true; again; {
 		if x.snapshot.Sequence > uint64(len(x.in.Pods)+1) {
@@ -293,7 +303,8 @@ func (x *setting) apply(s *Step) {
 	}
 }
 
-// gap returns what is left of a metric's gap to its smallest line, positive above it; for lines to restore by, positive below it.
+// gap returns what is left of a metric's gap to its smallest line, positive above it; for lines to
+// restore by, positive below it.
 func (x *setting) gap(metric string) (left float64, ok bool) {
 	for i := range x.last.Rules {
 		rep := &x.last.Rules[i]
@@ -372,13 +383,16 @@ func unlike[T any](what string, got, want T) []string {
 func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
 func sortedUpdates(u []quotaUpdate) []quotaUpdate {
-	return slices.SortedFunc(slices.Values(u), func(a, b quotaUpdate) int { return strings.Compare(a.Container, b.Container) })
+	return slices.SortedFunc(
+		slices.Values(u), func(a, b quotaUpdate) int { return strings.Compare(a.Container, b.Container) },
+	)
 }
 
 // sorters are those of the package, by their names in cases.
 func sorters() map[string]Sorter {
 	return map[string]Sorter{
-		"cpu": CPUUsageSorter(), "mem": MemUsageSorter(), "memory": MemUsageSorter(), "general": GeneralSorter(), "default": GeneralSorter(), "ext-cpu": ExtCPUUsageSorter(),
+		"cpu": CPUUsageSorter(), "mem": MemUsageSorter(), "memory": MemUsageSorter(), "general": GeneralSorter(),
+		"default": GeneralSorter(), "ext-cpu": ExtCPUUsageSorter(),
 	}
 }
 

@@ -46,7 +46,8 @@ func (p *analyzerPod) namespace() string {
 
 func (p *analyzerPod) task() Task {
 	return Task{
-		ID: p.namespace() + "/" + p.Name, Class: className(p.QOS), Priority: p.Priority, Owner: p.namespace(), Labels: p.Labels,
+		ID: p.namespace() + "/" + p.Name, Class: className(p.QOS), Priority: p.Priority, Owner: p.namespace(),
+		Labels:   p.Labels,
 		CPUKnown: true, MemoryKnown: true,
 	}
 }
@@ -96,7 +97,9 @@ func (s *labelSelector) pairs() (equal map[string]string, ok bool) {
 	return equal, true
 }
 
-var scopes = map[string]plimsoll.Scope{"QOSClass": plimsoll.ScopeClass, "Priority": plimsoll.ScopePriority, "Namespace": plimsoll.ScopeOwner}
+var scopes = map[string]plimsoll.Scope{
+	"QOSClass": plimsoll.ScopeClass, "Priority": plimsoll.ScopePriority, "Namespace": plimsoll.ScopeOwner,
+}
 
 // taskQOS converts a policy; ok is false if it matches labels by more than equality.
 func (q *podQOS) taskQOS(t *testing.T) (out *plimsoll.TaskQOS, ok bool) {
@@ -106,7 +109,9 @@ func (q *podQOS) taskQOS(t *testing.T) (out *plimsoll.TaskQOS, ok bool) {
 		return nil, false
 	}
 	for _, e := range q.Spec.ScopeSelector.MatchExpressions {
-		r := plimsoll.Requirement{Scope: scopes[e.ScopeName], Not: e.Operator == "NotIn", Values: slices.Clone(e.Values)}
+		r := plimsoll.Requirement{
+			Scope: scopes[e.ScopeName], Not: e.Operator == "NotIn", Values: slices.Clone(e.Values),
+		}
 		if r.Scope == 0 || e.Operator != "In" && e.Operator != "NotIn" {
 			t.Fatalf("%s: nobody knows the scope %q with the operator %q", q.Metadata.Name, e.ScopeName, e.Operator)
 		}
@@ -137,11 +142,15 @@ func newAnalysis(t *testing.T, c *conformanceCase) *analysis {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &analysis{c: c, registry: registry, ledger: NewLedger(), now: int64(time.Hour), actions: map[string]analyzerAction{}}
+	a := &analysis{
+		c: c, registry: registry, ledger: NewLedger(), now: int64(time.Hour), actions: map[string]analyzerAction{},
+	}
 	var policies []plimsoll.Policy
 	for _, x := range c.Actions {
 		a.actions[x.Name] = x
-		action := &plimsoll.Action{Name: x.Name, CoolDown: time.Duration(x.CoolDown) * time.Second, DisableScheduling: true}
+		action := &plimsoll.Action{
+			Name: x.Name, CoolDown: time.Duration(x.CoolDown) * time.Second, DisableScheduling: true,
+		}
 		if x.Throttle {
 			action.Throttle = &plimsoll.ThrottleAction{MinRatio: x.MinRatio, Step: x.StepRatio}
 		}
@@ -161,8 +170,9 @@ func newAnalysis(t *testing.T, c *conformanceCase) *analysis {
 		q := &plimsoll.NodeQOS{Name: x.Name, Selector: x.Selector}
 		for _, r := range x.Rules {
 			q.Rules = append(q.Rules, plimsoll.Rule{
-				Name: r.Name, Metric: r.Metric, Waterline: waterline(t, r.Metric, r.Value), TriggerAfter: r.Avoid, RestoreAfter: r.Restore,
-				Action: r.Action, Preview: r.Strategy == "Preview",
+				Name: r.Name, Metric: r.Metric, Waterline: waterline(t, r.Metric, r.Value), TriggerAfter: r.Avoid,
+				RestoreAfter: r.Restore,
+				Action:       r.Action, Preview: r.Strategy == "Preview",
 			})
 		}
 		policies = append(policies, plimsoll.Policy{NodeQOS: q})
@@ -174,7 +184,8 @@ func newAnalysis(t *testing.T, c *conformanceCase) *analysis {
 	return a
 }
 
-// tickOutcome is what a sample led to, in the words of the cases. What is absent there is empty, but for the two maps of parameters.
+// tickOutcome is what a sample led to, in the words of the cases. What is absent there is empty,
+// but for the two maps of parameters.
 type tickOutcome struct {
 	Notified, DisableScheduling, EnableScheduling bool
 	EvictPods, ThrottleDownPods, ThrottleUpPods   []string
@@ -187,30 +198,40 @@ type tickOutcome struct {
 
 func (a *analysis) tick(sequence int, tick *analyzerTick) *tickOutcome {
 	a.now += tick.SleepMS * int64(time.Millisecond)
-	s := &Snapshot{Sequence: uint64(sequence), At: a.now, Cores: 16 * Core, Memory: 16 << 30, Values: map[string]int64{}, Tasks: a.tasks}
+	s := &Snapshot{
+		Sequence: uint64(sequence), At: a.now, Cores: 16 * Core, Memory: 16 << 30, Values: map[string]int64{},
+		Tasks: a.tasks,
+	}
 	for _, metric := range slices.Sorted(maps.Keys(tick.Usage)) {
 		s.Values[metric] = measured(a.registry, metric, tick.Usage[metric])
 	}
 	res := Plan(s, a.policies, a.ledger, a.now)
 	a.ledger.Accept(res, s)
 	out := &tickOutcome{
-		Notified: a.policies.Selected(), DisableScheduling: res.Spoke && res.Closed, EnableScheduling: res.Spoke && !res.Closed,
-		DownMinStep: map[string][2]int32{}, EvictGrace: map[string]int64{},
+		Notified: a.policies.Selected(), DisableScheduling: res.Spoke && res.Closed,
+		EnableScheduling: res.Spoke && !res.Closed,
+		DownMinStep:      map[string][2]int32{}, EvictGrace: map[string]int64{},
 		EvictWatermarks: lines(res.Evict), DownWatermarks: lines(res.Down), UpWatermarks: lines(res.Up),
 	}
 	for i := range res.Rules {
 		rep := &res.Rules[i]
 		if rep.Fires {
-			out.Events = append(out.Events, fmt.Sprintf("Warning AvoidanceTriggered %s triggered action %s", rep.Rule, rep.Action))
+			out.Events = append(
+				out.Events, fmt.Sprintf("Warning AvoidanceTriggered %s triggered action %s", rep.Rule, rep.Action),
+			)
 		}
 		if rep.Restored {
-			out.Events = append(out.Events, fmt.Sprintf("Normal RestoreTriggered %s restored action %s", rep.Rule, rep.Action))
+			out.Events = append(
+				out.Events, fmt.Sprintf("Normal RestoreTriggered %s restored action %s", rep.Rule, rep.Action),
+			)
 		}
 		if !rep.Preview {
 			a.pods(rep, out)
 		}
 	}
-	out.ThrottleUpPods = slices.DeleteFunc(out.ThrottleUpPods, func(p string) bool { return slices.Contains(out.ThrottleDownPods, p) })
+	out.ThrottleUpPods = slices.DeleteFunc(
+		out.ThrottleUpPods, func(p string) bool { return slices.Contains(out.ThrottleDownPods, p) },
+	)
 	for _, list := range []*[]string{&out.Events, &out.EvictPods, &out.ThrottleDownPods, &out.ThrottleUpPods} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
@@ -251,7 +272,8 @@ func lines(set []Waterline) map[string][]string {
 	return out
 }
 
-// finest reads the lines of a case in the finest unit of their metric, so that 4k and 4000 are one line.
+// finest reads the lines of a case in the finest unit of their metric, so that 4k and 4000 are one
+// line.
 func (a *analysis) finest(t *testing.T, in map[string][]string) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -315,8 +337,8 @@ func (got *tickOutcome) differ(t *testing.T, a *analysis, want *tickOutcome) (fa
 	return faults
 }
 
-// contradictsItself reports whether a tick expects a rule to trigger that is not previewed, and the node to stay open all the same: the case
-// says in its comment that the rule does not trigger.
+// contradictsItself reports whether a tick expects a rule to trigger that is not previewed, and the
+// node to stay open all the same: the case says in its comment that the rule does not trigger.
 func (c *conformanceCase) contradictsItself() bool {
 	preview := map[string]bool{}
 	for _, q := range c.NodeQOS {
@@ -351,14 +373,19 @@ func (c *conformanceCase) checkMatch(t *testing.T) (faults []string) {
 			continue
 		}
 		q.Allowed = []string{"act"}
-		p := Compile([]plimsoll.Policy{{Action: &plimsoll.Action{Name: "act", CoolDown: 1}}, {TaskQOS: q}}, registry, nil, Options{})
+		p := Compile(
+			[]plimsoll.Policy{{Action: &plimsoll.Action{Name: "act", CoolDown: 1}}, {TaskQOS: q}}, registry, nil,
+			Options{},
+		)
 		for j := range c.Pods {
 			task := c.Pods[j].task()
 			allowed, _ := p.Allowed(&task)
 			if want, has := expected[c.Pods[j].Name][q.Name]; !has {
 				t.Fatalf("nothing is expected of %s and %s", c.Pods[j].Name, q.Name)
 			} else if got := len(allowed) > 0; got != want {
-				faults = append(faults, fmt.Sprintf("%s matches %s: got %v, want %v", q.Name, c.Pods[j].Name, got, want))
+				faults = append(
+					faults, fmt.Sprintf("%s matches %s: got %v, want %v", q.Name, c.Pods[j].Name, got, want),
+				)
 			}
 		}
 	}

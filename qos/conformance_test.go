@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// deviation is a way in which we differ from the cases on purpose. It speaks of what a case is about, not of its id. DESIGN.md has the same table.
+// deviation is a way in which we differ from the cases on purpose. It speaks of what a case is
+// about, not of its id. DESIGN.md has the same table.
 type deviation struct {
 	name    string
 	applies func(c *conformanceCase) bool
@@ -29,11 +30,12 @@ var deviations = []deviation{
 	{"below the lines that are known", (*conformanceCase).restoresBlindly},
 }
 
-// labelExpressions is a deviation that in a case of matching concerns single policies: those that match labels by more than equality are left
-// out.
+// labelExpressions is a deviation that in a case of matching concerns single policies: those that
+// match labels by more than equality are left out.
 const labelExpressions = "label expressions"
 
-// conformanceCase is a case of any of the files. What is not known here is an error: a case must not pass because half of it was not read.
+// conformanceCase is a case of any of the files. What is not known here is an error: a case must
+// not pass because half of it was not read.
 type conformanceCase struct {
 	ID, Description, Basis, Comment string
 
@@ -61,9 +63,10 @@ type tally struct {
 	shown                []string // names of deviations that a case showed
 }
 
-// TestConformance holds the package against cases of our own design whose expectations come from running the original, or by hand where it
-// contradicts its design: those of the folder that QOS_CONFORMANCE names, and some in testdata. The adapter renames fields and converts units.
-// Of several acceptable outcomes the first is preferred.
+// TestConformance holds the package against cases of our own design whose expectations come from
+// running the original, or by hand where it contradicts its design: those of the folder that
+// QOS_CONFORMANCE names, and some in testdata. The adapter renames fields and converts units. Of
+// several acceptable outcomes the first is preferred.
 func TestConformance(t *testing.T) {
 	t.Run("own", func(t *testing.T) {
 		n := conform(t, filepath.Join("testdata", "conformance"))
@@ -107,7 +110,10 @@ func conform(t *testing.T, folder string) (n tally) {
 			n.run(t, kind, raw[i])
 		}
 	}
-	t.Logf("%d cases ran, %d of them deviate on purpose, %d met an acceptable outcome that is not the first", n.ran, n.deviates, n.later)
+	t.Logf(
+		"%d cases ran, %d of them deviate on purpose, %d met an acceptable outcome that is not the first", n.ran,
+		n.deviates, n.later,
+	)
 	if n.ran == 0 {
 		t.Errorf("%s holds no case", folder)
 	}
@@ -185,7 +191,8 @@ func into[T any](t *testing.T, raw json.RawMessage) (out T) {
 	return out
 }
 
-// TestDeviationsAreListed holds the names of the deviations against DESIGN.md, which gives the reasons.
+// TestDeviationsAreListed holds the names of the deviations against DESIGN.md, which gives the
+// reasons.
 func TestDeviationsAreListed(t *testing.T) {
 	page, err := os.ReadFile("DESIGN.md")
 	if err != nil {

@@ -57,7 +57,10 @@ func (o *policyObject) policy(t *testing.T, kind string) *plimsoll.Policy {
 	case "NodeQOS":
 		q := &plimsoll.NodeQOS{Name: o.Metadata.Name, Selector: o.Spec.Selector.MatchLabels}
 		for _, r := range o.Spec.Rules {
-			rule := plimsoll.Rule{Name: r.Name, TriggerAfter: r.AvoidanceThreshold, RestoreAfter: r.RestoreThreshold, Action: r.ActionName, Preview: r.Strategy == "Preview"}
+			rule := plimsoll.Rule{
+				Name: r.Name, TriggerAfter: r.AvoidanceThreshold, RestoreAfter: r.RestoreThreshold,
+				Action: r.ActionName, Preview: r.Strategy == "Preview",
+			}
 			if m := r.MetricRule; m != nil {
 				rule.Metric, rule.Waterline = m.Name, m.Value
 			}
@@ -65,7 +68,10 @@ func (o *policyObject) policy(t *testing.T, kind string) *plimsoll.Policy {
 		}
 		return &plimsoll.Policy{NodeQOS: q}
 	case "AvoidanceAction":
-		a := &plimsoll.Action{Name: o.Metadata.Name, CoolDown: time.Duration(o.Spec.CoolDownSeconds) * time.Second, DisableScheduling: true}
+		a := &plimsoll.Action{
+			Name: o.Metadata.Name, CoolDown: time.Duration(o.Spec.CoolDownSeconds) * time.Second,
+			DisableScheduling: true,
+		}
 		if x := o.Spec.Throttle; x != nil {
 			a.Throttle = &plimsoll.ThrottleAction{MinRatio: x.CPUThrottle.MinCPURatio, Step: x.CPUThrottle.StepCPURatio}
 		}
@@ -78,7 +84,8 @@ func (o *policyObject) policy(t *testing.T, kind string) *plimsoll.Policy {
 	return nil
 }
 
-// valid validates a policy as the coordinator does: by itself, and its rules against the table of metrics.
+// valid validates a policy as the coordinator does: by itself, and its rules against the table of
+// metrics.
 func valid(p *plimsoll.Policy, registry *Registry) error {
 	if err := p.Validate(); err != nil || p.NodeQOS == nil {
 		return err
@@ -97,12 +104,16 @@ func valid(p *plimsoll.Policy, registry *Registry) error {
 
 // theirs converts the name of a field.
 var theirs = strings.NewReplacer(
-	".action", ".actionName", ".waterline", ".metricRule", ".metric", ".metricRule", "triggerAfter", "avoidanceThreshold",
-	"restoreAfter", "restoreThreshold", "coolDown", "spec.coolDownSeconds", "throttle.minRatio", "spec.throttle.cpuThrottle.minCPURatio",
-	"throttle.step", "spec.throttle.cpuThrottle.stepCPURatio", "evict.grace", "spec.eviction.terminationGracePeriodSeconds",
+	".action", ".actionName", ".waterline", ".metricRule", ".metric", ".metricRule", "triggerAfter",
+	"avoidanceThreshold",
+	"restoreAfter", "restoreThreshold", "coolDown", "spec.coolDownSeconds", "throttle.minRatio",
+	"spec.throttle.cpuThrottle.minCPURatio",
+	"throttle.step", "spec.throttle.cpuThrottle.stepCPURatio", "evict.grace",
+	"spec.eviction.terminationGracePeriodSeconds",
 )
 
-// checkValid compares whether an object is valid, and whether the field that we name is one of those at fault or has one of them below it.
+// checkValid compares whether an object is valid, and whether the field that we name is one of
+// those at fault or has one of them below it.
 func (c *conformanceCase) checkValid(t *testing.T) []string {
 	o := c.object()
 	if o == nil {
@@ -145,7 +156,8 @@ func (c *conformanceCase) stepsByZero() bool {
 	return o != nil && o.Spec.Throttle != nil && o.Spec.Throttle.CPUThrottle.StepCPURatio == 0
 }
 
-// selectsByExpression reports whether an object selects nodes, or series of a metric, by more than equality of labels.
+// selectsByExpression reports whether an object selects nodes, or series of a metric, by more than
+// equality of labels.
 func (c *conformanceCase) selectsByExpression() bool {
 	o := c.object()
 	if o == nil {
@@ -177,7 +189,8 @@ func (c *conformanceCase) selectsOddly() bool {
 	return false
 }
 
-// throttlesForMemory reports whether lines of what can be throttled stand beside lines of what cannot.
+// throttlesForMemory reports whether lines of what can be throttled stand beside lines of what
+// cannot.
 func (c *conformanceCase) throttlesForMemory() bool {
 	if c.Input == nil || c.Input.StepCPURatio == nil {
 		return false
@@ -191,7 +204,8 @@ func (c *conformanceCase) throttlesForMemory() bool {
 	return can && cannot
 }
 
-// restoresBlindly reports whether some line to restore by is of a metric that is measured, and another is not.
+// restoresBlindly reports whether some line to restore by is of a metric that is measured, and
+// another is not.
 func (c *conformanceCase) restoresBlindly() bool {
 	if c.Input == nil {
 		return false

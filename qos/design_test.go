@@ -21,32 +21,47 @@ func ranked(id string, class plimsoll.Class, priority int32, use int64, started 
 	return with(task(id, use), func(t *Task) { t.Class, t.Priority, t.Started = class, priority, started })
 }
 
-// sentences are those of the design that this package implements, each with its test. What is quoted is the design's.
+// sentences are those of the design that this package implements, each with its test. What is
+// quoted is the design's.
 var sentences = []struct {
 	says string
 	test func(t *testing.T)
 }{
 	{"Compare QOS class first and then class value; those with high priority are ranked later", func(t *testing.T) {
-		got := GeneralSorter().ids(ranked("g", plimsoll.ClassGuaranteed, -9, 0, 1), ranked("be-hi", plimsoll.ClassBestEffort, 9, 0, 1), ranked("be-lo", plimsoll.ClassBestEffort, 1, 0, 1))
+		got := GeneralSorter().ids(
+			ranked("g", plimsoll.ClassGuaranteed, -9, 0, 1), ranked("be-hi", plimsoll.ClassBestEffort, 9, 0, 1),
+			ranked("be-lo", plimsoll.ClassBestEffort, 1, 0, 1),
+		)
 		equal(t, got, "be-lo be-hi g ")
 	}},
 	{"The one with a long running time is ranked later", func(t *testing.T) {
-		got := GeneralSorter().ids(ranked("old", 1, 0, 9, 10), ranked("new", 1, 0, 1, 90), ranked("unstarted", 1, 0, 1, 0))
+		got := GeneralSorter().ids(
+			ranked("old", 1, 0, 9, 10), ranked("new", 1, 0, 1, 90), ranked("unstarted", 1, 0, 1, 0),
+		)
 		equal(t, got, "unstarted new old ")
 	}},
 	{"CpuUsageSorter: classAndPriority, cpuUsage, extCpuUsage, runningTime", func(t *testing.T) {
 		ext := with(ranked("ext", 1, 0, Core, 1), func(t *Task) { t.ExtCPU = Core })
-		got := CPUUsageSorter().ids(ranked("old", 1, 0, Core, 1), ranked("young", 1, 0, Core, 9), ext, ranked("heavy", 1, 0, 2*Core, 1), ranked("hi", 1, 1, 9*Core, 1))
+		got := CPUUsageSorter().ids(
+			ranked("old", 1, 0, Core, 1), ranked("young", 1, 0, Core, 9), ext, ranked("heavy", 1, 0, 2*Core, 1),
+			ranked("hi", 1, 1, 9*Core, 1),
+		)
 		equal(t, got, "heavy ext young old hi ")
 	}},
-	{"whether the extended CPU resources are used by two pods; if both are used, the ratio of usage to limit", func(t *testing.T) {
+	{"whether the extended CPU resources are used by two pods; if both are used, the ratio of usage to limit", func(
+		t *testing.T,
+	) {
 		holds := func(n int64) func(t *Task) { return func(t *Task) { t.ExtCPU = n } }
-		got := ExtCPUUsageSorter().ids(task("none", 9*Core), with(task("half", Core), holds(2*Core)), with(task("third", Core), holds(3*Core)))
+		got := ExtCPUUsageSorter().ids(
+			task("none", 9*Core), with(task("half", Core), holds(2*Core)), with(task("third", Core), holds(3*Core)),
+		)
 		equal(t, got, "third half none ")
 	}},
 	{"customized sorting of pods can be realized by freely matching the general sorting methods", func(t *testing.T) {
 		rate := func(n int64) func(t *Task) { return func(t *Task) { t.Values = map[string]int64{"rate": n} } }
-		got := OrderedBy(ClassAndPriority, ByValue("rate"), RunningTime).ids(task("unknown", 0), with(task("slow", 0), rate(1)), with(task("fast", 0), rate(2)))
+		got := OrderedBy(ClassAndPriority, ByValue("rate"), RunningTime).ids(
+			task("unknown", 0), with(task("slow", 0), rate(1)), with(task("fast", 0), rate(2)),
+		)
 		equal(t, got, "fast slow unknown ")
 	}},
 	{"ActionPriority: 0 is the lowest and 10 is the highest", func(t *testing.T) {
@@ -59,15 +74,22 @@ var sentences = []struct {
 	{"if the metric has a sorting method it uses its sortfunc; if not, generalsorter", func(t *testing.T) {
 		heavy := with(task("old", 9*Core), func(t *Task) { t.Values = map[string]int64{"m": 9} })
 		young := with(task("young", Core), func(t *Task) { t.Values, t.Started = map[string]int64{"m": 9}, 5 })
-		x := newStageWith(t, rules(evicting(), "m", "1"), []Metric{{Name: "m", Scale: 1, Evictable: true, EvictQuantified: true}}, heavy, young)
+		x := newStageWith(
+			t, rules(evicting(), "m", "1"), []Metric{{Name: "m", Scale: 1, Evictable: true, EvictQuantified: true}},
+			heavy, young,
+		)
 		x.want(told(x.sample("m", int64(2))), "evict young")
 		y := newStage(t, rules(evicting(), CPUTotalUsage, "1"), heavy, young)
 		y.want(told(y.sample(CPUTotalUsage, 2*Core)), "evict old")
 	}},
-	{"for memory usage the pod can only be expelled, and effective suppression cannot be carried out", func(t *testing.T) {
+	{"for memory usage the pod can only be expelled, and effective suppression cannot be carried out", func(
+		t *testing.T,
+	) {
 		a := throttling()
 		a.Weight = &plimsoll.WeightAction{Idle: true}
-		x := newStage(t, rules(a, MemoryTotalUsage, "1G"), with(task("a", Core), func(t *Task) { t.Memory = 2_000_000_000 }))
+		x := newStage(
+			t, rules(a, MemoryTotalUsage, "1G"), with(task("a", Core), func(t *Task) { t.Memory = 2_000_000_000 }),
+		)
 		x.want(told(x.sample(MemoryTotalUsage, int64(2_000_000_000))), "")
 	}},
 	{"CPU usage released after suppression can be calculated by the current running value and the value after suppression", func(t *testing.T) {
@@ -85,7 +107,10 @@ var sentences = []struct {
 			"map[cpu_total_usage:[4000000000]] map[cpu_total_usage:[6000000000]] map[cpu_total_usage:[4000000000]]")
 	}},
 	{"the difference between the consumption and the minimum value in the waterline", func(t *testing.T) {
-		x := newStage(t, rules(evicting(), CPUTotalUsage, "6", CPUTotalUsage, "4", CPUTotalUsage, "5"), task("a", Core), task("b", Core))
+		x := newStage(
+			t, rules(evicting(), CPUTotalUsage, "6", CPUTotalUsage, "4", CPUTotalUsage, "5"), task("a", Core),
+			task("b", Core),
+		)
 		res := x.sample(CPUTotalUsage, 5500*milliCore)
 		x.want(told(res), "evict a, evict b")
 		if least, ok := Smallest(res.Evict, CPUTotalUsage); !ok || least != 4*Core {
@@ -94,14 +119,18 @@ var sentences = []struct {
 	}},
 	{"the gap value is always kept positive", func(t *testing.T) {
 		for _, use := range []int64{0, 4 * Core, 9 * Core} {
-			if gap := newStage(t, rules(evicting(), CPUTotalUsage, "4")).sample(CPUTotalUsage, use).Rules[0].Gap; gap != max(use-4*Core, 4*Core-use) {
+			if gap := newStage(
+				t, rules(evicting(), CPUTotalUsage, "4"),
+			).sample(CPUTotalUsage, use).Rules[0].Gap; gap != max(use-4*Core, 4*Core-use) {
 				t.Errorf("at %d it is %d", use, gap)
 			}
 		}
 	}},
 	{"if there is a metric that cannot be quantized, the metric with the highest action priority suppresses all the selected pods", func(t *testing.T) {
 		x := newStage(t, rules(throttling(), Load, "10"), task("a", Core), task("b", 2*Core))
-		x.want(told(x.sample(Load, int64(11_000))), "throttle a unlimited → 0.8 cores, throttle b unlimited → 1.6 cores")
+		x.want(
+			told(x.sample(Load, int64(11_000))), "throttle a unlimited → 0.8 cores, throttle b unlimited → 1.6 cores",
+		)
 	}},
 	{"a metric whose real-time usage cannot be obtained: suppress all the selected pods", func(t *testing.T) {
 		x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), task("a", Core), task("b", 2*Core))
@@ -131,7 +160,9 @@ var sentences = []struct {
 			t.Error("it is not said")
 		}
 	}},
-	{"until the gap corresponding to this metric no longer exists: just below the water level, and no further", func(t *testing.T) {
+	{"until the gap corresponding to this metric no longer exists: just below the water level, and no further", func(
+		t *testing.T,
+	) {
 		x := newStage(t, rules(evicting(), CPUTotalUsage, "4"), task("a", 3*Core), task("b", 2*Core), task("c", Core))
 		x.want(told(x.sample(CPUTotalUsage, 8*Core)), "evict a, evict b")
 	}},
@@ -139,8 +170,14 @@ var sentences = []struct {
 		x := newStage(t, rules(evicting(), CPUTotalUsage, "4"), task("light", Core), task("heavy", 3*Core))
 		x.want(told(x.sample(CPUTotalUsage, 5*Core)), "evict heavy")
 	}},
-	{"it is necessary to judge whether the pod has been expelled; take out a pod that has not been executed", func(t *testing.T) {
-		x := newStage(t, rules(evicting(), CPUTotalUsage, "4", MemoryTotalUsage, "1G"), with(task("a", Core), func(t *Task) { t.Memory = 1e9 }), with(task("b", 0), func(t *Task) { t.Memory = 2e9 }))
+	{"it is necessary to judge whether the pod has been expelled; take out a pod that has not been executed", func(
+		t *testing.T,
+	) {
+		x := newStage(
+			t, rules(evicting(), CPUTotalUsage, "4", MemoryTotalUsage, "1G"),
+			with(task("a", Core), func(t *Task) { t.Memory = 1e9 }),
+			with(task("b", 0), func(t *Task) { t.Memory = 2e9 }),
+		)
 		x.want(told(x.sample(CPUTotalUsage, 5*Core, MemoryTotalUsage, int64(3_500_000_000))), "evict a, evict b")
 	}},
 	{"RestoreFunc: after being throttled, to execute the recovery action", func(t *testing.T) {
@@ -156,7 +193,10 @@ var sentences = []struct {
 			},
 		}
 		rate := func(t *Task) { t.Values = map[string]int64{"net_rate": 100} }
-		x := newStageWith(t, rules(throttling(), "net_rate", "150"), []Metric{m}, with(task("a", Core), rate), with(task("b", Core), rate))
+		x := newStageWith(
+			t, rules(throttling(), "net_rate", "150"), []Metric{m}, with(task("a", Core), rate),
+			with(task("b", Core), rate),
+		)
 		res := x.sample("net_rate", int64(200))
 		x.want(told(res), "throttle a unlimited → 1 core")
 		if res.Rules[0].LeftGap != 0 {
@@ -179,10 +219,12 @@ func equal(t *testing.T, got, want string) {
 	}
 }
 
-// TestLadder: weight first and wait for a sample, then quotas step by step, then, for what they cannot release, the end of tasks.
+// TestLadder: weight first and wait for a sample, then quotas step by step, then, for what they
+// cannot release, the end of tasks.
 func TestLadder(t *testing.T) {
 	a := &plimsoll.Action{
-		CoolDown: 10 * time.Second, Weight: &plimsoll.WeightAction{Idle: true}, Throttle: &plimsoll.ThrottleAction{MinRatio: 50, Step: 20}, Evict: &plimsoll.EvictAction{},
+		CoolDown: 10 * time.Second, Weight: &plimsoll.WeightAction{Idle: true},
+		Throttle: &plimsoll.ThrottleAction{MinRatio: 50, Step: 20}, Evict: &plimsoll.EvictAction{},
 	}
 	limited := func(t *Task) { t.Groups[0].Limit = 2 * Core }
 	x := newStage(t, rules(a, CPUTotalUsage, "4"), with(task("a", 2*Core), limited), with(task("b", 2*Core), limited))
@@ -191,12 +233,19 @@ func TestLadder(t *testing.T) {
 		x.s.Tasks[i].Groups[0].Idle = true
 	}
 	// 1.5 cores are too many, and both at their floors use two less: throttling will do.
-	x.want(told(x.sample(CPUTotalUsage, 5500*milliCore)), "throttle a unlimited → 1.6 cores, throttle b unlimited → 1.6 cores")
+	x.want(
+		told(x.sample(CPUTotalUsage, 5500*milliCore)),
+		"throttle a unlimited → 1.6 cores, throttle b unlimited → 1.6 cores",
+	)
 	// Three cores are too many for that.
-	x.want(told(x.sample(CPUTotalUsage, 7*Core)), "throttle a unlimited → 1.6 cores, throttle b unlimited → 1.6 cores, evict a")
+	x.want(
+		told(x.sample(CPUTotalUsage, 7*Core)),
+		"throttle a unlimited → 1.6 cores, throttle b unlimited → 1.6 cores, evict a",
+	)
 }
 
-// TestNewTasksDoNotHoldUpTheLadder: a rule waits once for its weights to show their effect, not again for each task that starts later.
+// TestNewTasksDoNotHoldUpTheLadder: a rule waits once for its weights to show their effect, not
+// again for each task that starts later.
 func TestNewTasksDoNotHoldUpTheLadder(t *testing.T) {
 	a := throttling()
 	a.Weight = &plimsoll.WeightAction{Idle: true}
@@ -207,11 +256,15 @@ func TestNewTasksDoNotHoldUpTheLadder(t *testing.T) {
 	x.want(told(x.sample(CPUTotalUsage, 4400*milliCore)), "reweight new, throttle a unlimited → 1.6 cores")
 }
 
-// TestReclaimComesBeforeStopping: memory that the kernel can take back is asked for first, once, and waited for.
+// TestReclaimComesBeforeStopping: memory that the kernel can take back is asked for first, once,
+// and waited for.
 func TestReclaimComesBeforeStopping(t *testing.T) {
 	a := evicting()
 	a.Evict.Reclaim = true
-	x := newStage(t, rules(a, MemoryTotalUsage, "4G", MemoryTotalUtilization, "25"), with(task("a", Core), func(t *Task) { t.Memory = 3_000_000_000 }))
+	x := newStage(
+		t, rules(a, MemoryTotalUsage, "4G", MemoryTotalUtilization, "25"),
+		with(task("a", Core), func(t *Task) { t.Memory = 3_000_000_000 }),
+	)
 	first := x.sample(MemoryTotalUsage, int64(5_000_000_000), MemoryTotalUtilization, int64(31_250))
 	x.want(told(first), "reclaim a")
 	if first.Steps[0].Bytes != 1_000_000_000 {
@@ -245,11 +298,12 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
-// TestSparedTasksGetBackFirst: what a policy avoids to act on comes last when something is taken, and first when it is given back, also when
-// nothing fires.
+// TestSparedTasksGetBackFirst: what a policy avoids to act on comes last when something is taken,
+// and first when it is given back, also when nothing fires.
 func TestSparedTasksGetBackFirst(t *testing.T) {
 	p := append(rules(throttling(), CPUTotalUsage, "4"), plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{
-		Name: "spare", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Values: []string{"bob"}}}, Avoid: true,
+		Name: "spare", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Values: []string{"bob"}}},
+		Avoid: true,
 	}})
 	x := newStage(t, p, with(task("spared", Core), func(t *Task) { t.Owner = "bob" }), task("other", Core))
 	res := x.sample(CPUTotalUsage, 5*Core)

@@ -11,7 +11,8 @@ import (
 // batch allows the action "shed" for best-effort tasks.
 func batch() plimsoll.Policy {
 	return plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{
-		Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}}, Allowed: []string{"shed"},
+		Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}},
+		Allowed: []string{"shed"},
 	}}
 }
 
@@ -25,8 +26,18 @@ func burner(id string, use int64) qos.Task {
 // One sample of a node is above its line: who is acted on, how, and why?
 func ExamplePlan() {
 	policies := []plimsoll.Policy{
-		{Action: &plimsoll.Action{Name: "shed", CoolDown: time.Minute, Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20}, DisableScheduling: true}},
-		{NodeQOS: &plimsoll.NodeQOS{Name: "mixed", Rules: []plimsoll.Rule{{Name: "cpu", Metric: qos.CPUTotalUsage, Waterline: "3", Action: "shed"}}}},
+		{
+			Action: &plimsoll.Action{
+				Name: "shed", CoolDown: time.Minute, Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20},
+				DisableScheduling: true,
+			},
+		},
+		{
+			NodeQOS: &plimsoll.NodeQOS{
+				Name:  "mixed",
+				Rules: []plimsoll.Rule{{Name: "cpu", Metric: qos.CPUTotalUsage, Waterline: "3", Action: "shed"}},
+			},
+		},
 		batch(),
 	}
 	registry, err := qos.NewRegistry()
@@ -53,12 +64,12 @@ func ExamplePlan() {
 	fmt.Println("closed:", plan.Closed, plan.ClosedBy)
 	fmt.Println("held:", ledger.Held())
 	// Output:
-	// throttle heavy: quota unlimited → quota 1.25 cores (mixed/cpu: cpu_total_usage is 3.25 cores (line 3 cores))
-	// closed: true mixed/cpu is above its line
-	// held: [{heavy 0}]
+	// throttle heavy: quota unlimited → quota 1.25 cores (mixed/cpu: cpu_total_usage is 3.25 cores
+	// (line 3 cores)) closed: true mixed/cpu is above its line held: [{heavy 0}]
 }
 
-// A metric of the user's own: tasks say how much they write, and when the disk is too busy those who write most are stopped until it is not.
+// A metric of the user's own: tasks say how much they write, and when the disk is too busy those
+// who write most are stopped until it is not.
 func ExampleNewRegistry() {
 	const rate = "disk_write_rate"
 	sorter := qos.OrderedBy(qos.ClassAndPriority, qos.ByValue(rate), qos.RunningTime)
@@ -71,8 +82,16 @@ func ExampleNewRegistry() {
 		return
 	}
 	policies := []plimsoll.Policy{
-		{Action: &plimsoll.Action{Name: "shed", CoolDown: time.Minute, Evict: &plimsoll.EvictAction{Grace: 10 * time.Second}}},
-		{NodeQOS: &plimsoll.NodeQOS{Name: "mixed", Rules: []plimsoll.Rule{{Name: "disk", Metric: rate, Waterline: "400", Action: "shed"}}}},
+		{
+			Action: &plimsoll.Action{
+				Name: "shed", CoolDown: time.Minute, Evict: &plimsoll.EvictAction{Grace: 10 * time.Second},
+			},
+		},
+		{
+			NodeQOS: &plimsoll.NodeQOS{
+				Name: "mixed", Rules: []plimsoll.Rule{{Name: "disk", Metric: rate, Waterline: "400", Action: "shed"}},
+			},
+		},
 		batch(),
 	}
 	sample := &qos.Snapshot{Sequence: 1, At: 1, Cores: 4 * qos.Core, Values: map[string]int64{rate: 520}}

@@ -10,14 +10,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// What is used where nothing is offered is as far above any line as can be told, and is not shown as a number that somebody might believe.
+// What is used where nothing is offered is as far above any line as can be told, and is not shown
+// as a number that somebody might believe.
 func TestAPartOfNothing(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := registry.Find(ExtCPUTotalUsage)
-	used, known := extUsage(DimensionExtCPU)(&View{Snapshot: &Snapshot{Tasks: []Task{{ExtCPU: Core, CPU: Core, CPUKnown: true}}}})
+	used, known := extUsage(DimensionExtCPU)(
+		&View{Snapshot: &Snapshot{Tasks: []Task{{ExtCPU: Core, CPU: Core, CPUKnown: true}}}},
+	)
 	if got := m.Format(used); !known || got != "∞ %" {
 		t.Errorf("the usage is %q, known: %v", got, known)
 	}
@@ -38,41 +41,107 @@ func TestExtended(t *testing.T) {
 		target, published int64
 		why               string
 	}{
-		{"what others leave", ExtendedInput{Allocatable: 16, Reserve: 2, Predicted: 4, PredictedKnown: true}, 10, 10, "unused"},
-		{"nothing is left", ExtendedInput{Allocatable: 16, Reserve: 2, Predicted: 20, PredictedKnown: true}, 0, 0, "unused"},
-		{"the reserve is larger than the node", ExtendedInput{Allocatable: 16, Reserve: 20, PredictedKnown: true}, 0, 0, "unused"},
-		{"less is left than is held", ExtendedInput{Allocatable: 16, Predicted: 12, PredictedKnown: true, Held: 6, Used: 3, Previous: told(8, 8)}, 4, 6, "does not cover"},
-		{"and the holders use it", ExtendedInput{Allocatable: 16, Predicted: 12, PredictedKnown: true, Held: 6, Used: 5}, 4, 6, "use too much"},
-		{"nothing is left, and all is held", ExtendedInput{Allocatable: 16, Predicted: 16, PredictedKnown: true, Held: 6}, 0, 6, "does not cover"},
-		{"a small change is not published", ExtendedInput{Allocatable: 1000, Predicted: 890, PredictedKnown: true, Previous: told(100, 100)}, 110, 100, "no more than 10.0 %"},
-		{"a larger one is", ExtendedInput{Allocatable: 1000, Predicted: 889, PredictedKnown: true, Previous: told(100, 100)}, 111, 111, "unused"},
-		{"a small decrease is not", ExtendedInput{Allocatable: 1000, Predicted: 910, PredictedKnown: true, Previous: told(100, 100)}, 90, 100, "no more"},
-		{"a larger one is, too", ExtendedInput{Allocatable: 1000, Predicted: 911, PredictedKnown: true, Previous: told(100, 100)}, 89, 89, "unused"},
-		{"below what is held the dead band does not keep the offer open", ExtendedInput{Allocatable: 1000, Predicted: 910, PredictedKnown: true, Held: 95, Previous: told(100, 100)}, 90, 95, "does not cover"},
-		{"another dead band", ExtendedInput{Allocatable: 1000, Predicted: 889, PredictedKnown: true, Previous: told(100, 100), DeadBand: 200}, 111, 100, "20.0 %"},
-		{"no dead band", ExtendedInput{Allocatable: 1000, Predicted: 899, PredictedKnown: true, Previous: told(100, 100), DeadBand: -1}, 101, 101, "unused"},
+		{
+			"what others leave", ExtendedInput{Allocatable: 16, Reserve: 2, Predicted: 4, PredictedKnown: true}, 10, 10,
+			"unused",
+		},
+		{
+			"nothing is left", ExtendedInput{Allocatable: 16, Reserve: 2, Predicted: 20, PredictedKnown: true}, 0, 0,
+			"unused",
+		},
+		{
+			"the reserve is larger than the node", ExtendedInput{Allocatable: 16, Reserve: 20, PredictedKnown: true}, 0,
+			0, "unused",
+		},
+		{
+			"less is left than is held",
+			ExtendedInput{Allocatable: 16, Predicted: 12, PredictedKnown: true, Held: 6, Used: 3, Previous: told(8, 8)},
+			4, 6, "does not cover",
+		},
+		{
+			"and the holders use it",
+			ExtendedInput{Allocatable: 16, Predicted: 12, PredictedKnown: true, Held: 6, Used: 5}, 4, 6, "use too much",
+		},
+		{
+			"nothing is left, and all is held",
+			ExtendedInput{Allocatable: 16, Predicted: 16, PredictedKnown: true, Held: 6}, 0, 6, "does not cover",
+		},
+		{
+			"a small change is not published",
+			ExtendedInput{Allocatable: 1000, Predicted: 890, PredictedKnown: true, Previous: told(100, 100)}, 110, 100,
+			"no more than 10.0 %",
+		},
+		{
+			"a larger one is",
+			ExtendedInput{Allocatable: 1000, Predicted: 889, PredictedKnown: true, Previous: told(100, 100)}, 111, 111,
+			"unused",
+		},
+		{
+			"a small decrease is not",
+			ExtendedInput{Allocatable: 1000, Predicted: 910, PredictedKnown: true, Previous: told(100, 100)}, 90, 100,
+			"no more",
+		},
+		{
+			"a larger one is, too",
+			ExtendedInput{Allocatable: 1000, Predicted: 911, PredictedKnown: true, Previous: told(100, 100)}, 89, 89,
+			"unused",
+		},
+		{
+			"below what is held the dead band does not keep the offer open",
+			ExtendedInput{Allocatable: 1000, Predicted: 910, PredictedKnown: true, Held: 95, Previous: told(100, 100)},
+			90, 95, "does not cover",
+		},
+		{
+			"another dead band",
+			ExtendedInput{
+				Allocatable: 1000, Predicted: 889, PredictedKnown: true, Previous: told(100, 100), DeadBand: 200,
+			},
+			111, 100, "20.0 %",
+		},
+		{
+			"no dead band",
+			ExtendedInput{
+				Allocatable: 1000, Predicted: 899, PredictedKnown: true, Previous: told(100, 100), DeadBand: -1,
+			},
+			101, 101, "unused",
+		},
 		{"nothing is known at first", ExtendedInput{Allocatable: 16, Held: 3}, 3, 3, "too little"},
-		{"nothing is known, and more is held than there is", ExtendedInput{Allocatable: 16, Reserve: 2, Held: 20}, 14, 20, "too little"},
-		{"nothing is known any more", ExtendedInput{Allocatable: 16, Held: 3, Previous: told(10, 10)}, 10, 3, "any more"},
-		{"nothing is known any more, and holders had to give way", ExtendedInput{Allocatable: 16, Held: 3, Previous: told(1, 3)}, 1, 3, "any more"},
+		{
+			"nothing is known, and more is held than there is", ExtendedInput{Allocatable: 16, Reserve: 2, Held: 20},
+			14, 20, "too little",
+		},
+		{
+			"nothing is known any more", ExtendedInput{Allocatable: 16, Held: 3, Previous: told(10, 10)}, 10, 3,
+			"any more",
+		},
+		{
+			"nothing is known any more, and holders had to give way",
+			ExtendedInput{Allocatable: 16, Held: 3, Previous: told(1, 3)}, 1, 3, "any more",
+		},
 	} {
 		got := Extended(c.in)
 		if got.Target != c.target || got.Published != c.published || !strings.Contains(got.Why, c.why) {
-			t.Errorf("%s: target %d, published %d, %q; want %d, %d, …%s…", c.name, got.Target, got.Published, got.Why, c.target, c.published, c.why)
+			t.Errorf(
+				"%s: target %d, published %d, %q; want %d, %d, …%s…", c.name, got.Target, got.Published, got.Why,
+				c.target, c.published, c.why,
+			)
 		}
 	}
 }
 
-// Whatever comes in, in whatever order: nothing that is held is withdrawn on paper; nothing beyond it is published without a prediction, and never more than the target and
-// the dead band; the target is what is left, exactly.
+// Whatever comes in, in whatever order: nothing that is held is withdrawn on paper; nothing beyond
+// it is published without a prediction, and never more than the target and the dead band; the
+// target is what is left, exactly.
 func TestExtendedNeverBelowHeld(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		amount := rapid.Int64Range(0, 1<<50)
 		var last Offer
 		for range 20 {
 			in := ExtendedInput{
-				Allocatable: amount.Draw(t, "allocatable"), Reserve: amount.Draw(t, "reserve"), Predicted: amount.Draw(t, "predicted"),
-				PredictedKnown: rapid.Bool().Draw(t, "known"), Held: amount.Draw(t, "held"), Used: amount.Draw(t, "used"), Previous: last,
+				Allocatable: amount.Draw(t, "allocatable"), Reserve: amount.Draw(t, "reserve"),
+				Predicted:      amount.Draw(t, "predicted"),
+				PredictedKnown: rapid.Bool().Draw(t, "known"), Held: amount.Draw(t, "held"),
+				Used: amount.Draw(t, "used"), Previous: last,
 				DeadBand: rapid.Int64Range(-1, 300).Draw(t, "dead band"),
 			}
 			o := Extended(in)
@@ -96,7 +165,8 @@ func TestExtendedNeverBelowHeld(t *testing.T) {
 	})
 }
 
-// The built-in policies are valid, know their metrics, and concern every node and the best-effort tasks only.
+// The built-in policies are valid, know their metrics, and concern every node and the best-effort
+// tasks only.
 func TestExtendedPolicies(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {
@@ -119,14 +189,17 @@ func TestExtendedPolicies(t *testing.T) {
 		}
 	}
 	p := Compile(policies, registry, nil, Options{})
-	for class, want := range map[plimsoll.Class]int{plimsoll.ClassBestEffort: 2, plimsoll.ClassBurstable: 0, plimsoll.ClassGuaranteed: 0} {
+	for class, want := range map[plimsoll.Class]int{
+		plimsoll.ClassBestEffort: 2, plimsoll.ClassBurstable: 0, plimsoll.ClassGuaranteed: 0,
+	} {
 		if actions, _ := p.Allowed(&Task{Class: class}); len(actions) != want {
 			t.Errorf("on a %v task %v may act", class, actions)
 		}
 	}
 }
 
-// lending is a node of 8 cores that lends some, with two holders and a best-effort task that holds nothing.
+// lending is a node of 8 cores that lends some, with two holders and a best-effort task that holds
+// nothing.
 func lending(target int64, quotas ...int64) *Snapshot {
 	s := &Snapshot{Sequence: 1, At: second, Cores: 8 * Core, Memory: 1 << 36, ExtCPU: target, ExtMemory: 1 << 36}
 	for i, name := range []string{"a", "b"} {
@@ -139,7 +212,8 @@ func lending(target int64, quotas ...int64) *Snapshot {
 			g.Quota = quotas[i]
 		}
 		s.Tasks = append(s.Tasks, Task{
-			ID: name, Attempt: 1, Class: plimsoll.ClassBestEffort, CPU: use, CPUKnown: true, MemoryKnown: true, ExtCPU: 2 * Core, Groups: []Group{g},
+			ID: name, Attempt: 1, Class: plimsoll.ClassBestEffort, CPU: use, CPUKnown: true, MemoryKnown: true,
+			ExtCPU: 2 * Core, Groups: []Group{g},
 		})
 	}
 	s.Tasks = append(s.Tasks, Task{
@@ -149,8 +223,8 @@ func lending(target int64, quotas ...int64) *Snapshot {
 	return s
 }
 
-// When the target falls below what the holders use, they are throttled as far as needed; who holds nothing extended is left alone; and nobody is touched while it
-// does not.
+// When the target falls below what the holders use, they are throttled as far as needed; who holds
+// nothing extended is left alone; and nobody is touched while it does not.
 func TestExtendedShrinksByThrottling(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {

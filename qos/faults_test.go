@@ -13,7 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// faults are those of the original that concern planning, by their number in DESIGN.md; each has a test here that we do not have it.
+// faults are those of the original that concern planning, by their number in DESIGN.md; each has a
+// test here that we do not have it.
 var faults = map[string]func(t *testing.T){
 	"01 a metric that is not collected any more keeps its last value": func(t *testing.T) {
 		x := newStage(t, rules(evicting(), CPUTotalUsage, "4"), task("a", 2*Core))
@@ -46,7 +47,10 @@ var faults = map[string]func(t *testing.T){
 		x.want(told(x.sample(CPUTotalUsage, 5*Core)), "evict a")
 	},
 	"04 a throttled task gets one step back and no more": func(t *testing.T) {
-		x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), with(task("a", Core), func(t *Task) { t.Groups[0].Quota = 2 * Core }))
+		x := newStage(
+			t, rules(throttling(), CPUTotalUsage, "4"),
+			with(task("a", Core), func(t *Task) { t.Groups[0].Quota = 2 * Core }),
+		)
 		for range 4 {
 			x.do(x.sample(CPUTotalUsage, 5*Core))
 		}
@@ -88,9 +92,12 @@ var faults = map[string]func(t *testing.T){
 		p := rules(evicting(), CPUTotalUsage, "8")
 		strict := *evicting()
 		strict.Name, strict.CoolDown = "strict", time.Second
-		p[2].NodeQOS.Rules = append(p[2].NodeQOS.Rules, plimsoll.Rule{Name: "s", Metric: CPUTotalUsage, Waterline: "4", Action: "strict"})
+		p[2].NodeQOS.Rules = append(
+			p[2].NodeQOS.Rules, plimsoll.Rule{Name: "s", Metric: CPUTotalUsage, Waterline: "4", Action: "strict"},
+		)
 		p = append(p, plimsoll.Policy{Action: &strict}, plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{
-			Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Values: []string{"batch"}}}, Allowed: []string{"strict"},
+			Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Values: []string{"batch"}}},
+			Allowed: []string{"strict"},
 		}})
 		x := newStage(t, p, task("lenient", 3*Core), with(task("batch", Core), func(t *Task) { t.Owner = "batch" }))
 		res := x.sample(CPUTotalUsage, 9*Core)
@@ -125,8 +132,13 @@ var faults = map[string]func(t *testing.T){
 	},
 	"12 of several excluded priorities only the last counts, and one without a priority crashes": func(t *testing.T) {
 		p := rules(evicting(), CPUTotalUsage, "4")
-		p[1].TaskQOS.Match = []plimsoll.Requirement{{Scope: plimsoll.ScopePriority, Not: true, Values: []string{"3000", "7", "0"}}}
-		x := newStage(t, p, with(task("excluded", 3*Core), func(t *Task) { t.Priority = 3000 }), task("unset", 2*Core), with(task("c", Core), func(t *Task) { t.Priority = 1 }))
+		p[1].TaskQOS.Match = []plimsoll.Requirement{
+			{Scope: plimsoll.ScopePriority, Not: true, Values: []string{"3000", "7", "0"}},
+		}
+		x := newStage(
+			t, p, with(task("excluded", 3*Core), func(t *Task) { t.Priority = 3000 }), task("unset", 2*Core),
+			with(task("c", Core), func(t *Task) { t.Priority = 1 }),
+		)
 		x.want(told(x.sample(CPUTotalUsage, 9*Core)), "evict c")
 	},
 	"13 equals come in any order": func(t *testing.T) {
@@ -138,23 +150,36 @@ var faults = map[string]func(t *testing.T){
 	"14 without a quota the ratio of use to quota is negative, and the lighter user comes first": func(t *testing.T) {
 		guaranteed := func(t *Task) { t.Class = plimsoll.ClassGuaranteed }
 		limited := func(t *Task) { t.Class, t.Groups[0].Quota = plimsoll.ClassGuaranteed, 8*Core }
-		x := newStage(t, rules(evicting(), CPUTotalUsage, "4"), with(task("light", Core), guaranteed), with(task("heavy", 3*Core), limited))
+		x := newStage(
+			t, rules(evicting(), CPUTotalUsage, "4"), with(task("light", Core), guaranteed),
+			with(task("heavy", 3*Core), limited),
+		)
 		x.want(told(x.sample(CPUTotalUsage, 4500*milliCore)), "evict heavy")
 	},
 	"15 the floor is a hundred times too high": func(t *testing.T) {
 		a := throttling()
 		a.Throttle.MinRatio = 30
-		x := newStage(t, rules(a, CPUTotalUsage, "4"), with(task("a", 1400*milliCore), func(t *Task) { t.Groups[0].Limit = 4 * Core }))
+		x := newStage(
+			t, rules(a, CPUTotalUsage, "4"),
+			with(task("a", 1400*milliCore), func(t *Task) { t.Groups[0].Limit = 4 * Core }),
+		)
 		x.want(told(x.sample(CPUTotalUsage, 5*Core)), "throttle a unlimited → 1.2 cores")
 	},
 	"16 of several groups only the last counts": func(t *testing.T) {
-		two := with(task("a", 2*Core), func(t *Task) { t.Groups = []Group{{Name: "x", CPU: Core}, {Name: "y", CPU: Core}} })
+		two := with(
+			task("a", 2*Core), func(t *Task) { t.Groups = []Group{{Name: "x", CPU: Core}, {Name: "y", CPU: Core}} },
+		)
 		x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), two, task("b", 900*milliCore))
 		res := x.sample(CPUTotalUsage, 4400*milliCore)
 		x.want(told(res), "throttle a unlimited → 0.8 cores, throttle a unlimited → 0.8 cores")
 	},
 	"17 who refuses, has gone or is critical counts as released": func(t *testing.T) {
-		p := append(rules(evicting(), CPUTotalUsage, "4"), plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: "c", Labels: map[string]string{"critical": "yes"}, Critical: true}})
+		p := append(
+			rules(evicting(), CPUTotalUsage, "4"),
+			plimsoll.Policy{
+				TaskQOS: &plimsoll.TaskQOS{Name: "c", Labels: map[string]string{"critical": "yes"}, Critical: true},
+			},
+		)
 		x := newStage(t, p, with(task("gone", 4*Core), func(t *Task) { t.Gone = true }),
 			with(task("critical", 3*Core), func(t *Task) { t.Labels = map[string]string{"critical": "yes"} }), task("refuses", 2*Core), task("goes", Core))
 		res := x.sample(CPUTotalUsage, 5*Core)
@@ -163,23 +188,35 @@ var faults = map[string]func(t *testing.T){
 		x.l.Done(&res.Steps[0], errInjected, x.at)
 		res = x.sample(CPUTotalUsage, 5*Core)
 		x.want(told(res), "evict goes")
-		if got := fmt.Sprint(skipped(res, "gone"), "; ", skipped(res, "refuses")); got != fmt.Sprint(WhyGone, "; ", WhyFailed) {
+		if got := fmt.Sprint(
+			skipped(res, "gone"), "; ", skipped(res, "refuses"),
+		); got != fmt.Sprint(WhyGone, "; ", WhyFailed) {
 			t.Errorf("passed over: %s", got)
 		}
 	},
 	"18 one overload seen as cores and as percent stops twice as many": func(t *testing.T) {
-		x := newStage(t, rules(evicting(), CPUTotalUsage, "10400m", CPUTotalUtilization, "65"), task("a", 1600*milliCore), task("b", 1600*milliCore))
+		x := newStage(
+			t, rules(evicting(), CPUTotalUsage, "10400m", CPUTotalUtilization, "65"), task("a", 1600*milliCore),
+			task("b", 1600*milliCore),
+		)
 		x.want(told(x.sample(CPUTotalUsage, 12*Core, CPUTotalUtilization, int64(75_000))), "evict a")
 	},
 	"19 what is released is subtracted from the metric in hand only": func(t *testing.T) {
 		heavy := func(t *Task) { t.Memory = 2_000_000_000 }
-		x := newStage(t, rules(evicting(), CPUTotalUsage, "4", MemoryTotalUsage, "8G"), with(task("a", 2*Core), heavy), with(task("b", Core), heavy))
+		x := newStage(
+			t, rules(evicting(), CPUTotalUsage, "4", MemoryTotalUsage, "8G"), with(task("a", 2*Core), heavy),
+			with(task("b", Core), heavy),
+		)
 		x.want(told(x.sample(CPUTotalUsage, 5*Core, MemoryTotalUsage, int64(9_000_000_000))), "evict a")
 	},
 	"20 it does not end when nothing is released or nobody is left": func(t *testing.T) {
 		wide := func(t *Task) { t.Groups[0].Quota = 16 * Core }
-		x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), with(task("a", Core), wide), with(task("b", Core), wide))
-		x.want(told(x.sample(CPUTotalUsage, 9*Core)), "throttle a 16 cores → 12.8 cores, throttle b 16 cores → 12.8 cores")
+		x := newStage(
+			t, rules(throttling(), CPUTotalUsage, "4"), with(task("a", Core), wide), with(task("b", Core), wide),
+		)
+		x.want(
+			told(x.sample(CPUTotalUsage, 9*Core)), "throttle a 16 cores → 12.8 cores, throttle b 16 cores → 12.8 cores",
+		)
 		y := newStage(t, rules(evicting(), CPUTotalUsage, "4"), task("a", Core))
 		y.want(told(y.sample(CPUTotalUsage, 9*Core)), "evict a")
 	},
@@ -232,7 +269,10 @@ var faults = map[string]func(t *testing.T){
 		}
 	},
 	"26 the least important get back first": func(t *testing.T) {
-		x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), task("low", Core), with(task("high", Core), func(t *Task) { t.Priority = 9 }))
+		x := newStage(
+			t, rules(throttling(), CPUTotalUsage, "4"), task("low", Core),
+			with(task("high", Core), func(t *Task) { t.Priority = 9 }),
+		)
 		x.do(x.sample(CPUTotalUsage, 5*Core))
 		x.do(x.sample(CPUTotalUsage, 4*Core))
 		x.want(told(x.sample(CPUTotalUsage, 3840*milliCore)), "restore high 0.8 cores → 0.96 cores")
@@ -248,7 +288,10 @@ var faults = map[string]func(t *testing.T){
 			x.l.Begin(&res.Steps[i], x.at)
 			x.l.Done(&res.Steps[i], err, x.at)
 		}
-		x.want(told(res), "throttle bad unlimited → 1.6 cores, throttle b unlimited → 0.8 cores, throttle c unlimited → 0.8 cores")
+		x.want(
+			told(res),
+			"throttle bad unlimited → 1.6 cores, throttle b unlimited → 0.8 cores, throttle c unlimited → 0.8 cores",
+		)
 		if len(x.l.failed) != 1 || !x.l.holds(Key{"b", 1}) {
 			t.Errorf("the ledger holds %v", x.l.Held())
 		}
@@ -272,7 +315,9 @@ var faults = map[string]func(t *testing.T){
 		a := throttling()
 		a.Evict = &plimsoll.EvictAction{}
 		x := newStage(t, rules(a, CPUTotalUsage, "4"), task("a", 2*Core), task("b", 2*Core))
-		x.want(told(x.sample(CPUTotalUsage, 5*Core)), "throttle a unlimited → 1.6 cores, throttle b unlimited → 1.6 cores")
+		x.want(
+			told(x.sample(CPUTotalUsage, 5*Core)), "throttle a unlimited → 1.6 cores, throttle b unlimited → 1.6 cores",
+		)
 	},
 	"31 a task is throttled for one line and given back for another at once": func(t *testing.T) {
 		x := newStage(t, rules(throttling(), CPUTotalUsage, "3", CPUTotalUsage, "6"), task("a", 2*Core))

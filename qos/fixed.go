@@ -5,7 +5,8 @@ import (
 	"math/bits"
 )
 
-// mulDiv returns a*b/c, rounded toward zero, for a, b >= 0 and c > 0; what does not fit is MaxInt64.
+// mulDiv returns a*b/c, rounded toward zero, for a, b >= 0 and c > 0; what does not fit is
+// MaxInt64.
 func mulDiv(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(c) {
@@ -15,7 +16,8 @@ func mulDiv(a, b, c int64) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
-// plus returns a+b, or the outermost number on that side if that is beyond it: what is measured may be absurd, but must not turn round.
+// plus returns a+b, or the outermost number on that side if that is beyond it: what is measured may
+// be absurd, but must not turn round.
 func plus(a, b int64) int64 {
 	sum := a + b
 	switch {

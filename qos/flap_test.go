@@ -15,8 +15,9 @@ func (x *stage) wait(id string) time.Duration {
 	return 0
 }
 
-// Of two tasks the one that ranks lower is taken from, although the other one got too much back. It waits as if it had got that itself: else it would be
-// taken from and given back to over and over for the sake of the other.
+// Of two tasks the one that ranks lower is taken from, although the other one got too much back. It
+// waits as if it had got that itself: else it would be taken from and given back to over and over
+// for the sake of the other.
 func TestWhoPaysForWhatAnotherOneGotWaitsToo(t *testing.T) {
 	high := with(task("high", Core), func(t *Task) { t.Priority = 2 })
 	low := with(task("low", 2*Core), func(t *Task) { t.Priority = 1 })
@@ -42,7 +43,8 @@ func TestWhoPaysForWhatAnotherOneGotWaitsToo(t *testing.T) {
 	}
 }
 
-// How long a task waits is remembered for a cool-down after it got everything back, through a restart too, and forgotten then.
+// How long a task waits is remembered for a cool-down after it got everything back, through a
+// restart too, and forgotten then.
 func TestTheWaitIsRememberedForACoolDown(t *testing.T) {
 	a := throttling()
 	a.CoolDown = 90 * time.Second
@@ -61,7 +63,8 @@ func TestTheWaitIsRememberedForACoolDown(t *testing.T) {
 	}
 }
 
-// Who holds extended cores gets what it holds back at once, but step by step while the metric of another rule is missing: nobody knows how much room there is.
+// Who holds extended cores gets what it holds back at once, but step by step while the metric of
+// another rule is missing: nobody knows how much room there is.
 func TestWhoCannotSeeGivesBackStepByStep(t *testing.T) {
 	for _, missing := range []bool{false, true} {
 		p := append(rules(throttling(), CPUTotalUsage, "4"), ExtendedPolicies()...)
@@ -95,14 +98,18 @@ func TestManyGroupsWaitOnce(t *testing.T) {
 	h := l.hold(Key{Task: "a", Attempt: 1}, "n/r0")
 	h.Given, h.Taken = 5*second, second
 	for _, group := range []string{"a", "b", "c"} {
-		l.Begin(&Step{Verb: Throttle, Task: "a", Attempt: 1, Group: group, settle: 10 * time.Second, longest: time.Hour}, 6*second)
+		l.Begin(
+			&Step{Verb: Throttle, Task: "a", Attempt: 1, Group: group, settle: 10 * time.Second, longest: time.Hour},
+			6*second,
+		)
 	}
 	if h.Wait != 10*time.Second {
 		t.Errorf("it waits for %v, want 10s", h.Wait)
 	}
 }
 
-// A rule that takes many samples to be triggered guards against flapping as well: what counts is when the line was crossed.
+// A rule that takes many samples to be triggered guards against flapping as well: what counts is
+// when the line was crossed.
 func TestFlappingIsSeenHoweverLateARuleIsTriggered(t *testing.T) {
 	p := rules(throttling(), CPUTotalUsage, "4")
 	p[2].NodeQOS.Rules[0].TriggerAfter = 12
@@ -121,7 +128,8 @@ func TestFlappingIsSeenHoweverLateARuleIsTriggered(t *testing.T) {
 	}
 }
 
-// What others get back while a rule is above its line, because they were frozen for as long as they may be, has not led to that.
+// What others get back while a rule is above its line, because they were frozen for as long as they
+// may be, has not led to that.
 func TestThawingDuringAnOverloadIsNoFlapping(t *testing.T) {
 	a := throttling()
 	a.Throttle.Step, a.CoolDown = 5, 5*time.Minute

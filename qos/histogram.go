@@ -14,7 +14,8 @@ const MaxHalfLife = 30 * 24 * time.Hour
 
 // PredictorConfig says what a Predictor remembers and how careful it is. The zero value is usable.
 type PredictorConfig struct {
-	// HalfLife is the age at which a sample counts half. 0: 24 h, so that yesterday's peak still counts today. It is kept between a second and 30 days.
+	// HalfLife is the age at which a sample counts half. 0: 24 h, so that yesterday's peak still
+	// counts today. It is kept between a second and 30 days.
 	HalfLife time.Duration
 	// Percentile of the remembered use, in thousandths: 990 leaves one in a hundred above. 0: 990.
 	Percentile int64
@@ -22,7 +23,8 @@ type PredictorConfig struct {
 	Margin int64
 	// WarmUp is how much time must have been observed before anything is predicted. 0: 10 min.
 	WarmUp time.Duration
-	// Stale is how old the last observation may be; a longer pause does not count as observed. 0: 1 min.
+	// Stale is how old the last observation may be; a longer pause does not count as observed. 0: 1
+	// min.
 	Stale time.Duration
 }
 
@@ -47,10 +49,11 @@ func (c PredictorConfig) withDefaults() PredictorConfig {
 	return c
 }
 
-// Predictor foretells the peak of one number, such as the nanocores or the bytes that tasks use. It is a histogram whose samples fade: a new
-// sample weighs twice as much as one that is a half-life old. It is bounded by the largest value, whatever the number of samples: about
-// 450 buckets of 8 bytes for 256 cores, 1,300 for anything. It knows no clock: times are Unix nanoseconds, and one that runs
-// backwards goes on from where it is set to.
+// Predictor foretells the peak of one number, such as the nanocores or the bytes that tasks use. It
+// is a histogram whose samples fade: a new sample weighs twice as much as one that is a half-life
+// old. It is bounded by the largest value, whatever the number of samples: about 450 buckets of 8
+// bytes for 256 cores, 1,300 for anything. It knows no clock: times are Unix nanoseconds, and one
+// that runs backwards goes on from where it is set to.
 type Predictor struct {
 	cfg     PredictorConfig
 	buckets []uint64 // weights
@@ -65,7 +68,8 @@ type Predictor struct {
 // NewPredictor returns one that has seen nothing.
 func NewPredictor(cfg PredictorConfig) *Predictor { return &Predictor{cfg: cfg.withDefaults()} }
 
-// fullWeight is that of a sample at the origin, in fixed point; fadeSteps is how finely a half-life is divided.
+// fullWeight is that of a sample at the origin, in fixed point; fadeSteps is how finely a half-life
+// is divided.
 const (
 	fullWeight = 1 << 16
 	fadeSteps  = 16
@@ -75,7 +79,8 @@ const (
 
 // doubling[i] is 2^(i/fadeSteps), in units of 1/fullWeight.
 var doubling = [fadeSteps]uint64{
-	65536, 68438, 71468, 74632, 77936, 81386, 84990, 88752, 92682, 96785, 101070, 105545, 110218, 115098, 120194, 125515,
+	65536, 68438, 71468, 74632, 77936, 81386, 84990, 88752, 92682, 96785, 101070, 105545, 110218, 115098, 120194,
+	125515,
 }
 
 // Observe enters what is used at an instant. Negative values count as 0.
@@ -101,7 +106,8 @@ func (p *Predictor) Observe(at, value int64) {
 	p.total += weight
 }
 
-// weigh returns the weight of a sample that is the newest, after moving the origin if it would become too large.
+// weigh returns the weight of a sample that is the newest, after moving the origin if it would
+// become too large.
 func (p *Predictor) weigh(at int64) uint64 {
 	half := int64(p.cfg.HalfLife)
 	doubled := (at - p.origin) / half
@@ -131,8 +137,9 @@ func (p *Predictor) fade(halves int64) {
 	}
 }
 
-// Peak returns what must be reckoned with at an instant: the percentile with its margin or, if that is more, what is used right now. ok is
-// false until enough was observed, and when the last observation is too old.
+// Peak returns what must be reckoned with at an instant: the percentile with its margin or, if that
+// is more, what is used right now. ok is false until enough was observed, and when the last
+// observation is too old.
 func (p *Predictor) Peak(at int64) (value int64, ok bool) {
 	age := at - p.last
 	if !p.any || p.seen < int64(p.cfg.WarmUp) || age > int64(p.cfg.Stale) {
@@ -142,7 +149,8 @@ func (p *Predictor) Peak(at int64) (value int64, ok bool) {
 	return max(mulDiv(high, 100+p.cfg.Margin, 100), p.value), true
 }
 
-// percentile returns a value that so many thousandths of the weight do not exceed: the upper end of a bucket, at most a 32nd too much.
+// percentile returns a value that so many thousandths of the weight do not exceed: the upper end of
+// a bucket, at most a 32nd too much.
 func (p *Predictor) percentile(permille int64) int64 {
 	if p.total == 0 {
 		return p.value
@@ -157,8 +165,8 @@ func (p *Predictor) percentile(permille int64) int64 {
 	return p.value
 }
 
-// Buckets are linear up to perOctave units and then exponential: perOctave to each doubling, so none is wider than a 32nd of its values. A
-// unit is about a thousandth of a core, or a MiB.
+// Buckets are linear up to perOctave units and then exponential: perOctave to each doubling, so
+// none is wider than a 32nd of its values. A unit is about a thousandth of a core, or a MiB.
 const (
 	unitBits   = 20
 	octaveBits = 5
@@ -166,7 +174,8 @@ const (
 	maxBuckets = (63 - unitBits - octaveBits + 1) * perOctave
 )
 
-// bucketOf returns the bucket of a value: those that are larger than the end of the one before, up to its own end.
+// bucketOf returns the bucket of a value: those that are larger than the end of the one before, up
+// to its own end.
 func bucketOf(value int64) int {
 	if value <= 0 {
 		return 0
@@ -186,7 +195,8 @@ func bucketEnd(i int) int64 {
 	return int64(end)
 }
 
-// predictorFile is a predictor as it is written down. Buckets holds index and weight in turn, of those that are not empty.
+// predictorFile is a predictor as it is written down. Buckets holds index and weight in turn, of
+// those that are not empty.
 type predictorFile struct {
 	Version  int
 	HalfLife time.Duration
@@ -203,7 +213,8 @@ const predictorVersion = 1
 // Checkpoint writes the predictor down; the same one is always the same bytes.
 func (p *Predictor) Checkpoint() ([]byte, error) {
 	f := predictorFile{
-		Version: predictorVersion, HalfLife: p.cfg.HalfLife, Origin: p.origin, Last: p.last, Value: p.value, Seen: p.seen, Any: p.any,
+		Version: predictorVersion, HalfLife: p.cfg.HalfLife, Origin: p.origin, Last: p.last, Value: p.value,
+		Seen: p.seen, Any: p.any,
 	}
 	for i, weight := range p.buckets {
 		if weight > 0 {
@@ -217,22 +228,27 @@ func (p *Predictor) Checkpoint() ([]byte, error) {
 	return data, nil
 }
 
-// RestorePredictor reads what Checkpoint wrote. With the same configuration it answers as the one that was written down; with another
-// half-life, what is remembered keeps the weight it had and fades at the new pace from then on.
+// RestorePredictor reads what Checkpoint wrote. With the same configuration it answers as the one
+// that was written down; with another half-life, what is remembered keeps the weight it had and
+// fades at the new pace from then on.
 func RestorePredictor(cfg PredictorConfig, data []byte) (*Predictor, error) {
 	var f predictorFile
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("read the prediction: %w", err)
 	}
 	bad := func(what string) error {
-		return plimsoll.Errorf(plimsoll.CodeInternal, "the prediction that was written down cannot be used: %s; remove it, and it is learnt anew", what)
+		return plimsoll.Errorf(
+			plimsoll.CodeInternal,
+			"the prediction that was written down cannot be used: %s; remove it, and it is learnt anew", what,
+		)
 	}
 	p := NewPredictor(cfg)
 	since := f.Last - f.Origin
 	switch {
 	case f.Version != predictorVersion:
 		return nil, bad(fmt.Sprintf("it is of version %d, and this program reads %d", f.Version, predictorVersion))
-	case f.HalfLife < time.Second || f.HalfLife > MaxHalfLife || f.Value < 0 || f.Seen < 0 || len(f.Buckets)%2 != 0 || len(f.Buckets) > 2*maxBuckets:
+	case f.HalfLife < time.Second || f.HalfLife > MaxHalfLife || f.Value < 0 || f.Seen < 0 || len(f.Buckets)%2 != 0 ||
+		len(f.Buckets) > 2*maxBuckets:
 		return nil, bad("a number in it is impossible")
 	case since/int64(f.HalfLife) < -16 || since/int64(f.HalfLife) > maxDoubled || (f.Last < f.Origin) != (since < 0):
 		return nil, bad("its times contradict each other")

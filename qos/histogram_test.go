@@ -93,8 +93,9 @@ func TestPredictorPresentUse(t *testing.T) {
 	}
 }
 
-// An hour of load fades: with the median, an equally long calm time outweighs it, and with the 90th percentile a calm of a little more than three half-lives
-// does (1/8 of the old weight against 7/8, then less than a tenth).
+// An hour of load fades: with the median, an equally long calm time outweighs it, and with the 90th
+// percentile a calm of a little more than three half-lives does (1/8 of the old weight against 7/8,
+// then less than a tenth).
 func TestPredictorDecays(t *testing.T) {
 	half := time.Hour
 	p := NewPredictor(PredictorConfig{HalfLife: half, Percentile: 900, Margin: -1, WarmUp: time.Second})
@@ -118,7 +119,8 @@ func TestPredictorWeights(t *testing.T) {
 	}
 }
 
-// Each value lies in its bucket, buckets follow upon each other without gaps, and none is wider than a 32nd.
+// Each value lies in its bucket, buckets follow upon each other without gaps, and none is wider
+// than a 32nd.
 func TestPredictorBuckets(t *testing.T) {
 	start := int64(0)
 	for i := range maxBuckets {
@@ -142,7 +144,8 @@ func TestPredictorBuckets(t *testing.T) {
 	}
 }
 
-// A clock that is set back by an hour or forward by years neither loses what is known nor keeps later samples from counting.
+// A clock that is set back by an hour or forward by years neither loses what is known nor keeps
+// later samples from counting.
 func TestPredictorClock(t *testing.T) {
 	p := NewPredictor(PredictorConfig{WarmUp: time.Minute, Margin: -1, HalfLife: time.Hour})
 	at := watch(p, 1000*second, 4*Core, time.Hour)
@@ -163,7 +166,8 @@ func TestPredictorClock(t *testing.T) {
 	}
 }
 
-// One that was written down and read goes on exactly as if it had not been, and its size does not grow with the samples.
+// One that was written down and read goes on exactly as if it had not been, and its size does not
+// grow with the samples.
 func TestPredictorCheckpoint(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		cfg := PredictorConfig{
@@ -230,10 +234,13 @@ func TestPredictorOtherHalfLife(t *testing.T) {
 func TestPredictorBadCheckpoint(t *testing.T) {
 	for _, data := range []string{
 		``, `{}`, `[]`, `{"Version":2,"HalfLife":3600000000000}`, `{"Version":1}`, `{"Version":1,"HalfLife":-1}`,
-		`{"Version":1,"HalfLife":3600000000000,"Buckets":[1]}`, `{"Version":1,"HalfLife":3600000000000,"Buckets":[5,1,5,1]}`,
-		`{"Version":1,"HalfLife":3600000000000,"Buckets":[99999,1]}`, `{"Version":1,"HalfLife":3600000000000,"Buckets":[1,9223372036854775808]}`,
+		`{"Version":1,"HalfLife":3600000000000,"Buckets":[1]}`,
+		`{"Version":1,"HalfLife":3600000000000,"Buckets":[5,1,5,1]}`,
+		`{"Version":1,"HalfLife":3600000000000,"Buckets":[99999,1]}`,
+		`{"Version":1,"HalfLife":3600000000000,"Buckets":[1,9223372036854775808]}`,
 		`{"Version":1,"HalfLife":3600000000000,"Last":9223372036854775807,"Origin":-9223372036854775808}`,
-		`{"Version":1,"HalfLife":3600000000000,"Seen":-5}`, `{"Version":1,"HalfLife":1000000000,"Last":1000000000000000}`,
+		`{"Version":1,"HalfLife":3600000000000,"Seen":-5}`,
+		`{"Version":1,"HalfLife":1000000000,"Last":1000000000000000}`,
 	} {
 		if p, err := RestorePredictor(PredictorConfig{}, []byte(data)); err == nil {
 			t.Errorf("%s is taken as %+v", data, p)

@@ -9,8 +9,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// lagging is a node above its line by memory and by processors, with the policies that throttle and stop its only candidates.
-func lagging(t *testing.T, lag time.Duration) (*Policies, func(at int64, cpu, memory int64, tasks ...string) *Snapshot) {
+// lagging is a node above its line by memory and by processors, with the policies that throttle and
+// stop its only candidates.
+func lagging(t *testing.T, lag time.Duration) (
+	*Policies, func(at int64, cpu, memory int64, tasks ...string) *Snapshot,
+) {
 	t.Helper()
 	registry, err := NewRegistry()
 	if err != nil {
@@ -18,9 +21,14 @@ func lagging(t *testing.T, lag time.Duration) (*Policies, func(at int64, cpu, me
 	}
 	policies := []plimsoll.Policy{
 		{Action: &plimsoll.Action{Name: "slow", CoolDown: time.Minute, Throttle: &plimsoll.ThrottleAction{Step: 50}}},
-		{Action: &plimsoll.Action{Name: "stop", CoolDown: time.Minute, Evict: &plimsoll.EvictAction{Grace: time.Second}}},
+		{
+			Action: &plimsoll.Action{
+				Name: "stop", CoolDown: time.Minute, Evict: &plimsoll.EvictAction{Grace: time.Second},
+			},
+		},
 		{TaskQOS: &plimsoll.TaskQOS{
-			Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}}, Allowed: []string{"slow", "stop"},
+			Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}},
+			Allowed: []string{"slow", "stop"},
 		}},
 		{NodeQOS: &plimsoll.NodeQOS{Name: "node", Rules: []plimsoll.Rule{
 			{Name: "cpu", Metric: CPUTotalUsage, Waterline: "4", Action: "slow"},
@@ -30,11 +38,15 @@ func lagging(t *testing.T, lag time.Duration) (*Policies, func(at int64, cpu, me
 	sequence := uint64(0)
 	return Compile(policies, registry, nil, Options{Lag: lag}), func(at, cpu, memory int64, tasks ...string) *Snapshot {
 		sequence++
-		s := &Snapshot{Sequence: sequence, At: at, Cores: 8 * Core, Memory: 2000, Values: map[string]int64{CPUTotalUsage: cpu, MemoryTotalUsage: memory}}
+		s := &Snapshot{
+			Sequence: sequence, At: at, Cores: 8 * Core, Memory: 2000,
+			Values: map[string]int64{CPUTotalUsage: cpu, MemoryTotalUsage: memory},
+		}
 		for _, name := range tasks {
 			s.Tasks = append(s.Tasks, Task{
-				ID: name, Attempt: 1, Class: plimsoll.ClassBestEffort, CPU: 2 * Core, CPUKnown: true, Memory: 300, MemoryKnown: true,
-				Groups: []Group{{Name: "/" + name, CPU: 2 * Core, Quota: Unlimited, Shares: 1024}},
+				ID: name, Attempt: 1, Class: plimsoll.ClassBestEffort, CPU: 2 * Core, CPUKnown: true, Memory: 300,
+				MemoryKnown: true,
+				Groups:      []Group{{Name: "/" + name, CPU: 2 * Core, Quota: Unlimited, Shares: 1024}},
 			})
 		}
 		return s
@@ -53,7 +65,8 @@ func turn(t *testing.T, s *Snapshot, p *Policies, l *Ledger, fail error) []Step 
 	return res.Steps
 }
 
-// A task that is throttled again soon after it got something back waits longer, but only for as long as a rule speaks of it: without one it gets everything at once.
+// A task that is throttled again soon after it got something back waits longer, but only for as
+// long as a rule speaks of it: without one it gets everything at once.
 func TestNobodyWaitsForARuleThatIsGone(t *testing.T) {
 	p, at := lagging(t, 0)
 	none := Compile(nil, p.registry, nil, Options{})
@@ -69,12 +82,15 @@ func TestNobodyWaitsForARuleThatIsGone(t *testing.T) {
 	if steps := turn(t, quota(at(2*second, 1*Core, 0, "a")), p, l, nil); len(steps) != 0 {
 		t.Errorf("while the rule is there: %v, want nothing before the wait is over", steps)
 	}
-	if steps := turn(t, quota(at(3*second, 1*Core, 0, "a")), none, l, nil); len(steps) != 1 || steps[0].Verb != Restore || steps[0].After != Unlimited {
+	if steps := turn(
+		t, quota(at(3*second, 1*Core, 0, "a")), none, l, nil,
+	); len(steps) != 1 || steps[0].Verb != Restore || steps[0].After != Unlimited {
 		t.Errorf("without the rule: %v, want all of the quota back", steps)
 	}
 }
 
-// A rule that was active and is not there any more has ended, as has one that is now about another metric. That is said with one plan.
+// A rule that was active and is not there any more has ended, as has one that is now about another
+// metric. That is said with one plan.
 func TestRulesThatEnd(t *testing.T) {
 	p, at := lagging(t, 0)
 	none := Compile(nil, p.registry, nil, Options{})
@@ -101,7 +117,8 @@ func TestRulesThatEnd(t *testing.T) {
 	}
 }
 
-// What was throttled counts as released until the figures show it; what could not be done counts for nothing.
+// What was throttled counts as released until the figures show it; what could not be done counts
+// for nothing.
 func TestThrottledCountsUntilItShows(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -128,12 +145,15 @@ func TestThrottledCountsUntilItShows(t *testing.T) {
 	}
 }
 
-// A task that was stopped is in the node's figures for a while after it has gone, also if the agent has started anew meanwhile: nobody else is stopped for it.
+// A task that was stopped is in the node's figures for a while after it has gone, also if the agent
+// has started anew meanwhile: nobody else is stopped for it.
 func TestGoneCountsUntilItShows(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		p, sample := lagging(t, 2500*time.Millisecond)
 		l, at := NewLedger(), int64(time.Hour)
-		if got := turn(t, sample(at, 0, 1200, "a", "b"), p, l, nil); len(got) != 1 || got[0].Task != "a" || got[0].Verb != Evict {
+		if got := turn(
+			t, sample(at, 0, 1200, "a", "b"), p, l, nil,
+		); len(got) != 1 || got[0].Task != "a" || got[0].Verb != Evict {
 			t.Fatalf("first %+v", got)
 		}
 		for i, want := range []int{0, 0, 0, 1} {
@@ -160,8 +180,9 @@ func restarted(t *testing.T, l *Ledger) *Ledger {
 	return l
 }
 
-// An agent that is killed between the record of an eviction and the eviction itself does not take the task as leaving for ever: it is stopped in the
-// sample after the next one if that is still needed. If the eviction was done after all, it counts.
+// An agent that is killed between the record of an eviction and the eviction itself does not take
+// the task as leaving for ever: it is stopped in the sample after the next one if that is still
+// needed. If the eviction was done after all, it counts.
 func TestEvictionThatNobodyKnowsOf(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		p, sample := lagging(t, 0)
@@ -186,7 +207,8 @@ func TestEvictionThatNobodyKnowsOf(t *testing.T) {
 	}
 }
 
-// A clock that is set back by an hour does not keep a frozen task standing still for an hour more, nor one that waits waiting.
+// A clock that is set back by an hour does not keep a frozen task standing still for an hour more,
+// nor one that waits waiting.
 func TestLedgerMovesWithTheClock(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {
@@ -194,11 +216,21 @@ func TestLedgerMovesWithTheClock(t *testing.T) {
 	}
 	_, sample := lagging(t, 0)
 	p := Compile([]plimsoll.Policy{
-		{Action: &plimsoll.Action{Name: "halt", CoolDown: time.Minute, Freeze: &plimsoll.FreezeAction{For: 10 * time.Second}}},
+		{
+			Action: &plimsoll.Action{
+				Name: "halt", CoolDown: time.Minute, Freeze: &plimsoll.FreezeAction{For: 10 * time.Second},
+			},
+		},
 		{TaskQOS: &plimsoll.TaskQOS{
-			Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}}, Allowed: []string{"halt"},
+			Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}},
+			Allowed: []string{"halt"},
 		}},
-		{NodeQOS: &plimsoll.NodeQOS{Name: "node", Rules: []plimsoll.Rule{{Name: "cpu", Metric: CPUTotalUsage, Waterline: "4", Action: "halt"}}}},
+		{
+			NodeQOS: &plimsoll.NodeQOS{
+				Name:  "node",
+				Rules: []plimsoll.Rule{{Name: "cpu", Metric: CPUTotalUsage, Waterline: "4", Action: "halt"}},
+			},
+		},
 	}, registry, nil, Options{})
 	l, at := NewLedger(), 5*int64(time.Hour)
 	if got := turn(t, sample(at, 5*Core, 0, "a"), p, l, nil); len(got) != 1 || got[0].Verb != Freeze {

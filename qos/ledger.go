@@ -12,12 +12,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Ledger is what a node's planning remembers from one sample to the next: how often each rule was crossed, what was taken from which
-// task and what it had before, and which tasks are on their way out. The zero value is not usable; make it with NewLedger or
-// DecodeLedger. It is bounded by the rules and by the tasks of the node.
+// Ledger is what a node's planning remembers from one sample to the next: how often each rule was
+// crossed, what was taken from which task and what it had before, and which tasks are on their way
+// out. The zero value is not usable; make it with NewLedger or DecodeLedger. It is bounded by the
+// rules and by the tasks of the node.
 //
-// Whoever executes a plan calls Accept with it, Begin before each step, so that the ledger can be kept on disk before anything is done,
-// and Done after it.
+// Whoever executes a plan calls Accept with it, Begin before each step, so that the ledger can be
+// kept on disk before anything is done, and Done after it.
 type Ledger struct {
 	sequence  uint64
 	at        int64 // of the last sample
@@ -128,7 +129,8 @@ func (e *leaving) task() Task {
 	}
 }
 
-// failure is a task on which an action failed. Whoever cannot be throttled may still be stopped, and the other way round.
+// failure is a task on which an action failed. Whoever cannot be throttled may still be stopped,
+// and the other way round.
 type failure struct {
 	Task    string
 	Attempt int32
@@ -140,8 +142,9 @@ type failure struct {
 // NewLedger returns one that remembers nothing.
 func NewLedger() *Ledger {
 	return &Ledger{
-		rules: map[string]*ruleState{}, held: map[Key]*hold{}, leaving: map[Key]*leaving{}, failed: map[Key]*failure{}, unstopped: map[Key]*failure{},
-		underway: map[Key]Step{},
+		rules: map[string]*ruleState{}, held: map[Key]*hold{}, leaving: map[Key]*leaving{}, failed: map[Key]*failure{},
+		unstopped: map[Key]*failure{},
+		underway:  map[Key]Step{},
 	}
 }
 
@@ -160,7 +163,8 @@ func compareKeys(a, b Key) int {
 	return cmp.Compare(a.Attempt, b.Attempt)
 }
 
-// Original returns the quota that a group had before anything was taken from it; ok is false if none was.
+// Original returns the quota that a group had before anything was taken from it; ok is false if
+// none was.
 func (l *Ledger) Original(k Key, group string) (quota int64, ok bool) {
 	if o := l.held[k].group(group); o != nil && o.Throttle {
 		return o.Quota, true
@@ -201,8 +205,9 @@ func (h *hold) group(name string) *original {
 	return nil
 }
 
-// Adopt notes that something was taken from a group by somebody who kept no record of it: an agent that was killed, or an earlier version. It
-// is given back like anything else. A group of which something is noted already is left as it is.
+// Adopt notes that something was taken from a group by somebody who kept no record of it: an agent
+// that was killed, or an earlier version. It is given back like anything else. A group of which
+// something is noted already is left as it is.
 func (l *Ledger) Adopt(k Key, g *Group, quota, shares int64) {
 	h := l.hold(k, "")
 	if h.group(g.Name) != nil {
@@ -235,8 +240,8 @@ func (l *Ledger) hold(k Key, rule string) *hold {
 	return h
 }
 
-// Accept makes what a plan found out about the rules the ledger's own, and forgets tasks that are no longer there. A plan is accepted once, before
-// its steps are begun.
+// Accept makes what a plan found out about the rules the ledger's own, and forgets tasks that are
+// no longer there. A plan is accepted once, before its steps are begun.
 func (l *Ledger) Accept(r *Result, s *Snapshot) {
 	if r.Waits != "" {
 		return
@@ -287,8 +292,8 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 	}
 }
 
-// setBack moves what is remembered with a clock that was set back. Else a frozen task would stand still, and others would wait, until the clock
-// is where it was.
+// setBack moves what is remembered with a clock that was set back. Else a frozen task would stand
+// still, and others would wait, until the clock is where it was.
 func (l *Ledger) setBack(now, by int64) {
 	past := func(times ...*int64) {
 		for _, t := range times {
@@ -314,7 +319,8 @@ func (l *Ledger) setBack(now, by int64) {
 	l.recent = nil
 }
 
-// bury forgets tasks that were told to stop, once they are gone and their use is not in the node's figures any more.
+// bury forgets tasks that were told to stop, once they are gone and their use is not in the node's
+// figures any more.
 func (l *Ledger) bury(r *Result, present map[Key]bool) {
 	for _, k := range slices.SortedFunc(maps.Keys(l.leaving), compareKeys) {
 		e := l.leaving[k]
@@ -337,8 +343,8 @@ func forget[V any](m map[Key]V, present map[Key]bool) {
 // maxBackoff is how often Options.Backoff doubles, as a factor.
 const maxBackoff = 32
 
-// Begin notes a step that is about to be done. After it the ledger can be written down, and whatever happens then, what is taken can be given
-// back.
+// Begin notes a step that is about to be done. After it the ledger can be written down, and
+// whatever happens then, what is taken can be given back.
 func (l *Ledger) Begin(s *Step, now int64) {
 	if s.Preview {
 		return
@@ -356,7 +362,10 @@ func (l *Ledger) Begin(s *Step, now int64) {
 			r.Weighed = now
 		}
 	case Evict:
-		l.leaving[s.Key()] = &leaving{Task: s.Task, Attempt: s.Attempt, Rule: s.Rule, Deadline: now + int64(s.Grace) + int64(s.overdue), Used: s.used}
+		l.leaving[s.Key()] = &leaving{
+			Task: s.Task, Attempt: s.Attempt, Rule: s.Rule, Deadline: now + int64(s.Grace) + int64(s.overdue),
+			Used: s.used,
+		}
 	case Reclaim:
 		if r := l.rules[s.Rule]; r != nil {
 			r.Reclaimed = now
@@ -390,8 +399,10 @@ func (l *Ledger) take(s *Step, now int64) {
 	}
 }
 
-// flaps reports whether something is taken again soon after it was given back, or so soon after another one got something that this one pays for that. What
-// counts is when the line was crossed, however many samples it took to trigger the rule; and what was given since then has not led to it.
+// flaps reports whether something is taken again soon after it was given back, or so soon after
+// another one got something that this one pays for that. What counts is when the line was crossed,
+// however many samples it took to trigger the rule; and what was given since then has not led to
+// it.
 func (l *Ledger) flaps(h *hold, s *Step, now int64) bool {
 	crossed := now
 	if r := l.rules[s.Rule]; r != nil && r.Rising > 0 {
@@ -401,8 +412,9 @@ func (l *Ledger) flaps(h *hold, s *Step, now int64) bool {
 		l.given > h.Taken && l.given < crossed && crossed-l.given < int64(s.settle)
 }
 
-// Done notes how a step ended. What failed counts for nothing, and the task is left alone for a while; but not if only no memory could be
-// reclaimed from it: that is asked for once, and when it was in vain the task is the first to be stopped.
+// Done notes how a step ended. What failed counts for nothing, and the task is left alone for a
+// while; but not if only no memory could be reclaimed from it: that is asked for once, and when it
+// was in vain the task is the first to be stopped.
 func (l *Ledger) Done(s *Step, err error, now int64) {
 	if s.Preview {
 		return
@@ -441,7 +453,8 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 	}
 	if s.Verb.Gives() {
 		h.Given = now
-		if s.Verb == Unweight || s.Verb == Restore && s.Before != s.After { // a task thaws at its time, and not because there is room
+		// a task thaws at its time, and not because there is room
+		if s.Verb == Unweight || s.Verb == Restore && s.Before != s.After {
 			l.given = now
 		}
 	}
@@ -513,7 +526,8 @@ func (l *Ledger) fail(s *Step, err error, now int64) {
 // mostFailures is up to where failures are counted.
 const mostFailures = 32
 
-// kept reports whether a hold still says something: something is taken, or was given back so lately that taking it again would be flapping.
+// kept reports whether a hold still says something: something is taken, or was given back so lately
+// that taking it again would be flapping.
 func (h *hold) kept(now int64, settle time.Duration) bool {
 	return h.takes() || now-h.Given < max(3*int64(max(h.Wait, settle)), int64(h.Longest))
 }
@@ -541,7 +555,9 @@ func (l *Ledger) Encode() ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
 		f.Rules = append(f.Rules, l.rules[name])
 	}
-	f.Held, f.Leaving, f.Failed, f.Unstopped = inOrder(l.held), inOrder(l.leaving), inOrder(l.failed), inOrder(l.unstopped)
+	f.Held, f.Leaving, f.Failed, f.Unstopped = inOrder(l.held), inOrder(l.leaving), inOrder(l.failed), inOrder(
+		l.unstopped,
+	)
 	data, err := json.Marshal(&f)
 	if err != nil {
 		return nil, fmt.Errorf("encode the ledger: %w", err)
@@ -557,21 +573,28 @@ func inOrder[V any](m map[Key]V) []V {
 	return all
 }
 
-// DecodeLedger reads what Encode wrote. Samples are numbered anew, and how long a metric is missing is counted anew, since whoever takes them has
-// started anew too; and of an eviction that was begun, the next sample says whether it was done: else the task would be taken as leaving for ever.
+// DecodeLedger reads what Encode wrote. Samples are numbered anew, and how long a metric is missing
+// is counted anew, since whoever takes them has started anew too; and of an eviction that was
+// begun, the next sample says whether it was done: else the task would be taken as leaving for
+// ever.
 func DecodeLedger(data []byte) (*Ledger, error) {
 	var f ledgerFile
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("decode the ledger: %w", err)
 	}
 	if f.Version != ledgerVersion {
-		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "the ledger was written by another version (%d, this one reads %d)", f.Version, ledgerVersion)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeInternal, "the ledger was written by another version (%d, this one reads %d)", f.Version,
+			ledgerVersion,
+		)
 	}
 	l := NewLedger()
 	l.at, l.given, l.recent = f.At, f.Given, f.Recent
 	for _, r := range f.Rules {
 		if r != nil {
-			r.Above, r.Below = min(max(r.Above, 0), plimsoll.MaxRuleSamples), min(max(r.Below, 0), plimsoll.MaxRuleSamples)
+			r.Above, r.Below = min(
+				max(r.Above, 0), plimsoll.MaxRuleSamples,
+			), min(max(r.Below, 0), plimsoll.MaxRuleSamples)
 			l.rules[r.Rule] = r
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Dimensions of the built-in metrics. Metrics of one dimension are forms of one resource: percent and absolute lines of it are one
-// line, and what a task releases counts for all of them.
+// Dimensions of the built-in metrics. Metrics of one dimension are forms of one resource: percent
+// and absolute lines of it are one line, and what a task releases counts for all of them.
 const (
 	DimensionCPU       = "cpu"        // nanocores
 	DimensionMemory    = "memory"     // bytes
@@ -26,9 +26,10 @@ const (
 	MemoryTotalUtilization = "memory_total_utilization" // percent of the node's memory
 	ExtCPUTotalUsage       = "ext_cpu_total_usage"      // percent of the extended cores offered that their holders use
 	ExtMemoryTotalUsage    = "ext_memory_total_usage"   // percent of the extended memory offered that its holders use
-	CPUPressure            = "cpu_pressure"             // percent of time in which a protected task waits for a processor
-	MemoryPressure         = "memory_pressure"          // percent of time in which a protected task waits for memory
-	Load                   = "load"                     // load average over a minute
+	// percent of time in which a protected task waits for a processor
+	CPUPressure    = "cpu_pressure"
+	MemoryPressure = "memory_pressure" // percent of time in which a protected task waits for memory
+	Load           = "load"            // load average over a minute
 )
 
 // View is what a metric may look at.
@@ -40,7 +41,8 @@ type View struct {
 // Held reports whether something was taken from the task that it has not got back.
 func (v *View) Held(t *Task) bool { return v.ledger.holds(t.Key()) }
 
-// Metric says what can be done about a metric and how (design, "Definition of metric attribute"). It is a row of a Registry.
+// Metric says what can be done about a metric and how (design, "Definition of metric attribute").
+// It is a row of a Registry.
 type Metric struct {
 	Name  string
 	Help  string // what it is, in a line
@@ -55,25 +57,28 @@ type Metric struct {
 	Usage func(v *View) (value int64, ok bool)
 
 	Dimension string // empty: the metric's own name
-	// Amount converts a value or line of the metric to the dimension's finest unit, such as percent to nanocores. nil: as it is.
+	// Amount converts a value or line of the metric to the dimension's finest unit, such as percent
+	// to nanocores. nil: as it is.
 	Amount func(v *View, value int64) int64
-	Most   func(v *View) int64 // the largest value that is possible, for telling lines that can never be crossed; nil: none
+	// the largest value that is possible, for telling lines that can never be crossed; nil: none
+	Most func(v *View) int64
 
 	Throttleable       bool
 	ThrottleQuantified bool
-	// Throttle lowers the quotas of a task by one step, and says how much of the metric's dimension that releases. No changes: nothing more
-	// can be taken. nil: ThrottleCPU. Whatever it does, what the quotas release of the processors counts as well.
+	// Throttle lowers the quotas of a task by one step, and says how much of the metric's dimension
+	// that releases. No changes: nothing more can be taken. nil: ThrottleCPU. Whatever it does,
+	// what the quotas release of the processors counts as well.
 	Throttle func(t *Task, by Throttling) (changes []QuotaChange, release int64)
-	// Restore raises them by one step, and says how much of the dimension the task may use in addition. No changes: it has everything back.
-	// nil: RestoreCPU.
+	// Restore raises them by one step, and says how much of the dimension the task may use in
+	// addition. No changes: it has everything back. nil: RestoreCPU.
 	Restore func(t *Task, by Throttling) (changes []QuotaChange, use int64)
 
 	Limit *Limit // throttling changes a number of the metric's own, and no quotas; nil: quotas
 
 	Evictable       bool
 	EvictQuantified bool
-	// Release returns how much of the dimension the node gets back when the task is gone; ok is false if nobody knows. nil: the use of the
-	// dimension that the snapshot tells.
+	// Release returns how much of the dimension the node gets back when the task is gone; ok is
+	// false if nobody knows. nil: the use of the dimension that the snapshot tells.
 	Release func(t *Task) (amount int64, ok bool)
 
 	Reclaimable bool // the kernel can be asked to take back some before tasks are stopped
@@ -86,7 +91,8 @@ func (m *Metric) dimension() string {
 	return m.Dimension
 }
 
-// LineScale is how many units of the metric's values make one of its lines: Scale, or the usual one.
+// LineScale is how many units of the metric's values make one of its lines: Scale, or the usual
+// one.
 func (m *Metric) LineScale() int64 {
 	if m.Scale <= 0 {
 		return plimsoll.LineScale
@@ -245,18 +251,30 @@ func NewRegistrySorted(sorters map[string]*Sorter, more ...Metric) (*Registry, e
 func (r *Registry) add(m *Metric) error {
 	switch {
 	case !isMetricName(m.Name):
-		return plimsoll.Invalid("metric", "%q is not a possible name; use 1 to 128 small letters, digits and _ starting with a letter", m.Name)
+		return plimsoll.Invalid(
+			"metric", "%q is not a possible name; use 1 to 128 small letters, digits and _ starting with a letter",
+			m.Name,
+		)
 	case slices.ContainsFunc(r.metrics, func(o Metric) bool { return o.Name == m.Name }):
 		return plimsoll.Invalid("metric", "%q is registered already; choose another name", m.Name)
 	case len(r.metrics) >= MaxMetrics:
 		return plimsoll.Invalid("metric", "%q is one too many; %d metrics are possible", m.Name, MaxMetrics)
 	case m.ActionPriority < 0 || m.ActionPriority > 10:
-		return plimsoll.Invalid("metric", "%s: its action priority is %d; give 0, the lowest, to 10", m.Name, m.ActionPriority)
+		return plimsoll.Invalid(
+			"metric", "%s: its action priority is %d; give 0, the lowest, to 10", m.Name, m.ActionPriority,
+		)
 	case m.ThrottleQuantified && !m.Throttleable, m.EvictQuantified && !m.Evictable:
-		return plimsoll.Invalid("metric", "%s: what cannot be done cannot be quantified; say that it is throttleable or evictable too", m.Name)
+		return plimsoll.Invalid(
+			"metric", "%s: what cannot be done cannot be quantified; say that it is throttleable or evictable too",
+			m.Name,
+		)
 	case m.ThrottleQuantified && m.Throttle == nil && m.Limit == nil &&
 		m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU:
-		return plimsoll.Invalid("metric", "%s: nobody can say what a quota of processors releases of it; give Throttle, or say that it is not quantified", m.Name)
+		return plimsoll.Invalid(
+			"metric",
+			"%s: nobody can say what a quota of processors releases of it; give Throttle, or say that it is not quantified",
+			m.Name,
+		)
 	}
 	if err := m.checkLimit(); err != nil {
 		return err
@@ -276,7 +294,9 @@ func isMetricName(s string) bool {
 
 // Find returns a metric; nil if nobody registered it.
 func (r *Registry) Find(name string) *Metric {
-	i, found := slices.BinarySearchFunc(r.metrics, name, func(m Metric, name string) int { return strings.Compare(m.Name, name) })
+	i, found := slices.BinarySearchFunc(
+		r.metrics, name, func(m Metric, name string) int { return strings.Compare(m.Name, name) },
+	)
 	if !found {
 		return nil
 	}
@@ -296,7 +316,9 @@ func (r *Registry) Names() []string {
 func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 	m := r.Find(rule.Metric)
 	if m == nil {
-		return plimsoll.Invalid("metric", "nobody has registered %q; there are %s", rule.Metric, strings.Join(r.Names(), ", "))
+		return plimsoll.Invalid(
+			"metric", "nobody has registered %q; there are %s", rule.Metric, strings.Join(r.Names(), ", "),
+		)
 	}
 	line, err := plimsoll.ParseLine(rule.Waterline, m.LineScale())
 	if err != nil {
@@ -307,14 +329,21 @@ func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 	}
 	for _, text := range []string{rule.Waterline, rule.Release} {
 		if strings.HasSuffix(strings.TrimSpace(text), "%") && m.Unit != unitPercent {
-			return plimsoll.Invalid("waterline", "%s is a percentage, and %s is measured in %s; use the metric's own unit, or the utilization metric", text, m.Name, m.unitOr("plain numbers"))
+			return plimsoll.Invalid(
+				"waterline",
+				"%s is a percentage, and %s is measured in %s; use the metric's own unit, or the utilization metric",
+				text, m.Name, m.unitOr("plain numbers"),
+			)
 		}
 	}
 	if err := m.checkBytes("waterline", rule.Waterline, line); err != nil {
 		return err
 	}
 	if m.Unit == unitPercent && m.Most != nil && line > 100*m.LineScale() {
-		return plimsoll.Invalid("waterline", "%s is above 100 percent, which %s never is; give a line from 1 to 100", rule.Waterline, m.Name)
+		return plimsoll.Invalid(
+			"waterline", "%s is above 100 percent, which %s never is; give a line from 1 to 100", rule.Waterline,
+			m.Name,
+		)
 	}
 	if rule.Release == "" {
 		return nil
@@ -326,7 +355,8 @@ func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 	return m.checkBytes("release", rule.Release, release)
 }
 
-// checkBytes refuses what cannot be a line of the node's memory: who writes 80 means something else.
+// checkBytes refuses what cannot be a line of the node's memory: who writes 80 means something
+// else.
 func (m *Metric) checkBytes(field, text string, line int64) error {
 	const least = 1 << 20
 	if m.Unit != unitBytes || m.Most == nil || line >= least*m.LineScale() {

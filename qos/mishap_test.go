@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Memory that the kernel could not take back from a task does not spare the task: it is still the first to be stopped, and nobody who is worth more goes
-// in its place.
+// Memory that the kernel could not take back from a task does not spare the task: it is still the
+// first to be stopped, and nobody who is worth more goes in its place.
 func TestATaskThatNothingCouldBeReclaimedFromIsStillTheFirst(t *testing.T) {
 	a := evicting()
 	a.Evict.Reclaim = true
@@ -28,8 +28,9 @@ func TestATaskThatNothingCouldBeReclaimedFromIsStillTheFirst(t *testing.T) {
 	x.want(told(res), "evict batch")
 }
 
-// A metric is missing since when this agent found it missing, not since an earlier one did: the first sample of an agent that is started again has no processor
-// time, and that is no reason to act on everybody.
+// A metric is missing since when this agent found it missing, not since an earlier one did: the
+// first sample of an agent that is started again has no processor time, and that is no reason to
+// act on everybody.
 func TestAnAgentThatWasAwayDoesNotTakeThatForAMissingMetric(t *testing.T) {
 	x := newStage(t, rules(evicting(), CPUTotalUsage, "4"), task("a", 2*Core), task("b", Core))
 	x.do(x.sample(CPUTotalUsage, 4500*milliCore))
@@ -46,7 +47,8 @@ func TestAnAgentThatWasAwayDoesNotTakeThatForAMissingMetric(t *testing.T) {
 	x.want(told(x.sample()), "")
 }
 
-// A rule that was triggered by one metric and is changed to another one begins anew: it is not taken for a triggered one whose metric has gone missing.
+// A rule that was triggered by one metric and is changed to another one begins anew: it is not
+// taken for a triggered one whose metric has gone missing.
 func TestARuleWithAnotherMetricBeginsAnew(t *testing.T) {
 	x := newStage(t, rules(evicting(), CPUTotalUsage, "4"), task("a", 2*Core), task("b", Core))
 	x.do(x.sample(CPUTotalUsage, 4500*milliCore))
@@ -60,10 +62,13 @@ func TestARuleWithAnotherMetricBeginsAnew(t *testing.T) {
 	}
 }
 
-// A task whose groups cannot be reached now does not keep the others from getting their weight back.
+// A task whose groups cannot be reached now does not keep the others from getting their weight
+// back.
 func TestATaskThatCannotBeReachedKeepsNobodyFromTheirWeight(t *testing.T) {
 	idle := &plimsoll.Action{Weight: &plimsoll.WeightAction{Idle: true}, CoolDown: time.Second}
-	x := newStage(t, rules(idle, CPUTotalUsage, "4"), with(task("a", 2*Core), func(t *Task) { t.Priority = 9 }), task("b", Core))
+	x := newStage(
+		t, rules(idle, CPUTotalUsage, "4"), with(task("a", 2*Core), func(t *Task) { t.Priority = 9 }), task("b", Core),
+	)
 	x.do(x.sample(CPUTotalUsage, 4500*milliCore))
 	x.s.Tasks[0].Groups, x.s.Tasks[1].Groups[0].Idle, x.s.Tasks[1].Groups[0].Shares = nil, true, 0
 	for range 5 {
@@ -74,13 +79,16 @@ func TestATaskThatCannotBeReachedKeepsNobodyFromTheirWeight(t *testing.T) {
 	}
 }
 
-// A stop that was forgotten, since supervisor and agent were both started again, is not waited for for ever: once it is overdue and nobody is stopping
-// the task, it counts as any other. It gets back what was taken from it, and can be told again.
+// A stop that was forgotten, since supervisor and agent were both started again, is not waited for
+// for ever: once it is overdue and nobody is stopping the task, it counts as any other. It gets
+// back what was taken from it, and can be told again.
 func TestAStopThatWasForgotten(t *testing.T) {
 	a := throttling()
 	a.Evict = &plimsoll.EvictAction{}
 	a.Throttle.MinRatio = 90
-	x := newStage(t, rules(a, CPUTotalUsage, "4"), with(task("a", 2*Core), func(t *Task) { t.Groups[0].Limit = 2 * Core }))
+	x := newStage(
+		t, rules(a, CPUTotalUsage, "4"), with(task("a", 2*Core), func(t *Task) { t.Groups[0].Limit = 2 * Core }),
+	)
 	for range 2 {
 		x.do(x.sample(CPUTotalUsage, 6*Core))
 	}
@@ -114,10 +122,17 @@ func TestAStopThatWasForgotten(t *testing.T) {
 	}
 }
 
-// A task that could not be frozen in time, which happens on a busy machine, runs: it does not count as frozen until it would have been thawed, and is frozen
-// when it is left alone no longer.
+// A task that could not be frozen in time, which happens on a busy machine, runs: it does not count
+// as frozen until it would have been thawed, and is frozen when it is left alone no longer.
 func TestATaskThatCouldNotBeFrozenIsFrozenLater(t *testing.T) {
-	x := newStage(t, rules(&plimsoll.Action{Freeze: &plimsoll.FreezeAction{For: plimsoll.MaxFreeze}, CoolDown: time.Hour}, CPUTotalUsage, "4"), task("a", 2*Core))
+	x := newStage(
+		t,
+		rules(
+			&plimsoll.Action{Freeze: &plimsoll.FreezeAction{For: plimsoll.MaxFreeze}, CoolDown: time.Hour},
+			CPUTotalUsage, "4",
+		),
+		task("a", 2*Core),
+	)
 	res := x.sample(CPUTotalUsage, 5*Core)
 	x.want(told(res), "freeze a")
 	x.l.Begin(&res.Steps[0], x.at)
@@ -137,14 +152,20 @@ func TestATaskThatCouldNotBeFrozenIsFrozenLater(t *testing.T) {
 	}
 }
 
-// A task whose groups cannot be written may still be stopped: else a quota that the kernel refuses would keep a machine from getting its memory back.
+// A task whose groups cannot be written may still be stopped: else a quota that the kernel refuses
+// would keep a machine from getting its memory back.
 func TestWhoCannotBeThrottledCanStillBeStopped(t *testing.T) {
-	both := append(rules(throttling(), CPUTotalUsage, "4"), plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "m", Rules: []plimsoll.Rule{
+	both := append(rules(
+		throttling(), CPUTotalUsage, "4",
+	), plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "m", Rules: []plimsoll.Rule{
 		{Name: "mem", Metric: MemoryTotalUsage, Waterline: "4G", Action: "stop"},
 	}}})
 	stop := evicting()
 	stop.Name, stop.CoolDown = "stop", 10*time.Second
-	both = append(both, plimsoll.Policy{Action: stop}, plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: "stoppable", Match: allOf, Allowed: []string{"act", "stop"}}})
+	both = append(
+		both, plimsoll.Policy{Action: stop},
+		plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: "stoppable", Match: allOf, Allowed: []string{"act", "stop"}}},
+	)
 	x := newStage(t, both, with(task("a", 2*Core), func(t *Task) { t.Memory = 2_000_000_000 }))
 	first := x.sample(CPUTotalUsage, 5*Core)
 	x.want(told(first), "throttle a unlimited → 1.6 cores")
@@ -160,8 +181,9 @@ func TestWhoCannotBeThrottledCanStillBeStopped(t *testing.T) {
 	x.want(told(x.sample(CPUTotalUsage, 5*Core)), "throttle a unlimited → 1.6 cores")
 }
 
-// A task that could not be throttled, frozen or given something back just now is not stopped instead, and neither is another one for its share. But when it
-// has failed three times, something else must do.
+// A task that could not be throttled, frozen or given something back just now is not stopped
+// instead, and neither is another one for its share. But when it has failed three times, something
+// else must do.
 func TestWhoCannotBeThrottledJustNowIsNotStoppedInstead(t *testing.T) {
 	for name, a := range map[string]*plimsoll.Action{
 		"throttle": {Throttle: &plimsoll.ThrottleAction{Step: 20}, Evict: &plimsoll.EvictAction{}},

@@ -7,7 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// TestOrderIsThatOfTheMetric: of equal class and priority, the preferred come first and the avoided last; among the rest the metric decides.
+// TestOrderIsThatOfTheMetric: of equal class and priority, the preferred come first and the avoided
+// last; among the rest the metric decides.
 func TestOrderIsThatOfTheMetric(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {
@@ -19,7 +20,8 @@ func TestOrderIsThatOfTheMetric(t *testing.T) {
 	}, registry, nil, Options{})
 	task := func(id, when string, class plimsoll.Class, cpu, memory int64) Task {
 		return Task{
-			ID: id, Class: class, Labels: map[string]string{"when": when}, CPU: cpu, CPUKnown: true, Memory: memory, MemoryKnown: true,
+			ID: id, Class: class, Labels: map[string]string{"when": when}, CPU: cpu, CPUKnown: true, Memory: memory,
+			MemoryKnown: true,
 		}
 	}
 	tasks := []Task{

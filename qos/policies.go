@@ -13,19 +13,24 @@ import (
 // Options of a node's planning. The zero value is usable. Policies can set each of them
 // (plimsoll.QOSOptions).
 type Options struct {
-	// Excess is how far below its line a metric is brought, in thousandths of the gap (crane's execute-excess; its default is 100).
+	// Excess is how far below its line a metric is brought, in thousandths of the gap (crane's
+	// execute-excess; its default is 100).
 	Excess int64
-	// Overdue is how long after its grace an evicted task may still be there until it is no longer counted on. 0: 30 s.
+	// Overdue is how long after its grace an evicted task may still be there until it is no longer
+	// counted on. 0: 30 s.
 	Overdue time.Duration
-	// Stale is how old a sample may be, and how long a metric may be missing before its rule says what then. 0: 5 s.
+	// Stale is how old a sample may be, and how long a metric may be missing before its rule says
+	// what then. 0: 5 s.
 	Stale time.Duration
-	// Backoff is how long a task is left alone after an action on it failed; it doubles up to 32 times. 0: 5 s.
+	// Backoff is how long a task is left alone after an action on it failed; it doubles up to 32
+	// times. 0: 5 s.
 	Backoff time.Duration
-	// Settle is how long a task that was throttled again soon after it got something back waits for the next step; it doubles each time, up
-	// to the action's cool-down. 0: 10 s.
+	// Settle is how long a task that was throttled again soon after it got something back waits for
+	// the next step; it doubles each time, up to the action's cool-down. 0: 10 s.
 	Settle time.Duration
-	// Lag is how long it takes until what was done shows in the figures of a sample. Until then it is counted on as it was planned, so that nothing is
-	// taken, or given back, twice for one cause. 0: 500 ms, which means the next sample if there is one a second.
+	// Lag is how long it takes until what was done shows in the figures of a sample. Until then it
+	// is counted on as it was planned, so that nothing is taken, or given back, twice for one
+	// cause. 0: 500 ms, which means the next sample if there is one a second.
 	Lag time.Duration
 	// WholeSteps takes and gives back whole steps, though the last one goes beyond the line, as
 	// crane does. Without it a step ends at the line.
@@ -80,8 +85,9 @@ type requirement struct {
 	broken bool // some value cannot be read: excluding by it would match what it was meant to spare
 }
 
-// Compile makes the policies of the node with these attributes ready. Policies are taken as valid (plimsoll.Policy.Validate); what cannot be
-// used all the same does not match, and a rule on a metric that nobody registered is kept, since a node must say so.
+// Compile makes the policies of the node with these attributes ready. Policies are taken as valid
+// (plimsoll.Policy.Validate); what cannot be used all the same does not match, and a rule on a
+// metric that nobody registered is kept, since a node must say so.
 func Compile(policies []plimsoll.Policy, registry *Registry, attributes map[string]string, opt Options) *Policies {
 	p := &Policies{registry: registry}
 	var nodes []*plimsoll.NodeQOS
@@ -135,7 +141,9 @@ func (p *Policies) rule(node string, r *plimsoll.Rule) rule {
 }
 
 func (p *Policies) action(name string) int {
-	i, found := slices.BinarySearchFunc(p.actions, name, func(a plimsoll.Action, name string) int { return strings.Compare(a.Name, name) })
+	i, found := slices.BinarySearchFunc(
+		p.actions, name, func(a plimsoll.Action, name string) int { return strings.Compare(a.Name, name) },
+	)
 	if !found {
 		return -1
 	}
@@ -196,7 +204,9 @@ func (r *requirement) fits(t *Task) bool {
 	case plimsoll.ScopeClass:
 		return slices.Contains(r.class, t.Class)
 	case plimsoll.ScopePriority:
-		return slices.ContainsFunc(r.ranges, func(ab [2]int32) bool { return ab[0] <= t.Priority && t.Priority <= ab[1] })
+		return slices.ContainsFunc(
+			r.ranges, func(ab [2]int32) bool { return ab[0] <= t.Priority && t.Priority <= ab[1] },
+		)
 	case plimsoll.ScopeOwner:
 		return slices.Contains(r.values, t.Owner)
 	case plimsoll.ScopeQueue:
@@ -208,7 +218,8 @@ func (r *requirement) fits(t *Task) bool {
 	return false
 }
 
-// matches reports whether the policy is for a task. One without labels and requirements is for none.
+// matches reports whether the policy is for a task. One without labels and requirements is for
+// none.
 func (q *taskQOS) matches(t *Task) bool {
 	if len(q.labels) == 0 && len(q.match) == 0 {
 		return false
@@ -275,7 +286,8 @@ func (p *Policies) stand(t *Task, s *standing) {
 	}
 }
 
-// Allowed returns the names of the actions that may act on a task, and why none may if it is critical.
+// Allowed returns the names of the actions that may act on a task, and why none may if it is
+// critical.
 func (p *Policies) Allowed(t *Task) (actions []string, critical string) {
 	s := standing{allowed: make([]bool, len(p.actions))}
 	p.stand(t, &s)

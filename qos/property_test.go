@@ -35,14 +35,16 @@ type drawn struct {
 	absurd   bool // some figures are beyond all measure
 }
 
-// own are metrics of the user's: one that is quantified by the tasks' own values, one of which nobody can say how much is enough.
+// own are metrics of the user's: one that is quantified by the tasks' own values, one of which
+// nobody can say how much is enough.
 func own() []Metric {
 	sort := OrderedBy(ClassAndPriority, ByValue("disk_rate"), RunningTime)
 	return []Metric{
 		{Name: "disk_rate", Sort: &sort, Evictable: true, EvictQuantified: true, ActionPriority: 7},
 		{Name: "latency", Throttleable: true, Evictable: true, ActionPriority: 9},
 		{
-			Name: "requests", Sort: &sort, Throttleable: true, ThrottleQuantified: true, Limit: &Limit{}, Evictable: true,
+			Name: "requests", Sort: &sort, Throttleable: true, ThrottleQuantified: true, Limit: &Limit{},
+			Evictable:       true,
 			EvictQuantified: true, ActionPriority: 6,
 		},
 	}
@@ -57,7 +59,10 @@ func drawWorld(t *rapid.T) *drawn {
 		registry: registry, ledger: NewLedger(), now: int64(time.Hour), absurd: seldom(t, 10),
 		actions: map[string]*plimsoll.Action{}, rules: map[string]*plimsoll.Rule{},
 	}
-	w.snapshot = &Snapshot{Sequence: 7, At: w.now - int64(oneOf(t, 0, time.Second)), Cores: 16 * Core, Memory: 64 << 30, Values: map[string]int64{}}
+	w.snapshot = &Snapshot{
+		Sequence: 7, At: w.now - int64(oneOf(t, 0, time.Second)), Cores: 16 * Core, Memory: 64 << 30,
+		Values: map[string]int64{},
+	}
 	w.snapshot.Times = map[string]int64{}
 	w.snapshot.ExtCPU, w.snapshot.ExtMemory = oneOf(t, 0, 4*Core), oneOf[int64](t, 0, 8<<30)
 	for i := range rapid.IntRange(1, 60).Draw(t, "tasks") {
@@ -98,11 +103,15 @@ func (w *drawn) figure(t *rapid.T, v int64) int64 {
 
 func (w *drawn) drawTask(t *rapid.T, i int) Task {
 	task := Task{
-		ID: fmt.Sprintf("task-%d", i), Attempt: oneOf[int32](t, 1, 1, 2), Class: plimsoll.Class(rapid.IntRange(0, 3).Draw(t, "class")),
-		Priority: int32(rapid.IntRange(-2, 2).Draw(t, "priority")), Owner: oneOf(t, "alice", "bob", "carol"), Queue: oneOf(t, "root.batch", "root.web"),
-		Labels: oneOf(t, nil, map[string]string{"app": "web"}, map[string]string{"app": "db"}), Started: int64(rapid.IntRange(0, 3).Draw(t, "started")),
+		ID: fmt.Sprintf("task-%d", i), Attempt: oneOf[int32](t, 1, 1, 2),
+		Class:    plimsoll.Class(rapid.IntRange(0, 3).Draw(t, "class")),
+		Priority: int32(rapid.IntRange(-2, 2).Draw(t, "priority")), Owner: oneOf(t, "alice", "bob", "carol"),
+		Queue:    oneOf(t, "root.batch", "root.web"),
+		Labels:   oneOf(t, nil, map[string]string{"app": "web"}, map[string]string{"app": "db"}),
+		Started:  int64(rapid.IntRange(0, 3).Draw(t, "started")),
 		CPUKnown: !seldom(t, 8), MemoryKnown: !seldom(t, 8), PressureKnown: !seldom(t, 4), OwnQuota: seldom(t, 4),
-		CPUPressure: int64(rapid.IntRange(0, 100_000).Draw(t, "pressure")), Stopping: seldom(t, 12), Gone: seldom(t, 12),
+		CPUPressure: int64(rapid.IntRange(0, 100_000).Draw(t, "pressure")), Stopping: seldom(t, 12),
+		Gone:   seldom(t, 12),
 		Memory: w.figure(t, int64(rapid.IntRange(0, 4).Draw(t, "GiB"))<<30),
 	}
 	if seldom(t, 3) {
@@ -116,9 +125,12 @@ func (w *drawn) drawTask(t *rapid.T, i int) Task {
 	}
 	for j := range rapid.IntRange(0, 2).Draw(t, "groups") {
 		g := Group{
-			Name: oneOf(t, "", "main", "main") + fmt.Sprint(j), CPU: w.figure(t, int64(rapid.IntRange(0, 30).Draw(t, "cpu"))*Core/10),
-			Quota: oneOf(t, Unlimited, Unlimited, Core/100, Core/2, Core, 4*Core), Period: oneOf[int64](t, 0, DefaultPeriod, DefaultPeriod/10),
-			Limit: oneOf(t, 0, Core, 4*Core), Request: oneOf(t, 0, Core/2), Shares: oneOf[int64](t, 2, 1024), Idle: seldom(t, 6), Frozen: seldom(t, 12),
+			Name:   oneOf(t, "", "main", "main") + fmt.Sprint(j),
+			CPU:    w.figure(t, int64(rapid.IntRange(0, 30).Draw(t, "cpu"))*Core/10),
+			Quota:  oneOf(t, Unlimited, Unlimited, Core/100, Core/2, Core, 4*Core),
+			Period: oneOf[int64](t, 0, DefaultPeriod, DefaultPeriod/10),
+			Limit:  oneOf(t, 0, Core, 4*Core), Request: oneOf(t, 0, Core/2), Shares: oneOf[int64](t, 2, 1024),
+			Idle: seldom(t, 6), Frozen: seldom(t, 12),
 		}
 		if seldom(t, 6) {
 			g.Name = ""
@@ -138,7 +150,10 @@ func (w *drawn) drawPolicies(t *rapid.T) *Policies {
 			a.Weight = &plimsoll.WeightAction{Idle: seldom(t, 2), Shares: 2}
 		}
 		if seldom(t, 2) {
-			a.Throttle = &plimsoll.ThrottleAction{MinRatio: int32(rapid.IntRange(0, 100).Draw(t, "ratio")), Step: int32(rapid.IntRange(1, 100).Draw(t, "step"))}
+			a.Throttle = &plimsoll.ThrottleAction{
+				MinRatio: int32(rapid.IntRange(0, 100).Draw(t, "ratio")),
+				Step:     int32(rapid.IntRange(1, 100).Draw(t, "step")),
+			}
 		}
 		if seldom(t, 4) {
 			a.Freeze = &plimsoll.FreezeAction{For: 10 * time.Second}
@@ -160,11 +175,17 @@ func (w *drawn) drawPolicies(t *rapid.T) *Policies {
 		all = append(all, plimsoll.Policy{NodeQOS: q})
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "taskqos") {
-		q := &plimsoll.TaskQOS{Name: fmt.Sprintf("t%d", i), Allowed: names[:rapid.IntRange(1, 3).Draw(t, "allowed")], Prefer: seldom(t, 4)}
-		q.Match = []plimsoll.Requirement{oneOf(t, allOf[0], allOf[0], plimsoll.Requirement{Scope: plimsoll.ScopeClass, Values: []string{"best-effort", "burstable"}},
+		q := &plimsoll.TaskQOS{
+			Name: fmt.Sprintf("t%d", i), Allowed: names[:rapid.IntRange(1, 3).Draw(t, "allowed")], Prefer: seldom(t, 4),
+		}
+		q.Match = []plimsoll.Requirement{oneOf(t, allOf[0], allOf[0], plimsoll.Requirement{
+			Scope: plimsoll.ScopeClass, Values: []string{"best-effort", "burstable"},
+		},
 			plimsoll.Requirement{Scope: plimsoll.ScopePriority, Not: true, Values: []string{"2", "-1-0"}})}
 		if seldom(t, 5) {
-			q.Allowed, q.Critical, q.Match = nil, true, []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Values: []string{"carol"}}}
+			q.Allowed, q.Critical, q.Match = nil, true, []plimsoll.Requirement{
+				{Scope: plimsoll.ScopeOwner, Values: []string{"carol"}},
+			}
 		}
 		all = append(all, plimsoll.Policy{TaskQOS: q})
 	}
@@ -190,8 +211,10 @@ func (w *drawn) drawRule(t *rapid.T, j int) plimsoll.Rule {
 		return fmt.Sprint(percent)
 	}
 	return plimsoll.Rule{
-		Name: fmt.Sprintf("r%d", j), Metric: metric, Waterline: text(line), Release: text(release), Action: oneOf(t, "a0", "a1", "a2", "none"),
-		TriggerAfter: oneOf[int32](t, 0, 1, 2), RestoreAfter: oneOf[int32](t, 0, 1, 3), Preview: seldom(t, 5), Hold: seldom(t, 3),
+		Name: fmt.Sprintf("r%d", j), Metric: metric, Waterline: text(line), Release: text(release),
+		Action:       oneOf(t, "a0", "a1", "a2", "none"),
+		TriggerAfter: oneOf[int32](t, 0, 1, 2), RestoreAfter: oneOf[int32](t, 0, 1, 3), Preview: seldom(t, 5),
+		Hold: seldom(t, 3),
 	}
 }
 
@@ -205,19 +228,24 @@ func (w *drawn) drawLedger(t *rapid.T) {
 			w.drawHold(t, task)
 		}
 		if seldom(t, 12) {
-			l.leaving[task.Key()] = &leaving{Task: task.ID, Attempt: task.Attempt, Told: true, Deadline: w.now + int64(oneOf(t, -time.Second, time.Second))}
+			l.leaving[task.Key()] = &leaving{
+				Task: task.ID, Attempt: task.Attempt, Told: true,
+				Deadline: w.now + int64(oneOf(t, -time.Second, time.Second)),
+			}
 		}
 		if seldom(t, 12) {
 			l.failures(oneOf(t, Throttle, Evict))[task.Key()] = &failure{
-				Task: task.ID, Attempt: task.Attempt, Count: 1, Until: w.now + int64(oneOf(t, -time.Second, time.Second)),
+				Task: task.ID, Attempt: task.Attempt, Count: 1,
+				Until: w.now + int64(oneOf(t, -time.Second, time.Second)),
 			}
 		}
 	}
 	for i := range w.policies.rules {
 		if key := w.policies.rules[i].key; seldom(t, 2) {
 			l.rules[key] = &ruleState{
-				Rule: key, Active: seldom(t, 2), Above: 1, Since: 1, LastAbove: oneOf[int64](t, 0, w.now-1), Missing: oneOf(t, 0, w.now-1, w.now-int64(time.Minute)),
-				Read: oneOf(t, 0, w.now-int64(10*time.Second)), Gave: oneOf(t, 0, w.now-int64(10*time.Second)),
+				Rule: key, Active: seldom(t, 2), Above: 1, Since: 1, LastAbove: oneOf[int64](t, 0, w.now-1),
+				Missing: oneOf(t, 0, w.now-1, w.now-int64(time.Minute)),
+				Read:    oneOf(t, 0, w.now-int64(10*time.Second)), Gave: oneOf(t, 0, w.now-int64(10*time.Second)),
 			}
 		}
 	}
@@ -226,10 +254,14 @@ func (w *drawn) drawLedger(t *rapid.T) {
 func (w *drawn) drawHold(t *rapid.T, task *Task) {
 	h := &hold{
 		Task: task.ID, Attempt: task.Attempt, Rule: "n0/r0", Taken: w.now - int64(oneOf(t, time.Second, time.Minute)),
-		Wait: oneOf(t, 0, 10*time.Second), Longest: time.Minute, Frozen: oneOf(t, 0, 0, 0, w.now-1, w.now+int64(time.Second)), FrozenUse: Core,
+		Wait: oneOf(t, 0, 10*time.Second), Longest: time.Minute,
+		Frozen: oneOf(t, 0, 0, 0, w.now-1, w.now+int64(time.Second)), FrozenUse: Core,
 	}
 	for _, g := range task.Groups {
-		o := original{Group: g.Name, Throttle: seldom(t, 2), Quota: oneOf(t, Unlimited, 2*Core, 8*Core), Reweight: seldom(t, 3), Shares: 1024}
+		o := original{
+			Group: g.Name, Throttle: seldom(t, 2), Quota: oneOf(t, Unlimited, 2*Core, 8*Core), Reweight: seldom(t, 3),
+			Shares: 1024,
+		}
 		if g.Name != "" && (o.Throttle || o.Reweight) {
 			h.Groups = append(h.Groups, o)
 		}
@@ -241,7 +273,8 @@ func (w *drawn) drawHold(t *rapid.T, task *Task) {
 	w.ledger.held[task.Key()] = h
 }
 
-// TestPlanProperties holds plans of random nodes against what every plan must keep. A failure prints the seed that repeats it.
+// TestPlanProperties holds plans of random nodes against what every plan must keep. A failure
+// prints the seed that repeats it.
 func TestPlanProperties(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -265,7 +298,8 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
-// TestPlansAreBounded: with a thousand rules that nobody can satisfy, since every task is left alone for a while, a plan still explains only so much.
+// TestPlansAreBounded: with a thousand rules that nobody can satisfy, since every task is left
+// alone for a while, a plan still explains only so much.
 func TestPlansAreBounded(t *testing.T) {
 	s, p, l := busyNode(t, 1000, 1000, true)
 	for i := range s.Tasks {
@@ -302,7 +336,9 @@ func (w *drawn) checkRepeats(t *rapid.T, res *Result) {
 	}
 	other := *w.snapshot
 	other.Tasks = rapid.Permutation(w.snapshot.Tasks).Draw(t, "order")
-	if again := Plan(&other, w.policies, w.ledger, w.now); !reflect.DeepEqual(res.Steps, again.Steps) || !reflect.DeepEqual(res.Rules, again.Rules) {
+	if again := Plan(
+		&other, w.policies, w.ledger, w.now,
+	); !reflect.DeepEqual(res.Steps, again.Steps) || !reflect.DeepEqual(res.Rules, again.Rules) {
 		t.Fatalf("the order of the list counts:\n%+v\n%+v", res.Steps, again.Steps)
 	}
 }
@@ -319,7 +355,8 @@ func (r *Result) rule(key string) *RuleReport {
 	return &r.Rules[i]
 }
 
-// checkSteps: only tasks that a policy allows are acted on, for rules that fire, and within their bounds.
+// checkSteps: only tasks that a policy allows are acted on, for rules that fire, and within their
+// bounds.
 func (w *drawn) checkSteps(t *rapid.T, res *Result) {
 	for i := range res.Steps {
 		s := &res.Steps[i]
@@ -382,7 +419,8 @@ func limitsOf(l *Ledger, s *Step) (now, original int64) {
 	return Unlimited, Unlimited
 }
 
-// checkGiven: something was taken, and nobody gets more than there was. What somebody else has raised meanwhile stays.
+// checkGiven: something was taken, and nobody gets more than there was. What somebody else has
+// raised meanwhile stays.
 func (w *drawn) checkGiven(t *rapid.T, s *Step, task *Task) {
 	if !w.ledger.holds(s.Key()) || task.Gone {
 		t.Fatalf("nothing was taken of which this is given back: %+v", s)
@@ -411,8 +449,8 @@ func (w *drawn) checkGiven(t *rapid.T, s *Step, task *Task) {
 	}
 }
 
-// checkPairs: a group gets one step of a kind, and nothing is taken and given back at once. A task that has been frozen for as long as it may be is
-// thawed whatever else happens to it.
+// checkPairs: a group gets one step of a kind, and nothing is taken and given back at once. A task
+// that has been frozen for as long as it may be is thawed whatever else happens to it.
 func (w *drawn) checkPairs(t *rapid.T, res *Result) {
 	type one struct {
 		key   Key
@@ -540,22 +578,30 @@ func (w *drawn) checkOrder(t *rapid.T, res *Result, g *rung) {
 		end := -1
 		for at, j := range order {
 			key := w.snapshot.Tasks[j].Key()
-			if slices.ContainsFunc(res.Steps, func(s Step) bool { return s.Rule == rep.Rule && s.Verb == g.verb && s.Key() == key }) {
+			if slices.ContainsFunc(
+				res.Steps, func(s Step) bool { return s.Rule == rep.Rule && s.Verb == g.verb && s.Key() == key },
+			) {
 				end = at
 			}
 		}
 		for _, j := range order[:max(end, 0)] {
 			task := &w.snapshot.Tasks[j]
 			allowed, _ := w.policies.Allowed(task)
-			skipped := slices.ContainsFunc(res.Skipped, func(s Skip) bool { return s.Task == task.ID && s.Rule == rep.Rule && s.Verb == g.verb && s.Why != 0 })
+			skipped := slices.ContainsFunc(
+				res.Skipped,
+				func(s Skip) bool { return s.Task == task.ID && s.Rule == rep.Rule && s.Verb == g.verb && s.Why != 0 },
+			)
 			if slices.Contains(allowed, rep.Action) && !taken[task.Key()] && !skipped {
-				t.Fatalf("%s was passed over by %s without a word:\n%+v\n%+v", task.ID, rep.Rule, res.Steps, res.Skipped)
+				t.Fatalf(
+					"%s was passed over by %s without a word:\n%+v\n%+v", task.ID, rep.Rule, res.Steps, res.Skipped,
+				)
 			}
 		}
 	}
 }
 
-// checkLedger: what is written down is read again, before and after the plan was executed, and the next plan can be made.
+// checkLedger: what is written down is read again, before and after the plan was executed, and the
+// next plan can be made.
 func (w *drawn) checkLedger(t *rapid.T, res *Result) {
 	w.ledger.Accept(res, w.snapshot)
 	for i := range res.Steps {
@@ -578,7 +624,8 @@ func (w *drawn) checkLedger(t *rapid.T, res *Result) {
 		r := w.ledger.rules[key]
 		r.Missing, r.Read, r.Gave = 0, 0, 0 // how long a metric is missing, and its readings, are counted anew
 	}
-	if !reflect.DeepEqual(back.held, w.ledger.held) || !reflect.DeepEqual(back.rules, w.ledger.rules) || !reflect.DeepEqual(back.failed, w.ledger.failed) ||
+	if !reflect.DeepEqual(back.held, w.ledger.held) || !reflect.DeepEqual(back.rules, w.ledger.rules) ||
+		!reflect.DeepEqual(back.failed, w.ledger.failed) ||
 		!reflect.DeepEqual(back.unstopped, w.ledger.unstopped) {
 		t.Fatalf("it reads back as\n%s\nnot\n%s", encoded(t, back), data)
 	}

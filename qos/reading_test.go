@@ -246,7 +246,8 @@ func TestAStepEndsAtTheLine(t *testing.T) {
 	}
 }
 
-// Where nobody can say how much is enough, a step is whole although the gap of another rule is small.
+// Where nobody can say how much is enough, a step is whole although the gap of another rule is
+// small.
 func TestAStepIsWholeWhereNobodyKnowsTheGap(t *testing.T) {
 	p := rules(throttling(), CPUTotalUsage, "4", Load, "1")
 	x := newStage(t, p, task("a", 2*Core), task("b", Core), task("c", Core))

@@ -9,8 +9,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// giveBack plans what tasks get back of what was taken from them. It looks at what is held, not at whether a rule was restored just now: as long as something
-// is held and there is room below the line, somebody gets a step. The highest rank comes first.
+// giveBack plans what tasks get back of what was taken from them. It looks at what is held, not at
+// whether a rule was restored just now: as long as something is held and there is room below the
+// line, somebody gets a step. The highest rank comes first.
 func (r *round) giveBack() {
 	order := r.held()
 	if len(order) == 0 {
@@ -76,8 +77,9 @@ func (r *round) sortToRestore(order []int32) {
 // leeway is how much a task may be given back.
 type leeway struct {
 	free bool // no rule speaks of it any more: everything at once
-	// A rule has fired within its action's cool-down. A low weight takes nothing from a task while processors are idle, and when it is given back
-	// nobody can say what that costs, so it waits for that.
+	// A rule has fired within its action's cool-down. A low weight takes nothing from a task while
+	// processors are idle, and when it is given back nobody can say what that costs, so it waits
+	// for that.
 	cooling bool
 	by      Throttling
 	reason  string
@@ -160,7 +162,8 @@ func (by *Throttling) within(u *run, t *Task, room int64) bool {
 	return true
 }
 
-// defaultStep is used when something is to be given back that no rule throttles any more, in percent.
+// defaultStep is used when something is to be given back that no rule throttles any more, in
+// percent.
 const defaultStep = 10
 
 // holdsBack reports whether an action takes something that is given back later.
@@ -185,7 +188,10 @@ func (r *round) below(u *run, t *Task, l *leeway, least *int64) Why {
 	}
 	if !u.metric.ThrottleQuantified {
 		if *least == math.MaxInt64 {
-			l.reason = fmt.Sprintf("%s: %s is %s, below %s", u.key, u.Metric, u.metric.Format(u.report.Usage), u.metric.Format(u.rule.target))
+			l.reason = fmt.Sprintf(
+				"%s: %s is %s, below %s", u.key, u.Metric, u.metric.Format(u.report.Usage),
+				u.metric.Format(u.rule.target),
+			)
 		}
 		return 0
 	}
@@ -348,7 +354,9 @@ func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) 
 			restore, l.by.Amount = l.metric.Restore, l.own
 		}
 		changes, own = restore(t, l.by)
-		changes = slices.DeleteFunc(changes, func(c QuotaChange) bool { _, ok := l.by.Original(&t.Groups[c.Group]); return !ok })
+		changes = slices.DeleteFunc(
+			changes, func(c QuotaChange) bool { _, ok := l.by.Original(&t.Groups[c.Group]); return !ok },
+		)
 	}
 	for j := range t.Groups { // what somebody else has lifted meanwhile, or nobody limits any more
 		g := &t.Groups[j]

@@ -38,10 +38,13 @@ type simPlan struct {
 
 func drawPlan(r *rand.Rand) simPlan {
 	p := simPlan{
-		cores: Core * int64(2+r.IntN(30)), memory: 1 << 30 * int64(4+r.IntN(100)), guards: 1 + r.IntN(3), burners: 2 + r.IntN(12),
-		noise: r.IntN(3) * 25, delay: r.IntN(3), late: r.IntN(3), gaps: r.IntN(2) == 0, faults: r.IntN(3) > 0, ext: r.IntN(4) == 0,
+		cores: Core * int64(2+r.IntN(30)), memory: 1 << 30 * int64(4+r.IntN(100)), guards: 1 + r.IntN(3),
+		burners: 2 + r.IntN(12),
+		noise:   r.IntN(3) * 25, delay: r.IntN(3), late: r.IntN(3), gaps: r.IntN(2) == 0, faults: r.IntN(3) > 0,
+		ext:  r.IntN(4) == 0,
 		step: int32(5 + r.IntN(46)), minRatio: int32(r.IntN(20)), trigger: int32(r.IntN(4)), restore: int32(r.IntN(4)),
-		cool: time.Duration(20+r.IntN(280)) * time.Second, throttle: true, reclaim: r.IntN(2) == 0, percent: r.IntN(2) == 0,
+		cool: time.Duration(20+r.IntN(280)) * time.Second, throttle: true, reclaim: r.IntN(2) == 0,
+		percent: r.IntN(2) == 0,
 	}
 	p.delayTasks = r.IntN(p.delay + 1)
 	p.protected = p.cores * int64(10+r.IntN(30)) / 100
@@ -87,12 +90,23 @@ func (p *simPlan) policies() []plimsoll.Policy {
 	be := []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}}
 	all := []plimsoll.Policy{
 		{Action: shed},
-		{Action: &plimsoll.Action{Name: "kill", CoolDown: p.cool, DisableScheduling: true, Evict: &plimsoll.EvictAction{Grace: simGrace, Reclaim: p.reclaim}}},
+		{
+			Action: &plimsoll.Action{
+				Name: "kill", CoolDown: p.cool, DisableScheduling: true,
+				Evict: &plimsoll.EvictAction{Grace: simGrace, Reclaim: p.reclaim},
+			},
+		},
 		{TaskQOS: &plimsoll.TaskQOS{Name: "batch", Match: be, Allowed: []string{"shed", "kill"}}},
 		{TaskQOS: &plimsoll.TaskQOS{Name: "critical", Labels: map[string]string{"critical": "yes"}, Critical: true}},
 		{NodeQOS: &plimsoll.NodeQOS{Name: "node", Rules: []plimsoll.Rule{
-			{Name: "cpu", Metric: metric, Waterline: line, Release: release, TriggerAfter: p.trigger, RestoreAfter: p.restore, Action: "shed"},
-			{Name: "mem", Metric: MemoryTotalUsage, Waterline: strconv.FormatInt(p.memLine, 10), TriggerAfter: p.trigger, Action: "kill"},
+			{
+				Name: "cpu", Metric: metric, Waterline: line, Release: release, TriggerAfter: p.trigger,
+				RestoreAfter: p.restore, Action: "shed",
+			},
+			{
+				Name: "mem", Metric: MemoryTotalUsage, Waterline: strconv.FormatInt(p.memLine, 10),
+				TriggerAfter: p.trigger, Action: "kill",
+			},
 		}}},
 	}
 	if p.ext {
@@ -119,7 +133,9 @@ func newWorld(seed uint64, t *testing.T, changes ...func(r *rand.Rand, p *simPla
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
-	w.policies = Compile(policies, registry, nil, Options{Lag: time.Duration(w.plan.lag())*time.Second + 500*time.Millisecond})
+	w.policies = Compile(
+		policies, registry, nil, Options{Lag: time.Duration(w.plan.lag())*time.Second + 500*time.Millisecond},
+	)
 	w.predict = NewPredictor(PredictorConfig{HalfLife: time.Minute, Percentile: 950, WarmUp: 20 * time.Second})
 	for range w.plan.guards {
 		w.add(true)
@@ -146,7 +162,8 @@ func (w *world) run(ticks int, each func(i int)) {
 	}
 }
 
-// standStill: nobody is frozen for longer than the action says, apart from when the agent was away or the kernel refused to thaw.
+// standStill: nobody is frozen for longer than the action says, apart from when the agent was away
+// or the kernel refused to thaw.
 func (w *world) standStill() {
 	for _, t := range w.tasks {
 		if t.frozenFor-t.excused > int64(w.plan.freeze)+second {
@@ -190,7 +207,8 @@ func (w *world) check(res *Result, s *Snapshot) {
 	}
 }
 
-// justified: at some instant that the figures may be of, and as far as noise can mislead, the node was above its line without those that were told to stop.
+// justified: at some instant that the figures may be of, and as far as noise can mislead, the node
+// was above its line without those that were told to stop.
 func (w *world) justified(st *Step, dying map[string]bool, precise bool) {
 	p := &w.plan
 	line, dim := p.memLine, 1
@@ -215,7 +233,10 @@ func (w *world) justified(st *Step, dying map[string]bool, precise bool) {
 		worst = max(worst, use)
 	}
 	if worst+1000 <= line && w.now-w.forgot > (p.lag()+1)*second {
-		w.fail("%s is stopped by %s, and the use was at most %d of %d without those that go", st.Task, st.Rule, worst, line)
+		w.fail(
+			"%s is stopped by %s, and the use was at most %d of %d without those that go", st.Task, st.Rule, worst,
+			line,
+		)
 	}
 }
 
@@ -259,7 +280,8 @@ func simulate(t *testing.T, seed uint64) (fault string) {
 	return w.fault
 }
 
-// fixed is what nobody may take away: the use of those that no policy allows to be acted on, and the least that the others keep.
+// fixed is what nobody may take away: the use of those that no policy allows to be acted on, and
+// the least that the others keep.
 func (w *world) fixed() (cpu int64) {
 	for _, t := range w.tasks {
 		if t.protected || t.Labels["critical"] != "" {
@@ -271,9 +293,10 @@ func (w *world) fixed() (cpu int64) {
 	return cpu
 }
 
-// settling is a bound on how many samples it takes until the node is below its line when the load is steady: the triggering and, for each step
-// from all processors down to the target, with quotas that are twice the use at first or more, until it shows; after what is left alone because acting on it failed,
-// and after what stands still runs again.
+// settling is a bound on how many samples it takes until the node is below its line when the load
+// is steady: the triggering and, for each step from all processors down to the target, with quotas
+// that are twice the use at first or more, until it shows; after what is left alone because acting
+// on it failed, and after what stands still runs again.
 func (w *world) settling() int {
 	p, fixed, quotas := &w.plan, w.fixed(), int64(0)
 	for _, t := range w.tasks {
@@ -339,15 +362,25 @@ func (w *world) steady() {
 	case longest > most:
 		w.fail("the node was above its line for %d samples in a row; at most %d are right", longest, most)
 	case tooMuch > 2*most+10: // what is to be lent moves with what is predicted
-		w.fail("the holders of extended cores used more than there was to lend for %d samples in a row; at most %d are right", tooMuch, 2*most+10)
+		w.fail(
+			"the holders of extended cores used more than there was to lend for %d samples in a row; at most %d are right",
+			tooMuch, 2*most+10,
+		)
 	case flips > p.mostFlips():
-		w.fail("from one task something was taken %d times in %d samples, after something was given back; at most %d are right", flips, watched, p.mostFlips())
+		w.fail(
+			"from one task something was taken %d times in %d samples, after something was given back; at most %d are right",
+			flips, watched, p.mostFlips(),
+		)
 	case p.line-p.release > noise+2*w.oneStep() && !p.ext && (over > 0 || flips > 1): // one may be left from before
-		w.fail("with a release line the node was above its line %d times, and something was taken again %d times", over, flips)
+		w.fail(
+			"with a release line the node was above its line %d times, and something was taken again %d times", over,
+			flips,
+		)
 	}
 }
 
-// lentTooMuch: the holders of extended cores use more than there is to lend, although they could be throttled.
+// lentTooMuch: the holders of extended cores use more than there is to lend, although they could be
+// throttled.
 func (w *world) lentTooMuch() bool {
 	used, floor := int64(0), int64(0)
 	for _, t := range w.tasks {
@@ -380,15 +413,20 @@ func (w *world) oneStep() (most int64) {
 	return most
 }
 
-// undershot: throttling ends at the line. What is released beyond it is one step of one task, and what noise can make of the node's figures, before and
-// after, and of the tasks'. But a task that was told to stop and is overdue goes in addition, when it goes.
+// undershot: throttling ends at the line. What is released beyond it is one step of one task, and
+// what noise can make of the node's figures, before and after, and of the tasks'. But a task that
+// was told to stop and is overdue goes in addition, when it goes.
 func (w *world) undershot(since int) {
 	p := &w.plan
-	if since < 20 || w.tick-w.took > int(p.lag())+1 || w.awaited() || !p.throttle || p.freeze > 0 || p.evictCPU || p.ext {
+	if since < 20 || w.tick-w.took > int(
+		p.lag(),
+	)+1 || w.awaited() || !p.throttle || p.freeze > 0 || p.evictCPU || p.ext {
 		return
 	}
 	low := p.release - 3*mulDiv(p.line, int64(p.noise), 1000) - w.oneStep() - Core/1000
-	if now, before := w.history[0], w.history[1]; now.cpu < low && before.cpu >= low && len(now.tasks) == len(before.tasks) {
+	if now, before := w.history[0], w.history[1]; now.cpu < low && before.cpu >= low && len(now.tasks) == len(
+		before.tasks,
+	) {
 		w.fail("throttling went on down to %d, and the target is %d; one step is %d", now.cpu, p.release, w.oneStep())
 	}
 }
@@ -408,9 +446,10 @@ func (w *world) spared() {
 
 const watched = 400
 
-// mostFlips bounds how often something is taken from a task that had got something back while it is watched: the wait doubles each time, up to the
-// cool-down, and then it happens once in each. Where figures are noisy, or what is to be lent moves, a line is crossed now and then without that anything was
-// given back too much: after three times the shortest wait that does not count.
+// mostFlips bounds how often something is taken from a task that had got something back while it is
+// watched: the wait doubles each time, up to the cool-down, and then it happens once in each. Where
+// figures are noisy, or what is to be lent moves, a line is crossed now and then without that
+// anything was given back too much: after three times the shortest wait that does not count.
 func (p *simPlan) mostFlips() int {
 	const settle = 10 * time.Second
 	longest, chance := max(p.cool, settle), 0
@@ -437,7 +476,10 @@ func (w *world) gone() {
 	}
 	for _, t := range w.tasks {
 		if t.quota != t.origQuota || t.shares != t.origShares || t.idle || t.frozen {
-			w.fail("%s has quota %d, weight %d, idle %v, frozen %v; it had %d and %d", t.ID, t.quota, t.shares, t.idle, t.frozen, t.origQuota, t.origShares)
+			w.fail(
+				"%s has quota %d, weight %d, idle %v, frozen %v; it had %d and %d", t.ID, t.quota, t.shares, t.idle,
+				t.frozen, t.origQuota, t.origShares,
+			)
 		}
 	}
 	if w.last.Closed {
@@ -445,8 +487,9 @@ func (w *world) gone() {
 	}
 }
 
-// giving is a bound on how many samples it takes until everything is given back: the longest wait, the cool-down, the fading of what is predicted, and for each task in turn
-// the steps from the least quota to all processors, one in as many samples as it takes until a step shows.
+// giving is a bound on how many samples it takes until everything is given back: the longest wait,
+// the cool-down, the fading of what is predicted, and for each task in turn the steps from the
+// least quota to all processors, one in as many samples as it takes until a step shows.
 func (w *world) giving() int {
 	step, fade := float64(w.plan.step), 0
 	if w.plan.ext {
@@ -456,11 +499,13 @@ func (w *world) giving() int {
 	return fade + w.waiting() + 2*int(w.plan.cool/time.Second) + 60 + len(w.tasks)*int(steps+2)*int(w.plan.lag()+1)
 }
 
-// A node that is driven over its lines by changing loads, seen late, with noise and gaps, by an agent that is killed now and then and whose actions fail: what
-// is said in the comments of check, justified, standStill, steady and gone holds.
+// A node that is driven over its lines by changing loads, seen late, with noise and gaps, by an
+// agent that is killed now and then and whose actions fail: what is said in the comments of check,
+// justified, standStill, steady and gone holds.
 //
-// It is nearly all of the time that the tests of this package take, a minute with the race detector. No other test has an
-// agent over hours, where lines that pull against each other make tasks flap, starve, or never get back what was taken.
+// It is nearly all of the time that the tests of this package take, a minute with the race
+// detector. No other test has an agent over hours, where lines that pull against each other make
+// tasks flap, starve, or never get back what was taken.
 func TestSimulation(t *testing.T) {
 	first := testrun.Seed(t)
 	for i := range testrun.Count(40, 200, 20_000) {
@@ -468,7 +513,9 @@ func TestSimulation(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			if fault := simulate(t, seed); fault != "" {
-				t.Errorf("%s\nreplay with PLIMSOLL_SEED=%d go test ./qos -run 'TestSimulation/^%d$' -v", fault, seed, seed)
+				t.Errorf(
+					"%s\nreplay with PLIMSOLL_SEED=%d go test ./qos -run 'TestSimulation/^%d$' -v", fault, seed, seed,
+				)
 			}
 		})
 	}

@@ -134,12 +134,15 @@ func (w *world) load() {
 			t.grows = int64(w.r.IntN(3)) / 2 * t.mostMem / 50
 		}
 	}
-	if !w.calm && !w.quiet && w.r.IntN(15) == 0 && len(w.tasks) < w.plan.guards+w.plan.burners && (w.last == nil || !w.last.Closed) {
+	if !w.calm && !w.quiet && w.r.IntN(15) == 0 && len(
+		w.tasks,
+	) < w.plan.guards+w.plan.burners && (w.last == nil || !w.last.Closed) {
 		w.add(false)
 	}
 }
 
-// kernel lets a second pass: processors are shared by weight up to the quotas, memory grows, and what was told to stop goes.
+// kernel lets a second pass: processors are shared by weight up to the quotas, memory grows, and
+// what was told to stop goes.
 func (w *world) kernel() {
 	w.tick++
 	w.now += second
@@ -221,10 +224,13 @@ func (w *world) noisy(v int64) int64 {
 	return v + mulDiv(v, int64(w.r.IntN(2*w.plan.noise+1)), 1000) - mulDiv(v, int64(w.plan.noise), 1000)
 }
 
-// sample is what the agent sees: what was, some samples ago, with noise and gaps. Quotas and the list of tasks it reads itself.
+// sample is what the agent sees: what was, some samples ago, with noise and gaps. Quotas and the
+// list of tasks it reads itself.
 func (w *world) sample() *Snapshot {
 	w.sequence++
-	s := &Snapshot{Sequence: w.sequence, At: w.now, Cores: w.plan.cores, Memory: w.plan.memory, Values: map[string]int64{}}
+	s := &Snapshot{
+		Sequence: w.sequence, At: w.now, Cores: w.plan.cores, Memory: w.plan.memory, Values: map[string]int64{},
+	}
 	m := w.history[min(w.plan.delay, len(w.history)-1)]
 	steady := w.calm || w.quiet // then a metric is never away for so long that it counts as missing
 	if w.silence > 0 {
@@ -243,7 +249,12 @@ func (w *world) sample() *Snapshot {
 		use, known := w.history[min(w.plan.delayTasks, len(w.history)-1)].tasks[t.ID]
 		x.CPU, x.Memory, x.CPUKnown, x.MemoryKnown = w.noisy(use[0]), w.noisy(use[1]), known, known
 		x.Stopping = t.dies != 0
-		x.Groups = []Group{{Name: "/" + t.ID, CPU: x.CPU, Quota: t.quota, Ext: t.ExtCPU, Shares: t.shares, Idle: t.idle, Frozen: t.frozen}}
+		x.Groups = []Group{
+			{
+				Name: "/" + t.ID, CPU: x.CPU, Quota: t.quota, Ext: t.ExtCPU, Shares: t.shares, Idle: t.idle,
+				Frozen: t.frozen,
+			},
+		}
 		if t.ExtCPU == 0 && known {
 			others += x.CPU
 		}
@@ -369,7 +380,10 @@ func (w *world) restart() {
 	w.note("the ledger is lost")
 	w.ledger, w.disk, w.forgot = NewLedger(), nil, w.now
 	for _, t := range w.tasks {
-		w.ledger.Adopt(t.Key(), &Group{Name: "/" + t.ID, Quota: t.quota, Shares: t.shares, Idle: t.idle, Frozen: t.frozen}, t.origQuota, t.origShares)
+		w.ledger.Adopt(
+			t.Key(), &Group{Name: "/" + t.ID, Quota: t.quota, Shares: t.shares, Idle: t.idle, Frozen: t.frozen},
+			t.origQuota, t.origShares,
+		)
 	}
 }
 

@@ -16,7 +16,8 @@ type Snapshot struct {
 	At       int64  // Unix nanoseconds
 	Cores    int64  // nanocores that the node has
 	Memory   int64  // bytes that the node has
-	// Values holds what was measured of the node, by metric, in the metric's finest unit. What is not in it is missing.
+	// Values holds what was measured of the node, by metric, in the metric's finest unit. What is
+	// not in it is missing.
 	Values map[string]int64
 	// Times holds when a value was measured, by metric, in Unix nanoseconds. A metric that is not
 	// in it was measured with the sample. A rule counts and acts on each measurement once.
@@ -49,7 +50,9 @@ type Task struct {
 	CPUPressure    int64 // share of time in which some of it waits for a processor, in thousandths of a percent
 	MemoryPressure int64
 	PressureKnown  bool
-	OwnQuota       bool // it was held up by its own quota since the last sample, so that its pressure says nothing about the node
+	// it was held up by its own quota since the last sample, so that its pressure says nothing
+	// about the node
+	OwnQuota bool
 
 	Stopping bool             // it is being stopped already, by whomever
 	Gone     bool             // its groups have vanished since the sample
@@ -66,7 +69,8 @@ type Key struct {
 // Key returns the task's key.
 func (t *Task) Key() Key { return Key{t.ID, t.Attempt} }
 
-// Group is a control group of a task. Those without a name (the pause containers of pods) are left alone.
+// Group is a control group of a task. Those without a name (the pause containers of pods) are left
+// alone.
 type Group struct {
 	Name    string
 	CPU     int64 // nanocores that it uses
@@ -83,7 +87,8 @@ type Group struct {
 // DefaultPeriod is the kernel's.
 const DefaultPeriod = int64(100_000_000)
 
-// leastQuota is what the kernel takes at the least: a millisecond a period (kernel/sched/core.c, min_cfs_quota_period).
+// leastQuota is what the kernel takes at the least: a millisecond a period (kernel/sched/core.c,
+// min_cfs_quota_period).
 func (g *Group) leastQuota() int64 {
 	period := g.Period
 	if period <= 0 {

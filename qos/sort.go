@@ -6,14 +6,17 @@ import (
 	"strings"
 )
 
-// Compare says which of two tasks is acted on first: a negative number means a. It looks at the tasks alone.
+// Compare says which of two tasks is acted on first: a negative number means a. It looks at the
+// tasks alone.
 type Compare func(a, b *Task) int
 
-// Sorter puts tasks in the order in which they are acted on: what is worth least comes first. It is total: tasks that no key tells
-// apart come in the order of their ids, so that the same tasks are always in the same order.
+// Sorter puts tasks in the order in which they are acted on: what is worth least comes first. It is
+// total: tasks that no key tells apart come in the order of their ids, so that the same tasks are
+// always in the same order.
 type Sorter struct{ keys []Compare }
 
-// OrderedBy makes a sorter that compares by the first key that tells two tasks apart (design, "Enrich the sorting strategy").
+// OrderedBy makes a sorter that compares by the first key that tells two tasks apart (design,
+// "Enrich the sorting strategy").
 func OrderedBy(keys ...Compare) Sorter { return Sorter{keys} }
 
 func (s Sorter) compare(a, b *Task) int {
@@ -44,7 +47,8 @@ func (s Sorter) sort(tasks []Task, order []int32) {
 
 // The keys of the design, and of its memory counterpart.
 
-// ClassAndPriority puts the lower class first, in a class the lower priority, and then those that policies prefer.
+// ClassAndPriority puts the lower class first, in a class the lower priority, and then those that
+// policies prefer.
 func ClassAndPriority(a, b *Task) int {
 	if c := cmp.Compare(a.Class, b.Class); c != 0 {
 		return c
@@ -55,7 +59,8 @@ func ClassAndPriority(a, b *Task) int {
 	return cmp.Compare(a.Bias, b.Bias)
 }
 
-// CPUUsage puts the heavier user first: acting on it brings the node below its line soonest. One whose use is not known comes last.
+// CPUUsage puts the heavier user first: acting on it brings the node below its line soonest. One
+// whose use is not known comes last.
 func CPUUsage(a, b *Task) int { return heavier(a.CPU, a.CPUKnown, b.CPU, b.CPUKnown) }
 
 // MemUsage puts the heavier user of memory first.
@@ -71,7 +76,8 @@ func heavier(a int64, aKnown bool, b int64, bKnown bool) int {
 	return cmp.Compare(b, a)
 }
 
-// ExtCPUUsage puts users of extended processors first and, among them, the one that uses less of what it holds: it has the least need of it.
+// ExtCPUUsage puts users of extended processors first and, among them, the one that uses less of
+// what it holds: it has the least need of it.
 func ExtCPUUsage(a, b *Task) int { return extended(a.CPU, a.ExtCPU, b.CPU, b.ExtCPU) }
 
 // ExtMemUsage is the same for extended memory.
@@ -103,7 +109,8 @@ func RunningTime(a, b *Task) int {
 	return cmp.Compare(b.Started, a.Started)
 }
 
-// The sorters of the design, and one for memory. They are functions, so that nobody can change them.
+// The sorters of the design, and one for memory. They are functions, so that nobody can change
+// them.
 
 // GeneralSorter is for metrics without a sorter of their own.
 func GeneralSorter() Sorter { return OrderedBy(ClassAndPriority, RunningTime) }
@@ -132,8 +139,8 @@ func ByValue(metric string) Compare {
 	}
 }
 
-// restoreOrder is the order in which tasks get back what was taken: the highest class and priority first, then the heavier user, which
-// suffers most, then the older.
+// restoreOrder is the order in which tasks get back what was taken: the highest class and priority
+// first, then the heavier user, which suffers most, then the older.
 func restoreOrder(a, b *Task) int {
 	if c := ClassAndPriority(b, a); c != 0 {
 		return c

@@ -36,7 +36,8 @@ func newStageWith(t *testing.T, policies []plimsoll.Policy, metrics []Metric, ta
 	}
 }
 
-// sample takes the next sample, in which metrics have these values (pairs of a name and a value), plans, and accepts the plan.
+// sample takes the next sample, in which metrics have these values (pairs of a name and a value),
+// plans, and accepts the plan.
 func (x *stage) sample(values ...any) *Result {
 	x.t.Helper()
 	x.at += int64(time.Second)
@@ -96,8 +97,9 @@ func (x *stage) want(got, want string) {
 // task is a best-effort task with one group that has no quota.
 func task(id string, use int64) Task {
 	return Task{
-		ID: id, Attempt: 1, Class: plimsoll.ClassBestEffort, Started: 1, CPU: use, CPUKnown: true, MemoryKnown: true, PressureKnown: true,
-		Groups: []Group{{Name: id, CPU: use, Quota: Unlimited, Shares: 1024}},
+		ID: id, Attempt: 1, Class: plimsoll.ClassBestEffort, Started: 1, CPU: use, CPUKnown: true, MemoryKnown: true,
+		PressureKnown: true,
+		Groups:        []Group{{Name: id, CPU: use, Quota: Unlimited, Shares: 1024}},
 	}
 }
 
@@ -107,7 +109,8 @@ func with(t Task, change func(t *Task)) Task {
 	return t
 }
 
-// rules are policies: a rule for each pair of a metric and a line, with an action that everybody allows.
+// rules are policies: a rule for each pair of a metric and a line, with an action that everybody
+// allows.
 func rules(a *plimsoll.Action, pairs ...string) []plimsoll.Policy {
 	if a.CoolDown == 0 {
 		a.CoolDown = 10 * time.Second
@@ -115,9 +118,14 @@ func rules(a *plimsoll.Action, pairs ...string) []plimsoll.Policy {
 	a.Name = "act"
 	q := &plimsoll.NodeQOS{Name: "n"}
 	for i := 0; i < len(pairs); i += 2 {
-		q.Rules = append(q.Rules, plimsoll.Rule{Name: fmt.Sprintf("r%d", i/2), Metric: pairs[i], Waterline: pairs[i+1], Action: "act"})
+		q.Rules = append(
+			q.Rules,
+			plimsoll.Rule{Name: fmt.Sprintf("r%d", i/2), Metric: pairs[i], Waterline: pairs[i+1], Action: "act"},
+		)
 	}
-	return []plimsoll.Policy{{Action: a}, {TaskQOS: &plimsoll.TaskQOS{Name: "all", Match: allOf, Allowed: []string{"act"}}}, {NodeQOS: q}}
+	return []plimsoll.Policy{
+		{Action: a}, {TaskQOS: &plimsoll.TaskQOS{Name: "all", Match: allOf, Allowed: []string{"act"}}}, {NodeQOS: q},
+	}
 }
 
 func throttling() *plimsoll.Action {

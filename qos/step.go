@@ -72,7 +72,9 @@ type Step struct {
 	Use           int64         // Freeze: nanocores that it uses
 	Bytes         int64         // Reclaim: how much to ask for
 	Grace         time.Duration // Evict: between SIGTERM and SIGKILL; 0: the task's own
-	Release       []Amount      // what the node gets back by it, as far as it can be told; for those that give back, what it may cost
+	// what the node gets back by it, as far as it can be told; for those that give back, what it
+	// may cost
+	Release []Amount
 
 	Reason string // why, for people
 
@@ -147,10 +149,13 @@ const (
 )
 
 var whyTexts = [...]string{
-	"", "it is being stopped, and what it uses counts as released", "it was stopped long ago and does not go; it is not counted on",
-	"an action on it failed lately", "it has vanished since the sample", "what it uses is not known yet", "it uses nothing of what is needed",
+	"", "it is being stopped, and what it uses counts as released",
+	"it was stopped long ago and does not go; it is not counted on",
+	"an action on it failed lately", "it has vanished since the sample", "what it uses is not known yet",
+	"it uses nothing of what is needed",
 	"it is at its floor already", "it was throttled again soon after it got something back, so it waits longer",
-	"there is no room below the line", "a rule that may act on it is still triggered", "the metric is missing, and the rule says hold",
+	"there is no room below the line", "a rule that may act on it is still triggered",
+	"the metric is missing, and the rule says hold",
 	"it was frozen for this already", "its weight is given back when the action's cool-down has passed",
 	"something was given back by this reading of the metric; the next one must show what came of it",
 	"a limit of it is being changed",
@@ -172,14 +177,16 @@ type Skip struct {
 	Why  Why
 }
 
-// Waterline is a line of one of the three sets (design, "How to control accurately according to the water level").
+// Waterline is a line of one of the three sets (design, "How to control accurately according to the
+// water level").
 type Waterline struct {
 	Metric string
 	Rule   string
 	Value  int64 // in the metric's finest unit
 }
 
-// RuleReport is what one sample says about one rule. Values are in the metric's finest unit, the gap in that of its dimension.
+// RuleReport is what one sample says about one rule. Values are in the metric's finest unit, the
+// gap in that of its dimension.
 type RuleReport struct {
 	Rule      string // nodeqos/rule
 	Metric    string
@@ -204,7 +211,8 @@ type RuleReport struct {
 	Note      string
 }
 
-// MaxSkipped bounds the tasks that a plan says it passed over, so that a plan of many rules stays small.
+// MaxSkipped bounds the tasks that a plan says it passed over, so that a plan of many rules stays
+// small.
 const MaxSkipped = 4_096
 
 // EndedRule is a rule that was active when it was deleted, or was given another metric.

@@ -19,7 +19,8 @@ type Throttling struct {
 	// Metric.Restore may let the task use in addition.
 	Amount   int64
 	Stepwise bool // nothing is given back at once, however much room there seems to be: the metric of a rule is missing
-	// Original returns the quota that a group had before anything was taken from it; ok is false if nobody knows.
+	// Original returns the quota that a group had before anything was taken from it; ok is false if
+	// nobody knows.
 	Original func(g *Group) (quota int64, ok bool)
 }
 
@@ -231,7 +232,8 @@ func (t *Task) limited() bool {
 	return true
 }
 
-// quotaRelease is what lower quotas release: of the processors and, if the task holds extended ones, of those.
+// quotaRelease is what lower quotas release: of the processors and, if the task holds extended
+// ones, of those.
 func (r *round) quotaRelease(i int32, changes []QuotaChange) []Amount {
 	t, sum := &r.tasks[i], int64(0)
 	for _, c := range changes {
@@ -253,7 +255,8 @@ func (r *round) quotaRelease(i int32, changes []QuotaChange) []Amount {
 // newest returns the last n amounts of the arena. Whoever appends to them gets a copy.
 func (r *round) newest(n int) []Amount { return slices.Clip(r.arena[len(r.arena)-n:]) }
 
-// throttleable is what can still be released by throttling the candidates of a demand down to their floors, beyond the steps of this plan.
+// throttleable is what can still be released by throttling the candidates of a demand down to their
+// floors, beyond the steps of this plan.
 func (r *round) throttleable(d *demand) (sum int64) {
 	for _, i := range r.open {
 		sum = plus(sum, r.throttleableOf(d, i))
@@ -264,7 +267,9 @@ func (r *round) throttleable(d *demand) (sum int64) {
 // throttleableOf is the same of one task.
 func (r *round) throttleableOf(d *demand, i int32) int64 {
 	t := &r.tasks[i]
-	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.Frozen() || r.hindered[i] != 0 || r.givenUp(i) {
+	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(
+		d.run, i,
+	) || t.Frozen() || r.hindered[i] != 0 || r.givenUp(i) {
 		return 0
 	}
 	if d.metric.Limit != nil {

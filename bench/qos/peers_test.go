@@ -18,7 +18,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/sample"
 )
 
-// use is what a group has used so far: nanoseconds, nanoseconds that its quota kept it waiting, and bytes without page cache.
+// use is what a group has used so far: nanoseconds, nanoseconds that its quota kept it waiting, and
+// bytes without page cache.
 type use struct{ cpu, throttled, memory int64 }
 
 // method is a way to read all groups.
@@ -35,7 +36,8 @@ var methods = []method{
 	{"opencontainers", true, opencontainers},
 }
 
-// ours is a Sampler. It tells what was used between two sweeps; as these are a second apart for it, that is in nanoseconds too.
+// ours is a Sampler. It tells what was used between two sweeps; as these are a second apart for it,
+// that is in nanoseconds too.
 func ours(tb testing.TB, gs *groups) func([]use) error {
 	s, err := sample.New(sample.Config{})
 	if err != nil {
@@ -71,7 +73,8 @@ func ours(tb testing.TB, gs *groups) func([]use) error {
 	}
 }
 
-// readFile reads the files that ours does, each as often, and leaves what is in them as it is: memory.stat every eighth time.
+// readFile reads the files that ours does, each as often, and leaves what is in them as it is:
+// memory.stat every eighth time.
 func readFile(_ testing.TB, gs *groups) func([]use) error {
 	var often, seldom []string
 	for _, g := range gs.all {
@@ -81,7 +84,10 @@ func readFile(_ testing.TB, gs *groups) func([]use) error {
 		if gs.v2 {
 			often = append(often, filepath.Join(memory, "memory.current"))
 		} else {
-			often = append(often, filepath.Join(gs.dir(g, "cpuacct"), "cpuacct.usage"), filepath.Join(memory, "memory.usage_in_bytes"))
+			often = append(
+				often, filepath.Join(gs.dir(g, "cpuacct"), "cpuacct.usage"),
+				filepath.Join(memory, "memory.usage_in_bytes"),
+			)
 		}
 	}
 	turn := 0
@@ -187,7 +193,12 @@ func opencontainers(tb testing.TB, gs *groups) func([]use) error {
 		if config := (&cgroups.Cgroup{Resources: &cgroups.Resources{}}); gs.v2 {
 			m, err = fs2.NewManager(config, gs.dir(g, ""))
 		} else {
-			m, err = fs.NewManager(config, map[string]string{"cpu": gs.dir(g, "cpu"), "cpuacct": gs.dir(g, "cpuacct"), "memory": gs.dir(g, "memory")})
+			m, err = fs.NewManager(
+				config,
+				map[string]string{
+					"cpu": gs.dir(g, "cpu"), "cpuacct": gs.dir(g, "cpuacct"), "memory": gs.dir(g, "memory"),
+				},
+			)
 		}
 		if err != nil {
 			tb.Fatal(err)
@@ -205,7 +216,9 @@ func opencontainers(tb testing.TB, gs *groups) func([]use) error {
 			}
 			out[i] = use{
 				cpu: int64(s.CpuStats.CpuUsage.TotalUsage), throttled: int64(s.CpuStats.ThrottlingData.ThrottledTime),
-				memory: int64(s.MemoryStats.Usage.Usage - s.MemoryStats.Stats[prefix+"inactive_file"] - s.MemoryStats.Stats[prefix+"active_file"]),
+				memory: int64(
+					s.MemoryStats.Usage.Usage - s.MemoryStats.Stats[prefix+"inactive_file"] - s.MemoryStats.Stats[prefix+"active_file"],
+				),
 			}
 		}
 		return nil

@@ -85,7 +85,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// All methods read the same values of a group that has worked, was throttled and holds memory: what is compared is the same work.
+// All methods read the same values of a group that has worked, was throttled and holds memory: what
+// is compared is the same work.
 func TestSameValues(t *testing.T) {
 	gs := makeGroups(t, 2)
 	control := controlOf(t, gs.all[1])
@@ -127,15 +128,17 @@ func TestSameValues(t *testing.T) {
 // alike lets memory differ by what the kernel charges ahead.
 func alike(a, b [2]use) bool {
 	for i := range a {
-		if a[i].cpu != b[i].cpu || a[i].throttled != b[i].throttled || max(a[i].memory-b[i].memory, b[i].memory-a[i].memory) > 1<<20 {
+		if a[i].cpu != b[i].cpu || a[i].throttled != b[i].throttled || max(
+			a[i].memory-b[i].memory, b[i].memory-a[i].memory,
+		) > 1<<20 {
 			return false
 		}
 	}
 	return true
 }
 
-// work has a process in the group hold 4 MiB and use some processor time, less than a second of it even where a processor is emulated; then it waits
-// until it is killed.
+// work has a process in the group hold 4 MiB and use some processor time, less than a second of it
+// even where a processor is emulated; then it waits until it is killed.
 func work(t *testing.T, g *cgroup.Group) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `read go
@@ -174,7 +177,8 @@ func controlOf(tb testing.TB, g *cgroup.Group) *cgroup.Control {
 	return c
 }
 
-// BenchmarkQoSSweep reads processor time, memory in use and throttling of idle groups, which the agent does every second.
+// BenchmarkQoSSweep reads processor time, memory in use and throttling of idle groups, which the
+// agent does every second.
 func BenchmarkQoSSweep(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("groups=%d", n), func(b *testing.B) {
@@ -189,7 +193,8 @@ func BenchmarkQoSSweep(b *testing.B) {
 	}
 }
 
-// BenchmarkQoSQuota changes the quota of a group and leaves its period, which the agent does to throttle.
+// BenchmarkQoSQuota changes the quota of a group and leaves its period, which the agent does to
+// throttle.
 func BenchmarkQoSQuota(b *testing.B) {
 	gs := makeGroups(b, 1)
 	g := gs.all[0]

@@ -18,8 +18,8 @@ import (
 // secrets are the variables that hold, or name, the token of the server.
 type secrets struct{ token, file string }
 
-// takeSecrets reads the variables, and takes the token out of the environment, which the processes that
-// this one starts get.
+// takeSecrets reads the variables, and takes the token out of the environment, which the processes
+// that this one starts get.
 func takeSecrets() secrets {
 	const variable = "PLIMSOLL_TOKEN"
 	s := secrets{os.Getenv(variable), os.Getenv("PLIMSOLL_TOKEN_FILE")}
@@ -27,8 +27,8 @@ func takeSecrets() secrets {
 	return s
 }
 
-// clientConfig says which gateway is called, and with which token: that of the flag, of the variables, or
-// nothing, when the client looks for one.
+// clientConfig says which gateway is called, and with which token: that of the flag, of the
+// variables, or nothing, when the client looks for one.
 func (a *app) clientConfig() client.Config {
 	cfg := client.Config{Server: a.server, RetryBudget: a.retryFor}
 	if cfg.RetryBudget == 0 {
@@ -58,7 +58,8 @@ func (a *app) tokenSource() string {
 	return ""
 }
 
-// source says where the token of the gateway is from, of several that of the first; nil if none is known.
+// source says where the token of the gateway is from, of several that of the first; nil if none is
+// known.
 func (a *app) source() (*token.Source, error) {
 	cfg := a.clientConfig()
 	if cfg.Token == "" {
@@ -162,10 +163,14 @@ func (cmd *gatewayCmd) access(a *app, log *slog.Logger) *transport.Access {
 }
 
 // access says whom a listener answers that gateways call; nil if it is a socket.
-func (f *noTokenFlag) access(a *app, log *slog.Logger, listen string, kind token.Kind, file, data string) *transport.Access {
+func (f *noTokenFlag) access(
+	a *app, log *slog.Logger, listen string, kind token.Kind, file, data string,
+) *transport.Access {
 	if !listensOnPort(listen) {
 		return nil
 	}
 	sayOpen(a, log, listen, f.NoToken, false)
-	return dev.AccessConfig{NoToken: f.NoToken, Logger: log}.Access(kind, cmp.Or(file, filepath.Join(data, kind.FileName())))
+	return dev.AccessConfig{NoToken: f.NoToken, Logger: log}.Access(
+		kind, cmp.Or(file, filepath.Join(data, kind.FileName())),
+	)
 }

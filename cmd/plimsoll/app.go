@@ -57,7 +57,8 @@ func (a *app) close() {
 	}
 }
 
-// explainError is an error as it is printed: with what to do about it where the error itself cannot know.
+// explainError is an error as it is printed: with what to do about it where the error itself cannot
+// know.
 func (a *app) explainError(err error) string {
 	var dial *net.OpError
 	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial" {

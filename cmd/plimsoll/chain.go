@@ -37,7 +37,8 @@ func (cmd *configChainCmd) Run(a *app) error {
 	return cmd.print(a, config.PlacementFile(&p), func(o *output) { chainTable(o, &p) })
 }
 
-// chainTable prints a line for each stage, in the order in which nodes come through them. What belongs together is indented.
+// chainTable prints a line for each stage, in the order in which nodes come through them. What
+// belongs together is indented.
 func chainTable(o *output, p *config.Placement) {
 	t := chainRows{p: p, stages: map[string]placement.Stage{}}
 	for _, s := range placement.Stages() {
@@ -90,7 +91,8 @@ func (t *chainRows) add(e placement.Expression, indent, word string) {
 		t.n++
 		s := t.stages[e.Name]
 		t.rows = append(t.rows, []string{
-			strconv.Itoa(t.n), indent + word + s.Name, rfd60(&s), stageKind(&s), stageReads(s.Reads), stageSetting(s.Name, &t.p.Settings),
+			strconv.Itoa(t.n), indent + word + s.Name, rfd60(&s), stageKind(&s), stageReads(s.Reads),
+			stageSetting(s.Name, &t.p.Settings),
 		})
 	}
 }
@@ -109,7 +111,9 @@ func rfd60(s *placement.Stage) string {
 	switch {
 	case len(s.Aliases) > 0:
 		return s.Aliases[0]
-	case slices.Contains([]string{"identity", "score-unreserved-disk", "score-current-platform", "score-next-reboot"}, s.Name):
+	case slices.Contains(
+		[]string{"identity", "score-unreserved-disk", "score-current-platform", "score-next-reboot"}, s.Name,
+	):
 		return s.Name
 	}
 	return ""

@@ -36,8 +36,8 @@ func oneLine(s string) string { return shown(s, "") }
 // lines is oneLine for text of several lines.
 func lines(s string) string { return shown(s, "\n\t") }
 
-// escaped returns JSON, or YAML that config.FormatYAML has made, in which nothing steers a terminal.
-// What steers stands in quotes there, so that it can be written as \u and its number.
+// escaped returns JSON, or YAML that config.FormatYAML has made, in which nothing steers a
+// terminal. What steers stands in quotes there, so that it can be written as \u and its number.
 func escaped(data []byte) []byte {
 	if !bytes.ContainsFunc(data, func(r rune) bool { return steers(r) && r != '\n' || r == utf8.RuneError }) {
 		return data

@@ -31,8 +31,8 @@ func harmful(text string) string {
 	return ""
 }
 
-// Whatever strings a server answers with, in every field of every answer and in its errors, what the
-// commands print has nothing that steers a terminal, as tables, as JSON and as YAML.
+// Whatever strings a server answers with, in every field of every answer and in its errors, what
+// the commands print has nothing that steers a terminal, as tables, as JSON and as YAML.
 func TestNothingThatIsPrintedSteersATerminal(t *testing.T) {
 	goldens, err := filepath.Glob("testdata/golden/*.txt")
 	if err != nil || len(goldens) == 0 {
@@ -82,7 +82,9 @@ func (p poisoner) error(err error) error {
 	if err == nil {
 		return nil
 	}
-	return wire.ConnectError(&plimsoll.Error{Code: plimsoll.CodeOf(err), Field: "field" + hostile, Msg: err.Error() + hostile})
+	return wire.ConnectError(
+		&plimsoll.Error{Code: plimsoll.CodeOf(err), Field: "field" + hostile, Msg: err.Error() + hostile},
+	)
 }
 
 // WrapStreamingClient implements connect.Interceptor.

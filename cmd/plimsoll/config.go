@@ -67,7 +67,10 @@ type configCheckCmd struct {
 
 // Help is the detail of the help text.
 func (configCheckCmd) Help() string {
-	return example("plimsoll config check examples/wordcount.yaml examples/queues.yaml", "plimsoll config check examples/placement.yaml")
+	return example(
+		"plimsoll config check examples/wordcount.yaml examples/queues.yaml",
+		"plimsoll config check examples/placement.yaml",
+	)
 }
 
 // Run checks files.
@@ -184,7 +187,10 @@ func (cmd *configApplyCmd) Run(ctx context.Context, a *app) error {
 	}
 	root, err := config.ParseQueues(name, data)
 	if err != nil {
-		err = otherKind(err, name, data, config.PlacementFileKind, "is a placement file, not a queue file; start the coordinator with --placement")
+		err = otherKind(
+			err, name, data, config.PlacementFileKind,
+			"is a placement file, not a queue file; start the coordinator with --placement",
+		)
 		return otherKind(err, name, data, config.JobFileKind, "is a job file, not a queue file; use plimsoll submit")
 	}
 	c, err := a.client()

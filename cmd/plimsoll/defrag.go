@@ -21,7 +21,9 @@ type defragCmd struct {
 
 // Help is the detail of the help text.
 func (defragCmd) Help() string {
-	return example("plimsoll defrag --plan", "plimsoll defrag --plan --limit 5", "plimsoll defrag --plan --for job.yaml:map")
+	return example(
+		"plimsoll defrag --plan", "plimsoll defrag --plan --limit 5", "plimsoll defrag --plan --for job.yaml:map",
+	)
 }
 
 type planView struct {
@@ -52,7 +54,10 @@ type keptView struct {
 func (cmd *defragCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case !cmd.Plan:
-		return plimsoll.Invalid("--plan", "is missing: defrag only plans, and moves nothing; to move tasks off a node, drain it: plimsoll node drain NODE")
+		return plimsoll.Invalid(
+			"--plan",
+			"is missing: defrag only plans, and moves nothing; to move tasks off a node, drain it: plimsoll node drain NODE",
+		)
 	case cmd.Limit < 1 || cmd.Limit > maxMoves:
 		return plimsoll.Invalid("--limit", "is %d; give a number from 1 to %d", cmd.Limit, maxMoves)
 	}
@@ -97,7 +102,8 @@ func cutLast(text string) (file, group string, ok bool) {
 
 func viewPlan(p *client.MovePlan) planView {
 	v := planView{
-		Moves: []moveView{}, Emptied: append([]string{}, p.Emptied...), Refusal: p.Refusal, Kept: []keptView{}, More: p.More, Stopped: p.Stopped,
+		Moves: []moveView{}, Emptied: append([]string{}, p.Emptied...), Refusal: p.Refusal, Kept: []keptView{},
+		More: p.More, Stopped: p.Stopped,
 		Revision: p.Revision,
 	}
 	if p.Room != "" {
@@ -149,6 +155,8 @@ func printPlan(o *output, p *client.MovePlan, room bool) {
 		}
 	}
 	if len(p.Moves) > 0 {
-		o.printf("\nNothing was moved. plimsoll node drain NODE stops the tasks of a node, and they are placed again where there is room.\n")
+		o.printf(
+			"\nNothing was moved. plimsoll node drain NODE stops the tasks of a node, and they are placed again where there is room.\n",
+		)
 	}
 }

@@ -33,10 +33,14 @@ func (r *roles) startGateway() {
 }
 
 func (r *roles) startAgent() {
-	r.agent = start(r.t, "agent", "--data", r.path("agent"), "--gateways", r.address, "--node", "n1", "--capacity", "cpu=64;memory=64Gi")
+	r.agent = start(
+		r.t, "agent", "--data", r.path("agent"), "--gateways", r.address, "--node", "n1", "--capacity",
+		"cpu=64;memory=64Gi",
+	)
 }
 
-// gatedTask is the script of a task that says its pid, waits for a line in a pipe, and ends with the number on it.
+// gatedTask is the script of a task that says its pid, waits for a line in a pipe, and ends with
+// the number on it.
 func gatedTask(dir string) string {
 	return fmt.Sprintf(`echo $$ > %[1]s/$PLIMSOLL_TASK_ID.pid.new; mv %[1]s/$PLIMSOLL_TASK_ID.pid.new %[1]s/$PLIMSOLL_TASK_ID.pid
 read code < %[1]s/$PLIMSOLL_TASK_ID.gate; echo over; exit $code`, dir)
@@ -46,7 +50,8 @@ read code < %[1]s/$PLIMSOLL_TASK_ID.gate; echo over; exit $code`, dir)
 func (s *site) gate(task string) {
 	s.t.Helper()
 	path := s.path(task + ".gate")
-	if err := errors.Join(unix.Mkfifo(path, 0o600), os.Chmod(path, 0o666)); err != nil { // for tasks, as whomever they run
+	// for tasks, as whomever they run
+	if err := errors.Join(unix.Mkfifo(path, 0o600), os.Chmod(path, 0o666)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -86,8 +91,8 @@ func (s *site) alive(task string, pid int) {
 	}
 }
 
-// TestAgentRestart kills each role in turn under running tasks: the same processes go on, their exit codes arrive, and a read is never
-// answered with what was.
+// TestAgentRestart kills each role in turn under running tasks: the same processes go on, their
+// exit codes arrive, and a read is never answered with what was.
 func TestAgentRestart(t *testing.T) {
 	t.Parallel()
 	r := &roles{site: newSite(t)}
@@ -187,7 +192,8 @@ func (s *site) gone(pid int) {
 	})
 }
 
-// refusesReads wants every read to fail as long as there is no leader: what the gateway remembers may be old.
+// refusesReads wants every read to fail as long as there is no leader: what the gateway remembers
+// may be old.
 func (r *roles) refusesReads() {
 	r.t.Helper()
 	c, err := client.New(client.Config{Server: r.address, RetryBudget: -1})
@@ -213,7 +219,8 @@ func (r *roles) refusesReads() {
 	}
 }
 
-// TestLimits: the limits of a running task are those of its control group, and what needs more memory than it asked for ends.
+// TestLimits: the limits of a running task are those of its control group, and what needs more
+// memory than it asked for ends.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	hierarchy, err := cgroup.Detect(cgroup.DefaultRoot)
@@ -246,7 +253,9 @@ func TestLimits(t *testing.T) {
 
 	stdout, stderr, code := s.cli("run", "--id", "greedy", "--memory", "24Mi", "--", "tail", "/dev/zero")
 	_, tasks := s.job("greedy")
-	if code != 137 || stdout != "" || !strings.Contains(stderr, "out of memory: it went over its memory limit of 24Mi") ||
+	if code != 137 || stdout != "" || !strings.Contains(
+		stderr, "out of memory: it went over its memory limit of 24Mi",
+	) ||
 		tasks[0].Reason != "out of memory" {
 		t.Errorf("exit code %d, %s%s%+v", code, stdout, stderr, tasks)
 	}
@@ -300,7 +309,9 @@ func TestExplain(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	s.submit("too-large", 1, "true", `, "resources": {"cpu": 100}`)
-	s.explains("too-large.main.0", "too_large", "too large for every node: it asks for cpu 100; 1 of 1 nodes: not enough cpu")
+	s.explains(
+		"too-large.main.0", "too_large", "too large for every node: it asks for cpu 100; 1 of 1 nodes: not enough cpu",
+	)
 
 	s.submitTo("root.small", "max", 2, "sleep 600", `{"memory": "100Mi"}`)
 	s.running("max", 1)
@@ -328,7 +339,8 @@ func (s *site) submitTo(queue, id string, count int, script, resources string) {
 		id, queue, count, script, resources))
 }
 
-// explains wants a code and a summary of explain, and the code in the job. The turn that finds it may be yet to come.
+// explains wants a code and a summary of explain, and the code in the job. The turn that finds it
+// may be yet to come.
 func (s *site) explains(id, waitCode, summary string) {
 	s.t.Helper()
 	var x explainView

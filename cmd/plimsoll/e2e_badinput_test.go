@@ -22,7 +22,10 @@ import (
 func (s *site) standing() string {
 	s.t.Helper()
 	var all strings.Builder
-	for _, args := range []string{"job list -o json", "task list -o json", "node list -o json", "queue list -o json", "config print", "events -n 0 -o json"} {
+	for _, args := range []string{
+		"job list -o json", "task list -o json", "node list -o json", "queue list -o json", "config print",
+		"events -n 0 -o json",
+	} {
 		stdout, stderr, code := s.cli(strings.Fields(args)...)
 		if code != 0 {
 			s.t.Fatalf("%s: exit code %d, %s", args, code, stderr)
@@ -47,8 +50,12 @@ func TestBadInput(t *testing.T) {
 		{"malformed", "job: [a\n", "submit FILE", `FILE:1: cannot be read as YAML: .*`},
 		{"no YAML at all", "\x00\x01\x02", "submit FILE", `FILE.*`},
 		{"empty", "", "submit FILE", `FILE: is empty; a job file has job: and groups:.*`},
-		{"unknown field", job("comand: [ls]"), "submit FILE", `FILE:5: groups\[0\]\.comand: unknown field; did you mean "command"\?`},
-		{"negative quantity", job("resources: {memory: -1}"), "submit FILE", `FILE:5: groups\[0\]\.resources\.memory: quantity "-1" is negative; give zero or more`},
+		{"unknown field", job(
+			"comand: [ls]",
+		), "submit FILE", `FILE:5: groups\[0\]\.comand: unknown field; did you mean "command"\?`},
+		{"negative quantity", job(
+			"resources: {memory: -1}",
+		), "submit FILE", `FILE:5: groups\[0\]\.resources\.memory: quantity "-1" is negative; give zero or more`},
 		{"absurd quantity", job("resources: {cpu: 1e30}"), "submit FILE", `FILE:5: groups\[0\]\.resources\.cpu: quantity "1e30" is absurdly large; the largest possible is .*`},
 		{"unparsable quantity", job("resources: {cpu: lots}"), "submit FILE", `FILE:5: groups\[0\]\.resources\.cpu: quantity "lots" cannot be read; write for example 500m or 2`},
 		{"negative count", job("count: -1"), "submit FILE", `FILE:5: groups\[0\]\.count: .*-1.*`},
@@ -72,7 +79,12 @@ func TestBadInput(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			file := s.write("bad.yaml", test.file)
-			stdout, stderr, code := run(t, append([]string{"--server", s.address}, strings.Fields(strings.ReplaceAll(test.args, "FILE", file))...)...)
+			stdout, stderr, code := run(
+				t,
+				append(
+					[]string{"--server", s.address}, strings.Fields(strings.ReplaceAll(test.args, "FILE", file))...,
+				)...,
+			)
 			wantCode := exitUsage
 			if slices.Contains(found, test.name) {
 				wantCode = exitFailed
@@ -89,8 +101,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestCommandThatDoesNotExist: the task fails with a reason, run ends with the exit code of a shell,
-// and the node goes on.
+// TestCommandThatDoesNotExist: the task fails with a reason, run ends with the exit code of a
+// shell, and the node goes on.
 func TestCommandThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -102,7 +114,9 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 		code                 int
 		reported             bool // the task has the exit code
 	}{
-		"nowhere": {"plimsoll-no-such-command", "", `the command "plimsoll-no-such-command" was not found in PATH`, 127, true},
+		"nowhere": {
+			"plimsoll-no-such-command", "", `the command "plimsoll-no-such-command" was not found in PATH`, 127, true,
+		},
 		"text":    {notExecutable, "", "is not executable; chmod +x makes it so", 126, true},
 		"workdir": {"true", "--workdir /nowhere", "/nowhere", exitFailed, false},
 		"user":    {"true", "--user plimsoll-nobody", "plimsoll-nobody", exitFailed, false},
@@ -162,16 +176,22 @@ func (s *site) refuses(t *testing.T, dir, want string, args ...string) {
 	}
 }
 
-// TestPlacesInUse: a directory or a port that another process has is refused, and that process goes on.
+// TestPlacesInUse: a directory or a port that another process has is refused, and that process goes
+// on.
 func TestPlacesInUse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	d, address := s.devOnPort()
 	port := strings.TrimPrefix(address, "http://")
 	pid := d.cmd.Process.Pid
-	inUse := fmt.Sprintf(`.*%s.* is in use by .*process %d.*; stop it, or choose another directory`, regexp.QuoteMeta(s.data()), pid)
+	inUse := fmt.Sprintf(
+		`.*%s.* is in use by .*process %d.*; stop it, or choose another directory`, regexp.QuoteMeta(s.data()), pid,
+	)
 	s.refuses(t, "", inUse, "dev", "--data", s.data(), "--listen", "127.0.0.1:0")
-	s.refuses(t, "", `.*`+regexp.QuoteMeta(s.data())+`.*; stop it.*`, "agent", "--data", filepath.Join(s.data(), "agent"), "--gateways", port, "--node", "n1")
+	s.refuses(
+		t, "", `.*`+regexp.QuoteMeta(s.data())+`.*; stop it.*`, "agent", "--data", filepath.Join(s.data(), "agent"),
+		"--gateways", port, "--node", "n1",
+	)
 	portInUse := regexp.QuoteMeta(port) + " is in use by another process; stop it, or listen on another address"
 	s.refuses(t, "", portInUse, "dev", "--data", s.path("other"), "--listen", port)
 	s.refuses(t, "", portInUse, "coordinator", "--data", s.path("other", "store"), "--listen", port)
@@ -195,8 +215,8 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestDamagedStore: a store that was cut, changed or written by a newer version is refused: the error names the file and says what can be
-// saved, and nothing is touched.
+// TestDamagedStore: a store that was cut, changed or written by a newer version is refused: the
+// error names the file and says what can be saved, and nothing is touched.
 func TestDamagedStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -219,7 +239,9 @@ func TestDamagedStore(t *testing.T) {
 		file, want string
 		damage     func(data []byte) []byte
 	}{
-		"cut in the middle":   {log, log + saves + `goes on from revision \d+.*`, func(b []byte) []byte { return b[:len(b)/2] }},
+		"cut in the middle": {
+			log, log + saves + `goes on from revision \d+.*`, func(b []byte) []byte { return b[:len(b)/2] },
+		},
 		"cut by a byte":       {log, log + saves, func(b []byte) []byte { return b[:len(b)-1] }},
 		"empty":               {log, log + saves, func([]byte) []byte { return nil }},
 		"a bit":               {log, log + saves, func(b []byte) []byte { b[len(b)/2] ^= 4; return b }},
@@ -255,7 +277,8 @@ func newerWitness(b []byte) []byte {
 	return b
 }
 
-// TestBadRESTParameters: each is refused by its name; a count that is only larger than what is there returns all there is.
+// TestBadRESTParameters: each is refused by its name; a count that is only larger than what is
+// there returns all there is.
 func TestBadRESTParameters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -288,7 +311,9 @@ func TestBadRESTParameters(t *testing.T) {
 	} {
 		code, body := get(query)
 		var refusal struct{ Message string }
-		if err := json.Unmarshal([]byte(body), &refusal); err != nil || code != http.StatusBadRequest || !strings.Contains(refusal.Message, want) {
+		if err := json.Unmarshal(
+			[]byte(body), &refusal,
+		); err != nil || code != http.StatusBadRequest || !strings.Contains(refusal.Message, want) {
 			t.Errorf("%s: %d, %s (%v), want %s", query, code, body, err, want)
 		}
 	}
@@ -296,13 +321,17 @@ func TestBadRESTParameters(t *testing.T) {
 		LowestID, HighestID uint64
 		EventRecords        []any
 	}
-	for query, all := range map[string]bool{"": true, "?count=5000": true, "?count=18446744073709551615": true, "?start=18446744073709551615": false} {
+	for query, all := range map[string]bool{
+		"": true, "?count=5000": true, "?count=18446744073709551615": true, "?start=18446744073709551615": false,
+	} {
 		code, body := get(query)
 		var p page
 		if err := json.Unmarshal([]byte(body), &p); err != nil || code != http.StatusOK || p.HighestID == 0 {
 			t.Errorf("%s: %d, %s (%v)", query, code, body, err)
 		}
-		if want := p.HighestID - p.LowestID + 1; all && uint64(len(p.EventRecords)) != want || !all && p.EventRecords != nil {
+		if want := p.HighestID - p.LowestID + 1; all && uint64(
+			len(p.EventRecords),
+		) != want || !all && p.EventRecords != nil {
 			t.Errorf("%s: %d events of %d", query, len(p.EventRecords), want)
 		}
 	}

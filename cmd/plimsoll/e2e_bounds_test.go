@@ -15,8 +15,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/memory"
 )
 
-// TestManyRequestsOfManyElementsDoNotEndTheProcess: 8 KB of gzip with 4.19 M empty groups, sent twice, took the
-// process. Of 32 at once each is refused, and the same process goes on with little memory, to which its collector keeps.
+// TestManyRequestsOfManyElementsDoNotEndTheProcess: 8 KB of gzip with 4.19 M empty groups, sent
+// twice, took the process. Of 32 at once each is refused, and the same process goes on with little
+// memory, to which its collector keeps.
 func TestManyRequestsOfManyElementsDoNotEndTheProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -40,7 +41,10 @@ func TestManyRequestsOfManyElementsDoNotEndTheProcess(t *testing.T) {
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/plimsoll.v1.JobService/SubmitJob", bytes.NewReader(body.Bytes()))
+			r, err := http.NewRequestWithContext(
+				t.Context(), http.MethodPost, address+"/plimsoll.v1.JobService/SubmitJob",
+				bytes.NewReader(body.Bytes()),
+			)
 			if err != nil {
 				t.Error(err)
 				return

@@ -27,8 +27,9 @@ func freePorts(t testing.TB, n int) (addresses []string) {
 	return addresses
 }
 
-// TestBrowserPagesAreRefused: no listener of TCP does what a page in a browser asks for, by DNS rebinding or across sites, on any
-// path; the roles reach each other, by localhost, and callers by the name of --host.
+// TestBrowserPagesAreRefused: no listener of TCP does what a page in a browser asks for, by DNS
+// rebinding or across sites, on any path; the roles reach each other, by localhost, and callers by
+// the name of --host.
 func TestBrowserPagesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -36,9 +37,17 @@ func TestBrowserPagesAreRefused(t *testing.T) {
 	leader, gateway, agent := ports[0], ports[1], ports[2]
 	s.address = gateway
 	host := []string{"--host", "first.example", "--host", "own.example"}
-	start(t, append([]string{"coordinator", "--data", s.path("store"), "--listen", leader}, host...)...).says("msg=leading")
+	start(
+		t, append([]string{"coordinator", "--data", s.path("store"), "--listen", leader}, host...)...,
+	).says("msg=leading")
 	start(t, append([]string{"gateway", "--leader", leader, "--listen", gateway}, host...)...)
-	start(t, append([]string{"agent", "--data", s.path("agent"), "--gateways", gateway, "--listen", agent, "--node", "n1"}, host...)...)
+	start(
+		t,
+		append(
+			[]string{"agent", "--data", s.path("agent"), "--gateways", gateway, "--listen", agent, "--node", "n1"},
+			host...,
+		)...,
+	)
 	s.nodeReady("n1")
 	s.works("own") // a command, and its log by way of the agent's listener
 
@@ -98,7 +107,8 @@ func ask(t *testing.T, listener, path, host, header, value string) (status int, 
 	return response.StatusCode, string(data)
 }
 
-// TestRefusedHostIsNamed: whoever calls by a name that the listener does not know reads how to allow it, also in a stream.
+// TestRefusedHostIsNamed: whoever calls by a name that the listener does not know reads how to
+// allow it, also in a stream.
 func TestRefusedHostIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

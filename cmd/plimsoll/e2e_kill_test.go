@@ -29,7 +29,8 @@ type attemptID struct {
 	n    int32
 }
 
-// attemptLine is what an attempt wrote itself: it appends a line when it begins and one when it ends.
+// attemptLine is what an attempt wrote itself: it appends a line when it begins and one when it
+// ends.
 type attemptLine struct {
 	pid int
 	at  int64
@@ -64,14 +65,19 @@ type ordeal struct {
 	}
 }
 
-// TestKillDev kills dev with SIGKILL at random moments under load, sometimes with its supervisor, and starts it again on the same directory.
-// Then nothing that was acknowledged is lost, nothing ran twice, no attempt began before the end or the loss of the one before, tasks
-// that ran went on, and the accounts are even.
+// TestKillDev kills dev with SIGKILL at random moments under load, sometimes with its supervisor,
+// and starts it again on the same directory. Then nothing that was acknowledged is lost, nothing
+// ran twice, no attempt began before the end or the loss of the one before, tasks that ran went on,
+// and the accounts are even.
 func TestKillDev(t *testing.T) {
 	t.Parallel()
-	o := &ordeal{site: newSite(t), draw: rand.New(rand.NewPCG(testrun.Seed(t), 1)), load: new(errgroup.Group), exits: map[attemptID]exitFile{}}
+	o := &ordeal{
+		site: newSite(t), draw: rand.New(rand.NewPCG(testrun.Seed(t), 1)), load: new(errgroup.Group),
+		exits: map[attemptID]exitFile{},
+	}
 	o.log = o.path("log")
-	if err := errors.Join(os.WriteFile(o.log, nil, 0o600), os.Chmod(o.log, 0o666)); err != nil { // for all tasks, as whomever they run
+	// for all tasks, as whomever they run
+	if err := errors.Join(os.WriteFile(o.log, nil, 0o600), os.Chmod(o.log, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	o.mu.acknowledged = map[string]plimsoll.JobSpec{}
@@ -129,7 +135,8 @@ func (o *ordeal) wrote(line string) {
 	})
 }
 
-// script is the command of a task: it writes a line, works, writes another, and fails as often as it is told.
+// script is the command of a task: it writes a line, works, writes another, and fails as often as
+// it is told.
 func (o *ordeal) script(work string, failures int) string {
 	return fmt.Sprintf(`
 line() { echo "$1 $PLIMSOLL_TASK_ID $PLIMSOLL_ATTEMPT $$ $(date +%%s%%N)" >> %s; }
@@ -198,7 +205,8 @@ func (o *ordeal) killSupervisor() {
 	if pid == 0 {
 		return
 	}
-	// Noted before it happens: what ended before is known, and what began a little later may still be hit.
+	// Noted before it happens: what ended before is known, and what began a little later may still
+	// be hit.
 	o.kills = append(o.kills, killing{time.Now().UnixNano(), true})
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		o.t.Error(err)
@@ -271,7 +279,9 @@ func (o *ordeal) settled() (jobs map[string]plimsoll.JobStatus, tasks map[string
 // checkJobs: nothing that was acknowledged is lost, and nothing else is there.
 func (o *ordeal) checkJobs(jobs map[string]plimsoll.JobStatus, tasks map[string]plimsoll.Task) {
 	if len(jobs) != o.jobs || len(o.mu.acknowledged) != o.jobs {
-		o.t.Errorf("%d jobs were submitted, %d acknowledged, and %d are there", o.jobs, len(o.mu.acknowledged), len(jobs))
+		o.t.Errorf(
+			"%d jobs were submitted, %d acknowledged, and %d are there", o.jobs, len(o.mu.acknowledged), len(jobs),
+		)
 	}
 	total := 0
 	for id, spec := range o.mu.acknowledged {
@@ -301,7 +311,9 @@ func (o *ordeal) lines() (begun, ended map[attemptID]attemptLine) {
 		var word string
 		var id attemptID
 		var l attemptLine
-		if _, err := fmt.Sscanf(line, "%s %s %d %d %d", &word, &id.task, &id.n, &l.pid, &l.at); err != nil || both[word] == nil {
+		if _, err := fmt.Sscanf(
+			line, "%s %s %d %d %d", &word, &id.task, &id.n, &l.pid, &l.at,
+		); err != nil || both[word] == nil {
 			o.t.Errorf("%q: %v", line, err)
 			continue
 		}
@@ -313,7 +325,8 @@ func (o *ordeal) lines() (begun, ended map[attemptID]attemptLine) {
 	return both["begin"], both["end"]
 }
 
-// checkAttempts: no attempt ran twice, none began before the end or the loss of the one before, and those that ran when dev was killed went on.
+// checkAttempts: no attempt ran twice, none began before the end or the loss of the one before, and
+// those that ran when dev was killed went on.
 func (o *ordeal) checkAttempts(tasks map[string]plimsoll.Task) {
 	begun, ended := o.lines()
 	outlived, lost := 0, 0
@@ -336,7 +349,9 @@ func (o *ordeal) checkAttempts(tasks map[string]plimsoll.Task) {
 		if before, ok := begun[attemptID{id.task, id.n - 1}]; ok {
 			last, loss := ended[attemptID{id.task, id.n - 1}], o.exits[attemptID{id.task, id.n - 1}]
 			if before.at > b.at || last.at > b.at || loss.Finished > b.at {
-				o.t.Errorf("%v began at %d, before the end of the one before: %+v %+v %+v", id, b.at, before, last, loss)
+				o.t.Errorf(
+					"%v began at %d, before the end of the one before: %+v %+v %+v", id, b.at, before, last, loss,
+				)
 			}
 		}
 		if complete && recorded && exit.PID == b.pid {
@@ -351,7 +366,8 @@ func (o *ordeal) checkAttempts(tasks map[string]plimsoll.Task) {
 	}
 }
 
-// checkExit: an attempt whose supervisor lived has its true exit code. It returns 1 if dev was killed meanwhile.
+// checkExit: an attempt whose supervisor lived has its true exit code. It returns 1 if dev was
+// killed meanwhile.
 func (o *ordeal) checkExit(id attemptID, b attemptLine, exit exitFile) (outlived int) {
 	for _, k := range o.kills {
 		if k.at < b.at-int64(time.Second) || k.at > exit.Finished {
@@ -370,7 +386,8 @@ func (o *ordeal) checkExit(id attemptID, b attemptLine, exit exitFile) (outlived
 	return outlived
 }
 
-// checkReasons: every attempt but the last of a task ended without success, and the last as its task says.
+// checkReasons: every attempt but the last of a task ended without success, and the last as its
+// task says.
 func (o *ordeal) checkReasons(tasks map[string]plimsoll.Task, begun map[attemptID]attemptLine) {
 	for _, task := range tasks {
 		for n := int32(1); n < task.Attempt; n++ {

@@ -13,7 +13,10 @@ import (
 // node starts an agent of its own beside dev, and waits until its node takes tasks.
 func (s *site) node(id string, flags ...string) *daemon {
 	s.t.Helper()
-	d := start(s.t, append([]string{"agent", "--data", s.path("agent-" + id), "--gateways", s.address, "--node", id}, flags...)...)
+	d := start(
+		s.t,
+		append([]string{"agent", "--data", s.path("agent-" + id), "--gateways", s.address, "--node", id}, flags...)...,
+	)
 	s.nodeReady(id)
 	return d
 }
@@ -36,12 +39,15 @@ func (s *site) placedOn(id string, want map[string]int) {
 	})
 }
 
-// TestConstraints: tasks land where their constraints and what the nodes are let them, and what waits says why.
+// TestConstraints: tasks land where their constraints and what the nodes are let them, and what
+// waits says why.
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.dev("--attributes", "rack=a")
-	s.node("n2", "--attributes", "rack=b", "--capacity", "cpu=4;memory=8Gi", "--trait", "ssd", "--trait", "gpu=a100,h100")
+	s.node(
+		"n2", "--attributes", "rack=b", "--capacity", "cpu=4;memory=8Gi", "--trait", "ssd", "--trait", "gpu=a100,h100",
+	)
 	s.node("n3", "--attributes", "rack=b", "--capacity", "cpu=4;memory=8Gi", "--overprovision", "cpu=2")
 	s.node("n4", "--attributes", "rack=b", "--capacity", "cpu=4;memory=8Gi", "--reserve", "memory=75%")
 	const sleeps = "sleep 600"
@@ -49,7 +55,8 @@ func TestConstraints(t *testing.T) {
 		return fmt.Sprintf(`, "resources": {%s}, "constraints": {%s}`, resources, constraints)
 	}
 
-	// Traits keep a node for groups that ask for just these; over-provisioning for those of its class.
+	// Traits keep a node for groups that ask for just these; over-provisioning for those of its
+	// class.
 	s.submit("traits", 2, sleeps, with("", `"traits": {"ssd": true, "gpu": "h100"}`))
 	s.placedOn("traits", map[string]int{"n2": 2})
 	s.submit("trait-missing", 1, sleeps, with("", `"traits": {"ssd": true}`))
@@ -78,7 +85,10 @@ func TestConstraints(t *testing.T) {
 	s.explains("reservoir", "not_eligible", "is not a reservoir node")
 
 	// Where others are: by job, by task, by label, and evenly over racks.
-	s.submitFile("base", `{"job": "base", "labels": {"app": "db"}, "groups": [{"name": "main", "command": ["sleep", "600"], "constraints": {"nodes": ["n4"]}}]}`)
+	s.submitFile(
+		"base",
+		`{"job": "base", "labels": {"app": "db"}, "groups": [{"name": "main", "command": ["sleep", "600"], "constraints": {"nodes": ["n4"]}}]}`,
+	)
 	s.placedOn("base", map[string]int{"n4": 1})
 	s.submit("apart", 2, sleeps, with("", `"far": [{"job": "base"}]`))
 	s.placedOn("apart", map[string]int{"n1": 2})
@@ -92,8 +102,13 @@ func TestConstraints(t *testing.T) {
 	// By an expression; one that cannot be understood is refused.
 	s.submit("where", 1, sleeps, with("", `"where": "node.labels.rack == \"a\" && node.capacity.cpu >= 64000"`))
 	s.placedOn("where", map[string]int{"n1": 1})
-	wrong := s.write("wrong.json", `{"job": "wrong", "groups": [{"name": "main", "command": ["true"], "constraints": {"where": "node.rack == 1"}}]}`)
-	if _, stderr, code := s.cli("submit", wrong); code == 0 || !strings.Contains(stderr, "groups[0].constraints.where: the expression is not understood: the node has no field rack") {
+	wrong := s.write(
+		"wrong.json",
+		`{"job": "wrong", "groups": [{"name": "main", "command": ["true"], "constraints": {"where": "node.rack == 1"}}]}`,
+	)
+	if _, stderr, code := s.cli("submit", wrong); code == 0 || !strings.Contains(
+		stderr, "groups[0].constraints.where: the expression is not understood: the node has no field rack",
+	) {
 		t.Errorf("submit: exit code %d, %s", code, stderr)
 	}
 
@@ -109,8 +124,9 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-// TestNodeFault: a node that cannot start tasks is left out after two of them, which are not charged for it; they go elsewhere, or wait until
-// the node has been looked after, or until the time is over that the placement file says.
+// TestNodeFault: a node that cannot start tasks is left out after two of them, which are not
+// charged for it; they go elsewhere, or wait until the node has been looked after, or until the
+// time is over that the placement file says.
 func TestNodeFault(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -152,10 +168,14 @@ func TestNodeFault(t *testing.T) {
 	s.submit("elsewhere", 1, "true", "")
 	isSick("elsewhere")
 	_, tasks := s.job("elsewhere")
-	if task := tasks[0]; task.Attempt != 2 || task.Failures != 0 || !strings.Contains(task.Message, "cannot be made: ") {
+	if task := tasks[0]; task.Attempt != 2 || task.Failures != 0 || !strings.Contains(
+		task.Message, "cannot be made: ",
+	) {
 		t.Errorf("%+v", task)
 	}
-	if stdout, stderr, _ := run(t, "--server", s.address, "node", "list"); !strings.Contains(stdout, "ready, sick for another 59m") {
+	if stdout, stderr, _ := run(
+		t, "--server", s.address, "node", "list",
+	); !strings.Contains(stdout, "ready, sick for another 59m") {
 		t.Errorf("node list: %s%s", stdout, stderr)
 	}
 	s.node("n2", "--capacity", "cpu=4;memory=8Gi")
@@ -176,7 +196,8 @@ func TestNodeFault(t *testing.T) {
 		t.Errorf("%+v, %+v", job, tasks)
 	}
 
-	// With another placement file, the jobs that wait wait by that one: sick nodes are tried again soon, without anybody's doing.
+	// With another placement file, the jobs that wait wait by that one: sick nodes are tried again
+	// soon, without anybody's doing.
 	s.submit("too-large", 1, "true", `, "resources": {"cpu": 100}`)
 	dev.stop()
 	soon := s.write("soon.yaml", "sickFor: 3s\nmaxInstances: 4\n")
@@ -197,7 +218,13 @@ func TestNodeFault(t *testing.T) {
 
 	// A file that cannot be used is told before anything is touched.
 	bad := s.write("bad.yaml", "chain: [pipe, running]\n")
-	stdout, stderr, code := run(t, slices.Concat([]string{"dev", "--data", s.path("other"), "--listen", "unix:" + s.path("other.sock")}, []string{"--placement", bad})...)
+	stdout, stderr, code := run(
+		t,
+		slices.Concat(
+			[]string{"dev", "--data", s.path("other"), "--listen", "unix:" + s.path("other.sock")},
+			[]string{"--placement", bad},
+		)...,
+	)
 	if code == 0 || !strings.Contains(stderr, `bad.yaml:1: chain: "reserved" does not stand on every way through it`) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}

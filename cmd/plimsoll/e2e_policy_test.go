@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPolicies: a set of policies is applied whole or not at all, is there after a restart, is changed by applying it again, and an Action
-// that others name is kept.
+// TestPolicies: a set of policies is applied whole or not at all, is there after a restart, is
+// changed by applying it again, and an Action that others name is kept.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -63,8 +63,14 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 	cli(1, `there is no NodeQOS nothing`, "get", "NodeQOS", "nothing")
 
 	// An update is checked as a creation is, and survives the coordinator.
-	cli(exitUsage, "is above the waterline", "apply", "-f", s.write("release.yaml", strings.Replace(file, "release: 70", "release: 90", 1)))
-	cli(0, "Action shed: changed", "apply", "-f", s.write("step.yaml", strings.Replace(file, "step: 20", "step: 30", 1)))
+	cli(
+		exitUsage, "is above the waterline", "apply", "-f",
+		s.write("release.yaml", strings.Replace(file, "release: 70", "release: 90", 1)),
+	)
+	cli(
+		0, "Action shed: changed", "apply", "-f",
+		s.write("step.yaml", strings.Replace(file, "step: 20", "step: 30", 1)),
+	)
 	dev.stop()
 	s.dev()
 	cli(0, "step: 30", "get", "Action", "shed")
@@ -75,7 +81,10 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 	cli(0, "lag: 2s", "get", "NodeQOS", "busy")
 
 	// What others name is kept.
-	cli(1, "Action shed is in use by TaskQOS batch, NodeQOS busy (rule cpu); change or delete them first", "delete", "Action", "shed")
+	cli(
+		1, "Action shed is in use by TaskQOS batch, NodeQOS busy (rule cpu); change or delete them first", "delete",
+		"Action", "shed",
+	)
 	cli(0, "deleted", "delete", "NodeQOS", "busy")
 	cli(0, "deleted", "delete", "TaskQOS", "batch")
 	cli(0, "deleted", "delete", "Action", "shed")
@@ -84,7 +93,8 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 	}
 }
 
-// TestExtendedResourcesAreForBestEffort: only what is worth least may ask for what is lent, and waits until it is offered.
+// TestExtendedResourcesAreForBestEffort: only what is worth least may ask for what is lent, and
+// waits until it is offered.
 func TestExtendedResourcesAreForBestEffort(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -98,7 +108,9 @@ func TestExtendedResourcesAreForBestEffort(t *testing.T) {
 	}
 	s.submitFile("lent", file("best-effort"))
 	s.explains("lent", "no_resource", "no node lends ext-cpu now")
-	if _, stderr, code := run(t, "agent", "--data", s.path("other"), "--node", "n2", "--gateways", s.address, "--capacity", "ext-cpu=4"); code == 0 ||
+	if _, stderr, code := run(
+		t, "agent", "--data", s.path("other"), "--node", "n2", "--gateways", s.address, "--capacity", "ext-cpu=4",
+	); code == 0 ||
 		!strings.Contains(stderr, "the node's QoS agent offers it") {
 		t.Errorf("an agent set its extended resources: exit code %d, %s", code, stderr)
 	}

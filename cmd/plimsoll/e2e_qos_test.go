@@ -20,10 +20,12 @@ import (
 // burner keeps one processor busy.
 const burner = "while :; do :; done"
 
-// bestEffort is what else the group of a burner says: half a processor at the most, and first in line when there is not enough.
+// bestEffort is what else the group of a burner says: half a processor at the most, and first in
+// line when there is not enough.
 const bestEffort = `, "class": "best-effort", "resources": {"cpu": "500m"}`
 
-// policies is a policy file with one rule: above a twentieth of a processor, where a burner always is, an action is taken on what is best-effort.
+// policies is a policy file with one rule: above a twentieth of a processor, where a burner always
+// is, an action is taken on what is best-effort.
 func policies(action string) string { return policiesOf("cpu_total_usage", "50m", action) }
 
 func policiesOf(metric, line, action string) string {
@@ -128,8 +130,9 @@ func (s *site) awaitHeld(task, what string, so func(held) bool) (h held) {
 	return h
 }
 
-// TestThrottledAndGivenBack: a node over its line takes quota from what is worth least, down to the floor; everybody can see it and why; an agent
-// that was killed knows what it took; and when the rule is gone the task has exactly what it had.
+// TestThrottledAndGivenBack: a node over its line takes quota from what is worth least, down to the
+// floor; everybody can see it and why; an agent that was killed knows what it took; and when the
+// rule is gone the task has exactly what it had.
 func TestThrottledAndGivenBack(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
@@ -143,9 +146,14 @@ func TestThrottledAndGivenBack(t *testing.T) {
 	}
 	floor := before.Quota.Micros / 10
 
-	s.policy("apply", "-f", s.write("throttle.yaml", policies("throttle: {minRatio: 10, step: 50}\nweight: {idle: true}")))
+	s.policy(
+		"apply", "-f", s.write("throttle.yaml", policies("throttle: {minRatio: 10, step: 50}\nweight: {idle: true}")),
+	)
 	s.awaitHeld("burn.main.0", "throttled", func(h held) bool { return h.Quota.Micros == floor })
-	s.awaits([]string{"events", "--object", "burn.main.0"}, "ALLOC_QOS", "throttled by busy/cpu (cpu_total_usage): quota 0.5 cores", "line 0.05 cores")
+	s.awaits(
+		[]string{"events", "--object", "burn.main.0"}, "ALLOC_QOS",
+		"throttled by busy/cpu (cpu_total_usage): quota 0.5 cores", "line 0.05 cores",
+	)
 	s.awaits([]string{"events", "--object", "n1"}, "NODE_QOS", "rule triggered by busy/cpu")
 	s.awaits([]string{"node", "top", "n1", "--once"}, "busy/cpu", "throttled", "50m of 500m")
 
@@ -162,8 +170,9 @@ func TestThrottledAndGivenBack(t *testing.T) {
 	}
 }
 
-// TestEvictedGoesBackToItsQueue: what is evicted goes back to its queue with the reason, and not to the same node at once; a node over its line takes
-// no new tasks, and takes them again behind the cool-down.
+// TestEvictedGoesBackToItsQueue: what is evicted goes back to its queue with the reason, and not to
+// the same node at once; a node over its line takes no new tasks, and takes them again behind the
+// cool-down.
 func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
@@ -173,10 +182,19 @@ func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	s.running("burn", 1)
 	s.policy("apply", "-f", s.write("evict.yaml", policies("evict: {grace: 1s}\ndisableScheduling: true")))
 	s.awaits([]string{"node", "list"}, "no new tasks: busy/cpu is above its line")
-	s.awaits([]string{"task", "list", "--job", "burn"}, "Pending", "evicted: busy/cpu: cpu_total_usage is", "line 0.05 cores")
-	s.awaits([]string{"events", "--object", "burn.main.0"}, "evicting by busy/cpu (cpu_total_usage)", "APP      REMOVE  ALLOC_CANCEL")
+	s.awaits(
+		[]string{"task", "list", "--job", "burn"}, "Pending", "evicted: busy/cpu: cpu_total_usage is",
+		"line 0.05 cores",
+	)
+	s.awaits(
+		[]string{"events", "--object", "burn.main.0"}, "evicting by busy/cpu (cpu_total_usage)",
+		"APP      REMOVE  ALLOC_CANCEL",
+	)
 	s.policy("delete", "NodeQOS", "busy")
-	s.awaits([]string{"events", "--object", "n1"}, "scheduling disabled: busy/cpu is above its line", "scheduling enabled", "schedulable: true")
+	s.awaits(
+		[]string{"events", "--object", "n1"}, "scheduling disabled: busy/cpu is above its line", "scheduling enabled",
+		"schedulable: true",
+	)
 	s.works("after")
 	s.awaits([]string{"node", "show", "n1"}, "keeps away", "burn.main for another")
 	s.awaits([]string{"explain", "burn.main.0"}, "burn.main.0 is Pending", "was evicted from it")
@@ -185,7 +203,8 @@ func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	}
 }
 
-// TestWhatIsFrozenCanBeStopped: a task that stands still, even one that an agent froze that was killed since, hears that it is to end, and ends by itself.
+// TestWhatIsFrozenCanBeStopped: a task that stands still, even one that an agent froze that was
+// killed since, hears that it is to end, and ends by itself.
 func TestWhatIsFrozenCanBeStopped(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
@@ -220,8 +239,8 @@ func TestWhatIsFrozenCanBeStopped(t *testing.T) {
 	}
 }
 
-// TestWhatIsLent: a node offers the memory that nobody uses, and who takes some has it as a limit. (How much of the processors is left depends on what
-// else runs on this machine.)
+// TestWhatIsLent: a node offers the memory that nobody uses, and who takes some has it as a limit.
+// (How much of the processors is left depends on what else runs on this machine.)
 func TestWhatIsLent(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
@@ -245,7 +264,13 @@ type gauged struct{ *roles }
 func newGauged(t *testing.T) *gauged {
 	t.Helper()
 	g := &gauged{&roles{site: newSite(t)}}
-	g.write("metrics.yaml", fmt.Sprintf(`[{name: gauge, command: [/bin/cat, %s], every: 200ms, evictable: true, throttleable: true}]`, g.write("gauge", "1\n")))
+	g.write(
+		"metrics.yaml",
+		fmt.Sprintf(
+			`[{name: gauge, command: [/bin/cat, %s], every: 200ms, evictable: true, throttleable: true}]`,
+			g.write("gauge", "1\n"),
+		),
+	)
 	g.startCoordinator()
 	g.startGateway()
 	g.startGauged()
@@ -254,7 +279,9 @@ func newGauged(t *testing.T) *gauged {
 }
 
 func (g *gauged) startGauged() {
-	g.agent = start(g.t, "agent", "--data", g.path("agent"), "--gateways", g.address, "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
+	g.agent = start(g.t, "agent", "--data", g.path(
+		"agent",
+	), "--gateways", g.address, "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
 		"--qos-interval", "100ms", "--metrics", g.path("metrics.yaml"))
 }
 
@@ -294,8 +321,8 @@ func (g *gauged) shows(line string) {
 	})
 }
 
-// TestWhatIsNotKnownIsLeftAlone: an agent that has lost what a task is worth, with nobody to ask, leaves it as it is although its node is over the line,
-// and acts on it as soon as it is told.
+// TestWhatIsNotKnownIsLeftAlone: an agent that has lost what a task is worth, with nobody to ask,
+// leaves it as it is although its node is over the line, and acts on it as soon as it is told.
 func TestWhatIsNotKnownIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
@@ -325,8 +352,9 @@ func TestWhatIsNotKnownIsLeftAlone(t *testing.T) {
 	g.exists(noted)
 }
 
-// TestTheCoordinatorIsAway: with the coordinator and all gateways gone, an agent that was restarted meanwhile still keeps its node at the line of a
-// metric of its own; what it did is told when there is somebody to tell.
+// TestTheCoordinatorIsAway: with the coordinator and all gateways gone, an agent that was restarted
+// meanwhile still keeps its node at the line of a metric of its own; what it did is told when there
+// is somebody to tell.
 func TestTheCoordinatorIsAway(t *testing.T) {
 	t.Parallel()
 	r := newGauged(t)

@@ -44,9 +44,18 @@ func TestForgedRegistrationsTakeNothingFromAnAgent(t *testing.T) {
 	}{
 		{"from the future", plimsoll.Node{ID: "n1", Incarnation: math.MaxUint64}, plimsoll.CodeInvalid},
 		{"without the key", plimsoll.Node{ID: "n1", Incarnation: 1 << 40}, plimsoll.CodeConflict},
-		{"docker.sock", plimsoll.Node{ID: "n2", Incarnation: 1, Address: "unix:" + r.path("docker.sock")}, plimsoll.CodeDenied},
-		{"another machine", plimsoll.Node{ID: "n2", Incarnation: 1, Address: "169.254.169.254:80"}, plimsoll.CodeDenied},
-		{"absurd", plimsoll.Node{ID: "n2", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1 << 50}}, plimsoll.CodeInvalid},
+		{
+			"docker.sock", plimsoll.Node{ID: "n2", Incarnation: 1, Address: "unix:" + r.path("docker.sock")},
+			plimsoll.CodeDenied,
+		},
+		{
+			"another machine", plimsoll.Node{ID: "n2", Incarnation: 1, Address: "169.254.169.254:80"},
+			plimsoll.CodeDenied,
+		},
+		{
+			"absurd", plimsoll.Node{ID: "n2", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1 << 50}},
+			plimsoll.CodeInvalid,
+		},
 	} {
 		for _, seed := range [][]byte{nil, make([]byte, nodekey.SeedSize)} {
 			if err := forge(t, r.address, test.node, seed); plimsoll.CodeOf(err) != test.code {
@@ -73,7 +82,8 @@ func TestForgedRegistrationsTakeNothingFromAnAgent(t *testing.T) {
 	if tasks[0].Attempt != 1 {
 		t.Errorf("%+v", tasks[0])
 	}
-	if stdout, stderr, code := r.cli("job", "logs", "held.main.0"); code != 0 || stdout != "over\n" { // over the agent's socket
+	// over the agent's socket
+	if stdout, stderr, code := r.cli("job", "logs", "held.main.0"); code != 0 || stdout != "over\n" {
 		t.Errorf("exit code %d, %q, %s", code, stdout, stderr)
 	}
 	for _, agent := range []*daemon{r.agent, second} {
@@ -122,14 +132,18 @@ func forgeReports(t *testing.T, address string) (errs []error) {
 	_, err := agents.Heartbeat(ctx, connect.NewRequest(&pb.HeartbeatRequest{Node: "n1", Incarnation: math.MaxUint64}))
 	errs = append(errs, wire.FromConnectError(err))
 	_, err = agents.ReportTasks(ctx, connect.NewRequest(&pb.ReportTasksRequest{Node: "n1", Incarnation: 1 << 40, Sequence: 1, Reports: []*pb.TaskReport{{
-		Task: "held.main.0", Attempt: 1, State: pb.TaskState_TASK_STATE_FINISHED, Result: pb.TaskResult_TASK_RESULT_FAILED,
+		Task: "held.main.0", Attempt: 1, State: pb.TaskState_TASK_STATE_FINISHED,
+		Result: pb.TaskResult_TASK_RESULT_FAILED,
 	}}}))
 	errs = append(errs, wire.FromConnectError(err))
 	_, err = agents.ReportNode(ctx, connect.NewRequest(&pb.ReportNodeRequest{
-		Node: "n1", Incarnation: 1 << 40, Sequence: plimsoll.MaxSequence, Report: &pb.NodeReport{SchedulingDisabled: true},
+		Node: "n1", Incarnation: 1 << 40, Sequence: plimsoll.MaxSequence,
+		Report: &pb.NodeReport{SchedulingDisabled: true},
 	}))
 	errs = append(errs, wire.FromConnectError(err))
-	watch, err := agents.WatchAssignments(ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: "n1", Incarnation: 1 << 40}))
+	watch, err := agents.WatchAssignments(
+		ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: "n1", Incarnation: 1 << 40}),
+	)
 	if err == nil && !watch.Receive() {
 		err = watch.Err()
 	}

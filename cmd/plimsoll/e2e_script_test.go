@@ -12,8 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestDevScripts runs the scripts of testdata/script/dev, each against a dev of its own, as PLIMSOLL_SERVER names it. Beside the commands of
-// testscript they have: until REGEXP PROGRAM ARGS..., which runs a program again until it succeeds and its stdout matches.
+// TestDevScripts runs the scripts of testdata/script/dev, each against a dev of its own, as
+// PLIMSOLL_SERVER names it. Beside the commands of testscript they have: until REGEXP PROGRAM
+// ARGS..., which runs a program again until it succeeds and its stdout matches.
 func TestDevScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/script/dev/*.txtar")
 	if err != nil || len(scripts) < 7 {
@@ -26,8 +27,9 @@ func TestDevScripts(t *testing.T) {
 			s := newSite(t)
 			s.dev("--log-level", "warn")
 			testscript.Run(t, testscript.Params{
-				Files: []string{script}, UpdateScripts: *update, RequireExplicitExec: true, Deadline: time.Now().Add(patience),
-				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"until": until},
+				Files: []string{script}, UpdateScripts: *update, RequireExplicitExec: true,
+				Deadline: time.Now().Add(patience),
+				Cmds:     map[string]func(ts *testscript.TestScript, neg bool, args []string){"until": until},
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("EXAMPLES", examples)
 					env.Setenv("PLIMSOLL_SERVER", s.address)

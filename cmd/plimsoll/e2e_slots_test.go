@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Users who hold all connections that they can get, with requests that never come to their end, take
-// neither the node's heartbeats nor the descriptors of the store, in a process with 1,024 of them:
-// the node stays ready, running tasks keep their attempt, and other users are served.
+// Users who hold all connections that they can get, with requests that never come to their end,
+// take neither the node's heartbeats nor the descriptors of the store, in a process with 1,024 of
+// them: the node stays ready, running tasks keep their attempt, and other users are served.
 func TestHalfSentRequestsTakeNothingFromNodesAndTheStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -41,7 +41,8 @@ func TestHalfSentRequestsTakeNothingFromNodesAndTheStore(t *testing.T) {
 	address := strings.TrimPrefix(s.address, "http://")
 	var attack errgroup.Group
 	for i := range 10 {
-		text := "POST /plimsoll.v1.JobService/SubmitJob HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: " + userToken(t, s.data()).Header() +
+		text := "POST /plimsoll.v1.JobService/SubmitJob HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: " +
+			userToken(t, s.data()).Header() +
 			"\r\nContent-Type: application/proto\r\nContent-Length: 1000\r\n\r\nx"
 		if i%2 == 0 {
 			text = text[:40]
@@ -69,7 +70,10 @@ func TestHalfSentRequestsTakeNothingFromNodesAndTheStore(t *testing.T) {
 	if err := resp.Body.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, line := range []string{"plimsoll_gateway_nodes_heard 1\n", "plimsoll_coordinator_failures_total 0\n", "plimsoll_gateway_agent_connections 1\n"} {
+	for _, line := range []string{
+		"plimsoll_gateway_nodes_heard 1\n", "plimsoll_coordinator_failures_total 0\n",
+		"plimsoll_gateway_agent_connections 1\n",
+	} {
 		if !strings.Contains(string(metrics), line) {
 			t.Errorf("/metrics has no %q", line)
 		}

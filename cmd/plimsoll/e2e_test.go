@@ -23,10 +23,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// The e2e tests start the real binary, which this test binary is when it is called plimsoll, as processes of its own: they kill it,
-// feed it junk, and look at what is left.
+// The e2e tests start the real binary, which this test binary is when it is called plimsoll, as
+// processes of its own: they kill it, feed it junk, and look at what is left.
 
-// patience is how long something that must happen may take. It is reached only if it does not happen.
+// patience is how long something that must happen may take. It is reached only if it does not
+// happen.
 const patience = time.Minute
 
 // eventually asks until the answer is nil.
@@ -80,7 +81,9 @@ const raceOptions = "atexit_sleep_ms=0"
 func environment() []string {
 	env := []string{"GORACE=" + raceOptions}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "SUDO_") && !strings.HasPrefix(v, "GORACE=") || strings.HasPrefix(v, "PLIMSOLL_CGROUP_ROOT=") {
+		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "SUDO_") && !strings.HasPrefix(
+			v, "GORACE=",
+		) || strings.HasPrefix(v, "PLIMSOLL_CGROUP_ROOT=") {
 			env = append(env, v)
 		}
 	}
@@ -102,8 +105,8 @@ func startWith(t testing.TB, change func(*exec.Cmd), args ...string) *daemon {
 	return startCommand(t, cmd)
 }
 
-// workDir makes a directory for what a role makes without --data. All users may pass, as the process
-// may be another's.
+// workDir makes a directory for what a role makes without --data. All users may pass, as the
+// process may be another's.
 func workDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e")
@@ -218,8 +221,8 @@ type site struct {
 	address string // of the gateway
 }
 
-// newSite makes a directory. At the end of the test all processes that were started for it, tasks and supervisor too, are ended and it is
-// removed, with its control groups.
+// newSite makes a directory. At the end of the test all processes that were started for it, tasks
+// and supervisor too, are ended and it is removed, with its control groups.
 func newSite(t testing.TB) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e")
@@ -241,7 +244,8 @@ func (s *site) path(names ...string) string {
 // data is the data directory of dev.
 func (s *site) data() string { return s.path("data") }
 
-// devArgs is the command line of dev, on a socket: no other test can take its address between two starts.
+// devArgs is the command line of dev, on a socket: no other test can take its address between two
+// starts.
 func (s *site) devArgs(more ...string) []string {
 	return append([]string{
 		"dev", "--data", s.data(), "--listen", s.address, "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
@@ -262,7 +266,9 @@ func (s *site) dev(more ...string) *daemon {
 // devOnPort starts dev on a TCP port, and returns it with its address.
 func (s *site) devOnPort() (d *daemon, address string) {
 	s.t.Helper()
-	d = start(s.t, "dev", "--data", s.data(), "--listen", "127.0.0.1:0", "--node", "n1", "--capacity", "cpu=64;memory=64Gi")
+	d = start(
+		s.t, "dev", "--data", s.data(), "--listen", "127.0.0.1:0", "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
+	)
 	s.address = d.says(readyLine)[1]
 	s.nodeReady("n1")
 	return d, s.address
@@ -319,10 +325,17 @@ func (s *site) job(id string) (job jobView, tasks []taskView) {
 	return job, tasks
 }
 
-// submit submits a job of the default queue with one group of count shells. more is what else the group says.
+// submit submits a job of the default queue with one group of count shells. more is what else the
+// group says.
 func (s *site) submit(id string, count int, script, more string) {
 	s.t.Helper()
-	s.submitFile(id, fmt.Sprintf(`{"job": %q, "groups": [{"name": "main", "count": %d, "command": ["sh", "-c", %q]%s}]}`, id, count, script, more))
+	s.submitFile(
+		id,
+		fmt.Sprintf(
+			`{"job": %q, "groups": [{"name": "main", "count": %d, "command": ["sh", "-c", %q]%s}]}`, id, count, script,
+			more,
+		),
+	)
 }
 
 // submitFile submits a job file.
@@ -394,10 +407,13 @@ func processes(file string) map[int]string {
 	return found
 }
 
-// left returns the processes that were started for the site: roles and supervisors name its directory, tasks have it in their environment.
+// left returns the processes that were started for the site: roles and supervisors name its
+// directory, tasks have it in their environment.
 func (s *site) left() (pids []int) {
 	for pid, words := range cmdlines() {
-		if name, _, _ := strings.Cut(words, "\x00"); filepath.Base(name) == "plimsoll" && strings.Contains(words, s.dir+"/") {
+		if name, _, _ := strings.Cut(words, "\x00"); filepath.Base(name) == "plimsoll" && strings.Contains(
+			words, s.dir+"/",
+		) {
 			pids = append(pids, pid)
 		}
 	}

@@ -38,7 +38,8 @@ type cluster struct {
 	daemons                []*daemon
 }
 
-// newCluster starts the roles with the command lines of the guide: none of them is told where a token is.
+// newCluster starts the roles with the command lines of the guide: none of them is told where a
+// token is.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	ports := freePorts(t, 3)
@@ -72,7 +73,8 @@ func (c *cluster) tokens(t *testing.T) map[token.Kind]token.Token {
 	}
 }
 
-// request sends a request whose body never comes, and returns the status and the body of the answer.
+// request sends a request whose body never comes, and returns the status and the body of the
+// answer.
 func request(t *testing.T, listener, line, authorization string) (status int, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", listener)
@@ -101,8 +103,8 @@ func request(t *testing.T, listener, line, authorization string) (status int, bo
 	return response.StatusCode, string(data)
 }
 
-// TestEveryPathOfEveryTCPListenerWantsAToken: whoever has no token, or a wrong one, is answered before the body comes, on each path that
-// there is and on others.
+// TestEveryPathOfEveryTCPListenerWantsAToken: whoever has no token, or a wrong one, is answered
+// before the body comes, on each path that there is and on others.
 func TestEveryPathOfEveryTCPListenerWantsAToken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -114,7 +116,8 @@ func TestEveryPathOfEveryTCPListenerWantsAToken(t *testing.T) {
 		lines = append(lines, "POST "+method, "GET "+method+"?encoding=json&message=%7B%7D")
 	}
 	lines = append(lines,
-		"GET /", "GET /no/such/path", "POST /no/such/path", "GET /ws/v1/events/batch", "POST /healthz", "POST /readyz", "POST /metrics", "OPTIONS *",
+		"GET /", "GET /no/such/path", "POST /no/such/path", "GET /ws/v1/events/batch", "POST /healthz", "POST /readyz",
+		"POST /metrics", "OPTIONS *",
 		"GET /debug/pprof/", "GET //metrics", "CONNECT /metrics", "PUT /metrics",
 	)
 	for role, listener := range map[string]string{
@@ -123,7 +126,9 @@ func TestEveryPathOfEveryTCPListenerWantsAToken(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			for _, line := range lines {
 				for _, authorization := range []string{"", "Bearer x", token.New(token.User).Header()} {
-					if status, body := request(t, listener, line, authorization); status != http.StatusUnauthorized || !strings.Contains(body, "unauthenticated") {
+					if status, body := request(
+						t, listener, line, authorization,
+					); status != http.StatusUnauthorized || !strings.Contains(body, "unauthenticated") {
 						t.Errorf("%s: %d %s", line, status, body)
 					}
 				}
@@ -158,7 +163,9 @@ func TestTokenOfAnotherKindIsRefused(t *testing.T) {
 					t.Errorf("%s with its own token: %d %s", test.path, status, body)
 				}
 			case slices.Contains(test.known, kind):
-				if status != http.StatusForbidden || !strings.Contains(body, "which does not allow this call; it takes a") {
+				if status != http.StatusForbidden || !strings.Contains(
+					body, "which does not allow this call; it takes a",
+				) {
 					t.Errorf("%s with %v: %d %s", test.path, has, status, body)
 				}
 			case status != http.StatusUnauthorized:
@@ -166,9 +173,14 @@ func TestTokenOfAnotherKindIsRefused(t *testing.T) {
 			}
 		}
 	}
-	for _, command := range [][]string{{"node", "list"}, {"submit", c.write("job.json", `{"job": "a", "groups": [{"name": "main", "command": ["true"]}]}`)}} {
+	for _, command := range [][]string{
+		{"node", "list"},
+		{"submit", c.write("job.json", `{"job": "a", "groups": [{"name": "main", "command": ["true"]}]}`)},
+	} {
 		_, stderr, code := c.cli(append(command, "--token-file", c.path("gateway", "agent.token"))...)
-		if code != exitUsage || !strings.Contains(stderr, "agent.token holds an agent token; a user token is needed here") {
+		if code != exitUsage || !strings.Contains(
+			stderr, "agent.token holds an agent token; a user token is needed here",
+		) {
 			t.Errorf("%v: exit code %d, %s", command, code, stderr)
 		}
 	}
@@ -183,7 +195,9 @@ func TestSocketNeedsNoToken(t *testing.T) {
 	if found, err := filepath.Glob(s.path("data", "*.token")); err != nil || found != nil {
 		t.Errorf("tokens were made: %v, %v", found, err)
 	}
-	for _, socket := range []string{s.path("gateway.sock"), s.path("data", "coordinator.sock"), s.path("data", "agent", "agent.sock")} {
+	for _, socket := range []string{
+		s.path("gateway.sock"), s.path("data", "coordinator.sock"), s.path("data", "agent", "agent.sock"),
+	} {
 		if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", socket, info.Mode(), err)
 		}
@@ -225,8 +239,8 @@ func runAs(t *testing.T, home string, variables []string, args ...string) (stdou
 	return out.String(), notes.String(), cmd.ProcessState.ExitCode()
 }
 
-// TestCLIFindsTheTokenOfItsServer, and says where it looked if there is none or it is wrong. The flag goes before the variables, and
-// PLIMSOLL_TOKEN before PLIMSOLL_TOKEN_FILE.
+// TestCLIFindsTheTokenOfItsServer, and says where it looked if there is none or it is wrong. The
+// flag goes before the variables, and PLIMSOLL_TOKEN before PLIMSOLL_TOKEN_FILE.
 func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 	t.Parallel()
 	s, other := newSite(t), newSite(t)
@@ -234,7 +248,9 @@ func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 	other.devOnPort()
 	own, home, elsewhere := s.path("data", "user.token"), os.Getenv("HOME"), t.TempDir()
 	text := strings.TrimPrefix(userToken(t, s.data()).Header(), "Bearer ")
-	wrong, wrongText := other.path("data", "user.token"), strings.TrimPrefix(userToken(t, other.data()).Header(), "Bearer ")
+	wrong, wrongText := other.path("data", "user.token"), strings.TrimPrefix(
+		userToken(t, other.data()).Header(), "Bearer ",
+	)
 	stale := "that of another server, or of this one before it was started with another file; it is in its file " + own
 	for _, test := range []struct {
 		home      string
@@ -244,17 +260,28 @@ func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 	}{
 		{home: home},
 		{home: elsewhere, says: "this server wants a user token; it is in its file " + own + "; give it by --token-file, PLIMSOLL_TOKEN_FILE or PLIMSOLL_TOKEN"},
-		{home: elsewhere, says: "; this caller sent no token: no server at " + strings.TrimPrefix(s.address, "http://") + " has entered one for this user"},
+		{home: elsewhere, says: "; this caller sent no token: no server at " + strings.TrimPrefix(
+			s.address, "http://",
+		) + " has entered one for this user"},
 		{home: elsewhere, flag: own},
 		{home: elsewhere, variables: []string{"PLIMSOLL_TOKEN=" + text}},
 		{home: elsewhere, variables: []string{"PLIMSOLL_TOKEN_FILE=" + own}},
-		{home: elsewhere, flag: own, variables: []string{"PLIMSOLL_TOKEN=" + wrongText, "PLIMSOLL_TOKEN_FILE=" + wrong}},
+		{
+			home: elsewhere, flag: own,
+			variables: []string{"PLIMSOLL_TOKEN=" + wrongText, "PLIMSOLL_TOKEN_FILE=" + wrong},
+		},
 		{home: elsewhere, variables: []string{"PLIMSOLL_TOKEN=" + text, "PLIMSOLL_TOKEN_FILE=" + wrong}},
 		{home: home, flag: wrong, says: stale},
 		{home: home, flag: wrong, says: "the token is that of --token-file"},
 		{home: home, variables: []string{"PLIMSOLL_TOKEN=" + wrongText}, says: "the token is that of PLIMSOLL_TOKEN\n"},
-		{home: home, variables: []string{"PLIMSOLL_TOKEN_FILE=" + wrong}, says: "the token is that of PLIMSOLL_TOKEN_FILE\n"},
-		{home: home, variables: []string{"PLIMSOLL_TOKEN=hunter2"}, says: "plimsoll: PLIMSOLL_TOKEN: is not the user token of a gateway"},
+		{
+			home: home, variables: []string{"PLIMSOLL_TOKEN_FILE=" + wrong},
+			says: "the token is that of PLIMSOLL_TOKEN_FILE\n",
+		},
+		{
+			home: home, variables: []string{"PLIMSOLL_TOKEN=hunter2"},
+			says: "plimsoll: PLIMSOLL_TOKEN: is not the user token of a gateway",
+		},
 		{home: home, flag: "/no/file", says: "there is no file /no/file with the user token"},
 	} {
 		args := []string{"--server", s.address, "node", "list"}
@@ -267,7 +294,9 @@ func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 			test.says != "" && (!failed || !strings.Contains(stderr, test.says)) {
 			t.Errorf("%v %s: exit code %d, %s, want %s", test.variables, test.flag, code, stderr, test.says)
 		}
-		if strings.Contains(stderr, text) || strings.Contains(stderr, wrongText) || strings.Contains(stderr, "hunter2") {
+		if strings.Contains(stderr, text) || strings.Contains(
+			stderr, wrongText,
+		) || strings.Contains(stderr, "hunter2") {
 			t.Errorf("%s shows the token", stderr)
 		}
 	}
@@ -279,12 +308,15 @@ func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 	if code != 0 || stdout != "Authorization: Bearer "+text+"\n" {
 		t.Errorf("plimsoll token --header: exit code %d", code)
 	}
-	if _, stderr, code := runAs(t, elsewhere, nil, "--server", s.address, "token"); code != exitFailed || !strings.Contains(stderr, "has entered one") {
+	if _, stderr, code := runAs(
+		t, elsewhere, nil, "--server", s.address, "token",
+	); code != exitFailed || !strings.Contains(stderr, "has entered one") {
 		t.Errorf("plimsoll token without one: exit code %d, %s", code, stderr)
 	}
 }
 
-// TestTokenIsNotSentToWhoListensNext: when a server has been killed, another program may get its port.
+// TestTokenIsNotSentToWhoListensNext: when a server has been killed, another program may get its
+// port.
 func TestTokenIsNotSentToWhoListensNext(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -297,7 +329,9 @@ func TestTokenIsNotSentToWhoListensNext(t *testing.T) {
 	if _, err := c.Nodes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := filepath.Glob(filepath.Join(os.Getenv("HOME"), ".config", "plimsoll", "tokens", "127.0.0.1_"+portOf(t, address)+".*"))
+	entries, err := filepath.Glob(
+		filepath.Join(os.Getenv("HOME"), ".config", "plimsoll", "tokens", "127.0.0.1_"+portOf(t, address)+".*"),
+	)
 	if err != nil || len(entries) != 2 {
 		t.Errorf("entered are %v, %v", entries, err)
 	}
@@ -353,7 +387,9 @@ func TestTokensAreWithdrawnWhenARoleStops(t *testing.T) {
 		d.stop()
 	}
 	for _, listener := range []string{c.leader, c.gateway, c.agent} {
-		left, err := filepath.Glob(filepath.Join(os.Getenv("HOME"), ".config", "plimsoll", "tokens", "127.0.0.1_"+portOf(t, listener)+".*"))
+		left, err := filepath.Glob(
+			filepath.Join(os.Getenv("HOME"), ".config", "plimsoll", "tokens", "127.0.0.1_"+portOf(t, listener)+".*"),
+		)
 		if err != nil || left != nil {
 			t.Errorf("left are %v, %v", left, err)
 		}
@@ -364,12 +400,16 @@ func TestTokensAreWithdrawnWhenARoleStops(t *testing.T) {
 	}
 }
 
-// TestTokenIsNotInTheEnvironmentOfTasks, nor in that of the supervisor, which tasks of the same user can look at.
+// TestTokenIsNotInTheEnvironmentOfTasks, nor in that of the supervisor, which tasks of the same
+// user can look at.
 func TestTokenIsNotInTheEnvironmentOfTasks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	secret := strings.TrimPrefix(token.New(token.User).Header(), "Bearer ")
-	d := &daemon{t: t, cmd: exec.Command("plimsoll", "dev", "--data", s.data(), "--listen", "127.0.0.1:0", "--node", "n1"), ended: make(chan struct{})}
+	d := &daemon{
+		t: t, cmd: exec.Command("plimsoll", "dev", "--data", s.data(), "--listen", "127.0.0.1:0", "--node", "n1"),
+		ended: make(chan struct{}),
+	}
 	d.cmd.Env, d.cmd.Stderr = append(environment(), "PLIMSOLL_TOKEN="+secret), d
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -404,8 +444,14 @@ func TestNothingShowsTheTokens(t *testing.T) {
 	c.address = c.gateway
 	said := map[string]*daemon{
 		"coordinator": start(t, "coordinator", "--data", c.path("store"), "--listen", c.leader, "--log-level", "debug"),
-		"gateway":     start(t, "gateway", "--data", c.path("gateway"), "--leader", c.leader, "--listen", c.gateway, "--log-level", "debug"),
-		"agent":       start(t, "agent", "--data", c.path("agent"), "--gateways", c.gateway, "--listen", c.agent, "--node", "n1", "--log-level", "debug"),
+		"gateway": start(
+			t, "gateway", "--data", c.path("gateway"), "--leader", c.leader, "--listen", c.gateway, "--log-level",
+			"debug",
+		),
+		"agent": start(
+			t, "agent", "--data", c.path("agent"), "--gateways", c.gateway, "--listen", c.agent, "--node", "n1",
+			"--log-level", "debug",
+		),
 	}
 	said["gateway"].says("msg=serving")
 	c.nodeReady("n1")
@@ -416,7 +462,9 @@ func TestNothingShowsTheTokens(t *testing.T) {
 			_, seen[listener+path] = request(t, listener, "GET "+path, "")
 		}
 	}
-	for _, command := range []string{"events -o json", "node list -o json", "node show n1 -o json", "job list -o json", "config print", "version"} {
+	for _, command := range []string{
+		"events -o json", "node list -o json", "node show n1 -o json", "job list -o json", "config print", "version",
+	} {
 		seen[command], _, _ = c.cli(strings.Fields(command)...)
 	}
 	for pid, words := range cmdlines() {
@@ -448,18 +496,28 @@ func TestNothingShowsTheTokens(t *testing.T) {
 	}
 }
 
-// TestOpenListenersSaySo: --no-token and --open-ws are said at each start, whatever is logged, and in the metrics.
+// TestOpenListenersSaySo: --no-token and --open-ws are said at each start, whatever is logged, and
+// in the metrics.
 func TestOpenListenersSaySo(t *testing.T) {
 	t.Parallel()
 	for flag, test := range map[string]struct{ says, metric string }{
-		"--no-token": {"everybody who reaches the address may do everything there, without a token", "plimsoll_gateway_no_token 1"},
-		"--open-ws":  {"everybody who reaches the address may read the events under /ws/v1, without a token", "plimsoll_gateway_open_ws 1"},
+		"--no-token": {
+			"everybody who reaches the address may do everything there, without a token", "plimsoll_gateway_no_token 1",
+		},
+		"--open-ws": {
+			"everybody who reaches the address may read the events under /ws/v1, without a token",
+			"plimsoll_gateway_open_ws 1",
+		},
 	} {
 		s := newSite(t)
 		for _, level := range []string{"info", "error"} {
-			d := start(t, "dev", "--data", s.data(), "--listen", "127.0.0.1:0", "--node", "n1", "--log-level", level, flag)
+			d := start(
+				t, "dev", "--data", s.data(), "--listen", "127.0.0.1:0", "--node", "n1", "--log-level", level, flag,
+			)
 			address := d.says(readyLine)[1]
-			if said := d.stderr(); strings.Count(said, test.says) != 1 || !strings.Contains(said, flag) || level == "info" && !strings.Contains(said, "level=WARN") {
+			if said := d.stderr(); strings.Count(
+				said, test.says,
+			) != 1 || !strings.Contains(said, flag) || level == "info" && !strings.Contains(said, "level=WARN") {
 				t.Errorf("%s at %s: %s", flag, level, said)
 			}
 			listener := strings.TrimPrefix(address, "http://")
@@ -475,7 +533,9 @@ func TestOpenListenersSaySo(t *testing.T) {
 				t.Fatal(err)
 			}
 			data, err := io.ReadAll(response.Body)
-			if err := errors.Join(err, response.Body.Close()); err != nil || !strings.Contains(string(data), "\n"+test.metric+"\n") {
+			if err := errors.Join(err, response.Body.Close()); err != nil || !strings.Contains(
+				string(data), "\n"+test.metric+"\n",
+			) {
 				t.Errorf("%s: /metrics does not say %s: %v", flag, test.metric, err)
 			}
 			s.address = address
@@ -486,7 +546,8 @@ func TestOpenListenersSaySo(t *testing.T) {
 	}
 }
 
-// TestTokensOfOtherMachines: where the loopback is not used, the roles take copies of the files, and say what is missing without.
+// TestTokensOfOtherMachines: where the loopback is not used, the roles take copies of the files,
+// and say what is missing without.
 func TestTokensOfOtherMachines(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -495,7 +556,10 @@ func TestTokensOfOtherMachines(t *testing.T) {
 	s.address = gateway
 	elsewhere := t.TempDir() // a home directory for each role
 	begin := func(role string, args ...string) *daemon {
-		d := &daemon{t: t, cmd: exec.Command("plimsoll", append([]string{role, "--data", s.path(role)}, args...)...), ended: make(chan struct{})}
+		d := &daemon{
+			t: t, cmd: exec.Command("plimsoll", append([]string{role, "--data", s.path(role)}, args...)...),
+			ended: make(chan struct{}),
+		}
 		home := filepath.Join(elsewhere, role)
 		if err := os.MkdirAll(home, 0o700); err != nil {
 			t.Fatal(err)
@@ -516,12 +580,20 @@ func TestTokensOfOtherMachines(t *testing.T) {
 	alone.says("this server wants a gateway token; .*--gateway-token-file or PLIMSOLL_GATEWAY_TOKEN_FILE")
 	alone.stop()
 	shared := s.path("log.token")
-	begin("gateway", "--leader", leader, "--listen", gateway, "--gateway-token-file", s.path("coordinator", "gateway.token"), "--log-token-file", shared)
+	begin(
+		"gateway", "--leader", leader, "--listen", gateway, "--gateway-token-file",
+		s.path("coordinator", "gateway.token"), "--log-token-file", shared,
+	)
 	lost := begin("agent", "--gateways", gateway, "--listen", agent, "--node", "n1", "--log-token-file", shared)
 	lost.says("this server wants an agent token; .*--agent-token-file or PLIMSOLL_AGENT_TOKEN_FILE")
 	lost.stop()
-	known := begin("agent", "--gateways", gateway, "--listen", agent, "--node", "n1", "--agent-token-file", s.path("gateway", "agent.token"))
-	user, err := client.New(client.Config{Server: gateway, TokenFile: s.path("gateway", "user.token"), RetryBudget: patience})
+	known := begin(
+		"agent", "--gateways", gateway, "--listen", agent, "--node", "n1", "--agent-token-file",
+		s.path("gateway", "agent.token"),
+	)
+	user, err := client.New(
+		client.Config{Server: gateway, TokenFile: s.path("gateway", "user.token"), RetryBudget: patience},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -534,11 +606,17 @@ func TestTokensOfOtherMachines(t *testing.T) {
 		return nil
 	})
 	stdout, stderr, _ := s.cli("run", "--token-file", s.path("gateway", "user.token"), "--", "echo", "hello")
-	if stdout != "" || !strings.Contains(stderr, "does not let this gateway in; start the gateway with --log-token-file and a copy of that agent's file log.token") {
+	if stdout != "" || !strings.Contains(
+		stderr,
+		"does not let this gateway in; start the gateway with --log-token-file and a copy of that agent's file log.token",
+	) {
 		t.Errorf("%s, %s", stdout, stderr)
 	}
 	known.stop()
-	begin("agent", "--gateways", gateway, "--listen", agent, "--node", "n1", "--agent-token-file", s.path("gateway", "agent.token"), "--log-token-file", shared)
+	begin(
+		"agent", "--gateways", gateway, "--listen", agent, "--node", "n1", "--agent-token-file",
+		s.path("gateway", "agent.token"), "--log-token-file", shared,
+	)
 	eventually(t, "read a log", func() error {
 		stdout, stderr, code := s.cli("run", "--token-file", s.path("gateway", "user.token"), "--", "echo", "hello")
 		if stdout != "hello\n" || code != 0 {

@@ -35,7 +35,10 @@ func TestTaskCannotReadTheStore(t *testing.T) {
 	s := newSite(t)
 	s.dev()
 	var attacks strings.Builder
-	secret := []string{"store", "agent", "agent/tasks", "agent/reports", "agent/qos", "agent/node.json", "agent/supervisor.lock", "agent/lock"}
+	secret := []string{
+		"store", "agent", "agent/tasks", "agent/reports", "agent/qos", "agent/node.json", "agent/supervisor.lock",
+		"agent/lock",
+	}
 	for _, name := range secret {
 		attacks.WriteString("head -c 1 " + s.path("data", name) + " && echo read " + name + "\n")
 	}
@@ -91,7 +94,9 @@ func TestDevThroughSudoRunsTasksAsTheCaller(t *testing.T) {
 				return
 			}
 			var st syscall.Stat_t
-			if err := syscall.Stat(filepath.Join(strings.TrimSpace(stderr), "made"), &st); err != nil || st.Uid != aUser {
+			if err := syscall.Stat(
+				filepath.Join(strings.TrimSpace(stderr), "made"), &st,
+			); err != nil || st.Uid != aUser {
 				t.Errorf("what it has left belongs to uid %d, %v", st.Uid, err)
 			}
 			read := exec.CommandContext(t.Context(), "cat", filepath.Join(strings.TrimSpace(stderr), "made"))
@@ -114,7 +119,9 @@ func TestAnOrdinaryUsersDevRunsTasksAsThatUser(t *testing.T) {
 		cmd.Path, cmd.Dir = program, "/"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: aUser, Gid: aUser}}
 	}
-	for _, flag := range []string{"--task-uids=7-8", "--task-user=nobody", "--allow-users=nobody", "--allow-root-tasks"} {
+	for _, flag := range []string{
+		"--task-uids=7-8", "--task-user=nobody", "--allow-users=nobody", "--allow-root-tasks",
+	} {
 		if d := startWith(t, asUser, s.devArgs(flag)...); d.exit() == 0 || !strings.Contains(d.stderr(), "needs root") {
 			t.Errorf("%s: %s", flag, d.stderr())
 		}
@@ -158,14 +165,19 @@ func TestDataThatTasksCannotReachIsRefused(t *testing.T) {
 	}
 	for _, args := range [][]string{{"dev", "--listen", "unix:" + s.path("s")}, {"agent"}} {
 		_, stderr, code := run(t, append(args, "--data", s.path("home", "data"))...)
-		if code == 0 || !strings.Contains(stderr, "may not enter "+s.path("home")) || !strings.Contains(stderr, "choose a directory such as") {
+		if code == 0 || !strings.Contains(
+			stderr, "may not enter "+s.path("home"),
+		) || !strings.Contains(stderr, "choose a directory such as") {
 			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	}
 	for flag, want := range map[string]string{
-		"--task-uids=5": "is not a range of uids", "--allow-users=root": "--allow-root-tasks", "--task-user=nobody-at-all": "there is no user",
+		"--task-uids=5": "is not a range of uids", "--allow-users=root": "--allow-root-tasks",
+		"--task-user=nobody-at-all": "there is no user",
 	} {
-		if _, stderr, code := run(t, "agent", "--data", s.path("agent"), flag); code == 0 || !strings.Contains(stderr, want) {
+		if _, stderr, code := run(
+			t, "agent", "--data", s.path("agent"), flag,
+		); code == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s; want %q", flag, code, stderr, want)
 		}
 	}

@@ -56,12 +56,14 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 		for i := range records {
 			rows[i] = eventRow(&records[i])
 		}
-		columns(o, []string{"ID", "TIME", "TYPE", "CHANGE", "DETAIL", "OBJECT", "REFERENCE", "RESOURCES", "MESSAGE"}, rows)
+		columns(
+			o, []string{"ID", "TIME", "TYPE", "CHANGE", "DETAIL", "OBJECT", "REFERENCE", "RESOURCES", "MESSAGE"}, rows,
+		)
 	})
 }
 
-// latest is where the last count events begin, of all or of one object; nil if there are no more than that. What an object's are
-// is known only when all that are held have been looked at.
+// latest is where the last count events begin, of all or of one object; nil if there are no more
+// than that. What an object's are is known only when all that are held have been looked at.
 func latest(ctx context.Context, c *client.Client, object string, count uint64) (*uint64, error) {
 	if object != "" {
 		all, err := (&eventsCmd{}).read(ctx, c, client.EventFilter{Object: object})
@@ -79,7 +81,9 @@ func latest(ctx context.Context, c *client.Client, object string, count uint64) 
 }
 
 // read reads pages until there are enough events or no more.
-func (cmd *eventsCmd) read(ctx context.Context, c *client.Client, filter client.EventFilter) ([]client.EventRecord, error) {
+func (cmd *eventsCmd) read(
+	ctx context.Context, c *client.Client, filter client.EventFilter,
+) ([]client.EventRecord, error) {
 	var records []client.EventRecord
 	for {
 		if cmd.Count > 0 {
@@ -114,7 +118,10 @@ func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filt
 			a.out.records(append(line, '\n'))
 		} else {
 			row := eventRow(&r)
-			a.out.printf("%6s  %s  %-7s  %-6s  %-15s  %s  %s  %s\n", row[0], row[1], row[2], row[3], row[4], row[5], row[6], oneLine(row[8]))
+			a.out.printf(
+				"%6s  %s  %-7s  %-6s  %-15s  %s  %s  %s\n", row[0], row[1], row[2], row[3], row[4], row[5], row[6],
+				oneLine(row[8]),
+			)
 		}
 		if err := a.out.failure(); err != nil {
 			return err
@@ -130,7 +137,8 @@ func eventRow(r *client.EventRecord) []string {
 		resources = listed(e.Resources)
 	}
 	return []string{
-		fmt.Sprint(r.ID), time.Unix(0, e.Time).UTC().Format("2006-01-02T15:04:05.000Z"), e.Type.String(), e.Change.String(),
+		fmt.Sprint(r.ID), time.Unix(0, e.Time).UTC().Format("2006-01-02T15:04:05.000Z"), e.Type.String(),
+		e.Change.String(),
 		e.Detail.String(), e.Object, e.Reference, resources, e.Message,
 	}
 }

@@ -59,7 +59,9 @@ func TestAWrongCallEndsWith2AndAFailureWith1(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d\n%s", args, code, want, stderr)
 		}
 	}
-	if _, _, code := plimsollAt(t.Context(), "unix:"+bad+".none", "--retry-for", "0s", "job", "list"); code != exitFailed {
+	if _, _, code := plimsollAt(
+		t.Context(), "unix:"+bad+".none", "--retry-for", "0s", "job", "list",
+	); code != exitFailed {
 		t.Errorf("without a server: exit code %d", code)
 	}
 }

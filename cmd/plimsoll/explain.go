@@ -24,7 +24,10 @@ type explainCmd struct {
 
 // Help is the detail of the help text.
 func (explainCmd) Help() string {
-	return example("plimsoll explain wordcount.map.3", "plimsoll explain wordcount.map.3 --node n1", "plimsoll explain wordcount.map.3 --export decision.json")
+	return example(
+		"plimsoll explain wordcount.map.3", "plimsoll explain wordcount.map.3 --node n1",
+		"plimsoll explain wordcount.map.3 --export decision.json",
+	)
 }
 
 func looksLikeTask(id string) bool {
@@ -50,7 +53,9 @@ func (cmd *explainCmd) Run(ctx context.Context, a *app) error {
 		if err := exportDecision(&x, cmd.Export); err != nil {
 			return err
 		}
-		a.notes.printf("the decision is in %s; decide it again with: plimsoll place --replay %s\n", cmd.Export, cmd.Export)
+		a.notes.printf(
+			"the decision is in %s; decide it again with: plimsoll place --replay %s\n", cmd.Export, cmd.Export,
+		)
 	}
 	return cmd.print(a, viewExplanation(&x), func(o *output) {
 		switch {
@@ -67,9 +72,15 @@ func (cmd *explainCmd) Run(ctx context.Context, a *app) error {
 func exportDecision(x *client.Explanation, path string) error {
 	if x.Decision == nil {
 		if x.Task.Node == "" {
-			return plimsoll.Errorf(plimsoll.CodeNotFound, "%s is on no node, so there is no decision to export; export one of a task that runs", x.Task.ID)
+			return plimsoll.Errorf(
+				plimsoll.CodeNotFound,
+				"%s is on no node, so there is no decision to export; export one of a task that runs", x.Task.ID,
+			)
 		}
-		return plimsoll.Errorf(plimsoll.CodeNotFound, "how %s came to node %s is not known any more: %s", x.Task.ID, x.Task.Node, keptDecisions(x))
+		return plimsoll.Errorf(
+			plimsoll.CodeNotFound, "how %s came to node %s is not known any more: %s", x.Task.ID, x.Task.Node,
+			keptDecisions(x),
+		)
 	}
 	if err := os.WriteFile(path, x.Decision.Export, 0o644); err != nil { //nolint:gosec // it is to be shared
 		return fmt.Errorf("write %s: %s", path, cause(err))
@@ -97,7 +108,9 @@ func explainable(ctx context.Context, c *client.Client, id string) (string, erro
 			return t.ID, err
 		}
 	}
-	return "", plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task or job %q with tasks; see plimsoll job list", id)
+	return "", plimsoll.Errorf(
+		plimsoll.CodeNotFound, "there is no task or job %q with tasks; see plimsoll job list", id,
+	)
 }
 
 func printExplanation(o *output, x *client.Explanation, now time.Time) {
@@ -157,7 +170,10 @@ func printSteps(o *output, steps []client.ExplainStep) {
 			idle++
 			continue
 		}
-		row := []string{s.Stage, s.Kind.String(), count(s.Received), count(s.Remaining), count(s.Dropped), count(max(s.Refused, s.Dropped)), ""}
+		row := []string{
+			s.Stage, s.Kind.String(), count(s.Received), count(s.Remaining), count(s.Dropped),
+			count(max(s.Refused, s.Dropped)), "",
+		}
 		for _, r := range s.Reasons {
 			row[6] = nodesBecause(&r)
 			rows = append(rows, row)
@@ -217,7 +233,9 @@ func printDecision(o *output, d *client.Decision, now time.Time) {
 	var rows [][]string
 	for _, s := range d.Steps {
 		if s.Dropped > 0 {
-			rows = append(rows, []string{s.Stage, s.Kind.String(), count(s.Received), count(s.Remaining), count(s.Dropped)})
+			rows = append(
+				rows, []string{s.Stage, s.Kind.String(), count(s.Received), count(s.Remaining), count(s.Dropped)},
+			)
 		}
 	}
 	if len(rows) > 0 {
@@ -250,7 +268,8 @@ func score(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) }
 
 func points(n float64) string { return "a score of " + score(n) }
 
-// resourceNames returns the names of the resources that at least one of a list has: cpu, memory and disk first.
+// resourceNames returns the names of the resources that at least one of a list has: cpu, memory and
+// disk first.
 func resourceNames[T any](list []T, of func(T) plimsoll.Resources) []string {
 	seen := plimsoll.Resources{}
 	for _, item := range list {

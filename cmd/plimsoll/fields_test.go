@@ -45,8 +45,9 @@ func TestEveryFieldIsShown(t *testing.T) {
 	traits := fill.Options{OneOf: []string{"Traits[]"}} // a flag or words
 	t.Run("node", shows(func(n *client.NodeInfo) any { return viewNode(n) }, traits, map[string]string{
 		"Status.ID": "it is the node's", "Node.Gate.Sequence": "it is between the agent and the state",
-		"Node.Gate.Closed": "the reason says it, or stands for it",
-		"Node.Key":         "it is between the agent and gateways", "Node.Session": "it is between the agent and gateways",
+		"Node.Gate.Closed":     "the reason says it, or stands for it",
+		"Node.Key":             "it is between the agent and gateways",
+		"Node.Session":         "it is between the agent and gateways",
 		"Node.Peer":            "it is for gateways, which check the address by it",
 		"Node.Evictions[].Job": "plimsoll explain tells it", "Node.Evictions[].Group": "plimsoll explain tells it",
 		"Node.Evictions[].Index": "plimsoll explain tells it", "Node.Evictions[].Until": "plimsoll explain tells it",

@@ -12,7 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// flagFile gives flags the values of the file that --config names. A flag on the command line or in the environment goes first.
+// flagFile gives flags the values of the file that --config names. A flag on the command line or in
+// the environment goes first.
 type flagFile map[string]any
 
 // loadFlags is a kong.ConfigurationLoader.
@@ -41,8 +42,8 @@ func (f flagFile) Validate(app *kong.Application) error {
 	return nil
 }
 
-// Resolve returns the value of a flag, or nil. In a mapping such as capacity an amount may be written as a number, words as a list, and
-// nothing where the name says all.
+// Resolve returns the value of a flag, or nil. In a mapping such as capacity an amount may be
+// written as a number, words as a list, and nothing where the name says all.
 func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	m, ok := f[flag.Name].(map[string]any)
 	if !ok {

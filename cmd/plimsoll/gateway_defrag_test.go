@@ -8,8 +8,11 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// PlanMoves empties n2 with two moves, and makes room on n1 with one for a group that is not called huge.
-func (g *fakeGateway) PlanMoves(_ context.Context, req *connect.Request[pb.PlanMovesRequest]) (*connect.Response[pb.PlanMovesResponse], error) {
+// PlanMoves empties n2 with two moves, and makes room on n1 with one for a group that is not called
+// huge.
+func (g *fakeGateway) PlanMoves(
+	_ context.Context, req *connect.Request[pb.PlanMovesRequest],
+) (*connect.Response[pb.PlanMovesResponse], error) {
 	moves := []*pb.PlannedMove{{Task: "a.web.0", From: "n2", To: "n1"}, {Task: "a.web.1", From: "n2", To: "n3"}}
 	kept := []*pb.KeptNode{
 		{Node: "n3", Task: "b.db.0", Reason: "2 of 2 other nodes: not enough cpu"},

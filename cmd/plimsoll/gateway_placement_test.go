@@ -22,7 +22,8 @@ func refusingSteps() []*pb.ExplainStep {
 			Reasons: []*pb.ExplainReason{{Reason: "draining", Nodes: 1, Examples: []string{"n2"}}},
 		},
 		{
-			Stage: "traits", Kind: pb.StageKind_STAGE_KIND_NOT_ELIGIBLE, Received: 2, Remaining: 1, Dropped: 1, Refused: 2,
+			Stage: "traits", Kind: pb.StageKind_STAGE_KIND_NOT_ELIGIBLE, Received: 2, Remaining: 1, Dropped: 1,
+			Refused: 2,
 			Reasons: []*pb.ExplainReason{{Reason: "lacks the trait ssd", Nodes: 1, Examples: []string{"n3"}}},
 		},
 		{
@@ -62,7 +63,10 @@ func decisionOn(t *plimsoll.Task, export bool) *pb.PlacementDecision {
 		Candidates: []*pb.PlacementCandidate{{Node: t.Node, Kept: true, Score: 3.25, Free: free(1500), Tasks: 3}},
 	}
 	for i := range 7 {
-		d.Candidates = append(d.Candidates, &pb.PlacementCandidate{Node: fmt.Sprintf("m%d", i), Kept: true, Score: 2 - float64(i)/4, Free: free(4000)})
+		d.Candidates = append(
+			d.Candidates,
+			&pb.PlacementCandidate{Node: fmt.Sprintf("m%d", i), Kept: true, Score: 2 - float64(i)/4, Free: free(4000)},
+		)
 	}
 	d.Candidates = append(d.Candidates, &pb.PlacementCandidate{Node: "full", Free: free(0), Tasks: 9})
 	if export {
@@ -72,7 +76,9 @@ func decisionOn(t *plimsoll.Task, export bool) *pb.PlacementDecision {
 }
 
 // PlaceJob has room for three tasks of each group on n1 and n2.
-func (g *fakeGateway) PlaceJob(_ context.Context, req *connect.Request[pb.PlaceJobRequest]) (*connect.Response[pb.PlaceJobResponse], error) {
+func (g *fakeGateway) PlaceJob(
+	_ context.Context, req *connect.Request[pb.PlaceJobRequest],
+) (*connect.Response[pb.PlaceJobResponse], error) {
 	res := &pb.PlaceJobResponse{Revision: 4711}
 	for _, group := range req.Msg.GetSpec().GetGroups() {
 		if req.Msg.GetGroup() != "" && req.Msg.GetGroup() != group.GetName() {
@@ -84,7 +90,8 @@ func (g *fakeGateway) PlaceJob(_ context.Context, req *connect.Request[pb.PlaceJ
 		}
 		for i := range min(m.Asked, 3) {
 			m.Placed = append(m.Placed, &pb.PlacedTask{
-				Node: []string{"n1", "n2"}[i%2], Score: 2, Free: wire.ResourcesToProto(plimsoll.Resources{"cpu": int64(3000 - 1000*i), "memory": 4 << 30}),
+				Node: []string{"n1", "n2"}[i%2], Score: 2,
+				Free: wire.ResourcesToProto(plimsoll.Resources{"cpu": int64(3000 - 1000*i), "memory": 4 << 30}),
 			})
 		}
 		switch {
@@ -93,7 +100,8 @@ func (g *fakeGateway) PlaceJob(_ context.Context, req *connect.Request[pb.PlaceJ
 		case m.Asked > 3:
 			res.QueueReason = "root.batch has cpu 2 left of its max of 8, and they ask for 3"
 			m.Refused = &pb.PlacementRefusal{
-				WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "2 of 3 nodes: not enough cpu", Steps: refusingSteps(),
+				WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "2 of 3 nodes: not enough cpu",
+				Steps: refusingSteps(),
 				Nodes: &pb.NodeCounts{Total: 3, Open: 2, Eligible: 2, FitEmpty: 1},
 			}
 		}
@@ -102,7 +110,8 @@ func (g *fakeGateway) PlaceJob(_ context.Context, req *connect.Request[pb.PlaceJ
 	return connect.NewResponse(res), nil
 }
 
-// NodeCapacity has one node with a resource of its own, one that is over-promised, and one that is not counted.
+// NodeCapacity has one node with a resource of its own, one that is over-promised, and one that is
+// not counted.
 func (g *fakeGateway) NodeCapacity(
 	_ context.Context, req *connect.Request[pb.NodeCapacityRequest],
 ) (*connect.Response[pb.NodeCapacityResponse], error) {
@@ -113,7 +122,10 @@ func (g *fakeGateway) NodeCapacity(
 	free["nvidia.com/gpu"] = 0
 	all := []*pb.NodeRoom{
 		{Node: "n1", Unreserved: wire.ResourcesToProto(free), Whole: wire.ResourcesToProto(gpus), Tasks: 2},
-		{Node: "n2", Unreserved: wire.ResourcesToProto(amounts(-500, 1<<30)), Whole: wire.ResourcesToProto(amounts(4000, 16<<30)), Tasks: 9},
+		{
+			Node: "n2", Unreserved: wire.ResourcesToProto(amounts(-500, 1<<30)),
+			Whole: wire.ResourcesToProto(amounts(4000, 16<<30)), Tasks: 9,
+		},
 		{Node: "n4", Reason: "running: it is not heard", Whole: wire.ResourcesToProto(amounts(4000, 16<<30)), Tasks: 1},
 	}
 	if len(req.Msg.GetNodes()) == 0 {

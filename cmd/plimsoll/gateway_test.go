@@ -24,7 +24,8 @@ var testNow = time.Date(2025, 3, 4, 12, 0, 0, 0, time.UTC)
 
 func before(d time.Duration) int64 { return testNow.Add(-d).UnixNano() }
 
-// fakeGateway is a gateway with a few objects in memory. A job that is submitted runs at once, when somebody watches it.
+// fakeGateway is a gateway with a few objects in memory. A job that is submitted runs at once, when
+// somebody watches it.
 type fakeGateway struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedNodeServiceHandler
@@ -73,14 +74,16 @@ func newGateway() *fakeGateway {
 		return plimsoll.JobSpec{
 			ID: id, Owner: "alice", Queue: "root.batch", Labels: map[string]string{"team": "docs"},
 			Groups: []plimsoll.GroupSpec{{
-				Name: "map", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 500, "memory": 64 << 20},
+				Name: "map", Count: count, Command: []string{"true"},
+				Resources: plimsoll.Resources{"cpu": 500, "memory": 64 << 20},
 			}},
 		}
 	}
 	status := func(id string, state plimsoll.JobState, group plimsoll.GroupStatus) plimsoll.JobStatus {
 		group.Name, group.Count = "map", group.Counts.Total()
 		s := plimsoll.JobStatus{
-			ID: id, Owner: "alice", Queue: "root.batch", State: state, Submitted: before(5 * time.Minute), Groups: []plimsoll.GroupStatus{group},
+			ID: id, Owner: "alice", Queue: "root.batch", State: state, Submitted: before(5 * time.Minute),
+			Groups:   []plimsoll.GroupStatus{group},
 			Revision: 7,
 		}
 		if state.Ended() {
@@ -88,22 +91,29 @@ func newGateway() *fakeGateway {
 		}
 		return s
 	}
-	failed := status("flaky", plimsoll.JobFailed, plimsoll.GroupStatus{Counts: plimsoll.TaskCounts{Succeeded: 1, Failed: 2}})
+	failed := status(
+		"flaky", plimsoll.JobFailed, plimsoll.GroupStatus{Counts: plimsoll.TaskCounts{Succeeded: 1, Failed: 2}},
+	)
 	failed.Reason = "flaky.map.1 failed 3 times"
 	g.mu.jobs = []plimsoll.Job{
 		{Spec: spec("flaky", 3), Status: failed},
 		{Spec: spec("waiting", 2), Status: status("waiting", plimsoll.JobRunning, plimsoll.GroupStatus{
 			Counts: plimsoll.TaskCounts{Pending: 1, Running: 1},
-			Wait:   plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 1 << 30},
+			Wait: plimsoll.WaitCause{
+				Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 1 << 30,
+			},
 		})},
 		{Spec: spec("wordcount", 2), Status: status("wordcount", plimsoll.JobCompleted, plimsoll.GroupStatus{
 			Counts: plimsoll.TaskCounts{Succeeded: 2},
 		})},
 	}
-	task := func(job string, index int32, state plimsoll.TaskState, result plimsoll.TaskResult, exit int32, message string) {
+	task := func(
+		job string, index int32, state plimsoll.TaskState, result plimsoll.TaskResult, exit int32, message string,
+	) {
 		t := plimsoll.Task{
-			ID: plimsoll.TaskID(job, "map", index), Job: job, Group: "map", Index: index, State: state, Result: result, ExitCode: exit,
-			Message: message, Created: before(5 * time.Minute),
+			ID: plimsoll.TaskID(job, "map", index), Job: job, Group: "map", Index: index, State: state, Result: result,
+			ExitCode: exit,
+			Message:  message, Created: before(5 * time.Minute),
 		}
 		if state > plimsoll.TaskPending {
 			t.Attempt, t.Node, t.Bound, t.Started = 1, "n1", before(299*time.Second), before(298*time.Second)
@@ -123,16 +133,25 @@ func newGateway() *fakeGateway {
 	capacity := plimsoll.Resources{"cpu": 4000, "memory": 16<<30 - 12345, "disk": 100 << 30}
 	g.mu.nodes = []plimsoll.Node{
 		{
-			ID: "n1", Address: "10.0.0.1:9081", Capacity: capacity, Attributes: map[string]string{"os": "linux"}, Incarnation: 1,
-			Mode: plimsoll.NodeActive, Ready: true, Registered: before(3 * time.Hour), Revision: 2,
+			ID: "n1", Address: "10.0.0.1:9081", Capacity: capacity, Attributes: map[string]string{"os": "linux"},
+			Incarnation: 1,
+			Mode:        plimsoll.NodeActive, Ready: true, Registered: before(3 * time.Hour), Revision: 2,
 			Facts: plimsoll.NodeFacts{
-				Traits:   map[string]plimsoll.Trait{"ssd": {Flag: true}, "hdd": {}, "gpu": {Words: []string{"a100", "h100"}}, "tier": {Words: []string{"gold"}}},
-				Networks: map[string]bool{"eth0": true, "storage": false}, Release: "7.0", Platform: "20260114T101500Z", Reservoir: true,
-				Reserve: map[string]float64{"memory": 0.15, "cpu": 0.07}, Overprovision: map[string]float64{"cpu": 4, "memory": 1.5},
-				LastBoot: before(240*time.Hour) / int64(time.Second), NextReboot: 4102444800,
+				Traits: map[string]plimsoll.Trait{
+					"ssd": {Flag: true}, "hdd": {}, "gpu": {Words: []string{"a100", "h100"}},
+					"tier": {Words: []string{"gold"}},
+				},
+				Networks: map[string]bool{"eth0": true, "storage": false}, Release: "7.0", Platform: "20260114T101500Z",
+				Reservoir:     true,
+				Reserve:       map[string]float64{"memory": 0.15, "cpu": 0.07},
+				Overprovision: map[string]float64{"cpu": 4, "memory": 1.5},
+				LastBoot:      before(240*time.Hour) / int64(time.Second), NextReboot: 4102444800,
 			},
 		},
-		{ID: "n2", Capacity: capacity, Incarnation: 4, Mode: plimsoll.NodeDraining, Registered: before(72 * time.Hour), Revision: 3},
+		{
+			ID: "n2", Capacity: capacity, Incarnation: 4, Mode: plimsoll.NodeDraining,
+			Registered: before(72 * time.Hour), Revision: 3,
+		},
 	}
 	return g
 }
@@ -151,7 +170,9 @@ func (g *fakeGateway) job(id string) (*plimsoll.Job, error) {
 }
 
 // SubmitJob accepts a valid job with a new id.
-func (g *fakeGateway) SubmitJob(_ context.Context, req *connect.Request[pb.SubmitJobRequest]) (*connect.Response[pb.SubmitJobResponse], error) {
+func (g *fakeGateway) SubmitJob(
+	_ context.Context, req *connect.Request[pb.SubmitJobRequest],
+) (*connect.Response[pb.SubmitJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	spec := wire.JobSpecFromProto(req.Msg.GetSpec())
@@ -172,7 +193,8 @@ func (g *fakeGateway) SubmitJob(_ context.Context, req *connect.Request[pb.Submi
 		})
 		for i := range s.Count {
 			g.mu.tasks = append(g.mu.tasks, plimsoll.Task{
-				ID: plimsoll.TaskID(spec.ID, s.Name, i), Job: spec.ID, Group: s.Name, Index: i, State: plimsoll.TaskPending,
+				ID: plimsoll.TaskID(spec.ID, s.Name, i), Job: spec.ID, Group: s.Name, Index: i,
+				State: plimsoll.TaskPending,
 			})
 		}
 	}
@@ -181,7 +203,9 @@ func (g *fakeGateway) SubmitJob(_ context.Context, req *connect.Request[pb.Submi
 }
 
 // GetJob reads a job.
-func (g *fakeGateway) GetJob(_ context.Context, req *connect.Request[pb.GetJobRequest]) (*connect.Response[pb.GetJobResponse], error) {
+func (g *fakeGateway) GetJob(
+	_ context.Context, req *connect.Request[pb.GetJobRequest],
+) (*connect.Response[pb.GetJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	job, err := g.job(req.Msg.GetId())
@@ -192,7 +216,9 @@ func (g *fakeGateway) GetJob(_ context.Context, req *connect.Request[pb.GetJobRe
 }
 
 // ListJobs lists the jobs in the states that are asked for.
-func (g *fakeGateway) ListJobs(_ context.Context, req *connect.Request[pb.ListJobsRequest]) (*connect.Response[pb.ListJobsResponse], error) {
+func (g *fakeGateway) ListJobs(
+	_ context.Context, req *connect.Request[pb.ListJobsRequest],
+) (*connect.Response[pb.ListJobsResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	res := &pb.ListJobsResponse{}
@@ -288,7 +314,9 @@ func (g *fakeGateway) sleeps(id string) bool {
 }
 
 // KillJob lets a job fail, and wakes its watch.
-func (g *fakeGateway) KillJob(_ context.Context, req *connect.Request[pb.KillJobRequest]) (*connect.Response[pb.KillJobResponse], error) {
+func (g *fakeGateway) KillJob(
+	_ context.Context, req *connect.Request[pb.KillJobRequest],
+) (*connect.Response[pb.KillJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	job, err := g.job(req.Msg.GetId())
@@ -301,7 +329,9 @@ func (g *fakeGateway) KillJob(_ context.Context, req *connect.Request[pb.KillJob
 }
 
 // ScaleJob changes the count and nothing else.
-func (g *fakeGateway) ScaleJob(_ context.Context, req *connect.Request[pb.ScaleJobRequest]) (*connect.Response[pb.ScaleJobResponse], error) {
+func (g *fakeGateway) ScaleJob(
+	_ context.Context, req *connect.Request[pb.ScaleJobRequest],
+) (*connect.Response[pb.ScaleJobResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	job, err := g.job(req.Msg.GetId())
@@ -313,7 +343,9 @@ func (g *fakeGateway) ScaleJob(_ context.Context, req *connect.Request[pb.ScaleJ
 }
 
 // GetTask reads a task.
-func (g *fakeGateway) GetTask(_ context.Context, req *connect.Request[pb.GetTaskRequest]) (*connect.Response[pb.GetTaskResponse], error) {
+func (g *fakeGateway) GetTask(
+	_ context.Context, req *connect.Request[pb.GetTaskRequest],
+) (*connect.Response[pb.GetTaskResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.mu.tasks {
@@ -325,14 +357,17 @@ func (g *fakeGateway) GetTask(_ context.Context, req *connect.Request[pb.GetTask
 }
 
 // ListTasks lists the tasks of a job, a node, in some states.
-func (g *fakeGateway) ListTasks(_ context.Context, req *connect.Request[pb.ListTasksRequest]) (*connect.Response[pb.ListTasksResponse], error) {
+func (g *fakeGateway) ListTasks(
+	_ context.Context, req *connect.Request[pb.ListTasksRequest],
+) (*connect.Response[pb.ListTasksResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	res := &pb.ListTasksResponse{}
 	for i := range g.mu.tasks {
 		t := &g.mu.tasks[i]
 		states := req.Msg.GetStates()
-		if (req.Msg.GetJob() == "" || t.Job == req.Msg.GetJob()) && (req.Msg.GetNode() == "" || t.Node == req.Msg.GetNode()) &&
+		if (req.Msg.GetJob() == "" || t.Job == req.Msg.GetJob()) &&
+			(req.Msg.GetNode() == "" || t.Node == req.Msg.GetNode()) &&
 			(len(states) == 0 || slices.Contains(states, pb.TaskState(t.State))) {
 			res.Tasks = append(res.Tasks, wire.TaskToProto(t))
 		}
@@ -350,9 +385,12 @@ func (g *fakeGateway) ExplainTask(
 		if t := &g.mu.tasks[i]; t.ID == req.Msg.GetId() {
 			return connect.NewResponse(&pb.ExplainTaskResponse{
 				Revision: 4711,
-				Task:     wire.TaskToProto(t), WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE, Summary: "2 of 2 nodes: not enough cpu",
-				Steps: refusingSteps(), Nodes: &pb.NodeCounts{Total: 3, Open: 2, Eligible: 2, FitEmpty: 1}, DecisionsKept: 2000,
-				Verdicts: verdictsOn(req.Msg.GetNode()), Decision: decisionOn(t, req.Msg.GetExport()), Spreads: spreadOverRacks(),
+				Task:     wire.TaskToProto(t), WaitCode: pb.WaitCode_WAIT_CODE_NO_NODE,
+				Summary: "2 of 2 nodes: not enough cpu",
+				Steps:   refusingSteps(), Nodes: &pb.NodeCounts{Total: 3, Open: 2, Eligible: 2, FitEmpty: 1},
+				DecisionsKept: 2000,
+				Verdicts:      verdictsOn(req.Msg.GetNode()), Decision: decisionOn(t, req.Msg.GetExport()),
+				Spreads: spreadOverRacks(),
 			}), nil
 		}
 	}
@@ -379,7 +417,9 @@ func (g *fakeGateway) ReadLogs(
 }
 
 // ListNodes lists the nodes; the first has something allocated, and is sick.
-func (g *fakeGateway) ListNodes(context.Context, *connect.Request[pb.ListNodesRequest]) (*connect.Response[pb.ListNodesResponse], error) {
+func (g *fakeGateway) ListNodes(
+	context.Context, *connect.Request[pb.ListNodesRequest],
+) (*connect.Response[pb.ListNodesResponse], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	res := &pb.ListNodesResponse{}
@@ -389,7 +429,9 @@ func (g *fakeGateway) ListNodes(context.Context, *connect.Request[pb.ListNodesRe
 			status.Allocated, status.Tasks = plimsoll.Resources{"cpu": 1500, "memory": 1 << 30}, 1
 			status.SickUntil = before(-298 * time.Second)
 		}
-		res.Nodes = append(res.Nodes, &pb.NodeInfo{Node: wire.NodeToProto(&g.mu.nodes[i]), Status: wire.NodeStatusToProto(&status)})
+		res.Nodes = append(
+			res.Nodes, &pb.NodeInfo{Node: wire.NodeToProto(&g.mu.nodes[i]), Status: wire.NodeStatusToProto(&status)},
+		)
 	}
 	return connect.NewResponse(res), nil
 }
@@ -424,12 +466,21 @@ func (g *fakeGateway) RemoveNode(
 }
 
 // ListQueues has three queues that never change.
-func (g *fakeGateway) ListQueues(context.Context, *connect.Request[pb.ListQueuesRequest]) (*connect.Response[pb.ListQueuesResponse], error) {
+func (g *fakeGateway) ListQueues(
+	context.Context, *connect.Request[pb.ListQueuesRequest],
+) (*connect.Response[pb.ListQueuesResponse], error) {
 	return connect.NewResponse(&pb.ListQueuesResponse{Queues: []*pb.QueueStatus{
-		wire.QueueStatusToProto(&plimsoll.QueueStatus{Path: "root", Max: plimsoll.Resources{"cpu": 8000, "nvidia.com/gpu": 2}, Tasks: 2, Allocated: plimsoll.Resources{"cpu": 1500}, Jobs: 1, Running: 1, Waiting: 1}),
+		wire.QueueStatusToProto(
+			&plimsoll.QueueStatus{
+				Path: "root", Max: plimsoll.Resources{"cpu": 8000, "nvidia.com/gpu": 2}, Tasks: 2,
+				Allocated: plimsoll.Resources{"cpu": 1500}, Jobs: 1, Running: 1, Waiting: 1,
+			},
+		),
 		wire.QueueStatusToProto(&plimsoll.QueueStatus{
-			Path: "root.batch", Leaf: true, Max: plimsoll.Resources{"cpu": 8000, "memory": 64 << 30}, Guaranteed: plimsoll.Resources{"cpu": 500},
-			Allocated: plimsoll.Resources{"cpu": 1500, "memory": 64 << 30}, Pending: plimsoll.Resources{"memory": 64 << 20}, Jobs: 1, Running: 1, Waiting: 1, Tasks: 2, MaxTasks: 5000,
+			Path: "root.batch", Leaf: true, Max: plimsoll.Resources{"cpu": 8000, "memory": 64 << 30},
+			Guaranteed: plimsoll.Resources{"cpu": 500},
+			Allocated:  plimsoll.Resources{"cpu": 1500, "memory": 64 << 30},
+			Pending:    plimsoll.Resources{"memory": 64 << 20}, Jobs: 1, Running: 1, Waiting: 1, Tasks: 2, MaxTasks: 5000,
 		}),
 		wire.QueueStatusToProto(&plimsoll.QueueStatus{Path: "root.old", Leaf: true, Draining: true}),
 	}}), nil
@@ -462,11 +513,15 @@ func (g *fakeGateway) ListEvents(
 		{Type: plimsoll.EventNode, Change: plimsoll.ChangeAdd, Object: "n1"},
 		{Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppNew, Object: "wordcount"},
 		{
-			Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppAlloc, Object: "wordcount", Reference: "wordcount.map.0",
+			Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppAlloc, Object: "wordcount",
+			Reference: "wordcount.map.0",
 			Resources: plimsoll.Resources{"cpu": 500, "memory": 64 << 20},
 		},
 		{Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.AppRunning, Object: "wordcount"},
-		{Type: plimsoll.EventNode, Change: plimsoll.ChangeSet, Detail: plimsoll.NodeSchedulable, Object: "n2", Message: "drained\nby alice"},
+		{
+			Type: plimsoll.EventNode, Change: plimsoll.ChangeSet, Detail: plimsoll.NodeSchedulable, Object: "n2",
+			Message: "drained\nby alice",
+		},
 	}
 	res := &pb.ListEventsResponse{InstanceUuid: "u", HighestId: uint64(len(events) - 1)}
 	count := min(req.Msg.GetCount(), 2)
@@ -477,7 +532,9 @@ func (g *fakeGateway) ListEvents(
 	for ; id < uint64(len(events)) && uint64(len(res.GetIds())) < count; id++ {
 		e := &events[id]
 		e.Time = before(time.Duration(10-id) * time.Second)
-		if object := req.Msg.GetObject(); object == "" || e.Object == object || strings.HasPrefix(e.Reference, object+".") {
+		if object := req.Msg.GetObject(); object == "" || e.Object == object || strings.HasPrefix(
+			e.Reference, object+".",
+		) {
 			res.Ids, res.Events = append(res.GetIds(), id), append(res.GetEvents(), wire.EventToProto(e))
 		}
 	}

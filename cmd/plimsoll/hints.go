@@ -21,8 +21,9 @@ var otherWords = map[string][]string{
 	"log": {"job logs"}, "tail": {"job logs -f"}, "attach": {"job logs -f"}, "follow": {"job logs -f"},
 	"watch": {"job wait"},
 	"stop":  {"job kill"}, "cancel": {"job kill"}, "delete": {"job kill"}, "rm": {"job kill"}, "abort": {"job kill"},
-	"create": {"submit"}, "add": {"submit"}, "batch": {"submit"}, "exec": {"run"}, "srun": {"run"}, "sbatch": {"submit"},
-	"start": {"submit", "dev"}, "up": {"dev"}, "server": {"dev"}, "serve": {"dev"}, "master": {"coordinator"},
+	"create": {"submit"}, "add": {"submit"}, "batch": {"submit"}, "exec": {"run"}, "srun": {"run"},
+	"sbatch": {"submit"},
+	"start":  {"submit", "dev"}, "up": {"dev"}, "server": {"dev"}, "serve": {"dev"}, "master": {"coordinator"},
 	"worker": {"agent"}, "why": {"explain"}, "history": {"events"}, "event": {"events"},
 	"login": {"token"}, "auth": {"token"},
 	"validate": {"config check"}, "lint": {"config check"}, "fit": {"place"}, "rebalance": {"defrag --plan"},
@@ -36,7 +37,8 @@ var otherWords = map[string][]string{
 	"task tail": {"job logs -f"}, "task stop": {"job kill"},
 	"node ls": {"node list"}, "node get": {"node show"}, "node describe": {"node show"}, "node rm": {"node remove"},
 	"node delete": {"node remove"}, "node disable": {"node cordon"}, "node enable": {"node uncordon"},
-	"queue ls": {"queue list"}, "queue get": {"queue list"}, "queue show": {"queue list"}, "queue set": {"config apply"},
+	"queue ls": {"queue list"}, "queue get": {"queue list"}, "queue show": {"queue list"},
+	"queue set":    {"config apply"},
 	"queue create": {"config apply"}, "queue delete": {"config apply"},
 }
 
@@ -66,8 +68,9 @@ func hint(root *kong.Node, err error) error {
 	return fmt.Errorf("there is no command %q; %s", strings.TrimSpace(commandName(at)+" "+wrong), text)
 }
 
-// meantBy returns the commands that a word may stand for that is no command below a node: what other
-// programs call so, the commands of that name elsewhere, and the ones that are written nearly so.
+// meantBy returns the commands that a word may stand for that is no command below a node: what
+// other programs call so, the commands of that name elsewhere, and the ones that are written nearly
+// so.
 func meantBy(root, at *kong.Node, word string) []string {
 	before := commandName(at)
 	if meant := otherWords[strings.TrimSpace(before+" "+strings.ToLower(word))]; len(meant) > 0 {

@@ -90,7 +90,9 @@ var jobResults = []string{
 func checkResults(words []string) error {
 	for _, word := range words {
 		if !slices.Contains(jobResults, word) {
-			return plimsoll.Invalid("--result", "%q is not a result of a job; %s", word, plimsoll.Suggest(word, jobResults))
+			return plimsoll.Invalid(
+				"--result", "%q is not a result of a job; %s", word, plimsoll.Suggest(word, jobResults),
+			)
 		}
 	}
 	return nil
@@ -112,7 +114,9 @@ func parseStates[S state](names []string) ([]S, error) {
 			s++
 		}
 		if !s.Known() {
-			return nil, plimsoll.Invalid("--state", "%q is not a state; %s", name, plimsoll.Suggest(name, stateNames[S]()))
+			return nil, plimsoll.Invalid(
+				"--state", "%q is not a state; %s", name, plimsoll.Suggest(name, stateNames[S]()),
+			)
 		}
 		states = append(states, s)
 	}
@@ -136,7 +140,9 @@ type jobGetCmd struct {
 
 // Help is the detail of the help text.
 func (jobGetCmd) Help() string {
-	return example("plimsoll job get wordcount", "plimsoll job get wordcount -o json | jq '.tasks[] | select(.exitCode != 0)'")
+	return example(
+		"plimsoll job get wordcount", "plimsoll job get wordcount -o json | jq '.tasks[] | select(.exitCode != 0)'",
+	)
 }
 
 // Run prints one job.
@@ -181,7 +187,8 @@ func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views
 	s := &job.Status
 	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"result", s.Result().String()},
 		[2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
-		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)}, [2]string{"started", ago(a.now(), s.Started)},
+		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)},
+		[2]string{"started", ago(a.now(), s.Started)},
 		[2]string{"finished", ago(a.now(), s.Finished)})
 	o.printf("\n")
 	rows := make([][]string, len(s.Groups))
@@ -241,7 +248,8 @@ func (cmd *jobKillCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// each does something with every id, also when it fails with one; it gives up when the server is away or the user wants no more.
+// each does something with every id, also when it fails with one; it gives up when the server is
+// away or the user wants no more.
 func each(ids []string, do func(id string) error) error {
 	var failed []error
 	for _, id := range ids {

@@ -96,7 +96,8 @@ func (l *logs) job(ctx context.Context, id string) error {
 	return nil
 }
 
-// followJob follows every attempt of every task of a job until the job has ended, and returns how it did.
+// followJob follows every attempt of every task of a job until the job has ended, and returns how
+// it did.
 func (l *logs) followJob(ctx context.Context, id string) (plimsoll.JobStatus, error) {
 	var last plimsoll.JobStatus
 	followed := map[string]int32{} // task → its last attempt that is followed
@@ -131,7 +132,8 @@ func (l *logs) followJob(ctx context.Context, id string) (plimsoll.JobStatus, er
 	return last, readers.Wait()
 }
 
-// errorOf prefers the error of a reader, which may be why the watch ended, unless the reader was only told to stop.
+// errorOf prefers the error of a reader, which may be why the watch ended, unless the reader was
+// only told to stop.
 func errorOf(reader, watch error) error {
 	if reader != nil && plimsoll.CodeOf(reader) != plimsoll.CodeCanceled {
 		return reader
@@ -140,7 +142,9 @@ func errorOf(reader, watch error) error {
 }
 
 // followNew starts a reader for every attempt that has begun and is not followed yet.
-func (l *logs) followNew(ctx context.Context, readers *errgroup.Group, job *plimsoll.JobStatus, followed map[string]int32) error {
+func (l *logs) followNew(
+	ctx context.Context, readers *errgroup.Group, job *plimsoll.JobStatus, followed map[string]int32,
+) error {
 	several, reader := wanted(job) > 1, *l
 	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: job.ID})
 	if err != nil {
@@ -159,7 +163,8 @@ func (l *logs) followNew(ctx context.Context, readers *errgroup.Group, job *plim
 				if plimsoll.CodeOf(err) == plimsoll.CodeCanceled {
 					return err
 				}
-				if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeNotFound { // it never started, or its node is gone
+				// it never started, or its node is gone
+				if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
 					l.a.notes.printf("plimsoll: no more of %s: %s\n", t.ID, l.a.explainError(err))
 				}
 				return nil
@@ -169,7 +174,8 @@ func (l *logs) followNew(ctx context.Context, readers *errgroup.Group, job *plim
 	return nil
 }
 
-// task prints the log of one attempt; 0 is the last one that began. With several tasks each line begins with the task.
+// task prints the log of one attempt; 0 is the last one that began. With several tasks each line
+// begins with the task.
 func (l *logs) task(ctx context.Context, id string, attempt int32, several bool) error {
 	options := l.options
 	options.Attempt = attempt

@@ -1,11 +1,13 @@
 // Command plimsoll is every role of a Plimsoll cluster and the command line that talks to one.
 //
-// The client commands (submit, run, job, task, node, queue, events, explain, place, config, version) are written with package client only.
-// The role commands assemble the packages of a role; they are in roles.go. A command is a struct with its flags and arguments
-// as fields, a Help method with an example, and a Run method; commands.go lists them all.
+// The client commands (submit, run, job, task, node, queue, events, explain, place, config,
+// version) are written with package client only. The role commands assemble the packages of a role;
+// they are in roles.go. A command is a struct with its flags and arguments as fields, a Help method
+// with an example, and a Run method; commands.go lists them all.
 //
-// Tables and -o json or yaml go to stdout, progress and errors to stderr. An error is one line (a wrong file: one line a
-// problem) that starts with "plimsoll:". The exit codes are those of the table in exitcodes.go.
+// Tables and -o json or yaml go to stdout, progress and errors to stderr. An error is one line (a
+// wrong file: one line a problem) that starts with "plimsoll:". The exit codes are those of the
+// table in exitcodes.go.
 package main
 
 import (
@@ -34,7 +36,8 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(execute(ctx, process{
 		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		terminal: term.IsTerminal(int(os.Stdout.Fd())), live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(), color: colors(), now: time.Now,
+		terminal: term.IsTerminal(int(os.Stdout.Fd())), live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(),
+		color: colors(), now: time.Now,
 		secrets: takeSecrets(), unread: unreadInput, line: stderrTerminal(),
 	}))
 }
@@ -87,7 +90,10 @@ func execute(ctx context.Context, p process) (code int) {
 		}
 	}()
 	var root commands
-	a := &app{in: p.stdin, out: &output{w: p.stdout, terminal: p.terminal}, notes: &output{w: p.stderr, terminal: p.live}, live: p.live, screen: p.screen, color: p.color, now: p.now}
+	a := &app{
+		in: p.stdin, out: &output{w: p.stdout, terminal: p.terminal}, notes: &output{w: p.stderr, terminal: p.live},
+		live: p.live, screen: p.screen, color: p.color, now: p.now,
+	}
 	a.live, a.line = p.live && !p.line.plain, p.line
 	parser, err := newParser(&root, p)
 	if err != nil {
@@ -112,7 +118,10 @@ func execute(ctx context.Context, p process) (code int) {
 	a.server, a.retryFor, a.tokenFile, a.secrets = root.Server, root.RetryFor, root.TokenFile, p.secrets
 	a.unread = p.unread
 	if role := k.Selected().Name; a.tokenFile != "" && slices.Contains(roleNames, role) {
-		a.notes.printf("plimsoll: --token-file is for commands that call a server; see plimsoll %s --help for the token files of this role\n", role)
+		a.notes.printf(
+			"plimsoll: --token-file is for commands that call a server; see plimsoll %s --help for the token files of this role\n",
+			role,
+		)
 		return exitUsage
 	}
 	k.BindTo(ctx, (*context.Context)(nil))
@@ -122,7 +131,10 @@ func execute(ctx context.Context, p process) (code int) {
 		err = a.out.failure()
 	}
 	if canceled(err) && ctx.Err() == nil { // nobody here interrupted it
-		err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the call, as one does that is being stopped; jobs go on: try again")
+		err = plimsoll.Errorf(
+			plimsoll.CodeUnavailable,
+			"the server ended the call, as one does that is being stopped; jobs go on: try again",
+		)
 	}
 	return report(a, err)
 }

@@ -25,14 +25,16 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files and the expectations of the scripts")
 
-// TestMain lets tests start this program. They take over a minute with the race detector, and are the only ones for which
-// the roles are processes that run real tasks in real control groups: killed at random (TestKillDev), fed with junk
-// (TestJunk), driven over their waterlines, and used as people use them (the scripts).
+// TestMain lets tests start this program. They take over a minute with the race detector, and are
+// the only ones for which the roles are processes that run real tasks in real control groups:
+// killed at random (TestKillDev), fed with junk (TestJunk), driven over their waterlines, and used
+// as people use them (the scripts).
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"plimsoll": main})
 }
 
-// leakChecked gives the tests a home directory of their own, where servers enter their tokens. It fails if a goroutine of a test is left.
+// leakChecked gives the tests a home directory of their own, where servers enter their tokens. It
+// fails if a goroutine of a test is left.
 type leakChecked struct{ m *testing.M }
 
 // Run runs the tests and then looks for goroutines.
@@ -54,7 +56,8 @@ func (l leakChecked) Run() int {
 	return code
 }
 
-// TestScripts runs the binary as a user does. The commands of the scripts are those of testscript; plimsoll is this program.
+// TestScripts runs the binary as a user does. The commands of the scripts are those of testscript;
+// plimsoll is this program.
 func TestScripts(t *testing.T) {
 	examples := examplesDir(t)
 	testscript.Run(t, testscript.Params{
@@ -70,8 +73,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// examplesDir returns the directory of the examples. It reads the directory, because go test keeps a result until what this
-// process has read changes, and only the program reads the files.
+// examplesDir returns the directory of the examples. It reads the directory, because go test keeps
+// a result until what this process has read changes, and only the program reads the files.
 func examplesDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../examples")
@@ -88,13 +91,15 @@ func examplesDir(t *testing.T) string {
 func plimsollAt(ctx context.Context, address string, args ...string) (stdout, stderr string, code int) {
 	var out, notes bytes.Buffer
 	code = execute(ctx, process{
-		args: append([]string{"--server", address}, args...), stdin: strings.NewReader(""), stdout: &out, stderr: &notes,
-		now: func() time.Time { return testNow },
+		args: append([]string{"--server", address}, args...), stdin: strings.NewReader(""), stdout: &out,
+		stderr: &notes,
+		now:    func() time.Time { return testNow },
 	})
 	return out.String(), notes.String(), code
 }
 
-// TestGolden holds what the commands print against testdata/golden: their tables for people and their JSON and YAML for scripts.
+// TestGolden holds what the commands print against testdata/golden: their tables for people and
+// their JSON and YAML for scripts.
 func TestGolden(t *testing.T) {
 	for name, args := range map[string]string{
 		"job-list":           "job list",
@@ -211,7 +216,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestLogsOfSeveralTasksAreFollowedLineByLine: the tasks' lines may come in any order, but no line is torn.
+// TestLogsOfSeveralTasksAreFollowedLineByLine: the tasks' lines may come in any order, but no line
+// is torn.
 func TestLogsOfSeveralTasksAreFollowedLineByLine(t *testing.T) {
 	address, _ := serve(t)
 	for _, c := range []struct{ args, want string }{
@@ -221,7 +227,9 @@ func TestLogsOfSeveralTasksAreFollowedLineByLine(t *testing.T) {
 	} {
 		stdout, stderr, code := plimsollAt(t.Context(), address, strings.Fields(c.args)...)
 		lines := slices.Sorted(strings.Lines(stdout))
-		if got := strings.Join(lines, ""); got != c.want || code != 0 || strings.Count(stderr, "no line end") != len(lines)/2 {
+		if got := strings.Join(lines, ""); got != c.want || code != 0 || strings.Count(
+			stderr, "no line end",
+		) != len(lines)/2 {
 			t.Errorf("%s: exit code %d\n%s%s", c.args, code, got, stderr)
 		}
 	}
@@ -245,7 +253,9 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 // TestQueuesAreConfiguredFromAFile: what config apply sends is what config print shows.
 func TestQueuesAreConfiguredFromAFile(t *testing.T) {
 	address, _ := serve(t)
-	if stdout, stderr, code := plimsollAt(t.Context(), address, "config", "apply", "../../examples/queues.yaml"); code != 0 {
+	if stdout, stderr, code := plimsollAt(
+		t.Context(), address, "config", "apply", "../../examples/queues.yaml",
+	); code != 0 {
 		t.Fatal(stdout, stderr)
 	}
 	server, _, _ := plimsollAt(t.Context(), address, "config", "print")
@@ -269,13 +279,15 @@ func TestEventsAreFollowedUntilTheInterrupt(t *testing.T) {
 	}
 }
 
-// TestWhatTheServerEndsIsNotAnInterrupt: nobody may take the end of a server for a wish of their own.
+// TestWhatTheServerEndsIsNotAnInterrupt: nobody may take the end of a server for a wish of their
+// own.
 func TestWhatTheServerEndsIsNotAnInterrupt(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(499)
-		_, _ = w.Write([]byte(`{"code":"canceled","message":"the caller went away"}`)) // a failure shows in what the command says
+		// a failure shows in what the command says
+		_, _ = w.Write([]byte(`{"code":"canceled","message":"the caller went away"}`))
 	}))
 	defer server.Close()
 	_, stderr, code := plimsollAt(t.Context(), server.URL, "job", "get", "wordcount")
@@ -284,7 +296,8 @@ func TestWhatTheServerEndsIsNotAnInterrupt(t *testing.T) {
 	}
 }
 
-// TestAmountsInAFileOfFlagsMayBeNumbers: capacity is a mapping of texts for the command line, and of amounts for people.
+// TestAmountsInAFileOfFlagsMayBeNumbers: capacity is a mapping of texts for the command line, and
+// of amounts for people.
 func TestAmountsInAFileOfFlagsMayBeNumbers(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "flags.yaml")
@@ -299,16 +312,20 @@ func TestAmountsInAFileOfFlagsMayBeNumbers(t *testing.T) {
 	if _, err := parser.Parse([]string{"dev", "--config", path}); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(map[string]string{"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}, root.Dev.Capacity); d != "" {
+	if d := cmp.Diff(
+		map[string]string{"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}, root.Dev.Capacity,
+	); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 }
 
 func TestTimesForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		-time.Second: "just now", 500 * time.Millisecond: "just now", 1500 * time.Millisecond: "1.5s ago", 3 * time.Second: "3s ago",
-		42 * time.Second: "42s ago", 2 * time.Minute: "2m ago", 125 * time.Second: "2m5s ago", 42 * time.Minute: "42m ago",
-		30 * time.Hour: "30h ago", 72 * time.Hour: "3d ago",
+		-time.Second: "just now", 500 * time.Millisecond: "just now", 1500 * time.Millisecond: "1.5s ago",
+		3 * time.Second:  "3s ago",
+		42 * time.Second: "42s ago", 2 * time.Minute: "2m ago", 125 * time.Second: "2m5s ago",
+		42 * time.Minute: "42m ago",
+		30 * time.Hour:   "30h ago", 72 * time.Hour: "3d ago",
 	} {
 		if got := ago(testNow, before(d)); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
@@ -361,7 +378,8 @@ func (w *trigger) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// TestAnInterruptKillsWhatRunStarted: the job is killed, its end is waited for, and the exit code is that of an interrupt.
+// TestAnInterruptKillsWhatRunStarted: the job is killed, its end is waited for, and the exit code
+// is that of an interrupt.
 func TestAnInterruptKillsWhatRunStarted(t *testing.T) {
 	address, g := serve(t)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -63,7 +63,8 @@ func nodeTable(o *output, now time.Time, nodes []client.NodeInfo) {
 	for i := range nodes {
 		n := &nodes[i].Node
 		rows[i] = []string{
-			n.ID, takesTasks(&nodes[i], now), count(nodes[i].Status.Tasks), used(&nodes[i], plimsoll.CPU), used(&nodes[i], plimsoll.Memory),
+			n.ID, takesTasks(&nodes[i], now), count(nodes[i].Status.Tasks), used(&nodes[i], plimsoll.CPU),
+			used(&nodes[i], plimsoll.Memory),
 			shares(n.Facts.Reserve), ratios(n.Facts.Overprovision), n.Address, ago(now, n.Registered),
 		}
 		if offered {
@@ -95,7 +96,9 @@ func (cmd *nodeShowCmd) Run(ctx context.Context, a *app) error {
 	}
 	i := slices.IndexFunc(nodes, func(n client.NodeInfo) bool { return n.Node.ID == cmd.ID })
 	if i < 0 {
-		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", cmd.ID)
+		return plimsoll.Errorf(
+			plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", cmd.ID,
+		)
 	}
 	return cmd.print(a, viewNode(&nodes[i]), func(o *output) { showNode(o, a.now(), &nodes[i]) })
 }
@@ -103,7 +106,9 @@ func (cmd *nodeShowCmd) Run(ctx context.Context, a *app) error {
 func showNode(o *output, now time.Time, info *client.NodeInfo) {
 	n := &info.Node
 	f := &n.Facts
-	pairs := [][2]string{{"id", n.ID}, {"state", takesTasks(info, now)}, {"tasks", countOf(info.Status.Tasks, f.MaxTasks)}}
+	pairs := [][2]string{
+		{"id", n.ID}, {"state", takesTasks(info, now)}, {"tasks", countOf(info.Status.Tasks, f.MaxTasks)},
+	}
 	for _, name := range n.Capacity.Names() {
 		pairs = append(pairs, [2]string{name, used(info, name)})
 	}
@@ -116,7 +121,8 @@ func showNode(o *output, now time.Time, info *client.NodeInfo) {
 	}
 	pairs = append(
 		pairs,
-		[2]string{"reserve", shares(f.Reserve)}, [2]string{"overprovision", ratios(f.Overprovision)}, [2]string{"role", strings.Join(role, "; ")},
+		[2]string{"reserve", shares(f.Reserve)}, [2]string{"overprovision", ratios(f.Overprovision)},
+		[2]string{"role", strings.Join(role, "; ")},
 		[2]string{"traits", traitsText(f.Traits)}, [2]string{"networks", networksText(f.Networks)},
 		[2]string{"release", f.Release}, [2]string{"platform", f.Platform},
 		[2]string{"attributes", attributesText(n.Attributes)},
@@ -135,12 +141,19 @@ func countOf(n, most int32) string {
 	return fmt.Sprintf("%d of %d", n, most)
 }
 
-// keptAway prints the groups that do not come back for a while because a task of theirs was evicted.
+// keptAway prints the groups that do not come back for a while because a task of theirs was
+// evicted.
 func keptAway(n *plimsoll.Node, now time.Time) string {
 	var parts []string
 	for _, e := range n.Evictions {
 		if left := time.Unix(0, e.Until).Sub(now); left > 0 {
-			parts = append(parts, fmt.Sprintf("%s.%s for another %s (evicted %s)", e.Job, e.Group, span(left), plimsoll.TaskID(e.Job, e.Group, e.Index)))
+			parts = append(
+				parts,
+				fmt.Sprintf(
+					"%s.%s for another %s (evicted %s)", e.Job, e.Group, span(left),
+					plimsoll.TaskID(e.Job, e.Group, e.Index),
+				),
+			)
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -148,7 +161,9 @@ func keptAway(n *plimsoll.Node, now time.Time) string {
 
 // shares prints parts of a capacity: "cpu 5%, memory 15%".
 func shares(parts map[string]float64) string {
-	return inOrder(parts, func(name string, p float64) string { return name + " " + strconv.FormatFloat(p*100, 'g', 4, 64) + "%" })
+	return inOrder(
+		parts, func(name string, p float64) string { return name + " " + strconv.FormatFloat(p*100, 'g', 4, 64) + "%" },
+	)
 }
 
 // ratios prints how often amounts may be promised: "cpu x4".

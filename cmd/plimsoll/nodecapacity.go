@@ -38,7 +38,8 @@ func (cmd *nodeCapacityCmd) Run(ctx context.Context, a *app) error {
 	views := make([]roomView, len(rooms))
 	for i, r := range rooms {
 		views[i] = roomView{
-			ID: r.Node, Counted: r.Reason == "", Reason: r.Reason, Tasks: r.Tasks, MaxTasks: bound(r.MaxTasks), Unreserved: r.Unreserved, Whole: amounts(r.Whole), Revision: r.Revision,
+			ID: r.Node, Counted: r.Reason == "", Reason: r.Reason, Tasks: r.Tasks, MaxTasks: bound(r.MaxTasks),
+			Unreserved: r.Unreserved, Whole: amounts(r.Whole), Revision: r.Revision,
 		}
 	}
 	return cmd.print(a, views, func(o *output) { printRooms(o, rooms) })

@@ -83,9 +83,13 @@ func (f *nodeFlags) parse() (s nodeSettings, err error) {
 	if s.capacity, err = parseCapacity(f.Capacity); err != nil {
 		return s, err
 	}
-	s.facts = plimsoll.NodeFacts{Release: f.Release, Platform: f.Platform, Headnode: f.Headnode, Reservoir: f.Reservoir, MaxTasks: f.MaxTasks}
+	s.facts = plimsoll.NodeFacts{
+		Release: f.Release, Platform: f.Platform, Headnode: f.Headnode, Reservoir: f.Reservoir, MaxTasks: f.MaxTasks,
+	}
 	if f.MaxTasks < 1 {
-		return s, plimsoll.Invalid("max-tasks", "is %d; give 1 or more, or cordon the node if it is to take none", f.MaxTasks)
+		return s, plimsoll.Invalid(
+			"max-tasks", "is %d; give 1 or more, or cordon the node if it is to take none", f.MaxTasks,
+		)
 	}
 	if f.TaskPids < 1 {
 		return s, plimsoll.Invalid("task-pids", "is %d; give 1 or more", f.TaskPids)
@@ -102,7 +106,9 @@ func (f *nodeFlags) parse() (s nodeSettings, err error) {
 	if f.NextReboot != "" {
 		at, err := time.Parse(time.RFC3339, f.NextReboot)
 		if err != nil {
-			return s, plimsoll.Invalid("next-reboot", "%q is not an instant; write for example 2026-12-24T03:00:00Z", f.NextReboot)
+			return s, plimsoll.Invalid(
+				"next-reboot", "%q is not an instant; write for example 2026-12-24T03:00:00Z", f.NextReboot,
+			)
 		}
 		s.facts.NextReboot = at.Unix()
 	}
@@ -120,7 +126,9 @@ func parseTraits(pairs map[string]string) (map[string]plimsoll.Trait, error) {
 		}
 		words := strings.Split(value, ",")
 		if slices.Contains(words, "") {
-			return nil, plimsoll.Invalid("trait."+name, "%q holds an empty word; write words with commas between them, such as a100,h100", value)
+			return nil, plimsoll.Invalid(
+				"trait."+name, "%q holds an empty word; write words with commas between them, such as a100,h100", value,
+			)
 		}
 		traits[name] = plimsoll.Trait{Words: words}
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// parseNode reads a command line of a role that makes this machine a node, and returns what the flags of the node say.
+// parseNode reads a command line of a role that makes this machine a node, and returns what the
+// flags of the node say.
 func parseNode(t *testing.T, args ...string) (nodeSettings, *nodeFlags, error) {
 	t.Helper()
 	var root commands
@@ -35,11 +36,13 @@ func parseNode(t *testing.T, args ...string) (nodeSettings, *nodeFlags, error) {
 func fullFacts() plimsoll.NodeFacts {
 	return plimsoll.NodeFacts{
 		Traits: map[string]plimsoll.Trait{
-			"ssd": {Flag: true}, "nvme": {Flag: true}, "hdd": {}, "gpu": {Words: []string{"a100", "h100"}}, "tier": {Words: []string{"gold"}},
+			"ssd": {Flag: true}, "nvme": {Flag: true}, "hdd": {}, "gpu": {Words: []string{"a100", "h100"}},
+			"tier": {Words: []string{"gold"}},
 		},
 		Release: "7.0", Platform: "20260114T101500Z", Headnode: true, Reservoir: true, NextReboot: 1798081200,
-		Reserve: map[string]float64{"memory": 0.15, "cpu": 0.05}, Overprovision: map[string]float64{"cpu": 4, "memory": 1.5},
-		MaxTasks: 12,
+		Reserve:       map[string]float64{"memory": 0.15, "cpu": 0.05},
+		Overprovision: map[string]float64{"cpu": 4, "memory": 1.5},
+		MaxTasks:      12,
 	}
 }
 
@@ -47,8 +50,10 @@ func fullFacts() plimsoll.NodeFacts {
 func TestNodeFlags(t *testing.T) {
 	for _, role := range []string{"dev", "agent"} {
 		s, flags, err := parseNode(t, role, "--attributes", "rack=r7", "--capacity", "cpu=2", "--trait", "ssd", "--trait=nvme=true",
-			"--trait", "hdd=false", "--trait", "gpu=a100,h100", "--trait", "tier=gold", "--network", "eth0", "--network", "storage=eth1",
-			"--reserve", "memory=0.15", "--reserve", "cpu=5%", "--overprovision", "cpu=4", "--overprovision", "memory=1.5", "--release", "7.0",
+			"--trait", "hdd=false", "--trait", "gpu=a100,h100", "--trait", "tier=gold", "--network", "eth0",
+			"--network", "storage=eth1",
+			"--reserve", "memory=0.15", "--reserve", "cpu=5%", "--overprovision", "cpu=4", "--overprovision",
+			"memory=1.5", "--release", "7.0",
 			"--platform", "20260114T101500Z", "--headnode", "--reservoir", "--next-reboot", "2026-12-24T03:00:00Z", "--max-tasks", "12", "--task-pids", "99")
 		if err != nil {
 			t.Fatal(role, err)
@@ -65,7 +70,8 @@ func TestNodeFlags(t *testing.T) {
 	}
 }
 
-// The same can stand in a file, with lists and mappings where they read better. A flag of the command line goes first.
+// The same can stand in a file, with lists and mappings where they read better. A flag of the
+// command line goes first.
 func TestNodeFlagsInAFile(t *testing.T) {
 	for name, text := range map[string]string{
 		"mappings": "trait: {ssd: true, nvme:, hdd: false, gpu: [a100, h100], tier: gold}\nnetwork: {eth0:, storage: eth1}\n" +
@@ -89,7 +95,9 @@ func TestNodeFlagsInAFile(t *testing.T) {
 		if diff := cmp.Diff(pairFlags{"eth0": "", "storage": "eth1"}, flags.Network); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if s, _, err = parseNode(t, "agent", "--config", path, "--trait", "other"); err != nil || len(s.facts.Traits) != 1 {
+		if s, _, err = parseNode(
+			t, "agent", "--config", path, "--trait", "other",
+		); err != nil || len(s.facts.Traits) != 1 {
 			t.Errorf("%s: with a flag the traits are %v, %v", name, s.facts.Traits, err)
 		}
 	}

@@ -13,10 +13,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// output writes until the first error and keeps that. It may be shared by goroutines; what is written with one call stays together.
+// output writes until the first error and keeps that. It may be shared by goroutines; what is
+// written with one call stays together.
 //
-// All that a command writes goes through one of its methods, each of which lets through only what belongs there: printf text, paint
-// text and colours, records JSON and YAML. steer is for control sequences of our own. write, below them, is for taskWriter.
+// All that a command writes goes through one of its methods, each of which lets through only what
+// belongs there: printf text, paint text and colours, records JSON and YAML. steer is for control
+// sequences of our own. write, below them, is for taskWriter.
 type output struct {
 	w        io.Writer
 	terminal bool // w is a terminal

@@ -5,7 +5,8 @@ import (
 	"unicode"
 )
 
-// page is text for people: no wider than the screen, with colours where they can be seen. Nothing on it is said by a colour alone.
+// page is text for people: no wider than the screen, with colours where they can be seen. Nothing
+// on it is said by a colour alone.
 type page struct {
 	b     strings.Builder
 	width int // cells; 0: no bound
@@ -29,13 +30,15 @@ type cell struct {
 	style style
 }
 
-// column is a column of a table. When there is no room for all, those with the largest drop are left out first; 0 is never left out.
+// column is a column of a table. When there is no room for all, those with the largest drop are
+// left out first; 0 is never left out.
 type column struct {
 	title string
 	drop  int
 }
 
-// table prints rows below their titles, if they have some, aligned; the last column gets what room is left. A row of one cell among others is a line of text.
+// table prints rows below their titles, if they have some, aligned; the last column gets what room
+// is left. A row of one cell among others is a line of text.
 func (p *page) table(columns []column, rows [][]cell) {
 	if columns[0].title != "" {
 		header := make([]cell, len(columns))
@@ -164,7 +167,8 @@ func cells(text string) int {
 	return n
 }
 
-// runeCells is an approximation of Unicode's East Asian Width (UAX #11): marks take no column, ideographs and pictographs two.
+// runeCells is an approximation of Unicode's East Asian Width (UAX #11): marks take no column,
+// ideographs and pictographs two.
 func runeCells(r rune) int {
 	switch {
 	case r < 0x300:

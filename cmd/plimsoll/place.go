@@ -76,7 +76,9 @@ func (cmd *placeCmd) check() error {
 	switch {
 	case cmd.Replay != "" && (cmd.File != "" || cmd.Servers != "" || cmd.Group != "" || cmd.Count != nil || cmd.Owner != "" ||
 		len(cmd.Node) > 0 || cmd.Placement != "" || len(cmd.Evaluators) > 0 || cmd.TritonDefaults != ""):
-		return plimsoll.Invalid("--replay", "decides again with what the file holds; leave out the other flags and files")
+		return plimsoll.Invalid(
+			"--replay", "decides again with what the file holds; leave out the other flags and files",
+		)
 	case cmd.Replay == "" && cmd.File == "":
 		return plimsoll.Invalid("file", "is missing; give a job file, such as: plimsoll place examples/wordcount.yaml")
 	case cmd.Servers != "" && len(cmd.Evaluators) > 0:
@@ -87,7 +89,10 @@ func (cmd *placeCmd) check() error {
 	case cmd.TritonDefaults != "" && cmd.Servers == "" && len(cmd.Evaluators) == 0:
 		return plimsoll.Invalid("--triton-defaults", "is for --servers and --evaluators")
 	case cmd.Count != nil && (*cmd.Count < 1 || *cmd.Count > maxTried):
-		return plimsoll.Invalid("--count", "is %d; give a number from 1 to %d, or leave it out to try as many as the file says", *cmd.Count, maxTried)
+		return plimsoll.Invalid(
+			"--count", "is %d; give a number from 1 to %d, or leave it out to try as many as the file says", *cmd.Count,
+			maxTried,
+		)
 	}
 	return nil
 }
@@ -111,8 +116,12 @@ func (cmd *placeCmd) job(a *app) (plimsoll.JobSpec, error) {
 func (cmd *placeCmd) parseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 	spec, err := config.ParseJob(name, data)
 	if err != nil {
-		err = otherKind(err, name, data, config.PlacementFileKind, "is a placement file, not a job file; use plimsoll config chain")
-		return spec, otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a job file; use plimsoll config check")
+		err = otherKind(
+			err, name, data, config.PlacementFileKind, "is a placement file, not a job file; use plimsoll config chain",
+		)
+		return spec, otherKind(
+			err, name, data, config.QueueFileKind, "is a queue file, not a job file; use plimsoll config check",
+		)
 	}
 	if cmd.Owner != "" {
 		spec.Owner = cmd.Owner
@@ -127,7 +136,9 @@ func (cmd *placeCmd) parseJob(name string, data []byte) (plimsoll.JobSpec, error
 		}
 	}
 	if cmd.Group != "" && !slices.Contains(names, cmd.Group) {
-		return spec, plimsoll.Invalid("--group", "the job has no group %q; it has %s", cmd.Group, strings.Join(names, ", "))
+		return spec, plimsoll.Invalid(
+			"--group", "the job has no group %q; it has %s", cmd.Group, strings.Join(names, ", "),
+		)
 	}
 	return spec, spec.Validate()
 }
@@ -237,7 +248,8 @@ func (cmd *placeCmd) asks(a *app) (job string, names []string, asks []placement.
 		}
 		ask := placement.Ask{
 			Request: placement.Request{
-				Owner: spec.Owner, Job: spec.ID, Group: g.Name, Resources: g.Resources, Constraints: g.Constraints, Preferences: g.Preferences,
+				Owner: spec.Owner, Job: spec.ID, Group: g.Name, Resources: g.Resources, Constraints: g.Constraints,
+				Preferences: g.Preferences,
 			},
 			Labels: spec.Labels, Count: int(g.Count),
 		}
@@ -302,11 +314,14 @@ func offlineSteps(steps []placement.Step) []client.ExplainStep {
 	for i := range steps {
 		s := &steps[i]
 		step := client.ExplainStep{
-			Stage: s.Stage, Kind: client.StageKind(s.Kind) + client.StageClosed, Received: int32(s.Received), Remaining: int32(s.Remaining),
-			Dropped: int32(s.Dropped), Refused: int32(s.Refused),
+			Stage: s.Stage, Kind: client.StageKind(s.Kind) + client.StageClosed, Received: int32(s.Received),
+			Remaining: int32(s.Remaining),
+			Dropped:   int32(s.Dropped), Refused: int32(s.Refused),
 		}
 		for _, r := range s.Reasons {
-			step.Reasons = append(step.Reasons, client.ExplainReason{Reason: r.Text, Nodes: int32(r.Servers), Examples: r.Examples})
+			step.Reasons = append(
+				step.Reasons, client.ExplainReason{Reason: r.Text, Nodes: int32(r.Servers), Examples: r.Examples},
+			)
 		}
 		out = append(out, step)
 	}
@@ -349,7 +364,8 @@ func printGroup(o *output, g *client.TriedGroup) {
 	}
 }
 
-// printPlaced prints each node once, in the order in which they were chosen first, with what is left there at the end.
+// printPlaced prints each node once, in the order in which they were chosen first, with what is
+// left there at the end.
 func printPlaced(o *output, placed []client.PlacedTask) {
 	type total struct{ tasks, last int }
 	totals := map[string]*total{}
@@ -393,7 +409,9 @@ func (cmd *placeCmd) replay(a *app) error {
 		return plimsoll.Within(name, err)
 	}
 	same := r.Server == r.Was
-	view := replayView{Task: r.Name, Was: r.Was, Node: r.Server, Same: same, Score: r.Score, Steps: viewSteps(offlineSteps(r.Steps))}
+	view := replayView{
+		Task: r.Name, Was: r.Was, Node: r.Server, Same: same, Score: r.Score, Steps: viewSteps(offlineSteps(r.Steps)),
+	}
 	err = cmd.print(a, view, func(o *output) {
 		switch {
 		case same:

@@ -90,15 +90,20 @@ func viewExplanation(x *client.Explanation) explainView {
 		v.Spreads = append(v.Spreads, spreadCountView(x.Spreads[i]))
 	}
 	for _, n := range x.Verdicts {
-		v.Verdicts = append(v.Verdicts, verdictView{Stage: n.Stage, Kind: n.Kind.String(), Keeps: n.Reason == "", Reason: n.Reason})
+		v.Verdicts = append(
+			v.Verdicts, verdictView{Stage: n.Stage, Kind: n.Kind.String(), Keeps: n.Reason == "", Reason: n.Reason},
+		)
 	}
 	if d := x.Decision; d != nil {
 		v.Decision = &decisionView{
-			Time: stamp(d.Time), Node: d.Node, Score: d.Score, Looked: d.Looked, Batches: d.Batches, Steps: viewSteps(d.Steps),
+			Time: stamp(d.Time), Node: d.Node, Score: d.Score, Looked: d.Looked, Batches: d.Batches,
+			Steps:      viewSteps(d.Steps),
 			Candidates: []candidateView{},
 		}
 		for _, c := range d.Candidates {
-			v.Decision.Candidates = append(v.Decision.Candidates, candidateView{c.Node, c.Kept, c.Score, amounts(c.Free), c.Tasks})
+			v.Decision.Candidates = append(
+				v.Decision.Candidates, candidateView{c.Node, c.Kept, c.Score, amounts(c.Free), c.Tasks},
+			)
 		}
 	}
 	return v
@@ -108,7 +113,8 @@ func viewSteps(steps []client.ExplainStep) []explainStepView {
 	out := []explainStepView{}
 	for _, s := range steps {
 		step := explainStepView{
-			Stage: s.Stage, Kind: s.Kind.String(), Received: s.Received, Remaining: s.Remaining, Dropped: s.Dropped, Refused: s.Refused,
+			Stage: s.Stage, Kind: s.Kind.String(), Received: s.Received, Remaining: s.Remaining, Dropped: s.Dropped,
+			Refused: s.Refused,
 			Reasons: []explainReasonView{},
 		}
 		for _, r := range s.Reasons {
@@ -119,7 +125,8 @@ func viewSteps(steps []client.ExplainStep) []explainStepView {
 	return out
 }
 
-// trialView is what a dry run came to. Fit of the tasks that were tried find a node; AtLeast says that more may.
+// trialView is what a dry run came to. Fit of the tasks that were tried find a node; AtLeast says
+// that more may.
 type trialView struct {
 	Job         string           `json:"job"`
 	Fit         int              `json:"fit"`
@@ -156,7 +163,10 @@ func viewTrial(job string, t *client.Trial) trialView {
 	v := trialView{Job: job, QueueReason: t.QueueReason, Groups: []triedGroupView{}, Revision: t.Revision}
 	for i := range t.Groups {
 		g := &t.Groups[i]
-		group := triedGroupView{Group: g.Name, Fit: len(g.Placed), Asked: int(g.Asked), AtLeast: g.Stopped, Placed: make([]placedView, len(g.Placed))}
+		group := triedGroupView{
+			Group: g.Name, Fit: len(g.Placed), Asked: int(g.Asked), AtLeast: g.Stopped,
+			Placed: make([]placedView, len(g.Placed)),
+		}
 		for k, p := range g.Placed {
 			group.Placed[k] = placedView{p.Node, p.Score, amounts(p.Free)}
 		}

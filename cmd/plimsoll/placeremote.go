@@ -117,7 +117,9 @@ func warnFailed(a *app, fleet *remote.Fleet) {
 func remoteError(err error) error {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("cannot reach the evaluator at %s (%s); start it with: plimsoll evaluator", dial.Addr, cause(dial.Err))
+		return fmt.Errorf(
+			"cannot reach the evaluator at %s (%s); start it with: plimsoll evaluator", dial.Addr, cause(dial.Err),
+		)
 	}
 	return errors.New(err.Error()) // only its text: it is not about the token of the gateway
 }

@@ -21,7 +21,10 @@ type policyCmd struct {
 
 // Help is the detail of the help text.
 func (policyCmd) Help() string {
-	return example("plimsoll policy apply -f examples/qos.yaml", "plimsoll policy list", "plimsoll policy get NodeQOS shared-nodes")
+	return example(
+		"plimsoll policy apply -f examples/qos.yaml", "plimsoll policy list",
+		"plimsoll policy get NodeQOS shared-nodes",
+	)
 }
 
 type policyApplyCmd struct {
@@ -32,7 +35,9 @@ type policyApplyCmd struct {
 
 // Help is the detail of the help text.
 func (policyApplyCmd) Help() string {
-	return example("plimsoll policy apply -f examples/qos.yaml", "plimsoll policy apply -f actions.yaml -f nodes.yaml --dry-run")
+	return example(
+		"plimsoll policy apply -f examples/qos.yaml", "plimsoll policy apply -f actions.yaml -f nodes.yaml --dry-run",
+	)
 }
 
 type outcomeView struct {
@@ -83,8 +88,12 @@ func (a *app) readPolicies(files []string) (all []plimsoll.Policy, places config
 		}
 		policies, at, err := config.ParsePoliciesAt(name, data)
 		if err != nil {
-			err = otherKind(err, name, data, config.JobFileKind, "is a job file, not a policy file; use plimsoll submit")
-			err = otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a policy file; use plimsoll config apply")
+			err = otherKind(
+				err, name, data, config.JobFileKind, "is a job file, not a policy file; use plimsoll submit",
+			)
+			err = otherKind(
+				err, name, data, config.QueueFileKind, "is a queue file, not a policy file; use plimsoll config apply",
+			)
 			return nil, nil, err
 		}
 		for i := range policies {

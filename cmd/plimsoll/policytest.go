@@ -110,15 +110,20 @@ type outcomeOfRule struct {
 func (t *policyTest) view() policyTrialView {
 	r := t.result
 	v := policyTrialView{
-		Policies: len(t.config.Policies), Notes: append([]string{}, r.Notes...), Lines: viewQOSLines(r.First.Lines), Tasks: viewQOSTasks(r.First.Tasks),
+		Policies: len(t.config.Policies), Notes: append([]string{}, r.Notes...), Lines: viewQOSLines(r.First.Lines),
+		Tasks: viewQOSTasks(r.First.Tasks),
 	}
 	for i := range r.Samples {
-		v.Samples = append(v.Samples, trialSampleView{Steps: viewQOSSteps(r.Samples[i].Steps), Skipped: viewQOSSkips(r.Samples[i].Skipped)})
+		v.Samples = append(
+			v.Samples,
+			trialSampleView{Steps: viewQOSSteps(r.Samples[i].Steps), Skipped: viewQOSSkips(r.Samples[i].Skipped)},
+		)
 	}
 	for i := range r.Outcomes {
 		o := &r.Outcomes[i]
 		v.Outcomes = append(v.Outcomes, outcomeOfRule{
-			Rule: o.Rule, Before: float64(o.Before) / float64(o.Scale), After: float64(o.After) / float64(o.Scale), Reached: o.Reached, Why: t.why(o),
+			Rule: o.Rule, Before: float64(o.Before) / float64(o.Scale), After: float64(o.After) / float64(o.Scale),
+			Reached: o.Reached, Why: t.why(o),
 		})
 	}
 	return v
@@ -140,11 +145,16 @@ func (t *policyTest) tell(o *rehearsal.Outcome) string {
 	m := &qos.Metric{Unit: o.Unit, Scale: o.Scale}
 	switch {
 	case o.Reached:
-		return fmt.Sprintf("%s: %s would go from %s to %s; its line is reached", o.Rule, o.Metric, m.Format(o.Before), m.Format(o.After))
+		return fmt.Sprintf(
+			"%s: %s would go from %s to %s; its line is reached", o.Rule, o.Metric, m.Format(o.Before),
+			m.Format(o.After),
+		)
 	case !o.Told:
 		return fmt.Sprintf("%s: what %s would come to cannot be told beforehand: %s", o.Rule, o.Metric, t.why(o))
 	}
-	return fmt.Sprintf("%s: %s would go from %s to %s; its line, %s, is not reached: %s", o.Rule, o.Metric, m.Format(o.Before), m.Format(o.After),
+	return fmt.Sprintf("%s: %s would go from %s to %s; its line, %s, is not reached: %s", o.Rule, o.Metric, m.Format(
+		o.Before,
+	), m.Format(o.After),
 		m.Format(o.Release), t.why(o))
 }
 
@@ -160,7 +170,9 @@ func (t *policyTest) fromNode(ctx context.Context, a *app, id string) error {
 	}
 	i := slices.IndexFunc(nodes, func(n client.NodeInfo) bool { return n.Node.ID == id })
 	if i < 0 {
-		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", id)
+		return plimsoll.Errorf(
+			plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", id,
+		)
 	}
 	at := &t.config.Node
 	at.Attributes, at.Announced = nodes[i].Node.Attributes, nodes[i].Node.Facts.Metrics

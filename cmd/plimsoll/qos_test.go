@@ -63,7 +63,9 @@ func TestQOSGolden(t *testing.T) {
 // transcript runs a command line and returns all that it printed.
 func transcript(t *testing.T, address, args string) string {
 	t.Helper()
-	stdout, stderr, code := plimsollAt(t.Context(), address, append([]string{"--retry-for", "0s"}, strings.Fields(args)...)...)
+	stdout, stderr, code := plimsollAt(
+		t.Context(), address, append([]string{"--retry-for", "0s"}, strings.Fields(args)...)...,
+	)
 	got := "$ plimsoll " + args + "\n" + stdout
 	if stderr != "" {
 		got += "-- stderr --\n" + stderr
@@ -74,7 +76,8 @@ func transcript(t *testing.T, address, args string) string {
 	return got
 }
 
-// TestTopOnScreens: the picture is as wide and as high as the terminal, columns that matter less go first, and colours only repeat what words say.
+// TestTopOnScreens: the picture is as wide and as high as the terminal, columns that matter less go
+// first, and colours only repeat what words say.
 func TestTopOnScreens(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -83,7 +86,10 @@ func TestTopOnScreens(t *testing.T) {
 	}{"top-wide-color": {200, 50, true}, "top-100": {100, 50, false}, "top-60": {60, 50, false}, "top-low": {120, 14, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := &app{now: func() time.Time { return testNow }, screen: func() (int, int) { return c.width, c.height }, color: c.color}
+			a := &app{
+				now: func() time.Time { return testNow }, screen: func() (int, int) { return c.width, c.height },
+				color: c.color,
+			}
 			q := busy(t)
 			text := (&top{live: true}).picture(a, &q, c.height-1)
 			golden(t, name, text)
@@ -101,7 +107,9 @@ func TestTopOnScreens(t *testing.T) {
 					text = strings.ReplaceAll(text, "\x1b["+string(s)+"m", "")
 				}
 				a.color = false
-				if d := cmp.Diff((&top{live: true}).picture(a, &q, c.height-1), strings.ReplaceAll(text, "\x1b[0m", "")); d != "" {
+				if d := cmp.Diff(
+					(&top{live: true}).picture(a, &q, c.height-1), strings.ReplaceAll(text, "\x1b[0m", ""),
+				); d != "" {
 					t.Errorf("without colours it says something else (-plain +coloured):\n%s", d)
 				}
 			}
@@ -125,14 +133,15 @@ func busy(t *testing.T) client.NodeQOS {
 	return q
 }
 
-// TestTopRedrawsInPlace: on a terminal it has a screen of its own; when it ends, that is given back with the last picture on it, and the steps of an earlier
-// sample are still to be read.
+// TestTopRedrawsInPlace: on a terminal it has a screen of its own; when it ends, that is given back
+// with the last picture on it, and the steps of an earlier sample are still to be read.
 func TestTopRedrawsInPlace(t *testing.T) {
 	t.Parallel()
 	address, _ := serve(t)
 	var out, notes bytes.Buffer
 	code := execute(t.Context(), process{
-		args: []string{"--server", address, "--retry-for", "0s", "node", "top", "n1"}, stdin: strings.NewReader(""), stdout: &out, stderr: &notes,
+		args: []string{"--server", address, "--retry-for", "0s", "node", "top", "n1"}, stdin: strings.NewReader(""),
+		stdout: &out, stderr: &notes,
 		screen: func() (int, int) { return 120, 40 }, now: func() time.Time { return testNow },
 	})
 	text := out.String()
@@ -166,7 +175,8 @@ func TestAnInterruptEndsTop(t *testing.T) {
 	}
 }
 
-// TestCellsOfText: what a terminal shows in two columns, or in none, is counted so, and nothing is cut in the middle.
+// TestCellsOfText: what a terminal shows in two columns, or in none, is counted so, and nothing is
+// cut in the middle.
 func TestCellsOfText(t *testing.T) {
 	for _, c := range []struct {
 		text  string

@@ -27,13 +27,21 @@ type qosFlags struct {
 
 func (f *qosFlags) parse() (cfg agent.QOSConfig, err error) {
 	if f.QOSInterval < nodeqos.MinInterval || f.QOSInterval > nodeqos.MaxInterval {
-		return cfg, plimsoll.Invalid("qos-interval", "is %v; give a duration from %v to %v, such as 1s", f.QOSInterval, nodeqos.MinInterval, nodeqos.MaxInterval)
+		return cfg, plimsoll.Invalid(
+			"qos-interval", "is %v; give a duration from %v to %v, such as 1s", f.QOSInterval, nodeqos.MinInterval,
+			nodeqos.MaxInterval,
+		)
 	}
 	if f.ExtendedWarmUp <= 0 {
-		return cfg, plimsoll.Invalid("extended-warm-up", "is %v; give a duration above 0, such as 10m", f.ExtendedWarmUp)
+		return cfg, plimsoll.Invalid(
+			"extended-warm-up", "is %v; give a duration above 0, such as 10m", f.ExtendedWarmUp,
+		)
 	}
 	if f.ExtendedHalfLife < time.Second || f.ExtendedHalfLife > qos.MaxHalfLife {
-		return cfg, plimsoll.Invalid("extended-half-life", "is %v; give a duration from 1s to %v, such as 24h", f.ExtendedHalfLife, qos.MaxHalfLife)
+		return cfg, plimsoll.Invalid(
+			"extended-half-life", "is %v; give a duration from 1s to %v, such as 24h", f.ExtendedHalfLife,
+			qos.MaxHalfLife,
+		)
 	}
 	cfg.Extended.HalfLife = f.ExtendedHalfLife
 	cfg.Interval, cfg.Extended.Enabled, cfg.Extended.WarmUp = f.QOSInterval, f.Extended, f.ExtendedWarmUp
@@ -58,7 +66,9 @@ func parsePart(flag, text string) (percent int32, err error) {
 	}
 	percent = int32(v + 0.5)
 	if err != nil || !(v >= 0 && v <= 100) || v-float64(percent) > 1e-9 || float64(percent)-v > 1e-9 {
-		return 0, plimsoll.Invalid(flag, "%q is not a part; write a whole percentage from 0%% to 100%%, such as 10%% or 0.1", text)
+		return 0, plimsoll.Invalid(
+			flag, "%q is not a part; write a whole percentage from 0%% to 100%%, such as 10%% or 0.1", text,
+		)
 	}
 	return percent, nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/agent"
 )
 
-// parseQOS reads a command line of a role that makes this machine a node, and returns what the flags of its QoS loop say.
+// parseQOS reads a command line of a role that makes this machine a node, and returns what the
+// flags of its QoS loop say.
 func parseQOS(t *testing.T, args ...string) (agent.QOSConfig, error) {
 	t.Helper()
 	var root commands
@@ -28,14 +29,18 @@ func parseQOS(t *testing.T, args ...string) (agent.QOSConfig, error) {
 	return root.Agent.qosFlags.parse()
 }
 
-// Both commands that make a machine a node have the flags, with the same meaning; parts are written as in --reserve.
+// Both commands that make a machine a node have the flags, with the same meaning; parts are written
+// as in --reserve.
 func TestQOSFlags(t *testing.T) {
 	for _, role := range []string{"dev", "agent"} {
 		cfg, err := parseQOS(t, role)
 		if err != nil || cfg.Interval != time.Second || cfg.Extended.Enabled || cfg.Extended.CPUReserve != 10 || cfg.Extended.MemoryReserve != 10 || cfg.Metrics != nil {
 			t.Errorf("%s without flags: %+v, %v", role, cfg, err)
 		}
-		cfg, err = parseQOS(t, role, "--qos-interval", "250ms", "--extended", "--extended-cpu-reserve", "25%", "--extended-memory-reserve", "0.29", "--extended-warm-up", "1m")
+		cfg, err = parseQOS(
+			t, role, "--qos-interval", "250ms", "--extended", "--extended-cpu-reserve", "25%",
+			"--extended-memory-reserve", "0.29", "--extended-warm-up", "1m",
+		)
 		if err != nil || cfg.Interval != 250*time.Millisecond || !cfg.Extended.Enabled || cfg.Extended.CPUReserve != 25 || cfg.Extended.MemoryReserve != 29 || cfg.Extended.WarmUp != time.Minute {
 			t.Errorf("%s with flags: %+v, %v", role, cfg, err)
 		}

@@ -22,7 +22,12 @@ func (p *page) printNode(q *client.NodeQOS, now time.Time) {
 	}
 	head := []cell{{q.Node, strong}, {text: ": " + sample}}
 	if q.CPU > 0 {
-		head = append(head, cell{text: ", " + people(plimsoll.CPU, q.CPU/nanosPerMilli) + " cores, " + people(plimsoll.Memory, q.Memory)})
+		head = append(
+			head,
+			cell{
+				text: ", " + people(plimsoll.CPU, q.CPU/nanosPerMilli) + " cores, " + people(plimsoll.Memory, q.Memory),
+			},
+		)
 	}
 	p.line(head...)
 	if q.SchedulingDisabled {
@@ -62,10 +67,17 @@ func (p *page) printLines(q *client.NodeQOS, now time.Time) {
 			lines += ", " + m.Format(l.Release)
 		}
 		rows[i] = []cell{
-			{l.Rule, strong}, {l.Metric, plain}, {usage, how}, {lineBar(l), how}, {lines, plain}, {gap, how}, {text, how}, {l.Action, plain},
+			{l.Rule, strong}, {l.Metric, plain}, {usage, how}, {lineBar(l), how}, {lines, plain}, {gap, how},
+			{text, how}, {l.Action, plain},
 		}
 	}
-	p.table([]column{{"RULE", 0}, {"METRIC", 3}, {"USE", 0}, {"", 2}, {"LINE, RELEASE", 0}, {"GAP", 1}, {"STATE", 0}, {"ACTION", 4}}, rows)
+	p.table(
+		[]column{
+			{"RULE", 0}, {"METRIC", 3}, {"USE", 0}, {"", 2}, {"LINE, RELEASE", 0}, {"GAP", 1}, {"STATE", 0},
+			{"ACTION", 4},
+		},
+		rows,
+	)
 }
 
 // lineState says in words where a rule is.
@@ -100,7 +112,8 @@ func since(l *client.QOSLine, now time.Time) string {
 	return " for " + span(now.Sub(time.Unix(0, l.Since)))
 }
 
-// lineBar shows the use between nothing and all that there is, with the waterline ┃ and the release line ┆; what is above the waterline is ▓.
+// lineBar shows the use between nothing and all that there is, with the waterline ┃ and the release
+// line ┆; what is above the waterline is ▓.
 func lineBar(l *client.QOSLine) string {
 	top := 100 * l.Scale
 	if l.Unit != "percent" {
@@ -129,7 +142,8 @@ func lineBar(l *client.QOSLine) string {
 	return b.String()
 }
 
-// printQOSTasks prints the tasks in the order in which they would be acted on, at most so many; 0: all.
+// printQOSTasks prints the tasks in the order in which they would be acted on, at most so many; 0:
+// all.
 func (p *page) printQOSTasks(q *client.NodeQOS, most int) {
 	if len(q.Tasks) == 0 {
 		p.line(cell{text: "no tasks run here"})
@@ -165,7 +179,8 @@ func (p *page) printQOSTasks(q *client.NodeQOS, most int) {
 		})
 	}
 	p.table([]column{
-		{"NEXT", 0}, {"TASK", 0}, {"CLASS", 1}, {"PRIO", 2}, {"CPU", 0}, {"MEMORY", 3}, {"QUOTA", 0}, {"WEIGHT", 4}, {"NOW", 0}, {"MAY BE ACTED ON BY", 0},
+		{"NEXT", 0}, {"TASK", 0}, {"CLASS", 1}, {"PRIO", 2}, {"CPU", 0}, {"MEMORY", 3}, {"QUOTA", 0}, {"WEIGHT", 4},
+		{"NOW", 0}, {"MAY BE ACTED ON BY", 0},
 	}, rows)
 	if more := len(q.Tasks) - n; more > 0 {
 		p.line(cell{"and " + plural(more, "more task"), faint})
@@ -387,7 +402,8 @@ type qosSkipView struct {
 func viewQOS(q *client.NodeQOS) qosView {
 	return qosView{
 		Node: q.Node, Time: stamp(q.At), Sequence: q.Sequence, CPU: q.CPU / nanosPerMilli, Memory: q.Memory,
-		Scheduling: schedulingView{q.SchedulingDisabled, q.SchedulingReason}, Extended: amounts(q.Extended), Unable: q.Unable, Waits: q.Waits,
+		Scheduling: schedulingView{q.SchedulingDisabled, q.SchedulingReason}, Extended: amounts(q.Extended),
+		Unable: q.Unable, Waits: q.Waits,
 		Lines: viewQOSLines(q.Lines), Waterlines: viewWaterlines(&q.Waterlines), Tasks: viewQOSTasks(q.Tasks),
 		Plan: viewQOSSteps(q.Plan), Skipped: viewQOSSkips(q.Skipped),
 	}
@@ -399,7 +415,8 @@ func viewQOSLines(lines []client.QOSLine) []qosLineView {
 		l := &lines[i]
 		in := func(v int64) float64 { return float64(v) / float64(l.Scale) }
 		views[i] = qosLineView{
-			Rule: l.Rule, Metric: l.Metric, Unit: l.Unit, Waterline: in(l.Waterline), Release: in(l.Release), Gap: in(l.Gap), Triggered: l.Triggered,
+			Rule: l.Rule, Metric: l.Metric, Unit: l.Unit, Waterline: in(l.Waterline), Release: in(l.Release),
+			Gap: in(l.Gap), Triggered: l.Triggered,
 			Since: stamp(l.Since), Waits: l.Waits, Action: l.Action, Preview: l.Preview,
 		}
 		if usage := in(l.Usage); !l.Missing {
@@ -414,10 +431,14 @@ func viewQOSTasks(tasks []client.QOSTask) []qosTaskView {
 	for i := range tasks {
 		t := &tasks[i]
 		v := qosTaskView{
-			Task: t.Task, Attempt: t.Attempt, Class: t.Class.String(), Priority: t.Priority, Started: stamp(t.Started), Shares: t.Shares, Idle: t.Idle,
-			Frozen: t.Frozen, Stopping: t.Stopping, Pending: t.Pending, Rung: t.Rung, Allowed: append([]string{}, t.Allowed...), Exempt: t.Exempt,
-			CPU: known(t.CPU/nanosPerMilli, t.CPUKnown), Memory: known(t.Memory, t.MemoryKnown), Quota: known(t.Quota/nanosPerMilli, t.Quota > 0),
-			OriginalQuota: known(t.OriginalQuota/nanosPerMilli, t.OriginalQuota > 0), OriginalShares: known(t.OriginalShares, t.OriginalShares > 0),
+			Task: t.Task, Attempt: t.Attempt, Class: t.Class.String(), Priority: t.Priority, Started: stamp(t.Started),
+			Shares: t.Shares, Idle: t.Idle,
+			Frozen: t.Frozen, Stopping: t.Stopping, Pending: t.Pending, Rung: t.Rung,
+			Allowed: append([]string{}, t.Allowed...), Exempt: t.Exempt,
+			CPU: known(t.CPU/nanosPerMilli, t.CPUKnown), Memory: known(t.Memory, t.MemoryKnown),
+			Quota:          known(t.Quota/nanosPerMilli, t.Quota > 0),
+			OriginalQuota:  known(t.OriginalQuota/nanosPerMilli, t.OriginalQuota > 0),
+			OriginalShares: known(t.OriginalShares, t.OriginalShares > 0),
 		}
 		if t.Exempt == "" {
 			rank++
@@ -439,7 +460,8 @@ func viewQOSSteps(steps []client.QOSStep) []qosStepView {
 	views := make([]qosStepView, len(steps))
 	for i, s := range steps {
 		views[i] = qosStepView{
-			Verb: s.Verb, Task: s.Task, Rule: s.Rule, Metric: s.Metric, Amount: s.Amount, Before: s.Before, After: s.After, Reason: s.Reason,
+			Verb: s.Verb, Task: s.Task, Rule: s.Rule, Metric: s.Metric, Amount: s.Amount, Before: s.Before,
+			After: s.After, Reason: s.Reason,
 			Preview: s.Preview,
 		}
 	}

@@ -50,7 +50,8 @@ func (cmd *queueListCmd) Run(ctx context.Context, a *app) error {
 				kind += ", draining"
 			}
 			rows[i] = []string{
-				q.Path, kind, count(q.Jobs), count(q.Running), count(q.Waiting), listed(q.Allocated), listed(q.Guaranteed), queueMax(q),
+				q.Path, kind, count(q.Jobs), count(q.Running), count(q.Waiting), listed(q.Allocated),
+				listed(q.Guaranteed), queueMax(q),
 			}
 		}
 		columns(o, []string{"QUEUE", "KIND", "JOBS", "RUNNING", "WAITING", "ALLOCATED", "GUARANTEED", "MAX"}, rows)

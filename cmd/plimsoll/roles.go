@@ -37,7 +37,8 @@ type roleCommands struct {
 	Supervisor  supervisorCmd  `cmd:"" hidden:"" help:"Run the supervisor of this machine's tasks. The agent starts it."`
 }
 
-// roleFlags are those of every role. Each flag can also stand in the file, by its name, or in the environment.
+// roleFlags are those of every role. Each flag can also stand in the file, by its name, or in the
+// environment.
 type roleFlags struct {
 	Config   kong.ConfigFlag `help:"YAML file with flags of this command, by their names." placeholder:"FILE"`
 	LogLevel slog.Level      `help:"What is logged to stderr: debug, info, warn or error." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
@@ -85,7 +86,9 @@ func readPlacement(a *app, path string) (config.Placement, error) {
 	p, err := config.ParsePlacement(name, data)
 	if err != nil {
 		err = otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a placement file; use --queues")
-		return config.Placement{}, otherKind(err, name, data, config.JobFileKind, "is a job file, not a placement file; use plimsoll submit")
+		return config.Placement{}, otherKind(
+			err, name, data, config.JobFileKind, "is a job file, not a placement file; use plimsoll submit",
+		)
 	}
 	return p, nil
 }
@@ -137,7 +140,8 @@ func (devCmd) Help() string {
 		"plimsoll dev --extended --extended-cpu-reserve 20% --metrics examples/metrics.yaml")
 }
 
-// Run runs until it is told to stop. Tasks that run then go on, and are taken up again at the next start.
+// Run runs until it is told to stop. Tasks that run then go on, and are taken up again at the next
+// start.
 func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	began := a.now()
 	syscall.Umask(nodeMask)
@@ -178,7 +182,8 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		NoToken: cmd.NoToken, OpenWS: cmd.OpenWS, UserTokenFile: cmd.UserTokenFile, AgentTokenFile: cmd.AgentTokenFile,
 		Data: cmd.Data, Listen: cmd.Listen, Insecure: cmd.Insecure, Hosts: cmd.Host,
 		Node: cmd.Node, Capacity: node.capacity, Queues: queues,
-		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids, Supervisor: supervisor, Logger: log,
+		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids,
+		Supervisor: supervisor, Logger: log,
 		QOS: qos, Users: users,
 	}
 	cfg.Gateway.MaxConnections = cmd.MaxConnections
@@ -195,7 +200,10 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	g.Go(func() error { return d.Run(ctx) })
 	g.Go(func() error {
 		if d.Ready(ctx) == nil {
-			a.notes.printf("plimsoll is ready at %s after %s, with its data in %s\n", d.URL(), a.now().Sub(began).Round(time.Millisecond), cmd.Data)
+			a.notes.printf(
+				"plimsoll is ready at %s after %s, with its data in %s\n", d.URL(),
+				a.now().Sub(began).Round(time.Millisecond), cmd.Data,
+			)
 		}
 		return nil // what went wrong, Run says
 	})
@@ -223,7 +231,9 @@ func (cmd *devCmd) retire(ctx context.Context, a *app, d *dev.Dev) error {
 		a.notes.printf("stopped; no task runs\n")
 		return nil
 	}
-	a.notes.printf("stopped; tasks still run (%d), and are taken up again by: plimsoll dev --data %s\n", running, cmd.Data)
+	a.notes.printf(
+		"stopped; tasks still run (%d), and are taken up again by: plimsoll dev --data %s\n", running, cmd.Data,
+	)
 	return nil
 }
 
@@ -283,10 +293,16 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 
 func checkListen(address string, insecure bool) error {
 	if _, _, err := transport.Split(address); err != nil {
-		return plimsoll.Invalid("listen", "%q is not an address; write for example 127.0.0.1:9080 or unix:/run/plimsoll.sock", address)
+		return plimsoll.Invalid(
+			"listen", "%q is not an address; write for example 127.0.0.1:9080 or unix:/run/plimsoll.sock", address,
+		)
 	}
 	if !insecure && !transport.Loopback(address) {
-		return plimsoll.Invalid("listen", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or add --insecure", address)
+		return plimsoll.Invalid(
+			"listen",
+			"%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or add --insecure",
+			address,
+		)
 	}
 	return nil
 }
@@ -334,7 +350,8 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		cmd.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
 	follower, err := replica.NewFollower(replica.FollowerConfig{
-		Gateway: cmd.ID, Leader: cmd.Leader, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile}, Events: dev.FollowerEvents(log),
+		Gateway: cmd.ID, Leader: cmd.Leader, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
+		Events: dev.FollowerEvents(log),
 	})
 	if err != nil {
 		return err
@@ -417,9 +434,11 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 	access := cmd.access(a, log, cmd.Listen, token.Log, cmd.LogTokenFile, dir)
 	ag, err := agent.New(agent.Config{
 		Access: access, Tokens: token.Finder{Kind: token.Agent, File: cmd.AgentTokenFile}.For,
-		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host, Insecure: cmd.Insecure,
-		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids,
-		QOS: qos, Users: users, LeaveTimeout: leaveTimeout,
+		Node: cmd.Node, Dir: dir, Gateways: cmd.Gateways, Listen: cmd.Listen, Advertise: cmd.Advertise, Hosts: cmd.Host,
+		Insecure: cmd.Insecure,
+		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
+		TaskPids: cmd.TaskPids,
+		QOS:      qos, Users: users, LeaveTimeout: leaveTimeout,
 	}, agent.Deps{Executor: supervised, Retire: supervised.Retire, Events: dev.AgentEvents(log)})
 	if err != nil {
 		return err
@@ -445,7 +464,9 @@ func (cmd *supervisorCmd) Run(ctx context.Context, _ *app) error {
 	syscall.Umask(nodeMask)
 	s, err := executor.New(executor.SupervisorConfig{
 		Dir: cmd.Dir, Socket: cmd.Socket, Node: cmd.Node, CgroupRoot: cmd.CgroupRoot,
-		Events: dev.SupervisorEvents(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cmd.LogLevel}))),
+		Events: dev.SupervisorEvents(
+			slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cmd.LogLevel})),
+		),
 	})
 	if err != nil {
 		return err

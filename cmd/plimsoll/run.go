@@ -30,7 +30,9 @@ type runCmd struct {
 
 // Help is the detail of the help text.
 func (runCmd) Help() string {
-	return example("plimsoll run -- echo hello", "plimsoll run --cpu 500m --memory 64Mi -e NAME=world -- sh -c 'echo hello $NAME'") +
+	return example(
+		"plimsoll run -- echo hello", "plimsoll run --cpu 500m --memory 64Mi -e NAME=world -- sh -c 'echo hello $NAME'",
+	) +
 		"\n\nCtrl-C kills the job. The program runs on a node and reads an empty standard input: that of this\n" +
 		"command is not passed on."
 }
@@ -83,7 +85,8 @@ func (a *app) exitAs(ctx context.Context, c *client.Client, status *plimsoll.Job
 	if err != nil {
 		return err
 	}
-	byItself := task.Result == plimsoll.ResultFailed && task.ExitCode >= 1 && task.ExitCode <= 128 || // above it is a signal
+	// above it is a signal
+	byItself := task.Result == plimsoll.ResultFailed && task.ExitCode >= 1 && task.ExitCode <= 128 ||
 		task.Result == plimsoll.ResultSucceeded
 	if !byItself || task.Message != "" && task.Message != fmt.Sprintf("exit code %d", task.ExitCode) {
 		a.notes.printf("plimsoll: %s: %s\n", task.ID, oneLine(reason(&task, status)))
@@ -117,10 +120,14 @@ func (cmd *runCmd) spec() (plimsoll.JobSpec, error) {
 		command = command[1:]
 	}
 	if len(command) == 0 {
-		return plimsoll.JobSpec{}, plimsoll.Invalid("command", "is missing; write for example plimsoll run -- echo hello")
+		return plimsoll.JobSpec{}, plimsoll.Invalid(
+			"command", "is missing; write for example plimsoll run -- echo hello",
+		)
 	}
 	resources := plimsoll.Resources{}
-	for _, r := range []struct{ flag, name, text string }{{"cpu", plimsoll.CPU, cmd.CPU}, {"memory", plimsoll.Memory, cmd.Memory}} {
+	for _, r := range []struct{ flag, name, text string }{
+		{"cpu", plimsoll.CPU, cmd.CPU}, {"memory", plimsoll.Memory, cmd.Memory},
+	} {
 		if err := addAmount(resources, "--"+r.flag, r.name, r.text); err != nil {
 			return plimsoll.JobSpec{}, err
 		}

@@ -26,9 +26,13 @@ func (f *stateFlags) apply(c *working.Config) error {
 
 // within is apply for a limit of memory.
 func (f *stateFlags) within(c *working.Config, limit uint64) error {
-	c.MaxTasks, c.MaxBytes, c.MaxNodeBytes = working.TasksWithin(limit), working.BytesWithin(limit), working.NodeBytesWithin(limit)
+	c.MaxTasks, c.MaxBytes, c.MaxNodeBytes = working.TasksWithin(
+		limit,
+	), working.BytesWithin(limit), working.NodeBytesWithin(limit)
 	if f.StateTasks < 0 {
-		return plimsoll.Invalid(working.TasksBound, "is negative; give how many tasks the state may hold, or leave it out")
+		return plimsoll.Invalid(
+			working.TasksBound, "is negative; give how many tasks the state may hold, or leave it out",
+		)
 	}
 	if f.StateTasks > 0 {
 		c.MaxTasks = f.StateTasks

@@ -33,7 +33,9 @@ func TestTheBoundsOfTheStateFollowTheMemoryLimit(t *testing.T) {
 // A flag is stronger than what follows from the memory, and a wrong one is refused with its name.
 func TestTheBoundsOfTheStateCanBeSet(t *testing.T) {
 	var cfg working.Config
-	if err := (&stateFlags{StateTasks: 7, StateBytes: "3Mi"}).within(&cfg, 2<<30); err != nil || cfg.MaxTasks != 7 || cfg.MaxBytes != 3<<20 {
+	if err := (&stateFlags{StateTasks: 7, StateBytes: "3Mi"}).within(
+		&cfg, 2<<30,
+	); err != nil || cfg.MaxTasks != 7 || cfg.MaxBytes != 3<<20 {
 		t.Errorf("%d tasks, %d bytes, %v; want 7, 3 Mi", cfg.MaxTasks, cfg.MaxBytes, err)
 	}
 	for _, wrong := range []stateFlags{{StateTasks: -1}, {StateBytes: "much"}, {StateBytes: "0"}, {StateBytes: "-1"}} {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/term"
 )
 
-// unreadInput returns how many bytes can be read at once from the standard input, if it is a file or
-// a pipe; 0 for a terminal. Nothing is read.
+// unreadInput returns how many bytes can be read at once from the standard input, if it is a file
+// or a pipe; 0 for a terminal. Nothing is read.
 func unreadInput() int {
 	in := int(os.Stdin.Fd())
 	if term.IsTerminal(in) {

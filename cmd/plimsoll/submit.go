@@ -33,8 +33,13 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	}
 	spec, err := config.ParseJob(name, data)
 	if err != nil {
-		err = otherKind(err, name, data, config.PlacementFileKind, "is a placement file, not a job file; start the coordinator with --placement")
-		return otherKind(err, name, data, config.QueueFileKind, "is a queue file, not a job file; use plimsoll config apply")
+		err = otherKind(
+			err, name, data, config.PlacementFileKind,
+			"is a placement file, not a job file; start the coordinator with --placement",
+		)
+		return otherKind(
+			err, name, data, config.QueueFileKind, "is a queue file, not a job file; use plimsoll config apply",
+		)
 	}
 	if spec.Owner == "" {
 		spec.Owner = owner()
@@ -62,7 +67,9 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	tellOfAdded(a, &spec, &job.Spec)
 	if !cmd.Wait {
 		return cmd.print(a, viewJob(&job.Status), func(o *output) {
-			o.printf("%s submitted to %s: %s\n", job.Status.ID, job.Status.Queue, plural(int(wanted(&job.Status)), "task"))
+			o.printf(
+				"%s submitted to %s: %s\n", job.Status.ID, job.Status.Queue, plural(int(wanted(&job.Status)), "task"),
+			)
 		})
 	}
 	return a.waitAndPrint(ctx, c, job.Status.ID, cmd.formatFlag)
@@ -73,7 +80,10 @@ func tellOfAdded(a *app, asked, got *plimsoll.JobSpec) {
 	for i := range got.Groups {
 		g := &got.Groups[i]
 		if i < len(asked.Groups) && len(asked.Groups[i].Resources) == 0 && len(g.Resources) > 0 {
-			a.notes.printf("group %s asks for no resources, so each of its tasks gets %s; with class: best-effort it would get none\n", g.Name, g.Resources)
+			a.notes.printf(
+				"group %s asks for no resources, so each of its tasks gets %s; with class: best-effort it would get none\n",
+				g.Name, g.Resources,
+			)
 		}
 	}
 }

@@ -69,7 +69,9 @@ func printTasks(a *app, o *output, tasks []plimsoll.Task, views []taskView) {
 		case ended != "":
 			reason = ended
 		}
-		rows[i] = []string{v.ID, v.State, v.Node, exit, count(v.Attempt), ago(a.now(), t.Started), took(a.now(), t), reason}
+		rows[i] = []string{
+			v.ID, v.State, v.Node, exit, count(v.Attempt), ago(a.now(), t.Started), took(a.now(), t), reason,
+		}
 	}
 	columns(o, []string{"ID", "STATE", "NODE", "EXIT", "ATTEMPT", "STARTED", "TOOK", "REASON"}, rows)
 }

@@ -3,8 +3,8 @@ package main
 import "bytes"
 
 // taskWriter writes what a task wrote: to a pipe or file byte by byte as it is, to a terminal text
-// and colours only. With a prefix it puts that before each line and writes whole lines, so that those
-// of several tasks do not mix.
+// and colours only. With a prefix it puts that before each line and writes whole lines, so that
+// those of several tasks do not mix.
 type taskWriter struct {
 	prefix string // empty: none
 	to     *output
@@ -42,7 +42,8 @@ func (w *taskWriter) pass(data []byte) {
 	}
 }
 
-// line writes a line. Its colours, if a terminal is shown them, end with it: the next one may be another task's.
+// line writes a line. Its colours, if a terminal is shown them, end with it: the next one may be
+// another task's.
 func (w *taskWriter) line(text []byte) {
 	line := append([]byte(w.prefix+" | "), text...)
 	if w.to.terminal && bytes.ContainsRune(text, esc) {

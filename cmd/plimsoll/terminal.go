@@ -4,14 +4,16 @@ import "unicode/utf8"
 
 // terminalFilter takes from the bytes of a task what a terminal is shown: text, line breaks, tabs,
 // returns to the beginning of the line, and colours (Select Graphic Rendition). All other control
-// sequences vanish: those that write the clipboard, set the title, move the cursor, answer, or print
-// the screen. It passes only what it has seen whole, so that nothing depends on where the bytes are cut.
+// sequences vanish: those that write the clipboard, set the title, move the cursor, answer, or
+// print the screen. It passes only what it has seen whole, so that nothing depends on where the
+// bytes are cut.
 //
-// The states are those of Paul Williams's parser of the VT500 series, less what tells apart sequences
-// that vanish anyway. A library for it (charmbracelet/x/ansi) tells how wide text is too, and brings
-// five modules for that.
+// The states are those of Paul Williams's parser of the VT500 series, less what tells apart
+// sequences that vanish anyway. A library for it (charmbracelet/x/ansi) tells how wide text is too,
+// and brings five modules for that.
 type terminalFilter struct {
-	// OneLine also takes returns to the beginning of the line: something stands there before the text.
+	// OneLine also takes returns to the beginning of the line: something stands there before the
+	// text.
 	OneLine bool
 
 	state   filterState

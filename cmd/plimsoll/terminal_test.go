@@ -26,8 +26,8 @@ func filtered(text string, part int) string {
 	return string(f.flush(out))
 }
 
-// A terminal is shown a task's text and its colours, and nothing else that a task writes reaches it,
-// however the bytes are cut.
+// A terminal is shown a task's text and its colours, and nothing else that a task writes reaches
+// it, however the bytes are cut.
 func TestTerminalGetsColoursOnly(t *testing.T) {
 	const bom = "\u00e9\u4e16\U0001f600"
 	for text, want := range map[string]string{
@@ -103,7 +103,9 @@ var color = regexp.MustCompile("\x1b\\[[0-9:;]*m")
 
 // Whatever bytes come, cut anywhere, a terminal gets whole colours and text; and text stays text.
 func FuzzTerminal(f *testing.F) {
-	for _, seed := range []string{hostile, "text\n", "\x1b[31mred\x1b[0m", "\x1b]\x1b\x1b\\\x1b[\x18\xe4\xb8", "\x1b[1\x1b[2m\u009b3m"} {
+	for _, seed := range []string{
+		hostile, "text\n", "\x1b[31mred\x1b[0m", "\x1b]\x1b\x1b\\\x1b[\x18\xe4\xb8", "\x1b[1\x1b[2m\u009b3m",
+	} {
 		f.Add(seed, 1)
 	}
 	f.Fuzz(func(t *testing.T, text string, part int) {
@@ -137,10 +139,13 @@ func TestLogsAreFilteredForTheTerminalOnly(t *testing.T) {
 	}{{false, false}, {true, false}, {false, true}} {
 		var out, notes bytes.Buffer
 		code := execute(t.Context(), process{
-			args: []string{"--server", address, "job", "logs", "wordcount.map.1"}, stdin: strings.NewReader(""), stdout: &out, stderr: &notes,
+			args: []string{"--server", address, "job", "logs", "wordcount.map.1"}, stdin: strings.NewReader(""),
+			stdout: &out, stderr: &notes,
 			terminal: c.stdout, live: c.stderr, now: func() time.Time { return testNow },
 		})
-		if code != 0 || strings.Contains(out.String(), hostile) == c.stdout || strings.Contains(notes.String(), hostile) == c.stderr {
+		if code != 0 || strings.Contains(out.String(), hostile) == c.stdout || strings.Contains(
+			notes.String(), hostile,
+		) == c.stderr {
 			t.Errorf("%+v: exit code %d, stdout %q, stderr %q", c, code, &out, &notes)
 		}
 	}

@@ -55,7 +55,11 @@ func (f *userFlags) needRoot() error {
 		{"allow-root-tasks", f.AllowRootTasks},
 	} {
 		if flag.given {
-			return plimsoll.Invalid(flag.name, "needs root: all tasks of an agent of uid %d run as that user; start it as root, or leave this out", os.Geteuid())
+			return plimsoll.Invalid(
+				flag.name,
+				"needs root: all tasks of an agent of uid %d run as that user; start it as root, or leave this out",
+				os.Geteuid(),
+			)
 		}
 	}
 	return nil

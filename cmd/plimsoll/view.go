@@ -8,8 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// The views are what -o json and -o yaml print. Scripts rely on them: fields are added, never renamed. Amounts are in milli-cores
-// and bytes, instants in RFC 3339; what has not happened is null.
+// The views are what -o json and -o yaml print. Scripts rely on them: fields are added, never
+// renamed. Amounts are in milli-cores and bytes, instants in RFC 3339; what has not happened is
+// null.
 
 type countsView struct {
 	Pending   int32 `json:"pending"`
@@ -37,7 +38,8 @@ type groupView struct {
 	Resources plimsoll.Resources `json:"resources,omitempty"`
 }
 
-// jobView is a job. Tasks holds counts in a list and the tasks themselves for a single job; Counts is there in both.
+// jobView is a job. Tasks holds counts in a list and the tasks themselves for a single job; Counts
+// is there in both.
 type jobView struct {
 	ID        string            `json:"id"`
 	State     string            `json:"state"`
@@ -84,8 +86,9 @@ func viewJob(s *plimsoll.JobStatus) jobView {
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		v.Groups[i] = groupView{
-			Name: g.Name, Count: g.Count, Counts: viewCounts(g.Counts), WaitCode: g.Wait.Code.String(), WaitReason: g.Wait.String(),
-			WaitQueue: g.Wait.Queue, WaitResource: g.Wait.Resource, WaitAsked: g.Wait.Asked,
+			Name: g.Name, Count: g.Count, Counts: viewCounts(g.Counts), WaitCode: g.Wait.Code.String(),
+			WaitReason: g.Wait.String(),
+			WaitQueue:  g.Wait.Queue, WaitResource: g.Wait.Resource, WaitAsked: g.Wait.Asked,
 		}
 	}
 	return v
@@ -168,7 +171,8 @@ type nodeView struct {
 	factsView
 }
 
-// factsView is what placement needs to know of a node. A trait is true, false, a word or a list of words, as in a job file.
+// factsView is what placement needs to know of a node. A trait is true, false, a word or a list of
+// words, as in a job file.
 type factsView struct {
 	Traits        map[string]any     `json:"traits"`
 	Networks      map[string]bool    `json:"networks"`
@@ -186,9 +190,12 @@ type factsView struct {
 
 func viewFacts(f *plimsoll.NodeFacts) factsView {
 	return factsView{
-		Traits: entries(config.TraitsFile(f.Traits)), Networks: entries(f.Networks), Release: f.Release, Platform: f.Platform,
-		Headnode: f.Headnode, Reservoir: f.Reservoir, Reserve: entries(f.Reserve), Overprovision: entries(f.Overprovision),
-		LastBoot: stampSeconds(f.LastBoot), NextReboot: stampSeconds(f.NextReboot), Metrics: append([]string{}, f.Metrics...),
+		Traits: entries(config.TraitsFile(f.Traits)), Networks: entries(f.Networks), Release: f.Release,
+		Platform: f.Platform,
+		Headnode: f.Headnode, Reservoir: f.Reservoir, Reserve: entries(f.Reserve),
+		Overprovision: entries(f.Overprovision),
+		LastBoot:      stampSeconds(f.LastBoot), NextReboot: stampSeconds(f.NextReboot),
+		Metrics:  append([]string{}, f.Metrics...),
 		MaxTasks: bound(f.MaxTasks),
 	}
 }
@@ -220,10 +227,12 @@ func stampSeconds(seconds int64) *string {
 
 func viewNode(n *client.NodeInfo) nodeView {
 	return nodeView{
-		ID: n.Node.ID, Ready: n.Node.Ready, Mode: n.Node.Mode.String(), Tasks: n.Status.Tasks, Capacity: amounts(n.Node.Capacity),
+		ID: n.Node.ID, Ready: n.Node.Ready, Mode: n.Node.Mode.String(), Tasks: n.Status.Tasks,
+		Capacity:  amounts(n.Node.Capacity),
 		Allocated: amounts(n.Status.Allocated), Attributes: n.Node.Attributes, Address: n.Node.Address,
 		Incarnation: n.Node.Incarnation, Registered: stamp(n.Node.Registered), Revision: n.Node.Revision,
-		SickUntil: stamp(n.Status.SickUntil), NoNewTasks: nullIfEmpty(noNewTasks(&n.Node)), factsView: viewFacts(&n.Node.Facts),
+		SickUntil: stamp(n.Status.SickUntil), NoNewTasks: nullIfEmpty(noNewTasks(&n.Node)),
+		factsView: viewFacts(&n.Node.Facts),
 	}
 }
 
@@ -253,7 +262,8 @@ func viewQueue(q *plimsoll.QueueStatus) queueView {
 	return queueView{
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Jobs, Running: q.Running, Waiting: q.Waiting,
 		Tasks: q.Tasks, MaxTasks: q.MaxTasks,
-		Guaranteed: amounts(q.Guaranteed), Max: amounts(q.Max), Allocated: amounts(q.Allocated), Pending: amounts(q.Pending),
+		Guaranteed: amounts(q.Guaranteed), Max: amounts(q.Max), Allocated: amounts(q.Allocated),
+		Pending: amounts(q.Pending),
 	}
 }
 

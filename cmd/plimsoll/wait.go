@@ -89,7 +89,8 @@ func verdict(s *plimsoll.JobStatus) string {
 	return text
 }
 
-// jobReason is why a job did not succeed. What somebody gave as the reason of a kill does not say that it was one.
+// jobReason is why a job did not succeed. What somebody gave as the reason of a kill does not say
+// that it was one.
 func jobReason(s *plimsoll.JobStatus) string {
 	if killed := plimsoll.ResultKilled.String(); s.Killed && s.Reason != "" && s.Reason != killed {
 		return killed + ": " + s.Reason

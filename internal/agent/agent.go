@@ -33,7 +33,8 @@ type Agent struct {
 	tasksMemory int64 // what all tasks may use together. Set before anything is started.
 }
 
-// retryDelay is how long an operation that the supervisor could not do waits before it is tried again.
+// retryDelay is how long an operation that the supervisor could not do waits before it is tried
+// again.
 const retryDelay = time.Second
 
 // New makes an agent. It starts nothing and touches nothing.
@@ -52,9 +53,10 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	return &Agent{cfg: cfg, deps: deps, machine: thisMachine(), newLoop: newQOSLoop}, nil
 }
 
-// Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it returns nil, or until it
-// cannot go on: the directory cannot be used (CodeAlreadyRunning if another agent does), or another agent has taken over the
-// node's id (CodeStale). Tasks run on in either case. While the disk of the directory is full it waits for space.
+// Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it
+// returns nil, or until it cannot go on: the directory cannot be used (CodeAlreadyRunning if
+// another agent does), or another agent has taken over the node's id (CodeStale). Tasks run on in
+// either case. While the disk of the directory is full it waits for space.
 //
 // When ctx ends, it leaves first, see Config.LeaveTimeout.
 func (a *Agent) Run(ctx context.Context) error {
@@ -211,9 +213,10 @@ func (a *Agent) address(listening net.Addr, host string) string {
 func (a *Agent) newSpeaker(node plimsoll.Node, id identity, key *nodekey.Key, l *ledger, out *outbox) *speaker {
 	return &speaker{
 		node: node, gateways: a.cfg.Gateways, every: a.cfg.HeartbeatInterval, timeout: a.cfg.CallTimeout, ledger: l,
-		out: out, events: a.deps.Events, networks: func() (map[string]bool, error) { return a.machine.networks(&a.cfg) },
-		news: newNewsbox(),
-		dial: func(address string) (gateway, error) { return dialGateway(address, key, a.cfg.Tokens) },
+		out: out, events: a.deps.Events,
+		networks: func() (map[string]bool, error) { return a.machine.networks(&a.cfg) },
+		news:     newNewsbox(),
+		dial:     func(address string) (gateway, error) { return dialGateway(address, key, a.cfg.Tokens) },
 		rebase: func() (uint64, bool, error) {
 			changed, err := id.rebase(a.cfg.Dir, time.Now())
 			return id.Incarnation, changed, err
@@ -240,7 +243,8 @@ func (a *Agent) work(ctx context.Context, s *speaker, proof proofHandler, listen
 	group.Go(func() error {
 		handler := newHandler(logs, watch, proof, m.handler())
 		return transport.Serve(ctx, listener, handler, transport.ServeConfig{
-			Hosts: hosts, Access: a.cfg.Access.For(node.Address), Connections: transport.FewConnections(logs.slots.refuse),
+			Hosts: hosts, Access: a.cfg.Access.For(node.Address),
+			Connections: transport.FewConnections(logs.slots.refuse),
 		})
 	})
 	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
@@ -260,7 +264,8 @@ func (a *Agent) work(ctx context.Context, s *speaker, proof proofHandler, listen
 		}
 	})
 	group.Go(func() error { a.tidy(ctx, j.sweep); return nil })
-	// Beside the sweeps, so that a task with millions of files does not keep others' directories in place.
+	// Beside the sweeps, so that a task with millions of files does not keep others' directories in
+	// place.
 	group.Go(func() error {
 		a.tidy(ctx, func(ctx context.Context) error { return emptyDir(ctx, l.trash) })
 		return nil
@@ -284,7 +289,8 @@ func (a *Agent) tidy(ctx context.Context, do func(context.Context) error) {
 	}
 }
 
-// speak runs the QoS loop and the sessions with gateways. The loop needs no gateway, and a loop that fails does not end the sessions.
+// speak runs the QoS loop and the sessions with gateways. The loop needs no gateway, and a loop
+// that fails does not end the sessions.
 func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, m *metrics) error {
 	loop, policies, err := a.makeQOS(&s.node, l, m.report)
 	if err != nil {
@@ -306,7 +312,8 @@ func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, m *metrics) er
 	return group.Wait()
 }
 
-// follow enters what the supervisor says into the ledger, and connects again when the connection is lost.
+// follow enters what the supervisor says into the ledger, and connects again when the connection is
+// lost.
 func (a *Agent) follow(ctx context.Context, l *ledger, first func()) {
 	for failures := 1; ; failures++ {
 		l.beginAttempts()

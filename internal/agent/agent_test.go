@@ -53,7 +53,10 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{T: t, ctx: ctx, dir: dir, cluster: newCluster(), super: newSupervisor(dir), log: &logBuffer{}, qos: newQOSFake()}
+	w := &world{
+		T: t, ctx: ctx, dir: dir, cluster: newCluster(), super: newSupervisor(dir), log: &logBuffer{},
+		qos: newQOSFake(),
+	}
 	w.executor = w.super
 	w.address = w.serve(w.cluster)
 	return w
@@ -83,7 +86,8 @@ func (w *world) serve(c *cluster) (address string) {
 func (w *world) config() Config {
 	return Config{
 		Node: "n1", Dir: w.dir, Gateways: []string{w.address}, Attributes: map[string]string{"rack": "r7"},
-		Facts: plimsoll.NodeFacts{Traits: map[string]plimsoll.Trait{"ssd": {Flag: true}}}, Networks: map[string]string{"back": "none0"},
+		Facts:    plimsoll.NodeFacts{Traits: map[string]plimsoll.Trait{"ssd": {Flag: true}}},
+		Networks: map[string]string{"back": "none0"},
 	}
 }
 
@@ -148,7 +152,9 @@ func (w *world) awaitEnd(task string, attempt int32, result plimsoll.TaskResult,
 	var r plimsoll.TaskReport
 	w.await("the end of "+task, func() (ok bool) { r, ok = w.cluster.end(task, attempt); return ok })
 	if r.Result != result || r.ExitCode != code {
-		w.Errorf("%s ended as %q with code %d (%s), want %q with %d", task, r.Result, r.ExitCode, r.Message, result, code)
+		w.Errorf(
+			"%s ended as %q with code %d (%s), want %q with %d", task, r.Result, r.ExitCode, r.Message, result, code,
+		)
 	}
 }
 
@@ -176,7 +182,9 @@ func TestATaskFromBindingToItsEnd(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	node := w.cluster.node
-	if node.ID != "n1" || node.Address != "unix:"+filepath.Join(w.dir, "agent.sock") || node.Capacity[plimsoll.CPU] <= 0 {
+	if node.ID != "n1" || node.Address != "unix:"+filepath.Join(
+		w.dir, "agent.sock",
+	) || node.Capacity[plimsoll.CPU] <= 0 {
 		t.Errorf("registered as %+v", node)
 	}
 	if node.Attributes["cgroup"] != CgroupNone || node.Attributes["rack"] != "r7" {
@@ -235,7 +243,10 @@ func TestTheNetworkIsAway(t *testing.T) {
 	w.cluster.look(func() { watches = w.cluster.watches })
 	w.cluster.disconnect(nil)
 	w.awaitEnd("j.g.0", 1, plimsoll.ResultSucceeded, 0)
-	w.await("the other one runs", func() bool { return w.cluster.has("j.g.1", 1, plimsoll.TaskRunning) > 0 && w.cluster.watches > watches })
+	w.await(
+		"the other one runs",
+		func() bool { return w.cluster.has("j.g.1", 1, plimsoll.TaskRunning) > 0 && w.cluster.watches > watches },
+	)
 	w.super.look(func() {
 		if len(w.super.stops) != 0 {
 			t.Errorf("tasks were stopped because the network was away: %+v", w.super.stops)
@@ -345,7 +356,8 @@ func TestTheSupervisorIsAway(t *testing.T) {
 	w.await("the other runs", func() bool { return w.cluster.has("j.g.1", 1, plimsoll.TaskRunning) > 0 })
 }
 
-// A start that the supervisor refuses is the task's fault if what was asked for is wrong, and else the node's.
+// A start that the supervisor refuses is the task's fault if what was asked for is wrong, and else
+// the node's.
 func TestAStartThatIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		err     error
@@ -436,7 +448,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// runWithLogs runs an agent with the task j.g.0, and returns a client of its logs at its own address.
+// runWithLogs runs an agent with the task j.g.0, and returns a client of its logs at its own
+// address.
 func runWithLogs(t *testing.T, w *world) plimsollv1connect.LogServiceClient {
 	t.Helper()
 	w.cluster.assign("j.g.0", 1, plimsoll.TaskBound)
@@ -478,7 +491,9 @@ func TestLogsOverTheNetwork(t *testing.T) {
 	if got, err := read(&pb.ReadTaskLogRequest{Task: "j.g.0"}); err != nil || got != "hello from j.g.0\n" {
 		t.Errorf("read %q, error %v", got, err)
 	}
-	if got, err := read(&pb.ReadTaskLogRequest{Task: "j.g.0", Attempt: 1, Stream: "stdout", TailBytes: 6}); err != nil || got != "j.g.0\n" {
+	if got, err := read(
+		&pb.ReadTaskLogRequest{Task: "j.g.0", Attempt: 1, Stream: "stdout", TailBytes: 6},
+	); err != nil || got != "j.g.0\n" {
 		t.Errorf("tail %q, error %v", got, err)
 	}
 	for task, code := range map[string]plimsoll.Code{
@@ -489,10 +504,14 @@ func TestLogsOverTheNetwork(t *testing.T) {
 			t.Errorf("task %q: error %v, want %s", task, err, code)
 		}
 	}
-	if _, err := read(&pb.ReadTaskLogRequest{Task: "j.g.0", Stream: "../lock"}); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+	if _, err := read(
+		&pb.ReadTaskLogRequest{Task: "j.g.0", Stream: "../lock"},
+	); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Errorf("a stream that is none: error %v", err)
 	}
-	if got, err := read(&pb.ReadTaskLogRequest{Task: "j.g.0", Follow: true}); err != nil || got != "hello from j.g.0\n" {
+	if got, err := read(
+		&pb.ReadTaskLogRequest{Task: "j.g.0", Follow: true},
+	); err != nil || got != "hello from j.g.0\n" {
 		t.Errorf("followed %q, error %v", got, err)
 	}
 }

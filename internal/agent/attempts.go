@@ -7,14 +7,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// beginAttempts says that a list of all attempts that the supervisor holds follows. Until it is complete nothing is decided.
+// beginAttempts says that a list of all attempts that the supervisor holds follows. Until it is
+// complete nothing is decided.
 func (l *ledger) beginAttempts() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.synced, l.mu.seen = false, map[attemptKey]bool{}
 }
 
-// attempts enters a part of the supervisor's list, or changes to it. complete says that the list has been sent.
+// attempts enters a part of the supervisor's list, or changes to it. complete says that the list
+// has been sent.
 func (l *ledger) attempts(list []executor.Status, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,9 +81,9 @@ func (l *ledger) attempt(a *executor.Status) {
 	}
 }
 
-// attemptAfterEnd enters what is said about an attempt whose end is reported already. A call and the watch may overtake each
-// other, so after an end that the supervisor has told itself, everything else is old. After an end that was made up, the
-// attempt must not live.
+// attemptAfterEnd enters what is said about an attempt whose end is reported already. A call and
+// the watch may overtake each other, so after an end that the supervisor has told itself,
+// everything else is old. After an end that was made up, the attempt must not live.
 func (l *ledger) attemptAfterEnd(a *executor.Status, e *entry) {
 	switch {
 	case a.State == plimsoll.TaskFinished:
@@ -131,7 +133,9 @@ func (l *ledger) started(key attemptKey, result executor.Status, err error, now 
 	case transient(err):
 		if e.phase == phaseStarting {
 			l.mu.known = false
-			l.remove(key) // whether it was started is not known: the supervisor's list will tell, or the start is repeated
+			// whether it was started is not known: the supervisor's list will tell, or the start is
+			// repeated
+			l.remove(key)
 		}
 	case plimsoll.CodeOf(err) == plimsoll.CodeAlreadyExists:
 		e.phase, e.onDisk = phaseOrphan, true
@@ -155,9 +159,9 @@ func transient(err error) bool {
 	return false
 }
 
-// status tells where an attempt's files are, for those who read its logs. attempt 0 is the newest that has begun. known is false
-// if the task has left no trace here; begun is false if it is assigned but has no directory yet; writing says whether more may
-// be written.
+// status tells where an attempt's files are, for those who read its logs. attempt 0 is the newest
+// that has begun. known is false if the task has left no trace here; begun is false if it is
+// assigned but has no directory yet; writing says whether more may be written.
 func (l *ledger) status(task string, attempt int32) (key attemptKey, known, begun, writing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,5 +177,6 @@ func (l *ledger) status(task string, attempt int32) (key attemptKey, known, begu
 		over := l.find(attemptKey{task, w.attempt})
 		return attemptKey{task, w.attempt}, coming, false, coming && (over == nil || over.phase != phaseEnded)
 	}
-	return attemptKey{task, found.attempt}, true, true, found.phase != phaseEnded && (found.phase != phaseOrphan || !l.mu.synced || !l.mu.connected)
+	return attemptKey{task, found.attempt}, true, true, found.phase != phaseEnded &&
+		(found.phase != phaseOrphan || !l.mu.synced || !l.mu.connected)
 }

@@ -16,7 +16,8 @@ func tasksMemory(measured, offered int64, reserve float64) int64 {
 	return min(left, int64(float64(offered)*(1-reserve)))
 }
 
-// diskLimit says why nothing keeps tasks to what they asked for of the disk; empty: the supervisor does.
+// diskLimit says why nothing keeps tasks to what they asked for of the disk; empty: the supervisor
+// does.
 func diskLimit(caps *executor.Capabilities) string {
 	switch caps.Disk {
 	case executor.DiskMeasured:

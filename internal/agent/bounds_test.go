@@ -42,7 +42,9 @@ func TestAgentBoundsItsTasks(t *testing.T) {
 			})
 			w.super.look(func() {
 				if s := w.super.asked[0]; s.Pids != c.pids || s.TasksMemory <= 0 {
-					t.Errorf("the task may have %d processes, want %d; all may use %d bytes", s.Pids, c.pids, s.TasksMemory)
+					t.Errorf(
+						"the task may have %d processes, want %d; all may use %d bytes", s.Pids, c.pids, s.TasksMemory,
+					)
 				}
 			})
 		})
@@ -75,8 +77,10 @@ func TestNodeThatCannotMeasureItsDiskSaysSo(t *testing.T) {
 	for name, c := range map[string]struct {
 		disk, attribute, says string
 	}{
-		"measured":         {executor.DiskMeasured, "", ""},
-		"no blocks":        {"the file system does not say", DiskNotMeasured, "not measured: the file system does not say"},
+		"measured": {executor.DiskMeasured, "", ""},
+		"no blocks": {
+			"the file system does not say", DiskNotMeasured, "not measured: the file system does not say",
+		},
 		"older supervisor": {"", DiskNotMeasured, "not measured: the supervisor is of an older version"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +93,9 @@ func TestNodeThatCannotMeasureItsDiskSaysSo(t *testing.T) {
 					t.Errorf("the node's attribute disk is %q, want %q", got, c.attribute)
 				}
 			})
-			if log := w.log.String(); !strings.Contains(log, c.says) || c.says == "" && strings.Contains(log, "limited") {
+			if log := w.log.String(); !strings.Contains(log, c.says) || c.says == "" && strings.Contains(
+				log, "limited",
+			) {
 				t.Errorf("the log:\n%s", log)
 			}
 		})

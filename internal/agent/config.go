@@ -36,8 +36,12 @@ type Config struct {
 	Capacity   plimsoll.Resources // amounts that replace the measured ones, and custom resources
 	Attributes map[string]string  // facts that are added to the measured ones, or replace them
 
-	Facts    plimsoll.NodeFacts // what placement needs to know; LastBoot and Networks are added to what is measured; MaxTasks 0: DefaultMaxTasks
-	Networks map[string]string  // names of networks and the interfaces that they are up with; empty: the interface has that name
+	// what placement needs to know; LastBoot and Networks are added to what is measured; MaxTasks
+	// 0: DefaultMaxTasks
+	Facts plimsoll.NodeFacts
+	// names of networks and the interfaces that they are up with; empty: the interface has that
+	// name
+	Networks map[string]string
 
 	HeartbeatInterval time.Duration // used until a gateway names another; 0: DefaultHeartbeatInterval
 	CallTimeout       time.Duration // for one call to a gateway or the supervisor; 0: DefaultCallTimeout
@@ -67,9 +71,9 @@ const (
 type Deps struct {
 	Executor Executor // the node's supervisor
 	Events   Events   // tells what happens
-	// Retire ends the supervisor if none of its attempts runs, and returns how many do. It is called
-	// when the agent leaves and uses Executor no more. If no supervisor answers, the error is
-	// CodeUnavailable. nil: the supervisor stays.
+	// Retire ends the supervisor if none of its attempts runs, and returns how many do. It is
+	// called when the agent leaves and uses Executor no more. If no supervisor answers, the error
+	// is CodeUnavailable. nil: the supervisor stays.
 	Retire func(ctx context.Context) (running int, err error)
 	// Metrics gets the agent's metrics too. They are always served on Config.Listen, at /metrics.
 	Metrics prometheus.Registerer
@@ -90,7 +94,9 @@ func (c *Config) Validate() error {
 		return plimsoll.Invalid("dir", "is empty; name the directory that the agent keeps its state in")
 	}
 	if len(c.Gateways) == 0 {
-		return plimsoll.Invalid("gateways", "is empty; give the address of at least one gateway, such as 127.0.0.1:9080")
+		return plimsoll.Invalid(
+			"gateways", "is empty; give the address of at least one gateway, such as 127.0.0.1:9080",
+		)
 	}
 	for i, address := range c.Gateways {
 		if _, _, err := transport.Split(address); err != nil {
@@ -126,7 +132,8 @@ func (c *Config) Validate() error {
 	return c.validateBounds()
 }
 
-// validateFacts also checks the networks that are named, and that a trait with words has some: no task could ask for it.
+// validateFacts also checks the networks that are named, and that a trait with words has some: no
+// task could ask for it.
 func (c *Config) validateFacts() error {
 	facts := c.Facts
 	facts.Networks = maps.Clone(facts.Networks)
@@ -155,7 +162,9 @@ func (c *Config) validateBounds() error {
 		return plimsoll.Invalid("leaveTimeout", "is negative; give a duration such as 5s")
 	}
 	if c.TaskPids < 0 {
-		return plimsoll.Invalid("taskPids", "is negative; give the most processes and threads that a task may have at once")
+		return plimsoll.Invalid(
+			"taskPids", "is negative; give the most processes and threads that a task may have at once",
+		)
 	}
 	if c.KeepAttempts < 0 {
 		return plimsoll.Invalid("keepAttempts", "is negative; give zero or more")
@@ -166,7 +175,8 @@ func (c *Config) validateBounds() error {
 	return nil
 }
 
-// withDefaults fills in what is zero. Dir becomes absolute, because other processes are told paths below it.
+// withDefaults fills in what is zero. Dir becomes absolute, because other processes are told paths
+// below it.
 func (c Config) withDefaults() (Config, error) {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -177,7 +187,10 @@ func (c Config) withDefaults() (Config, error) {
 		c.Listen = "unix:" + filepath.Join(dir, "agent.sock")
 	}
 	if network, path, err := transport.Split(c.Listen); err == nil && network == "unix" && len(path) > maxSocketPath {
-		return c, plimsoll.Invalid("listen", "%q is longer than the %d characters that the kernel takes; choose a shorter path", path, maxSocketPath)
+		return c, plimsoll.Invalid(
+			"listen", "%q is longer than the %d characters that the kernel takes; choose a shorter path", path,
+			maxSocketPath,
+		)
 	}
 	for _, address := range []struct{ field, value string }{{"listen", c.Listen}, {"advertise", c.Advertise}} {
 		if err := c.checkSocket(address.field, address.value); err != nil {
@@ -216,7 +229,11 @@ func (c *Config) checkSocket(field, address string) error {
 		return fmt.Errorf("find the socket %s: %w", address, err)
 	}
 	if filepath.Dir(path) != c.Dir {
-		return plimsoll.Invalid(field, "%s is not in the agent's directory, and gateways would not call it; choose a path in %s, or an address of TCP", address, c.Dir)
+		return plimsoll.Invalid(
+			field,
+			"%s is not in the agent's directory, and gateways would not call it; choose a path in %s, or an address of TCP",
+			address, c.Dir,
+		)
 	}
 	return nil
 }
@@ -229,7 +246,9 @@ func hostID() (string, error) {
 	}
 	name, _, _ = strings.Cut(name, ".")
 	if err := plimsoll.ValidateID("node", name); err != nil {
-		return "", errors.Join(plimsoll.Invalid("node", "the host's name cannot be used as an id; give the node one"), err)
+		return "", errors.Join(
+			plimsoll.Invalid("node", "the host's name cannot be used as an id; give the node one"), err,
+		)
 	}
 	return name, nil
 }

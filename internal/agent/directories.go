@@ -66,7 +66,8 @@ func scanDirs(root string, trouble func(Trouble)) ([]keptDir, error) {
 	return dirs, nil
 }
 
-// readDir reads what the agent has noted in an attempt's directory. What an attempt that is over was worth is of no interest.
+// readDir reads what the agent has noted in an attempt's directory. What an attempt that is over
+// was worth is of no interest.
 func readDir(dir string, key attemptKey) keptDir {
 	d := keptDir{key: key, end: readMark(dir, key)}
 	if d.end == nil {
@@ -75,7 +76,8 @@ func readDir(dir string, key attemptKey) keptDir {
 	return d
 }
 
-// readMark returns the acknowledged end of an attempt. A mark that is missing or torn is none: the attempt is then judged anew.
+// readMark returns the acknowledged end of an attempt. A mark that is missing or torn is none: the
+// attempt is then judged anew.
 func readMark(dir string, key attemptKey) *plimsoll.TaskReport {
 	data, err := os.ReadFile(filepath.Join(dir, markFile))
 	if err != nil {
@@ -86,8 +88,9 @@ func readMark(dir string, key attemptKey) *plimsoll.TaskReport {
 		return nil
 	}
 	return &plimsoll.TaskReport{
-		Task: key.task, Attempt: key.attempt, State: plimsoll.TaskFinished, Result: parseResult(m.Result), ExitCode: m.ExitCode,
-		Message: m.Message, At: m.At,
+		Task: key.task, Attempt: key.attempt, State: plimsoll.TaskFinished, Result: parseResult(m.Result),
+		ExitCode: m.ExitCode,
+		Message:  m.Message, At: m.At,
 	}
 }
 
@@ -98,7 +101,8 @@ func parseResult(s string) plimsoll.TaskResult {
 	return plimsoll.ResultLost
 }
 
-// writeMark notes that an end was acknowledged. It need not be durable: without it the end is reported once more.
+// writeMark notes that an end was acknowledged. It need not be durable: without it the end is
+// reported once more.
 func writeMark(dir string, end *plimsoll.TaskReport) error {
 	data, err := json.Marshal(mark{end.Result.String(), end.ExitCode, end.Message, end.At})
 	if err != nil {
@@ -117,8 +121,9 @@ type candidate struct {
 	at  int64 // when its attempt ended
 }
 
-// removable returns the directories of attempts that are over and acknowledged and that nobody may ask about again, the newest
-// first. The directory of an attempt that is still assigned is never among them: it is what keeps it from being started again.
+// removable returns the directories of attempts that are over and acknowledged and that nobody may
+// ask about again, the newest first. The directory of an attempt that is still assigned is never
+// among them: it is what keeps it from being started again.
 func (l *ledger) removable() []candidate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,8 +151,8 @@ func (l *ledger) isRemovable(task string, e *entry) bool {
 	return e.phase == phaseEnded && e.acked || e.phase == phaseOrphan
 }
 
-// retire takes the directory of an attempt out of the way if it still may be removed, and with the last one of a task also the
-// task's own. It only renames; sweep removes.
+// retire takes the directory of an attempt out of the way if it still may be removed, and with the
+// last one of a task also the task's own. It only renames; sweep removes.
 func (l *ledger) retire(key attemptKey) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,8 +194,8 @@ func discardedBefore(trash string) (last uint64, err error) {
 	return last, err
 }
 
-// janitor bounds the directories that are kept. Sizes are measured once, when an attempt is over. The task's own working
-// directory is counted with its newest attempt.
+// janitor bounds the directories that are kept. Sizes are measured once, when an attempt is over.
+// The task's own working directory is counted with its newest attempt.
 type janitor struct {
 	ledger *ledger
 	count  int
@@ -235,7 +240,8 @@ func (j *janitor) sweep(ctx context.Context) error {
 	return failed
 }
 
-// emptyDir removes what was put away, until ctx ends. That takes long if tasks have made many files.
+// emptyDir removes what was put away, until ctx ends. That takes long if tasks have made many
+// files.
 func emptyDir(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -251,8 +257,8 @@ func emptyDir(ctx context.Context, dir string) error {
 	return failed
 }
 
-// removeAll removes what a task has left. Tasks make directories that nobody may write, such as Go's module cache; without root's
-// rights these must be made writable first.
+// removeAll removes what a task has left. Tasks make directories that nobody may write, such as
+// Go's module cache; without root's rights these must be made writable first.
 func removeAll(dir string) error {
 	err := os.RemoveAll(dir)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -276,8 +282,8 @@ func removeAll(dir string) error {
 	return nil
 }
 
-// diskUsage is how many bytes the files below a directory take on the disk. What cannot be read counts nothing: tasks may have
-// put anything there, and may be changing it.
+// diskUsage is how many bytes the files below a directory take on the disk. What cannot be read
+// counts nothing: tasks may have put anything there, and may be changing it.
 func diskUsage(ctx context.Context, dir string) (total int64) {
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withoutOverride runs f without root's right to pass over permissions, on a thread that is thrown away.
+// withoutOverride runs f without root's right to pass over permissions, on a thread that is thrown
+// away.
 func withoutOverride(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan error, 1)

@@ -15,7 +15,8 @@ const (
 	fullPause    = time.Second // before an agent starts again that could not, because that disk was full
 )
 
-// diskWatch stops new tasks while the disk of the agent's directory has too little room for those that run.
+// diskWatch stops new tasks while the disk of the agent's directory has too little room for those
+// that run.
 type diskWatch struct {
 	dir     string
 	measure func(dir string) (disk.Space, error)
@@ -39,7 +40,8 @@ func (w *diskWatch) run(ctx context.Context) {
 	}
 }
 
-// look says once what is missing, with the numbers of then: each report of the node costs the coordinator a commit.
+// look says once what is missing, with the numbers of then: each report of the node costs the
+// coordinator a commit.
 func (w *diskWatch) look() {
 	space, err := w.measure(w.dir)
 	if err != nil {

@@ -23,8 +23,8 @@ func (g *gauge) measure(dir string) (disk.Space, error) {
 	return disk.Space{Path: dir, Free: g.free.Load() * mib, Size: 1000 * mib}, nil
 }
 
-// A node whose disk is nearly full takes no new tasks and says why; those that run go on, and their ends are reported. When there is
-// room it takes tasks again.
+// A node whose disk is nearly full takes no new tasks and says why; those that run go on, and their
+// ends are reported. When there is room it takes tasks again.
 func TestANodeWhoseDiskIsNearlyFullTakesNoNewTasks(t *testing.T) {
 	w := newWorld(t)
 	g := &gauge{}
@@ -64,8 +64,8 @@ func TestANodeWhoseDiskIsNearlyFullTakesNoNewTasks(t *testing.T) {
 	}
 }
 
-// A shortage is told once, as it was found, and again after each registration; it is told beside what the loop says, and what the loop
-// says holds again when there is room.
+// A shortage is told once, as it was found, and again after each registration; it is told beside
+// what the loop says, and what the loop says holds again when there is room.
 func TestAShortageIsToldBesideWhatTheLoopSays(t *testing.T) {
 	n := newNewsbox()
 	n.registered()

@@ -21,10 +21,13 @@ func (v *eviction) op(key attemptKey, once bool) op {
 	}}
 }
 
-// evict has the supervisor stop an attempt, with the result evicted, and returns when that has begun. It needs no gateway. The end is reported like
-// any other as soon as somebody can be told, and until then the attempt's directory keeps it from being started again. One that is being stopped
-// already, by whomever, is left to that.
-func (a *Agent) evict(ctx context.Context, l *ledger, task string, attempt int32, grace time.Duration, reason string) error {
+// evict has the supervisor stop an attempt, with the result evicted, and returns when that has
+// begun. It needs no gateway. The end is reported like any other as soon as somebody can be told,
+// and until then the attempt's directory keeps it from being started again. One that is being
+// stopped already, by whomever, is left to that.
+func (a *Agent) evict(
+	ctx context.Context, l *ledger, task string, attempt int32, grace time.Duration, reason string,
+) error {
 	o, needed, err := l.beginEviction(attemptKey{task, attempt}, eviction{grace, cleanMessage(reason)})
 	if err != nil || !needed {
 		return err
@@ -34,18 +37,24 @@ func (a *Agent) evict(ctx context.Context, l *ledger, task string, attempt int32
 	return err
 }
 
-// beginEviction decides whether an attempt can be evicted. If needed, the operation must be carried out and followed by done.
+// beginEviction decides whether an attempt can be evicted. If needed, the operation must be carried
+// out and followed by done.
 func (l *ledger) beginEviction(key attemptKey, v eviction) (o op, needed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.find(key)
 	switch {
 	case e == nil || e.phase != phaseLive:
-		return op{}, false, plimsoll.Errorf(plimsoll.CodeNotFound, "attempt %d of task %q does not run on this node", key.attempt, key.task)
+		return op{}, false, plimsoll.Errorf(
+			plimsoll.CodeNotFound, "attempt %d of task %q does not run on this node", key.attempt, key.task,
+		)
 	case e.stopping || e.ending || e.void:
 		return op{}, false, nil
 	case e.worth == nil:
-		return op{}, false, plimsoll.Errorf(plimsoll.CodeConflict, "nothing is known of task %q yet, so it is left alone until a gateway can be reached", key.task)
+		return op{}, false, plimsoll.Errorf(
+			plimsoll.CodeConflict,
+			"nothing is known of task %q yet, so it is left alone until a gateway can be reached", key.task,
+		)
 	}
 	e.stopping = true
 	l.mu.evicting[key] = v
@@ -54,7 +63,8 @@ func (l *ledger) beginEviction(key attemptKey, v eviction) (o op, needed bool, e
 	return v.op(key, true), true, nil
 }
 
-// settleEvictions asks again for the evictions that a supervisor may have forgotten, because it was replaced.
+// settleEvictions asks again for the evictions that a supervisor may have forgotten, because it was
+// replaced.
 func (l *ledger) settleEvictions() {
 	keys := make([]attemptKey, 0, len(l.mu.evicting))
 	for key := range l.mu.evicting {

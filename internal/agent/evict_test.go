@@ -12,7 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// evictNow begins an eviction of attempt 1 of a task and checks whether the supervisor is to be asked.
+// evictNow begins an eviction of attempt 1 of a task and checks whether the supervisor is to be
+// asked.
 func (b *book) evictNow(task string, needed bool, code plimsoll.Code) op {
 	b.Helper()
 	o, got, err := b.beginEviction(attemptKey{task, 1}, eviction{2 * time.Second, "over the line"})
@@ -49,26 +50,31 @@ func owned(id string, attempt int32, state plimsoll.TaskState) assignmentOf {
 	return a
 }
 
-// What was evicted is reported with the reason, and is not started again although it is still assigned, whatever the coordinator asks for
-// until it has heard.
+// What was evicted is reported with the reason, and is not started again although it is still
+// assigned, whatever the coordinator asks for until it has heard.
 func TestWhatWasEvictedIsNotStartedAgain(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	b.list(owned("j.g.0", 1, plimsoll.TaskRunning))
 	b.expect()
 	o := b.evictNow("j.g.0", true, 0)
-	if want := (Stop{Task: "j.g.0", Attempt: 1, Grace: 2 * time.Second, Result: plimsoll.ResultEvicted, Message: "over the line"}); o.stop != want {
+	if want := (Stop{
+		Task: "j.g.0", Attempt: 1, Grace: 2 * time.Second, Result: plimsoll.ResultEvicted, Message: "over the line",
+	}); o.stop != want {
 		t.Errorf("it is stopped by %+v, want %+v", o.stop, want)
 	}
 	b.doneAll([]op{o}, nil)
 	b.expect()
 	b.living("j.g.0 burstable root.a !")
-	b.assign([]assignmentOf{owned("j.g.0", 1, plimsoll.TaskStopping)}, nil, false) // the coordinator wants it stopped too: it is being stopped
+	// the coordinator wants it stopped too: it is being stopped
+	b.assign([]assignmentOf{owned("j.g.0", 1, plimsoll.TaskStopping)}, nil, false)
 	b.expect()
 	ended := live("j.g.0", 1, plimsoll.TaskFinished)
 	ended.Result, ended.Message = plimsoll.ResultEvicted, "over the line"
 	b.attempts([]executor.Status{ended}, false)
-	for _, state := range []plimsoll.TaskState{plimsoll.TaskBound, plimsoll.TaskStarting, plimsoll.TaskRunning, plimsoll.TaskStopping} {
+	for _, state := range []plimsoll.TaskState{
+		plimsoll.TaskBound, plimsoll.TaskStarting, plimsoll.TaskRunning, plimsoll.TaskStopping,
+	} {
 		b.list(owned("j.g.0", 1, state))
 		b.expect()
 	}
@@ -82,7 +88,8 @@ func TestWhatWasEvictedIsNotStartedAgain(t *testing.T) {
 	b.expect("forget j.g.0 1", "start j.g.0 2")
 }
 
-// A node that is over its line does not wait for the network: not when it is away, and not when the agent has been restarted meanwhile.
+// A node that is over its line does not wait for the network: not when it is away, and not when the
+// agent has been restarted meanwhile.
 func TestEvictionsNeedNoGateway(t *testing.T) {
 	b := newBook(t)
 	key := attemptKey{"j.g.0", 1}
@@ -119,7 +126,8 @@ func TestEvictionsNeedNoGateway(t *testing.T) {
 	b.waiting("j.g.0 1 Running", "j.g.0 1 Finished evicted")
 }
 
-// Whether an eviction that failed is tried again is for the loop to decide: it has seen by then whether it is still needed.
+// Whether an eviction that failed is tried again is for the loop to decide: it has seen by then
+// whether it is still needed.
 func TestAnEvictionThatFailed(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
@@ -134,7 +142,10 @@ func TestAnEvictionThatFailed(t *testing.T) {
 func TestWhatCannotBeEvicted(t *testing.T) {
 	b := newBook(t)
 	stopping := live("j.stopping.0", 1, plimsoll.TaskStopping)
-	b.hold(live("j.ended.0", 1, plimsoll.TaskFinished), live("j.killed.0", 1, plimsoll.TaskRunning), stopping, live("j.unknown.0", 1, plimsoll.TaskRunning))
+	b.hold(
+		live("j.ended.0", 1, plimsoll.TaskFinished), live("j.killed.0", 1, plimsoll.TaskRunning), stopping,
+		live("j.unknown.0", 1, plimsoll.TaskRunning),
+	)
 	b.living("j.killed.0 guaranteed ?", "j.stopping.0 guaranteed ? !", "j.unknown.0 guaranteed ?")
 	b.evictNow("j.unknown.0", false, plimsoll.CodeConflict) // nothing is assigned yet
 	b.evictNow("j.stopping.0", false, 0)                    // somebody stops it already
@@ -151,12 +162,16 @@ func TestWhatCannotBeEvicted(t *testing.T) {
 // The list that the loop asks for every second is made anew only when something has changed.
 func TestWhatLivesHere(t *testing.T) {
 	b := newBook(t)
-	b.hold(live("j.g.1", 1, plimsoll.TaskRunning), live("j.g.0", 3, plimsoll.TaskRunning), live("j.g.2", 1, plimsoll.TaskFinished))
+	b.hold(
+		live("j.g.1", 1, plimsoll.TaskRunning), live("j.g.0", 3, plimsoll.TaskRunning),
+		live("j.g.2", 1, plimsoll.TaskFinished),
+	)
 	b.list(owned("j.g.0", 3, plimsoll.TaskRunning), owned("j.g.1", 1, plimsoll.TaskRunning))
 	b.expect()
 	first := b.residents()
 	want := nodeqos.Task{
-		ID: "j.g.0", Attempt: 3, Group: "j.g.0-3", Class: plimsoll.ClassBurstable, Priority: 7, Owner: "ann", Queue: "root.a",
+		ID: "j.g.0", Attempt: 3, Group: "j.g.0-3", Class: plimsoll.ClassBurstable, Priority: 7, Owner: "ann",
+		Queue:  "root.a",
 		Labels: map[string]string{"app": "web"}, Started: 10, Resources: plimsoll.Resources{plimsoll.CPU: 500},
 	}
 	if diff := cmp.Diff(want, first[0]); diff != "" || len(first) != 2 {
@@ -176,7 +191,8 @@ func TestWhatLivesHere(t *testing.T) {
 	}
 }
 
-// What an attempt is worth is noted once, when it is known: at its start, or with the assignment of one that was found.
+// What an attempt is worth is noted once, when it is known: at its start, or with the assignment of
+// one that was found.
 func TestWhatAnAttemptIsWorthIsNoted(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))

@@ -33,10 +33,11 @@ func thisMachine() machine {
 	return machine{root: "/", cpus: affinity, disk: fileSystemBytes, room: disk.Measure, uts: uname}
 }
 
-// capacity measures what tasks may use of the machine: cpu is the processors that the agent may run on, or its own cgroup's
-// quota if that is less; memory is the machine's, or the least limit of the cgroups that the agent is in; disk is the size of the
-// file system of dir. That is its whole size and not what is free, so that it does not shrink by what tasks have written when the
-// agent starts again; Config.Capacity can name less.
+// capacity measures what tasks may use of the machine: cpu is the processors that the agent may run
+// on, or its own cgroup's quota if that is less; memory is the machine's, or the least limit of the
+// cgroups that the agent is in; disk is the size of the file system of dir. That is its whole size
+// and not what is free, so that it does not shrink by what tasks have written when the agent starts
+// again; Config.Capacity can name less.
 func (m machine) capacity(dir string) (plimsoll.Resources, error) {
 	cpus, err := m.cpus()
 	if err != nil {
@@ -60,7 +61,8 @@ func (m machine) capacity(dir string) (plimsoll.Resources, error) {
 		}
 	}
 	return plimsoll.Resources{
-		plimsoll.CPU: max(milli, 1), plimsoll.Memory: min(memory, plimsoll.MaxAmount), plimsoll.Disk: min(disk, plimsoll.MaxAmount),
+		plimsoll.CPU: max(milli, 1), plimsoll.Memory: min(memory, plimsoll.MaxAmount),
+		plimsoll.Disk: min(disk, plimsoll.MaxAmount),
 	}, nil
 }
 
@@ -108,7 +110,8 @@ type group struct {
 	v2  bool
 }
 
-// ownGroups returns the cgroups of this process and all that are above them, as far as they can be seen from here.
+// ownGroups returns the cgroups of this process and all that are above them, as far as they can be
+// seen from here.
 func (m machine) ownGroups() []group {
 	membership, err := os.ReadFile(filepath.Join(m.root, "proc/self/cgroup"))
 	if err != nil {
@@ -138,7 +141,8 @@ func (m machine) ownGroups() []group {
 	return groups
 }
 
-// findMount finds where a hierarchy is mounted, and the cgroup's path below that. controllers is empty for version 2.
+// findMount finds where a hierarchy is mounted, and the cgroup's path below that. controllers is
+// empty for version 2.
 func findMount(mounts, controllers, cgroup string) (point, below string, ok bool) {
 	for line := range strings.Lines(mounts) {
 		before, after, found := strings.Cut(strings.TrimSpace(line), " - ")
@@ -146,7 +150,9 @@ func findMount(mounts, controllers, cgroup string) (point, below string, ok bool
 		if !found || len(fields) < 5 || len(system) < 3 {
 			continue
 		}
-		if controllers == "" && system[0] != "cgroup2" || controllers != "" && (system[0] != "cgroup" || !hasAll(system[2], controllers)) {
+		if controllers == "" && system[0] != "cgroup2" || controllers != "" && (system[0] != "cgroup" || !hasAll(
+			system[2], controllers,
+		)) {
 			continue
 		}
 		root := fields[3]

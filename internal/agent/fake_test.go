@@ -21,7 +21,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// cluster stands for the coordinator and its gateways: it assigns tasks to one node and takes reports in.
+// cluster stands for the coordinator and its gateways: it assigns tasks to one node and takes
+// reports in.
 type cluster struct {
 	mu          sync.Mutex
 	changed     chan struct{} // closed and made anew at each change
@@ -49,7 +50,10 @@ type cluster struct {
 }
 
 func newCluster() *cluster {
-	return &cluster{changed: make(chan struct{}), tasks: map[string]*pb.Assignment{}, every: time.Second, policies: map[plimsoll.PolicyRef]*pb.Policy{}, sessions: map[string]string{}}
+	return &cluster{
+		changed: make(chan struct{}), tasks: map[string]*pb.Assignment{}, every: time.Second,
+		policies: map[plimsoll.PolicyRef]*pb.Policy{}, sessions: map[string]string{},
+	}
 }
 
 // change does something and tells everybody who waits.
@@ -96,7 +100,8 @@ func (c *cluster) assign(task string, attempt int32, state plimsoll.TaskState, c
 	spec := plimsoll.GroupSpec{Name: group, Count: 1, Command: command, KillGrace: 3 * time.Second}
 	c.change(func() {
 		c.tasks[task] = &pb.Assignment{
-			Task: wire.TaskToProto(&t), Spec: wire.GroupSpecToProto(&spec), Owner: "ann", Queue: "root.batch", Labels: map[string]string{"app": job},
+			Task: wire.TaskToProto(&t), Spec: wire.GroupSpecToProto(&spec), Owner: "ann", Queue: "root.batch",
+			Labels: map[string]string{"app": job},
 		}
 	})
 }
@@ -148,7 +153,9 @@ func (c *cluster) heartbeat(_ context.Context, _ string, incarnation uint64) (re
 	return registered, err
 }
 
-func (c *cluster) report(ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport) error {
+func (c *cluster) report(
+	ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport,
+) error {
 	req := &pb.ReportTasksRequest{Node: node, Incarnation: incarnation, Sequence: sequence}
 	for i := range reports {
 		req.Reports = append(req.Reports, wire.TaskReportToProto(&reports[i]))
@@ -194,8 +201,14 @@ func (c *cluster) leave(_ context.Context, left *pb.LeaveNodeRequest) (err error
 	return err
 }
 
-func (c *cluster) reportNode(_ context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error {
-	return c.hear(&pb.ReportNodeRequest{Node: node, Incarnation: incarnation, Sequence: sequence, Report: wire.NodeReportToProto(report)})
+func (c *cluster) reportNode(
+	_ context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport,
+) error {
+	return c.hear(
+		&pb.ReportNodeRequest{
+			Node: node, Incarnation: incarnation, Sequence: sequence, Report: wire.NodeReportToProto(report),
+		},
+	)
 }
 
 // hear takes a report of the node in, unless it was taken before.
@@ -205,7 +218,9 @@ func (c *cluster) hear(req *pb.ReportNodeRequest) (err error) {
 		if err = cmp.Or(c.check(req.Incarnation), c.noNews, report.Validate()); err != nil {
 			return
 		}
-		if n := len(c.news); n == 0 || c.news[n-1].Sequence < req.Sequence || c.news[n-1].Incarnation < req.Incarnation {
+		if n := len(
+			c.news,
+		); n == 0 || c.news[n-1].Sequence < req.Sequence || c.news[n-1].Incarnation < req.Incarnation {
 			c.news = append(c.news, req)
 		}
 		if c.lostAnswers > 0 {
@@ -321,7 +336,9 @@ func (l local) close() {}
 // served is the cluster's gateway on a network.
 type served struct{ *cluster }
 
-func (s served) RegisterNode(ctx context.Context, req *connect.Request[pb.RegisterNodeRequest]) (*connect.Response[pb.RegisterNodeResponse], error) {
+func (s served) RegisterNode(
+	ctx context.Context, req *connect.Request[pb.RegisterNodeRequest],
+) (*connect.Response[pb.RegisterNodeResponse], error) {
 	node := wire.NodeFromProto(req.Msg.Node)
 	s.look(func() { s.signature = req.Msg.Signature })
 	every, err := s.register(ctx, &node)
@@ -332,18 +349,25 @@ func (s served) note(call string, header http.Header) {
 	s.look(func() { s.sessions[call] = header.Get(nodekey.Header) })
 }
 
-func (s served) Heartbeat(ctx context.Context, req *connect.Request[pb.HeartbeatRequest]) (*connect.Response[pb.HeartbeatResponse], error) {
+func (s served) Heartbeat(
+	ctx context.Context, req *connect.Request[pb.HeartbeatRequest],
+) (*connect.Response[pb.HeartbeatResponse], error) {
 	s.note("Heartbeat", req.Header())
 	known, err := s.heartbeat(ctx, req.Msg.Node, req.Msg.Incarnation)
 	return connect.NewResponse(&pb.HeartbeatResponse{Registered: known}), wire.ConnectError(err)
 }
 
-func (s served) WatchAssignments(ctx context.Context, req *connect.Request[pb.WatchAssignmentsRequest], stream *connect.ServerStream[pb.WatchAssignmentsResponse]) error {
+func (s served) WatchAssignments(
+	ctx context.Context, req *connect.Request[pb.WatchAssignmentsRequest],
+	stream *connect.ServerStream[pb.WatchAssignmentsResponse],
+) error {
 	s.note("WatchAssignments", req.Header())
 	return wire.ConnectError(s.stream(ctx, req.Msg.Incarnation, stream.Send))
 }
 
-func (s served) ReportTasks(_ context.Context, req *connect.Request[pb.ReportTasksRequest]) (*connect.Response[pb.ReportTasksResponse], error) {
+func (s served) ReportTasks(
+	_ context.Context, req *connect.Request[pb.ReportTasksRequest],
+) (*connect.Response[pb.ReportTasksResponse], error) {
 	s.note("ReportTasks", req.Header())
 	return connect.NewResponse(&pb.ReportTasksResponse{}), wire.ConnectError(s.take(req.Msg))
 }
@@ -355,7 +379,9 @@ func (s served) LeaveNode(
 	return connect.NewResponse(&pb.LeaveNodeResponse{}), wire.ConnectError(s.leave(ctx, req.Msg))
 }
 
-func (s served) ReportNode(_ context.Context, req *connect.Request[pb.ReportNodeRequest]) (*connect.Response[pb.ReportNodeResponse], error) {
+func (s served) ReportNode(
+	_ context.Context, req *connect.Request[pb.ReportNodeRequest],
+) (*connect.Response[pb.ReportNodeResponse], error) {
 	return connect.NewResponse(&pb.ReportNodeResponse{}), wire.ConnectError(s.hear(req.Msg))
 }
 
@@ -431,7 +457,8 @@ func (q *qosFake) Resend()             { q.change(func() { q.resends++ }) }
 
 func (q *qosFake) Status() *pb.NodeQOSStatus {
 	return &pb.NodeQOSStatus{
-		Node: q.cfg.Node, At: 5e9, SchedulingDisabled: true, Extended: &pb.Resources{Amounts: map[string]int64{plimsoll.ExtCPU: 1500}},
+		Node: q.cfg.Node, At: 5e9, SchedulingDisabled: true,
+		Extended: &pb.Resources{Amounts: map[string]int64{plimsoll.ExtCPU: 1500}},
 		Lines: []*pb.QOSLine{
 			{Rule: "busy/cpu", Metric: "cpu_total_usage", Scale: 1000, Waterline: 2000, Usage: 2500, Triggered: true},
 			{Rule: "busy/gauge", Metric: "gauge", Scale: 1, Waterline: 7, Missing: true},
@@ -466,7 +493,10 @@ type supervisor struct {
 }
 
 func newSupervisor(dir string) *supervisor {
-	return &supervisor{dir: dir, changed: make(chan struct{}), attempts: map[attemptKey]*executor.Status{}, starts: map[attemptKey]int{}}
+	return &supervisor{
+		dir: dir, changed: make(chan struct{}), attempts: map[attemptKey]*executor.Status{},
+		starts: map[attemptKey]int{},
+	}
 }
 
 func (s *supervisor) change(do func()) {
@@ -574,7 +604,9 @@ func (s *supervisor) Start(_ context.Context, start Start) (result executor.Stat
 			return
 		}
 		s.starts[key]++
-		result = executor.Status{Task: start.Task, Attempt: start.Attempt, State: plimsoll.TaskRunning, Started: time.Now().UnixNano()}
+		result = executor.Status{
+			Task: start.Task, Attempt: start.Attempt, State: plimsoll.TaskRunning, Started: time.Now().UnixNano(),
+		}
 		s.put(result)
 	})
 	return result, err

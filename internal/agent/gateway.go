@@ -16,12 +16,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// gateway is one gateway as the agent sees it. Errors are plimsoll.Errors; CodeStale means that another agent has taken over.
+// gateway is one gateway as the agent sees it. Errors are plimsoll.Errors; CodeStale means that
+// another agent has taken over.
 type gateway interface {
 	// register makes the node known and returns how often it wants to hear of it; 0: not said.
 	register(ctx context.Context, node *plimsoll.Node) (every time.Duration, err error)
 	heartbeat(ctx context.Context, node string, incarnation uint64) (registered bool, err error)
-	// watch calls each with what is assigned, and with changes, until ctx ends or the connection is lost.
+	// watch calls each with what is assigned, and with changes, until ctx ends or the connection is
+	// lost.
 	watch(ctx context.Context, node string, incarnation uint64, each func(*assignments)) error
 	reporter
 	close()
@@ -73,7 +75,12 @@ func own[Q any](g *connectGateway, m *Q) *connect.Request[Q] {
 func (g *connectGateway) close() { g.http.CloseIdleConnections() }
 
 func (g *connectGateway) register(ctx context.Context, node *plimsoll.Node) (time.Duration, error) {
-	res, err := g.rpc.RegisterNode(ctx, connect.NewRequest(&pb.RegisterNodeRequest{Node: wire.NodeToProto(node), Signature: g.key.SignRegistration(node)}))
+	res, err := g.rpc.RegisterNode(
+		ctx,
+		connect.NewRequest(
+			&pb.RegisterNodeRequest{Node: wire.NodeToProto(node), Signature: g.key.SignRegistration(node)},
+		),
+	)
 	if err != nil {
 		return 0, wire.FromConnectError(err)
 	}
@@ -88,10 +95,14 @@ func (g *connectGateway) heartbeat(ctx context.Context, node string, incarnation
 	return res.Msg.Registered, nil
 }
 
-func (g *connectGateway) watch(ctx context.Context, node string, incarnation uint64, each func(*assignments)) (err error) {
+func (g *connectGateway) watch(
+	ctx context.Context, node string, incarnation uint64, each func(*assignments),
+) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := g.rpc.WatchAssignments(ctx, own(g, &pb.WatchAssignmentsRequest{Node: node, Incarnation: incarnation}))
+	stream, err := g.rpc.WatchAssignments(
+		ctx, own(g, &pb.WatchAssignmentsRequest{Node: node, Incarnation: incarnation}),
+	)
 	if err != nil {
 		return wire.FromConnectError(err)
 	}
@@ -115,7 +126,8 @@ func assignmentsFromProto(m *pb.WatchAssignmentsResponse) *assignments {
 		t := wire.TaskFromProto(c.GetTask())
 		a.changed = append(a.changed, assignmentOf{
 			task: t.ID, node: t.Node, assignment: assignment{
-				want: want{t.Attempt, t.State, t.Result, t.Message}, job: t.Job, spec: wire.GroupSpecFromProto(c.GetSpec()),
+				want: want{t.Attempt, t.State, t.Result, t.Message}, job: t.Job,
+				spec:  wire.GroupSpecFromProto(c.GetSpec()),
 				owner: c.GetOwner(), queue: c.GetQueue(), labels: c.GetLabels(),
 			},
 		})
@@ -129,7 +141,9 @@ func assignmentsFromProto(m *pb.WatchAssignmentsResponse) *assignments {
 	return a
 }
 
-func (g *connectGateway) report(ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport) error {
+func (g *connectGateway) report(
+	ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport,
+) error {
 	req := &pb.ReportTasksRequest{Node: node, Incarnation: incarnation, Sequence: sequence}
 	for i := range reports {
 		req.Reports = append(req.Reports, wire.TaskReportToProto(&reports[i]))
@@ -140,8 +154,12 @@ func (g *connectGateway) report(ctx context.Context, node string, incarnation, s
 	return nil
 }
 
-func (g *connectGateway) reportNode(ctx context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error {
-	req := &pb.ReportNodeRequest{Node: node, Incarnation: incarnation, Sequence: sequence, Report: wire.NodeReportToProto(report)}
+func (g *connectGateway) reportNode(
+	ctx context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport,
+) error {
+	req := &pb.ReportNodeRequest{
+		Node: node, Incarnation: incarnation, Sequence: sequence, Report: wire.NodeReportToProto(report),
+	}
 	_, err := g.rpc.ReportNode(ctx, own(g, req))
 	return wire.FromConnectError(err)
 }

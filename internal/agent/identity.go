@@ -15,13 +15,15 @@ import (
 
 const identityFile = "node.json"
 
-// identity says who the agent is. A start of the agent raises the incarnation, so that what an earlier one sent late is refused.
+// identity says who the agent is. A start of the agent raises the incarnation, so that what an
+// earlier one sent late is refused.
 type identity struct {
 	Node        string `json:"node"`
 	Incarnation uint64 `json:"incarnation"`
 }
 
-// lockDir makes the directory and takes its lock, which the kernel gives back when the process ends.
+// lockDir makes the directory and takes its lock, which the kernel gives back when the process
+// ends.
 func lockDir(dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, &plimsoll.Error{
@@ -51,9 +53,10 @@ func lockDir(dir string) (unlock func() error, err error) {
 	return f.Close, nil
 }
 
-// begin reads who the agent was, and makes a new incarnation durable before anybody hears of it. A new directory counts from
-// the wall clock and not from 1, so that two machines that were given the same id by mistake never have the same incarnation,
-// and a machine that was set up anew is not taken for an old one.
+// begin reads who the agent was, and makes a new incarnation durable before anybody hears of it. A
+// new directory counts from the wall clock and not from 1, so that two machines that were given the
+// same id by mistake never have the same incarnation, and a machine that was set up anew is not
+// taken for an old one.
 func begin(dir, node string, now time.Time) (identity, error) {
 	path := filepath.Join(dir, identityFile)
 	var id identity
@@ -79,7 +82,9 @@ func begin(dir, node string, now time.Time) (identity, error) {
 		}
 	}
 	if id.Node != "" && id.Node != node {
-		return identity{}, plimsoll.Invalid("node", "%s belongs to the node %q, not %q; use its own id, or another directory", dir, id.Node, node)
+		return identity{}, plimsoll.Invalid(
+			"node", "%s belongs to the node %q, not %q; use its own id, or another directory", dir, id.Node, node,
+		)
 	}
 	id.Node = node
 	id.Incarnation++

@@ -53,9 +53,13 @@ type proofHandler struct {
 }
 
 // ProveNode signs a gateway's nonce.
-func (h proofHandler) ProveNode(_ context.Context, req *connect.Request[pb.ProveNodeRequest]) (*connect.Response[pb.ProveNodeResponse], error) {
+func (h proofHandler) ProveNode(
+	_ context.Context, req *connect.Request[pb.ProveNodeRequest],
+) (*connect.Response[pb.ProveNodeResponse], error) {
 	if node := req.Msg.GetNode(); node != h.node {
-		return nil, wire.ConnectError(plimsoll.Errorf(plimsoll.CodeNotFound, "this is the agent of another node than %.128q", node))
+		return nil, wire.ConnectError(
+			plimsoll.Errorf(plimsoll.CodeNotFound, "this is the agent of another node than %.128q", node),
+		)
 	}
 	if n := len(req.Msg.GetNonce()); n != nodekey.NonceSize {
 		return nil, wire.ConnectError(plimsoll.Invalid("nonce", "has %d bytes, not %d", n, nodekey.NonceSize))

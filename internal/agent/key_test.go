@@ -71,7 +71,9 @@ func TestTheAgentAnswersTheChallengeForItsNodeAlone(t *testing.T) {
 	if err != nil || !nodekey.CheckAnswer("n1", key.Public(), nonce, answer.Msg.GetSignature()) {
 		t.Errorf("the answer is %v, %v", answer, err)
 	}
-	for _, bad := range []*pb.ProveNodeRequest{{Node: "n2", Nonce: nonce}, {Node: "n1"}, {Node: "n1", Nonce: bytes.Repeat(nonce, 2)}} {
+	for _, bad := range []*pb.ProveNodeRequest{
+		{Node: "n2", Nonce: nonce}, {Node: "n1"}, {Node: "n1", Nonce: bytes.Repeat(nonce, 2)},
+	} {
 		if _, err := h.ProveNode(t.Context(), connect.NewRequest(bad)); err == nil {
 			t.Errorf("it answers %v", bad)
 		}

@@ -12,9 +12,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// ledger holds what is wanted on this node and what is here, and turns the difference into operations. What arrives from the
-// gateway and the supervisor is written into it; settle compares, one changed task at a time. It does no I/O except for the
-// renames of retire, and may be used by several goroutines.
+// ledger holds what is wanted on this node and what is here, and turns the difference into
+// operations. What arrives from the gateway and the supervisor is written into it; settle compares,
+// one changed task at a time. It does no I/O except for the renames of retire, and may be used by
+// several goroutines.
 type ledger struct {
 	node  string
 	root  string // the directory of all tasks' directories
@@ -174,7 +175,8 @@ func (l *ledger) touchAll() {
 	}
 }
 
-// restore enters what an earlier agent left: directories on disk, and ends that no gateway has acknowledged.
+// restore enters what an earlier agent left: directories on disk, and ends that no gateway has
+// acknowledged.
 func (l *ledger) restore(dirs []keptDir, ends []plimsoll.TaskReport) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +193,8 @@ func (l *ledger) restore(dirs []keptDir, ends []plimsoll.TaskReport) {
 	}
 }
 
-// disconnect says that changes to what is wanted no longer arrive. What runs goes on; nothing is started.
+// disconnect says that changes to what is wanted no longer arrive. What runs goes on; nothing is
+// started.
 func (l *ledger) disconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -320,14 +323,16 @@ func (l *ledger) forget(task string, e *entry) {
 	l.poke()
 }
 
-// settle compares what is wanted and what is here of each task that has changed, and returns the operations whose turn it is.
-// Each of them must be followed by done.
+// settle compares what is wanted and what is here of each task that has changed, and returns the
+// operations whose turn it is. Each of them must be followed by done.
 func (l *ledger) settle(now time.Time) []op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.version++ // what is decided here shows in residents too
 	if l.mu.synced {
-		l.settleEvictions() // also before it is known what is wanted: a node that is over its line cannot wait for the network
+		// also before it is known what is wanted: a node that is over its line cannot wait for the
+		// network
+		l.settleEvictions()
 	}
 	if l.mu.synced && l.mu.listed {
 		for _, task := range l.mu.dirty {
@@ -399,8 +404,9 @@ func (l *ledger) makeUpEnd(key attemptKey, result plimsoll.TaskResult, message s
 	e := l.ensure(key)
 	e.phase, e.acked, e.reported = phaseEnded, false, plimsoll.TaskFinished
 	e.end = plimsoll.TaskReport{
-		Task: key.task, Attempt: key.attempt, State: plimsoll.TaskFinished, Result: result, ExitCode: -1, Message: message,
-		At: now.UnixNano(),
+		Task: key.task, Attempt: key.attempt, State: plimsoll.TaskFinished, Result: result, ExitCode: -1,
+		Message: message,
+		At:      now.UnixNano(),
 	}
 	l.out.add(e.end)
 }

@@ -150,7 +150,8 @@ func TestStartsAreBounded(t *testing.T) {
 	if len(first) != maxOps || len(b.settle(time.Unix(0, 1))) != 0 {
 		t.Fatalf("%d starts at once, want %d", len(first), maxOps)
 	}
-	b.assign([]assignmentOf{task(tasks[maxOps].task, 1, plimsoll.TaskStopping)}, nil, false) // no longer wanted when its turn comes
+	// no longer wanted when its turn comes
+	b.assign([]assignmentOf{task(tasks[maxOps].task, 1, plimsoll.TaskStopping)}, nil, false)
 	b.doneAll(first, nil)
 	if got := len(b.settle(time.Unix(0, 1))); got != 2 {
 		t.Errorf("%d starts followed, want 2", got)
@@ -197,7 +198,8 @@ func TestAStopOfWhatIsNotHeld(t *testing.T) {
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
 	b.doneAll(b.expect("start j.g.0 1"), plimsoll.Errorf(plimsoll.CodeInternal, "no space left"))
 	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished node fault")
-	b.attempts([]executor.Status{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false) // told before the start failed
+	// told before the start failed
+	b.attempts([]executor.Status{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false)
 	b.doneAll(b.expect("stop j.g.0 1"), plimsoll.Errorf(plimsoll.CodeNotFound, "there is no attempt 1"))
 	b.expect()
 }
@@ -224,7 +226,8 @@ func TestWhatTheSupervisorNoLongerHoldsIsLost(t *testing.T) {
 	b.hold() // another supervisor
 	b.expect()
 	b.waiting("j.g.0 1 Running", "j.g.0 1 Finished lost")
-	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskRunning)}, false) // after all: it must not live, for its end was told
+	// after all: it must not live, for its end was told
+	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskRunning)}, false)
 	b.expect("stop j.g.0 1")
 	b.ack()
 	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskFinished)}, false)
@@ -276,8 +279,10 @@ func TestAssignmentsThatCannotBeAreLeftOut(t *testing.T) {
 	empty := task("j.g.1", 1, plimsoll.TaskBound)
 	empty.spec.Command = nil
 	b.list(
-		other, empty, task("j.g.2", 0, plimsoll.TaskBound), task("../../up", 1, plimsoll.TaskBound), task("a/b.g.0", 1, plimsoll.TaskBound),
-		task("j.g/h.0", 1, plimsoll.TaskBound), task("..g.0", 1, plimsoll.TaskBound), task("j.g.00", 1, plimsoll.TaskBound),
+		other, empty, task("j.g.2", 0, plimsoll.TaskBound), task("../../up", 1, plimsoll.TaskBound),
+		task("a/b.g.0", 1, plimsoll.TaskBound),
+		task("j.g/h.0", 1, plimsoll.TaskBound), task("..g.0", 1, plimsoll.TaskBound),
+		task("j.g.00", 1, plimsoll.TaskBound),
 		task("j."+strings.Repeat("g", 64)+".0", 1, plimsoll.TaskBound), task("j.g.4", 1, plimsoll.TaskBound),
 	)
 	b.expect("start j.g.4 1")
@@ -307,13 +312,18 @@ func (b *book) dirs() []string {
 
 func TestJanitor(t *testing.T) {
 	ended := func(id string, attempt int32, at int64) executor.Status {
-		return executor.Status{Task: id, Attempt: attempt, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1, Finished: at}
+		return executor.Status{
+			Task: id, Attempt: attempt, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1,
+			Finished: at,
+		}
 	}
 	held := []executor.Status{
-		ended("j.g.0", 1, 10), ended("j.g.1", 1, 20), ended("j.g.1", 2, 30), ended("j.g.2", 1, 40), live("j.g.3", 1, plimsoll.TaskRunning),
+		ended("j.g.0", 1, 10), ended("j.g.1", 1, 20), ended("j.g.1", 2, 30), ended("j.g.2", 1, 40),
+		live("j.g.3", 1, plimsoll.TaskRunning),
 		ended("j.g.4", 1, 5),
 	}
-	// j.g.3 runs and the end of j.g.4 is not known to the coordinator yet, so they are kept whatever the bounds.
+	// j.g.3 runs and the end of j.g.4 is not known to the coordinator yet, so they are kept
+	// whatever the bounds.
 	assigned := []assignmentOf{task("j.g.3", 1, plimsoll.TaskRunning), task("j.g.4", 1, plimsoll.TaskRunning)}
 	always := []string{"j.g.3/1", "j.g.4/1"}
 	tests := []struct {
@@ -342,7 +352,9 @@ func TestJanitor(t *testing.T) {
 				if err := j.sweep(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(slices.Sorted(slices.Values(append(slices.Clone(test.keep), always...))), b.dirs()); diff != "" {
+				if diff := cmp.Diff(
+					slices.Sorted(slices.Values(append(slices.Clone(test.keep), always...))), b.dirs(),
+				); diff != "" {
 					t.Errorf("directories that are kept (-want +got):\n%s", diff)
 				}
 			}
@@ -384,7 +396,8 @@ func TestMarksSurviveARestart(t *testing.T) {
 	b.keep(key, 1)
 	b.keep(other, 1)
 	end := plimsoll.TaskReport{
-		Task: "j.g.0", Attempt: 2, State: plimsoll.TaskFinished, Result: plimsoll.ResultOutOfMemory, ExitCode: 137, Message: "m", At: 7,
+		Task: "j.g.0", Attempt: 2, State: plimsoll.TaskFinished, Result: plimsoll.ResultOutOfMemory, ExitCode: 137,
+		Message: "m", At: 7,
 	}
 	if err := writeMark(b.attemptDir(key), &end); err != nil {
 		t.Fatal(err)
@@ -395,7 +408,9 @@ func TestMarksSurviveARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]keptDir{{key: other}, {key: key, end: &end}}, dirs, cmp.AllowUnexported(keptDir{}, attemptKey{})); diff != "" {
+	if diff := cmp.Diff(
+		[]keptDir{{key: other}, {key: key, end: &end}}, dirs, cmp.AllowUnexported(keptDir{}, attemptKey{}),
+	); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
 	b.restore(dirs, nil)
@@ -418,7 +433,12 @@ func TestTheJanitorWaitsForNoRemoval(t *testing.T) {
 	}
 	b.mu.discarded = before
 	b.keep(attemptKey{"j.g.0", 1}, 1)
-	b.hold(executor.Status{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1, Finished: 10})
+	b.hold(
+		executor.Status{
+			Task: "j.g.0", Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1,
+			Finished: 10,
+		},
+	)
 	b.list()
 	b.settle(time.Unix(0, 1))
 	b.ack()

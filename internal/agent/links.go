@@ -19,9 +19,10 @@ const (
 	flagUp       = 1     // IFF_UP, in flags
 )
 
-// networks returns what the node's networks are and whether they are up: those that are configured, each by the state of its
-// interface, and the machine's interfaces that are up, by their own names. The loopback and the ends of containers' pairs (veth…) are not
-// networks of the node, unless they are configured.
+// networks returns what the node's networks are and whether they are up: those that are configured,
+// each by the state of its interface, and the machine's interfaces that are up, by their own names.
+// The loopback and the ends of containers' pairs (veth…) are not networks of the node, unless they
+// are configured.
 func (m machine) networks(cfg *Config) (map[string]bool, error) {
 	found := make(map[string]bool, len(cfg.Networks)+len(cfg.Facts.Networks))
 	maps.Copy(found, cfg.Facts.Networks)
@@ -48,8 +49,9 @@ func (m machine) networks(cfg *Config) (map[string]bool, error) {
 	return found, nil
 }
 
-// linkUp reports whether an interface is there and can be used. Some drivers do not say: then it counts that it is switched on
-// (Linux, Documentation/networking/operstates.rst: unknown is to be taken as usable).
+// linkUp reports whether an interface is there and can be used. Some drivers do not say: then it
+// counts that it is switched on (Linux, Documentation/networking/operstates.rst: unknown is to be
+// taken as usable).
 func (m machine) linkUp(name string) bool {
 	switch m.link(name, "operstate") {
 	case "up":

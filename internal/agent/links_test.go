@@ -21,11 +21,14 @@ func links(of map[string][3]string) map[string]string {
 	return files
 }
 
-// The interfaces that are up are networks of the node, and so are those that are configured, up or not.
+// The interfaces that are up are networks of the node, and so are those that are configured, up or
+// not.
 func TestNetworks(t *testing.T) {
 	m := fakeMachine(t, links(map[string][3]string{
-		"lo": {"unknown", "772", "0x9"}, "eth0": {"up", "1", "0x1003"}, "eth1": {"down", "1", "0x1002"}, "veth1a2b": {"up", "1", "0x1003"},
-		"tun0": {"unknown", "65534", "0x1091"}, "tun1": {"unknown", "65534", "0x1090"}, "wlan0": {"dormant", "1", "0x1003"},
+		"lo": {"unknown", "772", "0x9"}, "eth0": {"up", "1", "0x1003"}, "eth1": {"down", "1", "0x1002"},
+		"veth1a2b": {"up", "1", "0x1003"},
+		"tun0":     {"unknown", "65534", "0x1091"}, "tun1": {"unknown", "65534", "0x1090"},
+		"wlan0": {"dormant", "1", "0x1003"},
 	}))
 	for _, test := range []struct {
 		name string
@@ -36,7 +39,9 @@ func TestNetworks(t *testing.T) {
 		{
 			"names for interfaces",
 			Config{Networks: map[string]string{"external": "eth0", "storage": "eth1", "lost": "eth7", "local": "lo"}},
-			map[string]bool{"eth0": true, "tun0": true, "external": true, "storage": false, "lost": false, "local": true},
+			map[string]bool{
+				"eth0": true, "tun0": true, "external": true, "storage": false, "lost": false, "local": true,
+			},
 		},
 		{
 			"an interface by its own name is there even when it is down",
@@ -85,9 +90,12 @@ func TestManyInterfaces(t *testing.T) {
 	}
 }
 
-// A machine without /sys or /proc has no networks but those that are configured, and its last boot is not known.
+// A machine without /sys or /proc has no networks but those that are configured, and its last boot
+// is not known.
 func TestFactsOfABareMachine(t *testing.T) {
-	facts, err := fakeMachine(t, nil).facts(&Config{Networks: map[string]string{"external": "eth0"}, Facts: plimsoll.NodeFacts{Release: "7.0"}})
+	facts, err := fakeMachine(t, nil).facts(
+		&Config{Networks: map[string]string{"external": "eth0"}, Facts: plimsoll.NodeFacts{Release: "7.0"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +113,9 @@ func TestBootTime(t *testing.T) {
 			t.Errorf("%q: %d, want %d", content, got, want)
 		}
 	}
-	facts, err := fakeMachine(t, map[string]string{"proc/stat": "btime 7\n"}).facts(&Config{Facts: plimsoll.NodeFacts{LastBoot: 5}})
+	facts, err := fakeMachine(t, map[string]string{"proc/stat": "btime 7\n"}).facts(
+		&Config{Facts: plimsoll.NodeFacts{LastBoot: 5}},
+	)
 	if err != nil || facts.LastBoot != 5 {
 		t.Errorf("what is configured became %d, %v", facts.LastBoot, err)
 	}

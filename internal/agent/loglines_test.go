@@ -59,7 +59,9 @@ func TestTailOfALogCountsLines(t *testing.T) {
 			tl.lines = test.lines
 			written(t, dir, test.text)
 			if got, err := read(); err != nil || got != test.want {
-				t.Errorf("%d bytes were read, %.40q (%v), want %d, %.40q", len(got), got, err, len(test.want), test.want)
+				t.Errorf(
+					"%d bytes were read, %.40q (%v), want %d, %.40q", len(got), got, err, len(test.want), test.want,
+				)
 			}
 		})
 	}

@@ -45,19 +45,27 @@ func newHandler(logs *logHandler, qos *qosHandler, proof proofHandler, metrics h
 	mux.Handle("/metrics", metrics)
 	return transport.TimeAnswers(transport.AnswerConfig{
 		Stream: func(r *http.Request) bool {
-			return r.URL.Path == plimsollv1connect.LogServiceReadTaskLogProcedure || r.URL.Path == plimsollv1connect.QOSServiceWatchQOSProcedure
+			return r.URL.Path == plimsollv1connect.LogServiceReadTaskLogProcedure ||
+				r.URL.Path == plimsollv1connect.QOSServiceWatchQOSProcedure
 		},
 		Total: answerTimeout,
 		Cut: func(r *http.Request) {
 			logs.slots.cut.Inc()
-			logs.trouble(Trouble{Kind: TroubleUnread, Err: plimsoll.Errorf(plimsoll.CodeExhausted, "%s by %s", r.URL.Path, r.RemoteAddr)})
+			logs.trouble(
+				Trouble{
+					Kind: TroubleUnread,
+					Err:  plimsoll.Errorf(plimsoll.CodeExhausted, "%s by %s", r.URL.Path, r.RemoteAddr),
+				},
+			)
 		},
 	}, mux)
 }
 
-// ReadTaskLog sends the files of an attempt, and what is appended to them until the attempt has ended if that is asked for.
+// ReadTaskLog sends the files of an attempt, and what is appended to them until the attempt has
+// ended if that is asked for.
 func (h *logHandler) ReadTaskLog(
-	ctx context.Context, req *connect.Request[pb.ReadTaskLogRequest], stream *connect.ServerStream[pb.ReadTaskLogResponse],
+	ctx context.Context, req *connect.Request[pb.ReadTaskLogRequest],
+	stream *connect.ServerStream[pb.ReadTaskLogResponse],
 ) error {
 	m := req.Msg
 	names := []string{m.Stream}
@@ -66,13 +74,19 @@ func (h *logHandler) ReadTaskLog(
 		names = []string{executor.Stdout, executor.Stderr}
 	case executor.Stdout, executor.Stderr:
 	default:
-		return wire.ConnectError(plimsoll.Invalid("stream", "%q is not a stream; choose stdout or stderr, or leave it empty for both", m.Stream))
+		return wire.ConnectError(
+			plimsoll.Invalid(
+				"stream", "%q is not a stream; choose stdout or stderr, or leave it empty for both", m.Stream,
+			),
+		)
 	}
 	if err := validateTaskID(m.Task); err != nil {
 		return wire.ConnectError(err)
 	}
 	if m.Attempt < 0 {
-		return wire.ConnectError(plimsoll.Invalid("attempt", "is %d; attempts count from 1, and 0 is the newest", m.Attempt))
+		return wire.ConnectError(
+			plimsoll.Invalid("attempt", "is %d; attempts count from 1, and 0 is the newest", m.Attempt),
+		)
 	}
 	if m.TailBytes < 0 {
 		return wire.ConnectError(plimsoll.Invalid("tailBytes", "is negative; give the number of bytes, or 0 for all"))
@@ -128,7 +142,8 @@ func (t *tail) run(ctx context.Context, send func(name string, data []byte) erro
 		return send(name, data)
 	}
 	for quiet := 0; ; quiet++ {
-		// Whether more may come is asked before reading, so that what was written last is not missed.
+		// Whether more may come is asked before reading, so that what was written last is not
+		// missed.
 		key, known, begun, writing := t.ledger.status(t.task, t.attempt)
 		if !known {
 			return t.unknown()
@@ -163,7 +178,10 @@ func (t *tail) run(ctx context.Context, send func(name string, data []byte) erro
 
 func (t *tail) unknown() error {
 	if t.attempt == 0 {
-		return plimsoll.Errorf(plimsoll.CodeNotFound, "this node has no logs of task %q; it never ran here, or its logs were removed to make room", t.task)
+		return plimsoll.Errorf(
+			plimsoll.CodeNotFound,
+			"this node has no logs of task %q; it never ran here, or its logs were removed to make room", t.task,
+		)
 	}
 	return plimsoll.Errorf(plimsoll.CodeNotFound, "this node has no logs of attempt %d of task %q; it never ran here, or its logs were removed "+
 		"to make room", t.attempt, t.task)

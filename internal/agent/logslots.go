@@ -12,7 +12,8 @@ import (
 
 const (
 	maxLogStreams = 64 // logs of one node that are read at a time
-	// logStreamFiles is how many descriptors one of them takes: two logs, and a part of a connection.
+	// logStreamFiles is how many descriptors one of them takes: two logs, and a part of a
+	// connection.
 	logStreamFiles = 4
 	// logShare is the part of the node's descriptors that logs may take: one in eight.
 	logShare = 8
@@ -33,13 +34,15 @@ type logSlots struct {
 func newLogSlots() *logSlots {
 	s := &logSlots{most: int64(max(min(maxLogStreams, transport.OpenFiles()/logShare/logStreamFiles), 1))}
 	s.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "plimsoll_agent_refused_total", Help: "Readers of logs and connections that were refused because there were too many, by the bound.",
+		Name: "plimsoll_agent_refused_total",
+		Help: "Readers of logs and connections that were refused because there were too many, by the bound.",
 	}, []string{"bound"})
 	s.open = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plimsoll_agent_logs_open", Help: "Logs that are being read or followed.",
 	}, func() float64 { return float64(s.taken.Load()) })
 	s.cut = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "plimsoll_agent_streams_cut_total", Help: "Streams that were cut because their callers did not read them.",
+		Name: "plimsoll_agent_streams_cut_total",
+		Help: "Streams that were cut because their callers did not read them.",
 	})
 	return s
 }
@@ -53,7 +56,10 @@ func (s *logSlots) enter(node string) error {
 	if s.taken.Add(1) > s.most {
 		s.leave()
 		s.refuse("logs")
-		return plimsoll.Errorf(plimsoll.CodeExhausted, "%d logs of node %q are being read, as many as may; end one of them, or try again later", s.most, node)
+		return plimsoll.Errorf(
+			plimsoll.CodeExhausted,
+			"%d logs of node %q are being read, as many as may; end one of them, or try again later", s.most, node,
+		)
 	}
 	return nil
 }

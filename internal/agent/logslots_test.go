@@ -51,7 +51,9 @@ func TestFollowersOfLogsAreBounded(t *testing.T) {
 		t.Fatal("one more than may follow was served")
 	}
 	err := wire.FromConnectError(refused.Err())
-	if want := fmt.Sprintf("%d logs of node", most); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf(
+		"%d logs of node", most,
+	); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), want) {
 		t.Errorf("one more: %v", err)
 	}
 	ends[0]()

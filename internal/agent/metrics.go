@@ -20,7 +20,8 @@ type metrics struct {
 
 func newMetrics(news *newsbox, watch *qosHandler, logs *logSlots) *metrics {
 	m := &metrics{news: news, watch: watch, logs: logs, events: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "plimsoll_agent_qos_events_total", Help: "What the QoS loop has done and seen, by kind: throttled, evicting, failed and so on.",
+		Name: "plimsoll_agent_qos_events_total",
+		Help: "What the QoS loop has done and seen, by kind: throttled, evicting, failed and so on.",
 	}, []string{"kind"})}
 	for kind := plimsoll.QOSRuleTriggered; kind.Known(); kind++ {
 		m.events.WithLabelValues(kind.String()) // shown as 0 before it happens, so that rates are right
@@ -48,18 +49,26 @@ func described(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var ( // the table of what is asked of the loop at each scrape
-	sampleSeconds = described("qos_sample_seconds", "Time that the last sample took, with all that was done about it at once.")
+	sampleSeconds = described(
+		"qos_sample_seconds", "Time that the last sample took, with all that was done about it at once.",
+	)
 	sampleTime    = described("qos_sample_timestamp_seconds", "When the last sample was taken.")
 	schedulingOff = described("qos_scheduling_disabled", "1 if the node takes no new tasks.")
 	tasksSeen     = described("qos_tasks", "Attempts that the loop watches.")
-	tasksHeld     = described("qos_tasks_held", "Attempts from which something was taken, by the rung of the ladder that they are on.", "rung")
+	tasksHeld     = described(
+		"qos_tasks_held", "Attempts from which something was taken, by the rung of the ladder that they are on.",
+		"rung",
+	)
 	lineUsage     = described("qos_line_usage", "Use of a rule's metric, in the metric's unit.", "rule", "metric")
 	lineWaterline = described("qos_line_waterline", "Waterline of a rule, in the metric's unit.", "rule", "metric")
 	lineTriggered = described("qos_line_triggered", "1 if a rule is triggered.", "rule", "metric")
 	offered       = described("qos_offered", "What is lent of an extended resource: cores, or bytes.", "resource")
 	eventsWaiting = described("qos_events_waiting", "Events that no gateway has taken yet.")
 
-	allDescribed = []*prometheus.Desc{sampleSeconds, sampleTime, schedulingOff, tasksSeen, tasksHeld, lineUsage, lineWaterline, lineTriggered, offered, eventsWaiting}
+	allDescribed = []*prometheus.Desc{
+		sampleSeconds, sampleTime, schedulingOff, tasksSeen, tasksHeld, lineUsage, lineWaterline, lineTriggered,
+		offered, eventsWaiting,
+	}
 )
 
 const (
@@ -113,7 +122,10 @@ func (m *metrics) figures() []figure {
 	}
 	for _, l := range status.GetLines() {
 		labels, scale := []string{l.GetRule(), l.GetMetric()}, float64(max(l.GetScale(), 1))
-		all = append(all, figure{lineWaterline, float64(l.GetWaterline()) / scale, labels}, figure{lineTriggered, truth(l.GetTriggered()), labels})
+		all = append(
+			all, figure{lineWaterline, float64(l.GetWaterline()) / scale, labels},
+			figure{lineTriggered, truth(l.GetTriggered()), labels},
+		)
 		if !l.GetMissing() {
 			all = append(all, figure{lineUsage, float64(l.GetUsage()) / scale, labels})
 		}
@@ -138,6 +150,8 @@ func truth(so bool) float64 {
 
 func (m *metrics) handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(
+		m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }

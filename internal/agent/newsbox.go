@@ -12,10 +12,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// newsbox holds what the QoS loop says of the node until a gateway has taken it. Of the condition and the offers only the newest counts; of the
-// events the newest newsBound are kept, and how many are lost is told in their place. It is in memory only: a new agent tells its condition anew.
+// newsbox holds what the QoS loop says of the node until a gateway has taken it. Of the condition
+// and the offers only the newest counts; of the events the newest newsBound are kept, and how many
+// are lost is told in their place. It is in memory only: a new agent tells its condition anew.
 //
-// A report keeps its sequence and its content until it is taken, because one that was taken although its answer was lost is not taken again.
+// A report keeps its sequence and its content until it is taken, because one that was taken
+// although its answer was lost is not taken again.
 type newsbox struct {
 	changed chan struct{} // capacity 1: something waits to be sent
 
@@ -32,7 +34,8 @@ type newsbox struct {
 	}
 }
 
-// newsBound is how many events wait at most: hours of a node that acts now and then, minutes of one that acts on all it has.
+// newsBound is how many events wait at most: hours of a node that acts now and then, minutes of one
+// that acts on all it has.
 const newsBound = 2000
 
 func newNewsbox() *newsbox { return &newsbox{changed: make(chan struct{}, 1)} }
@@ -51,7 +54,8 @@ func (n *newsbox) add(r plimsoll.NodeReport) {
 	n.wake()
 }
 
-// setShortage says what the disk lacks for new tasks; empty: nothing. The node takes none as long as the loop or the disk forbids it.
+// setShortage says what the disk lacks for new tasks; empty: nothing. The node takes none as long
+// as the loop or the disk forbids it.
 func (n *newsbox) setShortage(why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -134,8 +138,9 @@ func (n *newsbox) taken() {
 	n.mu.sending = nil
 }
 
-// refused says that it will never be taken. What is at fault is left out, and the rest told once more, so that a node that must be closed is: the
-// offers if the error is about them, and else the events.
+// refused says that it will never be taken. What is at fault is left out, and the rest told once
+// more, so that a node that must be closed is: the offers if the error is about them, and else the
+// events.
 func (n *newsbox) refused(cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -189,7 +194,8 @@ func (s *speaker) reportNode(ctx context.Context, g gateway) error {
 	}
 }
 
-// elsewhere reports whether another gateway, or a new registration, can help. What cannot be helped must not cost the tasks their session.
+// elsewhere reports whether another gateway, or a new registration, can help. What cannot be helped
+// must not cost the tasks their session.
 func elsewhere(err error) bool {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeUnavailable, plimsoll.CodeOutcomeUnknown, plimsoll.CodeDeadline, plimsoll.CodeNotFound:
@@ -203,7 +209,9 @@ func (s *speaker) sendNews(ctx context.Context, g gateway, sequence uint64, repo
 	defer cancel()
 	err := g.reportNode(ctx, s.node.ID, s.node.Incarnation, sequence, report)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return plimsoll.Errorf(plimsoll.CodeDeadline, "the gateway did not acknowledge a report of the node within %s", s.timeout)
+		return plimsoll.Errorf(
+			plimsoll.CodeDeadline, "the gateway did not acknowledge a report of the node within %s", s.timeout,
+		)
 	}
 	return err
 }

@@ -42,7 +42,8 @@ func (n *newsbox) sent(t *testing.T, want string) {
 	}
 }
 
-// The newest condition is told, with all events; what was sent and not answered is repeated as it was, so that it is not taken twice.
+// The newest condition is told, with all events; what was sent and not answered is repeated as it
+// was, so that it is not taken twice.
 func TestNewsAreRepeatedAsTheyWere(t *testing.T) {
 	n := newNewsbox()
 	n.sent(t, "")
@@ -94,8 +95,8 @@ func TestTooManyEvents(t *testing.T) {
 	}
 }
 
-// Of a report that is refused for good only what is at fault is left out: the offers, with which the events are told all the same, or the events, without
-// which the condition is.
+// Of a report that is refused for good only what is at fault is left out: the offers, with which
+// the events are told all the same, or the events, without which the condition is.
 func TestNewsThatAreRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
@@ -112,13 +113,16 @@ func TestNewsThatAreRefused(t *testing.T) {
 		bad.Events = closed("", "not lost").Events
 		b.speaker.news.add(bad)
 		after(time.Second)
-		if told, closed := c.told(); len(told) != 1 || told[0] != "not lost" || !closed || len(c.news) != 2 || c.news[1].Report.Extended != nil {
+		if told, closed := c.told(); len(told) != 1 || told[0] != "not lost" || !closed || len(
+			c.news,
+		) != 2 || c.news[1].Report.Extended != nil {
 			t.Errorf("told %v, closed %v, in %v", told, closed, c.news)
 		}
 	})
 }
 
-// What could not be sent is sent when it can, once, whatever breaks on the way; and each registration has the condition told anew.
+// What could not be sent is sent when it can, once, whatever breaks on the way; and each
+// registration has the condition told anew.
 func TestNewsOverABadNetwork(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
@@ -141,7 +145,10 @@ func TestNewsOverABadNetwork(t *testing.T) {
 		before := registrations.Load()
 		c.look(func() {
 			if before != int64(c.registers) || before < 3 {
-				t.Errorf("the loop heard of %d registrations of %d; %d failures in a row end a session", before, c.registers, reportTries)
+				t.Errorf(
+					"the loop heard of %d registrations of %d; %d failures in a row end a session", before, c.registers,
+					reportTries,
+				)
 			}
 		})
 		c.change(func() { c.registered = false }) // a gateway that has forgotten the node
@@ -174,7 +181,8 @@ func TestAGatewayThatTakesNoNews(t *testing.T) {
 	})
 }
 
-// A coordinator that has no room for what is told, for however long, keeps the session with all the rest.
+// A coordinator that has no room for what is told, for however long, keeps the session with all the
+// rest.
 func TestNewsThatThereIsNoRoomFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()

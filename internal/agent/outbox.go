@@ -24,11 +24,13 @@ type attemptKey struct {
 	attempt int32
 }
 
-// outbox holds the reports that no gateway has acknowledged yet, in memory and in one file. Per attempt the newest report that
-// it began and the one that it ended are kept. The file is a log of reports and acknowledgements; it is written anew when it
-// has grown, after an error, and at each start. It may be called by several goroutines.
+// outbox holds the reports that no gateway has acknowledged yet, in memory and in one file. Per
+// attempt the newest report that it began and the one that it ended are kept. The file is a log of
+// reports and acknowledgements; it is written anew when it has grown, after an error, and at each
+// start. It may be called by several goroutines.
 //
-// A record of the file: length (4 bytes, little endian), CRC-32C of the payload (4), payload: kind (1), an encoded TaskReport.
+// A record of the file: length (4 bytes, little endian), CRC-32C of the payload (4), payload: kind
+// (1), an encoded TaskReport.
 type outbox struct {
 	dir     string
 	changed chan struct{} // capacity 1: something waits to be sent
@@ -66,8 +68,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// openOutbox loads what an earlier agent left. dropped is how many bytes at the end of its file could not be read: what was
-// being written when the machine went down.
+// openOutbox loads what an earlier agent left. dropped is how many bytes at the end of its file
+// could not be read: what was being written when the machine went down.
 func openOutbox(dir string) (o *outbox, dropped int64, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, 0, fmt.Errorf("make the directory for reports: %w", err)
@@ -124,7 +126,8 @@ func (o *outbox) files() ([]uint64, error) {
 	return numbers, nil
 }
 
-// replay applies the records at the start of data that are whole, and returns how many bytes they are.
+// replay applies the records at the start of data that are whole, and returns how many bytes they
+// are.
 func (o *outbox) replay(data []byte) (used int) {
 	for {
 		rest := data[used:]
@@ -232,7 +235,8 @@ func (o *outbox) drop(r *plimsoll.TaskReport) {
 	}
 }
 
-// next returns up to limit reports that wait, oldest first, that an attempt began before that it ended.
+// next returns up to limit reports that wait, oldest first, that an attempt began before that it
+// ended.
 func (o *outbox) next(limit int) []plimsoll.TaskReport {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -275,8 +279,8 @@ func (o *outbox) ends() []plimsoll.TaskReport {
 	return reports
 }
 
-// flush writes what was added, and makes ends durable. After an error the reports are still in memory, and the next flush
-// writes the file anew.
+// flush writes what was added, and makes ends durable. After an error the reports are still in
+// memory, and the next flush writes the file anew.
 func (o *outbox) flush() error {
 	o.io.Lock()
 	defer o.io.Unlock()
@@ -324,7 +328,8 @@ func (o *outbox) write(records []byte, urgent bool) error {
 	return nil
 }
 
-// rewrite begins a new file that holds only what waits. The old one is removed when the new one is durable.
+// rewrite begins a new file that holds only what waits. The old one is removed when the new one is
+// durable.
 func (o *outbox) rewrite(records []byte) error {
 	o.io.broken = true
 	temp := filepath.Join(o.dir, outboxUnnamed)

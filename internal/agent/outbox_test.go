@@ -19,7 +19,8 @@ func running(task string, attempt int32) plimsoll.TaskReport {
 
 func finished(task string, attempt, code int32) plimsoll.TaskReport {
 	return plimsoll.TaskReport{
-		Task: task, Attempt: attempt, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, ExitCode: code, Message: "it failed", At: 9,
+		Task: task, Attempt: attempt, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, ExitCode: code,
+		Message: "it failed", At: 9,
 	}
 }
 
@@ -92,7 +93,8 @@ func TestOutboxSurvivesARestart(t *testing.T) {
 	}
 }
 
-// TestOutboxCutAtEveryByte is a crash at every point of writing: what was written whole is there, and nothing else.
+// TestOutboxCutAtEveryByte is a crash at every point of writing: what was written whole is there,
+// and nothing else.
 func TestOutboxCutAtEveryByte(t *testing.T) {
 	var file []byte
 	var ends []int // of each record
@@ -124,7 +126,10 @@ func TestOutboxCutAtEveryByte(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want, o.next(100)); diff != "" || dropped != int64(cut-whole) {
-			t.Fatalf("cut at %d of %d: dropped %d, want %d; what waits (-want +got):\n%s", cut, len(file), dropped, cut-whole, diff)
+			t.Fatalf(
+				"cut at %d of %d: dropped %d, want %d; what waits (-want +got):\n%s", cut, len(file), dropped,
+				cut-whole, diff,
+			)
 		}
 	}
 }

@@ -16,11 +16,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// policyFile is in the agent's directory: the policies that concern the node, as one WatchAssignmentsResponse.
+// policyFile is in the agent's directory: the policies that concern the node, as one
+// WatchAssignmentsResponse.
 const policyFile = "policies.pb"
 
-// policyBook holds the policies that concern the node, in memory and on disk, so that an agent that is restarted while no gateway can be reached
-// goes on with them. It is used by one goroutine at a time.
+// policyBook holds the policies that concern the node, in memory and on disk, so that an agent that
+// is restarted while no gateway can be reached goes on with them. It is used by one goroutine at a
+// time.
 type policyBook struct {
 	path    string
 	apply   func([]plimsoll.Policy) // gets the complete set when it has changed
@@ -36,7 +38,8 @@ func newPolicyBook(path string, apply func([]plimsoll.Policy), trouble func(Trou
 	return &policyBook{path: path, apply: apply, trouble: trouble, set: map[plimsoll.PolicyRef]plimsoll.Policy{}}
 }
 
-// open reads what an earlier agent has kept, and applies it. A file that cannot be read is as none, and is replaced with the next list.
+// open reads what an earlier agent has kept, and applies it. A file that cannot be read is as none,
+// and is replaced with the next list.
 func (b *policyBook) open() {
 	data, err := os.ReadFile(b.path)
 	if err == nil {
@@ -65,7 +68,8 @@ func (b *policyBook) put(into map[plimsoll.PolicyRef]plimsoll.Policy, p plimsoll
 // begin says that a list of all policies follows.
 func (b *policyBook) begin() { b.fresh = map[plimsoll.PolicyRef]plimsoll.Policy{} }
 
-// take enters a part of the list, or changes to it. complete says that the list has been sent: it replaces what was known.
+// take enters a part of the list, or changes to it. complete says that the list has been sent: it
+// replaces what was known.
 func (b *policyBook) take(changed []plimsoll.Policy, gone []plimsoll.PolicyRef, complete bool) {
 	into := b.set
 	if b.fresh != nil {

@@ -56,8 +56,8 @@ func actions(names ...string) (refs []plimsoll.PolicyRef) {
 	return refs
 }
 
-// A list replaces what was known when it is complete; until then what was known stays. Changes behind it count at once. What changes nothing
-// is not applied again.
+// A list replaces what was known when it is complete; until then what was known stays. Changes
+// behind it count at once. What changes nothing is not applied again.
 func TestAListOfPoliciesReplacesThem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), policyFile)
 	s := newShelf(t, path)
@@ -121,7 +121,8 @@ func TestPoliciesThatCannotBeRead(t *testing.T) {
 	newShelf(t, path).expect("a")
 }
 
-// A directory that cannot be written keeps no policy from being applied, and they are written with the next change.
+// A directory that cannot be written keeps no policy from being applied, and they are written with
+// the next change.
 func TestPoliciesThatCannotBeKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "later", policyFile)
 	s := newShelf(t, path)
@@ -149,20 +150,26 @@ func TestAPolicyOfAnUnknownKind(t *testing.T) {
 	}
 }
 
-// What nothing is known of is spared even by policies that allow everything, and nothing else is: no job can be in its queue.
+// What nothing is known of is spared even by policies that allow everything, and nothing else is:
+// no job can be in its queue.
 func TestWhatIsNotKnownIsSpared(t *testing.T) {
 	registry, err := qos.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{
-		Name: "all", Allowed: []string{"a"}, Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Not: true, Values: []string{"nobody"}}},
+		Name: "all", Allowed: []string{"a"},
+		Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Not: true, Values: []string{"nobody"}}},
 	}}
 	compiled := qos.Compile([]plimsoll.Policy{closing("a"), all, sparing()}, registry, nil, qos.Options{})
 	asked := func(task nodeqos.Task) (allowed []string, exempt string) {
-		return compiled.Allowed(&qos.Task{ID: task.ID, Class: task.Class, Priority: task.Priority, Owner: task.Owner, Queue: task.Queue})
+		return compiled.Allowed(
+			&qos.Task{ID: task.ID, Class: task.Class, Priority: task.Priority, Owner: task.Owner, Queue: task.Queue},
+		)
 	}
-	if allowed, exempt := asked((&entry{attempt: 1, phase: phaseLive}).resident("j.g.0")); len(allowed) != 0 || exempt == "" {
+	if allowed, exempt := asked(
+		(&entry{attempt: 1, phase: phaseLive}).resident("j.g.0"),
+	); len(allowed) != 0 || exempt == "" {
 		t.Errorf("what is not known may be acted on by %v (%s)", allowed, exempt)
 	}
 	known := &entry{attempt: 1, phase: phaseLive, worth: &worth{Class: "guaranteed", Queue: "root.a"}}

@@ -59,7 +59,9 @@ func newProcessWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.executor, err = NewSupervised(executor.ClientConfig{Dir: w.dir, Command: []string{binary, "supervisor", "--dir", w.dir}})
+	w.executor, err = NewSupervised(
+		executor.ClientConfig{Dir: w.dir, Command: []string{binary, "supervisor", "--dir", w.dir}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +108,8 @@ func (w *world) pids(task string) []string {
 	return strings.Fields(string(data))
 }
 
-// TestAgentRestartsOverRealProcesses is the issue's "a test kills and restarts the agent under running tasks: same pids go on,
-// exit codes arrive".
+// TestAgentRestartsOverRealProcesses is the issue's "a test kills and restarts the agent under
+// running tasks: same pids go on, exit codes arrive".
 func TestAgentRestartsOverRealProcesses(t *testing.T) {
 	w := newProcessWorld(t)
 	tasks := []string{"j.g.0", "j.g.1", "j.g.2"}
@@ -190,8 +192,8 @@ func (w *world) awaitExit(pid string) {
 	}
 }
 
-// A real supervisor that cannot make a task's directory says that its node is at fault, and why; when what was in the way is gone, the
-// next attempt runs.
+// A real supervisor that cannot make a task's directory says that its node is at fault, and why;
+// when what was in the way is gone, the next attempt runs.
 func TestANodeThatCannotMakeDirectories(t *testing.T) {
 	w := newProcessWorld(t)
 	inTheWay := filepath.Join(w.dir, "tasks", "j.g.0")

@@ -40,7 +40,8 @@ type qosLoop interface {
 	// Resend has the condition and the offers told once more.
 	Resend()
 	scraped
-	// Watch calls each with what the loop sees, now and at every interval, until it fails or ctx ends.
+	// Watch calls each with what the loop sees, now and at every interval, until it fails or ctx
+	// ends.
 	Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error
 }
 
@@ -55,8 +56,11 @@ func newQOSLoop(cfg nodeqos.Config, deps nodeqos.Deps) (qosLoop, error) {
 	return nodeqos.New(cfg, deps)
 }
 
-// makeQOS makes the loop of a node that is described, and gives it the policies of an earlier agent. The supervisor must have said what it holds.
-func (a *Agent) makeQOS(node *plimsoll.Node, l *ledger, report func(plimsoll.NodeReport)) (qosLoop, *policyBook, error) {
+// makeQOS makes the loop of a node that is described, and gives it the policies of an earlier
+// agent. The supervisor must have said what it holds.
+func (a *Agent) makeQOS(
+	node *plimsoll.Node, l *ledger, report func(plimsoll.NodeReport),
+) (qosLoop, *policyBook, error) {
 	caps := a.deps.Executor.Capabilities()
 	tree, err := caps.OpenSubtree()
 	if err != nil {
@@ -66,7 +70,8 @@ func (a *Agent) makeQOS(node *plimsoll.Node, l *ledger, report func(plimsoll.Nod
 		a.deps.Events.Trouble(Trouble{Kind: TroubleOldSupervisor})
 	}
 	loop, err := a.newLoop(nodeqos.Config{
-		Dir: a.cfg.Dir, Node: node.ID, Interval: a.cfg.QOS.Interval, Subtree: tree, Attributes: maps.Clone(node.Attributes),
+		Dir: a.cfg.Dir, Node: node.ID, Interval: a.cfg.QOS.Interval, Subtree: tree,
+		Attributes:  maps.Clone(node.Attributes),
 		Allocatable: allocatable(node), Extended: a.cfg.QOS.Extended, Metrics: a.cfg.QOS.Metrics,
 	}, nodeqos.Deps{
 		Tasks: l.residents,
@@ -93,7 +98,8 @@ func allocatable(node *plimsoll.Node) plimsoll.Resources {
 	return r
 }
 
-// maxQOSWatchers is how many may watch the loop at a time: each costs a copy of what it sees, every second.
+// maxQOSWatchers is how many may watch the loop at a time: each costs a copy of what it sees, every
+// second.
 const maxQOSWatchers = 16
 
 // qosHandler lets people watch the loop.
@@ -104,21 +110,36 @@ type qosHandler struct {
 }
 
 // WatchQOS sends what the loop sees and would do, now and after each interval.
-func (h *qosHandler) WatchQOS(ctx context.Context, req *connect.Request[pb.WatchQOSRequest], stream *connect.ServerStream[pb.WatchQOSResponse]) error {
+func (h *qosHandler) WatchQOS(
+	ctx context.Context, req *connect.Request[pb.WatchQOSRequest], stream *connect.ServerStream[pb.WatchQOSResponse],
+) error {
 	m := req.Msg
 	if m.GetNode() != h.node {
-		return wire.ConnectError(plimsoll.Errorf(plimsoll.CodeNotFound, "this is the agent of node %q, not of %q", h.node, m.GetNode()))
+		return wire.ConnectError(
+			plimsoll.Errorf(plimsoll.CodeNotFound, "this is the agent of node %q, not of %q", h.node, m.GetNode()),
+		)
 	}
 	if m.GetIntervalNanos() < 0 {
-		return wire.ConnectError(plimsoll.Invalid("interval", "is negative; give a duration such as 1s, or 0 for every sample"))
+		return wire.ConnectError(
+			plimsoll.Invalid("interval", "is negative; give a duration such as 1s, or 0 for every sample"),
+		)
 	}
 	defer h.watchers.Add(-1)
 	if h.watchers.Add(1) > maxQOSWatchers {
-		return wire.ConnectError(plimsoll.Errorf(plimsoll.CodeExhausted, "node %q is watched by %d already; end one of them, or try again later", h.node, maxQOSWatchers))
+		return wire.ConnectError(
+			plimsoll.Errorf(
+				plimsoll.CodeExhausted, "node %q is watched by %d already; end one of them, or try again later", h.node,
+				maxQOSWatchers,
+			),
+		)
 	}
 	loop := h.loop.Load()
 	if loop == nil {
-		return wire.ConnectError(plimsoll.Errorf(plimsoll.CodeUnavailable, "node %q has no connection to its supervisor yet; try again", h.node))
+		return wire.ConnectError(
+			plimsoll.Errorf(
+				plimsoll.CodeUnavailable, "node %q has no connection to its supervisor yet; try again", h.node,
+			),
+		)
 	}
 	err := (*loop).Watch(ctx, time.Duration(m.GetIntervalNanos()), func(status *pb.NodeQOSStatus) error {
 		return stream.Send(&pb.WatchQOSResponse{Status: status})

@@ -75,7 +75,8 @@ func (w *world) awaitNote(task string) {
 	}
 }
 
-// The loop gets the policies, the tasks with what they are worth, and the node as it is registered; what it says reaches the coordinator.
+// The loop gets the policies, the tasks with what they are worth, and the node as it is registered;
+// what it says reaches the coordinator.
 func TestTheLoopHasWhatItNeeds(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config()
@@ -96,7 +97,9 @@ func TestTheLoopHasWhatItNeeds(t *testing.T) {
 	w.cluster.policy("a", nil)
 	w.policies("b")
 	w.runs("j.g.0")
-	if r := w.resident("j.g.0"); r.Owner != "ann" || r.Queue != "root.batch" || r.Labels["app"] != "j" || r.Class != plimsoll.ClassBurstable {
+	if r := w.resident(
+		"j.g.0",
+	); r.Owner != "ann" || r.Queue != "root.batch" || r.Labels["app"] != "j" || r.Class != plimsoll.ClassBurstable {
 		t.Errorf("the loop is told %+v", r)
 	}
 	got := w.qos.cfg
@@ -116,8 +119,9 @@ func TestTheLoopHasWhatItNeeds(t *testing.T) {
 	w.awaitQOS("that it is asked to tell its condition", func() bool { return w.qos.resends > 0 })
 }
 
-// With the coordinator away an eviction is carried out, and an agent that is restarted meanwhile goes on with the policies and tasks that it
-// knew. When the coordinator is back it hears of both ends, and nothing was started twice.
+// With the coordinator away an eviction is carried out, and an agent that is restarted meanwhile
+// goes on with the policies and tasks that it knew. When the coordinator is back it hears of both
+// ends, and nothing was started twice.
 func TestAnHourWithoutACoordinator(t *testing.T) {
 	w := newWorld(t)
 	w.cluster.policy("a", closing("a").Action)
@@ -156,7 +160,10 @@ func TestAnHourWithoutACoordinator(t *testing.T) {
 	for _, task := range tasks[:2] {
 		w.awaitEnd(task, 1, plimsoll.ResultEvicted, 143)
 	}
-	w.await("what the new agent has to say", func() bool { told, closed := w.cluster.told(); return closed && len(told) == 1 })
+	w.await(
+		"what the new agent has to say",
+		func() bool { told, closed := w.cluster.told(); return closed && len(told) == 1 },
+	)
 	w.cluster.look(func() {
 		if r, _ := w.cluster.end("j.g.0", 1); r.Message != "over the line" {
 			t.Errorf("the reason is told as %q", r.Message)
@@ -174,7 +181,8 @@ func TestAnHourWithoutACoordinator(t *testing.T) {
 	})
 }
 
-// A supervisor that cannot stop a task is the loop's business; a loop that fails does not take the agent with it.
+// A supervisor that cannot stop a task is the loop's business; a loop that fails does not take the
+// agent with it.
 func TestWhatFailsStaysWhereItIs(t *testing.T) {
 	w := newWorld(t)
 	w.qos.fails = errors.New("out of files")
@@ -182,7 +190,9 @@ func TestWhatFailsStaysWhereItIs(t *testing.T) {
 	w.runs("j.g.0")
 	w.resident("j.g.0")
 	w.super.change(func() { w.super.failing = plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor is away") })
-	if err := w.qos.deps.Evict(w.ctx, "j.g.0", 1, 0, "over the line"); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+	if err := w.qos.deps.Evict(
+		w.ctx, "j.g.0", 1, 0, "over the line",
+	); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
 		t.Errorf("evicting without a supervisor: %v", err)
 	}
 	w.super.change(func() { w.super.failing = nil })
@@ -250,7 +260,8 @@ func TestWatchingTooEarly(t *testing.T) {
 	}
 }
 
-// /metrics shows where the node stands to its lines, and counts what was done. A metric that is missing has no usage.
+// /metrics shows where the node stands to its lines, and counts what was done. A metric that is
+// missing has no usage.
 func TestMetrics(t *testing.T) {
 	w := newWorld(t)
 	w.run(w.config())
@@ -274,10 +285,14 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, line := range []string{
 		`plimsoll_agent_qos_events_total{kind="throttled"} 2`, `plimsoll_agent_qos_events_total{kind="evicting"} 0`,
-		`plimsoll_agent_qos_sample_seconds 0.001`, `plimsoll_agent_qos_sample_timestamp_seconds 5`, `plimsoll_agent_qos_scheduling_disabled 1`,
-		`plimsoll_agent_qos_tasks 3`, `plimsoll_agent_qos_tasks_held{rung="throttle"} 2`, `plimsoll_agent_qos_offered{resource="ext-cpu"} 1.5`,
-		`plimsoll_agent_qos_line_usage{metric="cpu_total_usage",rule="busy/cpu"} 2.5`, `plimsoll_agent_qos_line_waterline{metric="gauge",rule="busy/gauge"} 7`,
-		`plimsoll_agent_qos_line_triggered{metric="cpu_total_usage",rule="busy/cpu"} 1`, `# TYPE plimsoll_agent_qos_events_waiting gauge`,
+		`plimsoll_agent_qos_sample_seconds 0.001`, `plimsoll_agent_qos_sample_timestamp_seconds 5`,
+		`plimsoll_agent_qos_scheduling_disabled 1`,
+		`plimsoll_agent_qos_tasks 3`, `plimsoll_agent_qos_tasks_held{rung="throttle"} 2`,
+		`plimsoll_agent_qos_offered{resource="ext-cpu"} 1.5`,
+		`plimsoll_agent_qos_line_usage{metric="cpu_total_usage",rule="busy/cpu"} 2.5`,
+		`plimsoll_agent_qos_line_waterline{metric="gauge",rule="busy/gauge"} 7`,
+		`plimsoll_agent_qos_line_triggered{metric="cpu_total_usage",rule="busy/cpu"} 1`,
+		`# TYPE plimsoll_agent_qos_events_waiting gauge`,
 	} {
 		if !strings.Contains(string(body), line+"\n") {
 			t.Errorf("there is no line %s", line)

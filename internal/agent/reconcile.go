@@ -6,10 +6,11 @@ import "github.com/plimsoll-dev/plimsoll"
 type phase uint8
 
 const (
-	phaseOrphan   phase = iota + 1 // its directory is there, but the supervisor does not hold it and its end is not known
-	phaseStarting                  // the supervisor was asked to start it
-	phaseLive                      // the supervisor holds it, and it has not ended
-	phaseEnded                     // its end is known, and reported
+	// its directory is there, but the supervisor does not hold it and its end is not known
+	phaseOrphan   phase = iota + 1
+	phaseStarting       // the supervisor was asked to start it
+	phaseLive           // the supervisor holds it, and it has not ended
+	phaseEnded          // its end is known, and reported
 )
 
 // want is what the coordinator wants of a task on this node.
@@ -44,8 +45,9 @@ type action struct {
 	message string
 }
 
-// reconcile compares what is wanted of one task (nil: nothing) with what is here, and returns what is to be done. It assumes
-// that held is complete, and looks at nothing else, so it may be asked again at any time.
+// reconcile compares what is wanted of one task (nil: nothing) with what is here, and returns what
+// is to be done. It assumes that held is complete, and looks at nothing else, so it may be asked
+// again at any time.
 func reconcile(wanted *want, held []have) []action {
 	var actions []action
 	newest, busy := int32(0), false
@@ -76,7 +78,9 @@ func reconcile(wanted *want, held []have) []action {
 			actions = append(actions, action{kind: actionStart, attempt: wanted.attempt})
 		}
 	case plimsoll.TaskRunning:
-		actions = append(actions, action{actionEnd, wanted.attempt, plimsoll.ResultLost, "the node knows nothing of this attempt"})
+		actions = append(
+			actions, action{actionEnd, wanted.attempt, plimsoll.ResultLost, "the node knows nothing of this attempt"},
+		)
 	case plimsoll.TaskStopping:
 		actions = append(actions, action{actionEnd, wanted.attempt, wanted.cause(), "stopped before it was started"})
 	}

@@ -21,7 +21,8 @@ func wanted(attempt int32, state plimsoll.TaskState) *want {
 	return &want{attempt: attempt, state: state}
 }
 
-// TestReconcile is the whole rule: what is wanted of a task, what is here, and what is done about it.
+// TestReconcile is the whole rule: what is wanted of a task, what is here, and what is done about
+// it.
 func TestReconcile(t *testing.T) {
 	evicted := &want{attempt: 1, state: plimsoll.TaskStopping, result: plimsoll.ResultEvicted}
 	tests := []struct {
@@ -32,31 +33,76 @@ func TestReconcile(t *testing.T) {
 	}{
 		{"nothing wanted, nothing here", nil, nil, ""},
 		{"a bound task is started", wanted(1, plimsoll.TaskBound), nil, "start 1"},
-		{"one that was being started when the agent died, and left no trace, is started", wanted(1, plimsoll.TaskStarting), nil, "start 1"},
-		{"a start under way is left alone", wanted(1, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseStarting}}, ""},
-		{"what runs as wanted is left alone", wanted(1, plimsoll.TaskRunning), []have{{attempt: 1, phase: phaseLive}}, ""},
-		{"what runs and is taken for bound is left alone", wanted(1, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseLive}}, ""},
-		{"what has ended is never started again", wanted(1, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseEnded}}, ""},
+		{
+			"one that was being started when the agent died, and left no trace, is started",
+			wanted(1, plimsoll.TaskStarting), nil, "start 1",
+		},
+		{
+			"a start under way is left alone", wanted(1, plimsoll.TaskBound),
+			[]have{{attempt: 1, phase: phaseStarting}}, "",
+		},
+		{
+			"what runs as wanted is left alone", wanted(1, plimsoll.TaskRunning),
+			[]have{{attempt: 1, phase: phaseLive}}, "",
+		},
+		{
+			"what runs and is taken for bound is left alone", wanted(1, plimsoll.TaskBound),
+			[]have{{attempt: 1, phase: phaseLive}}, "",
+		},
+		{
+			"what has ended is never started again", wanted(1, plimsoll.TaskBound),
+			[]have{{attempt: 1, phase: phaseEnded}}, "",
+		},
 		{"what has ended needs no stop", wanted(1, plimsoll.TaskStopping), []have{{attempt: 1, phase: phaseEnded}}, ""},
-		{"a directory without a process is lost", wanted(1, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseOrphan}}, "end 1 lost"},
-		{"so it is if the task is taken for running", wanted(1, plimsoll.TaskRunning), []have{{attempt: 1, phase: phaseOrphan}}, "end 1 lost"},
+		{
+			"a directory without a process is lost", wanted(1, plimsoll.TaskBound),
+			[]have{{attempt: 1, phase: phaseOrphan}}, "end 1 lost",
+		},
+		{
+			"so it is if the task is taken for running", wanted(1, plimsoll.TaskRunning),
+			[]have{{attempt: 1, phase: phaseOrphan}}, "end 1 lost",
+		},
 		{"a running task that left no trace is lost", wanted(1, plimsoll.TaskRunning), nil, "end 1 lost"},
-		{"an old directory that nobody asks about is left to the janitor", nil, []have{{attempt: 1, phase: phaseOrphan}}, ""},
-		{"a stop is passed on", wanted(1, plimsoll.TaskStopping), []have{{attempt: 1, phase: phaseLive}}, "stop 1 killed"},
+		{
+			"an old directory that nobody asks about is left to the janitor", nil,
+			[]have{{attempt: 1, phase: phaseOrphan}}, "",
+		},
+		{
+			"a stop is passed on", wanted(1, plimsoll.TaskStopping), []have{{attempt: 1, phase: phaseLive}},
+			"stop 1 killed",
+		},
 		{"with its cause", evicted, []have{{attempt: 1, phase: phaseLive}}, "stop 1 evicted"},
 		{"but once", wanted(1, plimsoll.TaskStopping), []have{{attempt: 1, phase: phaseLive, stopping: true}}, ""},
 		{"and after the start", wanted(1, plimsoll.TaskStopping), []have{{attempt: 1, phase: phaseStarting}}, ""},
 		{"what is to stop before it began has ended", wanted(1, plimsoll.TaskStopping), nil, "end 1 killed"},
 		{"with the cause of the stop", evicted, nil, "end 1 evicted"},
 		{"what is no longer assigned is stopped", nil, []have{{attempt: 1, phase: phaseLive}}, "stop 1 killed"},
-		{"an older attempt is stopped before the new one starts", wanted(2, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseLive}}, "stop 1 killed"},
-		{"the new one waits for it", wanted(2, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseLive, stopping: true}}, ""},
-		{"also while it is being started", wanted(2, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseStarting}}, ""},
-		{"and starts when it has ended", wanted(2, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseEnded}}, "start 2"},
+		{
+			"an older attempt is stopped before the new one starts", wanted(2, plimsoll.TaskBound),
+			[]have{{attempt: 1, phase: phaseLive}}, "stop 1 killed",
+		},
+		{
+			"the new one waits for it", wanted(2, plimsoll.TaskBound),
+			[]have{{attempt: 1, phase: phaseLive, stopping: true}}, "",
+		},
+		{
+			"also while it is being started", wanted(2, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseStarting}},
+			"",
+		},
+		{
+			"and starts when it has ended", wanted(2, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseEnded}},
+			"start 2",
+		},
 		{"or is gone", wanted(2, plimsoll.TaskBound), []have{{attempt: 1, phase: phaseOrphan}}, "start 2"},
-		{"a newer attempt than the one wanted: the list is old", wanted(1, plimsoll.TaskBound), []have{{attempt: 2, phase: phaseLive}}, ""},
+		{
+			"a newer attempt than the one wanted: the list is old", wanted(1, plimsoll.TaskBound),
+			[]have{{attempt: 2, phase: phaseLive}}, "",
+		},
 		{"even if the list says stop", wanted(1, plimsoll.TaskStopping), []have{{attempt: 2, phase: phaseLive}}, ""},
-		{"what was reported as ended must not live", wanted(1, plimsoll.TaskRunning), []have{{attempt: 1, phase: phaseLive, void: true}}, "stop 1 killed"},
+		{
+			"what was reported as ended must not live", wanted(1, plimsoll.TaskRunning),
+			[]have{{attempt: 1, phase: phaseLive, void: true}}, "stop 1 killed",
+		},
 		{
 			"each attempt is looked at", wanted(3, plimsoll.TaskBound),
 			[]have{{attempt: 1, phase: phaseLive}, {attempt: 2, phase: phaseLive}},

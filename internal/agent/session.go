@@ -15,8 +15,8 @@ import (
 
 const (
 	reportBatch = 500 // reports in one request
-	// reportLinger lets what follows at once go with the first: that a task starts, runs, and often has ended. Each request costs the
-	// coordinator a commit.
+	// reportLinger lets what follows at once go with the first: that a task starts, runs, and often
+	// has ended. Each request costs the coordinator a commit.
 	reportLinger = 5 * time.Millisecond
 	reportTries  = 4 // failures in a row before another gateway is tried
 	// heartbeatTimeout is how long a gateway may take to answer a heartbeat, for which it asks
@@ -109,8 +109,8 @@ func (s *speaker) fromTheFuture(err error) bool {
 	return changed
 }
 
-// session registers with a gateway and speaks to it until something fails. listed says whether it got as far as a complete list
-// of assignments.
+// session registers with a gateway and speaks to it until something fails. listed says whether it
+// got as far as a complete list of assignments.
 func (s *speaker) session(ctx context.Context, address string) (listed bool, err error) {
 	g, err := s.dial(address)
 	if err != nil {
@@ -166,7 +166,8 @@ func (s *speaker) register(ctx context.Context, g gateway) (every time.Duration,
 	return every, nil
 }
 
-// remeasure reports whether a network has come up or gone down since the node was described, and takes that in.
+// remeasure reports whether a network has come up or gone down since the node was described, and
+// takes that in.
 func (s *speaker) remeasure() bool {
 	if s.networks == nil {
 		return false
@@ -181,8 +182,8 @@ func (s *speaker) remeasure() bool {
 	return changed
 }
 
-// heartbeats says at intervals that the node is alive. A gateway that has forgotten it, or that is to hear of a network that came up or
-// went down, is told again who it is.
+// heartbeats says at intervals that the node is alive. A gateway that has forgotten it, or that is
+// to hear of a network that came up or went down, is told again who it is.
 func (s *speaker) heartbeats(ctx context.Context, g gateway, every time.Duration) error {
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -207,7 +208,8 @@ func (s *speaker) heartbeats(ctx context.Context, g gateway, every time.Duration
 	}
 }
 
-// reports sends what waits in the outbox, one request at a time, until it is empty, and again when something was added.
+// reports sends what waits in the outbox, one request at a time, until it is empty, and again when
+// something was added.
 func (s *speaker) reports(ctx context.Context, g gateway) error {
 	limit, failures := reportBatch, 0
 	for {
@@ -222,7 +224,8 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 			continue
 		}
 		if err := s.out.flush(); err != nil {
-			// The coordinator will make durable what this disk cannot keep; the supervisor holds the ends until then.
+			// The coordinator will make durable what this disk cannot keep; the supervisor holds
+			// the ends until then.
 			s.events.Trouble(Trouble{Kind: TroubleKeepReports, Err: err})
 		}
 		err := s.send(ctx, g, batch)

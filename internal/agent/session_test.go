@@ -30,8 +30,9 @@ func inBubble(t *testing.T, do func(t *testing.T, b *bubble)) {
 		b := &bubble{book: newBook(t), gateways: map[string]gateway{}, ended: make(chan error, 1)}
 		b.hold()
 		b.speaker = &speaker{
-			node: plimsoll.Node{ID: "n1", Incarnation: 7}, gateways: []string{"a"}, every: 3 * time.Second, timeout: 15 * time.Second,
-			ledger: b.ledger, out: b.out, events: Events{}.withDefaults(),
+			node: plimsoll.Node{ID: "n1", Incarnation: 7}, gateways: []string{"a"}, every: 3 * time.Second,
+			timeout: 15 * time.Second,
+			ledger:  b.ledger, out: b.out, events: Events{}.withDefaults(),
 			dial: func(address string) (gateway, error) {
 				b.dialed = append(b.dialed, address)
 				if g := b.gateways[address]; g != nil {
@@ -120,7 +121,10 @@ func TestANetworkThatGoesDownIsTold(t *testing.T) {
 		c.look(func() { up, fails = true, errors.New("no such directory") })
 		after(10 * time.Second)
 		if c.registers != 2 || c.watches != 1 {
-			t.Errorf("%d registrations over %d streams while the networks cannot be read, want 2 over 1", c.registers, c.watches)
+			t.Errorf(
+				"%d registrations over %d streams while the networks cannot be read, want 2 over 1", c.registers,
+				c.watches,
+			)
 		}
 	})
 }
@@ -249,10 +253,15 @@ func TestFollowingALog(t *testing.T) {
 		b.list(task("j.g.0", 1, plimsoll.TaskBound))
 		got := make(chan string, 16)
 		ended := make(chan error, 1)
-		reader := &tail{ledger: b.ledger, task: "j.g.0", follow: true, last: 4, streams: []tailed{{name: "stdout"}, {name: "stderr"}}}
+		reader := &tail{
+			ledger: b.ledger, task: "j.g.0", follow: true, last: 4,
+			streams: []tailed{{name: "stdout"}, {name: "stderr"}},
+		}
 		defer reader.close()
 		go func() {
-			ended <- reader.run(t.Context(), func(name string, data []byte) error { got <- name + ":" + string(data); return nil })
+			ended <- reader.run(
+				t.Context(), func(name string, data []byte) error { got <- name + ":" + string(data); return nil },
+			)
 		}()
 		expect := func(want ...string) {
 			t.Helper()

@@ -9,7 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// Supervised is an Executor that speaks to the supervisor process of a directory, and starts it if none runs.
+// Supervised is an Executor that speaks to the supervisor process of a directory, and starts it if
+// none runs.
 type Supervised struct {
 	cfg executor.ClientConfig
 	mu  struct {
@@ -38,7 +39,9 @@ func (s *Supervised) Watch(ctx context.Context, each func(attempts []executor.St
 	defer client.Close()
 	if old(client) {
 		if err := s.retire(ctx, client); err == nil {
-			return plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor of an older version was ended; another takes its place")
+			return plimsoll.Errorf(
+				plimsoll.CodeUnavailable, "the supervisor of an older version was ended; another takes its place",
+			)
 		}
 	}
 	s.use(client)
@@ -58,7 +61,8 @@ func (s *Supervised) use(client *executor.Client) {
 // old reports whether a supervisor runs all tasks as root, whatever it is told.
 func old(client *executor.Client) bool { return os.Geteuid() == 0 && !client.Capabilities().Users }
 
-// retire ends a supervisor of an older version. It is left alone while attempts of its run: their exit codes would be lost.
+// retire ends a supervisor of an older version. It is left alone while attempts of its run: their
+// exit codes would be lost.
 func (s *Supervised) retire(ctx context.Context, client *executor.Client) error {
 	running, err := client.Retire(ctx)
 	if err != nil {
@@ -109,12 +113,15 @@ func (s *Supervised) Start(ctx context.Context, start Start) (executor.Status, e
 		if err := s.retire(ctx, client); err != nil {
 			return executor.Status{}, err
 		}
-		return executor.Status{}, plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor of an older version was ended; another takes its place")
+		return executor.Status{}, plimsoll.Errorf(
+			plimsoll.CodeUnavailable, "the supervisor of an older version was ended; another takes its place",
+		)
 	}
 	return client.Start(ctx, executor.StartRequest{
-		Task: start.Task, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec, NoCgroup: s.Capabilities().Cgroups == "",
-		Owner: start.Owner,
-		Pids:  start.Pids, TasksMemory: start.TasksMemory,
+		Task: start.Task, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec,
+		NoCgroup: s.Capabilities().Cgroups == "",
+		Owner:    start.Owner,
+		Pids:     start.Pids, TasksMemory: start.TasksMemory,
 	})
 }
 

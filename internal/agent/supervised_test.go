@@ -66,7 +66,9 @@ func TestASupervisorThatWouldRunTasksAsRootIsReplaced(t *testing.T) {
 		t.Fatal("the world has another executor")
 	}
 	start := func(task, script string) (executor.Status, error) {
-		return s.Start(t.Context(), Start{Task: task, Attempt: 1, Spec: plimsoll.GroupSpec{Command: []string{"sh", "-c", script}}})
+		return s.Start(
+			t.Context(), Start{Task: task, Attempt: 1, Spec: plimsoll.GroupSpec{Command: []string{"sh", "-c", script}}},
+		)
 	}
 	if err := sinceSynced(t, s, func() {
 		if _, err := start("job.main.0", "sleep 1000"); err != nil {
@@ -78,10 +80,14 @@ func TestASupervisorThatWouldRunTasksAsRootIsReplaced(t *testing.T) {
 	pid := outdate(t, w.dir)
 	if err := sinceSynced(t, s, func() {
 		_, err := start("job.main.1", "exit 0")
-		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(err.Error(), "would run tasks as root") {
+		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(
+			err.Error(), "would run tasks as root",
+		) {
 			t.Errorf("a start is answered with %v", err)
 		}
-		if err := s.Stop(t.Context(), Stop{Task: "job.main.0", Attempt: 1, Grace: 1, Result: plimsoll.ResultKilled}); err != nil {
+		if err := s.Stop(
+			t.Context(), Stop{Task: "job.main.0", Attempt: 1, Grace: 1, Result: plimsoll.ResultKilled},
+		); err != nil {
 			t.Error(err)
 		}
 	}); err != nil {
@@ -91,7 +97,8 @@ func TestASupervisorThatWouldRunTasksAsRootIsReplaced(t *testing.T) {
 	for replaced := false; !replaced; {
 		err := sinceSynced(t, s, func() {
 			data, err := os.ReadFile(filepath.Join(w.dir, "supervisor.json"))
-			replaced = err == nil && !strings.Contains(string(data), `"pid": `+strconv.Itoa(pid)) && strings.Contains(string(data), `"users": true`)
+			replaced = err == nil && !strings.Contains(string(data), `"pid": `+strconv.Itoa(pid)) &&
+				strings.Contains(string(data), `"users": true`)
 		})
 		if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || t.Context().Err() != nil {
 			t.Fatal(err)

@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// worthFile is in an attempt's directory: what policies go by. An agent that is restarted while the network is away has it from there.
+// worthFile is in an attempt's directory: what policies go by. An agent that is restarted while the
+// network is away has it from there.
 const worthFile = "worth.json"
 
 // worth is what policies go by: how much a task counts on its node, and whose it is.
@@ -26,7 +27,8 @@ type worth struct {
 
 func (a *assignment) worth() *worth {
 	return &worth{
-		Class: a.spec.Worth().String(), Priority: a.spec.Priority, Owner: a.owner, Queue: a.queue, Labels: a.labels, Resources: a.spec.Resources,
+		Class: a.spec.Worth().String(), Priority: a.spec.Priority, Owner: a.owner, Queue: a.queue, Labels: a.labels,
+		Resources: a.spec.Resources,
 	}
 }
 
@@ -65,7 +67,8 @@ func (n *note) write(dir string) error {
 	return os.Rename(temp, filepath.Join(dir, worthFile))
 }
 
-// appraise takes in what the attempts of a task that live are worth, as soon as an assignment tells, and has it noted.
+// appraise takes in what the attempts of a task that live are worth, as soon as an assignment
+// tells, and has it noted.
 func (l *ledger) appraise(task string) {
 	w, wanted := l.mu.wanted[task]
 	for _, e := range l.mu.entries[task] {
@@ -97,8 +100,8 @@ type residents struct {
 	list    []nodeqos.Task
 }
 
-// residents returns the attempts that live on this node, in the order of their tasks. The caller must not change them. It is asked every
-// second, and costs nothing while nothing has changed.
+// residents returns the attempts that live on this node, in the order of their tasks. The caller
+// must not change them. It is asked every second, and costs nothing while nothing has changed.
 func (l *ledger) residents() []nodeqos.Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,21 +120,26 @@ func (l *ledger) residents() []nodeqos.Task {
 	return list
 }
 
-// unknownQueue is the queue of an attempt of which nothing is known yet. No queue can have that name, so that sparing reaches these only.
+// unknownQueue is the queue of an attempt of which nothing is known yet. No queue can have that
+// name, so that sparing reaches these only.
 const unknownQueue = "?"
 
-// sparing keeps attempts of which nothing is known yet from being acted on, whatever other policies say.
+// sparing keeps attempts of which nothing is known yet from being acted on, whatever other policies
+// say.
 func sparing() plimsoll.Policy {
 	return plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{
-		Name: "what is not known yet", Critical: true, Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeQueue, Values: []string{unknownQueue}}},
+		Name: "what is not known yet", Critical: true,
+		Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeQueue, Values: []string{unknownQueue}}},
 	}}
 }
 
-// resident is an attempt as the loop sees it. As long as nothing is known of it, it is worth the most, and its control group is not told: the loop
-// could not tell what was taken from it from what it never had.
+// resident is an attempt as the loop sees it. As long as nothing is known of it, it is worth the
+// most, and its control group is not told: the loop could not tell what was taken from it from what
+// it never had.
 func (e *entry) resident(task string) nodeqos.Task {
 	t := nodeqos.Task{
-		ID: task, Attempt: e.attempt, Class: plimsoll.ClassGuaranteed, Priority: math.MaxInt32, Queue: unknownQueue, Started: e.started,
+		ID: task, Attempt: e.attempt, Class: plimsoll.ClassGuaranteed, Priority: math.MaxInt32, Queue: unknownQueue,
+		Started:  e.started,
 		Stopping: e.stopping || e.ending || e.void,
 	}
 	if w := e.worth; w != nil {

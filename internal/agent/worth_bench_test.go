@@ -9,7 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// BenchmarkResidents asks what lives on a node, as the QoS loop does every second: when nothing has changed, and when something has.
+// BenchmarkResidents asks what lives on a node, as the QoS loop does every second: when nothing has
+// changed, and when something has.
 func BenchmarkResidents(b *testing.B) {
 	for _, tasks := range []int{200, 1000} {
 		dir := b.TempDir()

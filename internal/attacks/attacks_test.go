@@ -81,7 +81,8 @@ func (f *fleet) sleepers() {
 	f.t.Helper()
 	c := f.client(patience)
 	_, err := c.SubmitJob(f.t.Context(), plimsoll.JobSpec{ID: "sleepers", Owner: "sleepers", Queue: "root.sleepers", Groups: []plimsoll.GroupSpec{{
-		Name: "main", Count: sleepers, Command: []string{"sleep", "1000000"}, Resources: plimsoll.Resources{"cpu": 100, "memory": 16 << 20},
+		Name: "main", Count: sleepers, Command: []string{"sleep", "1000000"},
+		Resources: plimsoll.Resources{"cpu": 100, "memory": 16 << 20},
 	}}})
 	if err != nil {
 		f.t.Fatal(err)

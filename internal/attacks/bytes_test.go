@@ -22,7 +22,8 @@ func times(n int) int { return testrun.Count(2, 4, n) }
 func gzipOfGroups(t *testing.T, f *fleet) {
 	const groups = 4_190_000
 	inner := squeeze(t, []byte{5<<3 | 2, 0}, groups)
-	// The tag and length of field 1 stand before the groups; gzip takes members one after the other.
+	// The tag and length of field 1 stand before the groups; gzip takes members one after the
+	// other.
 	spec := nested(1, make([]byte, 2*groups))
 	body := append(squeeze(t, spec[:len(spec)-2*groups], 1), inner...)
 	t.Logf("%d bytes", len(body))
@@ -39,8 +40,9 @@ func jsonOfObjects(t *testing.T, f *fleet) {
 	body := `{"spec": {"groups": [{}` + strings.Repeat(",{}", 2<<20) + `]}}`
 	atOnce(times(16), 4, func(int) {
 		f.do(t, call{
-			path: plimsollv1connect.JobServiceSubmitJobProcedure, contentType: "application/json", token: f.userToken(t),
-			body: strings.NewReader(body),
+			path: plimsollv1connect.JobServiceSubmitJobProcedure, contentType: "application/json",
+			token: f.userToken(t),
+			body:  strings.NewReader(body),
 		}).refused(t)
 	})
 	f.do(t, call{
@@ -53,14 +55,19 @@ func jsonOfObjects(t *testing.T, f *fleet) {
 func gzipBomb(t *testing.T, f *fleet) {
 	bomb := squeeze(t, make([]byte, 1024), testrun.Count(64<<10, 256<<10, 1<<20))
 	atOnce(times(32), 8, func(n int) {
-		c := call{path: plimsollv1connect.JobServiceSubmitJobProcedure, encoding: "gzip", token: f.userToken(t), body: bytes.NewReader(bomb)}
+		c := call{
+			path: plimsollv1connect.JobServiceSubmitJobProcedure, encoding: "gzip", token: f.userToken(t),
+			body: bytes.NewReader(bomb),
+		}
 		switch n % 3 {
 		case 1:
 			c.path = plimsollv1connect.EventServiceListEventsProcedure
 		case 2:
 			c = call{
-				path: plimsollv1connect.JobServiceWatchJobProcedure, contentType: "application/connect+proto", token: f.userToken(t),
-				headers: map[string]string{"Connect-Content-Encoding": "gzip"}, body: bytes.NewReader(envelope(1, bomb)),
+				path: plimsollv1connect.JobServiceWatchJobProcedure, contentType: "application/connect+proto",
+				token:   f.userToken(t),
+				headers: map[string]string{"Connect-Content-Encoding": "gzip"},
+				body:    bytes.NewReader(envelope(1, bomb)),
 			}
 		}
 		a := f.do(t, c)
@@ -73,7 +80,9 @@ func gzipBomb(t *testing.T, f *fleet) {
 // replicationOfGroups sends a message of 8 MiB on the port of the coordinator, with the token of
 // gateways: a gateway that errs must not end the leader either.
 func replicationOfGroups(t *testing.T, f *fleet) {
-	hello, err := proto.Marshal(&pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Hello{Hello: &pb.ReplicateHello{Gateway: "stranger"}}})
+	hello, err := proto.Marshal(
+		&pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Hello{Hello: &pb.ReplicateHello{Gateway: "stranger"}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +93,9 @@ func replicationOfGroups(t *testing.T, f *fleet) {
 	atOnce(times(16), 4, func(n int) {
 		body := append(envelope(0, hello), envelope(0, message)...)
 		c := call{
-			address: f.leader, path: plimsollv1connect.ReplicationServiceReplicateProcedure, contentType: "application/connect+proto",
-			token: f.leaderToken(t), body: bytes.NewReader(body),
+			address: f.leader, path: plimsollv1connect.ReplicationServiceReplicateProcedure,
+			contentType: "application/connect+proto",
+			token:       f.leaderToken(t), body: bytes.NewReader(body),
 		}
 		res, err := h2.Do(f.request(t.Context(), t, c))
 		if err != nil {
@@ -117,8 +127,9 @@ func largeRequests(t *testing.T, f *fleet) {
 	body := []byte(`{"spec": {"queue": "root.nowhere.else", "groups": [` + strings.Join(groups, ",") + `]}}`)
 	atOnce(times(1000), 128, func(int) {
 		f.do(t, call{
-			path: plimsollv1connect.JobServiceSubmitJobProcedure, contentType: "application/json", token: f.userToken(t),
-			body: bytes.NewReader(body),
+			path: plimsollv1connect.JobServiceSubmitJobProcedure, contentType: "application/json",
+			token: f.userToken(t),
+			body:  bytes.NewReader(body),
 		})
 	})
 }

@@ -70,7 +70,9 @@ func (f *fleet) request(ctx context.Context, t *testing.T, c call) *http.Request
 		}
 		return s
 	}
-	req, err := http.NewRequestWithContext(ctx, orElse(c.method, http.MethodPost), "http://"+orElse(c.address, f.gateway)+c.path, c.body)
+	req, err := http.NewRequestWithContext(
+		ctx, orElse(c.method, http.MethodPost), "http://"+orElse(c.address, f.gateway)+c.path, c.body,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,8 +73,8 @@ func (f *fleet) fly(doing func() string) *canary {
 	return c
 }
 
-// giveWay lets the processes of the fleet and the canary go before this one, which attacks them from
-// the same machine.
+// giveWay lets the processes of the fleet and the canary go before this one, which attacks them
+// from the same machine.
 func (f *fleet) giveWay() {
 	f.t.Helper()
 	threads, err := os.ReadDir("/proc/self/task")
@@ -146,8 +146,8 @@ func (c *canary) note(took time.Duration, failure string) {
 	}
 }
 
-// judge wants the canary to have been answered each time and, if the run measures, 99 of 100 times in
-// less than a second.
+// judge wants the canary to have been answered each time and, if the run measures, 99 of 100 times
+// in less than a second.
 func (c *canary) judge(t *testing.T, measures bool) {
 	t.Helper()
 	c.land()

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// TestFullDisk fills the file system of the store (line A4): submits are refused, and kills and reads
-// are not, also after a restart.
+// TestFullDisk fills the file system of the store (line A4): submits are refused, and kills and
+// reads are not, also after a restart.
 func TestFullDisk(t *testing.T) {
 	f := makeFleet(t)
 	small := f.path("store")
@@ -21,7 +21,8 @@ func TestFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=256m"); err != nil {
 		t.Skipf("no file system can be mounted: %v", err)
 	}
-	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) }) // the directory cannot be removed otherwise, and that is told
+	// the directory cannot be removed otherwise, and that is told
+	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
 	f.startAll()
 	f.sleepers()
 	f.submitOrFail(t, "victim", "sleep 1000", 1)
@@ -32,7 +33,9 @@ func TestFullDisk(t *testing.T) {
 		tries := 0
 		f.eventually("refuse submits "+when, func() error {
 			tries++ // the disk is looked at every second
-			err := f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("tried-%d-%s", tries, strings.ReplaceAll(when, " ", "-")), Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
+			err := f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf(
+				"tried-%d-%s", tries, strings.ReplaceAll(when, " ", "-"),
+			), Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
 				Name: "main", Count: 1, Command: []string{"true"},
 			}}})
 			if err == nil || !strings.Contains(err.Error(), "disk") {

@@ -55,7 +55,9 @@ func holding() time.Duration {
 // halfRequests begins thousands of requests and finishes none: 70 s of it took every node.
 func halfRequests(t *testing.T, f *fleet) {
 	opening := "POST " + plimsollv1connect.JobServiceSubmitJobProcedure + " HTTP/1.1\r\nHost: " + f.gateway +
-		"\r\nAuthorization: Bearer " + f.userToken(t) + "\r\nContent-Type: application/proto\r\nContent-Length: 1000\r\n\r\nx"
+		"\r\nAuthorization: Bearer " + f.userToken(
+		t,
+	) + "\r\nContent-Type: application/proto\r\nContent-Length: 1000\r\n\r\nx"
 	f.held(t, f.gateway, testrun.Count(500, 2_000, 5_000), opening, holding())
 }
 
@@ -75,8 +77,9 @@ func unreadStreams(t *testing.T, f *fleet) {
 	defer h2.CloseIdleConnections()
 	for n := range testrun.Count(100, 300, 3_000) {
 		c := call{
-			path: plimsollv1connect.JobServiceWatchJobProcedure, contentType: "application/connect+proto", token: f.userToken(t),
-			body: bytes.NewReader(envelope(0, append([]byte{1<<3 | 2, 8}, "sleepers"...))),
+			path: plimsollv1connect.JobServiceWatchJobProcedure, contentType: "application/connect+proto",
+			token: f.userToken(t),
+			body:  bytes.NewReader(envelope(0, append([]byte{1<<3 | 2, 8}, "sleepers"...))),
 		}
 		if n%2 == 1 {
 			c.path = plimsollv1connect.JobServiceReadLogsProcedure
@@ -95,7 +98,9 @@ func unreadStreams(t *testing.T, f *fleet) {
 // foreignPages sends what a browser sends for a page of another site, on every port.
 func foreignPages(t *testing.T, f *fleet) {
 	for _, address := range []string{f.gateway, f.leader} {
-		for _, path := range []string{"/", "/healthz", "/metrics", "/ws/v1/events/batch", plimsollv1connect.JobServiceSubmitJobProcedure} {
+		for _, path := range []string{
+			"/", "/healthz", "/metrics", "/ws/v1/events/batch", plimsollv1connect.JobServiceSubmitJobProcedure,
+		} {
 			for name, value := range map[string]string{
 				"Host": "rebound.example", "Origin": "http://rebound.example", "Sec-Fetch-Site": "cross-site",
 			} {
@@ -111,7 +116,8 @@ func foreignPages(t *testing.T, f *fleet) {
 	}
 }
 
-// noToken calls every port without a token, with a wrong one, and with one that is for another port.
+// noToken calls every port without a token, with a wrong one, and with one that is for another
+// port.
 func noToken(t *testing.T, f *fleet) {
 	for _, tc := range []struct{ address, path, token string }{
 		{f.gateway, plimsollv1connect.JobServiceSubmitJobProcedure, ""},
@@ -140,8 +146,9 @@ func strangeRegistrations(t *testing.T, f *fleet) {
 		`{"id": "stranger", "incarnation": "1", "capacity": {"amounts": {"cpu": "9223372036854775807"}}}`,
 	} {
 		f.do(t, call{
-			path: plimsollv1connect.AgentServiceRegisterNodeProcedure, contentType: "application/json", token: f.agentToken(t),
-			body: strings.NewReader(fmt.Sprintf(`{"node": %s}`, node)),
+			path: plimsollv1connect.AgentServiceRegisterNodeProcedure, contentType: "application/json",
+			token: f.agentToken(t),
+			body:  strings.NewReader(fmt.Sprintf(`{"node": %s}`, node)),
 		}).refused(t)
 	}
 }

@@ -74,8 +74,8 @@ func newFleet(t testing.TB) *fleet {
 	return f
 }
 
-// makeFleet makes the directory of a fleet and its control groups. At the end of the test everything
-// that was started for it is ended.
+// makeFleet makes the directory of a fleet and its control groups. At the end of the test
+// everything that was started for it is ended.
 func makeFleet(t testing.TB) *fleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fleet")
@@ -115,7 +115,8 @@ func (f *fleet) coordinatorArgs() []string {
 
 func (f *fleet) gatewayArgs() []string {
 	return []string{
-		"--data", f.path("gateway"), "--listen", f.gateway, "--leader", f.leader, "--gateway-token-file", f.path("store", "gateway.token"),
+		"--data", f.path("gateway"), "--listen", f.gateway, "--leader", f.leader, "--gateway-token-file",
+		f.path("store", "gateway.token"),
 	}
 }
 
@@ -126,7 +127,8 @@ func (f *fleet) agentArgs() []string {
 	}
 }
 
-// queues gives each user a queue of his own, so that what one submits is not before what another does.
+// queues gives each user a queue of his own, so that what one submits is not before what another
+// does.
 const queues = `partitions:
   - name: default
     queues:
@@ -188,7 +190,9 @@ func (f *fleet) start(role string, args ...string) {
 	f.t.Helper()
 	p := &process{name: role, ended: make(chan struct{})}
 	// See giveWay for the priority.
-	script := fmt.Sprintf(`read go && ulimit -n %d && { renice -n 0 -p $$ >/dev/null 2>&1; exec "$0" "$@"; }`, descriptors)
+	script := fmt.Sprintf(
+		`read go && ulimit -n %d && { renice -n 0 -p $$ >/dev/null 2>&1; exec "$0" "$@"; }`, descriptors,
+	)
 	p.cmd = exec.Command("/bin/sh", append([]string{"-c", script, program, role}, args...)...)
 	p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = f.environment(), p, 10*time.Second
 	in, err := p.cmd.StdinPipe()
@@ -217,7 +221,9 @@ func (f *fleet) start(role string, args ...string) {
 func (f *fleet) environment() []string {
 	env := []string{"HOME=" + f.dir}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "HOME=") && !strings.HasPrefix(v, "GOMEMLIMIT=") {
+		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "HOME=") && !strings.HasPrefix(
+			v, "GOMEMLIMIT=",
+		) {
 			env = append(env, v)
 		}
 	}
@@ -284,7 +290,9 @@ const once = -1
 // client is a client that tries again for a while.
 func (f *fleet) client(budget time.Duration) *client.Client {
 	f.t.Helper()
-	c, err := client.New(client.Config{Server: f.gateway, TokenFile: f.path("gateway", "user.token"), RetryBudget: budget})
+	c, err := client.New(
+		client.Config{Server: f.gateway, TokenFile: f.path("gateway", "user.token"), RetryBudget: budget},
+	)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -322,7 +330,8 @@ func (f *fleet) eventually(doing string, try func() error) {
 	}
 }
 
-// clean ends everything that was started for the fleet, tasks and the supervisor too, and removes it.
+// clean ends everything that was started for the fleet, tasks and the supervisor too, and removes
+// it.
 func (f *fleet) clean() {
 	for _, p := range f.processes {
 		p.kill()

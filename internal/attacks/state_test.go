@@ -32,7 +32,9 @@ func millionsOfTasks(t *testing.T, f *fleet) {
 	count := int32(testrun.Count(20_000, 50_000, 1_000_000))
 	var last error
 	for n := range jobs {
-		last = f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("million-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+		last = f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf(
+			"million-%d", n,
+		), Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
 			Name: "main", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1_000_000},
 		}}})
 	}
@@ -47,26 +49,35 @@ func largeJobs(t *testing.T, f *fleet) {
 	var groups []plimsoll.GroupSpec
 	for n := range 15 {
 		groups = append(groups, plimsoll.GroupSpec{
-			Name: fmt.Sprintf("g%d", n), Count: 1, Command: []string{"true", text}, Resources: plimsoll.Resources{"cpu": 1_000_000},
+			Name: fmt.Sprintf("g%d", n), Count: 1, Command: []string{"true", text},
+			Resources: plimsoll.Resources{"cpu": 1_000_000},
 		})
 	}
 	jobs := testrun.Count(50, 100, 1_130)
 	atOnce(jobs, 8, func(n int) {
 		// Beyond the bound on bytes it is refused; the canary shows that nothing else is.
-		_ = f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("large-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: groups})
+		_ = f.submit(
+			t,
+			plimsoll.JobSpec{ID: fmt.Sprintf("large-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: groups},
+		)
 	})
 	// Ended jobs count too.
 	atOnce(jobs, 8, func(n int) {
-		_, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("large-%d", n), "") // those that were refused are not there
+		// those that were refused are not there
+		_, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("large-%d", n), "")
 	})
-	atOnce(7, 1, func(n int) { _, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("million-%d", n), "") }) // as above
+	// as above
+	atOnce(7, 1, func(n int) { _, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("million-%d", n), "") })
 }
 
 // madeUpResources submits jobs of one task that ask for what nothing has, and then one for GPUs.
 func madeUpResources(t *testing.T, f *fleet) {
 	for n := range 40 {
-		if err := f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf("made-up-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
-			Name: "main", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{fmt.Sprintf("example.com/r%d", n): 1},
+		if err := f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf(
+			"made-up-%d", n,
+		), Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: 1, Command: []string{"true"},
+			Resources: plimsoll.Resources{fmt.Sprintf("example.com/r%d", n): 1},
 		}}}); err != nil {
 			t.Errorf("a job of one task: %v", err)
 		}
@@ -86,7 +97,8 @@ func dryRuns(t *testing.T, f *fleet) {
 	c := f.client(once)
 	var answered atomic.Int64
 	atOnce(testrun.Count(50, 200, 5_000), 16, func(int) {
-		if _, err := c.PlaceJob(t.Context(), spec, client.PlaceOptions{}); err == nil { // some are refused for lack of room
+		// some are refused for lack of room
+		if _, err := c.PlaceJob(t.Context(), spec, client.PlaceOptions{}); err == nil {
 			answered.Add(1)
 		}
 	})

@@ -16,7 +16,8 @@ import (
 func (f *fleet) shell(t *testing.T, id, script string, resources plimsoll.Resources) (said string, task plimsoll.Task) {
 	t.Helper()
 	if err := f.submit(t, plimsoll.JobSpec{ID: id, Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
-		Name: "main", Count: 1, Command: []string{"sh", "-c", script}, Resources: resources, Retry: plimsoll.RetryPolicy{},
+		Name: "main", Count: 1, Command: []string{"sh", "-c", script}, Resources: resources,
+		Retry: plimsoll.RetryPolicy{},
 	}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +74,8 @@ func (f *fleet) killAndWait(t *testing.T, id string) {
 	})
 }
 
-// tasksWithoutResources submits three hundred tasks that ask for nothing: the node takes what it has
-// processors for.
+// tasksWithoutResources submits three hundred tasks that ask for nothing: the node takes what it
+// has processors for.
 func tasksWithoutResources(t *testing.T, f *fleet) {
 	f.submitOrFail(t, "nothing-asked", "sleep 1000", 1000)
 	c := f.client(patience)
@@ -95,7 +96,11 @@ func tasksWithoutResources(t *testing.T, f *fleet) {
 
 // strangeLogs replaces its output by a pipe, and writes a log that is nearly all hole.
 func strangeLogs(t *testing.T, f *fleet) {
-	f.submitOrFail(t, "pipe", `cd "$PLIMSOLL_TASK_DIR/.." ; for d in . ..; do (cd $d; for n in stdout stderr; do rm -f $n && mkfifo $n; done) ; done; sleep 1000`, 1)
+	f.submitOrFail(
+		t, "pipe",
+		`cd "$PLIMSOLL_TASK_DIR/.." ; for d in . ..; do (cd $d; for n in stdout stderr; do rm -f $n && mkfifo $n; done) ; done; sleep 1000`,
+		1,
+	)
 	f.submitOrFail(t, "hole", `truncate -s 4T /proc/self/fd/1; echo end; sleep 1000`, 1)
 	pause(t.Context(), 1e9)
 	c := f.client(once)
@@ -161,7 +166,10 @@ func (f *fleet) cli(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, append([]string{"--server", f.gateway, "--token-file", f.path("gateway", "user.token")}, args...)...)
+	cmd := exec.CommandContext(
+		ctx, program,
+		append([]string{"--server", f.gateway, "--token-file", f.path("gateway", "user.token")}, args...)...,
+	)
 	cmd.Env = f.environment()
 	said, _ := cmd.CombinedOutput() // what it printed is looked at, however it ended
 	return string(said)

@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// realRoots returns the roots to run the tests of real groups on: what the machine has, its v1 hierarchies alone if v2 is
-// mounted beside them, and its v2 hierarchy alone.
+// realRoots returns the roots to run the tests of real groups on: what the machine has, its v1
+// hierarchies alone if v2 is mounted beside them, and its v2 hierarchy alone.
 func realRoots(t *testing.T) map[string]string {
 	t.Helper()
 	h, err := Detect(DefaultRoot)
@@ -50,7 +50,9 @@ func realSubtree(t *testing.T, root string) *Subtree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := h.Subtree("plimsoll/test-" + filepath.Base(t.TempDir()) + "-" + strings.ReplaceAll(filepath.Base(t.Name()), " ", "_"))
+	s, err := h.Subtree(
+		"plimsoll/test-" + filepath.Base(t.TempDir()) + "-" + strings.ReplaceAll(filepath.Base(t.Name()), " ", "_"),
+	)
 	if err != nil {
 		t.Skipf("no subtree can be made: %v", err)
 	}
@@ -75,7 +77,8 @@ func realSubtree(t *testing.T, root string) *Subtree {
 	return s
 }
 
-// timeLimit returns a context for what the kernel does in its own time; it outlives the test's own context for cleanups.
+// timeLimit returns a context for what the kernel does in its own time; it outlives the test's own
+// context for cleanups.
 func timeLimit(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 	t.Cleanup(cancel)
@@ -91,7 +94,8 @@ func create(t *testing.T, s *Subtree, l Limits) *Group {
 	return g
 }
 
-// shell starts a shell script in the group: it waits for a line before it runs, so it runs as a member.
+// shell starts a shell script in the group: it waits for a line before it runs, so it runs as a
+// member.
 func shell(t *testing.T, g *Group, script string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "read go\n"+script)
@@ -283,8 +287,10 @@ func fakeV2(t *testing.T, controllers string) string {
 	fakeGroup(t, filepath.Join(root, "plimsoll"), nil)
 	fakeGroup(t, filepath.Join(root, "plimsoll/n1"), map[string]string{"memory.max": "max"})
 	fakeGroup(t, filepath.Join(root, "plimsoll/n1/task"), map[string]string{
-		"cpu.max": "max 100000", "cpu.weight": "100", "memory.max": "max", "memory.swap.max": "max", "memory.oom.group": "0", "pids.max": "max",
-		"memory.events": "low 0\noom 1\noom_kill 2\n", "memory.current": "4096\n", "cpu.stat": "usage_usec 1500\nuser_usec 1\n", "cgroup.kill": "",
+		"cpu.max": "max 100000", "cpu.weight": "100", "memory.max": "max", "memory.swap.max": "max",
+		"memory.oom.group": "0", "pids.max": "max",
+		"memory.events": "low 0\noom 1\noom_kill 2\n", "memory.current": "4096\n",
+		"cpu.stat": "usage_usec 1500\nuser_usec 1\n", "cgroup.kill": "",
 	})
 	return root
 }
@@ -328,10 +334,13 @@ func TestV2FilesOnAFakeTree(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		"cgroup.subtree_control": "+cpu +memory +pids", "plimsoll/cgroup.subtree_control": "+cpu +memory +pids",
-		"plimsoll/n1/cgroup.subtree_control": "+cpu +memory +pids", "plimsoll/n1/task/pids.max": "4096", "plimsoll/n1/memory.max": "1073741824",
-		"plimsoll/n1/task/cgroup.subtree_control": "", "plimsoll/n1/task/cpu.max": "150000 100000", "plimsoll/n1/task/cpu.weight": "59",
-		"plimsoll/n1/task/memory.max": "67108864", "plimsoll/n1/task/memory.swap.max": "0", "plimsoll/n1/task/memory.oom.group": "1",
-		"plimsoll/n1/task/cgroup.procs": "4711",
+		"plimsoll/n1/cgroup.subtree_control": "+cpu +memory +pids", "plimsoll/n1/task/pids.max": "4096",
+		"plimsoll/n1/memory.max":                  "1073741824",
+		"plimsoll/n1/task/cgroup.subtree_control": "", "plimsoll/n1/task/cpu.max": "150000 100000",
+		"plimsoll/n1/task/cpu.weight": "59",
+		"plimsoll/n1/task/memory.max": "67108864", "plimsoll/n1/task/memory.swap.max": "0",
+		"plimsoll/n1/task/memory.oom.group": "1",
+		"plimsoll/n1/task/cgroup.procs":     "4711",
 	} {
 		if got, err := os.ReadFile(filepath.Join(root, file)); err != nil || string(got) != want {
 			t.Errorf("%s is %q, %v; want %q", file, got, err, want)
@@ -348,7 +357,8 @@ func TestV2FilesOnAFakeTree(t *testing.T) {
 	}
 }
 
-// The kernel shows a process of an outer pid namespace as 0, and a signal to 0 would reach our own process group.
+// The kernel shows a process of an outer pid namespace as 0, and a signal to 0 would reach our own
+// process group.
 func TestKillSparesItsOwnProcessGroup(t *testing.T) {
 	h, err := Detect(fakeV2(t, "cpu memory"))
 	if err != nil {

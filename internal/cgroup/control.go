@@ -11,20 +11,28 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// What can be wrong with a group besides the value that is written to it. They are matched with errors.Is.
+// What can be wrong with a group besides the value that is written to it. They are matched with
+// errors.Is.
 var (
-	// ErrGone says that the group was removed. It never comes back: a later group of the same name is another one.
+	// ErrGone says that the group was removed. It never comes back: a later group of the same name
+	// is another one.
 	ErrGone error = &plimsoll.Error{Code: plimsoll.CodeNotFound, Msg: "the control group is gone"}
-	// ErrUnsupported says that the machine has no controller, or the kernel no file, for what was asked.
-	ErrUnsupported error = &plimsoll.Error{Code: plimsoll.CodeUnimplemented, Msg: "this machine's control groups cannot do that"}
+	// ErrUnsupported says that the machine has no controller, or the kernel no file, for what was
+	// asked.
+	ErrUnsupported error = &plimsoll.Error{
+		Code: plimsoll.CodeUnimplemented, Msg: "this machine's control groups cannot do that",
+	}
 	// ErrBusy says that an earlier call for the same group is still under way.
-	ErrBusy error = &plimsoll.Error{Code: plimsoll.CodeConflict, Msg: "an earlier call for this control group is still under way"}
+	ErrBusy error = &plimsoll.Error{
+		Code: plimsoll.CodeConflict, Msg: "an earlier call for this control group is still under way",
+	}
 )
 
-// Control changes a group that runs: its processor quota, weight and burst, freezing, memory. It keeps the group's directories open, so
-// it never reaches a later group of the same name: once the group is removed, everything answers ErrGone. A change is an open, a write
-// and a close; directories are kept and not the files, because a machine has a thousand groups, and each has a dozen such files of which nearly none is
-// written. Reader is for what is read every second.
+// Control changes a group that runs: its processor quota, weight and burst, freezing, memory. It
+// keeps the group's directories open, so it never reaches a later group of the same name: once the
+// group is removed, everything answers ErrGone. A change is an open, a write and a close;
+// directories are kept and not the files, because a machine has a thousand groups, and each has a
+// dozen such files of which nearly none is written. Reader is for what is read every second.
 //
 // It is safe for concurrent use; two changes of one thing at once leave one or the other.
 type Control struct {
@@ -71,7 +79,8 @@ func openDir(dir string) (int, error) {
 	return fd, nil
 }
 
-// Close gives the descriptors back and ends what Reclaim may have under way. Calls after it answer fs.ErrClosed.
+// Close gives the descriptors back and ends what Reclaim may have under way. Calls after it answer
+// fs.ErrClosed.
 func (c *Control) Close() error {
 	c.reclaim.stop()
 	c.files.Lock()
@@ -94,7 +103,9 @@ func (c *Control) Name() string { return c.name }
 func (c *Control) with(controller string) (mount int, v2 bool, err error) {
 	i := c.h.mountOf(controller)
 	if i < 0 {
-		return -1, false, fmt.Errorf("%w: %s at %s has no controller for %s", ErrUnsupported, c.h.version, c.h.root, controller)
+		return -1, false, fmt.Errorf(
+			"%w: %s at %s has no controller for %s", ErrUnsupported, c.h.version, c.h.root, controller,
+		)
 	}
 	return i, c.h.mounts[i].v2, nil
 }
@@ -123,7 +134,10 @@ func (c *Control) open(mount int, file string, flags int) (int, error) {
 			if unix.Faccessat(dir, "cgroup.procs", unix.F_OK, 0) != nil {
 				return -1, gone(err)
 			}
-			return -1, fmt.Errorf("%w: there is no file %s in it; the kernel is too old, or the controller is not on", ErrUnsupported, file)
+			return -1, fmt.Errorf(
+				"%w: there is no file %s in it; the kernel is too old, or the controller is not on", ErrUnsupported,
+				file,
+			)
 		}
 		return -1, &fs.PathError{Op: "open", Path: file, Err: err}
 	}
@@ -199,9 +213,13 @@ func (c *Control) refused(err error, what, value, accepted string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
-		return &plimsoll.Error{Code: plimsoll.CodeInvalid, Op: op, Field: what, Msg: fmt.Sprintf("the kernel refuses %s; %s", value, accepted), Err: err}
+		return &plimsoll.Error{Code: plimsoll.CodeInvalid, Op: op, Field: what, Msg: fmt.Sprintf(
+			"the kernel refuses %s; %s", value, accepted,
+		), Err: err}
 	case errors.Is(err, unix.EBUSY):
-		return &plimsoll.Error{Code: plimsoll.CodeConflict, Op: op, Field: what, Msg: fmt.Sprintf("the kernel is busy and refuses %s; %s", value, accepted), Err: err}
+		return &plimsoll.Error{Code: plimsoll.CodeConflict, Op: op, Field: what, Msg: fmt.Sprintf(
+			"the kernel is busy and refuses %s; %s", value, accepted,
+		), Err: err}
 	}
 	return fmt.Errorf("%s to %s: %w", op, value, err)
 }

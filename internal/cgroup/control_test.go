@@ -39,7 +39,8 @@ func closing(t *testing.T, c io.Closer) {
 	}
 }
 
-// eachControl runs a test on every real hierarchy that has the controller. With none it looks at what the calls answer then.
+// eachControl runs a test on every real hierarchy that has the controller. With none it looks at
+// what the calls answer then.
 func eachControl(t *testing.T, controller string, test func(t *testing.T, g *Group, c *Control)) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		g := create(t, s, Limits{})
@@ -57,14 +58,19 @@ func unsupported(t *testing.T, c *Control, controller string) {
 	t.Helper()
 	calls := map[string]map[string]func() error{
 		cpuController: {
-			"Quota": func() error { _, err := c.Quota(); return err }, "SetQuota": func() error { return c.SetQuota(Quota{Micros: 50_000}) },
-			"Burst": func() error { _, err := c.Burst(); return err }, "SetBurst": func() error { return c.SetBurst(1000) },
-			"Scheduling": func() error { _, err := c.Scheduling(); return err }, "SetScheduling": func() error { return c.SetScheduling(Scheduling{Idle: true}) },
+			"Quota":         func() error { _, err := c.Quota(); return err },
+			"SetQuota":      func() error { return c.SetQuota(Quota{Micros: 50_000}) },
+			"Burst":         func() error { _, err := c.Burst(); return err },
+			"SetBurst":      func() error { return c.SetBurst(1000) },
+			"Scheduling":    func() error { _, err := c.Scheduling(); return err },
+			"SetScheduling": func() error { return c.SetScheduling(Scheduling{Idle: true}) },
 		},
 		memoryController: {"Reclaim": func() error { _, err := c.Reclaim(t.Context(), Everything); return err }},
 	}
 	for name, call := range calls[controller] {
-		if err := call(); !errors.Is(err, ErrUnsupported) || plimsoll.CodeOf(err) != plimsoll.CodeUnimplemented || !strings.Contains(err.Error(), controller) {
+		if err := call(); !errors.Is(
+			err, ErrUnsupported,
+		) || plimsoll.CodeOf(err) != plimsoll.CodeUnimplemented || !strings.Contains(err.Error(), controller) {
 			t.Errorf("%s without the controller %s: %v", name, controller, err)
 		}
 	}
@@ -85,7 +91,8 @@ func kernelFile(t *testing.T, g *Group, controller, v1, v2 string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// A quota is in the kernel when SetQuota returns, and Quota reads it back; without a period the one that there is stays.
+// A quota is in the kernel when SetQuota returns, and Quota reads it back; without a period the one
+// that there is stays.
 func TestQuotaIsSeenInTheKernel(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		if q, err := c.Quota(); err != nil || q != (Quota{-1, 100_000}) {
@@ -116,7 +123,8 @@ func TestQuotaIsSeenInTheKernel(t *testing.T) {
 	})
 }
 
-// A quota that the kernel cannot have is refused before anything is written, in words that say what would be accepted.
+// A quota that the kernel cannot have is refused before anything is written, in words that say what
+// would be accepted.
 func TestQuotaThatIsRefusedChangesNothing(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, _ *Group, c *Control) {
 		before := Quota{50_000, 100_000}
@@ -145,7 +153,8 @@ func TestQuotaThatIsRefusedChangesNothing(t *testing.T) {
 	})
 }
 
-// With v1 a group has no more than its parent: the kernel says EINVAL, and the error says what the parent has.
+// With v1 a group has no more than its parent: the kernel says EINVAL, and the error says what the
+// parent has.
 func TestQuotaAboveTheParentsIsExplained(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		dir, v2 := g.controller(cpuController)
@@ -167,7 +176,8 @@ func TestQuotaAboveTheParentsIsExplained(t *testing.T) {
 	})
 }
 
-// Under a parent's limit every change of quota and period goes through, whichever of the two files must be written first.
+// Under a parent's limit every change of quota and period goes through, whichever of the two files
+// must be written first.
 func TestPeriodChangesUnderAParentsLimit(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		dir, v2 := g.controller(cpuController)
@@ -178,7 +188,10 @@ func TestPeriodChangesUnderAParentsLimit(t *testing.T) {
 		if err := write(filepath.Join(filepath.Dir(dir), file), "60000"); err != nil {
 			t.Fatal(err)
 		}
-		for _, q := range []Quota{{50_000, 100_000}, {10_000, 20_000}, {300_000, 600_000}, {-1, 20_000}, {12_000, 20_000}, {6000, 10_000}, {600_000, 1_000_000}, {-1, 100_000}} {
+		for _, q := range []Quota{
+			{50_000, 100_000}, {10_000, 20_000}, {300_000, 600_000}, {-1, 20_000}, {12_000, 20_000}, {6000, 10_000},
+			{600_000, 1_000_000}, {-1, 100_000},
+		} {
 			if err := c.SetQuota(q); err != nil {
 				t.Errorf("set %v: %v", q, err)
 			}
@@ -189,7 +202,8 @@ func TestPeriodChangesUnderAParentsLimit(t *testing.T) {
 	})
 }
 
-// One Control serves many callers, and may be closed meanwhile: a call does its work or says that it is closed, and reaches no other file.
+// One Control serves many callers, and may be closed meanwhile: a call does its work or says that
+// it is closed, and reaches no other file.
 func TestControlServesManyCallers(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		c := control(t, create(t, s, Limits{}))
@@ -197,7 +211,9 @@ func TestControlServesManyCallers(t *testing.T) {
 		for i := range 8 {
 			callers.Go(func() {
 				for range 50 {
-					err := errors.Join(c.SetQuota(Quota{Micros: int64(2000 + i)}), c.SetScheduling(Scheduling{Shares: int64(100 + i)}))
+					err := errors.Join(
+						c.SetQuota(Quota{Micros: int64(2000 + i)}), c.SetScheduling(Scheduling{Shares: int64(100 + i)}),
+					)
 					_, frozen := c.Frozen()
 					for _, err := range []error{err, frozen} {
 						if err != nil && !errors.Is(err, fs.ErrClosed) && !errors.Is(err, ErrUnsupported) {
@@ -223,7 +239,9 @@ func TestBurst(t *testing.T) {
 		if got := kernelFile(t, g, cpuController, "cpu.cfs_burst_us", "cpu.max.burst"); got != "30000" {
 			t.Errorf("the kernel has %q", got)
 		}
-		if err := c.SetBurst(50_001); plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), "at most the quota, which is 50000us of 100000us") {
+		if err := c.SetBurst(50_001); plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(
+			err.Error(), "at most the quota, which is 50000us of 100000us",
+		) {
 			t.Errorf("a burst above the quota: %v", err)
 		}
 		if err := c.SetBurst(-1); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
@@ -235,7 +253,8 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// What Scheduling read is what SetScheduling brings back, through idle, though the kernel forgets the weight of an idle group.
+// What Scheduling read is what SetScheduling brings back, through idle, though the kernel forgets
+// the weight of an idle group.
 func TestWeightComesBackAfterIdle(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		for _, shares := range []int64{MinShares, 512, 1024, 4321, MaxShares} {
@@ -286,7 +305,8 @@ func TestWeightsAndSharesAreInverse(t *testing.T) {
 	}
 }
 
-// cpuTime returns the group's processor time and how much of the window it was, measured with the same clock.
+// cpuTime returns the group's processor time and how much of the window it was, measured with the
+// same clock.
 func cpuTime(t *testing.T, g *Group) time.Duration {
 	t.Helper()
 	u, err := g.Usage()
@@ -296,7 +316,8 @@ func cpuTime(t *testing.T, g *Group) time.Duration {
 	return u.CPU
 }
 
-// A spinner under a quota of a fifth of a processor gets about that. (Only an upper bound: others may want the processor too.)
+// A spinner under a quota of a fifth of a processor gets about that. (Only an upper bound: others
+// may want the processor too.)
 func TestQuotaHoldsASpinner(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		if err := c.SetQuota(Quota{20_000, 100_000}); err != nil {
@@ -356,7 +377,9 @@ func TestFreezeStopsASpinner(t *testing.T) {
 		if err := errors.Join(c.Thaw(), c.Thaw()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "processor time after thawing", func() bool { return cpuTime(t, g) > stopped+50*time.Millisecond })
+		eventually(
+			t, "processor time after thawing", func() bool { return cpuTime(t, g) > stopped+50*time.Millisecond },
+		)
 	})
 }
 
@@ -385,7 +408,9 @@ func TestFreezeEndsWithItsContext(t *testing.T) {
 	c := control(t, g)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := c.Freeze(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not stand still") {
+	if err := c.Freeze(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(
+		err.Error(), "does not stand still",
+	) {
 		t.Errorf("got %v", err)
 	}
 	if frozen, err := c.Frozen(); err != nil || frozen {
@@ -410,7 +435,8 @@ func TestKillReachesWhatControlFroze(t *testing.T) {
 	})
 }
 
-// Once a group is removed everything is ErrGone, even when there is a group of the same name again: that is another one.
+// Once a group is removed everything is ErrGone, even when there is a group of the same name again:
+// that is another one.
 func TestAGroupThatIsGone(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		g := create(t, s, Limits{})
@@ -472,7 +498,8 @@ func TestAControlThatIsClosed(t *testing.T) {
 	})
 }
 
-// EBUSY is told as a conflict, with the value. (The kernel has it for few files, and not when a test wants it.)
+// EBUSY is told as a conflict, with the value. (The kernel has it for few files, and not when a
+// test wants it.)
 func TestErrorsNameTheValue(t *testing.T) {
 	c := &Control{name: "task"}
 	for _, test := range []struct {
@@ -486,7 +513,9 @@ func TestErrorsNameTheValue(t *testing.T) {
 		{unix.EACCES, plimsoll.CodeInternal},
 	} {
 		err := c.refused(kernelError("file", test.err), "cpu quota", "5000us", "it takes more")
-		if plimsoll.CodeOf(err) != test.code || !strings.Contains(err.Error(), "5000us") || !strings.Contains(err.Error(), "cpu quota of the control group task") {
+		if plimsoll.CodeOf(err) != test.code || !strings.Contains(err.Error(), "5000us") || !strings.Contains(
+			err.Error(), "cpu quota of the control group task",
+		) {
 			t.Errorf("%v: got %v (%v)", test.err, err, plimsoll.CodeOf(err))
 		}
 	}

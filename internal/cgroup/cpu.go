@@ -101,15 +101,21 @@ func (c *Control) quotaV1(m int, dir string) (q Quota, err error) {
 	return q, err
 }
 
-// SetQuota limits the group, at once: what runs has its new share within one period. A quota must be at least MinQuotaMicros, the group's
-// burst, and what groups in it have; with v1 also no more than its parent has. What the kernel refuses changes nothing.
+// SetQuota limits the group, at once: what runs has its new share within one period. A quota must
+// be at least MinQuotaMicros, the group's burst, and what groups in it have; with v1 also no more
+// than its parent has. What the kernel refuses changes nothing.
 func (c *Control) SetQuota(q Quota) error {
 	const what = "cpu quota"
 	if q.Micros >= 0 && q.Micros < MinQuotaMicros {
-		return plimsoll.Invalid(what, "%dus is less than the %dus that the kernel takes; to stop the group freeze it", q.Micros, MinQuotaMicros)
+		return plimsoll.Invalid(
+			what, "%dus is less than the %dus that the kernel takes; to stop the group freeze it", q.Micros,
+			MinQuotaMicros,
+		)
 	}
 	if p := q.PeriodMicros; p != 0 && (p < MinPeriodMicros || p > MaxPeriodMicros) {
-		return plimsoll.Invalid(what, "a period of %dus is not between %dus and %dus", p, MinPeriodMicros, MaxPeriodMicros)
+		return plimsoll.Invalid(
+			what, "a period of %dus is not between %dus and %dus", p, MinPeriodMicros, MaxPeriodMicros,
+		)
 	}
 	m, v2, err := c.with(cpuController)
 	if err != nil {
@@ -137,8 +143,9 @@ func (c *Control) setQuotaV2(m int, q Quota) error {
 	return c.write(m, "cpu.max", value)
 }
 
-// setQuotaV1 writes two files, the one that lowers the share first: nothing is allowed more than before or after meanwhile, and what a parent allows
-// is not exceeded. If the second is refused, the first is put back.
+// setQuotaV1 writes two files, the one that lowers the share first: nothing is allowed more than
+// before or after meanwhile, and what a parent allows is not exceeded. If the second is refused,
+// the first is put back.
 func (c *Control) setQuotaV1(m int, q Quota) error {
 	const quotaFile, periodFile = "cpu.cfs_quota_us", "cpu.cfs_period_us"
 	quota := func(micros int64) error { return c.write(m, quotaFile, strconv.FormatInt(max(micros, -1), 10)) }
@@ -202,7 +209,8 @@ func burstFile(v2 bool) string {
 	return "cpu.cfs_burst_us"
 }
 
-// SetBurst lets the group use later what it left of its quota, at most so much and no more than the quota itself. Zero is none.
+// SetBurst lets the group use later what it left of its quota, at most so much and no more than the
+// quota itself. Zero is none.
 func (c *Control) SetBurst(micros int64) error {
 	const what = "cpu burst"
 	if micros < 0 {
@@ -225,8 +233,9 @@ func (c *Control) SetBurst(micros int64) error {
 
 // Scheduling says how the group competes for processors with others.
 type Scheduling struct {
-	// Shares is the weight, 1024 the default; the kernel's own unit of v1, between MinShares and MaxShares. It is zero, and ignored, when Idle:
-	// the kernel forgets the weight of a group that it makes idle.
+	// Shares is the weight, 1024 the default; the kernel's own unit of v1, between MinShares and
+	// MaxShares. It is zero, and ignored, when Idle: the kernel forgets the weight of a group that
+	// it makes idle.
 	Shares int64
 	// Idle is SCHED_IDLE for the whole group: it runs when nothing else wants to.
 	Idle bool
@@ -283,13 +292,18 @@ func (c *Control) SetScheduling(s Scheduling) error {
 	} else {
 		err = c.write(m, "cpu.shares", strconv.FormatInt(s.Shares, 10))
 	}
-	return c.refused(err, what, fmt.Sprintf("%d shares", s.Shares), "a group that is idle takes no weight; somebody else may have made it idle again")
+	return c.refused(
+		err, what, fmt.Sprintf("%d shares", s.Shares),
+		"a group that is idle takes no weight; somebody else may have made it idle again",
+	)
 }
 
-// weightOf returns the v2 weight of v1 shares, on the same line as systemd and Kubernetes: from 2 and 262144 shares to weights 1 and 10000.
+// weightOf returns the v2 weight of v1 shares, on the same line as systemd and Kubernetes: from 2
+// and 262144 shares to weights 1 and 10000.
 func weightOf(shares int64) int64 { return 1 + (shares-MinShares)*9999/(MaxShares-MinShares) }
 
-// sharesOf returns the fewest shares of a weight, so that weightOf(sharesOf(w)) is w: what is read can be put back.
+// sharesOf returns the fewest shares of a weight, so that weightOf(sharesOf(w)) is w: what is read
+// can be put back.
 func sharesOf(weight int64) int64 {
 	return MinShares + ((weight-1)*(MaxShares-MinShares)+9998)/9999
 }

@@ -24,8 +24,9 @@ func (c *Control) freezing() (freezing, error) {
 	return freezing{}, fmt.Errorf("%w: %s at %s has no freezer", ErrUnsupported, c.h.version, c.h.root)
 }
 
-// Freeze stops everything in the group and returns when it stands still. If ctx ends before that (a process in an uninterruptible sleep
-// stops when it wakes up), everything runs again and the error says so.
+// Freeze stops everything in the group and returns when it stands still. If ctx ends before that (a
+// process in an uninterruptible sleep stops when it wakes up), everything runs again and the error
+// says so.
 func (c *Control) Freeze(ctx context.Context) error {
 	f, err := c.freezing()
 	if err == nil {
@@ -45,7 +46,9 @@ func (c *Control) Freeze(ctx context.Context) error {
 		return strings.Contains(string(state), f.stateOn), nil
 	})
 	if err = errors.Join(err, failed); err != nil {
-		return fmt.Errorf("freeze the control group %s, which does not stand still: %w", c.name, errors.Join(err, c.Thaw()))
+		return fmt.Errorf(
+			"freeze the control group %s, which does not stand still: %w", c.name, errors.Join(err, c.Thaw()),
+		)
 	}
 	return nil
 }
@@ -62,7 +65,8 @@ func (c *Control) Thaw() error {
 	return nil
 }
 
-// Frozen tells whether the group was told to stand still, even if something in it does not yet: whether there is something to thaw.
+// Frozen tells whether the group was told to stand still, even if something in it does not yet:
+// whether there is something to thaw.
 func (c *Control) Frozen() (bool, error) {
 	f, err := c.freezing()
 	if err != nil {

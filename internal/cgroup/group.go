@@ -18,8 +18,10 @@ import (
 
 // Limits of a group. Zero is no limit.
 type Limits struct {
-	CPUMilli    int64 // a hard quota, and a weight in proportion to it when the machine is busy
-	MemoryBytes int64 // memory without swap, which is turned off where the kernel can; the kernel rounds it down to pages
+	CPUMilli int64 // a hard quota, and a weight in proportion to it when the machine is busy
+	// memory without swap, which is turned off where the kernel can; the kernel rounds it down to
+	// pages
+	MemoryBytes int64
 	Pids        int64 // processes and threads at once
 }
 
@@ -42,7 +44,8 @@ type Group struct {
 	dirs []string // Invariant: one for each of s.h.mounts, in their order
 }
 
-// Create makes the group (or takes one that is left over) and sets its limits. If a limit cannot be set, nothing is left behind.
+// Create makes the group (or takes one that is left over) and sets its limits. If a limit cannot be
+// set, nothing is left behind.
 func (s *Subtree) Create(name string, l Limits) (*Group, error) {
 	g, err := s.Open(name)
 	if err != nil {
@@ -59,10 +62,13 @@ func (s *Subtree) Create(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// Open returns the group of that name, which may be gone: such a group holds no process, and removing it does nothing.
+// Open returns the group of that name, which may be gone: such a group holds no process, and
+// removing it does nothing.
 func (s *Subtree) Open(name string) (*Group, error) {
 	if !fs.ValidPath(name) || name == "." || strings.Contains(name, "/") {
-		return nil, plimsoll.Invalid("cgroup", "%q is not the name of a control group; use letters, digits and - _ .", name)
+		return nil, plimsoll.Invalid(
+			"cgroup", "%q is not the name of a control group; use letters, digits and - _ .", name,
+		)
 	}
 	g := &Group{s: s, name: name}
 	for _, dir := range s.dirs {
@@ -119,12 +125,14 @@ func setMemory(dir string, v2 bool, bytes int64) error {
 		if err := write(filepath.Join(dir, "memory.max"), value); err != nil {
 			return err
 		}
-		return errors.Join(writeIfThere(filepath.Join(dir, "memory.swap.max"), "0"), dieWhole(dir)) // older kernels have neither file
+		// older kernels have neither file
+		return errors.Join(writeIfThere(filepath.Join(dir, "memory.swap.max"), "0"), dieWhole(dir))
 	}
 	if err := write(filepath.Join(dir, "memory.limit_in_bytes"), value); err != nil {
 		return err
 	}
-	// Memory and swap together may be no more than memory alone: no swap. The files are missing where swap is not accounted.
+	// Memory and swap together may be no more than memory alone: no swap. The files are missing
+	// where swap is not accounted.
 	return writeIfThere(filepath.Join(dir, "memory.memsw.limit_in_bytes"), value)
 }
 
@@ -157,8 +165,8 @@ func (g *Group) Add(pid int) error {
 	return nil
 }
 
-// FD opens the group's v2 directory, for starting a process in it with CLONE_INTO_CGROUP; nil if there is no v2 hierarchy.
-// Add is still needed for v1 hierarchies beside it, and does no harm.
+// FD opens the group's v2 directory, for starting a process in it with CLONE_INTO_CGROUP; nil if
+// there is no v2 hierarchy. Add is still needed for v1 hierarchies beside it, and does no harm.
 func (g *Group) FD() (*os.File, error) {
 	i := g.s.h.unified()
 	if i < 0 {
@@ -228,7 +236,8 @@ func readCPU(dir string, v2 bool) (quota, period int64, err error) {
 	return quota, period, err
 }
 
-// OOMKills returns how many processes of the group the kernel has killed because the group was out of memory.
+// OOMKills returns how many processes of the group the kernel has killed because the group was out
+// of memory.
 func (g *Group) OOMKills() (int64, error) {
 	dir, v2 := g.controller(memoryController)
 	if dir == "" {
@@ -278,7 +287,8 @@ func (g *Group) readCPUUsage(u *Usage) error {
 	return nil
 }
 
-// Pids returns the processes in the group and in groups that they may have made below it, in order. A group that is gone has none.
+// Pids returns the processes in the group and in groups that they may have made below it, in order.
+// A group that is gone has none.
 func (g *Group) Pids() ([]int, error) {
 	var pids []int
 	for _, top := range g.dirs {
@@ -304,7 +314,8 @@ func (g *Group) Pids() ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
-// walk calls visit for top and every directory below it, the deepest first. What vanishes meanwhile is left out.
+// walk calls visit for top and every directory below it, the deepest first. What vanishes meanwhile
+// is left out.
 func walk(top string, visit func(dir string) error) error {
 	entries, err := os.ReadDir(top)
 	if err != nil {
@@ -327,7 +338,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// Remove removes the group and what tasks made below it. It tries again while its processes are still going, until ctx ends.
+// Remove removes the group and what tasks made below it. It tries again while its processes are
+// still going, until ctx ends.
 func (g *Group) Remove(ctx context.Context) error {
 	return retry(ctx, func() (bool, error) {
 		err := g.rmdir()

@@ -52,8 +52,8 @@ const (
 	freezerController = "freezer"
 )
 
-// v1Names are the v1 hierarchies that a process is put in: those that limit, count or freeze, and systemd's own, so that a
-// service manager that kills a service's group does not kill the tasks.
+// v1Names are the v1 hierarchies that a process is put in: those that limit, count or freeze, and
+// systemd's own, so that a service manager that kills a service's group does not kill the tasks.
 var v1Names = [...]string{cpuController, memoryController, pidsController, "cpuacct", freezerController, "systemd"}
 
 // limiting are the controllers that limit what a group may use.
@@ -76,8 +76,8 @@ type Hierarchy struct {
 	mounts  []mount // Invariant: not empty
 }
 
-// Detect looks at what is mounted at root (DefaultRoot, or a directory that was delegated to us) and can be written. If nothing
-// is, the error is CodeUnavailable and says why.
+// Detect looks at what is mounted at root (DefaultRoot, or a directory that was delegated to us)
+// and can be written. If nothing is, the error is CodeUnavailable and says why.
 func Detect(root string) (*Hierarchy, error) {
 	h := &Hierarchy{root: root}
 	if _, err := os.Stat(root); err != nil {
@@ -183,7 +183,10 @@ func (h *Hierarchy) Missing() string {
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s at %s has no controller for %s, which stays without limit", h.version, h.root, strings.Join(missing, " and "))
+	return fmt.Sprintf(
+		"%s at %s has no controller for %s, which stays without limit", h.version, h.root,
+		strings.Join(missing, " and "),
+	)
 }
 
 // mountOf returns the index of the mount that has the controller, or -1.
@@ -203,10 +206,13 @@ type Subtree struct {
 	dirs []string // Invariant: one for each of h.mounts, in their order
 }
 
-// Subtree makes (or finds) the directory path, such as plimsoll/node-1, in every hierarchy, and turns the controllers on for groups below it.
+// Subtree makes (or finds) the directory path, such as plimsoll/node-1, in every hierarchy, and
+// turns the controllers on for groups below it.
 func (h *Hierarchy) Subtree(path string) (*Subtree, error) {
 	if !fs.ValidPath(path) || path == "." {
-		return nil, plimsoll.Invalid("cgroup", "%q is not a path below the root of the control groups; write for example plimsoll/node-1", path)
+		return nil, plimsoll.Invalid(
+			"cgroup", "%q is not a path below the root of the control groups; write for example plimsoll/node-1", path,
+		)
 	}
 	s := &Subtree{h: h, path: path}
 	for i := range h.mounts {
@@ -251,7 +257,10 @@ func (m *mount) enable(dir string) error {
 	}
 	err = write(file, strings.Join(want, " "))
 	if errors.Is(err, syscall.EBUSY) {
-		return unavailable("controllers cannot be turned on in %s, because processes sit in that group itself; move them to a group below it", dir)
+		return unavailable(
+			"controllers cannot be turned on in %s, because processes sit in that group itself; move them to a group below it",
+			dir,
+		)
 	}
 	if err != nil {
 		return unavailable("controllers %s cannot be turned on in %s: %v", strings.Join(want, " "), dir, err)
@@ -259,7 +268,8 @@ func (m *mount) enable(dir string) error {
 	return nil
 }
 
-// Leave puts a process back in the root group of every hierarchy, so that the groups it was in can be removed.
+// Leave puts a process back in the root group of every hierarchy, so that the groups it was in can
+// be removed.
 func (h *Hierarchy) Leave(pid int) error {
 	for i := range h.mounts {
 		if err := write(filepath.Join(h.mounts[i].path, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
@@ -275,7 +285,8 @@ func (s *Subtree) Hierarchy() *Hierarchy { return s.h }
 // Path returns the path below the root of each hierarchy.
 func (s *Subtree) Path() string { return s.path }
 
-// List returns the names of the groups in the subtree, in order, whether or not anything runs in them.
+// List returns the names of the groups in the subtree, in order, whether or not anything runs in
+// them.
 func (s *Subtree) List() ([]string, error) {
 	var names []string
 	for _, dir := range s.dirs {
@@ -311,7 +322,8 @@ func mkdir(dir string) error {
 	return nil
 }
 
-// write writes a kernel file, which must be there: control groups have no other files than the kernel's.
+// write writes a kernel file, which must be there: control groups have no other files than the
+// kernel's.
 func write(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// Kill ends every process in the group with SIGKILL and returns when it is empty, or when ctx ends: then the error names what
-// is left (a process in uninterruptible sleep cannot be killed by anyone). Frozen processes are thawed so that they can die.
+// Kill ends every process in the group with SIGKILL and returns when it is empty, or when ctx ends:
+// then the error names what is left (a process in uninterruptible sleep cannot be killed by
+// anyone). Frozen processes are thawed so that they can die.
 func (g *Group) Kill(ctx context.Context) error {
 	var left []int
 	err := retry(ctx, func() (bool, error) {
@@ -29,8 +30,9 @@ func (g *Group) Kill(ctx context.Context) error {
 	return nil
 }
 
-// killOnce sends SIGKILL to all that is in the group now. Nothing can fork meanwhile, because it stands still or because the
-// kernel kills the group in one step; and what would slip through is in the group too, and is found by the next call.
+// killOnce sends SIGKILL to all that is in the group now. Nothing can fork meanwhile, because it
+// stands still or because the kernel kills the group in one step; and what would slip through is in
+// the group too, and is found by the next call.
 func (g *Group) killOnce() error {
 	pids, err := g.Pids()
 	if err != nil || len(pids) == 0 {
@@ -48,8 +50,13 @@ func (g *Group) killOnce() error {
 	pids, listErr := g.Pids()
 	err = errors.Join(err, listErr)
 	for _, pid := range pids {
-		if pid <= 0 { // so the kernel names a process outside of our pid namespace; and to us signal 0 is a group's: our own
-			err = errors.Join(err, fmt.Errorf("%s holds a process of another pid namespace, which cannot be killed from here", g.name))
+		// so the kernel names a process outside of our pid namespace; and to us signal 0 is a
+		// group's: our own
+		if pid <= 0 {
+			err = errors.Join(
+				err,
+				fmt.Errorf("%s holds a process of another pid namespace, which cannot be killed from here", g.name),
+			)
 			continue
 		}
 		if e := syscall.Kill(pid, syscall.SIGKILL); e != nil && !errors.Is(e, syscall.ESRCH) {
@@ -66,8 +73,8 @@ type freezer struct {
 	stateFile, stateOn string // what tells that everything stands still
 }
 
-// freezers returns the group's v1 freezer, and the v2 one where the kernel cannot kill a whole group. A group that a task froze
-// through v2 itself needs no thawing: SIGKILL reaches it.
+// freezers returns the group's v1 freezer, and the v2 one where the kernel cannot kill a whole
+// group. A group that a task froze through v2 itself needs no thawing: SIGKILL reaches it.
 func (g *Group) freezers() []freezer {
 	var all []freezer
 	if dir, _ := g.controller(freezerController); dir != "" {
@@ -84,7 +91,8 @@ func (f *freezer) standsStill() bool {
 	return err == nil && strings.Contains(string(data), f.stateOn)
 }
 
-// freeze asks for it and waits a moment: what sleeps uninterruptibly freezes later, and is killed all the same.
+// freeze asks for it and waits a moment: what sleeps uninterruptibly freezes later, and is killed
+// all the same.
 func (f *freezer) freeze() error {
 	if err := ignoreGone(write(filepath.Join(f.dir, f.file), f.on)); err != nil {
 		return fmt.Errorf("freeze %s: %w", f.dir, err)

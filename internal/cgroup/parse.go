@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// The parsers here read what the kernel writes without allocating. What is not exactly that, is cut short or does not fit, is not ok: a value
-// that is not known is better than a wrong one.
+// The parsers here read what the kernel writes without allocating. What is not exactly that, is cut
+// short or does not fit, is not ok: a value that is not known is better than a wrong one.
 
 // ParseFirst reads the digits that b starts with, and returns what follows them.
 func ParseFirst(b []byte) (n int64, rest []byte, ok bool) {
@@ -21,7 +21,8 @@ func ParseFirst(b []byte) (n int64, rest []byte, ok bool) {
 	return n, b[i:], i > 0
 }
 
-// ParseNumber reads a file of one line with one number that is not negative. Without the end of the line it may be cut short.
+// ParseNumber reads a file of one line with one number that is not negative. Without the end of the
+// line it may be cut short.
 func ParseNumber(b []byte) (n int64, ok bool) {
 	n, rest, ok := ParseFirst(b)
 	return n, ok && len(rest) == 1 && rest[0] == '\n'
@@ -36,7 +37,8 @@ func signed(b []byte) (n int64, ok bool) {
 	return ParseNumber(b)
 }
 
-// ParseKey finds the line "key number" and returns the number. The key may end in what stands between it and the number, such as ":".
+// ParseKey finds the line "key number" and returns the number. The key may end in what stands
+// between it and the number, such as ":".
 func ParseKey(b []byte, key string) (n int64, ok bool) {
 	for {
 		i := bytes.Index(b, []byte(key))
@@ -52,7 +54,8 @@ func ParseKey(b []byte, key string) (n int64, ok bool) {
 	}
 }
 
-// ParsePressure reads a file of pressure stall information. Old kernels have no line "full" for cpu: it is zero.
+// ParsePressure reads a file of pressure stall information. Old kernels have no line "full" for
+// cpu: it is zero.
 func ParsePressure(b []byte) (p Pressure, ok bool) {
 	if p.Some, ok = parseStall(b, "some avg10="); !ok {
 		return Pressure{}, false
@@ -89,7 +92,8 @@ func parseStall(b []byte, prefix string) (s Stall, ok bool) {
 	return s, ok && len(b) == 0
 }
 
-// ParseFixed reads a number such as 12.34 that b starts with, as an integer of units of 10^-digits; the kernel writes two digits.
+// ParseFixed reads a number such as 12.34 that b starts with, as an integer of units of 10^-digits;
+// the kernel writes two digits.
 func ParseFixed(b []byte, digits int) (n int64, rest []byte, ok bool) {
 	n, rest, ok = ParseFirst(b)
 	if !ok || len(rest) < 3 || rest[0] != '.' || n > math.MaxInt32 {

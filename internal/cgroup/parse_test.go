@@ -12,7 +12,10 @@ func TestParseNumber(t *testing.T) {
 			t.Errorf("%q is %d, %v", text, n, ok)
 		}
 	}
-	for _, text := range []string{"", "\n", "12", "-1\n", "9223372036854775808\n", "99999999999999999999\n", "max\n", "1 2\n", "1\n2\n", "NaN\n", " 1\n"} {
+	for _, text := range []string{
+		"", "\n", "12", "-1\n", "9223372036854775808\n", "99999999999999999999\n", "max\n", "1 2\n", "1\n2\n", "NaN\n",
+		" 1\n",
+	} {
 		if n, ok := ParseNumber([]byte(text)); ok {
 			t.Errorf("%q is %d", text, n)
 		}
@@ -52,8 +55,10 @@ func TestParsePressure(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "\n", some[:20], some[:len(some)-1], some + full[:20], full, strings.Replace(some, "1.20", "-1.20", 1), strings.Replace(some, "1.20", "101.00", 1),
-		strings.Replace(some, "1.20", "nan", 1), strings.Replace(some, "total", "sum", 1), strings.Replace(some, "5859141845", "99999999999999999999", 1),
+		"", "\n", some[:20], some[:len(some)-1], some + full[:20], full, strings.Replace(some, "1.20", "-1.20", 1),
+		strings.Replace(some, "1.20", "101.00", 1),
+		strings.Replace(some, "1.20", "nan", 1), strings.Replace(some, "total", "sum", 1),
+		strings.Replace(some, "5859141845", "99999999999999999999", 1),
 	} {
 		if p, ok := ParsePressure([]byte(text)); ok {
 			t.Errorf("%q is %+v", text, p)
@@ -63,7 +68,9 @@ func TestParsePressure(t *testing.T) {
 
 // cpu.max of v2.
 func TestParseMax(t *testing.T) {
-	for text, want := range map[string]Quota{"max 100000\n": {-1, 100_000}, "50000 100000\n": {50_000, 100_000}, "1000 1000": {1000, 1000}} {
+	for text, want := range map[string]Quota{
+		"max 100000\n": {-1, 100_000}, "50000 100000\n": {50_000, 100_000}, "1000 1000": {1000, 1000},
+	} {
 		if q, ok := parseMax([]byte(text)); !ok || q != want {
 			t.Errorf("%q is %+v, %v", text, q, ok)
 		}
@@ -78,8 +85,10 @@ func TestParseMax(t *testing.T) {
 // Whatever stands in a kernel file, no value is negative and nothing breaks.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		"123\n", "-1\n", "max 100000\n", "0.02 0.74 0.67 1/234 99\n", "some avg10=1.20 avg60=0.25 avg300=7.72 total=5859\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
-		"nr_periods 4\nnr_throttled 3\nthrottled_time 99999999999\n", "usage_usec 12\nthrottled_usec 5\n", "total_inactive_file 4096\ntotal_active_file 8192\n", "9223372036854775807 9223372036854775808\n",
+		"123\n", "-1\n", "max 100000\n", "0.02 0.74 0.67 1/234 99\n",
+		"some avg10=1.20 avg60=0.25 avg300=7.72 total=5859\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+		"nr_periods 4\nnr_throttled 3\nthrottled_time 99999999999\n", "usage_usec 12\nthrottled_usec 5\n",
+		"total_inactive_file 4096\ntotal_active_file 8192\n", "9223372036854775807 9223372036854775808\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -112,8 +121,8 @@ func readingOf(b []byte) (r Reading) {
 	return r
 }
 
-// A garbled or missing file makes its value unknown and harms nothing else; page cache does not count as memory in use, and is read
-// again when memory has moved or a refresh is due.
+// A garbled or missing file makes its value unknown and harms nothing else; page cache does not
+// count as memory in use, and is read again when memory has moved or a refresh is due.
 func TestReaderOnAFakeTree(t *testing.T) {
 	h, err := Detect(fakeV2(t, "cpu memory"))
 	if err != nil {
@@ -125,7 +134,13 @@ func TestReaderOnAFakeTree(t *testing.T) {
 	}
 	g := create(t, s, Limits{})
 	files := func(current, memoryStat, cpuStat, pressure string) {
-		fakeGroup(t, g.dirs[0], map[string]string{"memory.current": current, "memory.stat": memoryStat, "cpu.stat": cpuStat, "cpu.pressure": pressure, "memory.pressure": pressure})
+		fakeGroup(
+			t, g.dirs[0],
+			map[string]string{
+				"memory.current": current, "memory.stat": memoryStat, "cpu.stat": cpuStat, "cpu.pressure": pressure,
+				"memory.pressure": pressure,
+			},
+		)
 	}
 	const cache, cpu, none = "anon 1\ninactive_file 3000000\nactive_file 1000000\n", "usage_usec 1500\nthrottled_usec 7\n", "some avg10=0.50 avg60=0.00 avg300=0.00 total=9\n"
 	files("16000000\n", cache, cpu, none)
@@ -144,15 +159,39 @@ func TestReaderOnAFakeTree(t *testing.T) {
 		want                           Reading
 	}{
 		{"everything", "16000000\n", cache, cpu, none, false, full},
-		{"more cache, but memory has not moved", "16100000\n", strings.Replace(cache, "3000000", "4000000", 1), cpu, none, false, with(func(r *Reading) { r.Memory = 12_100_000 })},
-		{"a refresh", "16100000\n", strings.Replace(cache, "3000000", "4000000", 1), cpu, none, true, with(func(r *Reading) { r.Memory = 11_100_000 })},
-		{"memory has moved", "26000000\n", strings.Replace(cache, "3000000", "9000000", 1), cpu, none, false, with(func(r *Reading) { r.Memory = 16_000_000 })},
-		{"cut short", "2600000", cache, cpu, none, false, with(func(r *Reading) { r.Memory, r.MemoryKnown = 0, false })},
-		{"no page cache", "50000000\n", "anon 1\n", cpu, none, false, with(func(r *Reading) { r.Memory, r.MemoryKnown = 0, false })},
+		{
+			"more cache, but memory has not moved", "16100000\n", strings.Replace(cache, "3000000", "4000000", 1), cpu,
+			none, false, with(func(r *Reading) { r.Memory = 12_100_000 }),
+		},
+		{
+			"a refresh", "16100000\n", strings.Replace(cache, "3000000", "4000000", 1), cpu, none, true,
+			with(func(r *Reading) { r.Memory = 11_100_000 }),
+		},
+		{
+			"memory has moved", "26000000\n", strings.Replace(cache, "3000000", "9000000", 1), cpu, none, false,
+			with(func(r *Reading) { r.Memory = 16_000_000 }),
+		},
+		{
+			"cut short", "2600000", cache, cpu, none, false,
+			with(func(r *Reading) { r.Memory, r.MemoryKnown = 0, false }),
+		},
+		{
+			"no page cache", "50000000\n", "anon 1\n", cpu, none, false,
+			with(func(r *Reading) { r.Memory, r.MemoryKnown = 0, false }),
+		},
 		{"more cache than memory", "2000000\n", cache, cpu, none, false, with(func(r *Reading) { r.Memory = 0 })},
-		{"no cpu", "16000000\n", cache, "", none, true, with(func(r *Reading) { r.CPU, r.CPUKnown, r.Throttled, r.ThrottledKnown = 0, false, 0, false })},
-		{"cpu alone", "16000000\n", cache, "usage_usec 1500\nthrottled_usec -4\n", none, true, with(func(r *Reading) { r.Throttled, r.ThrottledKnown = 0, false })},
-		{"garbled pressure", "16000000\n", cache, cpu, "some", true, Reading{1_500_000, 7000, 12_000_000, Pressure{}, Pressure{}, true, true, true, false, false}},
+		{
+			"no cpu", "16000000\n", cache, "", none, true,
+			with(func(r *Reading) { r.CPU, r.CPUKnown, r.Throttled, r.ThrottledKnown = 0, false, 0, false }),
+		},
+		{
+			"cpu alone", "16000000\n", cache, "usage_usec 1500\nthrottled_usec -4\n", none, true,
+			with(func(r *Reading) { r.Throttled, r.ThrottledKnown = 0, false }),
+		},
+		{
+			"garbled pressure", "16000000\n", cache, cpu, "some", true,
+			Reading{1_500_000, 7000, 12_000_000, Pressure{}, Pressure{}, true, true, true, false, false},
+		},
 	} {
 		files(step.current, step.memory, step.cpu, step.pressure)
 		var got Reading

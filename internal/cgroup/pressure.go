@@ -22,8 +22,9 @@ const (
 	IO     Resource = "io"
 )
 
-// Pressure is the kernel's pressure stall information: how much time is lost waiting for a resource. A group that is throttled by its own quota
-// reports pressure too, and so does the machine that it is on.
+// Pressure is the kernel's pressure stall information: how much time is lost waiting for a
+// resource. A group that is throttled by its own quota reports pressure too, and so does the
+// machine that it is on.
 type Pressure struct {
 	Some Stall // at least one task waits
 	Full Stall // all that want to run wait; always zero for the machine's cpu
@@ -84,7 +85,9 @@ func (c *Control) pressureFile(what Resource) (mount int, file string, err error
 		return -1, "", err
 	}
 	if mount = c.h.unified(); mount < 0 {
-		return -1, "", fmt.Errorf("%w: %s at %s has no pressure of groups, which needs cgroup v2", ErrUnsupported, c.h.version, c.h.root)
+		return -1, "", fmt.Errorf(
+			"%w: %s at %s has no pressure of groups, which needs cgroup v2", ErrUnsupported, c.h.version, c.h.root,
+		)
 	}
 	return mount, file, nil
 }
@@ -124,14 +127,16 @@ func openMachinePressure(proc string, what Resource, flags int) (int, error) {
 	return fd, nil
 }
 
-// Watch says when a trigger fires: when so much time was lost within a window. The kernel takes windows from half a second to ten.
+// Watch says when a trigger fires: when so much time was lost within a window. The kernel takes
+// windows from half a second to ten.
 type Watch struct {
 	Resource      Resource
 	Kind          Kind
 	Stall, Window time.Duration
 }
 
-// Trigger tells of pressure the moment that it is there, once a window at most. Close gives its descriptors back.
+// Trigger tells of pressure the moment that it is there, once a window at most. Close gives its
+// descriptors back.
 type Trigger struct {
 	watch Watch
 	fd    int // the kernel's trigger lives as long as it is open
@@ -147,7 +152,8 @@ func (c *Control) WatchPressure(w Watch) (*Trigger, error) {
 	return watch(w, func() (int, error) { return c.open(m, file, unix.O_RDWR) })
 }
 
-// WatchMachinePressure sets a trigger on the machine's pressure; proc is where it is mounted, "/proc" if empty.
+// WatchMachinePressure sets a trigger on the machine's pressure; proc is where it is mounted,
+// "/proc" if empty.
 func WatchMachinePressure(proc string, w Watch) (*Trigger, error) {
 	return watch(w, func() (int, error) { return openMachinePressure(proc, w.Resource, unix.O_RDWR) })
 }
@@ -155,13 +161,17 @@ func WatchMachinePressure(proc string, w Watch) (*Trigger, error) {
 // unprivilegedWindow is what windows must be a multiple of without the capability CAP_SYS_RESOURCE.
 const unprivilegedWindow = 2 * time.Second
 
-// watch sets the trigger, or, where the kernel does not allow that, the same share of a window that it does allow.
+// watch sets the trigger, or, where the kernel does not allow that, the same share of a window that
+// it does allow.
 func watch(w Watch, open func() (int, error)) (*Trigger, error) {
 	if w.Kind != Some && w.Kind != Full {
 		return nil, plimsoll.Invalid("kind", "a trigger counts some or full, not %q", string(w.Kind))
 	}
 	if w.Stall <= 0 || w.Window < w.Stall {
-		return nil, plimsoll.Invalid("stall", "a stall of %v within %v cannot be; it is more than 0 and no more than the window", w.Stall, w.Window)
+		return nil, plimsoll.Invalid(
+			"stall", "a stall of %v within %v cannot be; it is more than 0 and no more than the window", w.Stall,
+			w.Window,
+		)
 	}
 	fd, err := setTrigger(w, open)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
@@ -173,7 +183,11 @@ func watch(w Watch, open func() (int, error)) (*Trigger, error) {
 	if errors.Is(err, unix.EINVAL) {
 		return nil, &plimsoll.Error{
 			Code: plimsoll.CodeInvalid, Op: "watch the pressure", Field: "window",
-			Msg: fmt.Sprintf("the kernel refuses %v of %v; windows are 500ms to 10s, and multiples of 2s without CAP_SYS_RESOURCE", w.Stall, w.Window), Err: err,
+			Msg: fmt.Sprintf(
+				"the kernel refuses %v of %v; windows are 500ms to 10s, and multiples of 2s without CAP_SYS_RESOURCE",
+				w.Stall, w.Window,
+			),
+			Err: err,
 		}
 	}
 	if err != nil {
@@ -209,7 +223,8 @@ func setTrigger(w Watch, open func() (int, error)) (int, error) {
 // Watch returns what was set, which may be a wider window than was asked for.
 func (t *Trigger) Watch() Watch { return t.watch }
 
-// Wait blocks a thread until the trigger fires (nil), ctx ends, or the group is gone (ErrGone). One caller at a time.
+// Wait blocks a thread until the trigger fires (nil), ctx ends, or the group is gone (ErrGone). One
+// caller at a time.
 func (t *Trigger) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

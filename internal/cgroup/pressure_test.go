@@ -32,7 +32,8 @@ func trigger(t *testing.T, s *Subtree, c *Control) *Trigger {
 	return w
 }
 
-// Pressure of a group under quota rises: it waits for its own quota. A group that does nothing has none.
+// Pressure of a group under quota rises: it waits for its own quota. A group that does nothing has
+// none.
 func TestPressureOfAGroup(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		g := create(t, s, Limits{})
@@ -70,7 +71,8 @@ func TestPressureOfAGroup(t *testing.T) {
 	})
 }
 
-// Four spinners in one group on few processors: the trigger of the machine fires too, or, without privilege, the wider one.
+// Four spinners in one group on few processors: the trigger of the machine fires too, or, without
+// privilege, the wider one.
 func TestPressureOfTheMachine(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for _, what := range []Resource{CPU, Memory, IO} {

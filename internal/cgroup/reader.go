@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reading is what a group has used so far. A value whose Known is false could not be read this time: its controller is missing, or the file
-// was not as the kernel writes it.
+// Reading is what a group has used so far. A value whose Known is false could not be read this
+// time: its controller is missing, or the file was not as the kernel writes it.
 type Reading struct {
 	CPU            int64 // nanoseconds of processor time
 	Throttled      int64 // nanoseconds that the quota kept it waiting
@@ -20,8 +20,9 @@ type Reading struct {
 	CPUKnown, ThrottledKnown, MemoryKnown, CPUPressureKnown, MemoryPressureKnown bool
 }
 
-// Reader reads a group's counters again and again: its files stay open, and a read is a system call a file and allocates nothing. One caller at
-// a time. The kernel keeps a page of memory for each open file: 16 KiB a group, and 8 more with pressure.
+// Reader reads a group's counters again and again: its files stay open, and a read is a system call
+// a file and allocates nothing. One caller at a time. The kernel keeps a page of memory for each
+// open file: 16 KiB a group, and 8 more with pressure.
 type Reader struct {
 	v1CPU                 int // cpuacct.usage; -1: v2's cpu.stat tells
 	cpuStat               int
@@ -41,7 +42,8 @@ type ReaderOptions struct {
 	Pressure bool // cpu and memory pressure of the group: two more files
 }
 
-// Reader opens the group's counters. What the machine does not have stays unknown; a group that is gone is ErrGone.
+// Reader opens the group's counters. What the machine does not have stays unknown; a group that is
+// gone is ErrGone.
 func (g *Group) Reader(o ReaderOptions) (*Reader, error) {
 	r := &Reader{v1CPU: -1, cpuStat: -1, memory: -1, memoryStat: -1, cpuPressure: -1, memPress: -1}
 	if err := r.open(g, o); err != nil {
@@ -113,8 +115,9 @@ func (r *Reader) Close() error {
 
 // Read reads the counters with buf, which should hold 8 KiB. The error is ErrGone or nil.
 //
-// memory.stat, which tells the page cache, costs as much as the other files together. It is read when refresh says so, and when the
-// memory in use has moved by a sixteenth, and a mebibyte at least, since it was read last; in between the page cache counts as unchanged.
+// memory.stat, which tells the page cache, costs as much as the other files together. It is read
+// when refresh says so, and when the memory in use has moved by a sixteenth, and a mebibyte at
+// least, since it was read last; in between the page cache counts as unchanged.
 func (r *Reader) Read(buf []byte, out *Reading, refresh bool) error {
 	*out = Reading{}
 	if b, err := readCounter(r.cpuStat, buf); err != nil {
@@ -152,7 +155,8 @@ func (r *Reader) Read(buf []byte, out *Reading, refresh bool) error {
 	return nil
 }
 
-// smallMove is what the memory in use of a small group moves by all the time: each processor charges pages in batches.
+// smallMove is what the memory in use of a small group moves by all the time: each processor
+// charges pages in batches.
 const smallMove = 1 << 20
 
 func (r *Reader) readMemory(buf []byte, out *Reading, refresh bool) error {

@@ -20,7 +20,8 @@ import (
 // Everything asks Reclaim for all the memory that can be had.
 const Everything = math.MaxInt64
 
-// reclaimStep is how much the kernel is asked for at once, so that there is a chance to stop in between.
+// reclaimStep is how much the kernel is asked for at once, so that there is a chance to stop in
+// between.
 const reclaimStep = 16 << 20
 
 // reclaims is what Reclaim has under way: at most one call.
@@ -36,13 +37,15 @@ type reclaiming struct {
 	err      error         // valid when done is closed
 }
 
-// Reclaim asks the kernel to take memory from the group before anything has to be killed for it, and returns how many bytes less it uses than before. With v2 that
-// is memory.reclaim: page cache first, and what can be swapped. With v1 there is only memory.force_empty, which drops all page cache of the group:
-// it is used when Everything, or as much as the group uses, is asked for, and less is ErrUnsupported. (Lowering v1's soft limit frees nothing until
-// the machine itself is short of memory, and lowering its hard limit for a moment can kill the task.)
+// Reclaim asks the kernel to take memory from the group before anything has to be killed for it,
+// and returns how many bytes less it uses than before. With v2 that is memory.reclaim: page cache
+// first, and what can be swapped. With v1 there is only memory.force_empty, which drops all page
+// cache of the group: it is used when Everything, or as much as the group uses, is asked for, and
+// less is ErrUnsupported. (Lowering v1's soft limit frees nothing until the machine itself is short
+// of memory, and lowering its hard limit for a moment can kill the task.)
 //
-// It returns when ctx ends, though the kernel may take seconds to notice: it is interrupted, and while it goes on all the same a second call
-// is ErrBusy. Less than was asked for is no error.
+// It returns when ctx ends, though the kernel may take seconds to notice: it is interrupted, and
+// while it goes on all the same a second call is ErrBusy. Less than was asked for is no error.
 func (c *Control) Reclaim(ctx context.Context, bytes int64) (freed int64, err error) {
 	if bytes <= 0 {
 		return 0, plimsoll.Invalid("bytes", "%d bytes cannot be reclaimed; ask for more than 0", bytes)
@@ -56,7 +59,10 @@ func (c *Control) Reclaim(ctx context.Context, bytes int64) (freed int64, err er
 		return 0, fmt.Errorf("reclaim memory of %s: %w", c.name, err)
 	}
 	if !v2 && bytes < before {
-		return 0, fmt.Errorf("reclaim memory of %s: %w: cgroup v1 can only reclaim all that there is, %d bytes, not %d", c.name, ErrUnsupported, before, bytes)
+		return 0, fmt.Errorf(
+			"reclaim memory of %s: %w: cgroup v1 can only reclaim all that there is, %d bytes, not %d", c.name,
+			ErrUnsupported, before, bytes,
+		)
 	}
 	r, err := c.startReclaim(m, v2, min(bytes, before))
 	if err != nil {
@@ -113,7 +119,8 @@ func (c *Control) startReclaim(m int, v2 bool, bytes int64) (*reclaiming, error)
 	return r, nil
 }
 
-// run asks the kernel step by step. Its system call is interrupted by signals, which are what stop sends.
+// run asks the kernel step by step. Its system call is interrupted by signals, which are what stop
+// sends.
 func (r *reclaiming) run(fd int, v2 bool, bytes int64) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -139,7 +146,8 @@ func (r *reclaiming) run(fd int, v2 bool, bytes int64) error {
 	return nil
 }
 
-// stop interrupts the kernel and waits a moment for the goroutine to end. SIGURG is the Go runtime's own for interrupting threads: it does nothing else.
+// stop interrupts the kernel and waits a moment for the goroutine to end. SIGURG is the Go
+// runtime's own for interrupting threads: it does nothing else.
 func (r *reclaiming) stop() {
 	r.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), timeToStop)

@@ -15,14 +15,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Page cache of a group can be had back. The file must be on a disk: memory of a tmpfs is no page cache. So this only looks at the
-// amount where the temporary directory is one.
+// Page cache of a group can be had back. The file must be on a disk: memory of a tmpfs is no page
+// cache. So this only looks at the amount where the temporary directory is one.
 func TestReclaimGivesPageCacheBack(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	eachControl(t, memoryController, func(t *testing.T, g *Group, c *Control) {
 		file := filepath.Join(t.TempDir(), "data")
 		const size = 16 << 20
-		cmd := shell(t, g, "dd if=/dev/zero of="+file+" bs=1048576 count="+strconv.Itoa(size>>20)+" conv=fsync 2>/dev/null; exec dd if="+file+" of=/dev/null bs=1048576 2>/dev/null")
+		cmd := shell(
+			t, g,
+			"dd if=/dev/zero of="+file+" bs=1048576 count="+strconv.Itoa(
+				size>>20,
+			)+" conv=fsync 2>/dev/null; exec dd if="+file+" of=/dev/null bs=1048576 2>/dev/null",
+		)
 		if err := cmd.Wait(); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +42,8 @@ func TestReclaimGivesPageCacheBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		onDisk := stat.Type != unix.TMPFS_MAGIC && stat.Type != unix.RAMFS_MAGIC
-		if err != nil && (onDisk || !errors.Is(err, context.DeadlineExceeded)) { // the kernel tries long where it can have nothing
+		// the kernel tries long where it can have nothing
+		if err != nil && (onDisk || !errors.Is(err, context.DeadlineExceeded)) {
 			t.Error(err)
 		}
 		if onDisk && freed < size/2 {
@@ -52,7 +58,8 @@ func TestReclaimGivesPageCacheBack(t *testing.T) {
 	})
 }
 
-// Reclaim returns when its context ends, whatever the kernel does; and what it has started ends with Close at the latest.
+// Reclaim returns when its context ends, whatever the kernel does; and what it has started ends
+// with Close at the latest.
 func TestReclaimIsBoundedByItsContext(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	eachControl(t, memoryController, func(t *testing.T, g *Group, c *Control) {
@@ -80,10 +87,14 @@ func TestReclaimOneAtATime(t *testing.T) {
 	c, fifo := reclaimThatBlocks(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := c.Reclaim(ctx, Everything); plimsoll.CodeOf(err) != plimsoll.CodeDeadline || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Reclaim(ctx, Everything); plimsoll.CodeOf(err) != plimsoll.CodeDeadline || !errors.Is(
+		err, context.DeadlineExceeded,
+	) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := c.Reclaim(t.Context(), Everything); !errors.Is(err, ErrBusy) || plimsoll.CodeOf(err) != plimsoll.CodeConflict {
+	if _, err := c.Reclaim(
+		t.Context(), Everything,
+	); !errors.Is(err, ErrBusy) || plimsoll.CodeOf(err) != plimsoll.CodeConflict {
 		t.Errorf("a second call: %v", err)
 	}
 	if err := errors.Join(c.Close(), fifo.Close()); err != nil {
@@ -91,7 +102,8 @@ func TestReclaimOneAtATime(t *testing.T) {
 	}
 }
 
-// reclaimThatBlocks returns a Control whose memory.reclaim is a full pipe: writing to it lasts until nobody has it open for reading, signals or not.
+// reclaimThatBlocks returns a Control whose memory.reclaim is a full pipe: writing to it lasts
+// until nobody has it open for reading, signals or not.
 func reclaimThatBlocks(t *testing.T) (*Control, *os.File) {
 	t.Helper()
 	h, err := Detect(fakeV2(t, "cpu memory"))

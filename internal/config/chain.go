@@ -15,7 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Placement is what a placement file says: which stages choose a node for a task, in which order, and how they are set.
+// Placement is what a placement file says: which stages choose a node for a task, in which order,
+// and how they are set.
 type Placement struct {
 	Expression placement.Expression
 	Define     map[string]placement.Expression // expressions that have a name
@@ -27,7 +28,9 @@ type Placement struct {
 // DefaultPlacement returns what holds without a placement file.
 func DefaultPlacement() Placement {
 	chain := placement.ClusterDefault()
-	return Placement{Expression: chain.Text, Settings: chain.Settings, EvictedFor: state.DefaultEvictedFor, Chain: chain}
+	return Placement{
+		Expression: chain.Text, Settings: chain.Settings, EvictedFor: state.DefaultEvictedFor, Chain: chain,
+	}
 }
 
 // required are stages without which a task could be given to a node that will not run it.
@@ -39,8 +42,8 @@ var required = []struct{ stage, without string }{
 // maxWeight is the largest weight of a score, of either sign.
 const maxWeight = 1_000_000
 
-// ParsePlacement reads a placement file. name is for the messages. What the file does not say is as in DefaultPlacement. The error is a
-// *Error.
+// ParsePlacement reads a placement file. name is for the messages. What the file does not say is as
+// in DefaultPlacement. The error is a *Error.
 func ParsePlacement(name string, data []byte) (Placement, error) {
 	v, err := parseValue(name, data)
 	if err != nil {
@@ -117,11 +120,18 @@ func (c *chainReader) expression(v *value, path string, depth int) placement.Exp
 	case v.kind == scalarKind:
 		c.problem(v.line, path, "%q is not the name of a stage", v.text)
 	case v.kind != listKind:
-		c.problem(v.line, path, `is %s; the name of a stage is expected, or a list such as [or, reservoir, identity]`, v.what())
+		c.problem(
+			v.line, path, `is %s; the name of a stage is expected, or a list such as [or, reservoir, identity]`,
+			v.what(),
+		)
 	case len(v.items) == 0:
 		c.problem(v.line, path, "is an empty list; begin it with pipe or or, and name stages")
 	case v.items[0].text != "pipe" && v.items[0].text != "or":
-		c.problem(v.items[0].line, path+"[0]", "is %s; a list begins with pipe (one after another) or or (the first that leaves a node)", v.items[0].what())
+		c.problem(
+			v.items[0].line, path+"[0]",
+			"is %s; a list begins with pipe (one after another) or or (the first that leaves a node)",
+			v.items[0].what(),
+		)
 	case v.items[0].text == "or" && len(v.items) < 3:
 		c.problem(v.line, path, "is an or of %d; it chooses between two or more", len(v.items)-1)
 	case len(v.items) < 2:
@@ -160,7 +170,10 @@ func (c *chainReader) check() {
 	}
 	for _, n := range c.names {
 		if _, ok := c.define[n.name]; !ok && !slices.Contains(known, n.name) {
-			c.problem(n.line, n.path, "%q is not the name of a stage; %s", shorten(n.name), nearestStage(n.name, known, shown))
+			c.problem(
+				n.line, n.path, "%q is not the name of a stage; %s", shorten(n.name),
+				nearestStage(n.name, known, shown),
+			)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.define)) {
@@ -211,7 +224,10 @@ func (c *chainReader) placed(err error) error {
 func (c *chainReader) complete(e placement.Expression) {
 	for _, r := range required {
 		if !c.asks(e, r.stage) {
-			c.problem(c.lineOf("chain"), "chain", "%q does not stand on every way through it, so %s; add it", r.stage, r.without)
+			c.problem(
+				c.lineOf("chain"), "chain", "%q does not stand on every way through it, so %s; add it", r.stage,
+				r.without,
+			)
 		}
 	}
 }
@@ -254,7 +270,11 @@ func (d *decoder) seconds(into *int64) func(v *value, path string) {
 		switch {
 		case len(d.problems) > before:
 		case t < time.Second || t%time.Second != 0:
-			d.problem(v.line, path, "is %s; give whole seconds, at least 1s (to leave sick nodes in, leave out the stage sick-servers)", v.what())
+			d.problem(
+				v.line, path,
+				"is %s; give whole seconds, at least 1s (to leave sick nodes in, leave out the stage sick-servers)",
+				v.what(),
+			)
 		default:
 			*into = int64(t / time.Second)
 		}
@@ -302,7 +322,8 @@ func (d *decoder) weight(into *float64) func(v *value, path string) {
 	}
 }
 
-// owners reads the rules that keep nodes for an owner. Each is compiled, so that all that are wrong are found at once.
+// owners reads the rules that keep nodes for an owner. Each is compiled, so that all that are wrong
+// are found at once.
 func (d *decoder) owners(into *map[string]string) func(v *value, path string) {
 	return func(v *value, path string) {
 		d.textMap(into)(v, path)
@@ -333,17 +354,19 @@ type placementFile struct {
 	Owners       map[string]string               `json:"owners,omitempty"`
 }
 
-// PlacementFile returns what a placement file says, and what it leaves to the defaults, as a value that encoding/json and FormatYAML print
-// as a placement file.
+// PlacementFile returns what a placement file says, and what it leaves to the defaults, as a value
+// that encoding/json and FormatYAML print as a placement file.
 func PlacementFile(p *Placement) any {
 	s, weights := p.Settings, map[string]float64{}
 	for _, w := range weightNames(&s.Weights) {
 		weights[w.name] = *w.weight
 	}
 	return placementFile{
-		Chain: p.Expression, Define: p.Define, Batch: s.Batch, All: s.All, MaxInstances: s.MaxInstances, Capness: s.Capness,
+		Chain: p.Expression, Define: p.Define, Batch: s.Batch, All: s.All, MaxInstances: s.MaxInstances,
+		Capness:   s.Capness,
 		Headnodes: s.Headnodes, LargeServers: s.LargeServers, OwnerSpread: s.OwnerSpread,
-		SickFor: FormatDuration(time.Duration(s.SickFor) * time.Second), EvictedFor: FormatDuration(p.EvictedFor), Strategy: s.Strategy.String(), Weights: weights, Owners: s.OwnerRules,
+		SickFor: FormatDuration(time.Duration(s.SickFor) * time.Second), EvictedFor: FormatDuration(p.EvictedFor),
+		Strategy: s.Strategy.String(), Weights: weights, Owners: s.OwnerRules,
 	}
 }
 

@@ -48,10 +48,14 @@ func TestParsePlacementReadsEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := placement.Settings{
-		Batch: 20, All: true, MaxInstances: 8, Capness: true, Headnodes: true, SickFor: 5400, Strategy: plimsoll.StrategySpread,
-		OwnerRules: map[string]string{"alice": `node.labels.tier == "gold"`, "bob@site.org": `node.labels.tier == "silver"`},
+		Batch: 20, All: true, MaxInstances: 8, Capness: true, Headnodes: true, SickFor: 5400,
+		Strategy: plimsoll.StrategySpread,
+		OwnerRules: map[string]string{
+			"alice": `node.labels.tier == "gold"`, "bob@site.org": `node.labels.tier == "silver"`,
+		},
 		Weights: placement.Weights{
-			UnreservedMemory: -2, UnreservedCustom: 1.5, OwnerInstances: 3, CurrentPlatform: 0.25, NextReboot: 4, Near: 5, Spread: 6, Random: 1e-3,
+			UnreservedMemory: -2, UnreservedCustom: 1.5, OwnerInstances: 3, CurrentPlatform: 0.25, NextReboot: 4,
+			Near: 5, Spread: 6, Random: 1e-3,
 		},
 	}
 	if d := cmp.Diff(want, p.Settings); d != "" {
@@ -67,7 +71,8 @@ func TestParsePlacementReadsEveryField(t *testing.T) {
 	}
 }
 
-// A placement file is printed with all its fields and lists in the order of the chain, and reads back the same.
+// A placement file is printed with all its fields and lists in the order of the chain, and reads
+// back the same.
 func TestPlacementIsPrintedAsItIsRead(t *testing.T) {
 	p, err := config.ParsePlacement("placement.yaml", []byte(placementFile))
 	if err != nil {
@@ -92,7 +97,8 @@ func TestPlacementIsPrintedAsItIsRead(t *testing.T) {
 	}
 }
 
-// What the file does not say is as without a file: the default chain, with sick nodes out for five minutes.
+// What the file does not say is as without a file: the default chain, with sick nodes out for five
+// minutes.
 func TestPlacementFileMayBeShort(t *testing.T) {
 	p, err := config.ParsePlacement("placement.yaml", []byte("batch: 7\n"))
 	if err != nil {

@@ -47,7 +47,8 @@ func wordcountSpec() plimsoll.JobSpec {
 				Retry: plimsoll.RetryPolicy{
 					Kind: plimsoll.RetryBackoff, Limit: 3, InitialDelay: 2 * time.Second, MaxDelay: time.Minute,
 				},
-				MaxRuntime: 10 * time.Minute, KillGrace: 5 * time.Second, User: "1000", UserGroup: "staff", WorkDir: "/tmp",
+				MaxRuntime: 10 * time.Minute, KillGrace: 5 * time.Second, User: "1000", UserGroup: "staff",
+				WorkDir:  "/tmp",
 				LogLimit: 1 << 20,
 			},
 			{Name: "reduce", Count: 1, Command: []string{"sleep", "5"}},
@@ -80,7 +81,9 @@ func TestParseJobReadsJSON(t *testing.T) {
 }
 
 func TestParseJobReadsAliases(t *testing.T) {
-	spec, err := config.ParseJob("a.yaml", []byte("job: a\ngroups:\n- {name: x, command: &c [ls, -l]}\n- {name: y, command: *c}\n"))
+	spec, err := config.ParseJob(
+		"a.yaml", []byte("job: a\ngroups:\n- {name: x, command: &c [ls, -l]}\n- {name: y, command: *c}\n"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +200,9 @@ func TestParseQueuesReadsYuniKornsSchema(t *testing.T) {
 }
 
 func TestQueuesWithoutRootArePutUnderIt(t *testing.T) {
-	root, err := config.ParseQueues("q.yaml", []byte("partitions: [{name: default, queues: [{name: default}, {name: batch}]}]"))
+	root, err := config.ParseQueues(
+		"q.yaml", []byte("partitions: [{name: default, queues: [{name: default}, {name: batch}]}]"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,12 +219,15 @@ func TestDetect(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
-	if _, err := config.Detect("f.yaml", []byte("a: b")); err == nil || !strings.Contains(err.Error(), "f.yaml:1: is neither") {
+	if _, err := config.Detect("f.yaml", []byte("a: b")); err == nil || !strings.Contains(
+		err.Error(), "f.yaml:1: is neither",
+	) {
 		t.Errorf("neither: %v", err)
 	}
 }
 
-// TestHostileFilesAreRefused: what would cost a naive reader its memory, its stack or its time is refused with a reason.
+// TestHostileFilesAreRefused: what would cost a naive reader its memory, its stack or its time is
+// refused with a reason.
 func TestHostileFilesAreRefused(t *testing.T) {
 	keys := func(n int) string {
 		var b strings.Builder
@@ -230,7 +238,9 @@ func TestHostileFilesAreRefused(t *testing.T) {
 	}
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'p'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
+		bomb += fmt.Sprintf(
+			"%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","),
+		)
 	}
 	for _, c := range []struct{ name, text, want string }{
 		{"larger than the limit", strings.Repeat("#", config.MaxFileBytes+1), "is longer than 4194304 bytes"},
@@ -284,8 +294,8 @@ func TestASuggestionIsCheap(t *testing.T) {
 	}
 }
 
-// A group that leaves out its count has the tasks that it has in JSON and in Go. Nobody means none who
-// writes how many.
+// A group that leaves out its count has the tasks that it has in JSON and in Go. Nobody means none
+// who writes how many.
 func TestAGroupWithoutACountHasTheDefault(t *testing.T) {
 	const file = "job: a\ngroups:\n- {name: x, command: [ls]}\n"
 	spec, err := config.ParseJob("a.yaml", []byte(file))

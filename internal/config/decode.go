@@ -35,7 +35,8 @@ func (d *decoder) err() error {
 	return newError(d.name, d.problems)
 }
 
-// invalid adds the error of a validation, at the line of the field that it names or of the nearest field around it.
+// invalid adds the error of a validation, at the line of the field that it names or of the nearest
+// field around it.
 func (d *decoder) invalid(err error) {
 	if err == nil {
 		return
@@ -64,7 +65,8 @@ type field struct {
 	read func(v *value, path string)
 }
 
-// fields reads a mapping. path is put before the names of its fields; known says what may stand in it.
+// fields reads a mapping. path is put before the names of its fields; known says what may stand in
+// it.
 func (d *decoder) fields(v *value, path string, known ...field) {
 	d.pairs(v, path, func(e entry, at string) {
 		i := slices.IndexFunc(known, func(f field) bool { return f.name == e.name })
@@ -129,7 +131,11 @@ func (d *decoder) text(into *string) func(v *value, path string) {
 func (d *decoder) command(into *[]string) func(v *value, path string) {
 	return func(v *value, path string) {
 		if v.kind != listKind {
-			d.problem(v.line, path, `is %s; a list of the program and its arguments is expected, such as ["sh", "-c", "echo hello"]`, v.what())
+			d.problem(
+				v.line, path,
+				`is %s; a list of the program and its arguments is expected, such as ["sh", "-c", "echo hello"]`,
+				v.what(),
+			)
 			return
 		}
 		d.list(v, path, func(v *value, path string) {
@@ -217,18 +223,28 @@ func join(path, name string) string {
 
 // synonyms are words that people bring from other systems.
 var synonyms = map[string]string{
-	"id": "job", "name": "job", "user": "owner", "tasks": "groups", "taskGroups": "groups", "task_groups": "groups", "cmd": "command",
-	"args": "command", "script": "command", "replicas": "count", "instances": "count", "size": "count", "environment": "env",
-	"vars": "env", "limits": "resources", "requests": "resources", "retries": "retry", "restart": "retry", "timeout": "maxRuntime",
-	"deadline": "maxRuntime", "kind": "policy", "attempts": "limit", "cwd": "workDir", "dir": "workDir", "directory": "workDir",
-	"group": "userGroup", "gracePeriod": "killGrace", "minimum": "guaranteed", "min": "guaranteed", "maxjobs": "maxapplications",
-	"affinity": "near", "antiAffinity": "far", "topologySpread": "spread", "topologySpreadConstraints": "spread", "topologyKey": "by",
-	"attribute": "by", "key": "by", "nodeNames": "nodes", "hosts": "nodes", "nodeName": "nodes", "expression": "where", "filter": "where",
-	"overprovision": "class", "qosClass": "class", "threshold": "waterline", "value": "waterline", "avoidanceThreshold": "triggerAfter",
-	"restoreThreshold": "restoreAfter", "actionName": "action", "scopeSelector": "match", "matchExpressions": "match",
-	"allowedActions": "allowed", "labelSelector": "labels", "coolDownSeconds": "coolDown", "metricRule": "metric", "eviction": "evict",
-	"terminationGracePeriodSeconds": "grace", "gracePeriodSeconds": "grace", "stepCPURatio": "step", "minCPURatio": "minRatio",
-	"placement": "constraints", "nodeSelector": "constraints", "tags": "traits", "nics": "networks",
+	"id": "job", "name": "job", "user": "owner", "tasks": "groups", "taskGroups": "groups", "task_groups": "groups",
+	"cmd":  "command",
+	"args": "command", "script": "command", "replicas": "count", "instances": "count", "size": "count",
+	"environment": "env",
+	"vars":        "env", "limits": "resources", "requests": "resources", "retries": "retry", "restart": "retry",
+	"timeout":  "maxRuntime",
+	"deadline": "maxRuntime", "kind": "policy", "attempts": "limit", "cwd": "workDir", "dir": "workDir",
+	"directory": "workDir",
+	"group":     "userGroup", "gracePeriod": "killGrace", "minimum": "guaranteed", "min": "guaranteed",
+	"maxjobs":  "maxapplications",
+	"affinity": "near", "antiAffinity": "far", "topologySpread": "spread", "topologySpreadConstraints": "spread",
+	"topologyKey": "by",
+	"attribute":   "by", "key": "by", "nodeNames": "nodes", "hosts": "nodes", "nodeName": "nodes", "expression": "where",
+	"filter":        "where",
+	"overprovision": "class", "qosClass": "class", "threshold": "waterline", "value": "waterline",
+	"avoidanceThreshold": "triggerAfter",
+	"restoreThreshold":   "restoreAfter", "actionName": "action", "scopeSelector": "match", "matchExpressions": "match",
+	"allowedActions": "allowed", "labelSelector": "labels", "coolDownSeconds": "coolDown", "metricRule": "metric",
+	"eviction":                      "evict",
+	"terminationGracePeriodSeconds": "grace", "gracePeriodSeconds": "grace", "stepCPURatio": "step",
+	"minCPURatio": "minRatio",
+	"placement":   "constraints", "nodeSelector": "constraints", "tags": "traits", "nics": "networks",
 }
 
 // separators stand in names of other styles: max_runtime, max-runtime.

@@ -12,7 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// FuzzParseJob: any bytes give a valid job or an *Error, and a job that is printed is read back as it was.
+// FuzzParseJob: any bytes give a valid job or an *Error, and a job that is printed is read back as
+// it was.
 func FuzzParseJob(f *testing.F) {
 	f.Add([]byte(wordcount))
 	f.Add([]byte(constrained))
@@ -135,11 +136,14 @@ func FuzzParsePlacement(f *testing.F) {
 	})
 }
 
-// FuzzJobText: whatever text stands in a job comes back unchanged from the file that is printed of it.
+// FuzzJobText: whatever text stands in a job comes back unchanged from the file that is printed of
+// it.
 func FuzzJobText(f *testing.F) {
 	for _, s := range []string{
-		"plain", "", "true", "No", "1e3", "0x10", "- a", "a: b", "#", "a #b", "\n", " a ", "'", `"`, "\u00a0", "\u2028", "😀", "{", "~", "\\n",
-		"\x01", "\u0085", "line\nline\n", "a\n b\n", "#\n- x\n", "a: \"b\"\n---\n", "a\n\nb\n", "*a", "&a", "!a", "%", "@", "`", "1_000", "0o7", ".inf", "12:30:45", "2001-01-01", "<<",
+		"plain", "", "true", "No", "1e3", "0x10", "- a", "a: b", "#", "a #b", "\n", " a ", "'", `"`, "\u00a0", "\u2028",
+		"😀", "{", "~", "\\n",
+		"\x01", "\u0085", "line\nline\n", "a\n b\n", "#\n- x\n", "a: \"b\"\n---\n", "a\n\nb\n", "*a", "&a", "!a", "%",
+		"@", "`", "1_000", "0o7", ".inf", "12:30:45", "2001-01-01", "<<",
 	} {
 		f.Add(s)
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// ParseJob reads a job file. name is for the messages. A group without a count has one task; a job without a queue goes to
-// plimsoll.DefaultQueue; queue paths are lower-cased as in the queue file; an owner that is missing stays empty, for the caller to fill in.
-// The error is a *Error.
+// ParseJob reads a job file. name is for the messages. A group without a count has one task; a job
+// without a queue goes to plimsoll.DefaultQueue; queue paths are lower-cased as in the queue file;
+// an owner that is missing stays empty, for the caller to fill in. The error is a *Error.
 func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 	v, err := parseValue(name, data)
 	if err != nil {
@@ -66,8 +66,8 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 	return g
 }
 
-// requests reads what a task asks for. A name that is nearly one of ours would be a custom resource that no node has, and the
-// task would wait for ever; so it is refused.
+// requests reads what a task asks for. A name that is nearly one of ours would be a custom resource
+// that no node has, and the task would wait for ever; so it is refused.
 func (d *decoder) requests(v *value, path string) plimsoll.Resources {
 	r := plimsoll.Resources{}
 	d.pairs(v, path, func(e entry, path string) {
@@ -85,7 +85,8 @@ func (d *decoder) requests(v *value, path string) plimsoll.Resources {
 	return r
 }
 
-// misnamed returns the resource that a name probably stands for, empty if the name is good as it is.
+// misnamed returns the resource that a name probably stands for, empty if the name is good as it
+// is.
 func misnamed(name string) string {
 	lower := strings.ToLower(name)
 	switch lower {
@@ -117,7 +118,10 @@ func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
 			d.text(&policy)(v, path)
 			kind, ok := plimsoll.ParseRetryKind(policy)
 			if v.kind == scalarKind && !ok {
-				d.problem(v.line, path, "%q is no retry policy; %s", shorten(policy), nearestWord(policy, wordsFrom(plimsoll.RetryNone)))
+				d.problem(
+					v.line, path, "%q is no retry policy; %s", shorten(policy),
+					nearestWord(policy, wordsFrom(plimsoll.RetryNone)),
+				)
 			}
 			p.Kind = kind
 		}},
@@ -177,14 +181,18 @@ type retryFile struct {
 	MaxDelay     string `json:"maxDelay,omitempty"`
 }
 
-// FormatJob prints a job as a job file, in YAML. ParseJob reads it back to the same job; the token is not part of a file.
+// FormatJob prints a job as a job file, in YAML. ParseJob reads it back to the same job; the token
+// is not part of a file.
 func FormatJob(spec *plimsoll.JobSpec) ([]byte, error) {
 	return FormatYAML(JobFile(spec))
 }
 
 // JobFile returns a job as a value that encoding/json and FormatYAML print as a job file.
 func JobFile(spec *plimsoll.JobSpec) any {
-	f := jobFile{Job: spec.ID, Owner: spec.Owner, Queue: spec.Queue, Labels: spec.Labels, Groups: make([]groupFile, len(spec.Groups))}
+	f := jobFile{
+		Job: spec.ID, Owner: spec.Owner, Queue: spec.Queue, Labels: spec.Labels,
+		Groups: make([]groupFile, len(spec.Groups)),
+	}
 	for i := range spec.Groups {
 		g := &spec.Groups[i]
 		f.Groups[i] = groupFile{

@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// constraints reads which nodes may take the tasks of a group. The expression of where is not read here: its errors come when the
-// job is submitted.
+// constraints reads which nodes may take the tasks of a group. The expression of where is not read
+// here: its errors come when the job is submitted.
 func (d *decoder) constraints(into *plimsoll.Constraints) func(v *value, path string) {
 	return func(v *value, path string) {
 		d.fields(v, path,
@@ -92,8 +92,8 @@ func (d *decoder) traits(into *map[string]plimsoll.Trait) func(v *value, path st
 	}
 }
 
-// trait reads true or false, a word, or a list of words. What others read as true or false, and YAML does not, would be a word that
-// no node has.
+// trait reads true or false, a word, or a list of words. What others read as true or false, and
+// YAML does not, would be a word that no node has.
 func (d *decoder) trait(v *value, path string) plimsoll.Trait {
 	switch v.kind {
 	case listKind:
@@ -124,7 +124,10 @@ func (d *decoder) networks(into *[][]string) func(v *value, path string) {
 			case listKind:
 				d.texts(&choices)(v, path)
 			default:
-				d.problem(v.line, path, "is %s; the name of a network is expected, or a list of names of which one is enough", v.what())
+				d.problem(
+					v.line, path, "is %s; the name of a network is expected, or a list of names of which one is enough",
+					v.what(),
+				)
 			}
 			*into = append(*into, choices)
 		})
@@ -140,7 +143,11 @@ func (d *decoder) stamps(into *map[string]string) func(v *value, path string) {
 		case mapKind:
 			d.textMap(into)(v, path)
 		default:
-			d.problem(v.line, path, `is %s; a stamp such as 20260114T101500Z is expected, or one for each release: {"7.0": 20260114T101500Z}`, v.what())
+			d.problem(
+				v.line, path,
+				`is %s; a stamp such as 20260114T101500Z is expected, or one for each release: {"7.0": 20260114T101500Z}`,
+				v.what(),
+			)
 		}
 	}
 }
@@ -150,16 +157,21 @@ func (d *decoder) selectors(into *[]plimsoll.Selector) func(v *value, path strin
 		d.list(v, path, func(v *value, path string) {
 			var s plimsoll.Selector
 			if v.kind == scalarKind {
-				d.problem(v.line, path, "is %s; say what it names: {task: ID}, {job: ID} or {label: KEY=VALUE}", v.what())
+				d.problem(
+					v.line, path, "is %s; say what it names: {task: ID}, {job: ID} or {label: KEY=VALUE}", v.what(),
+				)
 				return
 			}
-			d.fields(v, path, field{"task", d.text(&s.Task)}, field{"job", d.text(&s.Job)}, field{"label", d.text(&s.Label)})
+			d.fields(
+				v, path, field{"task", d.text(&s.Task)}, field{"job", d.text(&s.Job)}, field{"label", d.text(&s.Label)},
+			)
 			*into = append(*into, s)
 		})
 	}
 }
 
-// spreads reads a list of {by: NAME} or of names. A constraint bounds the skew, by 1 if the file does not say; a preference does not.
+// spreads reads a list of {by: NAME} or of names. A constraint bounds the skew, by 1 if the file
+// does not say; a preference does not.
 func (d *decoder) spreads(into *[]plimsoll.Spread, bounded bool) func(v *value, path string) {
 	return func(v *value, path string) {
 		d.list(v, path, func(v *value, path string) {
@@ -176,7 +188,9 @@ func (d *decoder) spreads(into *[]plimsoll.Spread, bounded bool) func(v *value, 
 				field{"by", d.text(&s.By)},
 				field{"maxSkew", func(v *value, path string) {
 					if !bounded {
-						d.problem(v.line, path, "is not possible in a preference, which has no bound; move it to constraints")
+						d.problem(
+							v.line, path, "is not possible in a preference, which has no bound; move it to constraints",
+						)
 						return
 					}
 					d.number(&s.MaxSkew)(v, path)
@@ -250,7 +264,8 @@ func constraintsOf(c *plimsoll.Constraints) *constraintsFile {
 		return nil
 	}
 	f := &constraintsFile{
-		Traits: TraitsFile(c.Traits), VolumesFrom: c.VolumesFrom, Near: selectorsOf(c.Near), Far: selectorsOf(c.Far), Nodes: c.Nodes,
+		Traits: TraitsFile(c.Traits), VolumesFrom: c.VolumesFrom, Near: selectorsOf(c.Near), Far: selectorsOf(c.Far),
+		Nodes: c.Nodes,
 		Class: c.Class, Where: c.Where,
 	}
 	for _, choices := range c.Networks {
@@ -282,7 +297,8 @@ func preferencesOf(p *plimsoll.Preferences) *preferencesFile {
 	return f
 }
 
-// TraitsFile returns traits as values that encoding/json and FormatYAML print as in a job file; nil if there are none.
+// TraitsFile returns traits as values that encoding/json and FormatYAML print as in a job file; nil
+// if there are none.
 func TraitsFile(traits map[string]plimsoll.Trait) map[string]any {
 	if len(traits) == 0 {
 		return nil

@@ -45,21 +45,25 @@ func constrainedSpec() plimsoll.JobSpec {
 			Name: "workers", Count: 1, Command: []string{"train"},
 			Constraints: plimsoll.Constraints{
 				Traits: map[string]plimsoll.Trait{
-					"ssd": {Flag: true}, "hdd": {}, "gpu": {Words: []string{"a100", "h100"}}, "tier": {Words: []string{"gold"}},
-					"gen": {Words: []string{"4"}}, "odd": {Words: []string{"true"}},
+					"ssd": {Flag: true}, "hdd": {}, "gpu": {Words: []string{"a100", "h100"}},
+					"tier": {Words: []string{"gold"}},
+					"gen":  {Words: []string{"4"}}, "odd": {Words: []string{"true"}},
 				},
 				Networks: [][]string{{"external"}, {"storage-a", "storage-b"}},
 				Platform: plimsoll.PlatformRange{
-					Min: map[string]string{"7.0": "20260114T101500Z", "": "20250101T000000Z"}, Max: map[string]string{"": "20270101T000000Z"},
+					Min: map[string]string{"7.0": "20260114T101500Z", "": "20250101T000000Z"},
+					Max: map[string]string{"": "20270101T000000Z"},
 				},
 				VolumesFrom: []string{"db.main.0"},
 				Near:        []plimsoll.Selector{{Task: "db.main.0"}, {Job: "cache"}},
 				Far:         []plimsoll.Selector{{Label: "app=db"}},
-				Spread:      []plimsoll.Spread{{By: "rack", MaxSkew: 2}, {By: "zone", MaxSkew: 1}, {By: "node", MaxSkew: 1}},
-				Nodes:       []string{"n1", "gpu-*"},
-				Reservoir:   plimsoll.ReservoirNever,
-				Class:       map[string]float64{"cpu": 4, "memory": 1.5},
-				Where:       `node.labels.zone == "a"`,
+				Spread: []plimsoll.Spread{
+					{By: "rack", MaxSkew: 2}, {By: "zone", MaxSkew: 1}, {By: "node", MaxSkew: 1},
+				},
+				Nodes:     []string{"n1", "gpu-*"},
+				Reservoir: plimsoll.ReservoirNever,
+				Class:     map[string]float64{"cpu": 4, "memory": 1.5},
+				Where:     `node.labels.zone == "a"`,
 			},
 			Preferences: plimsoll.Preferences{
 				Near: []plimsoll.Selector{{Job: "cache"}}, Far: []plimsoll.Selector{{Label: "app=batch"}},

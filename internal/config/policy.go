@@ -6,8 +6,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// ParsePolicies reads a policy file: one document for each policy, each with its kind and name. name is for the messages. What others it
-// refers to is not looked at. The error is a *Error with what is wrong in all of the documents.
+// ParsePolicies reads a policy file: one document for each policy, each with its kind and name.
+// name is for the messages. What others it refers to is not looked at. The error is a *Error with
+// what is wrong in all of the documents.
 func ParsePolicies(name string, data []byte) ([]plimsoll.Policy, error) {
 	policies, _, err := ParsePoliciesAt(name, data)
 	return policies, err
@@ -53,7 +54,8 @@ func ParsePoliciesAt(name string, data []byte) ([]plimsoll.Policy, Places, error
 	return policies, places, nil
 }
 
-// policyKind looks ahead for the kind of a policy, because the fields that may stand in it depend on it; nil: there is none.
+// policyKind looks ahead for the kind of a policy, because the fields that may stand in it depend
+// on it; nil: there is none.
 func policyKind(v *value) *value {
 	for _, e := range v.entries {
 		if e.name == "kind" {
@@ -103,7 +105,9 @@ func (d *decoder) action(v *value, kind field, a *plimsoll.Action) {
 		}},
 		field{"throttle", func(v *value, path string) {
 			a.Throttle = &plimsoll.ThrottleAction{}
-			d.fields(v, path, field{"minRatio", d.number(&a.Throttle.MinRatio)}, field{"step", d.number(&a.Throttle.Step)})
+			d.fields(
+				v, path, field{"minRatio", d.number(&a.Throttle.MinRatio)}, field{"step", d.number(&a.Throttle.Step)},
+			)
 		}},
 		field{"freeze", func(v *value, path string) {
 			a.Freeze = &plimsoll.FreezeAction{}
@@ -252,7 +256,8 @@ type (
 	}
 )
 
-// FormatPolicies prints policies as a policy file, in YAML. ParsePolicies reads them back as they were; revisions are not part of a file.
+// FormatPolicies prints policies as a policy file, in YAML. ParsePolicies reads them back as they
+// were; revisions are not part of a file.
 func FormatPolicies(policies []plimsoll.Policy) ([]byte, error) {
 	var out []byte
 	for i := range policies {
@@ -268,7 +273,8 @@ func FormatPolicies(policies []plimsoll.Policy) ([]byte, error) {
 	return out, nil
 }
 
-// PolicyFile returns a policy as a value that encoding/json and FormatYAML print as in a policy file.
+// PolicyFile returns a policy as a value that encoding/json and FormatYAML print as in a policy
+// file.
 func PolicyFile(p *plimsoll.Policy) any {
 	switch p.Kind() {
 	case plimsoll.PolicyAction:
@@ -283,7 +289,8 @@ func PolicyFile(p *plimsoll.Policy) any {
 
 func actionFileOf(a *plimsoll.Action) *actionFile {
 	f := &actionFile{
-		Kind: plimsoll.PolicyAction.String(), Name: a.Name, CoolDown: FormatDuration(a.CoolDown), DisableScheduling: a.DisableScheduling,
+		Kind: plimsoll.PolicyAction.String(), Name: a.Name, CoolDown: FormatDuration(a.CoolDown),
+		DisableScheduling: a.DisableScheduling,
 	}
 	if w := a.Weight; w != nil {
 		f.Weight = &weightFile{w.Idle, w.Shares}
@@ -309,7 +316,8 @@ func durationText(d time.Duration) string {
 
 func taskQOSFileOf(t *plimsoll.TaskQOS) *taskQOSFile {
 	f := &taskQOSFile{
-		Kind: plimsoll.PolicyTaskQOS.String(), Name: t.Name, Labels: t.Labels, Allowed: t.Allowed, Prefer: t.Prefer, Avoid: t.Avoid,
+		Kind: plimsoll.PolicyTaskQOS.String(), Name: t.Name, Labels: t.Labels, Allowed: t.Allowed, Prefer: t.Prefer,
+		Avoid:    t.Avoid,
 		Critical: t.Critical,
 	}
 	for i := range t.Match {
@@ -331,7 +339,8 @@ func nodeQOSFileOf(n *plimsoll.NodeQOS) *nodeQOSFile {
 	for i := range n.Rules {
 		r := &n.Rules[i]
 		f.Rules[i] = ruleFile{
-			Name: r.Name, Metric: r.Metric, Waterline: quantity(r.Waterline), Release: quantity(r.Release), TriggerAfter: r.TriggerAfter,
+			Name: r.Name, Metric: r.Metric, Waterline: quantity(r.Waterline), Release: quantity(r.Release),
+			TriggerAfter: r.TriggerAfter,
 			RestoreAfter: r.RestoreAfter, Action: r.Action,
 		}
 		if r.Preview {

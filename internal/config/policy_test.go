@@ -67,17 +67,23 @@ prefer: true
 
 func policies() []plimsoll.Policy {
 	return []plimsoll.Policy{
-		{NodeQOS: &plimsoll.NodeQOS{Name: "busy", Selector: map[string]string{"pool": "shared"}, Options: plimsoll.QOSOptions{
+		{NodeQOS: &plimsoll.NodeQOS{Name: "busy", Selector: map[string]string{
+			"pool": "shared",
+		}, Options: plimsoll.QOSOptions{
 			Excess: 10, Overdue: time.Minute, Stale: 8 * time.Second, Backoff: 3 * time.Second,
 			Settle: 20 * time.Second, Lag: 2 * time.Second,
 		}, Rules: []plimsoll.Rule{
 			{Name: "cpu", Metric: "cpu_total_utilization", Waterline: "80", Release: "70", Action: "shed"},
-			{Name: "mem", Metric: "memory_total_usage", Waterline: "48Gi", TriggerAfter: 3, RestoreAfter: 5, Action: "shed", Preview: true, Hold: true},
+			{
+				Name: "mem", Metric: "memory_total_usage", Waterline: "48Gi", TriggerAfter: 3, RestoreAfter: 5,
+				Action: "shed", Preview: true, Hold: true,
+			},
 		}}},
 		{Action: &plimsoll.Action{
 			Name: "shed", CoolDown: 10 * time.Minute, Weight: &plimsoll.WeightAction{Idle: true},
-			Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20}, Freeze: &plimsoll.FreezeAction{For: 5 * time.Second},
-			Evict: &plimsoll.EvictAction{Grace: 30 * time.Second, Reclaim: true}, DisableScheduling: true,
+			Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20},
+			Freeze:   &plimsoll.FreezeAction{For: 5 * time.Second},
+			Evict:    &plimsoll.EvictAction{Grace: 30 * time.Second, Reclaim: true}, DisableScheduling: true,
 		}},
 		{TaskQOS: &plimsoll.TaskQOS{
 			Name: "batch", Labels: map[string]string{"tier": "batch"}, Allowed: []string{"shed"}, Prefer: true,
@@ -100,7 +106,8 @@ func TestParsePoliciesReadsEveryField(t *testing.T) {
 	}
 }
 
-// What is left out has its default: a cool-down of five minutes; no preview; all candidates are acted on when the metric is missing.
+// What is left out has its default: a cool-down of five minutes; no preview; all candidates are
+// acted on when the metric is missing.
 func TestPolicyDefaults(t *testing.T) {
 	got, err := config.ParsePolicies("qos.yaml", []byte("kind: Action\nname: off\ndisableScheduling: true\n---\n"+
 		"kind: NodeQOS\nname: n\nrules: [{name: r, metric: load, waterline: 14, action: off, strategy: None, onMissing: all}]\n---\n"))
@@ -109,7 +116,11 @@ func TestPolicyDefaults(t *testing.T) {
 	}
 	want := []plimsoll.Policy{
 		{Action: &plimsoll.Action{Name: "off", CoolDown: 5 * time.Minute, DisableScheduling: true}},
-		{NodeQOS: &plimsoll.NodeQOS{Name: "n", Rules: []plimsoll.Rule{{Name: "r", Metric: "load", Waterline: "14", Action: "off"}}}},
+		{
+			NodeQOS: &plimsoll.NodeQOS{
+				Name: "n", Rules: []plimsoll.Rule{{Name: "r", Metric: "load", Waterline: "14", Action: "off"}},
+			},
+		},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)

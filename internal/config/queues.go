@@ -13,9 +13,10 @@ const partitionName = "default"
 
 func asError(err error, into **plimsoll.Error) bool { return errors.As(err, into) }
 
-// ParseQueues reads a queue file in YuniKorn's schema into the queue root. name is for the messages. Names of queues are
-// lower-cased, vcore is cpu, and queues that stand beside each other at the top are put under root, all as in YuniKorn. The
-// package comment says what of YuniKorn's schema is refused. The error is a *Error; its fields are paths of queues, such as
+// ParseQueues reads a queue file in YuniKorn's schema into the queue root. name is for the
+// messages. Names of queues are lower-cased, vcore is cpu, and queues that stand beside each other
+// at the top are put under root, all as in YuniKorn. The package comment says what of YuniKorn's
+// schema is refused. The error is a *Error; its fields are paths of queues, such as
 // root.batch.resources.max.memory.
 func ParseQueues(name string, data []byte) (plimsoll.QueueConfig, error) {
 	v, err := parseValue(name, data)
@@ -31,7 +32,10 @@ func ParseQueues(name string, data []byte) (plimsoll.QueueConfig, error) {
 			root = d.partition(v.items[0], path+"[0]")
 		}
 		if len(v.items) > 1 {
-			d.problem(v.items[1].line, path+"[1]", "is a second partition, which is not supported; keep one, named %q", partitionName)
+			d.problem(
+				v.items[1].line, path+"[1]", "is a second partition, which is not supported; keep one, named %q",
+				partitionName,
+			)
 		}
 	}})
 	if !found && len(d.problems) == 0 {
@@ -62,7 +66,10 @@ func (d *decoder) partition(v *value, path string) plimsoll.QueueConfig {
 		field{"nodesortpolicy", d.unsupported("nodes are looked at in random order", isEmpty)},
 	)
 	if !strings.EqualFold(name, partitionName) {
-		d.problem(d.lineOf(path+".name"), path+".name", "is %q; the one partition that is supported is named %q", shorten(name), partitionName)
+		d.problem(
+			d.lineOf(path+".name"), path+".name", "is %q; the one partition that is supported is named %q",
+			shorten(name), partitionName,
+		)
 	}
 	if !found && v.kind == mapKind {
 		d.problem(v.line, path+".queues", "is missing; list the queues of the partition")
@@ -70,7 +77,8 @@ func (d *decoder) partition(v *value, path string) plimsoll.QueueConfig {
 	return root
 }
 
-// top reads the list at the top of the partition: root alone, or queues that stand under a root that is not written.
+// top reads the list at the top of the partition: root alone, or queues that stand under a root
+// that is not written.
 func (d *decoder) top(v *value, path string) plimsoll.QueueConfig {
 	if v.kind == listKind && len(v.items) == 1 && queueName(v.items[0]) == plimsoll.RootQueue {
 		root := d.queue(v.items[0], plimsoll.RootQueue)
@@ -137,7 +145,9 @@ func (d *decoder) queue(v *value, path string) plimsoll.QueueConfig {
 	if q.Name == "" && v.kind == mapKind {
 		d.problem(v.line, path+".name", "is missing; give the queue a name")
 	}
-	if q.Name != "" && (strings.Contains(q.Name, ".") || plimsoll.ValidateQueuePath("", join(plimsoll.RootQueue, q.Name)) != nil) {
+	if q.Name != "" && (strings.Contains(q.Name, ".") || plimsoll.ValidateQueuePath(
+		"", join(plimsoll.RootQueue, q.Name),
+	) != nil) {
 		d.problem(d.lineOf(path+".name"), path+".name",
 			"%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", shorten(q.Name))
 	}
@@ -179,11 +189,14 @@ func (d *decoder) properties(v *value, path string) {
 		if e.name == "application.sort.policy" && strings.EqualFold(e.value.text, "fifo") {
 			return
 		}
-		d.problem(e.line, path, "not supported yet: jobs of a leaf are served in the order in which they came; remove it")
+		d.problem(
+			e.line, path, "not supported yet: jobs of a leaf are served in the order in which they came; remove it",
+		)
 	})
 }
 
-// unsupported refuses a field of YuniKorn's that is not acted on, unless its value asks for what is done anyway.
+// unsupported refuses a field of YuniKorn's that is not acted on, unless its value asks for what is
+// done anyway.
 func (d *decoder) unsupported(instead string, harmless func(v *value) bool) func(v *value, path string) {
 	return func(v *value, path string) {
 		if !harmless(v) {
@@ -249,12 +262,14 @@ type queueResources struct {
 	Max        amounts `json:"max,omitempty"`
 }
 
-// FormatQueues prints the queue root as a queue file, in YAML. ParseQueues reads it back to the same queues.
+// FormatQueues prints the queue root as a queue file, in YAML. ParseQueues reads it back to the
+// same queues.
 func FormatQueues(root *plimsoll.QueueConfig) ([]byte, error) {
 	return FormatYAML(QueueFile(root))
 }
 
-// QueueFile returns the queue root as a value that encoding/json and FormatYAML print as a queue file.
+// QueueFile returns the queue root as a value that encoding/json and FormatYAML print as a queue
+// file.
 func QueueFile(root *plimsoll.QueueConfig) any {
 	return queueFile{[]partitionEntry{{Name: partitionName, Queues: []queueEntry{queueEntryOf(root)}}}}
 }
@@ -262,8 +277,9 @@ func QueueFile(root *plimsoll.QueueConfig) any {
 func queueEntryOf(q *plimsoll.QueueConfig) queueEntry {
 	// A queue that holds queues is a parent without saying so, and root always is.
 	f := queueEntry{
-		Name: q.Name, Parent: q.Parent && len(q.Queues) == 0 && q.Name != plimsoll.RootQueue, MaxApplications: q.MaxJobs,
-		MaxTasks: q.MaxTasks,
+		Name: q.Name, Parent: q.Parent && len(q.Queues) == 0 && q.Name != plimsoll.RootQueue,
+		MaxApplications: q.MaxJobs,
+		MaxTasks:        q.MaxTasks,
 	}
 	if len(q.Guaranteed)+len(q.Max) > 0 {
 		f.Resources = &queueResources{Guaranteed: amountsOf(q.Guaranteed, true), Max: amountsOf(q.Max, true)}
@@ -287,11 +303,13 @@ const (
 
 // placementKeys are the fields of a placement file by which it is told from the others.
 var placementKeys = []string{
-	"chain", "define", "batch", "all", "maxInstances", "capness", "headnodes", "largeServers", "ownerSpread", "sickFor", "evictedFor", "strategy", "weights",
+	"chain", "define", "batch", "all", "maxInstances", "capness", "headnodes", "largeServers", "ownerSpread", "sickFor",
+	"evictedFor", "strategy", "weights",
 	"owners",
 }
 
-// Detect says by its keys whether a file is a job file, a queue file, a placement file or a policy file. The error is a *Error.
+// Detect says by its keys whether a file is a job file, a queue file, a placement file or a policy
+// file. The error is a *Error.
 func Detect(name string, data []byte) (FileKind, error) {
 	docs, err := parseDocuments(name, data)
 	if err != nil {

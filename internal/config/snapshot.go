@@ -15,9 +15,11 @@ type QOSSnapshot struct {
 	qos.Snapshot
 }
 
-// ParseQOSSnapshot reads a snapshot file: a node with what is measured there, and its tasks with what they use. name is for the messages; now is
-// when it is. Values are in the unit of their metric. The processor and memory metrics need not be given: usage and utilization follow from each other,
-// or from what the tasks use. A value of "missing" is that of a metric that could not be measured. The error is a *Error.
+// ParseQOSSnapshot reads a snapshot file: a node with what is measured there, and its tasks with
+// what they use. name is for the messages; now is when it is. Values are in the unit of their
+// metric. The processor and memory metrics need not be given: usage and utilization follow from
+// each other, or from what the tasks use. A value of "missing" is that of a metric that could not
+// be measured. The error is a *Error.
 func ParseQOSSnapshot(name string, data []byte, registry *qos.Registry, now time.Time) (QOSSnapshot, error) {
 	top, err := parseValue(name, data)
 	if err != nil {
@@ -33,7 +35,10 @@ func ParseQOSSnapshot(name string, data []byte, registry *qos.Registry, now time
 			d.list(v, path, func(v *value, path string) {
 				t := r.task(v, path, now)
 				if first, twice := given[t.ID]; twice {
-					d.problem(v.line, path+".id", "%q is already the id of the task on line %d; give each task its own", t.ID, first)
+					d.problem(
+						v.line, path+".id", "%q is already the id of the task on line %d; give each task its own", t.ID,
+						first,
+					)
 				}
 				given[t.ID] = v.line
 				s.Tasks = append(s.Tasks, t)
@@ -87,7 +92,12 @@ func (r *snapshotReader) task(v *value, path string, now time.Time) qos.Task {
 		field{"queue", r.text(&t.Queue)},
 		field{"labels", r.textMap(&t.Labels)},
 		field{"cpu", func(v *value, path string) { t.CPUKnown = true; r.cores(&t.CPU)(v, path) }},
-		field{"memory", func(v *value, path string) { t.MemoryKnown = true; r.quantity(plimsoll.Memory, &t.Memory)(v, path) }},
+		field{"memory", func(
+			v *value, path string,
+		) {
+			t.MemoryKnown = true
+			r.quantity(plimsoll.Memory, &t.Memory)(v, path)
+		}},
 		field{"limit", r.cores(&g.Limit)},
 		field{"request", r.cores(&g.Request)},
 		field{"quota", r.cores(&g.Quota)},
@@ -165,7 +175,9 @@ func (r *snapshotReader) measured(into map[string]int64, missing map[string]bool
 		r.pairs(v, path, func(e entry, at string) {
 			switch {
 			case !plimsoll.IsMetricName(e.name):
-				r.problem(e.line, at, "is not the name of a metric; there are %s", strings.Join(r.registry.Names(), ", "))
+				r.problem(
+					e.line, at, "is not the name of a metric; there are %s", strings.Join(r.registry.Names(), ", "),
+				)
 			case missing != nil && e.value.text == "missing":
 				missing[e.name] = true // a name cannot stand twice, so it has no value
 			default:
@@ -188,7 +200,9 @@ func (r *snapshotReader) scaleOf(metric string) int64 {
 func (r *snapshotReader) derive(s *qos.Snapshot) {
 	var cpu, memory int64
 	for i := range s.Tasks { // bounded, since the sums could be larger than a number can be
-		cpu, memory = min(cpu, s.Cores)+min(s.Tasks[i].CPU, s.Cores), min(memory, s.Memory)+min(s.Tasks[i].Memory, s.Memory)
+		cpu, memory = min(cpu, s.Cores)+min(s.Tasks[i].CPU, s.Cores), min(memory, s.Memory)+min(
+			s.Tasks[i].Memory, s.Memory,
+		)
 	}
 	r.pair(qos.CPUTotalUsage, qos.CPUTotalUtilization, cpu, s.Cores)
 	r.pair(qos.MemoryTotalUsage, qos.MemoryTotalUtilization, memory, s.Memory)

@@ -45,23 +45,34 @@ tasks:
 	}
 	const core, milli = qos.Core, qos.Core / 1000
 	want := config.QOSSnapshot{Attributes: map[string]string{"pool": "shared"}, Snapshot: qos.Snapshot{
-		Sequence: 1, At: snapshotNow.UnixNano(), Cores: 3500 * milli, Memory: 8 << 30, ExtCPU: 1500 * milli, ExtMemory: 1 << 30,
+		Sequence: 1, At: snapshotNow.UnixNano(), Cores: 3500 * milli, Memory: 8 << 30, ExtCPU: 1500 * milli,
+		ExtMemory: 1 << 30,
 		Values: map[string]int64{
-			qos.CPUTotalUsage: 2500 * milli, qos.CPUTotalUtilization: 71_429, qos.MemoryTotalUtilization: 50_000, qos.MemoryTotalUsage: 4 << 30,
-			qos.Load: 7_250, "queue_depth": 12_000,
+			qos.CPUTotalUsage: 2500 * milli, qos.CPUTotalUtilization: 71_429, qos.MemoryTotalUtilization: 50_000,
+			qos.MemoryTotalUsage: 4 << 30,
+			qos.Load:             7_250, "queue_depth": 12_000,
 		},
 		Tasks: []qos.Task{
 			{
-				ID: "a", Attempt: 1, Class: plimsoll.ClassGuaranteed, Priority: -3, Owner: "alice", Queue: "root.x", Labels: map[string]string{"tier": "web"},
-				Started: snapshotNow.Add(-90 * time.Second).UnixNano(), CPU: 700 * milli, CPUKnown: true, Memory: 1 << 30, MemoryKnown: true,
+				ID: "a", Attempt: 1, Class: plimsoll.ClassGuaranteed, Priority: -3, Owner: "alice", Queue: "root.x",
+				Labels:  map[string]string{"tier": "web"},
+				Started: snapshotNow.Add(-90 * time.Second).UnixNano(), CPU: 700 * milli, CPUKnown: true,
+				Memory: 1 << 30, MemoryKnown: true,
 				CPUPressure: 12_500, PressureKnown: true, Values: map[string]int64{"queue_depth": 9_000},
-				Groups: []qos.Group{{Name: "task", CPU: 700 * milli, Quota: 2 * core, Limit: 2 * core, Request: 2 * core, Shares: 1024}},
+				Groups: []qos.Group{
+					{Name: "task", CPU: 700 * milli, Quota: 2 * core, Limit: 2 * core, Request: 2 * core, Shares: 1024},
+				},
 			},
 			{
 				ID: "b", Attempt: 1, Class: plimsoll.ClassBestEffort, ExtCPU: core, ExtMemory: 64 << 20, Stopping: true,
-				Groups: []qos.Group{{Name: "task", Quota: 250 * milli, Request: 100 * milli, Ext: core, Shares: 512, Idle: true}},
+				Groups: []qos.Group{
+					{Name: "task", Quota: 250 * milli, Request: 100 * milli, Ext: core, Shares: 512, Idle: true},
+				},
 			},
-			{ID: "c", Attempt: 1, Class: plimsoll.ClassBurstable, Groups: []qos.Group{{Name: "task", Quota: core, Limit: core, Shares: 1024}}},
+			{
+				ID: "c", Attempt: 1, Class: plimsoll.ClassBurstable,
+				Groups: []qos.Group{{Name: "task", Quota: core, Limit: core, Shares: 1024}},
+			},
 		},
 	}}
 	if d := cmp.Diff(want, got); d != "" {
@@ -69,20 +80,28 @@ tasks:
 	}
 }
 
-// TestWhatASnapshotLeavesOut: usage and utilization follow from each other or from the tasks, and what is said to be missing stays so in both forms.
+// TestWhatASnapshotLeavesOut: usage and utilization follow from each other or from the tasks, and
+// what is said to be missing stays so in both forms.
 func TestWhatASnapshotLeavesOut(t *testing.T) {
 	const percent, milli = plimsoll.LineScale, qos.Core / 1000
 	for values, want := range map[string]map[string]int64{
 		"{}": {
-			qos.CPUTotalUsage: 1500 * milli, qos.CPUTotalUtilization: 75 * percent, qos.MemoryTotalUsage: 1 << 30, qos.MemoryTotalUtilization: 25 * percent,
+			qos.CPUTotalUsage: 1500 * milli, qos.CPUTotalUtilization: 75 * percent, qos.MemoryTotalUsage: 1 << 30,
+			qos.MemoryTotalUtilization: 25 * percent,
 		},
 		"{cpu_total_utilization: 90, memory_total_usage: 3Gi}": {
-			qos.CPUTotalUsage: 1800 * milli, qos.CPUTotalUtilization: 90 * percent, qos.MemoryTotalUsage: 3 << 30, qos.MemoryTotalUtilization: 75 * percent,
+			qos.CPUTotalUsage: 1800 * milli, qos.CPUTotalUtilization: 90 * percent, qos.MemoryTotalUsage: 3 << 30,
+			qos.MemoryTotalUtilization: 75 * percent,
 		},
-		"{cpu_total_usage: missing, memory_total_usage: 1, memory_total_utilization: missing}":    {qos.MemoryTotalUsage: 1},
+		"{cpu_total_usage: missing, memory_total_usage: 1, memory_total_utilization: missing}": {
+			qos.MemoryTotalUsage: 1,
+		},
 		"{cpu_total_usage: missing, cpu_total_utilization: missing, memory_total_usage: missing}": {},
 	} {
-		got, err := parseSnapshot(t, "node: {cpu: 2, memory: 4Gi, values: "+values+"}\ntasks: [{id: a, cpu: 1}, {id: b, cpu: 500m, memory: 1Gi}]\n")
+		got, err := parseSnapshot(
+			t,
+			"node: {cpu: 2, memory: 4Gi, values: "+values+"}\ntasks: [{id: a, cpu: 1}, {id: b, cpu: 500m, memory: 1Gi}]\n",
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,14 +150,19 @@ func TestTheExampleOfASnapshot(t *testing.T) {
 	}
 }
 
-// FuzzQOSSnapshot: whatever a snapshot file holds, it is read or refused, and what is read can be planned.
+// FuzzQOSSnapshot: whatever a snapshot file holds, it is read or refused, and what is read can be
+// planned.
 func FuzzQOSSnapshot(f *testing.F) {
 	data, err := os.ReadFile("../../examples/qos-snapshot.yaml")
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)
-	f.Add([]byte("node: {cpu: 9, memory: 8Ei, values: {load: missing}}\ntasks: [{id: a, memory: 7Ei}, {id: b, memory: 7Ei, cpu: 1000000000}]\n"))
+	f.Add(
+		[]byte(
+			"node: {cpu: 9, memory: 8Ei, values: {load: missing}}\ntasks: [{id: a, memory: 7Ei}, {id: b, memory: 7Ei, cpu: 1000000000}]\n",
+		),
+	)
 	registry, err := qos.NewRegistry()
 	if err != nil {
 		f.Fatal(err)

@@ -33,7 +33,8 @@ const (
 	mapKind
 )
 
-// value is one value of a file with the place where it stands. A value that is referred to by aliases is shared, not copied.
+// value is one value of a file with the place where it stands. A value that is referred to by
+// aliases is shared, not copied.
 type value struct {
 	kind    kind
 	line    int
@@ -81,7 +82,9 @@ func parseValue(name string, data []byte) (*value, error) {
 	case err != nil:
 		return nil, err
 	case len(docs) > 1:
-		return nil, newError(name, []Problem{{Line: docs[1].line, Msg: "holds a second document; put each in a file of its own"}})
+		return nil, newError(
+			name, []Problem{{Line: docs[1].line, Msg: "holds a second document; put each in a file of its own"}},
+		)
 	case len(docs) == 0 || docs[0].kind == nullKind:
 		return nil, newError(name, []Problem{{
 			Msg: "is empty; a job file has job: and groups:, a queue file has partitions:, a placement file has chain: or weights:",
@@ -90,7 +93,8 @@ func parseValue(name string, data []byte) (*value, error) {
 	return docs[0], nil
 }
 
-// parseDocuments reads a file into one value for each document that is not empty. The error is a *Error with one problem.
+// parseDocuments reads a file into one value for each document that is not empty. The error is a
+// *Error with one problem.
 func parseDocuments(name string, data []byte) (docs []*value, err error) {
 	fail := func(line int, format string, args ...any) error {
 		return newError(name, []Problem{{Line: line, Msg: fmt.Sprintf(format, args...)}})
@@ -102,7 +106,8 @@ func parseDocuments(name string, data []byte) (docs []*value, err error) {
 	if line, bad := notText(text); bad {
 		return nil, fail(line, "is not text in UTF-8; write the file as YAML or JSON")
 	}
-	// The parser is a large program that we do not own. Whatever a file makes it do, it is an error of the file.
+	// The parser is a large program that we do not own. Whatever a file makes it do, it is an error
+	// of the file.
 	defer func() {
 		if r := recover(); r != nil {
 			docs, err = nil, fail(0, "cannot be read as YAML: the parser failed on it (%v)", r)
@@ -150,7 +155,8 @@ func notText(text string) (line int, bad bool) {
 	return 0, false
 }
 
-// checkTokens refuses, before the recursive parser sees it, what would take it too deep or too long.
+// checkTokens refuses, before the recursive parser sees it, what would take it too deep or too
+// long.
 func checkTokens(tokens token.Tokens) (line int, msg string) {
 	if len(tokens) > maxTokens {
 		return 0, fmt.Sprintf("has more than %d words and signs; make it smaller", maxTokens)
@@ -177,7 +183,9 @@ func checkTokens(tokens token.Tokens) (line int, msg string) {
 			continue
 		}
 		if column > maxColumn {
-			return line, fmt.Sprintf("has a key or list entry beyond column %d; indent less, or write shorter keys", maxColumn)
+			return line, fmt.Sprintf(
+				"has a key or list entry beyond column %d; indent less, or write shorter keys", maxColumn,
+			)
 		}
 		if t.Type == token.MappingValueType && i > 0 {
 			column = tokens[i-1].Position.Column
@@ -287,7 +295,9 @@ func lineOf(n ast.Node) int {
 
 func (c *converter) count(n int) error {
 	if c.values += n; c.values > maxValues {
-		return fmt.Errorf("holds more than %d values (an alias counts as what it stands for); make it smaller", maxValues)
+		return fmt.Errorf(
+			"holds more than %d values (an alias counts as what it stands for); make it smaller", maxValues,
+		)
 	}
 	return nil
 }

@@ -43,8 +43,8 @@ func amountsOf(r plimsoll.Resources, yunikorn bool) amounts {
 // flowWidth is how long a list or mapping of plain values may be to stand on one line.
 const flowWidth = 100
 
-// FormatYAML prints a value as YAML, with the field names and the order of encoding/json. Short lists and mappings of plain
-// values stand on one line.
+// FormatYAML prints a value as YAML, with the field names and the order of encoding/json. Short
+// lists and mappings of plain values stand on one line.
 func FormatYAML(v any) ([]byte, error) {
 	tree, err := treeOf(v)
 	if err != nil {
@@ -160,14 +160,17 @@ func (v *value) literal() bool {
 		return false
 	}
 	for line := range strings.SplitSeq(lines, "\n") {
-		if strings.TrimRight(line, " ") != line || line == "" || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if strings.TrimRight(line, " ") != line || line == "" || strings.ContainsFunc(
+			line, func(r rune) bool { return !unicode.IsPrint(r) },
+		) {
 			return false
 		}
 	}
 	return true
 }
 
-// block prints a list, a mapping or a literal text over several lines. inline: the first line has its indentation already.
+// block prints a list, a mapping or a literal text over several lines. inline: the first line has
+// its indentation already.
 func (v *value) block(dst []byte, indent int, inline bool) []byte {
 	if v.literal() {
 		return v.appendLiteral(dst, indent)
@@ -182,7 +185,9 @@ func (v *value) block(dst []byte, indent int, inline bool) []byte {
 	for _, e := range v.entries {
 		begin()
 		dst = append(dst, plain(e.name)+":"...)
-		if text, ok := e.value.flow(); ok && !(indent == 0 && e.value.kind > nullKind && len(e.value.items)+len(e.value.entries) > 0) {
+		if text, ok := e.value.flow(); ok && !(indent == 0 && e.value.kind > nullKind && len(e.value.items)+len(
+			e.value.entries,
+		) > 0) {
 			dst = append(dst, " "+text+"\n"...)
 			continue
 		}

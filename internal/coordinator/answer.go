@@ -22,7 +22,9 @@ func encodeOutcomes(reply *pb.Reply, list []state.PolicyOutcome) {
 func policyOutcomes(list []state.PolicyOutcome) *pb.ApplyPoliciesResponse {
 	m := &pb.ApplyPoliciesResponse{}
 	for _, o := range list {
-		m.Outcomes = append(m.Outcomes, &pb.PolicyOutcome{Policy: wire.PolicyRefToProto(o.Ref), Change: pb.PolicyChange(o.Change)})
+		m.Outcomes = append(
+			m.Outcomes, &pb.PolicyOutcome{Policy: wire.PolicyRefToProto(o.Ref), Change: pb.PolicyChange(o.Change)},
+		)
 	}
 	return m
 }

@@ -42,7 +42,9 @@ func constrained(id string) *plimsoll.JobSpec {
 	one := spec.Groups[0]
 	for i := range plimsoll.MaxSelectors {
 		label := plimsoll.Selector{Label: long(plimsoll.MaxLabelKey, i) + "=" + long(plimsoll.MaxLabelValue, i)}
-		one.Constraints.Near, one.Constraints.Far = append(one.Constraints.Near, label), append(one.Constraints.Far, label)
+		one.Constraints.Near, one.Constraints.Far = append(
+			one.Constraints.Near, label,
+		), append(one.Constraints.Far, label)
 	}
 	spec.Groups = nil
 	for i := 0; i == 0 || proto.Size(wire.JobSpecToProto(spec)) < attackBytes; i++ {
@@ -70,7 +72,9 @@ func labelled() []*pb.Policy {
 	}
 	var set []*pb.Policy
 	for size := 0; size < attackBytes; {
-		m := wire.PolicyToProto(&plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: fmt.Sprintf("p%d", len(set)), Labels: pairs}})
+		m := wire.PolicyToProto(
+			&plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: fmt.Sprintf("p%d", len(set)), Labels: pairs}},
+		)
 		set, size = append(set, m), size+proto.Size(m)
 	}
 	return set
@@ -117,13 +121,21 @@ func TestCommandsThatFillABatchAreRefusedAndTheLeaderGoesOn(t *testing.T) {
 			return &pb.Command{Kind: &pb.Command_PlaceJob{PlaceJob: &pb.PlaceJobRequest{Spec: ofSpec(i)}}}
 		}},
 		{"plans for the same", "groups[", false, func(i int) *pb.Command {
-			return &pb.Command{Kind: &pb.Command_PlanMoves{PlanMoves: &pb.PlanMovesRequest{Spec: ofSpec(i), Group: "g0", Limit: 1}}}
+			return &pb.Command{
+				Kind: &pb.Command_PlanMoves{PlanMoves: &pb.PlanMovesRequest{Spec: ofSpec(i), Group: "g0", Limit: 1}},
+			}
 		}},
 		{"policies", "policies", false, func(int) *pb.Command {
-			return &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: policies}}}
+			return &pb.Command{
+				Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: policies}},
+			}
 		}},
 		{"trials of policies", "policies", false, func(int) *pb.Command {
-			return &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: policies, DryRun: true}}}
+			return &pb.Command{
+				Kind: &pb.Command_ApplyPolicies{
+					ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: policies, DryRun: true},
+				},
+			}
 		}},
 		{"facts of nodes", "facts", true, func(i int) *pb.Command {
 			n := &pb.Node{Id: named(i), Incarnation: 1, Capacity: node.GetCapacity(), Facts: node.GetFacts()}
@@ -148,8 +160,12 @@ func TestCommandsThatFillABatchAreRefusedAndTheLeaderGoesOn(t *testing.T) {
 						}
 						continue
 					}
-					if err == nil || !strings.Contains(err.Error(), a.field) || !strings.Contains(err.Error(), "bytes") {
-						t.Fatalf("%s: the reply is %.300v, want a refusal that names %s and its bytes", a.name, err, a.field)
+					if err == nil || !strings.Contains(
+						err.Error(), a.field,
+					) || !strings.Contains(err.Error(), "bytes") {
+						t.Fatalf(
+							"%s: the reply is %.300v, want a refusal that names %s and its bytes", a.name, err, a.field,
+						)
 					}
 				}
 			}

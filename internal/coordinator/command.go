@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// command is a kind of command of gateways: how it is read, and how the engine's answer is told. A question does not come to the engine,
-// and tells its answer itself.
+// command is a kind of command of gateways: how it is read, and how the engine's answer is told. A
+// question does not come to the engine, and tells its answer itself.
 type command struct {
 	name    string // of the field of the message Command, and in metrics
 	decode  func(gateway string, cmd *pb.Command) (engine.Operation, error)
@@ -20,8 +20,9 @@ type command struct {
 	ofAgents bool // an agent says it, or a gateway about one; no user does
 }
 
-// newCommands returns the table of all commands. A new one needs its row here, its operation in package engine and, if its answer
-// says more than that it was done, its field in the message Reply. A question needs an inquiry instead of an operation.
+// newCommands returns the table of all commands. A new one needs its row here, its operation in
+// package engine and, if its answer says more than that it was done, its field in the message
+// Reply. A question needs an inquiry instead of an operation.
 func newCommands() []command {
 	return []command{
 		row("submit_job", (*pb.Command).GetSubmitJob, decodeSubmit, done),
@@ -44,7 +45,8 @@ func newCommands() []command {
 	}
 }
 
-// row makes a row of the table. It takes no encoder for another answer than the one that the operation gives.
+// row makes a row of the table. It takes no encoder for another answer than the one that the
+// operation gives.
 func row[M any, O engine.Answering[A], A any](
 	name string, message func(*pb.Command) M, decode func(gateway string, m M) (O, error), encode func(*pb.Reply, A),
 ) command {
@@ -57,7 +59,8 @@ func row[M any, O engine.Answering[A], A any](
 			}
 			return do, nil
 		},
-		encode: func(reply *pb.Reply, answer any) { encode(reply, answer.(A)) }, // Answering an A, the engine answers with one
+		// Answering an A, the engine answers with one
+		encode: func(reply *pb.Reply, answer any) { encode(reply, answer.(A)) },
 	}
 }
 
@@ -84,7 +87,10 @@ type commandTable struct {
 }
 
 func newCommandTable() *commandTable {
-	t := &commandTable{kind: (&pb.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("kind"), byName: map[protoreflect.Name]*command{}}
+	t := &commandTable{
+		kind:   (&pb.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("kind"),
+		byName: map[protoreflect.Name]*command{},
+	}
 	for _, c := range newCommands() {
 		t.byName[protoreflect.Name(c.name)] = &c
 	}
@@ -149,20 +155,26 @@ func decodeSilence(_ string, m *pb.NodeLiveness) (*engine.NodeSilent, error) {
 }
 
 func decodeReports(_ string, m *pb.ReportTasksRequest) (*engine.ReportTasks, error) {
-	cmd := &engine.ReportTasks{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Reports: make([]engine.Report, len(m.GetReports()))}
+	cmd := &engine.ReportTasks{
+		Node: m.GetNode(), Incarnation: m.GetIncarnation(), Reports: make([]engine.Report, len(m.GetReports())),
+	}
 	for i, report := range m.GetReports() {
 		job, group, index, ok := wire.SplitTaskID(report.GetTask())
 		if !ok {
 			return nil, badTaskID("reports.task", report.GetTask())
 		}
-		cmd.Reports[i] = engine.Report{Job: job, Group: group, Index: index, TaskReport: wire.TaskReportFromProto(report)}
+		cmd.Reports[i] = engine.Report{
+			Job: job, Group: group, Index: index, TaskReport: wire.TaskReportFromProto(report),
+		}
 	}
 	return cmd, nil
 }
 
 func decodeNodeReport(_ string, m *pb.ReportNodeRequest) (*engine.ReportNode, error) {
 	report := wire.NodeReportFromProto(m.GetReport())
-	return &engine.ReportNode{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Sequence: m.GetSequence(), Report: report}, nil
+	return &engine.ReportNode{
+		Node: m.GetNode(), Incarnation: m.GetIncarnation(), Sequence: m.GetSequence(), Report: report,
+	}, nil
 }
 
 func decodeLeave(_ string, m *pb.LeaveNodeRequest) (*engine.LeaveNode, error) {

@@ -45,9 +45,10 @@ func idle(t *testing.T, cfg Config) *term {
 
 func code(r *pb.Reply) plimsoll.Code { return plimsoll.CodeOf(wire.ErrorFromProto(r.GetError())) }
 
-// Everything is answered once, refusals too, in the order in which it was sent and each at a revision no older than the one
-// before. Only a submit may be answered after what came behind it, when its tasks are there, and a question, which is answered beside the turns,
-// at a revision no older than what was answered before it came.
+// Everything is answered once, refusals too, in the order in which it was sent and each at a
+// revision no older than the one before. Only a submit may be answered after what came behind it,
+// when its tasks are there, and a question, which is answered beside the turns, at a revision no
+// older than what was answered before it came.
 func TestRepliesComeInOrder(t *testing.T) {
 	const internal = plimsoll.CodeInternal // of no error
 	asked := []struct {
@@ -57,7 +58,10 @@ func TestRepliesComeInOrder(t *testing.T) {
 		{register("n", 1), internal},
 		{submit(job("a", 2)), plimsoll.CodeAlreadyExists},
 		{kill("nope"), plimsoll.CodeNotFound},
-		{submit(&plimsoll.JobSpec{ID: "q", Owner: "alice", Queue: "root.nope", Groups: job("q", 1).Groups}), plimsoll.CodeInvalid},
+		{
+			submit(&plimsoll.JobSpec{ID: "q", Owner: "alice", Queue: "root.nope", Groups: job("q", 1).Groups}),
+			plimsoll.CodeInvalid,
+		},
 		{scale("a", -1), plimsoll.CodeInvalid},
 		{scale("a", 3), internal},
 		{explain("a.work.1"), internal},
@@ -65,7 +69,10 @@ func TestRepliesComeInOrder(t *testing.T) {
 		{kill("a"), internal},
 		{register("n", 0), plimsoll.CodeInvalid},
 		{&pb.Command{Kind: &pb.Command_RemoveNode{RemoveNode: &pb.RemoveNodeRequest{Id: "n"}}}, plimsoll.CodeConflict},
-		{&pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "x", Incarnation: 1}}}, plimsoll.CodeNotFound},
+		{
+			&pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "x", Incarnation: 1}}},
+			plimsoll.CodeNotFound,
+		},
 		{submit(job("b", 1)), internal},
 	}
 	for _, limits := range []store.Limits{{}, tiny} {
@@ -79,14 +86,19 @@ func TestRepliesComeInOrder(t *testing.T) {
 		answers := make(chan answer, rounds*len(asked))
 		for round := range rounds {
 			for i := range asked {
-				l.term.exec(context.Background(), "gw", asked[i].cmd, func(r *pb.Reply) { answers <- answer{round*len(asked) + i, r} })
+				l.term.exec(
+					context.Background(), "gw", asked[i].cmd,
+					func(r *pb.Reply) { answers <- answer{round*len(asked) + i, r} },
+				)
 			}
 		}
 		seen, last, revision := map[int]bool{}, -1, uint64(0)
 		for range rounds * len(asked) {
 			got := <-answers
 			what := asked[got.number%len(asked)]
-			if failed, code := got.reply.GetError() != nil, code(got.reply); got.number < len(asked) && (failed != (what.code != internal) || code != what.code) {
+			if failed, code := got.reply.GetError() != nil, code(
+				got.reply,
+			); got.number < len(asked) && (failed != (what.code != internal) || code != what.code) {
 				t.Errorf("command %d (%T) was answered with %v", got.number, what.cmd.GetKind(), got.reply.GetError())
 			}
 			if what.cmd.GetExplainTask() != nil {
@@ -94,7 +106,10 @@ func TestRepliesComeInOrder(t *testing.T) {
 				continue
 			}
 			if seen[got.number] || got.reply.GetRevision() < revision {
-				t.Errorf("command %d was answered twice (%v), or of revision %d after %d", got.number, seen[got.number], got.reply.GetRevision(), revision)
+				t.Errorf(
+					"command %d was answered twice (%v), or of revision %d after %d", got.number, seen[got.number],
+					got.reply.GetRevision(), revision,
+				)
 			}
 			seen[got.number], revision = true, got.reply.GetRevision()
 			if what.cmd.GetSubmitJob() == nil {
@@ -108,12 +123,15 @@ func TestRepliesComeInOrder(t *testing.T) {
 	}
 }
 
-// A specification that would fill a batch of the store's is refused; what can be stored is taken, and the leader goes on.
+// A specification that would fill a batch of the store's is refused; what can be stored is taken,
+// and the leader goes on.
 func TestSpecificationsFitTheStore(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), tiny))
 	defer l.stop()
 	const share = 16 // a specification takes at most one part in so many of a batch
-	for size, want := range map[int]bool{tiny.Bytes / share / 2: true, tiny.Bytes / share: false, tiny.Bytes: false, 2 * tiny.Bytes: false} {
+	for size, want := range map[int]bool{
+		tiny.Bytes / share / 2: true, tiny.Bytes / share: false, tiny.Bytes: false, 2 * tiny.Bytes: false,
+	} {
 		spec := job(fmt.Sprintf("j%d", size), 1)
 		spec.Groups[0].Env = map[string]string{"BIG": strings.Repeat("x", size)}
 		_, err := l.Do(context.Background(), submit(spec))
@@ -184,7 +202,9 @@ func TestExplainTellsWhatASpreadCounts(t *testing.T) {
 	}
 	s := list[0]
 	if s.GetBy() != "rack" || s.GetMaxSkew() != 1 || s.GetValues() != 3 || s.GetCounted() != 2 || s.GetFewest() != 0 ||
-		!strings.HasPrefix(s.GetFewestIn(), "rack-") || len(s.GetUncounted()) != 1 || s.GetUncounted()[0] != "rack-small" {
+		!strings.HasPrefix(
+			s.GetFewestIn(), "rack-",
+		) || len(s.GetUncounted()) != 1 || s.GetUncounted()[0] != "rack-small" {
 		t.Errorf("%v, want two of three racks, without rack-small", s)
 	}
 	if !strings.HasSuffix(s.GetSummary(), "; 1 other has no node that the other constraints allow") {
@@ -192,7 +212,8 @@ func TestExplainTellsWhatASpreadCounts(t *testing.T) {
 	}
 }
 
-// A full inbox refuses at once, and goes on when there is room again. What a lost gateway brings about is not refused.
+// A full inbox refuses at once, and goes on when there is room again. What a lost gateway brings
+// about is not refused.
 func TestFullInboxRefuses(t *testing.T) {
 	c := idle(t, Config{MaxInbox: 3})
 	var replies []*pb.Reply
@@ -204,7 +225,9 @@ func TestFullInboxRefuses(t *testing.T) {
 		t.Fatalf("there is room, but the answer was %v", replies)
 	}
 	c.exec(context.Background(), "gw", kill("x"), respond)
-	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted || !strings.Contains(replies[0].GetError().GetMessage(), "try again") {
+	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted || !strings.Contains(
+		replies[0].GetError().GetMessage(), "try again",
+	) {
 		t.Fatalf("the answer was %v", replies)
 	}
 	c.inbox.gatewayConnected("gw", false)
@@ -230,7 +253,11 @@ func TestUnreadableCommands(t *testing.T) {
 		{explain("a"), plimsoll.CodeInvalid, "wordcount.map.3"},
 		{explain("a.b.c"), plimsoll.CodeInvalid, "wordcount.map.3"},
 		{
-			&pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Reports: []*pb.TaskReport{{Task: "a"}}}}},
+			&pb.Command{
+				Kind: &pb.Command_ReportTasks{
+					ReportTasks: &pb.ReportTasksRequest{Reports: []*pb.TaskReport{{Task: "a"}}},
+				},
+			},
 			plimsoll.CodeInvalid, "wordcount.map.3",
 		},
 	} {
@@ -272,8 +299,8 @@ func TestEmptyCommands(t *testing.T) {
 	l.must(submit(job("a", 1)))
 }
 
-// A gateway that connects again has every node register again, whether its earlier stream has ended by then or not; a stream that
-// ends late takes nothing from a newer one.
+// A gateway that connects again has every node register again, whether its earlier stream has ended
+// by then or not; a stream that ends late takes nothing from a newer one.
 func TestNodesBelongToTheNewestStream(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -332,7 +359,8 @@ func leaves(t *testing.T, l *leader) []string {
 	return names
 }
 
-// A queue file replaces the tree, also of a store that has one. One that is refused is told, and the tree stays.
+// A queue file replaces the tree, also of a store that has one. One that is refused is told, and
+// the tree stays.
 func TestQueueFile(t *testing.T) {
 	fs := vfs.NewMem()
 	run := func(queues *plimsoll.QueueConfig, submits string, want ...string) (told string) {
@@ -412,7 +440,9 @@ func TestMetricsAndHealth(t *testing.T) {
 		t.Errorf("%d metrics are in the registry that was given, %v; want 15", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
-	if want := fmt.Sprintf(`"epoch":%d`, l.term.epoch); !strings.Contains(health, `"status":"ok"`) || !strings.Contains(health, want) {
+	if want := fmt.Sprintf(
+		`"epoch":%d`, l.term.epoch,
+	); !strings.Contains(health, `"status":"ok"`) || !strings.Contains(health, want) {
 		t.Errorf("/healthz says %s", health)
 	}
 	if _, err := New(Config{Listen: "127.0.0.1:0", Metrics: registry}, only(l.term.store)); err == nil {
@@ -454,7 +484,8 @@ func TestConfigIsValidated(t *testing.T) {
 	}
 }
 
-// A dry run, capacities and decisions come back through the same stream as what they are about, and leave no batch behind.
+// A dry run, capacities and decisions come back through the same stream as what they are about, and
+// leave no batch behind.
 func TestQuestions(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	defer l.stop()
@@ -462,11 +493,14 @@ func TestQuestions(t *testing.T) {
 	before := l.must(submit(job("a", 1))).GetRevision()
 
 	trial := l.must(place(job("b", 50), "", 0)).GetPlaceJob()
-	if g := trial.GetGroups(); len(g) != 1 || len(g[0].GetPlaced()) != 39 || g[0].GetPlaced()[38].GetFree().GetAmounts()["cpu"] != 0 ||
+	if g := trial.GetGroups(); len(g) != 1 || len(g[0].GetPlaced()) != 39 ||
+		g[0].GetPlaced()[38].GetFree().GetAmounts()["cpu"] != 0 ||
 		g[0].GetAsked() != 50 || g[0].GetRefused().GetWaitCode() != pb.WaitCode_WAIT_CODE_NO_NODE || g[0].GetRefused().GetNodes().GetOpen() != 1 {
 		t.Errorf("the trial is %v", trial)
 	}
-	rooms := l.must(&pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{}}}).GetNodeCapacity().GetNodes()
+	rooms := l.must(
+		&pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{}}},
+	).GetNodeCapacity().GetNodes()
 	if len(rooms) != 1 || rooms[0].GetUnreserved().GetAmounts()["cpu"] != 3900 || rooms[0].GetWhole().GetAmounts()["cpu"] != 4000 || rooms[0].GetTasks() != 1 {
 		t.Errorf("what is left is %v", rooms)
 	}
@@ -474,10 +508,14 @@ func TestQuestions(t *testing.T) {
 	question.GetExplainTask().Node, question.GetExplainTask().Export = "n", true
 	reply := l.must(question)
 	x := reply.GetExplainTask()
-	if d := x.GetDecision(); d.GetNode() != "n" || len(d.GetCandidates()) != 1 || len(d.GetExport()) == 0 || d.GetTime() != x.GetTask().GetBound() {
+	if d := x.GetDecision(); d.GetNode() != "n" || len(
+		d.GetCandidates(),
+	) != 1 || len(d.GetExport()) == 0 || d.GetTime() != x.GetTask().GetBound() {
 		t.Errorf("the decision is %v", d)
 	}
-	if len(x.GetVerdicts()) == 0 || x.GetSteps()[0].GetKind() != pb.StageKind_STAGE_KIND_CLOSED || x.GetDecisionsKept() == 0 {
+	if len(
+		x.GetVerdicts(),
+	) == 0 || x.GetSteps()[0].GetKind() != pb.StageKind_STAGE_KIND_CLOSED || x.GetDecisionsKept() == 0 {
 		t.Errorf("the explanation is %v", x)
 	}
 	d, err := fleetjson.ReadDecision(x.GetDecision().GetExport())
@@ -496,7 +534,10 @@ func TestQuestions(t *testing.T) {
 	}{
 		{place(job("b", 1), "none", 0), plimsoll.CodeInvalid},
 		{place(job("b", 1), "", 1_000_000), plimsoll.CodeInvalid},
-		{&pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{Nodes: []string{"x"}}}}, plimsoll.CodeNotFound},
+		{
+			&pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{Nodes: []string{"x"}}}},
+			plimsoll.CodeNotFound,
+		},
 	} {
 		if reply, err := l.Do(context.Background(), test.cmd); plimsoll.CodeOf(err) != test.code {
 			t.Errorf("%v: %v, %v", test.cmd, reply, err)
@@ -505,5 +546,9 @@ func TestQuestions(t *testing.T) {
 }
 
 func place(spec *plimsoll.JobSpec, group string, count int32) *pb.Command {
-	return &pb.Command{Kind: &pb.Command_PlaceJob{PlaceJob: &pb.PlaceJobRequest{Spec: wire.JobSpecToProto(spec), Group: group, Count: count}}}
+	return &pb.Command{
+		Kind: &pb.Command_PlaceJob{
+			PlaceJob: &pb.PlaceJobRequest{Spec: wire.JobSpecToProto(spec), Group: group, Count: count},
+		},
+	}
 }

@@ -17,7 +17,8 @@ type commit struct {
 	began   time.Time
 }
 
-// beginCommits encodes turns and begins to write them, until there are no more. There is room in begun for every turn there is.
+// beginCommits encodes turns and begins to write them, until there are no more. There is room in
+// begun for every turn there is.
 func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
 	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent}
 	for m := range made {
@@ -39,8 +40,8 @@ func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
 	return nil
 }
 
-// finishCommits waits for the disk, then publishes and replies, in the order of the turns. At the first failure it lets the
-// leadership go, and from then on only waits.
+// finishCommits waits for the disk, then publishes and replies, in the order of the turns. At the
+// first failure it lets the leadership go, and from then on only waits.
 func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose context.CancelFunc) error {
 	var failed error
 	for next := range begun {

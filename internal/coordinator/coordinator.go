@@ -81,10 +81,11 @@ type Config struct {
 	MaxQuestions  int          // questions that may wait for them; 64
 	Seed          uint64       // of the order in which nodes are drawn; 0: random
 	Now           func() int64 // Unix nanoseconds; the wall clock
-	// Disk is what the disk of the store has; it is asked every second. Nil: it is taken to have room.
+	// Disk is what the disk of the store has; it is asked every second. Nil: it is taken to have
+	// room.
 	Disk func() (disk.Space, error)
-	// OpenReadOnly opens the store when its disk is too full to write, so that reads are answered until
-	// there is room; nil: they are not.
+	// OpenReadOnly opens the store when its disk is too full to write, so that reads are answered
+	// until there is room; nil: they are not.
 	OpenReadOnly Open
 	// Metrics gets the coordinator's metrics too. They are always served on Listen, at /metrics.
 	Metrics prometheus.Registerer
@@ -103,8 +104,8 @@ type Events struct {
 	// Failed is called when a term has ended, or could not begin, because of err; the next one
 	// begins after the pause.
 	Failed func(err error, pause time.Duration)
-	// Disk is called when the disk of the store becomes too full for more state, with what is missing,
-	// and with an empty text when there is room again.
+	// Disk is called when the disk of the store becomes too full for more state, with what is
+	// missing, and with an empty text when there is room again.
 	Disk func(shortage string)
 	// Reading is called when a term has begun that only reads, because of err.
 	Reading func(err error)
@@ -222,7 +223,9 @@ func New(cfg Config, open Open) (*Coordinator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, openStore: open, pauses: defaultPauses, commands: newCommandTable(), status: newStatus()}
+	c := &Coordinator{
+		cfg: cfg, openStore: open, pauses: defaultPauses, commands: newCommandTable(), status: newStatus(),
+	}
 	c.metrics = newMetrics(c.status)
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(c.metrics); err != nil {

@@ -17,7 +17,8 @@ import (
 
 const (
 	diskInterval = time.Second // between two looks at the disk
-	// readFor is how long a term only reads before the store is opened for writing again with less free than there should be.
+	// readFor is how long a term only reads before the store is opened for writing again with less
+	// free than there should be.
 	readFor = time.Minute
 )
 
@@ -64,7 +65,8 @@ func (w *diskWatch) first(s *state.State) error {
 	return nil
 }
 
-// note remembers what the engine knows, and tells whoever runs this process if it has begun or ended.
+// note remembers what the engine knows, and tells whoever runs this process if it has begun or
+// ended.
 func (w *diskWatch) note(shortage string) {
 	if (shortage == "") != (w.told == "") {
 		w.tell(shortage)
@@ -89,8 +91,8 @@ func (w *diskWatch) run(ctx context.Context) {
 	}
 }
 
-// readOn serves what a store holds that cannot be written, because of cause, until there is reason to try again. It returns an error if
-// the store cannot be read either and that lasts.
+// readOn serves what a store holds that cannot be written, because of cause, until there is reason
+// to try again. It returns an error if the store cannot be read either and that lasts.
 func (c *Coordinator) readOn(ctx context.Context, cause error) (err error) {
 	st, err := c.cfg.OpenReadOnly(ctx)
 	if err != nil {
@@ -131,8 +133,9 @@ func (c *Coordinator) readOn(ctx context.Context, cause error) (err error) {
 	return nil
 }
 
-// tryAgain returns what says, after so long, whether the store may be opened for writing again: as soon as there is as much room as there
-// should be; and after a minute if there is some, or if the measure says nothing, as with a quota.
+// tryAgain returns what says, after so long, whether the store may be opened for writing again: as
+// soon as there is as much room as there should be; and after a minute if there is some, or if the
+// measure says nothing, as with a quota.
 func (c *Coordinator) tryAgain() func(after time.Duration) bool {
 	measure := func() (free, least int64, ok bool) {
 		if c.cfg.Disk == nil {

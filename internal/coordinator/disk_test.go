@@ -35,8 +35,9 @@ func (g *gauge) measure() (disk.Space, error) {
 	return disk.Space{Path: "/data", Free: g.free.Load() * mib, Size: 1000 * mib}, nil
 }
 
-// Below the least, what makes the state larger is refused with the path, what is free and what is needed. What makes it smaller, what
-// agents say, questions and repeated submits go on; so do jobs that are there.
+// Below the least, what makes the state larger is refused with the path, what is free and what is
+// needed. What makes it smaller, what agents say, questions and repeated submits go on; so do jobs
+// that are there.
 func TestANearlyFullDiskRefusesWhatMakesTheStateLarger(t *testing.T) {
 	g := &gauge{}
 	g.free.Store(500)
@@ -48,7 +49,9 @@ func TestANearlyFullDiskRefusesWhatMakesTheStateLarger(t *testing.T) {
 		l.must(submit(spec))
 	}
 	l.must(register("n", 1))
-	action := plimsoll.Policy{Action: &plimsoll.Action{Name: "shed", CoolDown: time.Minute, Weight: &plimsoll.WeightAction{Shares: 2}}}
+	action := plimsoll.Policy{
+		Action: &plimsoll.Action{Name: "shed", CoolDown: time.Minute, Weight: &plimsoll.WeightAction{Shares: 2}},
+	}
 	apply := func(dry bool) *pb.Command {
 		return &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{
 			Policies: []*pb.Policy{wire.PolicyToProto(&action)}, DryRun: dry,
@@ -69,7 +72,9 @@ func TestANearlyFullDiskRefusesWhatMakesTheStateLarger(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		for _, word := range []string{"/data", "49Mi free", "needs 50Mi", "free some", "55Mi", "kills and reports go on"} {
+		for _, word := range []string{
+			"/data", "49Mi free", "needs 50Mi", "free some", "55Mi", "kills and reports go on",
+		} {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("%s: %q does not say %q", what, err, word)
 			}
@@ -88,11 +93,24 @@ func TestANearlyFullDiskRefusesWhatMakesTheStateLarger(t *testing.T) {
 	l.must(apply(true))
 	l.must(explain("a.work.0"))
 	l.must(place(job("c", 1), "", 0))
-	l.must(&pb.Command{Kind: &pb.Command_DeletePolicy{DeletePolicy: &pb.DeletePolicyRequest{Kind: pb.PolicyKind(plimsoll.PolicyAction), Name: "shed"}}})
-	l.must(&pb.Command{Kind: &pb.Command_SetNodeMode{SetNodeMode: &pb.SetNodeModeRequest{Id: "n", Mode: pb.NodeMode(plimsoll.NodeDraining)}}})
+	l.must(
+		&pb.Command{
+			Kind: &pb.Command_DeletePolicy{
+				DeletePolicy: &pb.DeletePolicyRequest{Kind: pb.PolicyKind(plimsoll.PolicyAction), Name: "shed"},
+			},
+		},
+	)
+	l.must(
+		&pb.Command{
+			Kind: &pb.Command_SetNodeMode{
+				SetNodeMode: &pb.SetNodeModeRequest{Id: "n", Mode: pb.NodeMode(plimsoll.NodeDraining)},
+			},
+		},
+	)
 }
 
-// The disk is looked at every second; the engine is told when it becomes too full, and when there is a tenth more than the least.
+// The disk is looked at every second; the engine is told when it becomes too full, and when there
+// is a tenth more than the least.
 func TestTheDiskIsLookedAtEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gauge{}
@@ -127,7 +145,9 @@ func TestTheDiskIsLookedAtEverySecond(t *testing.T) {
 			{55, "", true},
 			{55, "", false},
 		} {
-			if got, tells := looks(step.free); tells != step.tells || !strings.Contains(got, step.says) || step.says == "" && got != "" {
+			if got, tells := looks(step.free); tells != step.tells || !strings.Contains(
+				got, step.says,
+			) || step.says == "" && got != "" {
 				t.Errorf("step %d, %d MiB free: told %t %q", i, step.free, tells, got)
 			}
 		}
@@ -190,8 +210,9 @@ func until(t *testing.T, what string, do func() bool) {
 	t.Fatalf("never: %s", what)
 }
 
-// A disk that becomes full under load loses nothing that was acknowledged: the same process goes on with reads and questions, refuses
-// commands with the reason, and leads again by itself when there is space.
+// A disk that becomes full under load loses nothing that was acknowledged: the same process goes on
+// with reads and questions, refuses commands with the reason, and leads again by itself when there
+// is space.
 func TestADiskThatBecomesFullLosesNothing(t *testing.T) {
 	d, g := newFullDisk(), &gauge{}
 	g.free.Store(500)
@@ -201,7 +222,9 @@ func TestADiskThatBecomesFullLosesNothing(t *testing.T) {
 	cfg.OpenReadOnly = func(context.Context) (store.Store, error) {
 		return pebble.OpenReadOnly(pebble.Config{Dir: "store", FS: d})
 	}
-	p := run(t, cfg, func(context.Context) (store.Store, error) { return pebble.Open(pebble.Config{Dir: "store", FS: d}) })
+	p := run(
+		t, cfg, func(context.Context) (store.Store, error) { return pebble.Open(pebble.Config{Dir: "store", FS: d}) },
+	)
 	defer p.stop()
 	f, stop := p.follow(make(chan error))
 	defer stop()
@@ -231,14 +254,18 @@ func TestADiskThatBecomesFullLosesNothing(t *testing.T) {
 		}
 	}
 	_, err := f.Do(t.Context(), kill("j1"))
-	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(err.Error(), "the disk of /data is full") || !strings.Contains(err.Error(), "free some space") {
+	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(
+		err.Error(), "the disk of /data is full",
+	) || !strings.Contains(err.Error(), "free some space") {
 		t.Errorf("a kill is refused with %v", err)
 	}
 	x, err := f.Do(t.Context(), explain("j3.work.1"))
 	if err != nil || x.GetExplainTask().GetTask().GetJob() != "j3" {
 		t.Errorf("a question: %v, %v", x, err)
 	}
-	if report, code := p.health(); code != 200 || report.Status != "read-only" || !strings.Contains(report.Reason, "no space left") {
+	if report, code := p.health(); code != 200 || report.Status != "read-only" || !strings.Contains(
+		report.Reason, "no space left",
+	) {
 		t.Errorf("/healthz says %d %+v", code, report)
 	}
 	before := p.status.get().epoch
@@ -247,7 +274,8 @@ func TestADiskThatBecomesFullLosesNothing(t *testing.T) {
 	if epoch := <-p.led; epoch <= before {
 		t.Errorf("it leads again with epoch %d, and %d read", epoch, before)
 	}
-	// The connection to the term before may still seem to be there when the kill is sent, and then it breaks.
+	// The connection to the term before may still seem to be there when the kill is sent, and then
+	// it breaks.
 	for tried := false; !tried || lost(err); tried = true {
 		if err := f.Ready(t.Context()); err != nil {
 			t.Fatal(err)
@@ -280,7 +308,9 @@ func TestAStartOnAFullDiskWorksForReading(t *testing.T) {
 	cfg.OpenReadOnly = func(context.Context) (store.Store, error) {
 		return pebble.OpenReadOnly(pebble.Config{Dir: "store", FS: d})
 	}
-	p := run(t, cfg, func(context.Context) (store.Store, error) { return pebble.Open(pebble.Config{Dir: "store", FS: d}) })
+	p := run(
+		t, cfg, func(context.Context) (store.Store, error) { return pebble.Open(pebble.Config{Dir: "store", FS: d}) },
+	)
 	defer p.stop()
 	if err := <-reading; !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("it only reads because of %v", err)
@@ -298,8 +328,9 @@ func TestAStartOnAFullDiskWorksForReading(t *testing.T) {
 	}
 }
 
-// On a real file system of a few MiB that fills up: submits are refused before it is full, kills go on; and when somebody else fills it
-// to the last byte, reads are answered, nothing is lost, and all goes on once there is room.
+// On a real file system of a few MiB that fills up: submits are refused before it is full, kills go
+// on; and when somebody else fills it to the last byte, reads are answered, nothing is lost, and
+// all goes on once there is room.
 func TestASmallFileSystemThatFillsUp(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "small")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -316,8 +347,9 @@ func TestASmallFileSystemThatFillsUp(t *testing.T) {
 	stored := pebble.Config{Dir: filepath.Join(dir, "store"), MemTableBytes: 256 << 10}
 	reading := make(chan error, 10)
 	cfg := Config{
-		Listen: "unix:" + filepath.Join(t.TempDir(), "s"),
-		Disk:   func() (disk.Space, error) { return disk.Measure(dir) }, Events: Events{Reading: func(err error) { reading <- err }},
+		Listen:       "unix:" + filepath.Join(t.TempDir(), "s"),
+		Disk:         func() (disk.Space, error) { return disk.Measure(dir) },
+		Events:       Events{Reading: func(err error) { reading <- err }},
 		OpenReadOnly: func(context.Context) (store.Store, error) { return pebble.OpenReadOnly(stored) },
 	}
 	p := run(t, cfg, func(context.Context) (store.Store, error) { return pebble.Open(stored) })

@@ -29,7 +29,8 @@ func whole(t *term, id string, tasks int) error {
 	return nil
 }
 
-// The machine dies right after a reply: the job is there, all of it, also if it took many turns to create.
+// The machine dies right after a reply: the job is there, all of it, also if it took many turns to
+// create.
 func TestSubmitIsDurableBeforeItsReply(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	l := lead(t, Config{}, openStore(t, fs, tiny))
@@ -119,7 +120,10 @@ func TestReplyComesBehindItsBatch(t *testing.T) {
 				now := l.Latest()
 				_, ok := now.Get(wire.KindJobStatus, id)
 				if err != nil || !ok || now.Revision() < reply.GetRevision() {
-					t.Errorf("submit %s: %v; its status is there: %v, at revision %d of %d", id, err, ok, now.Revision(), reply.GetRevision())
+					t.Errorf(
+						"submit %s: %v; its status is there: %v, at revision %d of %d", id, err, ok, now.Revision(),
+						reply.GetRevision(),
+					)
 					return
 				}
 				if _, ok := now.Get(wire.KindTask, wire.TaskKey(id, "work", 29)); !ok {
@@ -136,8 +140,9 @@ func TestReplyComesBehindItsBatch(t *testing.T) {
 	workers.Wait()
 }
 
-// A commit fails, at its beginning or at the disk: the term ends with the error, and nothing of that batch or after it was seen by
-// anybody. It ends by itself, even if nobody asks for anything more.
+// A commit fails, at its beginning or at the disk: the term ends with the error, and nothing of
+// that batch or after it was seen by anybody. It ends by itself, even if nobody asks for anything
+// more.
 func TestFailedCommitEndsTheTerm(t *testing.T) {
 	for _, workers := range []int{1, 8} {
 		for _, fail := range []struct{ commit, wait int }{{2, 0}, {0, 2}, {9, 0}, {0, 9}} {
@@ -173,7 +178,9 @@ func TestFailedCommitEndsTheTerm(t *testing.T) {
 				l.cancel()
 				l.follows.Wait()
 				failed := st.mu.failed
-				if seen := max(l.Latest().Revision(), l.term.source.Snapshot().Revision(), replies.Load()); failed == 0 || seen >= failed {
+				if seen := max(
+					l.Latest().Revision(), l.term.source.Snapshot().Revision(), replies.Load(),
+				); failed == 0 || seen >= failed {
 					t.Errorf("revision %d failed, but %d was seen", failed, seen)
 				}
 				term := reload(t, fs, Config{})

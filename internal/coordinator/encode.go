@@ -19,10 +19,12 @@ type encoder struct {
 // averageRecord is a first guess at a record's size, in bytes.
 const averageRecord = 96
 
-// encode makes the batch of a turn that changed something. The batch shares no memory with the turn.
+// encode makes the batch of a turn that changed something. The batch shares no memory with the
+// turn.
 func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	c := &b.Changes
-	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) + len(c.QueueStatuses) +
+	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) +
+		len(c.QueueStatuses) +
 		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) +
 		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 1
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
@@ -56,7 +58,10 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
 	}
 	for i := range c.JobStatuses {
 		st := &c.JobStatuses[i]
-		put(wire.Mutation{Kind: wire.KindJobStatus, Key: st.ID, Ephemeral: st.Ephemeral}, wire.AppendJobStatus(buf, &st.JobStatus))
+		put(
+			wire.Mutation{Kind: wire.KindJobStatus, Key: st.ID, Ephemeral: st.Ephemeral},
+			wire.AppendJobStatus(buf, &st.JobStatus),
+		)
 	}
 	for i := range c.Tasks {
 		t := &c.Tasks[i]

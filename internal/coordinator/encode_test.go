@@ -12,7 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// replayed runs an engine on random commands that follow from a seed, and returns the bytes of every batch.
+// replayed runs an engine on random commands that follow from a seed, and returns the bytes of
+// every batch.
 func replayed(t *testing.T, seed uint64) []byte {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, seed))
@@ -59,9 +60,12 @@ func randomCommand(rng *rand.Rand, s *state.State, i int) engine.Operation {
 		}
 		for g := range 1 + rng.IntN(3) {
 			spec.Groups = append(spec.Groups, plimsoll.GroupSpec{
-				Name: fmt.Sprintf("g%d", g), Count: rng.Int32N(6), Command: []string{"true"}, Env: map[string]string{"A": "1", "B": "2", "C": "3"},
-				Resources: plimsoll.Resources{"cpu": int64(100 * (1 + rng.IntN(30))), "memory": 1 << 30, "gpu": int64(rng.IntN(2))},
-				Retry:     plimsoll.RetryPolicy{Kind: plimsoll.RetryBackoff, Limit: 2},
+				Name: fmt.Sprintf("g%d", g), Count: rng.Int32N(6), Command: []string{"true"},
+				Env: map[string]string{"A": "1", "B": "2", "C": "3"},
+				Resources: plimsoll.Resources{
+					"cpu": int64(100 * (1 + rng.IntN(30))), "memory": 1 << 30, "gpu": int64(rng.IntN(2)),
+				},
+				Retry: plimsoll.RetryPolicy{Kind: plimsoll.RetryBackoff, Limit: 2},
 			})
 		}
 		return &engine.SubmitJob{Spec: spec}

@@ -39,7 +39,8 @@ func newFleet(b *testing.B, nodes, percent int) *fleet {
 	return f
 }
 
-// turn gives commands and makes turns until nothing is left to do. It returns how many tasks were bound.
+// turn gives commands and makes turns until nothing is left to do. It returns how many tasks were
+// bound.
 func (f *fleet) turn(b *testing.B, do ...engine.Operation) int {
 	b.Helper()
 	var commands []engine.Command
@@ -75,7 +76,9 @@ func (f *fleet) turn(b *testing.B, do ...engine.Operation) int {
 func spec(id, queue string, count int, r plimsoll.Resources) *engine.SubmitJob {
 	return &engine.SubmitJob{Spec: &plimsoll.JobSpec{
 		ID: id, Owner: "alice", Queue: queue,
-		Groups: []plimsoll.GroupSpec{{Name: "work", Count: int32(count), Command: []string{"sleep", "1"}, Resources: r}},
+		Groups: []plimsoll.GroupSpec{
+			{Name: "work", Count: int32(count), Command: []string{"sleep", "1"}, Resources: r},
+		},
 	}}
 }
 
@@ -86,9 +89,10 @@ func (f *fleet) submit(b *testing.B, id, queue string, count int, r plimsoll.Res
 	}
 }
 
-// BenchmarkCycle places 100,000 tasks of one leaf, 1,000 jobs of 100, on a fleet that is 80 % full. It counts everything that a
-// placement costs the leader but the disk and the network: the turn, the events, and the encoding of records and batch. Submitting
-// the jobs is not in it; the nodes are large enough that the fleet stays between 80 and 96 % full.
+// BenchmarkCycle places 100,000 tasks of one leaf, 1,000 jobs of 100, on a fleet that is 80 % full.
+// It counts everything that a placement costs the leader but the disk and the network: the turn,
+// the events, and the encoding of records and batch. Submitting the jobs is not in it; the nodes
+// are large enough that the fleet stays between 80 and 96 % full.
 func BenchmarkCycle(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000} {
 		tasks := 10 * nodes
@@ -128,7 +132,8 @@ func (f *fleet) setModes(b *testing.B, nodes int, mode plimsoll.NodeMode) {
 	f.turn(b, f.modes(nodes, mode)...)
 }
 
-// BenchmarkLifecycle is the whole life of tasks through the engine: submit, bind, start, finish, in jobs of 100.
+// BenchmarkLifecycle is the whole life of tasks through the engine: submit, bind, start, finish, in
+// jobs of 100.
 func BenchmarkLifecycle(b *testing.B) {
 	f := newFleet(b, 1000, 50)
 	b.ReportAllocs()

@@ -22,9 +22,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// TestMain looks for goroutines that are left. The tests take half a minute and more with the race detector, and buy that
-// what is acknowledged is durable and what is durable is whole: random loads from many clients at once, a crash in any of
-// their steps, and the live state held against what the next leader and a new gateway read.
+// TestMain looks for goroutines that are left. The tests take half a minute and more with the race
+// detector, and buy that what is acknowledged is durable and what is durable is whole: random loads
+// from many clients at once, a crash in any of their steps, and the live state held against what
+// the next leader and a new gateway read.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tiny are limits that few turns stay below by chance.
@@ -151,7 +152,9 @@ func lead(t testing.TB, cfg Config, st store.Store) *leader {
 // follow starts another follower.
 func (l *leader) follow(ctx context.Context, gateway string) *replica.Follower {
 	l.t.Helper()
-	f, err := replica.NewFollower(replica.FollowerConfig{Gateway: gateway, Leader: l.address, EventCapacity: l.term.eventCapacity})
+	f, err := replica.NewFollower(
+		replica.FollowerConfig{Gateway: gateway, Leader: l.address, EventCapacity: l.term.eventCapacity},
+	)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -186,8 +189,9 @@ func (l *leader) must(cmd *pb.Command) *pb.Reply {
 	return reply
 }
 
-// settle returns when the engine has nothing left to do at this time: a turn with work left over is followed by one that
-// changes something, and each command is answered in a later turn than the one before.
+// settle returns when the engine has nothing left to do at this time: a turn with work left over is
+// followed by one that changes something, and each command is answered in a later turn than the one
+// before.
 func (l *leader) settle() {
 	l.t.Helper()
 	ask := func() uint64 {
@@ -227,12 +231,21 @@ func explain(task string) *pb.Command {
 }
 
 func register(id string, incarnation uint64) *pb.Command {
-	node := plimsoll.Node{ID: id, Address: "127.0.0.1:1", Incarnation: incarnation, Capacity: plimsoll.Resources{"cpu": 4000, "memory": 8 << 30}}
-	return &pb.Command{Kind: &pb.Command_RegisterNode{RegisterNode: &pb.RegisterNodeRequest{Node: wire.NodeToProto(&node)}}}
+	node := plimsoll.Node{
+		ID: id, Address: "127.0.0.1:1", Incarnation: incarnation,
+		Capacity: plimsoll.Resources{"cpu": 4000, "memory": 8 << 30},
+	}
+	return &pb.Command{
+		Kind: &pb.Command_RegisterNode{RegisterNode: &pb.RegisterNodeRequest{Node: wire.NodeToProto(&node)}},
+	}
 }
 
 func setQueues(tree *plimsoll.QueueConfig) *pb.Command {
-	return &pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: &pb.SetQueueConfigRequest{Config: wire.QueueConfigToProto(tree)}}}
+	return &pb.Command{
+		Kind: &pb.Command_SetQueueConfig{
+			SetQueueConfig: &pb.SetQueueConfigRequest{Config: wire.QueueConfigToProto(tree)},
+		},
+	}
 }
 
 func job(id string, count int) *plimsoll.JobSpec {

@@ -14,14 +14,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// memory is a store without a disk, for tests in virtual time. It begins empty and forgets everything.
+// memory is a store without a disk, for tests in virtual time. It begins empty and forgets
+// everything.
 type memory struct{ stall <-chan struct{} } // each Wait waits for it, if it is not nil
 
 func (m *memory) Limits() store.Limits { return store.Limits{} }
 
 func (m *memory) Lead(context.Context) (uint64, error) { return 1, nil }
 
-func (m *memory) Load(context.Context, func(wire.Kind, string, []byte) error, func(uint64, wire.EventChunk) error) (uint64, int64, error) {
+func (m *memory) Load(
+	context.Context, func(wire.Kind, string, []byte) error, func(uint64, wire.EventChunk) error,
+) (uint64, int64, error) {
 	return 0, 0, nil
 }
 
@@ -103,7 +106,8 @@ func taskOf(t *testing.T, led *term) plimsoll.Task {
 	return task
 }
 
-// With nothing to do the loop sleeps, for days if need be; a retry delay wakes it once, at the right time.
+// With nothing to do the loop sleeps, for days if need be; a retry delay wakes it once, at the
+// right time.
 func TestLoopSleepsUntilItIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		led := begun(t, Config{}, &memory{})
@@ -117,7 +121,8 @@ func TestLoopSleepsUntilItIsNeeded(t *testing.T) {
 			t.Errorf("%d turns were made in an idle day", more)
 		}
 		ask(t, led, &pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "n", Incarnation: 1, Reports: []*pb.TaskReport{{
-			Task: "a.work.0", Attempt: taskOf(t, led).Attempt, State: pb.TaskState(plimsoll.TaskFinished), Result: pb.TaskResult(plimsoll.ResultFailed), ExitCode: 1,
+			Task: "a.work.0", Attempt: taskOf(t, led).Attempt, State: pb.TaskState(plimsoll.TaskFinished),
+			Result: pb.TaskResult(plimsoll.ResultFailed), ExitCode: 1,
 		}}}}})
 		failed := taskOf(t, led)
 		delay := time.Duration(failed.NotBefore - time.Now().UnixNano())
@@ -139,7 +144,8 @@ func TestLoopSleepsUntilItIsNeeded(t *testing.T) {
 	})
 }
 
-// While the disk stands still at most four turns are on their way, and commands pile up in the inbox only, to its bound.
+// While the disk stands still at most four turns are on their way, and commands pile up in the
+// inbox only, to its bound.
 func TestPipelineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall := make(chan struct{})
@@ -149,7 +155,10 @@ func TestPipelineIsBounded(t *testing.T) {
 			led.exec(context.Background(), "gw", kill("nope"), func(r *pb.Reply) { answers <- r })
 			synctest.Wait()
 		}
-		if depth, waiting := value(t, led.metrics.depth), led.inbox.waiting().commands; depth != pipeline || waiting != 75 { // the rest is for agents
+		// the rest is for agents
+		if depth, waiting := value(
+			t, led.metrics.depth,
+		), led.inbox.waiting().commands; depth != pipeline || waiting != 75 {
 			t.Errorf("%v turns are on their way, and %d commands wait", depth, waiting)
 		}
 		refused := len(answers)

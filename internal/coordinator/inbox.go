@@ -24,8 +24,8 @@ type inboxLoad struct {
 	bytes    int // also of commands that the writer loop has before it
 }
 
-// inbox holds what waits for a turn of one term. A quarter of it, by number and by bytes, is for what agents say: how much users
-// send does not keep a report out.
+// inbox holds what waits for a turn of one term. A quarter of it, by number and by bytes, is for
+// what agents say: how much users send does not keep a report out.
 type inbox struct {
 	most inboxLoad
 	wake chan struct{} // capacity 1: something is in it
@@ -44,8 +44,9 @@ func newInbox(commands, bytes int) *inbox {
 	return b
 }
 
-// gatewayConnected is called before the first command of a stream. A gateway that connects knows no node yet: those that had
-// registered over an earlier connection must register again, whether that has ended or not.
+// gatewayConnected is called before the first command of a stream. A gateway that connects knows no
+// node yet: those that had registered over an earlier connection must register again, whether that
+// has ended or not.
 func (b *inbox) gatewayConnected(gateway string, _ bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +54,8 @@ func (b *inbox) gatewayConnected(gateway string, _ bool) {
 	b.add(gatewayLost(gateway))
 }
 
-// gatewayDisconnected is called when a stream has ended. If there is a newer one the nodes that have registered over it stay.
+// gatewayDisconnected is called when a stream has ended. If there is a newer one the nodes that
+// have registered over it stay.
 func (b *inbox) gatewayDisconnected(gateway string, _ error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +99,9 @@ func (b *inbox) inboxFull(bound string) error {
 		return plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has commands of %d bytes waiting, with %d as its bound; try again",
 			b.waiting().bytes, b.most.bytes)
 	}
-	return plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", b.waiting().commands)
+	return plimsoll.Errorf(
+		plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", b.waiting().commands,
+	)
 }
 
 // taken gives back the bytes of commands that were drained and now belong to the engine.
@@ -114,7 +118,8 @@ func (b *inbox) insist(r request) {
 	b.add(r)
 }
 
-// add puts a request in even if the inbox is full, which only what a connection or this process itself brings about may do. The caller holds mu.
+// add puts a request in even if the inbox is full, which only what a connection or this process
+// itself brings about may do. The caller holds mu.
 func (b *inbox) add(r request) {
 	b.mu.requests = append(b.mu.requests, r)
 	b.mu.load.commands++

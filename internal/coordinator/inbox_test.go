@@ -35,7 +35,9 @@ func TestTheInboxIsBoundedByBytes(t *testing.T) {
 	if bound := b.push(asked(c, "submit_job", 8<<20)); bound != boundBytes {
 		t.Errorf("it is full by %q", bound)
 	}
-	if err := b.inboxFull(boundBytes); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), "268435456") {
+	if err := b.inboxFull(boundBytes); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(
+		err.Error(), "268435456",
+	) {
 		t.Errorf("the refusal is %v", err)
 	}
 	if bound := b.push(asked(c, "kill_job", 512)); bound != boundBytes {
@@ -111,11 +113,15 @@ func TestAFullInboxIsCountedAndRecovers(t *testing.T) {
 		}
 		refused := len(answers)
 		for range refused {
-			if r := <-answers; code(r) != plimsoll.CodeExhausted || !strings.Contains(r.GetError().GetMessage(), "bytes") {
+			if r := <-answers; code(r) != plimsoll.CodeExhausted || !strings.Contains(
+				r.GetError().GetMessage(), "bytes",
+			) {
 				t.Fatalf("answered %v", r)
 			}
 		}
-		if counted := value(t, led.metrics.inboxRefused.WithLabelValues(boundBytes)); int(counted) != refused || refused < 500-300-pipeline {
+		if counted := value(
+			t, led.metrics.inboxRefused.WithLabelValues(boundBytes),
+		); int(counted) != refused || refused < 500-300-pipeline {
 			t.Errorf("%d were refused and %v counted", refused, counted)
 		}
 		report := &pb.Command{Kind: &pb.Command_NodeLiveness{NodeLiveness: &pb.NodeLiveness{Node: "n"}}}

@@ -64,7 +64,8 @@ func (q *nodeCapacity) ask(v *scheduler.View, _ *scheduler.Subject, revision uin
 	return nil
 }
 
-// placeJob asks where tasks of a job would be placed: so many of each group, 0: as many as it has; an empty group: of all.
+// placeJob asks where tasks of a job would be placed: so many of each group, 0: as many as it has;
+// an empty group: of all.
 type placeJob struct {
 	spec  *plimsoll.JobSpec
 	group string
@@ -88,7 +89,8 @@ func (q *placeJob) ask(v *scheduler.View, _ *scheduler.Subject, revision uint64,
 	return nil
 }
 
-// planMoves asks for moves that would make room for a task of a group of a job, or, without a job, empty nodes.
+// planMoves asks for moves that would make room for a task of a group of a job, or, without a job,
+// empty nodes.
 type planMoves struct {
 	spec  *plimsoll.JobSpec
 	group string
@@ -138,7 +140,8 @@ func encodeExplanation(x *scheduler.Explanation) *pb.ExplainTaskResponse {
 		}
 		for _, c := range d.Candidates[:min(len(d.Candidates), maxCandidates)] {
 			m.Decision.Candidates = append(m.Decision.Candidates, &pb.PlacementCandidate{
-				Node: c.Server, Kept: c.Kept, Score: c.Score, Free: wire.ResourcesToProto(c.Free), Tasks: int32(c.Instances),
+				Node: c.Server, Kept: c.Kept, Score: c.Score, Free: wire.ResourcesToProto(c.Free),
+				Tasks: int32(c.Instances),
 			})
 		}
 	}
@@ -154,11 +157,14 @@ func encodeSteps(steps []placement.Step) []*pb.ExplainStep {
 	for i := range steps {
 		s := &steps[i]
 		m := &pb.ExplainStep{
-			Stage: s.Stage, Kind: stageKind(s.Kind), Received: int32(s.Received), Remaining: int32(s.Remaining), Dropped: int32(s.Dropped),
+			Stage: s.Stage, Kind: stageKind(s.Kind), Received: int32(s.Received), Remaining: int32(s.Remaining),
+			Dropped: int32(s.Dropped),
 			Refused: int32(s.Refused),
 		}
 		for _, r := range s.Reasons {
-			m.Reasons = append(m.Reasons, &pb.ExplainReason{Reason: r.Text, Nodes: int32(r.Servers), Examples: r.Examples})
+			m.Reasons = append(
+				m.Reasons, &pb.ExplainReason{Reason: r.Text, Nodes: int32(r.Servers), Examples: r.Examples},
+			)
 		}
 		out[i] = m
 	}
@@ -166,7 +172,10 @@ func encodeSteps(steps []placement.Step) []*pb.ExplainStep {
 }
 
 func encodeCounts(x *placement.Explanation) *pb.NodeCounts {
-	return &pb.NodeCounts{Total: int32(x.Servers), Open: int32(x.Open), Eligible: int32(x.Eligible), FitEmpty: int32(x.FitEmpty), Fit: int32(x.Fit)}
+	return &pb.NodeCounts{
+		Total: int32(x.Servers), Open: int32(x.Open), Eligible: int32(x.Eligible), FitEmpty: int32(x.FitEmpty),
+		Fit: int32(x.Fit),
+	}
 }
 
 func encodeCapacities(list []placement.Capacity) *pb.NodeCapacityResponse {
@@ -174,7 +183,8 @@ func encodeCapacities(list []placement.Capacity) *pb.NodeCapacityResponse {
 	for i := range list {
 		c := &list[i]
 		m.Nodes[i] = &pb.NodeRoom{
-			Node: c.Server, Reason: c.Why, Unreserved: wire.ResourcesToProto(c.Free), Whole: wire.ResourcesToProto(c.Whole), Tasks: int32(c.Instances),
+			Node: c.Server, Reason: c.Why, Unreserved: wire.ResourcesToProto(c.Free),
+			Whole: wire.ResourcesToProto(c.Whole), Tasks: int32(c.Instances),
 			MaxTasks: int32(c.Most),
 		}
 	}
@@ -185,12 +195,17 @@ func encodeTrial(t *scheduler.Trial) *pb.PlaceJobResponse {
 	m := &pb.PlaceJobResponse{QueueReason: t.QueueReason}
 	for i := range t.Groups {
 		g := &t.Groups[i]
-		group := &pb.PlacedGroup{Group: g.Name, Asked: int32(g.Asked), Stopped: g.Stopped, Placed: make([]*pb.PlacedTask, len(g.Placed))}
+		group := &pb.PlacedGroup{
+			Group: g.Name, Asked: int32(g.Asked), Stopped: g.Stopped, Placed: make([]*pb.PlacedTask, len(g.Placed)),
+		}
 		for k, p := range g.Placed {
 			group.Placed[k] = &pb.PlacedTask{Node: p.Server, Score: p.Score, Free: wire.ResourcesToProto(g.Free(k))}
 		}
 		if g.Why != nil {
-			group.Refused = &pb.PlacementRefusal{WaitCode: pb.WaitCode(g.Code), Summary: g.Summary, Steps: encodeSteps(g.Why.Steps), Nodes: encodeCounts(g.Why)}
+			group.Refused = &pb.PlacementRefusal{
+				WaitCode: pb.WaitCode(g.Code), Summary: g.Summary, Steps: encodeSteps(g.Why.Steps),
+				Nodes: encodeCounts(g.Why),
+			}
 		}
 		m.Groups = append(m.Groups, group)
 	}
@@ -198,7 +213,9 @@ func encodeTrial(t *scheduler.Trial) *pb.PlaceJobResponse {
 }
 
 func encodePlan(p *scheduler.MovePlan) *pb.PlanMovesResponse {
-	m := &pb.PlanMovesResponse{Emptied: p.Emptied, Room: p.Room, More: int32(p.More), Stopped: p.Stopped, Refusal: p.Refusal}
+	m := &pb.PlanMovesResponse{
+		Emptied: p.Emptied, Room: p.Room, More: int32(p.More), Stopped: p.Stopped, Refusal: p.Refusal,
+	}
 	for _, move := range p.Moves {
 		m.Moves = append(m.Moves, &pb.PlannedMove{Task: move.Name, From: move.From, To: move.To})
 	}

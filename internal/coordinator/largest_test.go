@@ -69,7 +69,9 @@ func (d *largest) resources(most int64) plimsoll.Resources {
 func (d *largest) traits() map[string]plimsoll.Trait {
 	out := map[string]plimsoll.Trait{}
 	for i := range d.n(plimsoll.MaxTraits) {
-		out[d.text(plimsoll.MaxPlacementName, i)] = plimsoll.Trait{Words: d.texts(plimsoll.MaxTraitWords, plimsoll.MaxPlacementName)}
+		out[d.text(plimsoll.MaxPlacementName, i)] = plimsoll.Trait{
+			Words: d.texts(plimsoll.MaxTraitWords, plimsoll.MaxPlacementName),
+		}
 	}
 	return out
 }
@@ -105,9 +107,13 @@ func (d *largest) spec(id string) *plimsoll.JobSpec {
 	}
 	for i := range d.n(plimsoll.MaxGroups) {
 		g := plimsoll.GroupSpec{
-			Name: long(63, i), Count: int32(d.rng.IntN(4)), Command: append([]string{"x"}, d.texts(10, 1000)...), Env: d.pairs(10, 100, 1000),
-			WorkDir: d.text(plimsoll.MaxPath, i), User: d.text(plimsoll.MaxPath, i), UserGroup: d.text(plimsoll.MaxPath, i), Priority: -1,
-			Retry:      plimsoll.RetryPolicy{Kind: plimsoll.RetryBackoff, Limit: 1, InitialDelay: 1e9, MaxDelay: 1 << 60},
+			Name: long(63, i), Count: int32(d.rng.IntN(4)), Command: append([]string{"x"}, d.texts(10, 1000)...),
+			Env:     d.pairs(10, 100, 1000),
+			WorkDir: d.text(plimsoll.MaxPath, i), User: d.text(plimsoll.MaxPath, i),
+			UserGroup: d.text(plimsoll.MaxPath, i), Priority: -1,
+			Retry: plimsoll.RetryPolicy{
+				Kind: plimsoll.RetryBackoff, Limit: 1, InitialDelay: 1e9, MaxDelay: 1 << 60,
+			},
 			MaxRuntime: 1 << 60, KillGrace: 1 << 60, LogLimit: 1 << 60,
 		}
 		if d.rng.IntN(2) == 0 {
@@ -142,14 +148,16 @@ func (d *largest) constrain(g *plimsoll.GroupSpec) {
 
 func (d *largest) node(id string) *engine.RegisterNode {
 	n := plimsoll.Node{
-		ID: id, Address: d.text(256, 1), Incarnation: 1<<26 + uint64(d.rng.IntN(2)), Capacity: d.resources(plimsoll.MaxNodeCPU),
+		ID: id, Address: d.text(256, 1), Incarnation: 1<<26 + uint64(d.rng.IntN(2)),
+		Capacity:   d.resources(plimsoll.MaxNodeCPU),
 		Attributes: d.pairs(256, 128, 1024), Key: long(plimsoll.MaxNodeKey, 1), Session: long(plimsoll.MaxNodeKey, 1),
 		Peer: d.text(plimsoll.MaxNodeKey, 1),
 	}
 	if d.rng.IntN(2) == 0 {
 		n.Facts = plimsoll.NodeFacts{
-			Traits: d.traits(), Networks: map[string]bool{}, Release: "7.0", Platform: "20260114T101500Z", Reservoir: true,
-			Reserve: d.ratios(0.9), Overprovision: d.ratios(plimsoll.MaxRatio), LastBoot: 1 << 40, NextReboot: 1 << 40,
+			Traits: d.traits(), Networks: map[string]bool{}, Release: "7.0", Platform: "20260114T101500Z",
+			Reservoir: true,
+			Reserve:   d.ratios(0.9), Overprovision: d.ratios(plimsoll.MaxRatio), LastBoot: 1 << 40, NextReboot: 1 << 40,
 		}
 		for i := range d.n(plimsoll.MaxNodeNetworks) {
 			n.Facts.Networks[d.text(plimsoll.MaxPlacementName, i)] = i%2 == 0
@@ -165,15 +173,21 @@ func (d *largest) policies() *engine.ApplyPolicies {
 	cmd := &engine.ApplyPolicies{DryRun: d.rng.IntN(8) == 0}
 	action := long(60, 0)
 	cmd.Policies = append(cmd.Policies, plimsoll.Policy{Action: &plimsoll.Action{
-		Name: action, CoolDown: 1 + plimsoll.MaxCoolDown>>d.rng.IntN(8), DisableScheduling: true, Weight: &plimsoll.WeightAction{Shares: plimsoll.MaxShares},
-		Throttle: &plimsoll.ThrottleAction{MinRatio: 100, Step: 100}, Freeze: &plimsoll.FreezeAction{For: plimsoll.MaxFreeze},
-		Evict: &plimsoll.EvictAction{Grace: plimsoll.MaxEvictGrace, Reclaim: true},
+		Name: action, CoolDown: 1 + plimsoll.MaxCoolDown>>d.rng.IntN(8), DisableScheduling: true,
+		Weight:   &plimsoll.WeightAction{Shares: plimsoll.MaxShares},
+		Throttle: &plimsoll.ThrottleAction{MinRatio: 100, Step: 100},
+		Freeze:   &plimsoll.FreezeAction{For: plimsoll.MaxFreeze},
+		Evict:    &plimsoll.EvictAction{Grace: plimsoll.MaxEvictGrace, Reclaim: true},
 	}})
 	for i := range d.n(100) {
 		if d.rng.IntN(2) == 0 {
-			t := &plimsoll.TaskQOS{Name: long(60, i), Labels: d.pairs(8, 128, 1024), Allowed: []string{action}, Prefer: true}
+			t := &plimsoll.TaskQOS{
+				Name: long(60, i), Labels: d.pairs(8, 128, 1024), Allowed: []string{action}, Prefer: true,
+			}
 			for range d.n(10) {
-				t.Match = append(t.Match, plimsoll.Requirement{Scope: plimsoll.ScopeOwner, Not: true, Values: d.texts(200, 128)})
+				t.Match = append(
+					t.Match, plimsoll.Requirement{Scope: plimsoll.ScopeOwner, Not: true, Values: d.texts(200, 128)},
+				)
 			}
 			cmd.Policies = append(cmd.Policies, plimsoll.Policy{TaskQOS: t})
 			continue
@@ -181,7 +195,8 @@ func (d *largest) policies() *engine.ApplyPolicies {
 		n := &plimsoll.NodeQOS{Name: long(60, i), Selector: d.pairs(8, 128, 1024)}
 		for k := range d.n(30) {
 			n.Rules = append(n.Rules, plimsoll.Rule{
-				Name: long(63, k), Metric: "memory_total_utilization", Waterline: strings.Repeat("0", 60) + "90", Action: action, Preview: true, Hold: true,
+				Name: long(63, k), Metric: "memory_total_utilization", Waterline: strings.Repeat("0", 60) + "90",
+				Action: action, Preview: true, Hold: true,
 			})
 		}
 		cmd.Policies = append(cmd.Policies, plimsoll.Policy{NodeQOS: n})
@@ -191,7 +206,10 @@ func (d *largest) policies() *engine.ApplyPolicies {
 
 // tree draws queues below root.default's siblings, down to a depth.
 func (d *largest) tree() *engine.SetQueueConfig {
-	root := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{{Name: "default", MaxJobs: d.rng.Int32N(4)}}}
+	root := plimsoll.QueueConfig{
+		Name: plimsoll.RootQueue, Parent: true,
+		Queues: []plimsoll.QueueConfig{{Name: "default", MaxJobs: d.rng.Int32N(4)}},
+	}
 	for i := range d.n(300) {
 		q := plimsoll.QueueConfig{Name: d.text(64, i), MaxJobs: 1 << 30}
 		if d.rng.IntN(3) == 0 {
@@ -213,11 +231,15 @@ func (d *largest) report(n *state.Node) *engine.ReportNode {
 	if r.Report.SchedulingDisabled = d.rng.IntN(2) == 0; r.Report.SchedulingDisabled {
 		r.Report.SchedulingReason = d.text(plimsoll.MaxQOSMessage, 1)
 	}
-	r.Report.Extended = plimsoll.Resources{plimsoll.ExtCPU: d.rng.Int64N(plimsoll.MaxNodeCPU), plimsoll.ExtMemory: d.rng.Int64N(1 << 40)}
+	r.Report.Extended = plimsoll.Resources{
+		plimsoll.ExtCPU: d.rng.Int64N(plimsoll.MaxNodeCPU), plimsoll.ExtMemory: d.rng.Int64N(1 << 40),
+	}
 	for k := range d.n(plimsoll.MaxQOSEvents) {
 		e := plimsoll.QOSEvent{
-			At: 1, Kind: plimsoll.QOSSchedulingDisabled, Attempt: 1 << 30, Rule: d.text(plimsoll.MaxQOSText, k), Metric: d.text(plimsoll.MaxQOSText, k),
-			Before: d.text(plimsoll.MaxQOSText, k), After: d.text(plimsoll.MaxQOSText, k), Message: d.text(plimsoll.MaxQOSMessage, k),
+			At: 1, Kind: plimsoll.QOSSchedulingDisabled, Attempt: 1 << 30, Rule: d.text(plimsoll.MaxQOSText, k),
+			Metric: d.text(plimsoll.MaxQOSText, k),
+			Before: d.text(plimsoll.MaxQOSText, k), After: d.text(plimsoll.MaxQOSText, k),
+			Message: d.text(plimsoll.MaxQOSMessage, k),
 		}
 		if k%2 == 0 {
 			e.Task = d.text(200, k)
@@ -288,10 +310,15 @@ func (d *largest) command(s *state.State) engine.Operation {
 // counted: neither with the limits of the store that comes with Plimsoll nor with those of etcd.
 func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
 	seed := testrun.Seed(t)
-	for name, limits := range map[string]store.Limits{"pebble": {Ops: pebble.DefaultOps, Bytes: pebble.DefaultBytes}, "etcd": etcdLimits} {
+	for name, limits := range map[string]store.Limits{
+		"pebble": {Ops: pebble.DefaultOps, Bytes: pebble.DefaultBytes}, "etcd": etcdLimits,
+	} {
 		t.Run(name, func(t *testing.T) {
 			d := &largest{rng: rand.New(rand.NewPCG(seed, 1))}
-			s := state.New(state.Config{MaxEnded: 3, LostAfter: 20e9, EvictedFor: 60e9, Limits: state.Limits(limits)}, plimsoll.DefaultQueues())
+			s := state.New(
+				state.Config{MaxEnded: 3, LostAfter: 20e9, EvictedFor: 60e9, Limits: state.Limits(limits)},
+				plimsoll.DefaultQueues(),
+			)
 			e, enc, now := engine.New(engine.Config{Seed: seed}, s, 0, 1e18), encoder{epoch: 1}, int64(1e18)
 			taken, refused, peak := map[string]int{}, map[string]int{}, 0
 			var out engine.Batch
@@ -330,7 +357,8 @@ func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
 			}
 			t.Logf("the largest batch has %d bytes; taken %v, refused by a bound %v", peak, taken, refused)
 			for _, do := range []engine.Operation{
-				&engine.SubmitJob{}, &engine.SetQueueConfig{}, &engine.RegisterNode{}, &engine.ReportNode{}, &engine.ApplyPolicies{}, &engine.ReportTasks{},
+				&engine.SubmitJob{}, &engine.SetQueueConfig{}, &engine.RegisterNode{}, &engine.ReportNode{},
+				&engine.ApplyPolicies{}, &engine.ReportTasks{},
 			} {
 				if name := fmt.Sprintf("%T", do); taken[name] == 0 {
 					t.Errorf("no %s was taken: the test tests little", name)

@@ -25,7 +25,8 @@ type pauses struct {
 }
 
 var defaultPauses = pauses{
-	standby: 500 * time.Millisecond, failure: plimsoll.Backoff{First: 2 * time.Second, Longest: 30 * time.Second}, lasting: time.Minute,
+	standby: 500 * time.Millisecond, failure: plimsoll.Backoff{First: 2 * time.Second, Longest: 30 * time.Second},
+	lasting: time.Minute,
 }
 
 // leadOn makes term after term, until ctx ends or one fails for good.
@@ -132,7 +133,8 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	}
 	if c.cfg.ReplaceQueues && !c.status.queuesReplaced() {
 		t.inbox.push(request{
-			command: c.commands.byName["set_queue_config"], do: &engine.SetQueueConfig{Config: c.cfg.Queues}, respond: c.replacedQueues,
+			command: c.commands.byName["set_queue_config"], do: &engine.SetQueueConfig{Config: c.cfg.Queues},
+			respond: c.replacedQueues,
 		})
 	}
 	return t, nil
@@ -146,7 +148,8 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 	}
 	c.seen = max(c.seen, epoch)
 	t := &term{
-		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands, inbox: newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
+		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands,
+		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
 	}
 	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)

@@ -41,7 +41,10 @@ type process struct {
 // run runs a coordinator whose pauses after failures are short.
 func run(t *testing.T, cfg Config, open Open) *process {
 	t.Helper()
-	p := &process{t: t, ended: make(chan error, 1), standby: make(chan error, 100), led: make(chan uint64, 100), failed: make(chan error, 100)}
+	p := &process{
+		t: t, ended: make(chan error, 1), standby: make(chan error, 100), led: make(chan uint64, 100),
+		failed: make(chan error, 100),
+	}
 	cfg.Events.Standby = func(err error) { p.standby <- err }
 	cfg.Events.Leading = func(epoch, _ uint64, _ string) { p.led <- epoch }
 	cfg.Events.Failed = func(err error, _ time.Duration) { p.failed <- err }
@@ -52,7 +55,9 @@ func run(t *testing.T, cfg Config, open Open) *process {
 	if p.Coordinator, err = New(cfg, open); err != nil {
 		t.Fatal(err)
 	}
-	p.pauses.failure, p.pauses.standby = plimsoll.Backoff{First: time.Millisecond, Longest: time.Millisecond}, time.Millisecond
+	p.pauses.failure, p.pauses.standby = plimsoll.Backoff{
+		First: time.Millisecond, Longest: time.Millisecond,
+	}, time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	go func() { p.ended <- p.Run(ctx) }()
@@ -128,8 +133,12 @@ var faults = map[string]func(fs vfs.FS, now *atomic.Bool) (store.Store, error){
 		return &spy{Store: st, failWait: 20}, err
 	},
 	"disk": func(fs vfs.FS, now *atomic.Bool) (store.Store, error) {
-		return pebble.Open(pebble.Config{Dir: "store", FS: errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if strings.HasSuffix(op.Path, ".log") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && now.CompareAndSwap(true, false) {
+		return pebble.Open(pebble.Config{Dir: "store", FS: errorfs.Wrap(fs, errorfs.InjectorFunc(func(
+			op errorfs.Op,
+		) error {
+			if strings.HasSuffix(
+				op.Path, ".log",
+			) && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && now.CompareAndSwap(true, false) {
 				return errInjected
 			}
 			return nil
@@ -192,7 +201,8 @@ func TestFailedCommitLeadsAgain(t *testing.T) {
 			if _, err := f.Do(t.Context(), submit(job("after", 1))); err != nil {
 				t.Error(err)
 			}
-			if h, code := p.health(); code != http.StatusOK || h.Status != "ok" || h.Role != roleLeader || h.Epoch != second || h.Terms != 2 || h.Failures != 1 ||
+			if h, code := p.health(); code != http.StatusOK || h.Status != "ok" || h.Role != roleLeader ||
+				h.Epoch != second || h.Terms != 2 || h.Failures != 1 ||
 				!strings.Contains(h.LastFailure, "injected") || h.LastFailed == nil {
 				t.Errorf("/healthz: %d %+v", code, h)
 			}
@@ -233,7 +243,9 @@ func TestStandbyTakesOver(t *testing.T) {
 	lost := make(chan error, 20)
 	other, unfollowOther := second.follow(lost)
 	for range cap(lost) {
-		if err := <-lost; plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(err.Error(), "does not lead") || !strings.Contains(err.Error(), "try again") {
+		if err := <-lost; plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(
+			err.Error(), "does not lead",
+		) || !strings.Contains(err.Error(), "try again") {
 			t.Errorf("a gateway is told %v", err)
 		}
 	}
@@ -343,7 +355,9 @@ func TestPausesBetweenTerms(t *testing.T) {
 			return st, nil
 		}
 		var ended time.Time
-		cfg := Config{Listen: "127.0.0.1:0", Access: transport.AnyCaller(), Events: Events{Failed: func(_ error, pause time.Duration) {
+		cfg := Config{Listen: "127.0.0.1:0", Access: transport.AnyCaller(), Events: Events{Failed: func(
+			_ error, pause time.Duration,
+		) {
 			if len(pauses) > 0 && opened != failures {
 				if waited := time.Since(ended); waited != pauses[len(pauses)-1] {
 					t.Errorf("the pause took %s, not %s", waited, pauses[len(pauses)-1])

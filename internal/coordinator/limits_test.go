@@ -22,7 +22,9 @@ func long(length, i int) string {
 func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 	parent := plimsoll.QueueConfig{Name: long(64, 1), Parent: true}
 	for i := range 20 {
-		parent.Queues = append(parent.Queues, plimsoll.QueueConfig{Name: long(64, i), Max: resources(plimsoll.MaxAmount)})
+		parent.Queues = append(
+			parent.Queues, plimsoll.QueueConfig{Name: long(64, i), Max: resources(plimsoll.MaxAmount)},
+		)
 	}
 	leaf := "root." + parent.Name + "." + parent.Queues[0].Name
 	s := state.New(state.Config{KeepEnded: 1e9, LostAfter: 1e9}, plimsoll.DefaultQueues())
@@ -51,7 +53,12 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 			}
 		}
 	}
-	turn("queues", &engine.SetQueueConfig{Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{parent}}})
+	turn(
+		"queues",
+		&engine.SetQueueConfig{
+			Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{parent}},
+		},
+	)
 	waiting := []engine.Operation{}
 	for i := range 5 {
 		waiting = append(waiting, longJob(i, leaf))
@@ -114,15 +121,20 @@ func resources(amount int64) plimsoll.Resources {
 }
 
 func longJob(i int, queue string) *engine.SubmitJob {
-	job := &plimsoll.JobSpec{ID: long(128, i), Owner: long(128, i), Queue: queue, Token: long(128, i), Labels: map[string]string{}}
+	job := &plimsoll.JobSpec{
+		ID: long(128, i), Owner: long(128, i), Queue: queue, Token: long(128, i), Labels: map[string]string{},
+	}
 	for k := range plimsoll.MaxLabels {
 		job.Labels[long(128, k)] = long(1024, k)
 	}
 	for k := range 20 {
 		job.Groups = append(job.Groups, plimsoll.GroupSpec{
-			Name: long(63, k), Count: 3, Command: []string{long(200, 1), "x", ""}, WorkDir: long(4096, 1), User: long(4096, 1), UserGroup: long(4096, 1),
+			Name: long(63, k), Count: 3, Command: []string{long(200, 1), "x", ""}, WorkDir: long(4096, 1),
+			User: long(4096, 1), UserGroup: long(4096, 1),
 			Env: map[string]string{long(200, 1): long(300, 1), "A": "b"}, Resources: resources(int64(i*20 + k)),
-			Retry:      plimsoll.RetryPolicy{Kind: plimsoll.RetryBackoff, Limit: 1, InitialDelay: 1 << 60, MaxDelay: 1 << 60},
+			Retry: plimsoll.RetryPolicy{
+				Kind: plimsoll.RetryBackoff, Limit: 1, InitialDelay: 1 << 60, MaxDelay: 1 << 60,
+			},
 			MaxRuntime: 1 << 60, KillGrace: 1 << 60, LogLimit: 1 << 60,
 		})
 	}
@@ -143,17 +155,23 @@ func longPolicies() []plimsoll.Policy {
 		Settle: plimsoll.MaxQOSOption, Lag: plimsoll.MaxQOSOption,
 	}}
 	for k := range 100 {
-		task.Match = append(task.Match, plimsoll.Requirement{Scope: plimsoll.ScopeOwner, Not: true, Values: values[:k+1]})
+		task.Match = append(
+			task.Match, plimsoll.Requirement{Scope: plimsoll.ScopeOwner, Not: true, Values: values[:k+1]},
+		)
 		task.Allowed = append(task.Allowed, long(63, 1))
 		node.Rules = append(node.Rules, plimsoll.Rule{
-			Name: long(63, k), Metric: "memory_total_utilization", Waterline: strings.Repeat("0", 60) + "90", Release: strings.Repeat("0", 60) + "80",
-			TriggerAfter: plimsoll.MaxRuleSamples, RestoreAfter: plimsoll.MaxRuleSamples, Action: long(63, 1), Preview: true, Hold: true,
+			Name: long(63, k), Metric: "memory_total_utilization", Waterline: strings.Repeat("0", 60) + "90",
+			Release:      strings.Repeat("0", 60) + "80",
+			TriggerAfter: plimsoll.MaxRuleSamples, RestoreAfter: plimsoll.MaxRuleSamples, Action: long(63, 1),
+			Preview: true, Hold: true,
 		})
 	}
 	return []plimsoll.Policy{{NodeQOS: node}, {TaskQOS: task}, {Action: &plimsoll.Action{
-		Name: long(63, 1), CoolDown: plimsoll.MaxCoolDown, Weight: &plimsoll.WeightAction{Shares: plimsoll.MaxShares}, DisableScheduling: true,
-		Throttle: &plimsoll.ThrottleAction{MinRatio: 100, Step: 100}, Freeze: &plimsoll.FreezeAction{For: plimsoll.MaxFreeze},
-		Evict: &plimsoll.EvictAction{Grace: plimsoll.MaxEvictGrace, Reclaim: true},
+		Name: long(63, 1), CoolDown: plimsoll.MaxCoolDown, Weight: &plimsoll.WeightAction{Shares: plimsoll.MaxShares},
+		DisableScheduling: true,
+		Throttle:          &plimsoll.ThrottleAction{MinRatio: 100, Step: 100},
+		Freeze:            &plimsoll.FreezeAction{For: plimsoll.MaxFreeze},
+		Evict:             &plimsoll.EvictAction{Grace: plimsoll.MaxEvictGrace, Reclaim: true},
 	}}}
 }
 
@@ -162,8 +180,10 @@ func longReport(i int) *engine.ReportNode {
 	r.Report.SchedulingDisabled, r.Report.SchedulingReason = true, long(plimsoll.MaxQOSMessage, i)
 	for k := range plimsoll.MaxQOSEvents {
 		e := plimsoll.QOSEvent{
-			At: 1, Kind: plimsoll.QOSRuleTriggered, Attempt: 1 << 30, Rule: long(plimsoll.MaxQOSText, k), Metric: long(plimsoll.MaxQOSText, k),
-			Before: long(plimsoll.MaxQOSText, k), After: long(plimsoll.MaxQOSText, k), Message: long(plimsoll.MaxQOSMessage, k),
+			At: 1, Kind: plimsoll.QOSRuleTriggered, Attempt: 1 << 30, Rule: long(plimsoll.MaxQOSText, k),
+			Metric: long(plimsoll.MaxQOSText, k),
+			Before: long(plimsoll.MaxQOSText, k), After: long(plimsoll.MaxQOSText, k),
+			Message: long(plimsoll.MaxQOSMessage, k),
 		}
 		if k%2 == 0 {
 			e.Task = long(200, k)
@@ -174,7 +194,10 @@ func longReport(i int) *engine.ReportNode {
 }
 
 func longNode(i int) *engine.RegisterNode {
-	n := plimsoll.Node{ID: long(128, i), Address: long(256, i), Incarnation: 1 << 26, Capacity: resources(plimsoll.MaxNodeOther), Attributes: map[string]string{}}
+	n := plimsoll.Node{
+		ID: long(128, i), Address: long(256, i), Incarnation: 1 << 26, Capacity: resources(plimsoll.MaxNodeOther),
+		Attributes: map[string]string{},
+	}
 	n.Key, n.Session, n.Peer = long(plimsoll.MaxNodeKey, i), long(plimsoll.MaxNodeKey, i), long(plimsoll.MaxNodeKey, i)
 	for k := range 256 {
 		n.Attributes[long(128, k)] = long(1024, k)

@@ -22,8 +22,8 @@ type loaded struct {
 	nextEvent uint64 // id of the next event
 }
 
-// load reads the store into a working state and into the tables that are replicated. Events keep their order and get new ids
-// from 0, since the leader is new.
+// load reads the store into a working state and into the tables that are replicated. Events keep
+// their order and get new ids from 0, since the leader is new.
 func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(c.cfg.EventCapacity)}
 	cfg := c.cfg.State
@@ -71,7 +71,9 @@ func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error
 	case wire.KindQueueConfig:
 		err = decoded(wire.DecodeQueueConfig, value, l.QueueConfig)
 	default:
-		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the store holds a record of kind %d, which this version does not know", kind)
+		return plimsoll.Errorf(
+			plimsoll.CodeCorrupt, "the store holds a record of kind %d, which this version does not know", kind,
+		)
 	}
 	if err != nil {
 		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the record %q of kind %d cannot be read: %v", key, kind, err)
@@ -100,8 +102,8 @@ func (l *eventLog) add(revision, count uint64) {
 	l.total += count
 }
 
-// trim forgets the oldest chunks as long as at least capacity events are left, and returns the revision below which the store
-// may forget them too; ok is false if there is nothing worth doing.
+// trim forgets the oldest chunks as long as at least capacity events are left, and returns the
+// revision below which the store may forget them too; ok is false if there is nothing worth doing.
 func (l *eventLog) trim(capacity uint64) (keep uint64, ok bool) {
 	if l.total < capacity+capacity/4 {
 		return 0, false

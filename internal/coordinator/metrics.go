@@ -32,7 +32,8 @@ func newMetrics(s *status) *metrics {
 			Name: "plimsoll_coordinator_turns_total", Help: "Turns of the engine that were finished.",
 		}),
 		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_coordinator_commands_total", Help: "Commands answered, by kind and by the code of the answer.",
+			Name: "plimsoll_coordinator_commands_total",
+			Help: "Commands answered, by kind and by the code of the answer.",
 		}, []string{"command", "code"}),
 		placements: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_coordinator_placements_total", Help: "Tasks that were bound to a node.",
@@ -41,7 +42,8 @@ func newMetrics(s *status) *metrics {
 			Name: "plimsoll_coordinator_events_total", Help: "Events that were committed.",
 		}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "plimsoll_coordinator_commit_seconds", Help: "Time from the end of a turn to its batch being durable.",
+			Name:    "plimsoll_coordinator_commit_seconds",
+			Help:    "Time from the end of a turn to its batch being durable.",
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 3, 10},
 		}),
 		depth: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -54,23 +56,30 @@ func newMetrics(s *status) *metrics {
 			Name: "plimsoll_coordinator_inbox_bytes", Help: "Bytes that the commands take that wait for a turn.",
 		}, func() float64 { return float64(s.waiting().bytes) }),
 		inboxRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_coordinator_inbox_refused_total", Help: "Commands refused because the inbox was full, by its bound: commands or bytes.",
+			Name: "plimsoll_coordinator_inbox_refused_total",
+			Help: "Commands refused because the inbox was full, by its bound: commands or bytes.",
 		}, []string{"bound"}),
 		messagesRefused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plimsoll_coordinator_messages_refused_total", Help: "Messages of gateways that were over the bounds, or none at all.",
+			Name: "plimsoll_coordinator_messages_refused_total",
+			Help: "Messages of gateways that were over the bounds, or none at all.",
 		}),
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plimsoll_coordinator_streams_cut_total", Help: "Gateways that were cut off because they did not read their streams.",
+			Name: "plimsoll_coordinator_streams_cut_total",
+			Help: "Gateways that were cut off because they did not read their streams.",
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_coordinator_refused_total", Help: "Connections refused because there were too many, by the bound.",
+			Name: "plimsoll_coordinator_refused_total",
+			Help: "Connections refused because there were too many, by the bound.",
 		}, []string{"bound"}),
 		terms: termMetrics{s},
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused, m.messagesRefused, m.refused, m.terms}
+	return []prometheus.Collector{
+		m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused,
+		m.messagesRefused, m.refused, m.terms,
+	}
 }
 
 // Describe implements prometheus.Collector.
@@ -116,15 +125,22 @@ func (m *metrics) finished(c *commit) {
 	m.placements.Add(float64(bound))
 }
 
-// termMetrics shows the role of a coordinator and what became of its terms. It is a prometheus.Collector.
+// termMetrics shows the role of a coordinator and what became of its terms. It is a
+// prometheus.Collector.
 type termMetrics struct{ status *status }
 
 var (
-	roleDesc     = prometheus.NewDesc("plimsoll_coordinator_role", "1 for the present role, 0 for the others.", []string{"role"}, nil)
+	roleDesc = prometheus.NewDesc(
+		"plimsoll_coordinator_role", "1 for the present role, 0 for the others.", []string{"role"}, nil,
+	)
 	epochDesc    = prometheus.NewDesc("plimsoll_coordinator_epoch", "Epoch of the last term of this process.", nil, nil)
 	termsDesc    = prometheus.NewDesc("plimsoll_coordinator_terms_total", "Terms in which this process led.", nil, nil)
-	failuresDesc = prometheus.NewDesc("plimsoll_coordinator_failures_total", "Terms that failed, or could not begin.", nil, nil)
-	failedDesc   = prometheus.NewDesc("plimsoll_coordinator_last_failure_timestamp_seconds", "When the last of them failed; 0: none did.", nil, nil)
+	failuresDesc = prometheus.NewDesc(
+		"plimsoll_coordinator_failures_total", "Terms that failed, or could not begin.", nil, nil,
+	)
+	failedDesc = prometheus.NewDesc(
+		"plimsoll_coordinator_last_failure_timestamp_seconds", "When the last of them failed; 0: none did.", nil, nil,
+	)
 )
 
 // Describe implements prometheus.Collector.

@@ -16,8 +16,9 @@ import (
 const (
 	// copyFor is how old a copy may be that is used for one more question.
 	copyFor = 100 * time.Millisecond
-	// copyPause is the least time between the beginnings of two copies, and copyShare the least share of time that the turns have
-	// for themselves: so many times as long as the last copy has held them up.
+	// copyPause is the least time between the beginnings of two copies, and copyShare the least
+	// share of time that the turns have for themselves: so many times as long as the last copy has
+	// held them up.
 	copyPause = 50 * time.Millisecond
 	copyShare = 10
 	// copyNodes is how many nodes are copied between two turns; it takes some 3 ms.
@@ -32,7 +33,8 @@ const (
 type inquiry interface {
 	// about returns the task that the question is about; nil: it is about none.
 	about() *taskName
-	// ask puts the answer, with its revision, into the reply. task is nil unless the question is about one.
+	// ask puts the answer, with its revision, into the reply. task is nil unless the question is
+	// about one.
 	ask(v *scheduler.View, task *scheduler.Subject, revision uint64, reply *pb.Reply) error
 }
 
@@ -67,12 +69,14 @@ type copied struct {
 	records  *replica.Snapshot // nil until the revision is published
 }
 
-// questions answers dry runs, explanations, capacities and plans of moves beside the turns of a term, from copies that all who ask
-// share. A copy is at most 100 ms old when it is used for a question, or was begun after the question came; and it holds all that was
-// published when the question came, so that whoever has submitted a job, and knows that, finds it. An explanation wants a copy that was
-// begun after it came, because its task is looked up then.
+// questions answers dry runs, explanations, capacities and plans of moves beside the turns of a
+// term, from copies that all who ask share. A copy is at most 100 ms old when it is used for a
+// question, or was begun after the question came; and it holds all that was published when the
+// question came, so that whoever has submitted a job, and knows that, finds it. An explanation
+// wants a copy that was begun after it came, because its task is looked up then.
 //
-// The writer loop makes the copies (begin, proceed); the records that belong to them come once they are durable (published). Workers answer.
+// The writer loop makes the copies (begin, proceed); the records that belong to them come once they
+// are durable (published). Workers answer.
 type questions struct {
 	limit int
 	wake  func() // the writer loop
@@ -213,19 +217,22 @@ func (q *questions) copyFor(ctx context.Context, a *question) (*copied, error) {
 	}
 }
 
-// usable returns the latest copy if a question may be answered from it; otherwise when the next one may begin, and what is closed when
-// there is one.
+// usable returns the latest copy if a question may be answered from it; otherwise when the next one
+// may begin, and what is closed when there is one.
 func (q *questions) usable(a *question) (c *copied, fresh <-chan struct{}, due time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c = q.mu.latest; c != nil && (a.suits(c) || a.task == nil && c.revision >= a.least && time.Since(c.began) <= copyFor) {
+	if c = q.mu.latest; c != nil && (a.suits(c) || a.task == nil && c.revision >= a.least && time.Since(
+		c.began,
+	) <= copyFor) {
 		q.settled(a)
 		return c, nil, due
 	}
 	return nil, q.mu.fresh, q.mu.due
 }
 
-// suits reports whether a copy was begun after the question came and, if it is about a task, for that task too.
+// suits reports whether a copy was begun after the question came and, if it is about a task, for
+// that task too.
 func (a *question) suits(c *copied) bool {
 	if a.task != nil {
 		return a.of == c
@@ -250,7 +257,8 @@ func (q *questions) forget() {
 	q.mu.latest = nil
 }
 
-// begin begins a copy of what is after the last turn, if one is wanted and none is being made. The writer loop calls it.
+// begin begins a copy of what is after the last turn, if one is wanted and none is being made. The
+// writer loop calls it.
 func (q *questions) begin(e *engine.Engine) *copied {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -268,7 +276,8 @@ func (q *questions) begin(e *engine.Engine) *copied {
 	return c
 }
 
-// proceed goes on with the copy that is being made and reports whether there is more of it to do. The writer loop calls it between turns.
+// proceed goes on with the copy that is being made and reports whether there is more of it to do.
+// The writer loop calls it between turns.
 func (q *questions) proceed() (more bool) {
 	q.mu.Lock()
 	c := q.mu.making

@@ -13,7 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 )
 
-// BenchmarkCopyHoldsUp is for how long a copy of the fleet holds up a turn, and all turns together. Each node has 10 tasks.
+// BenchmarkCopyHoldsUp is for how long a copy of the fleet holds up a turn, and all turns together.
+// Each node has 10 tasks.
 func BenchmarkCopyHoldsUp(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
@@ -52,8 +53,9 @@ func BenchmarkFork(b *testing.B) {
 	}
 }
 
-// BenchmarkSubmitBesideQuestions is the median of submits of one task, one after the other, on 10,000 nodes, while so many callers ask
-// where 1,000 tasks would go, each again as soon as it has its answer.
+// BenchmarkSubmitBesideQuestions is the median of submits of one task, one after the other, on
+// 10,000 nodes, while so many callers ask where 1,000 tasks would go, each again as soon as it has
+// its answer.
 func BenchmarkSubmitBesideQuestions(b *testing.B) {
 	for _, callers := range []int{0, 1, 16} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
@@ -63,7 +65,9 @@ func BenchmarkSubmitBesideQuestions(b *testing.B) {
 			for k := range 100 {
 				joined.Go(func() {
 					for i := range 100 {
-						if _, err := l.Do(context.Background(), register(fmt.Sprintf("n%02d-%02d", k, i), 1)); err != nil {
+						if _, err := l.Do(
+							context.Background(), register(fmt.Sprintf("n%02d-%02d", k, i), 1),
+						); err != nil {
 							b.Error(err)
 						}
 					}

@@ -25,8 +25,8 @@ func capacity() *pb.Command {
 	return &pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{}}}
 }
 
-// Whoever has submitted a job, and then asks, finds it: the answer is of a revision that holds all that was acknowledged before the
-// question came, with any number of others who submit and ask.
+// Whoever has submitted a job, and then asks, finds it: the answer is of a revision that holds all
+// that was acknowledged before the question came, with any number of others who submit and ask.
 func TestAQuestionSeesAllThatWasAcknowledged(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	defer l.stop()
@@ -39,10 +39,15 @@ func TestAQuestionSeesAllThatWasAcknowledged(t *testing.T) {
 				submitted := l.must(submit(job(id, 1))).GetRevision()
 				x := l.must(explain(id + ".work.0")).GetExplainTask()
 				if x.GetTask().GetJob() != id || x.GetRevision() < submitted {
-					t.Errorf("%s was acknowledged at revision %d and explained at %d: %v", id, submitted, x.GetRevision(), x.GetTask())
+					t.Errorf(
+						"%s was acknowledged at revision %d and explained at %d: %v", id, submitted, x.GetRevision(),
+						x.GetTask(),
+					)
 				}
 				if p := l.must(place(job("x", 1), "", 0)).GetPlaceJob(); p.GetRevision() < submitted {
-					t.Errorf("%s was acknowledged at revision %d, and a dry run is of %d", id, submitted, p.GetRevision())
+					t.Errorf(
+						"%s was acknowledged at revision %d, and a dry run is of %d", id, submitted, p.GetRevision(),
+					)
 				}
 			}
 		})
@@ -90,8 +95,8 @@ func (c *copier) write(ctx context.Context) {
 	}
 }
 
-// Those who ask share a copy: all that wait when it is made, and all that come within 100 ms. Later ones get another. However often is
-// asked, copies are begun 50 ms apart or more.
+// Those who ask share a copy: all that wait when it is made, and all that come within 100 ms. Later
+// ones get another. However often is asked, copies are begun 50 ms apart or more.
 func TestQuestionsShareACopyThatIsAtMost100MillisecondsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCopier(t, 100)
@@ -163,7 +168,9 @@ func TestTooManyQuestionsAreRefused(t *testing.T) {
 		t.Fatalf("there is room, but the answer was %v", replies)
 	}
 	c.exec(context.Background(), "gw", capacity(), respond)
-	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted || !strings.Contains(replies[0].GetError().GetMessage(), "3 questions waiting; try again") {
+	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted || !strings.Contains(
+		replies[0].GetError().GetMessage(), "3 questions waiting; try again",
+	) {
 		t.Fatalf("the answer was %v", replies)
 	}
 	if c.exec(context.Background(), "gw", kill("x"), respond); len(replies) != 1 {

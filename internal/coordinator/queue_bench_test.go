@@ -49,7 +49,13 @@ func BenchmarkTrees(b *testing.B) {
 				f.setModes(b, nodes, plimsoll.NodeCordoned)
 				tasks := 0
 				for j := 0; tasks < 99_200 || j%len(leaves) != 0; j++ { // equally many in each leaf
-					f.turn(b, spec(fmt.Sprintf("job-%04d", j), leaves[j%len(leaves)], 100, plimsoll.Resources{"cpu": 1000, "memory": 4 * gib}))
+					f.turn(
+						b,
+						spec(
+							fmt.Sprintf("job-%04d", j), leaves[j%len(leaves)], 100,
+							plimsoll.Resources{"cpu": 1000, "memory": 4 * gib},
+						),
+					)
 					tasks += 100
 				}
 				commands := f.modes(nodes, plimsoll.NodeActive)
@@ -137,7 +143,10 @@ func BenchmarkCrowd(b *testing.B) {
 		b.Run(name+"placeable", func(b *testing.B) {
 			for range b.N {
 				placed++
-				c.submit(b, fmt.Sprint("small-", c.n, "-", placed), c.leaves[placed%len(c.leaves)], 1, plimsoll.Resources{"cpu": 10, "memory": 1 << 20})
+				c.submit(
+					b, fmt.Sprint("small-", c.n, "-", placed), c.leaves[placed%len(c.leaves)], 1,
+					plimsoll.Resources{"cpu": 10, "memory": 1 << 20},
+				)
 			}
 		})
 	}
@@ -177,14 +186,24 @@ func BenchmarkFullQueue(b *testing.B) {
 			}
 			config.Name, config.Max = "full", plimsoll.Resources{"cpu": 100_000}
 			if n.beside {
-				config.Queues = append(config.Queues, plimsoll.QueueConfig{Name: "tight", Max: plimsoll.Resources{"cpu": 5}})
+				config.Queues = append(
+					config.Queues, plimsoll.QueueConfig{Name: "tight", Max: plimsoll.Resources{"cpu": 5}},
+				)
 			}
-			f.configure(b, plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{config}})
+			f.configure(
+				b, plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{config}},
+			)
 			if n.beside {
 				f.turn(b, spec("beside", "root.full.tight", 1, plimsoll.Resources{"cpu": 10}))
 			}
 			for i := range n.lanes {
-				f.turn(b, spec(fmt.Sprintf("job-%05d", i), paths[i%len(paths)], 10, plimsoll.Resources{"cpu": 1000, "memory": gib}))
+				f.turn(
+					b,
+					spec(
+						fmt.Sprintf("job-%05d", i), paths[i%len(paths)], 10,
+						plimsoll.Resources{"cpu": 1000, "memory": gib},
+					),
+				)
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -192,7 +211,9 @@ func BenchmarkFullQueue(b *testing.B) {
 				t := &f.placed[i]
 				r := engine.Report{Job: t.Job, Group: t.Group, Index: t.Index}
 				r.Attempt, r.State, r.Result = t.Attempt, plimsoll.TaskFinished, plimsoll.ResultPreempted
-				if bound := f.turn(b, &engine.ReportTasks{Node: t.Node, Incarnation: 1, Reports: []engine.Report{r}}); bound != 1 {
+				if bound := f.turn(
+					b, &engine.ReportTasks{Node: t.Node, Incarnation: 1, Reports: []engine.Report{r}},
+				); bound != 1 {
 					b.Fatalf("%d tasks were bound", bound)
 				}
 			}

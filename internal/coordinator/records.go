@@ -8,8 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// records are the records that were published with a revision, as questions read them (state.Records). One that cannot be decoded
-// counts as one that is not there; this process has encoded it.
+// records are the records that were published with a revision, as questions read them
+// (state.Records). One that cannot be decoded counts as one that is not there; this process has
+// encoded it.
 type records struct{ snapshot *replica.Snapshot }
 
 // Job implements state.Records.

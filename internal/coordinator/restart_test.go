@@ -40,7 +40,8 @@ func events(t *testing.T, s *replica.Snapshot) (low uint64, all []string) {
 	return low, all
 }
 
-// Each leader has a higher epoch and a name of its own, and gives the events that it finds ids from 0 on, in their order.
+// Each leader has a higher epoch and a name of its own, and gives the events that it finds ids from
+// 0 on, in their order.
 func TestEachLeaderIsNew(t *testing.T) {
 	fs := vfs.NewMem()
 	var epoch, revision uint64
@@ -212,7 +213,9 @@ func (d *load) step(rng *rand.Rand, fresh string) {
 	case 0, 1, 2:
 		spec := job(fresh, rng.IntN(30))
 		spec.Queue = []string{"root.default", "root.batch", "root.small", "root.nope"}[rng.IntN(4)]
-		spec.Groups[0].Resources = plimsoll.Resources{"cpu": int64(100 * (1 + rng.IntN(15))), "memory": int64(rng.IntN(4)) << 28}
+		spec.Groups[0].Resources = plimsoll.Resources{
+			"cpu": int64(100 * (1 + rng.IntN(15))), "memory": int64(rng.IntN(4)) << 28,
+		}
 		spec.Groups[0].Retry = plimsoll.RetryPolicy{Kind: plimsoll.RetryKind(rng.IntN(4)), Limit: rng.Int32N(3)}
 		d.do(submit(spec))
 	case 3, 4:
@@ -222,7 +225,13 @@ func (d *load) step(rng *rand.Rand, fresh string) {
 	case 6:
 		d.do(register(node, uint64(1+rng.IntN(2))))
 	case 7:
-		d.do(&pb.Command{Kind: &pb.Command_SetNodeMode{SetNodeMode: &pb.SetNodeModeRequest{Id: node, Mode: pb.NodeMode(1 + rng.IntN(3))}}})
+		d.do(
+			&pb.Command{
+				Kind: &pb.Command_SetNodeMode{
+					SetNodeMode: &pb.SetNodeModeRequest{Id: node, Mode: pb.NodeMode(1 + rng.IntN(3))},
+				},
+			},
+		)
 	case 8:
 		d.do(&pb.Command{Kind: &pb.Command_RemoveNode{RemoveNode: &pb.RemoveNodeRequest{Id: node}}})
 	case 9:
@@ -273,10 +282,15 @@ func (d *load) report(rng *rand.Rand, id string) {
 		if rng.IntN(3) == 0 {
 			continue
 		}
-		r := &pb.TaskReport{Task: plimsoll.TaskID(task.Job, task.Group, task.Index), Attempt: task.Attempt - rng.Int32N(8)/7, At: d.clock.now.Load()}
+		r := &pb.TaskReport{
+			Task: plimsoll.TaskID(task.Job, task.Group, task.Index), Attempt: task.Attempt - rng.Int32N(8)/7,
+			At: d.clock.now.Load(),
+		}
 		r.State = pb.TaskState(plimsoll.TaskStarting) + pb.TaskState(rng.IntN(2))
 		if task.State == plimsoll.TaskRunning || rng.IntN(4) == 0 {
-			r.State, r.Result, r.Message = pb.TaskState(plimsoll.TaskFinished), pb.TaskResult(1+rng.IntN(10)), "it is over"
+			r.State, r.Result, r.Message = pb.TaskState(
+				plimsoll.TaskFinished,
+			), pb.TaskResult(1+rng.IntN(10)), "it is over"
 		}
 		cmd.Reports = append(cmd.Reports, r)
 	}
@@ -313,15 +327,19 @@ func sameRecords(t *testing.T, what string, a, b *replica.Snapshot, kinds ...wir
 	}
 }
 
-// After a random load the working state, the copy of the gateway that was there all the time, the copy of one that comes now, and
-// what the next leader reads from the store are the same. The store takes no batch beyond its limits, so they were kept.
+// After a random load the working state, the copy of the gateway that was there all the time, the
+// copy of one that comes now, and what the next leader reads from the store are the same. The store
+// takes no batch beyond its limits, so they were kept.
 func TestStateEqualsReload(t *testing.T) {
 	for name, limits := range map[string]store.Limits{"default limits": {}, "tiny limits": tiny} {
 		t.Run(name, func(t *testing.T) {
 			seed := testrun.Seed(t)
 			fs, clock := vfs.NewMem(), newClock()
 			st := &spy{Store: openStore(t, fs, limits)}
-			cfg := Config{Now: clock.read, Seed: 1, State: state.Config{MaxEnded: 200, KeepEnded: 3600e9, LostAfter: 20e9, NodeGrace: 5e9}}
+			cfg := Config{
+				Now: clock.read, Seed: 1,
+				State: state.Config{MaxEnded: 200, KeepEnded: 3600e9, LostAfter: 20e9, NodeGrace: 5e9},
+			}
 			l := lead(t, cfg, st)
 			d := &load{l: l, clock: clock}
 			d.run(seed, 8, testrun.Count(300, 900, 20_000))
@@ -341,13 +359,17 @@ func TestStateEqualsReload(t *testing.T) {
 			cancel()
 			l.stop()
 			all := []wire.Kind{
-				wire.KindJobSpec, wire.KindJobStatus, wire.KindTask, wire.KindNode, wire.KindNodeStatus, wire.KindQueueConfig, wire.KindQueueStatus,
+				wire.KindJobSpec, wire.KindJobStatus, wire.KindTask, wire.KindNode, wire.KindNodeStatus,
+				wire.KindQueueConfig, wire.KindQueueStatus,
 			}
 			sameRecords(t, "a new gateway", live, fresh, all...)
 			checkNodeTasks(t, live)
 			checkNodeTasks(t, fresh)
 			again := reload(t, fs, cfg)
-			sameRecords(t, "the next leader", live, again.source.Snapshot(), wire.KindJobSpec, wire.KindTask, wire.KindNode, wire.KindQueueConfig)
+			sameRecords(
+				t, "the next leader", live, again.source.Snapshot(), wire.KindJobSpec, wire.KindTask, wire.KindNode,
+				wire.KindQueueConfig,
+			)
 			if a, b := dump(t, l.term.engine.State()), dump(t, again.engine.State()); !bytes.Equal(a, b) {
 				t.Errorf("the reloaded state differs:\n%s", firstDifference(a, b))
 			}

@@ -91,7 +91,9 @@ func (s *status) leading(t *term) {
 func (s *status) reading(t *term, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.role, s.mu.reason, s.mu.term, s.mu.epoch = roleReader, fmt.Sprintf("only reads, because nothing can be written: %v", cause), t, t.epoch
+	s.mu.role, s.mu.reason, s.mu.term, s.mu.epoch = roleReader, fmt.Sprintf(
+		"only reads, because nothing can be written: %v", cause,
+	), t, t.epoch
 }
 
 func (s *status) failed(err error, pause time.Duration, now time.Time) {
@@ -125,13 +127,17 @@ func (s *status) waiting() inboxLoad {
 // refusal is what a gateway is told that connects while nobody leads here.
 func (s *status) refusal() error {
 	now := s.get()
-	return plimsoll.Errorf(plimsoll.CodeUnavailable, "this coordinator does not lead (%s: %s); try again", now.role, now.reason)
+	return plimsoll.Errorf(
+		plimsoll.CodeUnavailable, "this coordinator does not lead (%s: %s); try again", now.role, now.reason,
+	)
 }
 
 // routes is the table of all that a coordinator serves, whether it leads or not.
 func (c *Coordinator) routes() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(c.metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(
+		c.metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	mux := http.NewServeMux()
 	path, refuse := replica.NewRefusal(c.status.refusal)
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +161,10 @@ func (c *Coordinator) routes() http.Handler {
 func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if now := c.status.get(); now.role != roleLeader {
-		http.Error(w, fmt.Sprintf("not ready: this coordinator does not lead (%s: %s)", now.role, now.reason), http.StatusServiceUnavailable)
+		http.Error(
+			w, fmt.Sprintf("not ready: this coordinator does not lead (%s: %s)", now.role, now.reason),
+			http.StatusServiceUnavailable,
+		)
 		return
 	}
 	_, _ = w.Write([]byte("ready\n")) // the caller went away; there is nobody to tell
@@ -175,11 +184,13 @@ type healthReport struct {
 	LastFailed  *time.Time `json:"lastFailed,omitempty"`
 }
 
-// health answers 200 if this process leads, is ready to take over, or answers reads until there is space to write.
+// health answers 200 if this process leads, is ready to take over, or answers reads until there is
+// space to write.
 func (c *Coordinator) health(w http.ResponseWriter, r *http.Request) {
 	now := c.status.get()
 	report := healthReport{
-		Status: "unavailable", Role: now.role, Reason: now.reason, Epoch: now.epoch, Terms: now.terms, Failures: now.failures, LastFailure: now.lastFailure,
+		Status: "unavailable", Role: now.role, Reason: now.reason, Epoch: now.epoch, Terms: now.terms,
+		Failures: now.failures, LastFailure: now.lastFailure,
 	}
 	if now.failures > 0 {
 		report.LastFailed = &now.lastFailed

@@ -16,7 +16,9 @@ import (
 
 // good are commands of every kind that succeed, one after the other.
 func good() []*pb.Command {
-	action := plimsoll.Policy{Action: &plimsoll.Action{Name: "shed", CoolDown: time.Minute, Weight: &plimsoll.WeightAction{Shares: 2}}}
+	action := plimsoll.Policy{
+		Action: &plimsoll.Action{Name: "shed", CoolDown: time.Minute, Weight: &plimsoll.WeightAction{Shares: 2}},
+	}
 	shed := &pb.PolicyRef{Kind: pb.PolicyKind(plimsoll.PolicyAction), Name: "shed"}
 	tree := plimsoll.DefaultQueues()
 	return []*pb.Command{
@@ -27,15 +29,31 @@ func good() []*pb.Command {
 		{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "n", Incarnation: 1, Reports: []*pb.TaskReport{
 			{Task: "a.work.0", Attempt: 1, State: pb.TaskState(plimsoll.TaskRunning)},
 		}}}},
-		{Kind: &pb.Command_ReportNode{ReportNode: &pb.ReportNodeRequest{Node: "n", Incarnation: 1, Sequence: 1, Report: &pb.NodeReport{}}}},
+		{
+			Kind: &pb.Command_ReportNode{
+				ReportNode: &pb.ReportNodeRequest{Node: "n", Incarnation: 1, Sequence: 1, Report: &pb.NodeReport{}},
+			},
+		},
 		explain("a.work.0"),
 		{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{Nodes: []string{"n"}}}},
 		place(job("b", 1), "", 0),
 		{Kind: &pb.Command_PlanMoves{PlanMoves: &pb.PlanMovesRequest{Limit: 1}}},
-		{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: []*pb.Policy{wire.PolicyToProto(&action)}}}},
-		{Kind: &pb.Command_DeletePolicy{DeletePolicy: &pb.DeletePolicyRequest{Kind: shed.GetKind(), Name: shed.GetName()}}},
+		{
+			Kind: &pb.Command_ApplyPolicies{
+				ApplyPolicies: &pb.ApplyPoliciesRequest{Policies: []*pb.Policy{wire.PolicyToProto(&action)}},
+			},
+		},
+		{
+			Kind: &pb.Command_DeletePolicy{
+				DeletePolicy: &pb.DeletePolicyRequest{Kind: shed.GetKind(), Name: shed.GetName()},
+			},
+		},
 		kill("a"),
-		{Kind: &pb.Command_SetNodeMode{SetNodeMode: &pb.SetNodeModeRequest{Id: "n", Mode: pb.NodeMode(plimsoll.NodeDraining)}}},
+		{
+			Kind: &pb.Command_SetNodeMode{
+				SetNodeMode: &pb.SetNodeModeRequest{Id: "n", Mode: pb.NodeMode(plimsoll.NodeDraining)},
+			},
+		},
 		register("m", 1),
 		{Kind: &pb.Command_NodeLiveness{NodeLiveness: &pb.NodeLiveness{Node: "m"}}}, // of the registration before it
 		{Kind: &pb.Command_LeaveNode{LeaveNode: &pb.LeaveNodeRequest{Node: "m", Incarnation: 1, Empty: true}}},
@@ -93,12 +111,19 @@ func TestEveryCommandIsDecodedAppliedAndAnswered(t *testing.T) {
 		if c, do, err := read(table, cmd); err == nil {
 			kind := reflect.TypeOf(do)
 			if before, ok := operations[kind]; ok && before != c.name {
-				t.Errorf("%s and %s both decode to %s; give each the accessor and the decoder of its own message", before, c.name, kind)
+				t.Errorf(
+					"%s and %s both decode to %s; give each the accessor and the decoder of its own message", before,
+					c.name, kind,
+				)
 			}
 			operations[kind] = c.name
 			empty := (&pb.Command{}).ProtoReflect()
-			empty.Set(cmd.ProtoReflect().WhichOneof(table.kind), empty.NewField(cmd.ProtoReflect().WhichOneof(table.kind)))
-			if _, nothing, err := read(table, empty.Interface().(*pb.Command)); err == nil && reflect.DeepEqual(do, nothing) {
+			empty.Set(
+				cmd.ProtoReflect().WhichOneof(table.kind), empty.NewField(cmd.ProtoReflect().WhichOneof(table.kind)),
+			)
+			if _, nothing, err := read(
+				table, empty.Interface().(*pb.Command),
+			); err == nil && reflect.DeepEqual(do, nothing) {
 				t.Errorf("%s decodes to %+v whatever it says; its row reads another message", name, do)
 			}
 		}
@@ -114,7 +139,9 @@ func TestEveryCommandIsDecodedAppliedAndAnswered(t *testing.T) {
 	}
 	for i := range fields.Len() {
 		if name := fields.Get(i).Name(); !kinds[name] {
-			t.Errorf("nothing shows that %s is applied and answered: there is no command of the kind; %s", name, newCommand)
+			t.Errorf(
+				"nothing shows that %s is applied and answered: there is no command of the kind; %s", name, newCommand,
+			)
 		}
 	}
 	replies := (&pb.Reply{}).ProtoReflect().Descriptor().Fields()

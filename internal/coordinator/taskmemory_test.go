@@ -26,7 +26,9 @@ func heap() uint64 {
 func loader(t *testing.T, cfg state.Config, from *replica.Snapshot) *state.Loader {
 	t.Helper()
 	l := state.NewLoader(cfg, plimsoll.DefaultQueues())
-	for _, kind := range []wire.Kind{wire.KindQueueConfig, wire.KindNode, wire.KindJobSpec, wire.KindJobStatus, wire.KindTask} {
+	for _, kind := range []wire.Kind{
+		wire.KindQueueConfig, wire.KindNode, wire.KindJobSpec, wire.KindJobStatus, wire.KindTask,
+	} {
 		for key, value := range from.Scan(kind, "", "") {
 			if err := loadRecord(l, kind, key, value); err != nil {
 				t.Fatal(err)
@@ -73,7 +75,8 @@ func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 	}
 	for i := range 25 {
 		turn(&engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{
-			ID: fmt.Sprintf("node-%05d", i), Incarnation: 1, Capacity: plimsoll.Resources{"cpu": jobs * tasks * 100 / 50},
+			ID: fmt.Sprintf("node-%05d", i), Incarnation: 1,
+			Capacity: plimsoll.Resources{"cpu": jobs * tasks * 100 / 50},
 		}})
 	}
 	for i := range jobs {

@@ -102,7 +102,9 @@ func (t *term) exec(ctx context.Context, gateway string, cmd *pb.Command, respon
 }
 
 // command puts a command into the inbox.
-func (t *term) command(ctx context.Context, c *command, gateway string, cmd *pb.Command, respond func(*pb.Reply)) error {
+func (t *term) command(
+	ctx context.Context, c *command, gateway string, cmd *pb.Command, respond func(*pb.Reply),
+) error {
 	do, err := c.decode(gateway, cmd)
 	if err != nil {
 		return err
@@ -111,7 +113,9 @@ func (t *term) command(ctx context.Context, c *command, gateway string, cmd *pb.
 	if err != nil {
 		return err
 	}
-	r := request{command: c, do: do, respond: respond, bytes: commandBytes + replica.FootprintOf(ctx), repetition: again}
+	r := request{
+		command: c, do: do, respond: respond, bytes: commandBytes + replica.FootprintOf(ctx), repetition: again,
+	}
 	if bound := t.inbox.push(r); bound != "" {
 		t.metrics.inboxRefused.WithLabelValues(bound).Inc()
 		return t.inbox.inboxFull(bound)
@@ -119,7 +123,8 @@ func (t *term) command(ctx context.Context, c *command, gateway string, cmd *pb.
 	return nil
 }
 
-// inquire has a question answered beside the turns. Whoever asks may have seen all that is published.
+// inquire has a question answered beside the turns. Whoever asks may have seen all that is
+// published.
 func (t *term) inquire(ctx context.Context, c *command, cmd *pb.Command, respond func(*pb.Reply)) error {
 	inquiry, err := c.inquire(cmd)
 	if err != nil {
@@ -130,7 +135,9 @@ func (t *term) inquire(ctx context.Context, c *command, cmd *pb.Command, respond
 		least: t.source.Snapshot().Revision(),
 	}
 	if !t.questions.push(a) {
-		return plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has %d questions waiting; try again", t.questions.limit)
+		return plimsoll.Errorf(
+			plimsoll.CodeExhausted, "the leader has %d questions waiting; try again", t.questions.limit,
+		)
 	}
 	return nil
 }
@@ -211,7 +218,8 @@ func (d *desk) done(asked []request, taken int, replies []engine.Reply) []reques
 	return asked
 }
 
-// sleep returns when there is something in the inbox, or the engine wants to be woken; false says that ctx has ended.
+// sleep returns when there is something in the inbox, or the engine wants to be woken; false says
+// that ctx has ended.
 func (t *term) sleep(ctx context.Context, timer *time.Timer, wake int64) bool {
 	var due <-chan time.Time
 	if wake != 0 {

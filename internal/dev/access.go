@@ -22,7 +22,9 @@ type AccessConfig struct {
 
 func (c AccessConfig) access(grants func() ([]transport.Grant, error)) *transport.Access {
 	cfg := transport.AccessConfig{Grants: grants, NoToken: c.NoToken, Trouble: func(err error) {
-		c.Logger.Warn("callers on this machine have to be given the token, because it could not be entered for them", "err", err)
+		c.Logger.Warn(
+			"callers on this machine have to be given the token, because it could not be entered for them", "err", err,
+		)
 	}}
 	if c.OpenWS {
 		cfg.Open = openPath
@@ -30,8 +32,8 @@ func (c AccessConfig) access(grants func() ([]transport.Grant, error)) *transpor
 	return transport.NewAccess(cfg)
 }
 
-// GatewayAccess makes the tokens of users and agents in their files, or reads them, when a gateway is
-// served.
+// GatewayAccess makes the tokens of users and agents in their files, or reads them, when a gateway
+// is served.
 func (c AccessConfig) GatewayAccess(userFile, agentFile string) *transport.Access {
 	return c.access(func() ([]transport.Grant, error) {
 		user, err := token.Make(token.User, userFile)
@@ -46,8 +48,8 @@ func (c AccessConfig) GatewayAccess(userFile, agentFile string) *transport.Acces
 	})
 }
 
-// Access makes the token of a listener of gateways in its file, or reads it, when that is served: of a
-// coordinator or of an agent.
+// Access makes the token of a listener of gateways in its file, or reads it, when that is served:
+// of a coordinator or of an agent.
 func (c AccessConfig) Access(kind token.Kind, file string) *transport.Access {
 	return c.access(func() ([]transport.Grant, error) {
 		made, err := token.Make(kind, file)
@@ -55,14 +57,16 @@ func (c AccessConfig) Access(kind token.Kind, file string) *transport.Access {
 	})
 }
 
-// makeAccess says who may call the gateway, and which token its own agent sends: one that nobody else has
-// where nobody needs one, so that the gateway knows it from users.
+// makeAccess says who may call the gateway, and which token its own agent sends: one that nobody
+// else has where nobody needs one, so that the gateway knows it from users.
 func (d *Dev) makeAccess() {
 	cfg := &d.cfg
 	access := AccessConfig{NoToken: cfg.NoToken, OpenWS: cfg.OpenWS, Logger: cfg.Logger}
 	if d.listener.Addr().Network() == "unix" {
 		user, agent := token.New(token.User), token.New(token.Agent)
-		cfg.Gateway.Access = access.access(func() ([]transport.Grant, error) { return gateway.Grants(user, agent), nil })
+		cfg.Gateway.Access = access.access(
+			func() ([]transport.Grant, error) { return gateway.Grants(user, agent), nil },
+		)
 		d.agentToken = token.Fixed(agent, "the token of this process")
 		return
 	}

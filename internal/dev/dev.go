@@ -44,14 +44,15 @@ import (
 
 // Config sets up the process.
 type Config struct {
-	Data       string                // data directory; made if it is not there; required
-	Listen     string                // address of the gateway; default 127.0.0.1:9080
-	Insecure   bool                  // allow Listen to be reached from other machines
-	Hosts      []string              // further hosts that callers may use for Listen; see transport.Serve
-	NoToken    bool                  // answer callers of Listen without a token
-	OpenWS     bool                  // answer GET under /ws/v1 without a token
-	NoAgent    bool                  // do not make this machine a node
-	Supervisor []string              // how to start the node's supervisor for its directory, which is added as the last word
+	Data     string   // data directory; made if it is not there; required
+	Listen   string   // address of the gateway; default 127.0.0.1:9080
+	Insecure bool     // allow Listen to be reached from other machines
+	Hosts    []string // further hosts that callers may use for Listen; see transport.Serve
+	NoToken  bool     // answer callers of Listen without a token
+	OpenWS   bool     // answer GET under /ws/v1 without a token
+	NoAgent  bool     // do not make this machine a node
+	// how to start the node's supervisor for its directory, which is added as the last word
+	Supervisor []string
 	Users      executor.Users        // as whom tasks run, if this process is root
 	Node       string                // id of this machine as a node; the host's name
 	Capacity   plimsoll.Resources    // amounts that replace the measured ones
@@ -64,8 +65,8 @@ type Config struct {
 	Store      pebble.Config         // Dir and Logger are set here
 	Logger     *slog.Logger          // nil: nothing is logged
 
-	// Files with the tokens of users and agents for a Listen of TCP, made if they are not there; default
-	// user.token and agent.token in Data.
+	// Files with the tokens of users and agents for a Listen of TCP, made if they are not there;
+	// default user.token and agent.token in Data.
 	UserTokenFile, AgentTokenFile string
 
 	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
@@ -84,8 +85,8 @@ type Dev struct {
 	agentToken *token.Source // of this machine as a node
 }
 
-// New opens the address and the data directory and makes the roles. It starts none of them. An address or a directory in use is a
-// CodeAlreadyRunning error.
+// New opens the address and the data directory and makes the roles. It starts none of them. An
+// address or a directory in use is a CodeAlreadyRunning error.
 func New(cfg Config) (*Dev, error) {
 	if cfg.Data == "" {
 		return nil, plimsoll.Invalid("data", "is empty; name a directory to keep the state in")
@@ -124,7 +125,9 @@ func (d *Dev) make() error {
 	}
 	registry := prometheus.NewRegistry()
 	cfg.Gateway.Registry, cfg.Coordinator.Metrics = registry, registry
-	cfg.Coordinator.Listen, cfg.Coordinator.Events = "unix:"+filepath.Join(cfg.Data, "coordinator.sock"), CoordinatorEvents(cfg.Logger)
+	cfg.Coordinator.Listen, cfg.Coordinator.Events = "unix:"+filepath.Join(
+		cfg.Data, "coordinator.sock",
+	), CoordinatorEvents(cfg.Logger)
 	if cfg.Queues != nil {
 		cfg.Coordinator.Queues, cfg.Coordinator.ReplaceQueues = *cfg.Queues, true
 	}
@@ -135,7 +138,10 @@ func (d *Dev) make() error {
 		return err
 	}
 	if n := len(filepath.Join(cfg.Data, "agent", "supervisor.sock")); n > maxSocketPath {
-		return plimsoll.Invalid("data", "%s is too long a path for the sockets in it; choose one that is %d characters shorter", cfg.Data, n-maxSocketPath)
+		return plimsoll.Invalid(
+			"data", "%s is too long a path for the sockets in it; choose one that is %d characters shorter", cfg.Data,
+			n-maxSocketPath,
+		)
 	}
 	listener, err := transport.Listen(cfg.Listen)
 	if err != nil {
@@ -151,7 +157,9 @@ func (d *Dev) make() error {
 func (d *Dev) makeRoles() error {
 	cfg := &d.cfg
 	if err := makeData(cfg.Data); err != nil {
-		return plimsoll.Invalid("data", "%s cannot be made: %v; choose a directory that you may write to", cfg.Data, err)
+		return plimsoll.Invalid(
+			"data", "%s cannot be made: %v; choose a directory that you may write to", cfg.Data, err,
+		)
 	}
 	d.makeAccess()
 	if !cfg.NoAgent {
@@ -160,7 +168,8 @@ func (d *Dev) makeRoles() error {
 		}
 	}
 	cfg.Store.Dir, cfg.Store.Logger = filepath.Join(cfg.Data, "store"), cfg.Logger
-	// For the first term, so that a directory in use, or a damaged store, is refused at once. On a full disk the coordinator reads.
+	// For the first term, so that a directory in use, or a damaged store, is refused at once. On a
+	// full disk the coordinator reads.
 	first := &firstStore{config: cfg.Store}
 	switch st, err := pebble.Open(cfg.Store); {
 	case err == nil:
@@ -190,8 +199,9 @@ func (d *Dev) makeRoles() error {
 	return nil
 }
 
-// makeData makes the data directory. Others may pass through it, because tasks that run as users of their own must reach their
-// directories; what else is in it is protected by itself. One that is there keeps its mode.
+// makeData makes the data directory. Others may pass through it, because tasks that run as users of
+// their own must reach their directories; what else is in it is protected by itself. One that is
+// there keeps its mode.
 func makeData(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
@@ -205,7 +215,8 @@ func makeData(dir string) error {
 	return os.Chmod(dir, 0o711) // whatever the umask
 }
 
-// firstStore gives the coordinator the store that New has opened, and opens it anew for later terms.
+// firstStore gives the coordinator the store that New has opened, and opens it anew for later
+// terms.
 type firstStore struct {
 	config pebble.Config
 	opened store.Store // nil once it is given away
@@ -239,7 +250,9 @@ func (d *Dev) makeReaders() error {
 		return err
 	}
 	d.follower = follower
-	d.parts = append(d.parts, follower.Run, func(ctx context.Context) error { return g.Serve(ctx, d.listener, d.agents) })
+	d.parts = append(
+		d.parts, follower.Run, func(ctx context.Context) error { return g.Serve(ctx, d.listener, d.agents) },
+	)
 	return nil
 }
 
@@ -280,7 +293,8 @@ func (d *Dev) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Retire ends the supervisor of this machine's tasks if none of them runs, after Run has returned, and returns how many do.
+// Retire ends the supervisor of this machine's tasks if none of them runs, after Run has returned,
+// and returns how many do.
 func (d *Dev) Retire(ctx context.Context) (running int, err error) {
 	if d.cfg.NoAgent {
 		return 0, nil
@@ -309,7 +323,8 @@ func (d *Dev) makeAgent() error {
 	}
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{cfg.Gateway.ListenAgents}, Capacity: cfg.Capacity,
-		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, TaskPids: cfg.TaskPids, QOS: cfg.QOS, Users: cfg.Users,
+		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, TaskPids: cfg.TaskPids, QOS: cfg.QOS,
+		Users:  cfg.Users,
 		Tokens: func(string) *token.Source { return d.agentToken },
 	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})
 	if err != nil {

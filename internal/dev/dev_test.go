@@ -72,7 +72,9 @@ func submit(t *testing.T, url, id string) {
 	defer c.Close()
 	if _, err := c.SubmitJob(context.Background(), plimsoll.JobSpec{
 		ID: id, Owner: "alice", Queue: "root.batch",
-		Groups: []plimsoll.GroupSpec{{Name: "work", Count: 2, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 100}}},
+		Groups: []plimsoll.GroupSpec{
+			{Name: "work", Count: 2, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 100}},
+		},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,9 @@ func TestMetricsOfAllRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	for _, name := range []string{"plimsoll_coordinator_turns_total", "plimsoll_gateway_requests_total", "go_goroutines"} {
+	for _, name := range []string{
+		"plimsoll_coordinator_turns_total", "plimsoll_gateway_requests_total", "go_goroutines",
+	} {
 		if !strings.Contains(string(data), "\n"+name) {
 			t.Errorf("/metrics has no %s", name)
 		}
@@ -189,16 +193,40 @@ func TestRefusals(t *testing.T) {
 		left  bool // a data directory may be left behind
 	}{
 		{"no directory", dev.Config{}, plimsoll.CodeInvalid, []string{"data"}, false, false},
-		{"port in use", dev.Config{Listen: busy.Addr().String()}, plimsoll.CodeAlreadyRunning, []string{busy.Addr().String(), "in use"}, true, false},
-		{"directory in use", dev.Config{Data: used}, plimsoll.CodeAlreadyRunning, []string{used, "in use"}, false, true},
+		{
+			"port in use", dev.Config{Listen: busy.Addr().String()}, plimsoll.CodeAlreadyRunning,
+			[]string{busy.Addr().String(), "in use"}, true, false,
+		},
+		{
+			"directory in use", dev.Config{Data: used}, plimsoll.CodeAlreadyRunning, []string{used, "in use"}, false,
+			true,
+		},
 		{"directory is a file", dev.Config{Data: file}, plimsoll.CodeInvalid, []string{file, "may write"}, false, true},
-		{"long path", dev.Config{Data: filepath.Join(shortDir(t), strings.Repeat("x", 90))}, plimsoll.CodeInvalid, []string{"data", "too long", "characters shorter"}, false, false},
-		{"open address", dev.Config{Listen: "0.0.0.0:0"}, plimsoll.CodeInvalid, []string{"listen", "insecure"}, true, false},
+		{
+			"long path", dev.Config{Data: filepath.Join(shortDir(t), strings.Repeat("x", 90))}, plimsoll.CodeInvalid,
+			[]string{"data", "too long", "characters shorter"}, false, false,
+		},
+		{
+			"open address", dev.Config{Listen: "0.0.0.0:0"}, plimsoll.CodeInvalid, []string{"listen", "insecure"}, true,
+			false,
+		},
 		{"bad address", dev.Config{Listen: "nowhere"}, plimsoll.CodeInvalid, []string{"nowhere"}, true, false},
-		{"bad gateway", dev.Config{Gateway: gateway.Config{PageSize: -1}}, plimsoll.CodeInvalid, []string{"pageSize"}, true, false},
-		{"bad coordinator", dev.Config{Coordinator: coordinator.Config{MaxInbox: -1}}, plimsoll.CodeInvalid, []string{"maxInbox"}, true, false},
-		{"bad queues", dev.Config{Queues: &plimsoll.QueueConfig{Name: "x"}}, plimsoll.CodeInvalid, []string{"root"}, true, false},
-		{"bad store", dev.Config{Store: pebble.Config{CacheBytes: -1}}, plimsoll.CodeInvalid, []string{"cacheBytes"}, true, true},
+		{
+			"bad gateway", dev.Config{Gateway: gateway.Config{PageSize: -1}}, plimsoll.CodeInvalid,
+			[]string{"pageSize"}, true, false,
+		},
+		{
+			"bad coordinator", dev.Config{Coordinator: coordinator.Config{MaxInbox: -1}}, plimsoll.CodeInvalid,
+			[]string{"maxInbox"}, true, false,
+		},
+		{
+			"bad queues", dev.Config{Queues: &plimsoll.QueueConfig{Name: "x"}}, plimsoll.CodeInvalid, []string{"root"},
+			true, false,
+		},
+		{
+			"bad store", dev.Config{Store: pebble.Config{CacheBytes: -1}}, plimsoll.CodeInvalid, []string{"cacheBytes"},
+			true, true,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.fresh {
@@ -225,7 +253,9 @@ func TestRefusals(t *testing.T) {
 	}
 	t.Run("bad agent", func(t *testing.T) { // found after the store was opened
 		data := shortDir(t)
-		if _, err := dev.New(dev.Config{Data: data, Listen: free, Node: "not an id"}); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+		if _, err := dev.New(
+			dev.Config{Data: data, Listen: free, Node: "not an id"},
+		); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Fatalf("error %v", err)
 		}
 		mustBeFree(t, data, free)

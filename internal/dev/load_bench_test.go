@@ -22,8 +22,8 @@ import (
 
 const submitters = 64
 
-// cluster is a coordinator on a real disk and a gateway, with nodes that a load generator registers over the agents' RPC and keeps
-// alive with heartbeats.
+// cluster is a coordinator on a real disk and a gateway, with nodes that a load generator registers
+// over the agents' RPC and keeps alive with heartbeats.
 type cluster struct {
 	url    string
 	client *client.Client
@@ -71,7 +71,9 @@ func registerNodes(ctx context.Context, tb testing.TB, g *errgroup.Group, url st
 			ID: name(i), Address: "127.0.0.1:1", Incarnation: 1,
 			Capacity: plimsoll.Resources{"cpu": 64_000, "memory": 256 << 30, "disk": 4 << 40},
 		}
-		if _, err := agents.RegisterNode(ctx, connect.NewRequest(&pb.RegisterNodeRequest{Node: wire.NodeToProto(&node)})); err != nil {
+		if _, err := agents.RegisterNode(
+			ctx, connect.NewRequest(&pb.RegisterNodeRequest{Node: wire.NodeToProto(&node)}),
+		); err != nil {
 			tb.Fatal(err)
 		}
 		if watch {
@@ -96,7 +98,9 @@ func registerNodes(ctx context.Context, tb testing.TB, g *errgroup.Group, url st
 }
 
 func drainAssignments(ctx context.Context, agents plimsollv1connect.AgentServiceClient, node string) error {
-	stream, err := agents.WatchAssignments(ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: node, Incarnation: 1}))
+	stream, err := agents.WatchAssignments(
+		ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: node, Incarnation: 1}),
+	)
 	for err == nil && stream.Receive() {
 		continue // an agent would start what comes
 	}
@@ -109,7 +113,8 @@ func drainAssignments(ctx context.Context, agents plimsollv1connect.AgentService
 	return fmt.Errorf("watch the assignments of %s: %w", node, err)
 }
 
-// submitAll submits jobs from 64 submitters and returns when a strict read at the gateway shows every task on a node.
+// submitAll submits jobs from 64 submitters and returns when a strict read at the gateway shows
+// every task on a node.
 func (c *cluster) submitAll(tb testing.TB, round, jobs, tasks int) {
 	tb.Helper()
 	ctx := context.Background()
@@ -153,8 +158,9 @@ func (c *cluster) submitAll(tb testing.TB, round, jobs, tasks int) {
 	}
 }
 
-// BenchmarkSubmitToBound is the figure: durable, through the coordinator, from the first submit to the last binding visible
-// at a gateway. The rounds go on the same cluster, so that it is not empty.
+// BenchmarkSubmitToBound is the figure: durable, through the coordinator, from the first
+// submit to the last binding visible at a gateway. The rounds go on the same cluster, so that it is
+// not empty.
 func BenchmarkSubmitToBound(b *testing.B) {
 	for _, load := range []struct {
 		name        string

@@ -79,7 +79,10 @@ func GatewayEvents(log *slog.Logger) gateway.Events {
 		Serving: func(address string) { log.Info("serving", "address", address) },
 		Fault:   func(rpc string, err error) { log.Error("fault", "rpc", rpc, "error", err) },
 		Cut: func(rpc, caller string, after time.Duration) {
-			log.Warn("a stream was cut because its caller did not read it", "rpc", rpc, "caller", caller, "unread for", after)
+			log.Warn(
+				"a stream was cut because its caller did not read it", "rpc", rpc, "caller", caller, "unread for",
+				after,
+			)
 		},
 	}
 }
@@ -88,13 +91,20 @@ func GatewayEvents(log *slog.Logger) gateway.Events {
 func AgentEvents(log *slog.Logger) agent.Events {
 	return agent.Events{
 		Registered: func(gateway string, node *plimsoll.Node) {
-			log.Info("registered", "gateway", gateway, "incarnation", node.Incarnation, "capacity", node.Capacity.String())
+			log.Info(
+				"registered", "gateway", gateway, "incarnation", node.Incarnation, "capacity", node.Capacity.String(),
+			)
 		},
 		Disconnected: func(gateway string, err error, pause time.Duration) {
-			log.Warn("no session with a gateway; tasks go on", "gateway", gateway, "error", err, "retry in", pause.Round(time.Millisecond))
+			log.Warn(
+				"no session with a gateway; tasks go on", "gateway", gateway, "error", err, "retry in",
+				pause.Round(time.Millisecond),
+			)
 		},
 		SupervisorLost: func(err error, pause time.Duration) {
-			log.Warn("no connection to the supervisor; tasks go on", "error", err, "retry in", pause.Round(time.Millisecond))
+			log.Warn(
+				"no connection to the supervisor; tasks go on", "error", err, "retry in", pause.Round(time.Millisecond),
+			)
 		},
 		Limited: func(cgroups, reason string) {
 			log.Warn("tasks run without some limits", "cgroup", cgroups, "why", reason)
@@ -107,7 +117,10 @@ func AgentEvents(log *slog.Logger) agent.Events {
 			log.Warn(sentence + "; see docs/security.md")
 		},
 		ReportsCut: func(bytes int64) {
-			log.Warn("the end of the reports that were kept on disk could not be read; it is made up for from the supervisor's records", "bytes", bytes)
+			log.Warn(
+				"the end of the reports that were kept on disk could not be read; it is made up for from the supervisor's records",
+				"bytes", bytes,
+			)
 		},
 		Left: func(running int, err error) {
 			said := "the agent has stopped; no task runs"
@@ -122,16 +135,22 @@ func AgentEvents(log *slog.Logger) agent.Events {
 			log.Info(said, "running", running)
 		},
 		NodeReportRefused: func(events int, err error) {
-			log.Error("a report of the node was refused for good; what is wrong in it is left out", "events", events, "error", err)
+			log.Error(
+				"a report of the node was refused for good; what is wrong in it is left out", "events", events, "error",
+				err,
+			)
 		},
 		Trouble: func(t agent.Trouble) {
 			level := slog.LevelWarn
 			switch t.Kind {
-			case agent.TroubleDisk, agent.TroubleKeepReports, agent.TroubleSendLog, agent.TroubleReport, agent.TroubleKeepPolicies, agent.TroubleReadPolicies,
+			case agent.TroubleDisk, agent.TroubleKeepReports, agent.TroubleSendLog, agent.TroubleReport,
+				agent.TroubleKeepPolicies, agent.TroubleReadPolicies,
 				agent.TroubleQOS, agent.TroubleGroups:
 				level = slog.LevelError
 			}
-			log.LogAttrs(context.Background(), level, string(t.Kind), attrs(t.Task, t.Attempt, t.Err, "policy", t.Policy)...)
+			log.LogAttrs(
+				context.Background(), level, string(t.Kind), attrs(t.Task, t.Attempt, t.Err, "policy", t.Policy)...,
+			)
 		},
 		QOS: qosEvents(log),
 	}
@@ -147,14 +166,19 @@ func qosEvents(log *slog.Logger) nodeqos.Events {
 			log.Info("to keep the node at its lines", "event", e.Text())
 		},
 		StepFailed: func(step *qos.Step, err error) {
-			log.Warn("a QoS action failed", "verb", step.Verb.String(), "task", step.Task, "attempt", step.Attempt, "rule", step.Rule, "error", err)
+			log.Warn(
+				"a QoS action failed", "verb", step.Verb.String(), "task", step.Task, "attempt", step.Attempt, "rule",
+				step.Rule, "error", err,
+			)
 		},
 		Adopted: func(a nodeqos.Adopted) {
 			log.Info("a task has less than its specification says, and there is no record why; it is given back", "task", a.Task, "attempt", a.Attempt,
 				"quota", a.Quota, "shares", a.Shares, "idle", a.Idle)
 		},
 		OtherBoot: func(boot string) {
-			log.Info("the record of what was taken from tasks is of another boot, which nothing has outlived", "boot", boot)
+			log.Info(
+				"the record of what was taken from tasks is of another boot, which nothing has outlived", "boot", boot,
+			)
 		},
 		Trouble: func(t nodeqos.Trouble) {
 			level := slog.LevelWarn
@@ -175,9 +199,15 @@ func SupervisorEvents(log *slog.Logger) executor.Events {
 	return executor.Events{
 		Started: func(caps executor.Capabilities) {
 			if caps.Cgroups == "" {
-				log.Warn("tasks run without limits, and are killed by session and environment instead of by control group", "reason", caps.Limits)
+				log.Warn(
+					"tasks run without limits, and are killed by session and environment instead of by control group",
+					"reason", caps.Limits,
+				)
 			} else {
-				log.Info("tasks run in control groups", "kind", caps.Cgroups, "group", caps.Subtree, "unlimited", caps.Limits)
+				log.Info(
+					"tasks run in control groups", "kind", caps.Cgroups, "group", caps.Subtree, "unlimited",
+					caps.Limits,
+				)
 			}
 			if caps.Trace != "" {
 				log.Warn("programs are started through a shell", "reason", caps.Trace)
@@ -189,11 +219,15 @@ func SupervisorEvents(log *slog.Logger) executor.Events {
 		Trouble: func(t executor.Trouble) {
 			level := slog.LevelWarn
 			switch t.Kind {
-			case executor.TroubleRecord, executor.TroubleRest, executor.TroubleKill, executor.TroubleStart, executor.TroubleLeftOver,
+			case executor.TroubleRecord, executor.TroubleRest, executor.TroubleKill, executor.TroubleStart,
+				executor.TroubleLeftOver,
 				executor.TroubleRequest, executor.TroubleAdopt:
 				level = slog.LevelError
 			}
-			log.LogAttrs(context.Background(), level, string(t.Kind), attrs(t.Task, t.Attempt, t.Err, "group", t.Group, "op", t.Op)...)
+			log.LogAttrs(
+				context.Background(), level, string(t.Kind),
+				attrs(t.Task, t.Attempt, t.Err, "group", t.Group, "op", t.Op)...,
+			)
 		},
 	}
 }

@@ -33,7 +33,8 @@ func TestAllEventsAreLogged(t *testing.T) {
 		}
 	}
 	for _, events := range []any{
-		dev.CoordinatorEvents(log), dev.FollowerEvents(log), dev.GatewayEvents(log), dev.AgentEvents(log), dev.SupervisorEvents(log),
+		dev.CoordinatorEvents(log), dev.FollowerEvents(log), dev.GatewayEvents(log), dev.AgentEvents(log),
+		dev.SupervisorEvents(log),
 	} {
 		check(reflect.ValueOf(events))
 	}
@@ -50,7 +51,10 @@ func TestLogLines(t *testing.T) {
 		want string
 	}{
 		{func() { coordinator.Leading(3, 7, "unix:/s") }, "level=INFO msg=leading epoch=3 revision=7 listen=unix:/s"},
-		{func() { coordinator.Failed(boom, 1500*time.Millisecond) }, `level=ERROR msg="the leadership failed" error=boom "again in"=1.5s`},
+		{
+			func() { coordinator.Failed(boom, 1500*time.Millisecond) },
+			`level=ERROR msg="the leadership failed" error=boom "again in"=1.5s`,
+		},
 		{
 			func() { coordinator.QueuesRefused(plimsoll.Invalid("root.b", "has jobs")) },
 			`level=ERROR msg="the queue file was refused and the tree stays as it was" field=root.b error="has jobs"`,
@@ -59,7 +63,10 @@ func TestLogLines(t *testing.T) {
 			func() { node.Trouble(agent.Trouble{Kind: agent.TroublePolicy, Policy: "Action shed", Err: boom}) },
 			`level=WARN msg="a policy was left out" policy="Action shed" error=boom`,
 		},
-		{func() { node.Trouble(agent.Trouble{Kind: agent.TroubleKeepReports, Err: boom}) }, `level=ERROR msg="reports are not kept on disk" error=boom`},
+		{
+			func() { node.Trouble(agent.Trouble{Kind: agent.TroubleKeepReports, Err: boom}) },
+			`level=ERROR msg="reports are not kept on disk" error=boom`,
+		},
 		{
 			func() {
 				node.QOS.Trouble(nodeqos.Trouble{Kind: nodeqos.TroubleBurst, Task: "a.b.0", Attempt: 2, Err: boom})

@@ -3,9 +3,10 @@
 //	space, err := disk.Measure("/var/lib/plimsoll")
 //	if gate.Shut(space) { … space.Shortage() … }
 //
-// Enough is the smaller of 5 % and 2 GiB. Below it nothing new is begun, so that what goes on has room to end. A gate that is shut opens
-// when there is a tenth more than that, so that it does not open and shut with each file. The coordinator watches the disk of its store,
-// and an agent that of its directory. The package keeps nothing and starts nothing.
+// Enough is the smaller of 5 % and 2 GiB. Below it nothing new is begun, so that what goes on has
+// room to end. A gate that is shut opens when there is a tenth more than that, so that it does not
+// open and shut with each file. The coordinator watches the disk of its store, and an agent that of
+// its directory. The package keeps nothing and starts nothing.
 package disk
 
 import (
@@ -70,8 +71,8 @@ func rounded(n int64) string {
 // Gate says whether there is room for what is new. Its zero value is open.
 type Gate struct{ shut bool }
 
-// Shut reports whether the gate is shut, now that there is so much space. A file system without a size, such as some that are made by
-// the kernel, shuts no gate.
+// Shut reports whether the gate is shut, now that there is so much space. A file system without a
+// size, such as some that are made by the kernel, shuts no gate.
 func (g *Gate) Shut(s Space) bool {
 	switch {
 	case s.Size == 0:

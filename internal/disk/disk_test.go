@@ -11,7 +11,9 @@ const (
 
 // What must be free is the smaller of 5 % and 2 GiB.
 func TestTheLeastIsTheSmallerOf5PercentAnd2GiB(t *testing.T) {
-	for size, want := range map[int64]int64{0: 0, 100 * mib: 5 * mib, 40 * gib: 2 * gib, 39 * gib: 39 * gib / 20, 1 << 45: 2 * gib} {
+	for size, want := range map[int64]int64{
+		0: 0, 100 * mib: 5 * mib, 40 * gib: 2 * gib, 39 * gib: 39 * gib / 20, 1 << 45: 2 * gib,
+	} {
 		if got := (Space{Size: size}).Least(); got != want {
 			t.Errorf("of %d bytes %d must be free, want %d", size, got, want)
 		}
@@ -47,7 +49,9 @@ func TestAShortageSaysWhatIsMissing(t *testing.T) {
 	if got, want := s.Shortage(), "the disk of /data has 120Mi free and needs 2Gi"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
-	if got, want := (Space{Path: "/d", Free: 5*mib/2 + 3, Size: 64 * mib}).Shortage(), "the disk of /d has 2560Ki free and needs 3276Ki"; got != want {
+	if got, want := (Space{
+		Path: "/d", Free: 5*mib/2 + 3, Size: 64 * mib,
+	}).Shortage(), "the disk of /d has 2560Ki free and needs 3276Ki"; got != want {
 		t.Errorf("of a small one it says %q, want %q", got, want)
 	}
 	if got, want := (Space{Size: 200 * mib}).Enough(), "11Mi free"; got != want {
@@ -55,7 +59,8 @@ func TestAShortageSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// The file system of a directory has a size, and not more free than that; a path that is not there is an error.
+// The file system of a directory has a size, and not more free than that; a path that is not there
+// is an error.
 func TestMeasure(t *testing.T) {
 	s, err := Measure(t.TempDir())
 	if err != nil || s.Size <= 0 || s.Free < 0 || s.Free > s.Size {

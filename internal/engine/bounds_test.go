@@ -48,7 +48,10 @@ func TestASubmitOverTheTaskBoundIsRefusedWithItsName(t *testing.T) {
 	}
 	refused := b.send(job("b", 41, 100))
 	b.settle()
-	b.wantRefused(refused, plimsoll.CodeExhausted, "state-tasks: ", "have 60 tasks", "make it 101", "at most 100", "--state-tasks")
+	b.wantRefused(
+		refused, plimsoll.CodeExhausted, "state-tasks: ", "have 60 tasks", "make it 101", "at most 100",
+		"--state-tasks",
+	)
 	if after, _ := dump(b.engine.State()); after != before {
 		t.Fatal("the submit that was refused has changed the state:\n" + firstDifference(before, after))
 	}
@@ -110,7 +113,10 @@ func TestASubmitOverMaxTasksOfAQueueAboveIsRefused(t *testing.T) {
 	refused := b.send(in("root.team.y", job("b", 5, 100)))
 	b.send(in("root.team.y", job("c", 4, 100)))
 	b.settle()
-	b.wantRefused(refused, plimsoll.CodeExhausted, "maxtasks: ", "root.team have 6 tasks", "make it 11", "at most 10", "queue file")
+	b.wantRefused(
+		refused, plimsoll.CodeExhausted, "maxtasks: ", "root.team have 6 tasks", "make it 11", "at most 10",
+		"queue file",
+	)
 	if q := b.engine.State().Queue("root.team"); q.Tasks != 10 {
 		t.Fatalf("%s has %d tasks, want 10", q.Path, q.Tasks)
 	}

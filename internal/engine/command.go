@@ -9,8 +9,8 @@ import (
 type Command struct {
 	ID uint64
 	Do Operation
-	// Token is the same in all repetitions of the command, and Digest tells it from others. Empty: it
-	// is not repeated.
+	// Token is the same in all repetitions of the command, and Digest tells it from others. Empty:
+	// it is not repeated.
 	Token  string
 	Digest uint64
 }
@@ -22,8 +22,8 @@ type Operation interface {
 	apply(e *Engine, id uint64, out *Batch)
 }
 
-// Answering is an Operation whose reply holds an A. All but GatewayLost and DiskShortage, which have
-// no reply, are Answering something.
+// Answering is an Operation whose reply holds an A. All but GatewayLost and DiskShortage, which
+// have no reply, are Answering something.
 type Answering[A any] interface {
 	Operation
 	answer(A) any // for Reply.Answer

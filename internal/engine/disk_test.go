@@ -8,8 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// While the disk has no room, what waits is placed, reports are taken in, jobs are killed, and those that have ended expire, which makes
-// room; a submit is refused with the reason until it is said that there is room.
+// While the disk has no room, what waits is placed, reports are taken in, jobs are killed, and
+// those that have ended expire, which makes room; a submit is refused with the reason until it is
+// said that there is room.
 func TestWithoutRoomOnTheDiskOnlyWhatGrowsStops(t *testing.T) {
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{})
 	b.send(job("a", 1, 1000), job("b", 2, 1000))
@@ -25,7 +26,11 @@ func TestWithoutRoomOnTheDiskOnlyWhatGrowsStops(t *testing.T) {
 	kill := b.send(&engine.KillJob{ID: "b"})
 	var report plimsoll.TaskReport
 	report.Attempt, report.State, report.Result = 1, plimsoll.TaskFinished, plimsoll.ResultSucceeded
-	ends := b.send(&engine.ReportTasks{Node: "n", Incarnation: 1, Reports: []engine.Report{{Job: "a", Group: "g", TaskReport: report}}})
+	ends := b.send(
+		&engine.ReportTasks{
+			Node: "n", Incarnation: 1, Reports: []engine.Report{{Job: "a", Group: "g", TaskReport: report}},
+		},
+	)
 	b.settle()
 	for _, id := range []uint64{node, kill, ends} {
 		if err := b.reply(id); err != nil {

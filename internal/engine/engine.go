@@ -76,7 +76,9 @@ func (e *Engine) Copy() (c *scheduler.Copy, revision uint64) {
 func (e *Engine) Subject(job, group string, index int32) (scheduler.Subject, error) {
 	ref, ok := e.state.FindTask(job, group, index)
 	if !ok {
-		return scheduler.Subject{}, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", plimsoll.TaskID(job, group, index))
+		return scheduler.Subject{}, plimsoll.Errorf(
+			plimsoll.CodeNotFound, "there is no task %q", plimsoll.TaskID(job, group, index),
+		)
 	}
 	return e.scheduler.Subject(e.state, ref), nil
 }

@@ -213,7 +213,9 @@ func TestANameThatNothingHasAnyMoreIsFreeAgain(t *testing.T) {
 	b.gone("n")
 	b.taken(having("m", second...))
 	if b.running("later") != 1 || b.wait("waits").Code != plimsoll.WaitNoResource {
-		t.Fatalf("%d tasks of the other job are bound, and the first waits with %v", b.running("later"), b.wait("waits"))
+		t.Fatalf(
+			"%d tasks of the other job are bound, and the first waits with %v", b.running("later"), b.wait("waits"),
+		)
 	}
 	b.same()
 
@@ -306,7 +308,9 @@ func TestQuestionsSayWhichResourceNoNodeHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g := trial.Groups[0]; g.Code != plimsoll.WaitNoResource || g.Summary != want || len(g.Placed) != 0 || g.Asked != 3 {
+	if g := trial.Groups[0]; g.Code != plimsoll.WaitNoResource || g.Summary != want || len(
+		g.Placed,
+	) != 0 || g.Asked != 3 {
 		t.Errorf("place says %s %q and places %d", g.Code, g.Summary, len(g.Placed))
 	}
 	plan, err := view.PlanMoves(askingFor("b", 3, "nvidia.com/gpus").Spec, "", 10)

@@ -59,8 +59,8 @@ func manyFacts(id string, bytes int) *engine.RegisterNode {
 	return do
 }
 
-// Nodes that made-up agents register are bounded in bytes. Those that are known register again, with
-// no more than they had, and a store over the bound is loaded.
+// Nodes that made-up agents register are bounded in bytes. Those that are known register again,
+// with no more than they had, and a store over the bound is loaded.
 func TestNodesAreBoundedInBytes(t *testing.T) {
 	b := newBench(t, state.Config{MaxNodeBytes: 100_000}, state.Limits{})
 	for i := range 4 {
@@ -73,7 +73,10 @@ func TestNodesAreBoundedInBytes(t *testing.T) {
 	refused := b.send(manyFacts("n4", 20_000))
 	grows := b.send(manyFacts("n0", 60_000))
 	b.settle()
-	b.wantRefused(refused, plimsoll.CodeExhausted, "nodes: what is known of all nodes takes ", "at most 100000", "fewer attributes")
+	b.wantRefused(
+		refused, plimsoll.CodeExhausted, "nodes: what is known of all nodes takes ", "at most 100000",
+		"fewer attributes",
+	)
 	b.wantRefused(grows, plimsoll.CodeExhausted, "nodes: what is known of all nodes takes ")
 	b.cfg.MaxNodeBytes = 50_000
 	b.crash()

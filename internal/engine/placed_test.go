@@ -69,7 +69,8 @@ func (w *world) selector() plimsoll.Selector {
 
 func (w *world) traits() map[string]plimsoll.Trait {
 	return []map[string]plimsoll.Trait{
-		{"ssd": {Flag: true}}, {"arch": {Words: []string{"arm"}}}, {"arch": {Words: []string{"x86", "arm"}}, "ssd": {Flag: true}},
+		{"ssd": {Flag: true}}, {"arch": {Words: []string{"arm"}}},
+		{"arch": {Words: []string{"x86", "arm"}}, "ssd": {Flag: true}},
 	}[w.rng.IntN(3)]
 }
 
@@ -95,8 +96,8 @@ func (w *world) describe(n *plimsoll.Node) {
 	n.Facts.Reservoir, n.Facts.Headnode = w.rng.IntN(6) == 0, w.rng.IntN(12) == 0
 }
 
-// checkPlaced looks at the tasks that the turn has bound: their nodes are open and of the kind that is asked for, and no group is
-// spread more unevenly than it allows.
+// checkPlaced looks at the tasks that the turn has bound: their nodes are open and of the kind that
+// is asked for, and no group is spread more unevenly than it allows.
 func (w *world) checkPlaced() {
 	s := w.engine.State()
 	for _, id := range w.jobs {
@@ -118,7 +119,10 @@ func (w *world) checkPlaced() {
 			for _, t := range fresh {
 				w.placed++
 				why := unsuited(g.Spec, s.Node(t.Node))
-				if slices.ContainsFunc(s.Node(t.Node).Evictions, func(e plimsoll.Eviction) bool { return e.Job == id && e.Group == g.Spec.Name }) {
+				if slices.ContainsFunc(
+					s.Node(t.Node).Evictions,
+					func(e plimsoll.Eviction) bool { return e.Job == id && e.Group == g.Spec.Name },
+				) {
 					why = "the group was evicted from it"
 				}
 				if why != "" {
@@ -149,12 +153,16 @@ func unsuited(spec *plimsoll.GroupSpec, n *state.Node) string {
 		return "its network is not up"
 	case n.Facts.Platform < c.Platform.Min[""]:
 		return "its platform is too old"
-	case c.Reservoir == plimsoll.ReservoirNever && n.Facts.Reservoir, c.Reservoir == plimsoll.ReservoirOnly && !n.Facts.Reservoir:
+	case c.Reservoir == plimsoll.ReservoirNever && n.Facts.Reservoir, c.Reservoir == plimsoll.ReservoirOnly &&
+		!n.Facts.Reservoir:
 		return fmt.Sprintf("it is a reservoir node: %t", n.Facts.Reservoir)
-	case c.Where == `node.labels.rack == "r1"` && n.Attributes["rack"] != "r1", c.Where == `node.capacity.cpu > 2000` && n.Capacity["cpu"] <= 2000,
+	case c.Where == `node.labels.rack == "r1"` && n.Attributes["rack"] != "r1",
+		c.Where == `node.capacity.cpu > 2000` && n.Capacity["cpu"] <= 2000,
 		c.Where == `node.id != "n2"` && n.ID == "n2":
 		return "it is not where it is asked for"
-	case len(c.Nodes) > 0 && !slices.ContainsFunc(c.Nodes, func(p string) bool { return p == n.ID || p == "n?" || p == "n1*" && strings.HasPrefix(n.ID, "n1") }):
+	case len(c.Nodes) > 0 && !slices.ContainsFunc(
+		c.Nodes, func(p string) bool { return p == n.ID || p == "n?" || p == "n1*" && strings.HasPrefix(n.ID, "n1") },
+	):
 		return "it is not one of the nodes that are asked for"
 	}
 	for _, name := range asked {
@@ -206,7 +214,10 @@ func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spr
 	}
 	for _, t := range fresh {
 		if v, ok := value(s.Node(t.Node)); !ok || lowest >= 0 && counts[v] > lowest+spread.MaxSkew {
-			w.t.Fatalf("task %s was bound to node %s, %s %q: %v of the group, and the fewest are %d", t.ID, t.Node, spread.By, v, counts, lowest)
+			w.t.Fatalf(
+				"task %s was bound to node %s, %s %q: %v of the group, and the fewest are %d", t.ID, t.Node, spread.By,
+				v, counts, lowest,
+			)
 		}
 	}
 }
@@ -227,7 +238,9 @@ func (w *world) allows(s *state.State, g *state.Group, n *state.Node) bool {
 	if rule := s.Chain().Settings.OwnerRules["bob"]; rule != "" && (job.Owner == "bob") != (n.Attributes["rack"] == "r2") {
 		return false
 	}
-	return !slices.ContainsFunc(g.Spec.Constraints.Far, func(far plimsoll.Selector) bool { return w.holds(s, n.ID, far) })
+	return !slices.ContainsFunc(
+		g.Spec.Constraints.Far, func(far plimsoll.Selector) bool { return w.holds(s, n.ID, far) },
+	)
 }
 
 // holds reports whether a node has a task that a selector means.

@@ -31,7 +31,10 @@ func (w *world) question(rng *rand.Rand) question {
 	var err error
 	q.subject, err = w.engine.Subject(name(), "g", int32(rng.IntN(3)))
 	q.known = err == nil
-	g := plimsoll.GroupSpec{Name: "g", Count: rng.Int32N(40), Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": rng.Int64N(800)}}
+	g := plimsoll.GroupSpec{
+		Name: "g", Count: rng.Int32N(40), Command: []string{"true"},
+		Resources: plimsoll.Resources{"cpu": rng.Int64N(800)},
+	}
 	switch rng.IntN(4) {
 	case 0:
 		g.Resources[fmt.Sprintf("example.com/r%d", rng.IntN(20))] = 1
@@ -42,7 +45,10 @@ func (w *world) question(rng *rand.Rand) question {
 		g.Preferences.Far = []plimsoll.Selector{{Label: "app=db"}, {Task: name() + ".g.0"}}
 		g.Constraints.VolumesFrom = []string{name() + ".g.0"}
 	}
-	q.spec = &plimsoll.JobSpec{ID: name(), Owner: "alice", Queue: "root.default", Labels: map[string]string{"app": "db"}, Groups: []plimsoll.GroupSpec{g, g}}
+	q.spec = &plimsoll.JobSpec{
+		ID: name(), Owner: "alice", Queue: "root.default", Labels: map[string]string{"app": "db"},
+		Groups: []plimsoll.GroupSpec{g, g},
+	}
 	q.spec.Groups[1].Name = "h"
 	return q
 }
@@ -110,11 +116,13 @@ func (w *world) plainTurn() {
 	if err := w.records.commit(&w.out.Changes); err != nil {
 		w.t.Fatal(err)
 	}
-	fmt.Fprintf(w.log, "%d %+v %+v %+v\n", w.out.Revision, w.out.Changes.Tasks, w.out.Changes.JobStatuses, w.out.Changes.Events)
+	fmt.Fprintf(
+		w.log, "%d %+v %+v %+v\n", w.out.Revision, w.out.Changes.Tasks, w.out.Changes.JobStatuses, w.out.Changes.Events,
+	)
 }
 
-// Questions and copies change nothing: with any number of them in between, the batches, the choices of nodes, the reasons why tasks
-// wait and the state are those that they are without.
+// Questions and copies change nothing: with any number of them in between, the batches, the choices
+// of nodes, the reasons why tasks wait and the state are those that they are without.
 func TestQuestionsChangeNothing(t *testing.T) {
 	for _, seed := range seeds(t) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -153,7 +161,10 @@ func TestQuestionsChangeNothing(t *testing.T) {
 			}
 			without, with := run(false), run(true)
 			if without != with {
-				t.Fatalf("without questions (one) it is otherwise than with them (other):\n%s", firstDifference(without, with))
+				t.Fatalf(
+					"without questions (one) it is otherwise than with them (other):\n%s",
+					firstDifference(without, with),
+				)
 			}
 			if answered < 1000 {
 				t.Errorf("only %d questions were answered: the test tests little", answered)
@@ -162,8 +173,9 @@ func TestQuestionsChangeNothing(t *testing.T) {
 	}
 }
 
-// What is answered from a copy is what the state itself would have answered at the copy's revision: however many turns go by while the
-// copy is made, in parts of any size, and after it is whole; for each view of it, and each time again.
+// What is answered from a copy is what the state itself would have answered at the copy's revision:
+// however many turns go by while the copy is made, in parts of any size, and after it is whole; for
+// each view of it, and each time again.
 func TestAnswersFromACopyAreThoseOfTheState(t *testing.T) {
 	for _, seed := range seeds(t) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -201,7 +213,9 @@ func TestAnswersFromACopyAreThoseOfTheState(t *testing.T) {
 				}
 			}
 			if late < 50 {
-				t.Errorf("only %d of %d answers came after the state had gone on: the test tests little", late, compared)
+				t.Errorf(
+					"only %d of %d answers came after the state had gone on: the test tests little", late, compared,
+				)
 			}
 		})
 	}

@@ -17,12 +17,14 @@ func seeds(t *testing.T) []uint64 {
 	return slices.Compact([]uint64{1, testrun.Seed(t)})
 }
 
-// Random commands, reports, silences, lost gateways and crashes: after every step no node is over its capacity and no queue over its
-// maximum, every total is the sum of its parts, nothing that could be placed is left alone, every reason is true, and at random
-// moments the state is the one that the store gives back.
+// Random commands, reports, silences, lost gateways and crashes: after every step no node is over
+// its capacity and no queue over its maximum, every total is the sum of its parts, nothing that
+// could be placed is left alone, every reason is true, and at random moments the state is the one
+// that the store gives back.
 //
-// It is most of the time that the tests of this package take, half a minute and more with the race detector: everything is
-// worked out anew after every step, and so a total that goes wrong is found at the step that made it wrong.
+// It is most of the time that the tests of this package take, half a minute and more with the race
+// detector: everything is worked out anew after every step, and so a total that goes wrong is found
+// at the step that made it wrong.
 func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 	for _, seed := range seeds(t) {
 		for _, limits := range []state.Limits{{}, {Ops: 40, Bytes: 1 << 20}} {
@@ -65,7 +67,8 @@ func (w *world) untested() string {
 	return ""
 }
 
-// The same with chains that look at owners, at what runs on a node, and not at how much is left of everything.
+// The same with chains that look at owners, at what runs on a node, and not at how much is left of
+// everything.
 func TestRandomStepsWithOtherChains(t *testing.T) {
 	for name, change := range map[string]func(*placement.Settings){
 		"owners": func(c *placement.Settings) { c.OwnerRules = map[string]string{"bob": `node.labels.rack == "r2"`} },
@@ -88,8 +91,9 @@ func TestRandomStepsWithOtherChains(t *testing.T) {
 	}
 }
 
-// compare holds the state that the store gives back against the live one, once large work is done: until then a submit that has not
-// been acknowledged is dropped by a reload, and tasks that are to go have not gone.
+// compare holds the state that the store gives back against the live one, once large work is done:
+// until then a submit that has not been acknowledged is dropped by a reload, and tasks that are to
+// go have not gone.
 func (w *world) compare(step int) {
 	w.t.Helper()
 	for w.turn() {
@@ -110,7 +114,9 @@ func (w *world) compare(step int) {
 		w.t.Fatal(err)
 	}
 	if live != again {
-		w.t.Fatalf("step %d: the reloaded state (other) differs from the live one:\n%s", step, firstDifference(live, again))
+		w.t.Fatalf(
+			"step %d: the reloaded state (other) differs from the live one:\n%s", step, firstDifference(live, again),
+		)
 	}
 }
 

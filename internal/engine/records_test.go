@@ -35,8 +35,8 @@ func newRecords() *records {
 	}
 }
 
-// commit stores a turn: puts first, then deletes, as the coordinator writes them. An object that is put and deleted in one batch
-// would be lost, so that is an error.
+// commit stores a turn: puts first, then deletes, as the coordinator writes them. An object that is
+// put and deleted in one batch would be lost, so that is an error.
 func (r *records) commit(c *state.Changes) error {
 	put := map[any]bool{}
 	for _, spec := range c.JobSpecs {

@@ -53,11 +53,16 @@ func (w *world) checkHanded() {
 				n := s.Node(t.Node)
 				is, was := handed{t.Attempt, t.Node, n.Key}, w.handed[t.ID]
 				if was.attempt == is.attempt && was.node != "" && was != is && was.key != "" {
-					w.t.Fatalf("attempt %d of %s was handed to %+v, and now to %+v: it could start twice", t.Attempt, t.ID, was, is)
+					w.t.Fatalf(
+						"attempt %d of %s was handed to %+v, and now to %+v: it could start twice", t.Attempt, t.ID,
+						was, is,
+					)
 				}
 				now[t.ID] = is
 				if last := uint64(w.now/1e6 + 86_400_000); n.Incarnation > last {
-					w.t.Fatalf("node %s has incarnation %d, and %d is the last that is believed", n.ID, n.Incarnation, last)
+					w.t.Fatalf(
+						"node %s has incarnation %d, and %d is the last that is believed", n.ID, n.Incarnation, last,
+					)
 				}
 			}
 		}

@@ -41,7 +41,9 @@ func recalled(c *Command, o *state.Outcome) Reply {
 	same := o.Digest == c.Digest || isSubmit && o.Digest == state.SubmitDigest(submit.Spec.ID)
 	switch r.Err = o.Refusal(); {
 	case !same:
-		r.Err = plimsoll.Invalid("token", "was sent with another command before; send each command with a token of its own")
+		r.Err = plimsoll.Invalid(
+			"token", "was sent with another command before; send each command with a token of its own",
+		)
 	case r.Err != nil:
 	case isPolicies:
 		r.Answer = o.Policies

@@ -39,7 +39,9 @@ func TestARepeatedScalingDoesNotUndoAnothers(t *testing.T) {
 		again := b.repeat("mine", &engine.ScaleJob{ID: "j", Count: 5})
 		b.settle()
 		if err := b.reply(again); err != nil || b.count("j") != 7 {
-			t.Fatalf("crash %t: the repetition is answered with %v and leaves %d tasks, want 7", crash, err, b.count("j"))
+			t.Fatalf(
+				"crash %t: the repetition is answered with %v and leaves %d tasks, want 7", crash, err, b.count("j"),
+			)
 		}
 		b.same()
 	}
@@ -91,7 +93,9 @@ func TestRepeatedPoliciesSayWhatTheFirstTimeChanged(t *testing.T) {
 		b.repeat("t", &engine.ApplyPolicies{Policies: []plimsoll.Policy{action}})
 		b.turn()
 		outcomes, ok := b.out.Replies[0].Answer.([]state.PolicyOutcome)
-		if !ok || len(outcomes) != 1 || outcomes[0] != (state.PolicyOutcome{Ref: action.Ref(), Change: state.PolicyCreated}) {
+		if !ok || len(
+			outcomes,
+		) != 1 || outcomes[0] != (state.PolicyOutcome{Ref: action.Ref(), Change: state.PolicyCreated}) {
 			t.Errorf("time %d: %+v", i+1, b.out.Replies[0])
 		}
 		b.crash()

@@ -16,8 +16,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// The files in testdata tell what happens, in these commands. Each makes turns until nothing is left to do and prints what came
-// of it: replies, and events as "TYPE CHANGE DETAIL object reference {resources} message".
+// The files in testdata tell what happens, in these commands. Each makes turns until nothing is
+// left to do and prints what came of it: replies, and events as "TYPE CHANGE DETAIL object
+// reference {resources} message".
 //
 //	node n1 cpu=4 memory=8Gi            # register a node, or register it again; key=a: with a key, copy=b: by a copy of its agent
 //	silent n1                           # its gateway no longer hears it
@@ -65,7 +66,10 @@ type scenario struct {
 var scenarioConfig = state.Config{MaxEnded: 3, KeepEnded: int64(time.Hour)}
 
 func newScenario(t *testing.T) *scenario {
-	w := &scenario{t: t, now: int64(1_000_000 * time.Second), records: newRecords(), regs: map[string]uint64{}, config: scenarioConfig}
+	w := &scenario{
+		t: t, now: int64(1_000_000 * time.Second), records: newRecords(), regs: map[string]uint64{},
+		config: scenarioConfig,
+	}
 	w.load()
 	w.turn(nil)
 	w.printed.Reset()
@@ -136,7 +140,9 @@ func (w *scenario) explain(job, group string, index int32) {
 	fmt.Fprintf(&w.printed, "%s: %s: %s\n", x.Task.ID, x.Code, x.Summary)
 	for _, step := range x.Steps {
 		if step.Dropped > 0 {
-			fmt.Fprintf(&w.printed, "  %s: %d remain, %d dropped %v\n", step.Stage, step.Remaining, step.Dropped, step.Reasons)
+			fmt.Fprintf(
+				&w.printed, "  %s: %d remain, %d dropped %v\n", step.Stage, step.Remaining, step.Dropped, step.Reasons,
+			)
 		}
 	}
 }
@@ -248,7 +254,9 @@ func (w *scenario) node(id string, options map[string]string) {
 	} else if text != "" {
 		incarnation = uint64(w.number(text))
 	}
-	node := plimsoll.Node{ID: id, Incarnation: incarnation, Capacity: w.resources(options), Key: options["key"], Peer: options["peer"]}
+	node := plimsoll.Node{
+		ID: id, Incarnation: incarnation, Capacity: w.resources(options), Key: options["key"], Peer: options["peer"],
+	}
 	if node.Key != "" {
 		node.Session = fmt.Sprint(node.Key, incarnation, options["copy"])
 	}
@@ -325,7 +333,9 @@ func (w *scenario) reportNode(args []string, options map[string]string, input st
 	r.SchedulingDisabled = r.SchedulingReason != ""
 	for line := range strings.Lines(input) {
 		f := append(strings.Fields(line), "", "", "", "", "")
-		e := plimsoll.QOSEvent{At: w.now, Task: strings.Trim(f[1], "-"), Rule: f[2], Metric: "cpu_total_usage", Before: f[3], After: f[4]}
+		e := plimsoll.QOSEvent{
+			At: w.now, Task: strings.Trim(f[1], "-"), Rule: f[2], Metric: "cpu_total_usage", Before: f[3], After: f[4],
+		}
 		for kind := plimsoll.QOSRuleTriggered; kind <= plimsoll.QOSSchedulingEnabled; kind++ {
 			if strings.ReplaceAll(kind.String(), " ", "-") == f[0] {
 				e.Kind = kind
@@ -339,7 +349,8 @@ func (w *scenario) reportNode(args []string, options map[string]string, input st
 	w.turn(&engine.ReportNode{Node: args[0], Incarnation: incarnation, Sequence: uint64(w.number(args[1])), Report: r})
 }
 
-// tree reads lines of "path max:cpu=4,memory=1Gi guaranteed:cpu=2 maxjobs:1"; a queue above one that is named need not be.
+// tree reads lines of "path max:cpu=4,memory=1Gi guaranteed:cpu=2 maxjobs:1"; a queue above one
+// that is named need not be.
 func (w *scenario) tree(input string) plimsoll.QueueConfig {
 	root := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
 	for line := range strings.Lines(input) {
@@ -391,7 +402,9 @@ func (w *scenario) show(what string) {
 				fmt.Fprintf(&w.printed, " (%s)", st.Reason)
 			}
 			for _, g := range st.Groups {
-				fmt.Fprintf(&w.printed, " %s of %d: %s", g.Name, g.Count, strings.Trim(fmt.Sprintf("%+v", g.Counts), "{}"))
+				fmt.Fprintf(
+					&w.printed, " %s of %d: %s", g.Name, g.Count, strings.Trim(fmt.Sprintf("%+v", g.Counts), "{}"),
+				)
 				if g.Wait.Code != plimsoll.WaitNone {
 					fmt.Fprintf(&w.printed, " waits (%s): %s", g.Wait.Code, g.Wait)
 				}
@@ -401,14 +414,19 @@ func (w *scenario) show(what string) {
 	case "tasks":
 		for i := range c.Tasks {
 			t := &c.Tasks[i]
-			fmt.Fprintf(&w.printed, "%s %s attempt=%d failures=%d node=%s result=%q exit=%d\n", plimsoll.TaskID(t.Job, t.Group, t.Index), t.State,
+			fmt.Fprintf(&w.printed, "%s %s attempt=%d failures=%d node=%s result=%q exit=%d\n", plimsoll.TaskID(
+				t.Job, t.Group, t.Index,
+			), t.State,
 				t.Attempt, t.Failures, t.Node, t.Result, t.ExitCode)
 		}
 	case "nodes":
 		for i := range c.Nodes {
 			n := &c.Nodes[i]
 			st := &c.NodeStatuses[i]
-			fmt.Fprintf(&w.printed, "%s %s ready=%t %s of %s in %d tasks", n.ID, n.Mode, n.Ready, st.Allocated, n.Capacity, st.Tasks)
+			fmt.Fprintf(
+				&w.printed, "%s %s ready=%t %s of %s in %d tasks", n.ID, n.Mode, n.Ready, st.Allocated, n.Capacity,
+				st.Tasks,
+			)
 			if st.SickUntil != 0 {
 				fmt.Fprintf(&w.printed, ", sick for another %s", time.Duration(st.SickUntil-w.now))
 			}
@@ -416,7 +434,9 @@ func (w *scenario) show(what string) {
 				fmt.Fprintf(&w.printed, ", closed: %s", n.Gate.Reason)
 			}
 			for _, e := range n.Evictions {
-				fmt.Fprintf(&w.printed, ", keeps %s.%s away for another %s", e.Job, e.Group, time.Duration(e.Until-w.now))
+				fmt.Fprintf(
+					&w.printed, ", keeps %s.%s away for another %s", e.Job, e.Group, time.Duration(e.Until-w.now),
+				)
 			}
 			w.printed.WriteString("\n")
 		}

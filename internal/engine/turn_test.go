@@ -45,7 +45,9 @@ func (b *bench) crash() {
 // crashed is a bench over what a crash leaves now; this one goes on.
 func (b *bench) crashed() *bench {
 	b.t.Helper()
-	c := &bench{t: b.t, cfg: b.cfg, limits: b.limits, records: b.records.clone(), now: b.now, replies: map[uint64]error{}}
+	c := &bench{
+		t: b.t, cfg: b.cfg, limits: b.limits, records: b.records.clone(), now: b.now, replies: map[uint64]error{},
+	}
 	c.crash()
 	return c
 }
@@ -78,7 +80,8 @@ func (b *bench) turn() (more bool) {
 		b.t.Fatal(err)
 	}
 	c := &b.out.Changes
-	ops := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
+	ops := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.DeletedTasks) +
+		len(c.DeletedNodes) + 2*len(c.DeletedJobs)
 	if b.limits.Ops > 0 && ops > b.limits.Ops {
 		b.t.Fatalf("a turn has %d operations; the store takes %d", ops, b.limits.Ops)
 	}
@@ -141,27 +144,36 @@ func (b *bench) same() {
 func job(id string, count int32, cpu int64) *engine.SubmitJob {
 	return &engine.SubmitJob{Spec: &plimsoll.JobSpec{
 		ID: id, Queue: "root.default", Token: "t",
-		Groups: []plimsoll.GroupSpec{{Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}}},
+		Groups: []plimsoll.GroupSpec{
+			{Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}},
+		},
 	}}
 }
 
 func machine(id string, cpu int64) *engine.RegisterNode {
-	return &engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{ID: id, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": cpu}}}
+	return &engine.RegisterNode{
+		Gateway: "gw", Node: plimsoll.Node{ID: id, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": cpu}},
+	}
 }
 
 func finished(node, job string, index int32) *engine.ReportTasks {
 	return &engine.ReportTasks{Node: node, Incarnation: 1, Reports: []engine.Report{{
-		Job: job, Group: "g", Index: index, TaskReport: plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultSucceeded},
+		Job: job, Group: "g", Index: index,
+		TaskReport: plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultSucceeded},
 	}}}
 }
 
-// What goes and comes back in one turn is put and not deleted: the store would do both, and the deletes last.
+// What goes and comes back in one turn is put and not deleted: the store would do both, and the
+// deletes last.
 func TestGoneAndBackInOneTurn(t *testing.T) {
 	t.Run("node", func(t *testing.T) {
 		b := newBench(t, state.Config{}, state.Limits{})
 		b.send(machine("n", 4000))
 		b.settle()
-		b.send(&engine.NodeSilent{ID: "n", Registration: b.engine.State().Node("n").Registration}, &engine.RemoveNode{ID: "n"}, machine("n", 2000))
+		b.send(
+			&engine.NodeSilent{ID: "n", Registration: b.engine.State().Node("n").Registration},
+			&engine.RemoveNode{ID: "n"}, machine("n", 2000),
+		)
 		b.settle()
 		b.same()
 	})
@@ -169,7 +181,9 @@ func TestGoneAndBackInOneTurn(t *testing.T) {
 		b := newBench(t, state.Config{}, state.Limits{})
 		without := plimsoll.DefaultQueues()
 		without.Queues = without.Queues[:1]
-		b.send(&engine.SetQueueConfig{Config: without}, &engine.SetQueueConfig{Config: plimsoll.DefaultQueues()}, &engine.SetQueueConfig{Config: without},
+		b.send(&engine.SetQueueConfig{Config: without}, &engine.SetQueueConfig{
+			Config: plimsoll.DefaultQueues(),
+		}, &engine.SetQueueConfig{Config: without},
 			&engine.SetQueueConfig{Config: plimsoll.DefaultQueues()})
 		b.turn()
 		if len(b.out.Changes.DeletedQueues) != 0 {
@@ -207,8 +221,14 @@ func TestLargeWorkStaysWithinTinyLimits(t *testing.T) {
 		do   engine.Operation
 		want plimsoll.TaskCounts
 	}{
-		{"scale down what runs", &engine.ScaleJob{ID: "j", Count: 1}, plimsoll.TaskCounts{Bound: 1, Stopping: tasks - 1}},
-		{"lose the node", &engine.SetNodeMode{ID: "n", Mode: plimsoll.NodeDraining}, plimsoll.TaskCounts{Stopping: tasks}},
+		{
+			"scale down what runs", &engine.ScaleJob{ID: "j", Count: 1},
+			plimsoll.TaskCounts{Bound: 1, Stopping: tasks - 1},
+		},
+		{
+			"lose the node", &engine.SetNodeMode{ID: "n", Mode: plimsoll.NodeDraining},
+			plimsoll.TaskCounts{Stopping: tasks},
+		},
 		{"scale up again", &engine.ScaleJob{ID: "j", Count: tasks}, plimsoll.TaskCounts{Stopping: tasks}},
 		{"report all at once", all(tasks), plimsoll.TaskCounts{Pending: tasks}},
 		{"scale down what waits", &engine.ScaleJob{ID: "j", Count: 1}, plimsoll.TaskCounts{Pending: 1}},
@@ -349,7 +369,11 @@ func TestDrainingQueueKeepsAnInterruptedSubmit(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 	b.send(job("j", 500, 1000))
 	b.turn()
-	b.send(&engine.SetQueueConfig{Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "batch"}}}})
+	b.send(
+		&engine.SetQueueConfig{
+			Config: plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "batch"}}},
+		},
+	)
 	b.turn()
 	b.crash()
 	b.settle()
@@ -385,7 +409,8 @@ func TestAnInterruptedSubmitWithoutAQueueIsDropped(t *testing.T) {
 	b.same()
 }
 
-// Once a kill or a scaling down is acknowledged, none of the tasks that it concerns is placed, however long it takes to stop them.
+// Once a kill or a scaling down is acknowledged, none of the tasks that it concerns is placed,
+// however long it takes to stop them.
 func TestUnwantedTasksAreNotPlaced(t *testing.T) {
 	for _, do := range []engine.Operation{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
 		b := newBench(t, state.Config{}, state.Limits{Ops: 40})
@@ -449,7 +474,9 @@ func TestTooManyResourceNames(t *testing.T) {
 		g := many.Spec.Groups[0]
 		g.Name, g.Resources = fmt.Sprintf("g%d", i), plimsoll.Resources{name: 1}
 		many.Spec.Groups = append(many.Spec.Groups, g)
-		tree.Queues = append(tree.Queues, plimsoll.QueueConfig{Name: fmt.Sprintf("q%d", i), Max: plimsoll.Resources{name: 1}})
+		tree.Queues = append(
+			tree.Queues, plimsoll.QueueConfig{Name: fmt.Sprintf("q%d", i), Max: plimsoll.Resources{name: 1}},
+		)
 	}
 	b := newBench(t, state.Config{}, state.Limits{})
 	submit := b.send(many)
@@ -474,7 +501,10 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	if pending := b.engine.State().Tree().Root.Pending[0]; pending != 4*128*plimsoll.MaxAmount {
 		t.Fatalf("pending is %d", pending)
 	}
-	scale := b.send(&engine.ScaleJob{ID: "j0", Count: 1}, job("j5", 100, plimsoll.MaxAmount), &engine.ScaleJob{ID: "j0", Count: 100})
+	scale := b.send(
+		&engine.ScaleJob{ID: "j0", Count: 1}, job("j5", 100, plimsoll.MaxAmount),
+		&engine.ScaleJob{ID: "j0", Count: 100},
+	)
 	b.settle()
 	b.wantCode(scale, plimsoll.CodeExhausted)
 	for i := range 513 {
@@ -486,7 +516,8 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	b.wantCode(last, plimsoll.CodeExhausted)
 }
 
-// A job of very many tasks is submitted, killed and forgotten within the limits of the store that comes with Plimsoll.
+// A job of very many tasks is submitted, killed and forgotten within the limits of the store that
+// comes with Plimsoll.
 func TestVeryLargeJob(t *testing.T) {
 	tasks := int32(testrun.Count(20_000, 50_000, plimsoll.MaxTasksPerJob))
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{Ops: 5_000, Bytes: 1 << 20})
@@ -512,7 +543,8 @@ func TestVeryLargeJob(t *testing.T) {
 	}
 }
 
-// More nodes free room in one turn than are remembered one by one: what waits for the first of them is woken all the same.
+// More nodes free room in one turn than are remembered one by one: what waits for the first of them
+// is woken all the same.
 func TestMoreFreesThanAreRemembered(t *testing.T) {
 	const many = 9000
 	b := newBench(t, state.Config{}, state.Limits{})
@@ -534,7 +566,8 @@ func TestMoreFreesThanAreRemembered(t *testing.T) {
 	}
 }
 
-// A crash while the tasks of a killed job are being stopped does not give them another chance, nor those that were scaled away.
+// A crash while the tasks of a killed job are being stopped does not give them another chance, nor
+// those that were scaled away.
 func TestUnwantedTasksAreNotPlacedAfterACrash(t *testing.T) {
 	for _, do := range []engine.Operation{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
 		b := newBench(t, state.Config{}, state.Limits{Ops: 40})
@@ -553,7 +586,8 @@ func TestUnwantedTasksAreNotPlacedAfterACrash(t *testing.T) {
 	}
 }
 
-// Tidying up among the timers keeps those that have a cause: every task is tried again when its time has come.
+// Tidying up among the timers keeps those that have a cause: every task is tried again when its
+// time has come.
 func TestManyRetriesAllHappen(t *testing.T) {
 	const tasks = 1000
 	b := newBench(t, state.Config{}, state.Limits{})

@@ -51,7 +51,10 @@ func newWorld(t *testing.T, seed uint64, limits state.Limits) *world {
 func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*placement.Settings)) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
-		cfg:   state.Config{MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change), Limits: limits, MaxTasks: 150, MaxBytes: 60_000},
+		cfg: state.Config{
+			MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change),
+			Limits: limits, MaxTasks: 150, MaxBytes: 60_000,
+		},
 		acked: map[string]bool{}, seen: map[string]int32{}, full: map[string]int{},
 	}
 	w.cfg.KeepOutcomes, w.cfg.MaxOutcomes = 20e9, 12
@@ -147,7 +150,8 @@ func (w *world) turn() (more bool) {
 // checkLimits counts what the store counts.
 func (w *world) checkLimits() {
 	c := &w.out.Changes
-	ops := len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.Policies) + len(c.DeletedPolicies) + len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
+	ops := len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.Policies) + len(c.DeletedPolicies) +
+		len(c.DeletedTasks) + len(c.DeletedNodes) + 2*len(c.DeletedJobs)
 	for i := range c.JobStatuses {
 		if !c.JobStatuses[i].Ephemeral {
 			ops++
@@ -161,8 +165,8 @@ func (w *world) checkLimits() {
 	}
 }
 
-// checkHeld: a bound on what all jobs hold is kept except by what was there before, and ended jobs have given way once nothing is
-// left to do.
+// checkHeld: a bound on what all jobs hold is kept except by what was there before, and ended jobs
+// have given way once nothing is left to do.
 func (w *world) checkHeld() {
 	tasks, _ := w.engine.State().Held()
 	made := 0
@@ -174,24 +178,34 @@ func (w *world) checkHeld() {
 		}
 	}
 	if most := w.cfg.MaxTasks; made > most && made > w.made || tasks < made {
-		w.t.Fatalf("%d tasks are there and %d are counted; at most %d are possible, and %d were there before", made, tasks, most, w.made)
+		w.t.Fatalf(
+			"%d tasks are there and %d are counted; at most %d are possible, and %d were there before", made, tasks,
+			most, w.made,
+		)
 	}
 	w.made = made
 }
 
-// checkQuotas: what is over a maximum, because that was lowered, must not grow. Jobs are let in as soon as a configuration allows it, so
-// if one came in this turn the last does not say how many may be in.
+// checkQuotas: what is over a maximum, because that was lowered, must not grow. Jobs are let in as
+// soon as a configuration allows it, so if one came in this turn the last does not say how many may
+// be in.
 func (w *world) checkQuotas(configured int) {
 	s := w.engine.State()
 	s.Tree().Root.Walk(func(q *queue.Queue) {
 		used := w.used[q.Path]
 		for i := range q.Max {
 			if q.MaxSet&(1<<i) != 0 && q.Allocated[i] > q.Max[i] && q.Allocated[i] > used[i] {
-				w.t.Fatalf("queue %s uses %d of %s, over its maximum of %d, and used %d before", q.Path, q.Allocated[i], s.Names.Name(i), q.Max[i], used[i])
+				w.t.Fatalf(
+					"queue %s uses %d of %s, over its maximum of %d, and used %d before", q.Path, q.Allocated[i],
+					s.Names.Name(i), q.Max[i], used[i],
+				)
 			}
 		}
 		if configured == 0 && q.MaxAccounts > 0 && q.Admitted > q.MaxAccounts && q.Admitted > w.let[q.Path] {
-			w.t.Fatalf("queue %s has let in %d jobs, over its maximum of %d, and %d before", q.Path, q.Admitted, q.MaxAccounts, w.let[q.Path])
+			w.t.Fatalf(
+				"queue %s has let in %d jobs, over its maximum of %d, and %d before", q.Path, q.Admitted, q.MaxAccounts,
+				w.let[q.Path],
+			)
 		}
 	})
 	w.remember()
@@ -201,7 +215,8 @@ func (w *world) remember() {
 	w.engine.State().Tree().Root.Walk(func(q *queue.Queue) { w.used[q.Path], w.let[q.Path] = q.Allocated, q.Admitted })
 }
 
-// checkWaiting looks at everything that waits, by brute force: nothing that could be placed is left alone, and each reason is true.
+// checkWaiting looks at everything that waits, by brute force: nothing that could be placed is left
+// alone, and each reason is true.
 func (w *world) checkWaiting() {
 	s := w.engine.State()
 	placer := placement.NewPlacer(s.Fleet, rand.NewPCG(1, 1)) // it draws nothing
@@ -231,7 +246,10 @@ func (w *world) checkWaiting() {
 				w.lacking++
 			}
 			if why := w.untrue(s, placer, g, ready); why != "" {
-				w.t.Fatalf("job %s group %s, %d tasks ready, waits for %s %q, but %s", id, g.Spec.Name, ready, g.Wait.Code, g.Wait, why)
+				w.t.Fatalf(
+					"job %s group %s, %d tasks ready, waits for %s %q, but %s", id, g.Spec.Name, ready, g.Wait.Code,
+					g.Wait, why,
+				)
 			}
 		}
 	}
@@ -307,11 +325,12 @@ func (w *world) lacks(asked plimsoll.Resources) string {
 	return ""
 }
 
-// odd returns a name of a resource that few nodes and queues have, mostly none. There are more of them than slots for names.
+// odd returns a name of a resource that few nodes and queues have, mostly none. There are more of
+// them than slots for names.
 func (w *world) odd() string { return "example.com/r" + strconv.Itoa(w.rng.IntN(14)) }
 
-// soonWell returns the default chain with a short time for which nodes are sick, so that it passes now and then, and whatever else change
-// sets.
+// soonWell returns the default chain with a short time for which nodes are sick, so that it passes
+// now and then, and whatever else change sets.
 func soonWell(change func(*placement.Settings)) *placement.Chain {
 	settings := placement.DefaultSettings()
 	settings.SickFor = 15
@@ -372,10 +391,18 @@ func (w *world) command() {
 
 // policy applies or deletes a policy or two, of few names, so that they often refer to each other.
 func (w *world) policy() {
-	action := plimsoll.Policy{Action: &plimsoll.Action{Name: w.pick([]string{"a", "b"}), CoolDown: time.Duration(1 + w.rng.IntN(3)), DisableScheduling: true}}
+	action := plimsoll.Policy{
+		Action: &plimsoll.Action{
+			Name: w.pick([]string{"a", "b"}), CoolDown: time.Duration(1 + w.rng.IntN(3)), DisableScheduling: true,
+		},
+	}
 	switch w.rng.IntN(4) {
 	case 0:
-		w.send(&engine.DeletePolicy{Ref: plimsoll.PolicyRef{Kind: plimsoll.PolicyKind(1 + w.rng.IntN(3)), Name: w.pick([]string{"a", "b"})}})
+		w.send(
+			&engine.DeletePolicy{
+				Ref: plimsoll.PolicyRef{Kind: plimsoll.PolicyKind(1 + w.rng.IntN(3)), Name: w.pick([]string{"a", "b"})},
+			},
+		)
 	case 1:
 		w.send(&engine.ApplyPolicies{Policies: []plimsoll.Policy{action}, DryRun: w.rng.IntN(3) == 0})
 	case 2:
@@ -402,15 +429,17 @@ func (w *world) reportNode() {
 	if w.rng.IntN(3) > 0 {
 		cmd.Report.Extended = plimsoll.Resources{plimsoll.ExtCPU: int64(w.rng.IntN(4) * 500)}
 	}
-	cmd.Report.Events = []plimsoll.QOSEvent{{Kind: plimsoll.QOSThrottled, Task: "j1.g.0", Before: "none", After: "quota 200m"}}
+	cmd.Report.Events = []plimsoll.QOSEvent{
+		{Kind: plimsoll.QOSThrottled, Task: "j1.g.0", Before: "none", After: "quota 200m"},
+	}
 	w.send(cmd)
 }
 
 func (w *world) pick(from []string) string { return from[w.rng.IntN(len(from))] }
 func (w *world) node() string              { return "n" + strconv.Itoa(w.rng.IntN(6)) }
 
-// count is mostly small, now and then more than a turn can hold if limits are tiny, and now and then about
-// as many as are left of the bound on tasks.
+// count is mostly small, now and then more than a turn can hold if limits are tiny, and now and
+// then about as many as are left of the bound on tasks.
 func (w *world) count() int32 {
 	switch w.rng.IntN(24) {
 	case 0, 1:
@@ -437,14 +466,20 @@ func (w *world) room() int {
 func (w *world) submit() {
 	id := w.pick(w.jobs)
 	spec := &plimsoll.JobSpec{
-		ID: id, Owner: w.pick([]string{"alice", "alice", "bob", "carol"}), Queue: w.pick([]string{"root.default", "root.batch", "root.small", "root.team.x", "root.nope"}),
+		ID: id, Owner: w.pick([]string{"alice", "alice", "bob", "carol"}),
+		Queue: w.pick([]string{"root.default", "root.batch", "root.small", "root.team.x", "root.nope"}),
 		Groups: []plimsoll.GroupSpec{
 			{
 				Name: "g", Count: w.count(), Command: []string{"true"},
-				Resources: plimsoll.Resources{"cpu": int64(100 * (1 + w.rng.IntN(12))), "memory": int64(w.rng.IntN(4)) << 28},
-				Retry:     plimsoll.RetryPolicy{Kind: plimsoll.RetryKind(w.rng.IntN(4)), Limit: w.rng.Int32N(3)},
+				Resources: plimsoll.Resources{
+					"cpu": int64(100 * (1 + w.rng.IntN(12))), "memory": int64(w.rng.IntN(4)) << 28,
+				},
+				Retry: plimsoll.RetryPolicy{Kind: plimsoll.RetryKind(w.rng.IntN(4)), Limit: w.rng.Int32N(3)},
 			},
-			{Name: "h", Count: w.rng.Int32N(3), Command: []string{"true"}, Resources: plimsoll.Resources{"nvidia.com/gpu": 1}},
+			{
+				Name: "h", Count: w.rng.Int32N(3), Command: []string{"true"},
+				Resources: plimsoll.Resources{"nvidia.com/gpu": 1},
+			},
 		},
 	}
 	if w.rng.IntN(2) == 0 {
@@ -542,7 +577,12 @@ func (w *world) tree() plimsoll.QueueConfig {
 	c.Queues[0].Max = plimsoll.Resources{"cpu": int64(1000 * (1 + w.rng.IntN(8)))}
 	c.Queues[1].Guaranteed = plimsoll.Resources{"memory": 1 << 30}
 	if w.rng.IntN(2) == 0 {
-		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "small", MaxJobs: 1 + w.rng.Int32N(3), Max: plimsoll.Resources{"nvidia.com/gpu": 1}})
+		c.Queues = append(
+			c.Queues,
+			plimsoll.QueueConfig{
+				Name: "small", MaxJobs: 1 + w.rng.Int32N(3), Max: plimsoll.Resources{"nvidia.com/gpu": 1},
+			},
+		)
 	}
 	if w.rng.IntN(3) == 0 {
 		c.Queues[1].Max = plimsoll.Resources{w.odd(): w.rng.Int64N(3), "nvidia.com/gpu": 2}
@@ -550,7 +590,9 @@ func (w *world) tree() plimsoll.QueueConfig {
 	c.Queues[1].MaxTasks = w.rng.Int32N(3) * 40
 	if w.rng.IntN(2) == 0 {
 		limit := int64(1000 * (1 + w.rng.IntN(8)))
-		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "team", Max: plimsoll.Resources{"cpu": limit}, MaxJobs: w.rng.Int32N(4), Queues: []plimsoll.QueueConfig{
+		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "team", Max: plimsoll.Resources{
+			"cpu": limit,
+		}, MaxJobs: w.rng.Int32N(4), Queues: []plimsoll.QueueConfig{
 			{Name: "x", Max: plimsoll.Resources{"cpu": limit, "memory": 1 << 31}, MaxJobs: w.rng.Int32N(3)},
 		}})
 	}

@@ -333,7 +333,9 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 		t.Error(err)
 	}
 
-	e, err = New(Config{Now: time.Now, Servers: filepath.Join(dir, "none.json"), Listen: "unix:" + filepath.Join(dir, "e.sock")})
+	e, err = New(
+		Config{Now: time.Now, Servers: filepath.Join(dir, "none.json"), Listen: "unix:" + filepath.Join(dir, "e.sock")},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// pollAdopted is how often an adopted process is looked at where the kernel has no pidfds (before Linux 5.3).
+// pollAdopted is how often an adopted process is looked at where the kernel has no pidfds (before
+// Linux 5.3).
 const pollAdopted = 500 * time.Millisecond
 
 // adopted is a process that a supervisor before us started: it is not our child.
@@ -41,7 +42,8 @@ func (p *adopted) signal(signals ...syscall.Signal) (sent bool, err error) {
 	return true, nil
 }
 
-// adoptAll takes over every attempt in the agent's directory that was not forgotten, and ends what is in control groups of none.
+// adoptAll takes over every attempt in the agent's directory that was not forgotten, and ends what
+// is in control groups of none.
 func (s *Supervisor) adoptAll(ctx context.Context) error {
 	root := filepath.Join(s.cfg.Dir, tasksDir)
 	tasks, err := os.ReadDir(root)
@@ -76,7 +78,8 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 		return s.adoptLost(ctx, a, attemptRecord{}, "how it ended cannot be read: "+err.Error())
 	}
 	if done {
-		// The record was written before the rest was killed. What is left in its control group goes with the sweep; without one, here.
+		// The record was written before the rest was killed. What is left in its control group goes
+		// with the sweep; without one, here.
 		if s.tree == nil {
 			if err := s.killTree(ctx, a, 0); err != nil {
 				s.trouble(TroubleRest, a.key, err)
@@ -91,7 +94,9 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 		return s.adoptLost(ctx, a, r, "its record cannot be read: "+err.Error())
 	}
 	if !begun {
-		return s.adoptLost(ctx, a, r, "the supervisor ended while it started this attempt; if the program ran at all, it was killed")
+		return s.adoptLost(
+			ctx, a, r, "the supervisor ended while it started this attempt; if the program ran at all, it was killed",
+		)
 	}
 	a.limits, a.uid, a.tenancy = r.Limits, r.UID, r.Tenancy
 	a.status.PID, a.status.Started = r.PID, r.Started
@@ -168,12 +173,15 @@ func (s *Supervisor) lockAttempt(a *attempt) (*os.File, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "another process holds the lock in %s; stop it first", a.dir)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeAlreadyRunning, "another process holds the lock in %s; stop it first", a.dir,
+		)
 	}
 	return lock, nil
 }
 
-// adoptLost ends an attempt of which nothing good can be said. Whatever of it may run is killed first.
+// adoptLost ends an attempt of which nothing good can be said. Whatever of it may run is killed
+// first.
 func (s *Supervisor) adoptLost(ctx context.Context, a *attempt, r attemptRecord, message string) error {
 	if s.tree != nil {
 		g, err := s.tree.Open(CgroupName(a.key.task, a.key.attempt))
@@ -266,7 +274,8 @@ func (p *adopted) wait(ctx context.Context) bool {
 	}
 }
 
-// waitReadable waits with Go's poller, on no thread: a pidfd is readable when its process has ended.
+// waitReadable waits with Go's poller, on no thread: a pidfd is readable when its process has
+// ended.
 func (p *adopted) waitReadable(ctx context.Context, conn syscall.RawConn) bool {
 	stop := context.AfterFunc(ctx, func() {
 		_ = p.fd.SetReadDeadline(time.Unix(1, 0)) // wakes the read up; it cannot fail on a file that is polled

@@ -139,7 +139,8 @@ func TestTaskCannotReachTheSupervisorsSocket(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare, gated}, func(_ *testing.T, n *node) {
 		supervisor := strconv.Itoa(n.supervisorPID())
 		attacks := []string{
-			"dial=" + filepath.Join(n.dir, socketFile), "read=" + filepath.Join(n.dir, supervisorFile), "read=" + filepath.Join(n.dir, supervisorLock),
+			"dial=" + filepath.Join(n.dir, socketFile), "read=" + filepath.Join(n.dir, supervisorFile),
+			"read=" + filepath.Join(n.dir, supervisorLock),
 			"write=" + filepath.Join(n.dir, supervisorLog), "list=" + n.dir, "write=" + filepath.Join(n.dir, "new"),
 			"write=" + filepath.Join(n.dir, tasksDir, "new"), "kill=" + supervisor, "trace=" + supervisor,
 			"read=/proc/" + supervisor + "/environ", "list=/proc/" + supervisor + "/fd", "setuid=0",
@@ -156,10 +157,13 @@ func TestTaskCannotReadAnotherTasksDirectory(t *testing.T) {
 		n.pids(victim.Task, "pid", 1)
 		work := TaskDir(n.dir, victim.Task)
 		attacks := []string{
-			"list=" + work, "read=" + filepath.Join(work, "made"), "write=" + filepath.Join(work, "made"), "write=" + filepath.Join(work, "new"),
-			"list=" + filepath.Dir(work), "list=" + s.Dir, "read=" + filepath.Join(s.Dir, Stdout), "read=" + filepath.Join(s.Dir, attemptFile),
+			"list=" + work, "read=" + filepath.Join(work, "made"), "write=" + filepath.Join(work, "made"),
+			"write=" + filepath.Join(work, "new"),
+			"list=" + filepath.Dir(work), "list=" + s.Dir, "read=" + filepath.Join(s.Dir, Stdout),
+			"read=" + filepath.Join(s.Dir, attemptFile),
 			"remove=" + filepath.Join(work, "made"), "kill=" + strconv.Itoa(s.PID), "trace=" + strconv.Itoa(s.PID),
-			fmt.Sprintf("read=/proc/%d/environ", s.PID), fmt.Sprintf("list=/proc/%d/cwd", s.PID), fmt.Sprintf("list=/proc/%d/fd", s.PID),
+			fmt.Sprintf("read=/proc/%d/environ", s.PID), fmt.Sprintf("list=/proc/%d/cwd", s.PID),
+			fmt.Sprintf("list=/proc/%d/fd", s.PID),
 		}
 		n.repelled(n.attack("thief.g.0", nil, attacks...), attacks)
 	})
@@ -175,7 +179,10 @@ func TestVolumesFromAreSharedWithinAnOwner(t *testing.T) {
 			req.Owner = "alice"
 			n.wantEnd(n.run(req), plimsoll.ResultSucceeded, 0, "")
 		}
-		uses := request("uses.g.0", `d=$PLIMSOLL_VOLUMES_FROM; cat $d/made && echo mine >> $d/made && echo mine > $d/sub/new && cat $d/sub/made; ls $d/../../b.g.0/work`)
+		uses := request(
+			"uses.g.0",
+			`d=$PLIMSOLL_VOLUMES_FROM; cat $d/made && echo mine >> $d/made && echo mine > $d/sub/new && cat $d/sub/made; ls $d/../../b.g.0/work`,
+		)
 		uses.Owner, uses.Spec.Constraints.VolumesFrom = "alice", []string{"a.g.0"}
 		n.wantEnd(n.run(uses), plimsoll.ResultFailed, 2, "")
 		if got := n.output(uses.Task, Stdout); got != "a.g.0\nmore\n" {
@@ -224,7 +231,10 @@ func TestDescriptorsAreClosedBeforeExec(t *testing.T) {
 			if open, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/9", n.supervisorPID())); err != nil || open != secret {
 				t.Fatalf("the supervisor was to have %s open, and has %q, %v", secret, open, err)
 			}
-			n.wantEnd(n.run(request("job.g.0", "for fd in /proc/$$/fd/*; do readlink $fd; done; exit 0")), plimsoll.ResultSucceeded, 0, "")
+			n.wantEnd(
+				n.run(request("job.g.0", "for fd in /proc/$$/fd/*; do readlink $fd; done; exit 0")),
+				plimsoll.ResultSucceeded, 0, "",
+			)
 			dir := AttemptDir(n.dir, "job.g.0", 1) // what the shell lists them with is closed by then
 			want := strings.Join([]string{os.DevNull, filepath.Join(dir, Stdout), filepath.Join(dir, Stderr), ""}, "\n")
 			if got := n.output("job.g.0", Stdout); got != want {

@@ -34,15 +34,18 @@ func (s *Status) Ended() bool { return s.State == plimsoll.TaskFinished }
 
 func statusToProto(s *Status) *pb.AttemptStatus {
 	return &pb.AttemptStatus{
-		Task: s.Task, Attempt: s.Attempt, State: pb.TaskState(s.State), Result: pb.TaskResult(s.Result), ExitCode: s.ExitCode,
-		Message: strings.ToValidUTF8(s.Message, "?"), Started: s.Started, Finished: s.Finished, Pid: int64(s.PID), Dir: s.Dir,
+		Task: s.Task, Attempt: s.Attempt, State: pb.TaskState(s.State), Result: pb.TaskResult(s.Result),
+		ExitCode: s.ExitCode,
+		Message:  strings.ToValidUTF8(s.Message, "?"), Started: s.Started, Finished: s.Finished, Pid: int64(s.PID),
+		Dir: s.Dir,
 	}
 }
 
 func statusFromProto(m *pb.AttemptStatus) Status {
 	return Status{
 		Task: m.GetTask(), Attempt: m.GetAttempt(), State: wire.EnumFromProto[plimsoll.TaskState](m.GetState()),
-		Result: wire.EnumFromProto[plimsoll.TaskResult](m.GetResult()), ExitCode: m.GetExitCode(), Message: m.GetMessage(),
+		Result: wire.EnumFromProto[plimsoll.TaskResult](m.GetResult()), ExitCode: m.GetExitCode(),
+		Message: m.GetMessage(),
 		Started: m.GetStarted(), Finished: m.GetFinished(), PID: int(m.GetPid()), Dir: m.GetDir(),
 	}
 }
@@ -86,15 +89,18 @@ func (k attemptKey) validate() error {
 	return nil
 }
 
-// marks returns the variables that every process of the attempt carries that has not cleared them. The directory tells it apart from an
-// attempt of the same name under another agent on this machine.
+// marks returns the variables that every process of the attempt carries that has not cleared them.
+// The directory tells it apart from an attempt of the same name under another agent on this
+// machine.
 func (a *attempt) marks() []string {
 	return []string{
-		"PLIMSOLL_TASK_DIR=" + filepath.Join(filepath.Dir(a.dir), workDir), "PLIMSOLL_ATTEMPT=" + strconv.Itoa(int(a.key.attempt)),
+		"PLIMSOLL_TASK_DIR=" + filepath.Join(filepath.Dir(a.dir), workDir),
+		"PLIMSOLL_ATTEMPT=" + strconv.Itoa(int(a.key.attempt)),
 	}
 }
 
-// attempt is one attempt that the supervisor answers for. Mutable fields are guarded by Supervisor.mu.
+// attempt is one attempt that the supervisor answers for. Mutable fields are guarded by
+// Supervisor.mu.
 type attempt struct {
 	key    attemptKey
 	dir    string
@@ -117,7 +123,8 @@ type attempt struct {
 	ending  bool          // its main process has ended and the rest is under way
 }
 
-// attemptLimits is what the supervisor enforces itself. It is recorded, so that the next supervisor goes on with it.
+// attemptLimits is what the supervisor enforces itself. It is recorded, so that the next supervisor
+// goes on with it.
 type attemptLimits struct {
 	MaxRuntime time.Duration `json:"maxRuntimeNanos,omitempty"`
 	KillGrace  time.Duration `json:"killGraceNanos"`
@@ -128,8 +135,9 @@ type attemptLimits struct {
 
 func limitsOf(spec *plimsoll.GroupSpec) attemptLimits {
 	l := attemptLimits{
-		MaxRuntime: spec.MaxRuntime, KillGrace: spec.KillGrace, LogLimit: spec.LogLimit, Memory: groupLimits(spec.Resources).MemoryBytes,
-		Disk: spec.Resources[plimsoll.Disk],
+		MaxRuntime: spec.MaxRuntime, KillGrace: spec.KillGrace, LogLimit: spec.LogLimit,
+		Memory: groupLimits(spec.Resources).MemoryBytes,
+		Disk:   spec.Resources[plimsoll.Disk],
 	}
 	if l.KillGrace <= 0 {
 		l.KillGrace = plimsoll.DefaultKillGrace
@@ -147,9 +155,10 @@ func groupLimits(r plimsoll.Resources) cgroup.Limits {
 	}
 }
 
-// yieldingShares is the weight of an attempt that must let others go first on a busy machine: one that was lent processors, which belong to
-// others, and a best-effort one that asked for none. Only what it has asked for itself counts, and one that has nothing of its own gets the
-// least there is. 0: its weight follows its quota.
+// yieldingShares is the weight of an attempt that must let others go first on a busy machine: one
+// that was lent processors, which belong to others, and a best-effort one that asked for none. Only
+// what it has asked for itself counts, and one that has nothing of its own gets the least there is.
+// 0: its weight follows its quota.
 func yieldingShares(spec *plimsoll.GroupSpec) int64 {
 	own := spec.Resources[plimsoll.CPU]
 	if spec.Resources[plimsoll.ExtCPU] <= 0 && (own > 0 || spec.Worth() != plimsoll.ClassBestEffort) {

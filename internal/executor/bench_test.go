@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// BenchmarkStart measures from the request to the answer that the process runs: one after the other, and eight at once.
+// BenchmarkStart measures from the request to the answer that the process runs: one after the
+// other, and eight at once.
 func BenchmarkStart(b *testing.B) {
 	for _, m := range []mode{inGroups, bare, gated} {
 		for _, atOnce := range []int{1, 8} {
@@ -31,7 +32,10 @@ func benchmarkStart(b *testing.B, n *node, atOnce int) {
 			var took []time.Duration
 			for task := range tasks {
 				begin := time.Now()
-				s, err := n.Start(b.Context(), StartRequest{Task: task, Attempt: 1, Spec: plimsoll.GroupSpec{Command: []string{"/bin/true"}}})
+				s, err := n.Start(
+					b.Context(),
+					StartRequest{Task: task, Attempt: 1, Spec: plimsoll.GroupSpec{Command: []string{"/bin/true"}}},
+				)
 				if err != nil || s.PID == 0 {
 					b.Errorf("started as %+v, %v", s, err)
 				}

@@ -47,7 +47,9 @@ func TestForkBombStaysInItsTask(t *testing.T) {
 		}
 		lines := len(n.output(other.Task, Stdout))
 		n.eventually("progress of the other task", func() bool { return len(n.output(other.Task, Stdout)) > lines })
-		if err := n.Stop(n.limit(), StopRequest{Task: bomb.Task, Attempt: 1, Grace: 1, Result: plimsoll.ResultKilled}); err != nil {
+		if err := n.Stop(
+			n.limit(), StopRequest{Task: bomb.Task, Attempt: 1, Grace: 1, Result: plimsoll.ResultKilled},
+		); err != nil {
 			t.Fatal(err)
 		}
 		n.wantEnd(n.waitFor(bomb.Task, 1, (*Status).Ended), plimsoll.ResultKilled, 137, "")
@@ -63,7 +65,9 @@ func TestTasksWithoutMemoryShareALimit(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone}, func(t *testing.T, n *node) {
 		needsController(t, n, "memory")
 		const all = 96 << 20
-		modest := request("job.modest.0", "x=$(head -c 16777216 /dev/zero | tr '\\0' a); echo on; while :; do /bin/sleep 0.05; done")
+		modest := request(
+			"job.modest.0", "x=$(head -c 16777216 /dev/zero | tr '\\0' a); echo on; while :; do /bin/sleep 0.05; done",
+		)
 		modest.Spec.Resources = plimsoll.Resources{plimsoll.Memory: 64 << 20}
 		modest.TasksMemory = all
 		n.start(modest)
@@ -71,7 +75,9 @@ func TestTasksWithoutMemoryShareALimit(t *testing.T) {
 		greedy := request("job.greedy.0", "head -c 300000000 /dev/zero | tail")
 		greedy.TasksMemory = all
 		end := n.run(greedy)
-		n.wantEnd(end, plimsoll.ResultOutOfMemory, 137, "it asked for no memory, and the tasks of its node had used all")
+		n.wantEnd(
+			end, plimsoll.ResultOutOfMemory, 137, "it asked for no memory, and the tasks of its node had used all",
+		)
 		if pids, err := n.group(modest.Task).Pids(); err != nil || len(pids) == 0 {
 			t.Errorf("the task that kept to what it asked for has ended: %v", err)
 		}
@@ -128,7 +134,10 @@ func TestTrimKeepsToTheHeldDescriptor(t *testing.T) {
 		}
 		return st.Blocks * 512
 	}
-	n.eventually("a log that was written", func() bool { info, err := os.Stat(mine); return err == nil && info.Size() >= 40<<16 })
+	n.eventually(
+		"a log that was written",
+		func() bool { info, err := os.Stat(mine); return err == nil && info.Size() >= 40<<16 },
+	)
 	n.eventually("a log that was cut", func() bool { return blocks(mine) <= limit+4*blockSize })
 	if err := os.WriteFile(filepath.Join(TaskDir(n.dir, req.Task), "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -200,9 +209,9 @@ func TestLogOfAFIFOIsRefused(t *testing.T) {
 	}
 }
 
-// Without control groups too nothing of a task is left when it is killed, or has ended by itself: not
-// what began a session of its own, lost its parent, cleared its environment, closed its files and
-// left its directory. The same of another task goes on.
+// Without control groups too nothing of a task is left when it is killed, or has ended by itself:
+// not what began a session of its own, lost its parent, cleared its environment, closed its files
+// and left its directory. The same of another task goes on.
 func TestKillFindsWhatLeftItsSession(t *testing.T) {
 	const escape = `env -i /bin/setsid /bin/sh -c '
 			PATH=/usr/bin:/bin; cd /; exec </dev/null >/dev/null 2>&1
@@ -215,12 +224,15 @@ func TestKillFindsWhatLeftItsSession(t *testing.T) {
 		killed := n.pids("job.killed.0", "pids", 1)
 		for _, pid := range killed {
 			p, ok, err := readProcess(pid)
-			if env, envErr := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); !ok || errors.Join(err, envErr) != nil ||
+			if env, envErr := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); !ok ||
+				errors.Join(err, envErr) != nil ||
 				p.session != pid || bytes.Contains(env, []byte("PLIMSOLL")) {
 				t.Errorf("the process %+v has left nothing behind: %v, %q", p, errors.Join(err, envErr), env)
 			}
 		}
-		if err := n.Stop(n.limit(), StopRequest{Task: "job.killed.0", Attempt: 1, Grace: time.Minute, Result: plimsoll.ResultKilled}); err != nil {
+		if err := n.Stop(
+			n.limit(), StopRequest{Task: "job.killed.0", Attempt: 1, Grace: time.Minute, Result: plimsoll.ResultKilled},
+		); err != nil {
 			t.Fatal(err)
 		}
 		n.wantEnd(n.waitFor("job.killed.0", 1, (*Status).Ended), plimsoll.ResultKilled, 143, "")

@@ -59,8 +59,8 @@ func (c *ClientConfig) Validate() error {
 	return nil
 }
 
-// Client speaks to the supervisor of a directory. It is safe for concurrent use. After an error with CodeUnavailable the supervisor may be
-// gone: call Connect again.
+// Client speaks to the supervisor of a directory. It is safe for concurrent use. After an error
+// with CodeUnavailable the supervisor may be gone: call Connect again.
 type Client struct {
 	cfg  ClientConfig
 	http *http.Client
@@ -68,7 +68,8 @@ type Client struct {
 	caps Capabilities
 }
 
-// Connect connects to the supervisor of a directory, and starts it, detached from this process, if none answers.
+// Connect connects to the supervisor of a directory, and starts it, detached from this process, if
+// none answers.
 func Connect(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -95,7 +96,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Capabilities returns what the supervisor could do when Connect returned.
 func (c *Client) Capabilities() Capabilities { return c.caps }
 
-// OpenSubtree opens the node's control group as the supervisor has said it is; nil if tasks run without.
+// OpenSubtree opens the node's control group as the supervisor has said it is; nil if tasks run
+// without.
 func (c *Capabilities) OpenSubtree() (*cgroup.Subtree, error) {
 	if c.Cgroups == "" || c.Subtree == "" {
 		return nil, nil
@@ -125,7 +127,8 @@ func (c *Client) ensure(ctx context.Context) error {
 	tick := time.NewTicker(connectEvery)
 	defer tick.Stop()
 	for ended := true; ; {
-		// While the lock is held some supervisor is starting or ending: starting another would be in vain.
+		// While the lock is held some supervisor is starting or ending: starting another would be
+		// in vain.
 		held, err := lockHeld(filepath.Join(c.cfg.Dir, supervisorLock))
 		if err != nil {
 			return err
@@ -154,7 +157,8 @@ func (c *Client) ensure(ctx context.Context) error {
 	}
 }
 
-// endLosers ends the supervisor that was started last, if it is another that answers: it has not got the lock, so it has done nothing.
+// endLosers ends the supervisor that was started last, if it is another that answers: it has not
+// got the lock, so it has done nothing.
 func (c *Client) endLosers(started []*os.Process, ended bool) error {
 	var winner Capabilities
 	if _, err := readJSON(filepath.Join(c.cfg.Dir, supervisorFile), &winner); err != nil || ended || len(started) == 0 {
@@ -213,8 +217,8 @@ func (c *Client) startSupervisor() (process *os.Process, err error) {
 	return cmd.Process, nil
 }
 
-// isSecret reports whether a variable is none of the supervisor's business: it needs no token, and who can look into its
-// environment must find none.
+// isSecret reports whether a variable is none of the supervisor's business: it needs no token, and
+// who can look into its environment must find none.
 func isSecret(variable string) bool { return strings.HasPrefix(variable, "PLIMSOLL_TOKEN") }
 
 // reaped reports whether a child of ours has ended, and takes it off the process table.
@@ -224,7 +228,8 @@ func reaped(pid int) bool {
 	return err == nil && got == pid
 }
 
-// reapLast takes the supervisor before off the process table, if this process had started it and it has ended.
+// reapLast takes the supervisor before off the process table, if this process had started it and it
+// has ended.
 func (c *Client) reapLast() {
 	var last Capabilities
 	if ok, err := readJSON(filepath.Join(c.cfg.Dir, supervisorFile), &last); ok && err == nil && last.PID > 0 {
@@ -253,8 +258,9 @@ func (c *Client) ping(ctx context.Context) error {
 	return plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor does not answer on %s: %v", c.cfg.Socket, err)
 }
 
-// Start starts an attempt and returns when its process runs or could not be started: then the status has ended, with the reason. An attempt that was
-// started before is not started again; its present status is returned.
+// Start starts an attempt and returns when its process runs or could not be started: then the
+// status has ended, with the reason. An attempt that was started before is not started again; its
+// present status is returned.
 func (c *Client) Start(ctx context.Context, req StartRequest) (Status, error) {
 	m := &pb.StartAttemptRequest{
 		Task: req.Task, Attempt: req.Attempt, Job: req.Job, Node: req.Node, Spec: wire.GroupSpecToProto(&req.Spec),
@@ -280,23 +286,26 @@ type StopRequest struct {
 	Message string
 }
 
-// Stop begins to stop an attempt and returns at once; Watch tells of its end. One that has ended is left alone, one that is not known is CodeNotFound.
+// Stop begins to stop an attempt and returns at once; Watch tells of its end. One that has ended is
+// left alone, one that is not known is CodeNotFound.
 func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	_, err := c.rpc.StopAttempt(ctx, connect.NewRequest(&pb.StopAttemptRequest{
-		Task: req.Task, Attempt: req.Attempt, GraceNanos: int64(req.Grace), Result: pb.TaskResult(req.Result), Message: req.Message,
+		Task: req.Task, Attempt: req.Attempt, GraceNanos: int64(req.Grace), Result: pb.TaskResult(req.Result),
+		Message: req.Message,
 	}))
 	return wire.FromConnectError(err)
 }
 
-// Forget drops an attempt that has ended, so that Watch does not tell of it again. Its directory stays.
+// Forget drops an attempt that has ended, so that Watch does not tell of it again. Its directory
+// stays.
 func (c *Client) Forget(ctx context.Context, task string, attempt int32) error {
 	_, err := c.rpc.ForgetAttempt(ctx, connect.NewRequest(&pb.ForgetAttemptRequest{Task: task, Attempt: attempt}))
 	return wire.FromConnectError(err)
 }
 
-// Watch calls changed with everything that the supervisor holds, once with snapshotEnd when that was all, and then with whatever has
-// changed; of several changes of one attempt it may tell only the last. It returns when changed does with an error, with that error, or when
-// the stream ends.
+// Watch calls changed with everything that the supervisor holds, once with snapshotEnd when that
+// was all, and then with whatever has changed; of several changes of one attempt it may tell only
+// the last. It returns when changed does with an error, with that error, or when the stream ends.
 func (c *Client) Watch(ctx context.Context, changed func(attempts []Status, snapshotEnd bool) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -27,8 +27,8 @@ type command struct {
 	who  identity
 }
 
-// neverStarted is a reason for which an attempt cannot start that lies with the task; its text is the attempt's message. All other
-// errors of a start are the node's fault.
+// neverStarted is a reason for which an attempt cannot start that lies with the task; its text is
+// the attempt's message. All other errors of a start are the node's fault.
 type neverStarted struct {
 	reason   string
 	exitCode int32 // as of a shell: 126, 127; -1 if it is not about the program
@@ -56,7 +56,8 @@ func notExecutable(format string, args ...any) error {
 	return &neverStarted{fmt.Sprintf(format, args...), exitNotExecutable}
 }
 
-// prepare resolves the working directory and the program, in this order, because the one decides the other.
+// prepare resolves the working directory and the program, in this order, because the one decides
+// the other.
 func prepare(req *StartRequest, taskDir string, who identity) (*command, error) {
 	c := &command{argv: req.Spec.Command, dir: taskDir, who: who}
 	if len(c.argv) == 0 || c.argv[0] == "" {
@@ -76,7 +77,9 @@ func prepare(req *StartRequest, taskDir string, who identity) (*command, error) 
 		c.env = append(c.env, name+"="+env[name])
 	}
 	if at := who.blockedAt(c.dir); at != "" {
-		return nil, cannotStart("the working directory %s cannot be used: uid %d may not enter %s", c.dir, who.cred.Uid, at)
+		return nil, cannotStart(
+			"the working directory %s cannot be used: uid %d may not enter %s", c.dir, who.cred.Uid, at,
+		)
 	}
 	if c.dir != taskDir {
 		info, err := os.Stat(c.dir)
@@ -114,7 +117,8 @@ func environment(req *StartRequest, taskDir, home string) map[string]string {
 	return env
 }
 
-// volumes lists the directories of the tasks that a task uses the files of, in the order in which it names them. They are beside its own.
+// volumes lists the directories of the tasks that a task uses the files of, in the order in which
+// it names them. They are beside its own.
 func volumes(taskDir string, tasks []string) string {
 	dirs := make([]string, len(tasks))
 	for i, task := range tasks {
@@ -153,7 +157,10 @@ func (id *identity) lookPath(name, path, dir string) (string, error) {
 		return "", denied
 	}
 	if strings.Contains(name, " ") {
-		return "", notFound("there is no command %q in PATH; it is one word, because no shell takes it apart: write sh -c before it", name)
+		return "", notFound(
+			"there is no command %q in PATH; it is one word, because no shell takes it apart: write sh -c before it",
+			name,
+		)
 	}
 	return "", notFound("the command %q was not found in PATH %s", name, path)
 }
@@ -174,14 +181,17 @@ func (id *identity) executable(file string) error {
 	case info.Mode()&0o111 == 0:
 		return notExecutable("the command %s is not executable; chmod +x makes it so", file)
 	case !id.mayExecute(info):
-		return notExecutable("uid %d, which the task runs as, may not execute %s; chmod o+rx lets everybody", id.cred.Uid, file)
+		return notExecutable(
+			"uid %d, which the task runs as, may not execute %s; chmod o+rx lets everybody", id.cred.Uid, file,
+		)
 	}
 	return nil
 }
 
 // shortages are what exec answers when the machine has run out of something, whatever the program.
 var shortages = []error{
-	syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EBUSY, syscall.EROFS,
+	syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO,
+	syscall.EBUSY, syscall.EROFS,
 }
 
 // explain turns what exec answered into a reason for people.
@@ -190,11 +200,17 @@ func (c *command) explain(err error) error {
 	case slices.ContainsFunc(shortages, func(s error) bool { return errors.Is(err, s) }):
 		return fmt.Errorf("the node could not start the command %s: %w", c.path, err)
 	case errors.Is(err, syscall.ENOENT):
-		return notExecutable("the command %s could not be started: the interpreter in its first line, or the loader it needs, was not found", c.path)
+		return notExecutable(
+			"the command %s could not be started: the interpreter in its first line, or the loader it needs, was not found",
+			c.path,
+		)
 	case errors.Is(err, syscall.ENOEXEC):
 		return notExecutable("the command %s is not a program; a script needs a first line such as #!/bin/sh", c.path)
 	case errors.Is(err, syscall.EACCES) && c.who.cred != nil:
-		return notExecutable("uid %d, which the task runs as, may not execute %s or may not enter the working directory %s", c.who.cred.Uid, c.path, c.dir)
+		return notExecutable(
+			"uid %d, which the task runs as, may not execute %s or may not enter the working directory %s",
+			c.who.cred.Uid, c.path, c.dir,
+		)
 	case errors.Is(err, syscall.E2BIG):
 		return notExecutable("the command's arguments and environment are larger than the kernel takes")
 	}

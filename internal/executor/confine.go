@@ -44,7 +44,9 @@ func ownMask() bool { return unix.Unshare(unix.CLONE_FS) == nil }
 // started with.
 func closeOnExec() error {
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	if err == nil || !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EPERM) {
+	if err == nil || !errors.Is(
+		err, syscall.ENOSYS,
+	) && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EPERM) {
 		return err
 	}
 	entries, err := os.ReadDir("/proc/self/fd") // before Linux 5.11, or a sandbox that does not know of it

@@ -60,7 +60,9 @@ func setMode(path string, change func(os.FileMode) os.FileMode) error {
 	}
 	mode := info.Mode()
 	if want := change(mode.Perm()); mode&fs.ModeSticky == 0 && mode.Perm() != want.Perm() {
-		if err := os.Chmod(path, want|mode&(fs.ModeSetgid|fs.ModeSetuid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Chmod(
+			path, want|mode&(fs.ModeSetgid|fs.ModeSetuid),
+		); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("protect the agent's directory: %w", err)
 		}
 	}
@@ -150,7 +152,9 @@ func (s *Supervisor) evict(task, owner, taskDir string) (tenancy, error) {
 
 // groupOf returns the group of the task's own directory: the one that was given to it before, or
 // else a new one. A task may have changed the group of its directory, to any that it is in.
-func (s *Supervisor) groupOf(a *attempt, before tenancy, taskDir string, id *identity, users *Users) (group uint32, err error) {
+func (s *Supervisor) groupOf(
+	a *attempt, before tenancy, taskDir string, id *identity, users *Users,
+) (group uint32, err error) {
 	if before.Group != 0 {
 		return before.Group, nil
 	}
@@ -184,7 +188,9 @@ func (s *Supervisor) sharedGroups(req *StartRequest) (groups []uint32, err error
 			continue // it has no directory here, or not yet
 		}
 		if t.Owner != req.Owner {
-			return nil, cannotStart("volumesFrom[%d]: %s is a task of another owner, whose files are not shared", i, task)
+			return nil, cannotStart(
+				"volumesFrom[%d]: %s is a task of another owner, whose files are not shared", i, task,
+			)
 		}
 		groups = append(groups, t.Group)
 	}

@@ -32,9 +32,9 @@ type measured struct {
 	blind bool      // it was told that something cannot be looked at
 }
 
-// watchDisk measures what attempts with an amount of disk take of it, and ends those that take more,
-// until ctx ends. It looks at all of them in turn, some entries at a time, and for a quarter of the
-// time at most: a task with ten million files delays itself and slows nobody down.
+// watchDisk measures what attempts with an amount of disk take of it, and ends those that take
+// more, until ctx ends. It looks at all of them in turn, some entries at a time, and for a quarter
+// of the time at most: a task with ten million files delays itself and slows nobody down.
 func (s *Supervisor) watchDisk(ctx context.Context) error {
 	known := map[*attempt]*measured{}
 	timer := time.NewTimer(0)
@@ -93,7 +93,9 @@ func (s *Supervisor) measure(a *attempt, m *measured, now time.Time) bool {
 	m.usage = nil
 	if took := time.Since(m.began); took > s.cfg.MeasureDisk && !m.late {
 		m.late = true
-		s.trouble(TroubleDiskLate, a.key, fmt.Errorf("to look at its %d files took %v", u.entries, took.Round(time.Second)))
+		s.trouble(
+			TroubleDiskLate, a.key, fmt.Errorf("to look at its %d files took %v", u.entries, took.Round(time.Second)),
+		)
 	}
 	if u.failed != nil && !m.blind {
 		m.blind = true
@@ -113,7 +115,8 @@ func (s *Supervisor) overDisk(a *attempt, bytes int64) {
 	})
 }
 
-// probeDisk returns DiskMeasured if the file system says how many blocks a file has, and otherwise that it does not.
+// probeDisk returns DiskMeasured if the file system says how many blocks a file has, and otherwise
+// that it does not.
 func probeDisk(dir string) string {
 	const size = 64 << 10
 	f, err := os.CreateTemp(dir, "probe-")

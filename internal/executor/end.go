@@ -13,7 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// Bounds on killing: how long one try lasts, and how long until the next while the main process has not ended.
+// Bounds on killing: how long one try lasts, and how long until the next while the main process has
+// not ended.
 const (
 	killTime  = 10 * time.Second
 	killAgain = 5 * time.Second
@@ -83,12 +84,13 @@ func (s *Supervisor) exited(a *attempt, ws syscall.WaitStatus, known bool) {
 	s.mu.Unlock()
 	o := outcome{status: ws, known: known}
 	if !s.spawn(func(ctx context.Context) { s.settle(ctx, a, o, at) }) {
-		s.settle(context.Background(), a, o, at) // Run is ending, and waits for whoever reaps: nobody else will ever know the exit code
+		// Run is ending, and waits for whoever reaps: nobody else will ever know the exit code
+		s.settle(context.Background(), a, o, at)
 	}
 }
 
-// settle records the end, kills the rest, and publishes it. The record is written first: if the supervisor dies meanwhile, the next one
-// kills the rest.
+// settle records the end, kills the rest, and publishes it. The record is written first: if the
+// supervisor dies meanwhile, the next one kills the rest.
 func (s *Supervisor) settle(ctx context.Context, a *attempt, o outcome, at int64) {
 	if a.group != nil {
 		n, err := a.group.OOMKills()
@@ -121,7 +123,8 @@ func (s *Supervisor) settle(ctx context.Context, a *attempt, o outcome, at int64
 func (s *Supervisor) killRest(ctx context.Context, a *attempt) error {
 	sid := a.status.PID // set before the process ran, and not changed
 	if a.group == nil && sid != 0 {
-		// The pid was reaped. While a member of its session lives, no new process can get that pid; so if one has it, the session is another's.
+		// The pid was reaped. While a member of its session lives, no new process can get that pid;
+		// so if one has it, the session is another's.
 		_, taken, err := readProcess(sid)
 		if err != nil {
 			return err
@@ -150,8 +153,9 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 		case <-ctx.Done():
 			return fmt.Errorf("kill the processes of %v: %w", a.key, ctx.Err())
 		}
-		// First all are halted, so that they cannot fork away from the second look. One that may not be signaled (a set-uid
-		// program, to a supervisor without root's rights) must not save the others, so it is an error only when all were tried.
+		// First all are halted, so that they cannot fork away from the second look. One that may
+		// not be signaled (a set-uid program, to a supervisor without root's rights) must not save
+		// the others, so it is an error only when all were tried.
 		halted, err := processesOf(a, sid)
 		if err != nil {
 			return err
@@ -211,8 +215,9 @@ func (s *Supervisor) publishEnd(a *attempt, r exitRecord) {
 	s.changed(a)
 }
 
-// stopAttempt begins to stop an attempt: SIGTERM to its process group, and after grace SIGKILL to everything in its control group. grace zero is the spec's
-// own. The first stop decides the result; a later one can only bring SIGKILL forward. An attempt that has ended is left alone.
+// stopAttempt begins to stop an attempt: SIGTERM to its process group, and after grace SIGKILL to
+// everything in its control group. grace zero is the spec's own. The first stop decides the result;
+// a later one can only bring SIGKILL forward. An attempt that has ended is left alone.
 func (s *Supervisor) stopAttempt(key attemptKey, grace time.Duration, why stopRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +229,8 @@ func (s *Supervisor) stopAttempt(key attemptKey, grace time.Duration, why stopRe
 	return nil
 }
 
-// beginStop needs mu. Signals are sent under it, so that an end after a signal is told apart from one before.
+// beginStop needs mu. Signals are sent under it, so that an end after a signal is told apart from
+// one before.
 func (s *Supervisor) beginStop(a *attempt, grace time.Duration, why stopRequest) {
 	if a.ending || a.status.Ended() {
 		return
@@ -261,7 +267,8 @@ func (s *Supervisor) armKill(a *attempt) {
 	}))
 }
 
-// terminate asks the attempt's process group to end; what is stopped or frozen is woken up to hear it. sent is false if it has ended.
+// terminate asks the attempt's process group to end; what is stopped or frozen is woken up to hear
+// it. sent is false if it has ended.
 func (s *Supervisor) terminate(a *attempt) (sent bool, err error) {
 	if a.adopted != nil {
 		sent, err = a.adopted.signal(syscall.SIGTERM, syscall.SIGCONT)
@@ -274,7 +281,8 @@ func (s *Supervisor) terminate(a *attempt) (sent bool, err error) {
 	return sent, err
 }
 
-// killUntilEnded kills all of the attempt. If the main process does not go, because it sleeps in the kernel, it tries again later.
+// killUntilEnded kills all of the attempt. If the main process does not go, because it sleeps in
+// the kernel, it tries again later.
 func (s *Supervisor) killUntilEnded(ctx context.Context, a *attempt) {
 	s.mu.Lock()
 	over, sid := a.ending, a.status.PID
@@ -298,7 +306,8 @@ func (s *Supervisor) expire(a *attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beginStop(a, 0, stopRequest{
-		result: plimsoll.ResultTimedOut, message: fmt.Sprintf("it ran longer than its maxRuntime of %v", a.limits.MaxRuntime),
+		result:  plimsoll.ResultTimedOut,
+		message: fmt.Sprintf("it ran longer than its maxRuntime of %v", a.limits.MaxRuntime),
 	})
 }
 
@@ -313,12 +322,15 @@ func (s *Supervisor) armRuntime(a *attempt) {
 
 // stoppable says which results a stop may ask for.
 var stoppable = []plimsoll.TaskResult{
-	plimsoll.ResultKilled, plimsoll.ResultEvicted, plimsoll.ResultPreempted, plimsoll.ResultLost, plimsoll.ResultFailed, plimsoll.ResultTimedOut,
+	plimsoll.ResultKilled, plimsoll.ResultEvicted, plimsoll.ResultPreempted, plimsoll.ResultLost, plimsoll.ResultFailed,
+	plimsoll.ResultTimedOut,
 }
 
 func validStop(r plimsoll.TaskResult) error {
 	if !slices.Contains(stoppable, r) {
-		return plimsoll.Invalid("result", "an attempt cannot be stopped with the result %q; killed, evicted or preempted are possible", r)
+		return plimsoll.Invalid(
+			"result", "an attempt cannot be stopped with the result %q; killed, evicted or preempted are possible", r,
+		)
 	}
 	return nil
 }

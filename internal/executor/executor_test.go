@@ -53,17 +53,30 @@ func TestWhatCannotStart(t *testing.T) {
 		message string
 		code    int32
 	}{
-		{func(g *plimsoll.GroupSpec) { g.Command = []string{"no-such-command"} }, `the command "no-such-command" was not found in PATH`, 127},
-		{func(g *plimsoll.GroupSpec) { g.Command = []string{"echo hi; exit"} }, `no shell takes it apart: write sh -c before it`, 127},
+		{
+			func(g *plimsoll.GroupSpec) { g.Command = []string{"no-such-command"} },
+			`the command "no-such-command" was not found in PATH`, 127,
+		},
+		{func(
+			g *plimsoll.GroupSpec,
+		) {
+			g.Command = []string{"echo hi; exit"}
+		}, `no shell takes it apart: write sh -c before it`, 127},
 		{func(g *plimsoll.GroupSpec) { g.Command = []string{"/no/such"} }, "the command /no/such was not found", 127},
 		{func(g *plimsoll.GroupSpec) { g.Command = []string{"/"} }, "is a directory", 126},
 		{func(g *plimsoll.GroupSpec) { g.Command = []string{plain} }, "is not executable; chmod +x", 126},
 		{func(g *plimsoll.GroupSpec) { g.Command = []string{junk} }, "is not a program", 126},
 		{func(g *plimsoll.GroupSpec) { g.Command = []string{lost} }, "interpreter", 126},
-		{func(g *plimsoll.GroupSpec) { g.WorkDir = "/no/such" }, "the working directory /no/such cannot be used: no such file", -1},
+		{
+			func(g *plimsoll.GroupSpec) { g.WorkDir = "/no/such" },
+			"the working directory /no/such cannot be used: no such file", -1,
+		},
 		{func(g *plimsoll.GroupSpec) { g.WorkDir = plain }, "is not a directory", -1},
 		{func(g *plimsoll.GroupSpec) { g.User = "no-such-user" }, `there is no user "no-such-user" on this node`, -1},
-		{func(g *plimsoll.GroupSpec) { g.User, g.UserGroup = "54320", "no-such-group" }, `there is no group "no-such-group" on this node`, -1},
+		{
+			func(g *plimsoll.GroupSpec) { g.User, g.UserGroup = "54320", "no-such-group" },
+			`there is no group "no-such-group" on this node`, -1,
+		},
 		{func(g *plimsoll.GroupSpec) { g.User = "54321" }, `as user "54321"`, -1},
 	}
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
@@ -81,8 +94,8 @@ func TestWhatCannotStart(t *testing.T) {
 	})
 }
 
-// What keeps an attempt from starting and lies with the node is the node's fault, and says what it was. Once it is over, the next
-// attempt starts.
+// What keeps an attempt from starting and lies with the node is the node's fault, and says what it
+// was. Once it is over, the next attempt starts.
 func TestWhatTheNodeCannotStart(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		inTheWay := func(path string) {
@@ -107,7 +120,9 @@ func TestWhatTheNodeCannotStart(t *testing.T) {
 		// Without a directory there is no record of the attempt, so the start itself is refused.
 		whole := request("job.whole.0", "exit 0")
 		inTheWay(filepath.Dir(AttemptDir(n.dir, whole.Task, 1)))
-		if _, err := n.Start(n.limit(), whole); plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(err.Error(), "not a directory") {
+		if _, err := n.Start(n.limit(), whole); plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(
+			err.Error(), "not a directory",
+		) {
 			n.Errorf("start: %v", err)
 		}
 		if err := os.Remove(filepath.Dir(AttemptDir(n.dir, whole.Task, 1))); err != nil {
@@ -117,12 +132,14 @@ func TestWhatTheNodeCannotStart(t *testing.T) {
 	})
 }
 
-// What the kernel answers when the machine has run out of something is the node's fault; what it says of a program is the task's.
+// What the kernel answers when the machine has run out of something is the node's fault; what it
+// says of a program is the task's.
 func TestWhoseFaultAFailedExecIs(t *testing.T) {
 	c := &command{path: "/bin/x", dir: "/"}
 	for err, node := range map[error]bool{
 		syscall.EAGAIN: true, syscall.ENOMEM: true, syscall.EMFILE: true, syscall.EIO: true, syscall.ENOSPC: true,
-		syscall.ENOENT: false, syscall.ENOEXEC: false, syscall.EACCES: false, syscall.E2BIG: false, syscall.ETXTBSY: false, syscall.EPERM: false,
+		syscall.ENOENT: false, syscall.ENOEXEC: false, syscall.EACCES: false, syscall.E2BIG: false,
+		syscall.ETXTBSY: false, syscall.EPERM: false,
 	} {
 		var task *neverStarted
 		if got := !errors.As(c.explain(err), &task); got != node {
@@ -131,8 +148,8 @@ func TestWhoseFaultAFailedExecIs(t *testing.T) {
 	}
 }
 
-// A task that uses the files of others finds their directories in its environment, in the order in which it names them; others have no
-// such variable.
+// A task that uses the files of others finds their directories in its environment, in the order in
+// which it names them; others have no such variable.
 func TestVolumesFromOtherTasks(t *testing.T) {
 	eachMode(t, []mode{bare}, func(_ *testing.T, n *node) {
 		for _, task := range []string{"a.g.0", "b.g.7"} {
@@ -174,7 +191,8 @@ func TestOverItsMemoryLimit(t *testing.T) {
 			req.Spec.Resources = plimsoll.Resources{plimsoll.Memory: 16 << 20}
 			n.wantEnd(n.run(req), plimsoll.ResultOutOfMemory, 137, "went over its memory limit of 16Mi")
 		}
-		// With v1 the kernel kills only the child, and the shell goes on; with v2 it kills the task as a whole.
+		// With v1 the kernel kills only the child, and the shell goes on; with v2 it kills the task
+		// as a whole.
 		req := request("job.g.2", hog+"; exit 0")
 		req.Spec.Resources = plimsoll.Resources{plimsoll.Memory: 16 << 20}
 		if n.hierarchy().Version() == cgroup.V2 {
@@ -187,7 +205,9 @@ func TestOverItsMemoryLimit(t *testing.T) {
 
 func TestWithoutControlGroupsItSaysSo(t *testing.T) {
 	n := newNode(t, bare)
-	if c := n.Capabilities(); c.Cgroups != "" || !strings.Contains(c.Limits, "turned off") || c.PID != n.supervisorPID() {
+	if c := n.Capabilities(); c.Cgroups != "" || !strings.Contains(
+		c.Limits, "turned off",
+	) || c.PID != n.supervisorPID() {
 		t.Errorf("capabilities are %+v", c)
 	}
 }
@@ -195,7 +215,10 @@ func TestWithoutControlGroupsItSaysSo(t *testing.T) {
 func TestEnvironmentAndDirectory(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, bare)
-	req := request("job.g.7", `echo "$PLIMSOLL_JOB_ID $PLIMSOLL_TASK_ID $PLIMSOLL_ATTEMPT $PLIMSOLL_NODE $WORD"; echo "$PLIMSOLL_TASK_DIR"; pwd; echo bad >&2; cat; ps -o pid=,sid= $$`)
+	req := request(
+		"job.g.7",
+		`echo "$PLIMSOLL_JOB_ID $PLIMSOLL_TASK_ID $PLIMSOLL_ATTEMPT $PLIMSOLL_NODE $WORD"; echo "$PLIMSOLL_TASK_DIR"; pwd; echo bad >&2; cat; ps -o pid=,sid= $$`,
+	)
 	req.Spec.Env = map[string]string{"WORD": "two words"}
 	s := n.run(req)
 	n.wantEnd(s, plimsoll.ResultSucceeded, 0, "")
@@ -296,7 +319,10 @@ func TestKillReachesEverything(t *testing.T) {
 			task := fmt.Sprintf("job.g.%d", i)
 			n.start(request(task, c.script))
 			pids := n.pids(task, "pids", c.pids)
-			stop := StopRequest{Task: task, Attempt: 1, Grace: 50 * time.Millisecond, Result: plimsoll.ResultEvicted, Message: "drained"}
+			stop := StopRequest{
+				Task: task, Attempt: 1, Grace: 50 * time.Millisecond, Result: plimsoll.ResultEvicted,
+				Message: "drained",
+			}
 			if err := n.Stop(n.limit(), stop); err != nil {
 				n.Fatal(err)
 			}
@@ -318,7 +344,11 @@ func TestKillReachesEverything(t *testing.T) {
 
 func TestChildrenDieWithTheMainProcess(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone, bare}, func(_ *testing.T, n *node) {
-		s := n.run(request("job.g.0", "(trap '' TERM; sleep 1000) & echo $! >> pids; setsid sleep 1000 & echo $! >> pids; exit 0"))
+		s := n.run(
+			request(
+				"job.g.0", "(trap '' TERM; sleep 1000) & echo $! >> pids; setsid sleep 1000 & echo $! >> pids; exit 0",
+			),
+		)
 		n.wantEnd(s, plimsoll.ResultSucceeded, 0, "")
 		for _, pid := range n.pids("job.g.0", "pids", 2) {
 			if n.running(pid) {
@@ -362,7 +392,9 @@ func TestLogsKeepTheirNewestBytes(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, bare)
 	const limit = 256 << 10
-	req := request("job.g.0", "i=0; while [ $i -lt 100 ]; do i=$((i+1)); printf '%065535d\\n' $i; done; echo end; echo short >&2")
+	req := request(
+		"job.g.0", "i=0; while [ $i -lt 100 ]; do i=$((i+1)); printf '%065535d\\n' $i; done; echo end; echo short >&2",
+	)
 	req.Spec.LogLimit = limit
 	n.wantEnd(n.run(req), plimsoll.ResultSucceeded, 0, "")
 	path := filepath.Join(AttemptDir(n.dir, req.Task, 1), Stdout)

@@ -22,14 +22,36 @@ func TestWhatIsLentIsLimitedAndYields(t *testing.T) {
 		shares    int64 // 0: those of the limits
 	}{
 		{"nothing is asked for", 0, nil, cgroup.Limits{}, 0},
-		{"nothing is lent", 0, plimsoll.Resources{plimsoll.CPU: core, plimsoll.Memory: 7}, cgroup.Limits{CPUMilli: core, MemoryBytes: 7}, 0},
-		{"all is lent", 0, plimsoll.Resources{plimsoll.ExtCPU: 2 * core, plimsoll.ExtMemory: 9}, cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 9}, cgroup.MinShares},
-		{"a part is lent", 0, plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtCPU: core, plimsoll.Memory: 1, plimsoll.ExtMemory: 2}, cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 3}, 1024},
-		{"only memory is lent", 0, plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtMemory: 2}, cgroup.Limits{CPUMilli: core, MemoryBytes: 2}, 0},
+		{
+			"nothing is lent", 0, plimsoll.Resources{plimsoll.CPU: core, plimsoll.Memory: 7},
+			cgroup.Limits{CPUMilli: core, MemoryBytes: 7}, 0,
+		},
+		{
+			"all is lent", 0, plimsoll.Resources{plimsoll.ExtCPU: 2 * core, plimsoll.ExtMemory: 9},
+			cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 9}, cgroup.MinShares,
+		},
+		{
+			"a part is lent", 0,
+			plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtCPU: core, plimsoll.Memory: 1, plimsoll.ExtMemory: 2},
+			cgroup.Limits{CPUMilli: 2 * core, MemoryBytes: 3}, 1024,
+		},
+		{
+			"only memory is lent", 0, plimsoll.Resources{plimsoll.CPU: core, plimsoll.ExtMemory: 2},
+			cgroup.Limits{CPUMilli: core, MemoryBytes: 2}, 0,
+		},
 		{"best effort without a processor", plimsoll.ClassBestEffort, nil, cgroup.Limits{}, cgroup.MinShares},
-		{"only memory is lent, without a processor", 0, plimsoll.Resources{plimsoll.ExtMemory: 2}, cgroup.Limits{MemoryBytes: 2}, cgroup.MinShares},
-		{"best effort with a processor", plimsoll.ClassBestEffort, plimsoll.Resources{plimsoll.CPU: core}, cgroup.Limits{CPUMilli: core}, 0},
-		{"more than the kernel weighs", 0, plimsoll.Resources{plimsoll.CPU: 1 << 40, plimsoll.ExtCPU: 1}, cgroup.Limits{CPUMilli: 1<<40 + 1}, cgroup.MaxShares},
+		{
+			"only memory is lent, without a processor", 0, plimsoll.Resources{plimsoll.ExtMemory: 2},
+			cgroup.Limits{MemoryBytes: 2}, cgroup.MinShares,
+		},
+		{
+			"best effort with a processor", plimsoll.ClassBestEffort, plimsoll.Resources{plimsoll.CPU: core},
+			cgroup.Limits{CPUMilli: core}, 0,
+		},
+		{
+			"more than the kernel weighs", 0, plimsoll.Resources{plimsoll.CPU: 1 << 40, plimsoll.ExtCPU: 1},
+			cgroup.Limits{CPUMilli: 1<<40 + 1}, cgroup.MaxShares,
+		},
 	} {
 		spec := plimsoll.GroupSpec{Class: c.class, Resources: c.resources}
 		if l, s := groupLimits(c.resources), yieldingShares(&spec); l != c.limits || s != c.shares {
@@ -52,13 +74,16 @@ func TestALentProcessorInTheControlGroup(t *testing.T) {
 			n.Errorf("limits are %+v, %v", l, err)
 		}
 		var got cgroup.Scheduling
-		if err := change(g, func(c *cgroup.Control) (err error) { got, err = c.Scheduling(); return err }); err != nil || got.Shares != cgroup.MinShares {
+		if err := change(
+			g, func(c *cgroup.Control) (err error) { got, err = c.Scheduling(); return err },
+		); err != nil || got.Shares != cgroup.MinShares {
 			n.Errorf("it competes as %+v, %v; want %d shares", got, err, cgroup.MinShares)
 		}
 	})
 }
 
-// The agent opens the node's control group by what the supervisor has said, and finds the attempts in it by their names.
+// The agent opens the node's control group by what the supervisor has said, and finds the attempts
+// in it by their names.
 func TestTheSubtreeIsTold(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone, bare}, func(_ *testing.T, n *node) {
 		n.start(request("job.g.0", "sleep 1000"))
@@ -83,7 +108,8 @@ func TestTheSubtreeIsTold(t *testing.T) {
 	})
 }
 
-// SIGTERM to a group that stands still would be heard only after the grace: it is thawed, and ends by itself.
+// SIGTERM to a group that stands still would be heard only after the grace: it is thawed, and ends
+// by itself.
 func TestWhatIsFrozenHearsTheStop(t *testing.T) {
 	const script = `trap 'exit 7' TERM; echo ready >> said; while :; do sleep 0.01; done`
 	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
@@ -97,7 +123,9 @@ func TestWhatIsFrozenHearsTheStop(t *testing.T) {
 		stop := func(task string) {
 			n.Helper()
 			// The default grace is ten seconds: what is killed after it has exit code 137.
-			if err := n.Stop(n.limit(), StopRequest{Task: task, Attempt: 1, Result: plimsoll.ResultEvicted, Message: "make room"}); err != nil {
+			if err := n.Stop(
+				n.limit(), StopRequest{Task: task, Attempt: 1, Result: plimsoll.ResultEvicted, Message: "make room"},
+			); err != nil {
 				n.Fatal(err)
 			}
 		}
@@ -114,7 +142,8 @@ func TestWhatIsFrozenHearsTheStop(t *testing.T) {
 	})
 }
 
-// An agent that has frozen a task and does not come back leaves nobody who would let it run again but the supervisor.
+// An agent that has frozen a task and does not come back leaves nobody who would let it run again
+// but the supervisor.
 func TestWhatIsFrozenRunsAgainWithoutAnAgent(t *testing.T) {
 	short := func(m mode) mode { m.thaw = 300 * time.Millisecond; return m }
 	eachMode(t, []mode{short(inGroups), short(inV1Alone)}, func(_ *testing.T, n *node) {

@@ -145,7 +145,8 @@ func onlyV1(t testing.TB) string {
 
 func (n *node) config() ClientConfig {
 	command := []string{
-		os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups, "-notrace=" + strconv.FormatBool(n.mode.noTrace),
+		os.Args[0], "supervisor", "-dir", n.dir, "-cgroups", n.mode.cgroups,
+		"-notrace=" + strconv.FormatBool(n.mode.noTrace),
 		"-thaw", n.mode.thaw.String(), "-disk", n.mode.disk.String(),
 	}
 	return ClientConfig{Dir: n.dir, Command: append(slices.Clone(n.wrap), command...), Users: n.users}
@@ -169,7 +170,8 @@ func (n *node) connect() {
 	n.Cleanup(c.Close)
 }
 
-// limit bounds what other processes do in their own time, on an emulated machine too; it outlives the test's context for cleanups.
+// limit bounds what other processes do in their own time, on an emulated machine too; it outlives
+// the test's context for cleanups.
 func (n *node) limit() context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.Context()), time.Minute)
 	n.Cleanup(cancel)
@@ -195,7 +197,9 @@ func (n *node) tearDown() {
 		n.Error(err)
 	}
 	for _, s := range all {
-		if err := c.Stop(n.limit(), StopRequest{Task: s.Task, Attempt: s.Attempt, Grace: 1, Result: plimsoll.ResultKilled}); err != nil {
+		if err := c.Stop(
+			n.limit(), StopRequest{Task: s.Task, Attempt: s.Attempt, Grace: 1, Result: plimsoll.ResultKilled},
+		); err != nil {
 			n.Error(err)
 		}
 	}
@@ -211,7 +215,9 @@ func (n *node) tearDown() {
 	if n.Failed() {
 		n.Logf("supervisor's log:\n%s", c.tail())
 	}
-	if log, err := os.ReadFile(filepath.Join(n.dir, supervisorLog)); err != nil || strings.Contains(string(log), "DATA RACE") {
+	if log, err := os.ReadFile(
+		filepath.Join(n.dir, supervisorLog),
+	); err != nil || strings.Contains(string(log), "DATA RACE") {
 		n.Errorf("the supervisor's log, %v:\n%s", err, log)
 	}
 	if err := os.RemoveAll(n.dir); err != nil {
@@ -418,8 +424,13 @@ func (n *node) pids(task, file string, count int) []int {
 
 func (n *node) wantEnd(s Status, result plimsoll.TaskResult, code int32, message string) {
 	n.Helper()
-	if s.State != plimsoll.TaskFinished || s.Result != result || s.ExitCode != code || !strings.Contains(s.Message, message) {
-		n.Errorf("ended as %v %q with code %d, %q; want %q with code %d, %q", s.State, s.Result, s.ExitCode, s.Message, result, code, message)
+	if s.State != plimsoll.TaskFinished || s.Result != result || s.ExitCode != code || !strings.Contains(
+		s.Message, message,
+	) {
+		n.Errorf(
+			"ended as %v %q with code %d, %q; want %q with code %d, %q", s.State, s.Result, s.ExitCode, s.Message,
+			result, code, message,
+		)
 	}
 	if s.Finished == 0 || s.Finished < s.Started {
 		n.Errorf("started at %d and finished at %d", s.Started, s.Finished)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launchers is how many attempts can be started at once: enough that their disk syncs share journal commits. Each holds a thread, because only the thread
-// that forked a process traces it.
+// launchers is how many attempts can be started at once: enough that their disk syncs share journal
+// commits. Each holds a thread, because only the thread that forked a process traces it.
 const launchers = 4
 
 // launch is a process to be started.
@@ -22,7 +22,8 @@ type launch struct {
 	thread  *thread    // on which it is started
 	files   []*os.File // stdin, stdout, stderr
 	cgroup  *os.File   // v2 control group to be born in; may be nil
-	// record is called while the process stands before its first instruction, and makes it known for good.
+	// record is called while the process stands before its first instruction, and makes it known
+	// for good.
 	record func(pid int) error
 	// exited is called once when it has ended, if the launch succeeded.
 	exited func(syscall.WaitStatus)
@@ -42,7 +43,8 @@ type thread struct {
 	masked bool // it has a umask of its own
 }
 
-// run serves launches on one thread until ctx ends. The thread dies with it: nothing else may ever run there.
+// run serves launches on one thread until ctx ends. The thread dies with it: nothing else may ever
+// run there.
 func (l *launcher) run(ctx context.Context, work chan func(*thread)) error {
 	runtime.LockOSThread()
 	t := &thread{masked: ownMask()}
@@ -116,7 +118,8 @@ func (l *launcher) fork(start *launch, path string, argv []string, files []*os.F
 	return pid, err
 }
 
-// startTraced starts the program under ptrace, so that it stands still behind exec. Must run on a launcher thread.
+// startTraced starts the program under ptrace, so that it stands still behind exec. Must run on a
+// launcher thread.
 func (l *launcher) startTraced(start *launch) error {
 	seq := l.reaper.begin()
 	pid, err := l.fork(start, start.command.path, start.command.argv, start.files, true)
@@ -131,7 +134,10 @@ func (l *launcher) startTraced(start *launch) error {
 		return l.abandon(pid, c, err)
 	}
 	if !ws.Stopped() {
-		return cannotStart("process %d ended before its first instruction (%v); its memory limit may be too small for the program", pid, describe(ws))
+		return cannotStart(
+			"process %d ended before its first instruction (%v); its memory limit may be too small for the program",
+			pid, describe(ws),
+		)
 	}
 	if err := syscall.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err != nil {
 		return l.abandon(pid, c, fmt.Errorf("tie the new process %d to this one: %w", pid, err))
@@ -146,7 +152,8 @@ func (l *launcher) startTraced(start *launch) error {
 	return nil
 }
 
-// gate waits for a word, and becomes the program only if it came: if the supervisor dies first, the pipe ends.
+// gate waits for a word, and becomes the program only if it came: if the supervisor dies first, the
+// pipe ends.
 const gate = `read -r go <&3 && [ "$go" = go ] || exit 125; exec "$@" 3<&-`
 
 // startGated is the second way, where ptrace is not permitted.
@@ -194,7 +201,8 @@ func (l *launcher) abandon(pid int, c *child, cause error) error {
 	}
 }
 
-// probe finds out whether ptrace is permitted, with a process that is killed before its first instruction.
+// probe finds out whether ptrace is permitted, with a process that is killed before its first
+// instruction.
 func (l *launcher) probe(t *thread) (reason error) {
 	self, err := os.Executable()
 	if err != nil {

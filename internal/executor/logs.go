@@ -24,7 +24,8 @@ const (
 
 var streams = [...]string{Stdout, Stderr}
 
-// How often log sizes are looked at: when nothing much is written, and when a file grows by a good part of its limit between two looks.
+// How often log sizes are looked at: when nothing much is written, and when a file grows by a good
+// part of its limit between two looks.
 const (
 	trimSlowly = time.Second
 	trimFast   = 50 * time.Millisecond
@@ -55,7 +56,10 @@ func openRegular(path string, flag int) (*os.File, error) {
 }
 
 func notALog(path string) error {
-	return plimsoll.Errorf(plimsoll.CodeConflict, "%s is no log: the task has put something else in the place of the file", filepath.Base(path))
+	return plimsoll.Errorf(
+		plimsoll.CodeConflict, "%s is no log: the task has put something else in the place of the file",
+		filepath.Base(path),
+	)
 }
 
 // LogData returns where the next bytes of a log are, from an offset on: what was given up, and what
@@ -118,7 +122,8 @@ func trimLogs(logs []*os.File, limit int64) (cut bool, err error) {
 	return cut, err
 }
 
-// blockSize is a multiple of the block size of every usual file system: only whole blocks can be given back.
+// blockSize is a multiple of the block size of every usual file system: only whole blocks can be
+// given back.
 const blockSize = 4096
 
 // trimLog cuts the file that the program writes to, whatever the task has done to its name.
@@ -131,7 +136,8 @@ func trimLog(f *os.File, limit int64) (cut bool, err error) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		blocks = st.Blocks
 	}
-	// A file's blocks include some of the file system's own, so a little more than the limit is allowed.
+	// A file's blocks include some of the file system's own, so a little more than the limit is
+	// allowed.
 	slack := max(limit/8, 4*blockSize)
 	if blocks*512 <= limit+slack {
 		return false, nil

@@ -73,7 +73,8 @@ func readProcess(pid int) (p process, ok bool, err error) {
 	return p, err == nil, err
 }
 
-// parseStat reads a line of proc_pid_stat(5). The program's name may hold anything, so it is skipped from the right.
+// parseStat reads a line of proc_pid_stat(5). The program's name may hold anything, so it is
+// skipped from the right.
 func parseStat(pid int, data []byte) (process, error) {
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) < 20 || len(fields[0]) != 1 {
@@ -158,7 +159,8 @@ func markedBy(a *attempt, sid int, pids []int) (marked []int, err error) {
 	return marked, nil
 }
 
-// hasEnvironment reports whether the process was started with all these variables. One that may not be looked at is not ours.
+// hasEnvironment reports whether the process was started with all these variables. One that may not
+// be looked at is not ours.
 func hasEnvironment(pid int, marks []string) bool {
 	data, err := procFile(pid, "environ")
 	if err != nil {

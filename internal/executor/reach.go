@@ -46,7 +46,10 @@ func mapped(all UIDRange) error {
 			return nil //nolint:nilerr // a kernel without user namespaces has all
 		}
 		if !covers(string(data), all) {
-			return plimsoll.Invalid("task-uids", "this user namespace has not all of %v: see /proc/self/%s, and give a range that is in it", all, name)
+			return plimsoll.Invalid(
+				"task-uids", "this user namespace has not all of %v: see /proc/self/%s, and give a range that is in it",
+				all, name,
+			)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// reaper is the only place that waits for children. It waits for all at once, so what it sees of a process that is just being started is kept for the
-// launcher that claims it.
+// reaper is the only place that waits for children. It waits for all at once, so what it sees of a
+// process that is just being started is kept for the launcher that claims it.
 type reaper struct {
 	mu struct {
 		sync.Mutex
@@ -22,8 +22,8 @@ type reaper struct {
 	}
 }
 
-// seen is one status of a process, and the number of the last launch that had begun then: an older status of the same pid
-// is of another process.
+// seen is one status of a process, and the number of the last launch that had begun then: an older
+// status of the same pid is of another process.
 type seen struct {
 	status syscall.WaitStatus
 	seq    uint64
@@ -189,8 +189,8 @@ func (r *reaper) follow(c *child, exited func(syscall.WaitStatus)) {
 	}
 }
 
-// signal sends signals to the process group of a child that was not reaped yet, so the pid cannot be another's. It does nothing, and says so, if the child
-// has ended already.
+// signal sends signals to the process group of a child that was not reaped yet, so the pid cannot
+// be another's. It does nothing, and says so, if the child has ended already.
 func (r *reaper) signal(pid int, signals ...syscall.Signal) (sent bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,9 +16,10 @@ import (
 
 // attemptRecord is attempt.json.
 type attemptRecord struct {
-	Job     string        `json:"job"`
-	PID     int           `json:"pid"`
-	Start   uint64        `json:"startTicks"` // field 22 of /proc/<pid>/stat: with the boot id it names the process for ever
+	Job string `json:"job"`
+	PID int    `json:"pid"`
+	// field 22 of /proc/<pid>/stat: with the boot id it names the process for ever
+	Start   uint64        `json:"startTicks"`
 	Boot    string        `json:"bootId"`
 	Started int64         `json:"startedUnixNanos"`
 	Cgroup  string        `json:"cgroup,omitempty"`
@@ -90,7 +91,9 @@ func readJSON(path string, v any) (ok bool, err error) {
 		return false, fmt.Errorf("read a record: %w", err)
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return false, &plimsoll.Error{Code: plimsoll.CodeCorrupt, Op: "read " + path, Msg: "is not a whole record", Err: err}
+		return false, &plimsoll.Error{
+			Code: plimsoll.CodeCorrupt, Op: "read " + path, Msg: "is not a whole record", Err: err,
+		}
 	}
 	return true, nil
 }
@@ -106,8 +109,9 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// lockPath opens (or makes) a file and locks it for as long as it stays open. ok is false if another process holds it. Programs that are started do not
-// inherit it. The lock belongs to the open file (fcntl, F_OFD_SETLK), because such a lock can be asked after without taking it.
+// lockPath opens (or makes) a file and locks it for as long as it stays open. ok is false if
+// another process holds it. Programs that are started do not inherit it. The lock belongs to the
+// open file (fcntl, F_OFD_SETLK), because such a lock can be asked after without taking it.
 func lockPath(path string) (f *os.File, ok bool, err error) {
 	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -43,10 +43,18 @@ func TestSupervisorIsKilledAndTasksRunOn(t *testing.T) {
 			n.Errorf("found again as %+v; it was %+v", again, run)
 		}
 		n.wantEnd(n.waitFor("job.done.0", 1, (*Status).Ended), plimsoll.ResultFailed, 5, "exit code 5")
-		n.wantEnd(n.waitFor(meanwhile.Task, 1, (*Status).Ended), plimsoll.ResultUnknownExit, -1, "exit code is not known")
+		n.wantEnd(
+			n.waitFor(meanwhile.Task, 1, (*Status).Ended), plimsoll.ResultUnknownExit, -1, "exit code is not known",
+		)
 		n.touch(run.Task, "go")
 		n.wantEnd(n.waitFor(run.Task, 1, (*Status).Ended), plimsoll.ResultUnknownExit, -1, "exit code is not known")
-		if err := n.Stop(n.limit(), StopRequest{Task: stopped.Task, Attempt: 1, Grace: time.Millisecond, Result: plimsoll.ResultKilled, Message: "asked"}); err != nil {
+		if err := n.Stop(
+			n.limit(),
+			StopRequest{
+				Task: stopped.Task, Attempt: 1, Grace: time.Millisecond, Result: plimsoll.ResultKilled,
+				Message: "asked",
+			},
+		); err != nil {
 			n.Fatal(err)
 		}
 		n.wantEnd(n.waitFor(stopped.Task, 1, (*Status).Ended), plimsoll.ResultKilled, -1, "asked")
@@ -70,7 +78,9 @@ func TestSupervisorIsAskedToEndAndTasksRunOn(t *testing.T) {
 		t.Error("the task died with the supervisor")
 	}
 	n.connect()
-	if again := n.waitFor(s.Task, 1, func(s *Status) bool { return s.State == plimsoll.TaskRunning }); again.PID != s.PID {
+	if again := n.waitFor(
+		s.Task, 1, func(s *Status) bool { return s.State == plimsoll.TaskRunning },
+	); again.PID != s.PID {
 		t.Errorf("found again as %+v; it was %+v", again, s)
 	}
 }
@@ -87,7 +97,9 @@ func TestRetire(t *testing.T) {
 	if !n.running(pid) || !n.running(s.PID) {
 		t.Error("the supervisor or its task is gone")
 	}
-	if err := n.Stop(n.limit(), StopRequest{Task: s.Task, Attempt: 1, Grace: time.Millisecond, Result: plimsoll.ResultKilled}); err != nil {
+	if err := n.Stop(
+		n.limit(), StopRequest{Task: s.Task, Attempt: 1, Grace: time.Millisecond, Result: plimsoll.ResultKilled},
+	); err != nil {
 		t.Fatal(err)
 	}
 	n.waitFor(s.Task, 1, (*Status).Ended)
@@ -155,7 +167,8 @@ func TestDirectoriesOfAttemptsThatNeverRan(t *testing.T) {
 	})
 }
 
-// A process that was forked for an attempt without record is killed before the attempt is called lost.
+// A process that was forked for an attempt without record is killed before the attempt is called
+// lost.
 func TestUnrecordedProcessIsKilled(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		s := n.start(request("job.g.0", "echo $$ >> pids; exec sleep 1000"))
@@ -165,7 +178,9 @@ func TestUnrecordedProcessIsKilled(t *testing.T) {
 			n.Fatal(err)
 		}
 		n.connect()
-		n.wantEnd(n.waitFor(s.Task, 1, (*Status).Ended), plimsoll.ResultLost, -1, "if the program ran at all, it was killed")
+		n.wantEnd(
+			n.waitFor(s.Task, 1, (*Status).Ended), plimsoll.ResultLost, -1, "if the program ran at all, it was killed",
+		)
 		n.eventually("the end of the process", func() bool { return !n.running(s.PID) })
 	})
 }
@@ -176,7 +191,9 @@ func TestRestOfAnEndedAttemptIsKilled(t *testing.T) {
 		s := n.start(request("job.g.0", "echo $$ >> pids; exec sleep 1000"))
 		n.pids(s.Task, "pids", 1)
 		n.endSupervisor(syscall.SIGKILL)
-		if err := writeExit(s.Dir, exitRecord{Result: plimsoll.ResultSucceeded, Started: s.Started, Finished: s.Started, PID: s.PID}); err != nil {
+		if err := writeExit(
+			s.Dir, exitRecord{Result: plimsoll.ResultSucceeded, Started: s.Started, Finished: s.Started, PID: s.PID},
+		); err != nil {
 			n.Fatal(err)
 		}
 		n.connect()
@@ -241,11 +258,15 @@ func TestConnectSaysWhyItCannot(t *testing.T) {
 		code plimsoll.Code
 		want string
 	}{
-		"relative directory":  {ClientConfig{Dir: "x"}, plimsoll.CodeInvalid, "not an absolute path"},
-		"socket path is long": {ClientConfig{Dir: "/" + strings.Repeat("x", 120)}, plimsoll.CodeInvalid, "choose a shorter path"},
-		"nobody there":        {ClientConfig{Dir: dir}, plimsoll.CodeUnavailable, "no supervisor runs for"},
-		"ends at once":        {ClientConfig{Dir: dir, Command: []string{"/bin/sh", "-c", "echo oh no >&2; exit 1"}}, plimsoll.CodeUnavailable, "oh no"},
-		"does not exist":      {ClientConfig{Dir: dir, Command: []string{"/no/such"}}, plimsoll.CodeInternal, "start the supervisor"},
+		"relative directory": {ClientConfig{Dir: "x"}, plimsoll.CodeInvalid, "not an absolute path"},
+		"socket path is long": {
+			ClientConfig{Dir: "/" + strings.Repeat("x", 120)}, plimsoll.CodeInvalid, "choose a shorter path",
+		},
+		"nobody there": {ClientConfig{Dir: dir}, plimsoll.CodeUnavailable, "no supervisor runs for"},
+		"ends at once": {ClientConfig{Dir: dir, Command: []string{"/bin/sh", "-c", "echo oh no >&2; exit 1"}}, plimsoll.CodeUnavailable, "oh no"},
+		"does not exist": {
+			ClientConfig{Dir: dir, Command: []string{"/no/such"}}, plimsoll.CodeInternal, "start the supervisor",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Connect(t.Context(), c.cfg)
@@ -298,7 +319,8 @@ func TestSupervisorLeavesTheAgentsGroupsAndSession(t *testing.T) {
 	}
 }
 
-// The supervisor is killed at any instant while attempts start. Each has run at most once, and what is called lost does not run.
+// The supervisor is killed at any instant while attempts start. Each has run at most once, and what
+// is called lost does not run.
 func TestSupervisorIsKilledWhileItStarts(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare, gated}, func(t *testing.T, n *node) {
 		random := rand.New(rand.NewPCG(testrun.Seed(t), 0))

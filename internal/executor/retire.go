@@ -14,9 +14,9 @@ import (
 // errSeen ends a watch that has seen everything.
 var errSeen = errors.New("seen")
 
-// Retire ends the supervisor if it holds no attempt that runs, and returns how many do. It is for somebody who stops for good and
-// knows that nobody else starts attempts in the directory. It returns when the supervisor has given up its
-// directory, or ctx ends.
+// Retire ends the supervisor if it holds no attempt that runs, and returns how many do. It is for
+// somebody who stops for good and knows that nobody else starts attempts in the directory. It
+// returns when the supervisor has given up its directory, or ctx ends.
 func (c *Client) Retire(ctx context.Context) (running int, err error) {
 	err = c.Watch(ctx, func(attempts []Status, snapshotEnd bool) error {
 		for i := range attempts {
@@ -41,7 +41,10 @@ func (c *Client) Retire(ctx context.Context) (running int, err error) {
 		return 0, err
 	}
 	if now.PID <= 1 { // a signal to 0 or less would reach a group, or everybody
-		return 0, plimsoll.Errorf(plimsoll.CodeCorrupt, "%s does not say which process the supervisor is; end it by hand", filepath.Join(c.cfg.Dir, supervisorFile))
+		return 0, plimsoll.Errorf(
+			plimsoll.CodeCorrupt, "%s does not say which process the supervisor is; end it by hand",
+			filepath.Join(c.cfg.Dir, supervisorFile),
+		)
 	}
 	if err := syscall.Kill(now.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return 0, fmt.Errorf("end the supervisor: %w", err)

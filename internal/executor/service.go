@@ -19,7 +19,8 @@ const watchChunk = 256
 // service answers SupervisorService.
 type service struct{ s *Supervisor }
 
-// watcher collects what has changed until its stream takes it: any number of changes of one attempt are one.
+// watcher collects what has changed until its stream takes it: any number of changes of one attempt
+// are one.
 type watcher struct {
 	dirty map[attemptKey]struct{} // guarded by Supervisor.mu
 	wake  chan struct{}           // capacity 1
@@ -59,7 +60,8 @@ func (s *Supervisor) unwatch(w *watcher) {
 	}
 }
 
-// take returns the present status of what has changed, in the order of their names. What was forgotten, or may still be given up, is left out.
+// take returns the present status of what has changed, in the order of their names. What was
+// forgotten, or may still be given up, is left out.
 func (s *Supervisor) take(w *watcher) []*pb.AttemptStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +82,9 @@ func (s *Supervisor) take(w *watcher) []*pb.AttemptStatus {
 }
 
 // StartAttempt implements the service.
-func (v *service) StartAttempt(ctx context.Context, r *connect.Request[pb.StartAttemptRequest]) (*connect.Response[pb.StartAttemptResponse], error) {
+func (v *service) StartAttempt(
+	ctx context.Context, r *connect.Request[pb.StartAttemptRequest],
+) (*connect.Response[pb.StartAttemptResponse], error) {
 	m := r.Msg
 	req := StartRequest{
 		Task: m.GetTask(), Attempt: m.GetAttempt(), Job: m.GetJob(), Node: m.GetNode(),
@@ -92,10 +96,14 @@ func (v *service) StartAttempt(ctx context.Context, r *connect.Request[pb.StartA
 		return nil, wire.ConnectError(err)
 	}
 	if want := AttemptDir(v.s.cfg.Dir, req.Task, req.Attempt); m.GetDir() != want {
-		return nil, wire.ConnectError(plimsoll.Invalid("dir", "%q is not the attempt's directory, %s", m.GetDir(), want))
+		return nil, wire.ConnectError(
+			plimsoll.Invalid("dir", "%q is not the attempt's directory, %s", m.GetDir(), want),
+		)
 	}
 	if want := CgroupName(req.Task, req.Attempt); m.GetCgroup() != "" && m.GetCgroup() != want {
-		return nil, wire.ConnectError(plimsoll.Invalid("cgroup", "%q is not the attempt's control group, %s", m.GetCgroup(), want))
+		return nil, wire.ConnectError(
+			plimsoll.Invalid("cgroup", "%q is not the attempt's control group, %s", m.GetCgroup(), want),
+		)
 	}
 	status, err := v.s.startAttempt(ctx, &req)
 	if err != nil {
@@ -105,20 +113,27 @@ func (v *service) StartAttempt(ctx context.Context, r *connect.Request[pb.StartA
 }
 
 // StopAttempt implements the service.
-func (v *service) StopAttempt(_ context.Context, r *connect.Request[pb.StopAttemptRequest]) (*connect.Response[pb.StopAttemptResponse], error) {
+func (v *service) StopAttempt(
+	_ context.Context, r *connect.Request[pb.StopAttemptRequest],
+) (*connect.Response[pb.StopAttemptResponse], error) {
 	m := r.Msg
 	why := stopRequest{result: wire.EnumFromProto[plimsoll.TaskResult](m.GetResult()), message: m.GetMessage()}
 	if err := validStop(why.result); err != nil {
 		return nil, wire.ConnectError(err)
 	}
-	if err := v.s.stopAttempt(attemptKey{m.GetTask(), m.GetAttempt()}, time.Duration(m.GetGraceNanos()), why); err != nil {
+	if err := v.s.stopAttempt(
+		attemptKey{m.GetTask(), m.GetAttempt()}, time.Duration(m.GetGraceNanos()), why,
+	); err != nil {
 		return nil, v.answer("stop", err)
 	}
 	return connect.NewResponse(&pb.StopAttemptResponse{}), nil
 }
 
 // WatchAttempts implements the service.
-func (v *service) WatchAttempts(ctx context.Context, _ *connect.Request[pb.WatchAttemptsRequest], out *connect.ServerStream[pb.WatchAttemptsResponse]) error {
+func (v *service) WatchAttempts(
+	ctx context.Context, _ *connect.Request[pb.WatchAttemptsRequest],
+	out *connect.ServerStream[pb.WatchAttemptsResponse],
+) error {
 	w := v.s.watch()
 	defer v.s.unwatch(w)
 	first := true
@@ -146,7 +161,9 @@ func (v *service) WatchAttempts(ctx context.Context, _ *connect.Request[pb.Watch
 }
 
 // ForgetAttempt implements the service.
-func (v *service) ForgetAttempt(_ context.Context, r *connect.Request[pb.ForgetAttemptRequest]) (*connect.Response[pb.ForgetAttemptResponse], error) {
+func (v *service) ForgetAttempt(
+	_ context.Context, r *connect.Request[pb.ForgetAttemptRequest],
+) (*connect.Response[pb.ForgetAttemptResponse], error) {
 	if err := v.s.forget(attemptKey{r.Msg.GetTask(), r.Msg.GetAttempt()}); err != nil {
 		return nil, v.answer("forget", err)
 	}

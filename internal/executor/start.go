@@ -21,8 +21,8 @@ func errStopping() error {
 	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "try again", Err: errStopped}
 }
 
-// startAttempt starts an attempt, unless it was started before, and returns what is known of it when its process runs or could not be
-// started.
+// startAttempt starts an attempt, unless it was started before, and returns what is known of it
+// when its process runs or could not be started.
 func (s *Supervisor) startAttempt(ctx context.Context, req *StartRequest) (Status, error) {
 	key := attemptKey{req.Task, req.Attempt}
 	if err := key.validate(); err != nil {
@@ -79,7 +79,8 @@ func (s *Supervisor) show(a *attempt) {
 	s.changed(a)
 }
 
-// unreserve gives up an attempt whose directory could not be used: it can be started again, and no watcher has heard of it.
+// unreserve gives up an attempt whose directory could not be used: it can be started again, and no
+// watcher has heard of it.
 func (s *Supervisor) unreserve(a *attempt, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +89,8 @@ func (s *Supervisor) unreserve(a *attempt, cause error) {
 	close(a.settled)
 }
 
-// makeDir makes the attempt's directory; made is false if it was there. It becomes durable with the record, before the program runs.
+// makeDir makes the attempt's directory; made is false if it was there. It becomes durable with the
+// record, before the program runs.
 func (s *Supervisor) makeDir(a *attempt) (made bool, err error) {
 	task := filepath.Dir(a.dir)
 	for _, dir := range []string{filepath.Dir(task), task} {
@@ -108,10 +110,13 @@ func (s *Supervisor) makeDir(a *attempt) (made bool, err error) {
 
 // noDirectory is for the log and for the agent, which reports it as the node's fault.
 func noDirectory(a *attempt, err error) error {
-	return &plimsoll.Error{Code: plimsoll.CodeConflict, Msg: fmt.Sprintf("the directory of %v cannot be made: %v", a.key, err)}
+	return &plimsoll.Error{
+		Code: plimsoll.CodeConflict, Msg: fmt.Sprintf("the directory of %v cannot be made: %v", a.key, err),
+	}
 }
 
-// startedBefore answers for a directory that was there: forgotten, or left by a supervisor before us.
+// startedBefore answers for a directory that was there: forgotten, or left by a supervisor before
+// us.
 func (s *Supervisor) startedBefore(ctx context.Context, a *attempt) (Status, error) {
 	if err := s.adopt(ctx, a); err != nil {
 		s.disown(a)
@@ -222,8 +227,9 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	return s.launcher.do(start)
 }
 
-// closeStarted closes our side of what the program was given, but for its logs. By then it may run and have written, and on a network file
-// system close tells of failed writes of others too, so an error here is not one of the start.
+// closeStarted closes our side of what the program was given, but for its logs. By then it may run
+// and have written, and on a network file system close tells of failed writes of others too, so an
+// error here is not one of the start.
 func (s *Supervisor) closeStarted(a *attempt, start *launch) {
 	files := start.files[:1:1]
 	if start.cgroup != nil {
@@ -250,7 +256,9 @@ func (s *Supervisor) joinGroup(a *attempt, req *StartRequest, start *launch) err
 	}
 	a.group = g
 	if shares := yieldingShares(&req.Spec); shares > 0 {
-		if err := change(g, func(c *cgroup.Control) error { return c.SetScheduling(cgroup.Scheduling{Shares: shares}) }); err != nil {
+		if err := change(
+			g, func(c *cgroup.Control) error { return c.SetScheduling(cgroup.Scheduling{Shares: shares}) },
+		); err != nil {
 			return err
 		}
 	}
@@ -258,7 +266,8 @@ func (s *Supervisor) joinGroup(a *attempt, req *StartRequest, start *launch) err
 	return err
 }
 
-// change does something to a control group. What the machine cannot do, or a group that is gone, is no error.
+// change does something to a control group. What the machine cannot do, or a group that is gone, is
+// no error.
 func change(g *cgroup.Group, do func(*cgroup.Control) error) error {
 	c, err := g.Control()
 	if err == nil {
@@ -272,7 +281,9 @@ func change(g *cgroup.Group, do func(*cgroup.Control) error) error {
 
 // record makes the process known for good: its group first, so that whatever follows reaches it.
 func (s *Supervisor) record(a *attempt, job string, pid int) error {
-	r := attemptRecord{Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits, UID: a.uid, Tenancy: a.tenancy}
+	r := attemptRecord{
+		Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits, UID: a.uid, Tenancy: a.tenancy,
+	}
 	if a.group != nil {
 		if err := a.group.Add(pid); err != nil {
 			return err

@@ -41,8 +41,8 @@ const (
 	socketFile     = "supervisor.sock"
 )
 
-// ownGroup names the supervisor's own control group, behind the name of the node's. It is beside the
-// node's group and not in it, so that the tasks' common limit is not the supervisor's too.
+// ownGroup names the supervisor's own control group, behind the name of the node's. It is beside
+// the node's group and not in it, so that the tasks' common limit is not the supervisor's too.
 const ownGroup = "_supervisor"
 
 // groupsPath is the directory of all nodes' control groups.
@@ -71,7 +71,10 @@ func (c *SupervisorConfig) Validate() error {
 		c.Socket = filepath.Join(c.Dir, socketFile)
 	}
 	if len(c.Socket) > maxSocketPath {
-		return plimsoll.Invalid("socket", "%q is longer than the %d characters that the kernel takes; choose a shorter path", c.Socket, maxSocketPath)
+		return plimsoll.Invalid(
+			"socket", "%q is longer than the %d characters that the kernel takes; choose a shorter path", c.Socket,
+			maxSocketPath,
+		)
 	}
 	if c.CgroupRoot == "" {
 		c.CgroupRoot = cgroup.DefaultRoot
@@ -86,21 +89,25 @@ func (c *SupervisorConfig) Validate() error {
 	return nil
 }
 
-// Capabilities says what a supervisor can do on its machine. It is supervisor.json too, for the agent.
+// Capabilities says what a supervisor can do on its machine. It is supervisor.json too, for the
+// agent.
 type Capabilities struct {
 	PID     int    `json:"pid"`
 	Cgroups string `json:"cgroups,omitempty"` // which kind is used; empty: none, and tasks run without limits
 	Limits  string `json:"limits,omitempty"`  // what is not limited, and why, for people; empty: everything is
-	Users   bool   `json:"users,omitempty"`   // it runs tasks as Users says; one that does not know of Users runs all as itself
-	Disk    string `json:"disk,omitempty"`    // DiskMeasured, or why it is not; empty: a supervisor of before, which does not measure
-	Trace   string `json:"trace,omitempty"`   // why programs are started through a shell; empty: they are not
+	// it runs tasks as Users says; one that does not know of Users runs all as itself
+	Users bool `json:"users,omitempty"`
+	// DiskMeasured, or why it is not; empty: a supervisor of before, which does not measure
+	Disk  string `json:"disk,omitempty"`
+	Trace string `json:"trace,omitempty"` // why programs are started through a shell; empty: they are not
 
 	CgroupRoot string `json:"cgroupRoot,omitempty"` // where control groups are mounted; empty if Cgroups is
-	Subtree    string `json:"subtree,omitempty"`    // path of the node's control group, in which CgroupName names an attempt's
+	// path of the node's control group, in which CgroupName names an attempt's
+	Subtree string `json:"subtree,omitempty"`
 }
 
-// Supervisor is one node's supervisor. Make it with New and run it once. It takes over all children of its process and their
-// orphans, so it must have the process to itself.
+// Supervisor is one node's supervisor. Make it with New and run it once. It takes over all children
+// of its process and their orphans, so it must have the process to itself.
 type Supervisor struct {
 	cfg      SupervisorConfig
 	reaper   *reaper
@@ -129,7 +136,10 @@ func New(cfg SupervisorConfig) (*Supervisor, error) {
 	r := newReaper()
 	return &Supervisor{
 		cfg: cfg, reaper: r, stopping: stopping,
-		launcher: &launcher{reaper: r, work: make(chan func(*thread)), asRoot: make(chan func(*thread)), done: stopping, traced: !cfg.NoTrace},
+		launcher: &launcher{
+			reaper: r, work: make(chan func(*thread)), asRoot: make(chan func(*thread)), done: stopping,
+			traced: !cfg.NoTrace,
+		},
 		uids:     newUIDs(cfg.Dir),
 		attempts: map[attemptKey]*attempt{}, watchers: map[*watcher]struct{}{},
 	}, nil
@@ -144,9 +154,11 @@ func (s *Supervisor) Capabilities() Capabilities {
 
 func (s *Supervisor) now() int64 { return time.Now().UnixNano() }
 
-// Run supervises until ctx ends; tasks go on without it. If another supervisor runs for the directory the error is CodeAlreadyRunning.
+// Run supervises until ctx ends; tasks go on without it. If another supervisor runs for the
+// directory the error is CodeAlreadyRunning.
 func (s *Supervisor) Run(ctx context.Context) (err error) {
-	// The directory is not made here: a supervisor that comes late must not bring back one that was removed.
+	// The directory is not made here: a supervisor that comes late must not bring back one that was
+	// removed.
 	lock, ok, err := lockPath(filepath.Join(s.cfg.Dir, supervisorLock))
 	if err != nil {
 		return err
@@ -204,7 +216,9 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, handler := plimsollv1connect.NewSupervisorServiceHandler(&service{s: s}, wire.Bounded(wire.RequestBounds(maxRequestBytes)))
+		_, handler := plimsollv1connect.NewSupervisorServiceHandler(
+			&service{s: s}, wire.Bounded(wire.RequestBounds(maxRequestBytes)),
+		)
 		return transport.Serve(workCtx, l, handler, transport.ServeConfig{Access: nil}) // a socket needs none
 	})
 	err := work.Wait()
@@ -230,7 +244,8 @@ func (s *Supervisor) quiesce() bool {
 	return allEnded
 }
 
-// closeGroups removes the node's control groups, so that nothing is left of an agent that has come to its end.
+// closeGroups removes the node's control groups, so that nothing is left of an agent that has come
+// to its end.
 func (s *Supervisor) closeGroups() error {
 	if err := s.tree.Hierarchy().Leave(os.Getpid()); err != nil {
 		return err
@@ -244,7 +259,8 @@ func (s *Supervisor) closeGroups() error {
 	return errors.Join(own.Remove(ctx), s.tree.Remove())
 }
 
-// takeOver finds out what this machine can do, says so once, and takes over what earlier supervisors have started.
+// takeOver finds out what this machine can do, says so once, and takes over what earlier
+// supervisors have started.
 func (s *Supervisor) takeOver(ctx context.Context) error {
 	caps := Capabilities{PID: os.Getpid(), Users: true}
 	if s.cfg.NoTrace {
@@ -277,7 +293,8 @@ func (s *Supervisor) probeTrace() error {
 	}
 }
 
-// openGroups makes the node's control groups, if it can, and moves the supervisor out of the agent's.
+// openGroups makes the node's control groups, if it can, and moves the supervisor out of the
+// agent's.
 func (s *Supervisor) openGroups(caps *Capabilities) error {
 	if s.cfg.CgroupRoot == NoCgroups {
 		caps.Limits = "control groups are turned off by the configuration"
@@ -322,7 +339,8 @@ func (s *Supervisor) subtreePath() string {
 	return path.Join(groupsPath, name)
 }
 
-// spawn runs f as a part of Run, with a context that ends when Run begins to end; false: it has begun to.
+// spawn runs f as a part of Run, with a context that ends when Run begins to end; false: it has
+// begun to.
 func (s *Supervisor) spawn(f func(ctx context.Context)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -361,7 +379,8 @@ func (s *Supervisor) forget(key attemptKey) error {
 	if !a.status.Ended() {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "%v has not ended; stop it first", key)
 	}
-	// Not synced, and no error if there is no room for it: without the mark the next supervisor only tells of the attempt once more.
+	// Not synced, and no error if there is no room for it: without the mark the next supervisor
+	// only tells of the attempt once more.
 	f, err := os.Create(filepath.Join(a.dir, forgotten))
 	if err == nil {
 		err = f.Close()

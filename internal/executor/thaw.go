@@ -10,7 +10,8 @@ import (
 // DefaultThawAfter is how long an agent has to come back before what it froze runs again.
 const DefaultThawAfter = time.Minute
 
-// thawAlone thaws what stands still when the agent is gone for long: it freezes tasks for seconds, and nobody else would end that.
+// thawAlone thaws what stands still when the agent is gone for long: it freezes tasks for seconds,
+// and nobody else would end that.
 func (s *Supervisor) thawAlone(ctx context.Context) error {
 	if s.tree == nil {
 		return nil

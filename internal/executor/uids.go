@@ -119,7 +119,9 @@ func (u *uids) take(all UIDRange, path string) (uint32, error) {
 // one machine, which know nothing of each other, do not give out the same uids at the same time.
 func (u *uids) begin(all UIDRange) error {
 	var r uidsRecord
-	if _, err := readJSON(filepath.Join(u.dir, uidsFile), &r); err != nil && plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
+	if _, err := readJSON(
+		filepath.Join(u.dir, uidsFile), &r,
+	); err != nil && plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
 		return err
 	}
 	if !all.holds(r.Next) {

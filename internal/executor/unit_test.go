@@ -36,19 +36,40 @@ func TestWhatAnEndMeans(t *testing.T) {
 		message string
 	}{
 		{"exit 0 is success", outcome{status: exited0, known: true}, nil, plimsoll.ResultSucceeded, 0, ""},
-		{"exit 0 after a stop is what the stop asked for", outcome{status: exited0, known: true}, asked, plimsoll.ResultPreempted, 0, "make room"},
-		{"a signal is 128+n", outcome{status: terminated, known: true}, nil, plimsoll.ResultFailed, 143, "signal 15 (terminated)"},
-		{"killed after an OOM kill", outcome{status: killed9, known: true, oomKills: 1}, nil, plimsoll.ResultOutOfMemory, 137, "it went over its memory limit of 64Mi"},
-		{"a shell whose child was", outcome{status: exited137, known: true, oomKills: 1}, nil, plimsoll.ResultOutOfMemory, 137, "it went over its memory limit of 64Mi"},
-		{"killed without one", outcome{status: killed9, known: true}, nil, plimsoll.ResultFailed, 137, "signal 9 (killed)"},
+		{
+			"exit 0 after a stop is what the stop asked for", outcome{status: exited0, known: true}, asked,
+			plimsoll.ResultPreempted, 0, "make room",
+		},
+		{
+			"a signal is 128+n", outcome{status: terminated, known: true}, nil, plimsoll.ResultFailed, 143,
+			"signal 15 (terminated)",
+		},
+		{
+			"killed after an OOM kill", outcome{status: killed9, known: true, oomKills: 1}, nil,
+			plimsoll.ResultOutOfMemory, 137, "it went over its memory limit of 64Mi",
+		},
+		{
+			"a shell whose child was", outcome{status: exited137, known: true, oomKills: 1}, nil,
+			plimsoll.ResultOutOfMemory, 137, "it went over its memory limit of 64Mi",
+		},
+		{
+			"killed without one", outcome{status: killed9, known: true}, nil, plimsoll.ResultFailed, 137,
+			"signal 9 (killed)",
+		},
 		{"another end after one", outcome{status: terminated, known: true, oomKills: 2}, nil, plimsoll.ResultFailed, 143, "signal 15 (terminated); 2 of its processes were killed for lack of memory"},
-		{"not our child", outcome{}, nil, plimsoll.ResultUnknownExit, -1, "the supervisor was restarted while it ran, so its exit code is not known"},
+		{
+			"not our child", outcome{}, nil, plimsoll.ResultUnknownExit, -1,
+			"the supervisor was restarted while it ran, so its exit code is not known",
+		},
 		{"not our child, stopped", outcome{}, asked, plimsoll.ResultPreempted, -1, "make room"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := classify(c.outcome, c.stop, attemptLimits{Memory: 64 << 20})
 			if r.Result != c.result || r.ExitCode != c.code || r.Message != c.message {
-				t.Errorf("got %q with code %d, %q; want %q with code %d, %q", r.Result, r.ExitCode, r.Message, c.result, c.code, c.message)
+				t.Errorf(
+					"got %q with code %d, %q; want %q with code %d, %q", r.Result, r.ExitCode, r.Message, c.result,
+					c.code, c.message,
+				)
 			}
 		})
 	}
@@ -67,7 +88,8 @@ func TestProcessNameMayHoldAnything(t *testing.T) {
 	}
 }
 
-// What is seen of a pid before its launcher knows the pid belongs to that launch, unless it is of an earlier process with that pid.
+// What is seen of a pid before its launcher knows the pid belongs to that launch, unless it is of
+// an earlier process with that pid.
 func TestReaperKeepsEarlyEventsForTheLaunch(t *testing.T) {
 	r := newReaper()
 	deliver := func(pid int, ws syscall.WaitStatus) {
@@ -102,7 +124,9 @@ func TestReaperKeepsEarlyEventsForTheLaunch(t *testing.T) {
 }
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
-	for field, cfg := range map[string]SupervisorConfig{"dir": {Dir: "relative"}, "socket": {Dir: "/x", Socket: "/" + string(make([]byte, 200))}} {
+	for field, cfg := range map[string]SupervisorConfig{
+		"dir": {Dir: "relative"}, "socket": {Dir: "/x", Socket: "/" + string(make([]byte, 200))},
+	} {
 		_, err := New(cfg)
 		var e *plimsoll.Error
 		if !errors.As(err, &e) || e.Field != field || e.Code != plimsoll.CodeInvalid {
@@ -129,7 +153,9 @@ func TestEndWhileTheSupervisorStopsIsRecorded(t *testing.T) {
 	}
 	s.exited(a, syscall.WaitStatus(5<<8), true)
 	var exit exitRecord
-	if ok, err := readJSON(filepath.Join(a.dir, exitFile), &exit); err != nil || !ok || exit.ExitCode != 5 || exit.Result != plimsoll.ResultFailed {
+	if ok, err := readJSON(
+		filepath.Join(a.dir, exitFile), &exit,
+	); err != nil || !ok || exit.ExitCode != 5 || exit.Result != plimsoll.ResultFailed {
 		t.Errorf("recorded is %+v, %v, %v", exit, ok, err)
 	}
 	if status := s.statusOf(a); !status.Ended() || status.ExitCode != 5 {
@@ -154,8 +180,8 @@ func TestStrayFilesAmongTheTasksAreLeftAlone(t *testing.T) {
 	}
 }
 
-// On a full disk there is no room for the mark. The agent does not ask again, so the attempt must not stay in memory.
-// A watcher that heard of it would wait for its end.
+// On a full disk there is no room for the mark. The agent does not ask again, so the attempt must
+// not stay in memory. A watcher that heard of it would wait for its end.
 func TestNoWatcherHearsOfAStartThatIsGivenUp(t *testing.T) {
 	dir := t.TempDir()
 	s, err := New(SupervisorConfig{Dir: dir})
@@ -216,7 +242,8 @@ func withoutKill(t *testing.T, f func()) {
 	}
 }
 
-// A set-uid program that a supervisor without root's rights may not signal must not save the rest of its task.
+// A set-uid program that a supervisor without root's rights may not signal must not save the rest
+// of its task.
 func TestWhatMayNotBeSignaledDoesNotSaveTheRest(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process as somebody else")

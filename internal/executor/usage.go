@@ -95,7 +95,9 @@ func (u *usage) step(entries int) (more bool) {
 // read looks at the next entries of a directory.
 func (u *usage) read(top *level) error {
 	fd, err := u.open()
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) || errors.Is(
+		err, unix.ENOTDIR,
+	) {
 		top.done = true // it is gone, or something else has taken its place
 		return nil
 	}

@@ -34,8 +34,8 @@ func blocksOf(t *testing.T, path string) int64 {
 	return st.Blocks * 512
 }
 
-// What counts is the blocks: holes do not, a file with several names counts once, what a link points
-// to does not, and a file that is held open counts although it has lost its name.
+// What counts is the blocks: holes do not, a file with several names counts once, what a link
+// points to does not, and a file that is held open counts although it has lost its name.
 func TestUsageCountsBlocks(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), t.TempDir()
@@ -113,8 +113,8 @@ func TestUsageGoesInSmallSteps(t *testing.T) {
 	}
 }
 
-// A task that takes more of the disk than it asked for ends, and says how much; one that keeps to it,
-// and one that asked for no amount, go on. What it left out with a seek does not count.
+// A task that takes more of the disk than it asked for ends, and says how much; one that keeps to
+// it, and one that asked for no amount, go on. What it left out with a seek does not count.
 func TestTaskOverItsDiskEnds(t *testing.T) {
 	fast := bare
 	fast.disk = 10 * 1e6
@@ -139,7 +139,8 @@ func TestTaskOverItsDiskEnds(t *testing.T) {
 		again := asks("job.greedy.0", "echo >> began; exec /bin/sleep 1000", 1<<20)
 		again.Attempt = 2
 		n.start(again)
-		n.wantEnd(n.waitFor(again.Task, 2, (*Status).Ended), plimsoll.ResultOutOfDisk, 143, "it used ") // its directory is kept
+		// its directory is kept
+		n.wantEnd(n.waitFor(again.Task, 2, (*Status).Ended), plimsoll.ResultOutOfDisk, 143, "it used ")
 		for _, task := range []string{modest.Task, unbounded.Task} {
 			if s := n.waitFor(task, 1, func(*Status) bool { return true }); s.Ended() {
 				t.Errorf("%s has ended: %s", task, s.Message)

@@ -41,7 +41,9 @@ func ParseUIDRange(text string) (UIDRange, error) {
 	first, err1 := strconv.ParseUint(low, 10, 32)
 	last, err2 := strconv.ParseUint(high, 10, 32)
 	if err := errors.Join(err1, err2); err != nil {
-		return UIDRange{}, plimsoll.Invalid("task-uids", "%q is not a range of uids; write for example %d-%d", text, DefaultFirstUID, DefaultLastUID)
+		return UIDRange{}, plimsoll.Invalid(
+			"task-uids", "%q is not a range of uids; write for example %d-%d", text, DefaultFirstUID, DefaultLastUID,
+		)
 	}
 	r := UIDRange{uint32(first), uint32(last)}
 	return r, r.validate()
@@ -71,7 +73,9 @@ func (u *Users) Validate() error {
 	}
 	for _, name := range u.Allowed {
 		if name == "" {
-			return plimsoll.Invalid("allow-users", "holds an empty name; write names or uids with commas between them, such as alice,1001")
+			return plimsoll.Invalid(
+				"allow-users", "holds an empty name; write names or uids with commas between them, such as alice,1001",
+			)
 		}
 		if name == "root" || name == "0" {
 			return plimsoll.Invalid("allow-users", "names root; what allows it is --allow-root-tasks")
@@ -82,13 +86,15 @@ func (u *Users) Validate() error {
 
 func (u *Users) toProto() *pb.TaskUsers {
 	return &pb.TaskUsers{
-		FirstUid: u.UIDs.First, LastUid: u.UIDs.Last, DefaultUser: u.Default, Allowed: u.Allowed, AllowRoot: u.AllowRoot,
+		FirstUid: u.UIDs.First, LastUid: u.UIDs.Last, DefaultUser: u.Default, Allowed: u.Allowed,
+		AllowRoot: u.AllowRoot,
 	}
 }
 
 func usersFromProto(m *pb.TaskUsers) (Users, error) {
 	u := Users{
-		UIDs: UIDRange{m.GetFirstUid(), m.GetLastUid()}, Default: m.GetDefaultUser(), Allowed: m.GetAllowed(), AllowRoot: m.GetAllowRoot(),
+		UIDs: UIDRange{m.GetFirstUid(), m.GetLastUid()}, Default: m.GetDefaultUser(), Allowed: m.GetAllowed(),
+		AllowRoot: m.GetAllowRoot(),
 	}
 	return u, u.Validate()
 }
@@ -227,7 +233,9 @@ func (a *account) permitted(name string, asked bool, users *Users) error {
 		if users.AllowRoot {
 			return nil
 		}
-		return cannotStart("user %q is root, and the agent of this node runs no tasks as root; it does with --allow-root-tasks", name)
+		return cannotStart(
+			"user %q is root, and the agent of this node runs no tasks as root; it does with --allow-root-tasks", name,
+		)
 	}
 	if !asked {
 		return nil
@@ -243,7 +251,9 @@ func (a *account) permitted(name string, asked bool, users *Users) error {
 		*a = who
 		return nil
 	}
-	return cannotStart("the agent of this node runs no tasks as user %q; it does for users named in its --allow-users", name)
+	return cannotStart(
+		"the agent of this node runs no tasks as user %q; it does for users named in its --allow-users", name,
+	)
 }
 
 // changeGroup makes one of the user's groups the first. Root may be in any.

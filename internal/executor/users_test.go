@@ -20,7 +20,10 @@ func TestEachAttemptHasAUIDOfItsOwn(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare, gated}, func(_ *testing.T, n *node) {
 		seen := map[string]bool{}
 		for i := range 3 {
-			req := request("job.g.0", "id -u; id -g; echo $HOME; stat -c %u .; echo $PLIMSOLL_ATTEMPT >> kept; chmod 600 kept; cat kept")
+			req := request(
+				"job.g.0",
+				"id -u; id -g; echo $HOME; stat -c %u .; echo $PLIMSOLL_ATTEMPT >> kept; chmod 600 kept; cat kept",
+			)
 			req.Attempt = int32(i + 1)
 			s := n.run(req)
 			n.wantEnd(s, plimsoll.ResultSucceeded, 0, "")
@@ -141,8 +144,8 @@ func TestUIDIsNotReusedWhileFilesOfItRemain(t *testing.T) {
 	}
 }
 
-// A job whose tasks fail at once and are tried again, each in a new directory of the same name, held a
-// uid more for each time, until the node had none left for anybody.
+// A job whose tasks fail at once and are tried again, each in a new directory of the same name,
+// held a uid more for each time, until the node had none left for anybody.
 func TestATaskThatComesBackHoldsNotTheUIDsThatItHad(t *testing.T) {
 	needRoot(t)
 	all := UIDRange{614000, 614003}
@@ -168,7 +171,8 @@ func TestATaskThatComesBackHoldsNotTheUIDsThatItHad(t *testing.T) {
 func TestUIDsOfUsersAreNotGivenOut(t *testing.T) {
 	etc := t.TempDir()
 	for name, text := range map[string]string{
-		"passwd": "alice:x:616001:100::/home/alice:/bin/sh\n", "group": "staff:x:616003:alice\n", "subuid": "alice:616005:2\nbob:1:5\n", "subgid": "junk\n\n",
+		"passwd": "alice:x:616001:100::/home/alice:/bin/sh\n", "group": "staff:x:616003:alice\n",
+		"subuid": "alice:616005:2\nbob:1:5\n", "subgid": "junk\n\n",
 	} {
 		if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -210,7 +214,10 @@ func TestRootTaskNeedsItsFlag(t *testing.T) {
 			req := request(fmt.Sprintf("job.g.%d", i), "id -u; id -g")
 			req.Spec.User = name
 			n.connectAs(Users{Allowed: []string{"54321"}})
-			n.wantEnd(n.run(req), plimsoll.ResultNeverStarted, -1, "is root, and the agent of this node runs no tasks as root; it does with --allow-root-tasks")
+			n.wantEnd(
+				n.run(req), plimsoll.ResultNeverStarted, -1,
+				"is root, and the agent of this node runs no tasks as root; it does with --allow-root-tasks",
+			)
 			n.connectAs(Users{AllowRoot: true})
 			req.Attempt = 2
 			s := n.run(req)
@@ -265,7 +272,10 @@ func TestOrdinaryUserRunsTasksAsItself(t *testing.T) {
 		}
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), public(t), "-test.run=^TestOrdinaryUserRunsTasksAsItself$|^TestNoNewPrivs|^TestEnvironmentAndDirectory$")
+	cmd := exec.CommandContext(
+		t.Context(), public(t),
+		"-test.run=^TestOrdinaryUserRunsTasksAsItself$|^TestNoNewPrivs|^TestEnvironmentAndDirectory$",
+	)
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("as uid 54321: %v\n%s", err, out)
@@ -283,19 +293,26 @@ func TestHandoverFollowsNoLink(t *testing.T) {
 	if err := errors.Join(os.Mkdir(work, 0o700), giveTaskDir(t.Context(), work, from, group, all)); err != nil {
 		t.Fatal(err)
 	}
-	file, link, second, inner := filepath.Join(work, "file"), filepath.Join(work, "link"), filepath.Join(work, "second"), filepath.Join(work, "sub", "inner")
+	file, link, second, inner := filepath.Join(work, "file"), filepath.Join(work, "link"), filepath.Join(
+		work, "second",
+	), filepath.Join(work, "sub", "inner")
 	dirLink := filepath.Join(work, "dir")
 	if err := errors.Join(
-		os.WriteFile(outside, nil, 0o600), os.WriteFile(file, nil, 0o600), os.Symlink(outside, link), os.Link(outside, second),
-		os.Symlink(filepath.Dir(outside), dirLink), os.Mkdir(filepath.Dir(inner), 0o700), os.WriteFile(inner, nil, 0o600),
-		os.Lchown(file, from, from), os.Lchown(link, from, from), os.Lchown(inner, from, from), os.Lchown(filepath.Dir(inner), from, from),
+		os.WriteFile(outside, nil, 0o600), os.WriteFile(file, nil, 0o600), os.Symlink(outside, link),
+		os.Link(outside, second),
+		os.Symlink(filepath.Dir(outside), dirLink), os.Mkdir(filepath.Dir(inner), 0o700),
+		os.WriteFile(inner, nil, 0o600),
+		os.Lchown(file, from, from), os.Lchown(link, from, from), os.Lchown(inner, from, from),
+		os.Lchown(filepath.Dir(inner), from, from),
 	); err != nil {
 		t.Fatal(err)
 	}
 	if err := giveTaskDir(t.Context(), work, to, group, all); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]uint32{work: to, file: to, link: to, inner: to, filepath.Dir(inner): to, outside: 0, second: 0} {
+	for path, want := range map[string]uint32{
+		work: to, file: to, link: to, inner: to, filepath.Dir(inner): to, outside: 0, second: 0,
+	} {
 		var st syscall.Stat_t
 		if err := syscall.Lstat(path, &st); err != nil || st.Uid != want {
 			t.Errorf("%s belongs to %d, %v; want %d", path, st.Uid, err, want)
@@ -313,7 +330,9 @@ func TestHandoverLeavesFilesOfManyNames(t *testing.T) {
 	if err := errors.Join(os.Mkdir(work, 0o700), giveTaskDir(t.Context(), work, from, group, all)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.WriteFile(home, nil, 0o600), os.Chown(home, from, from), os.Link(home, filepath.Join(work, "second"))); err != nil {
+	if err := errors.Join(
+		os.WriteFile(home, nil, 0o600), os.Chown(home, from, from), os.Link(home, filepath.Join(work, "second")),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := giveTaskDir(t.Context(), work, to, group, all); err != nil {
@@ -332,7 +351,9 @@ func TestWhatCannotBeReachedIsExplained(t *testing.T) {
 	hidden := t.TempDir()
 	mayPass(t, hidden)
 	program := filepath.Join(hidden, "home", "program")
-	if err := errors.Join(os.Mkdir(filepath.Dir(program), 0o700), os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755)); err != nil {
+	if err := errors.Join(
+		os.Mkdir(filepath.Dir(program), 0o700), os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755),
+	); err != nil {
 		t.Fatal(err)
 	}
 	n := newNode(t, bare)
@@ -340,13 +361,19 @@ func TestWhatCannotBeReachedIsExplained(t *testing.T) {
 	req.Spec.Command = []string{program}
 	n.wantEnd(n.run(req), plimsoll.ResultNeverStarted, exitNotExecutable, "may not enter "+filepath.Dir(program))
 	req = request("job.g.1", "")
-	req.Spec.Command, req.Spec.Env = []string{"program"}, map[string]string{"PATH": filepath.Dir(program) + ":/usr/bin:/bin"}
+	req.Spec.Command, req.Spec.Env = []string{"program"}, map[string]string{
+		"PATH": filepath.Dir(program) + ":/usr/bin:/bin",
+	}
 	n.wantEnd(n.run(req), plimsoll.ResultNeverStarted, exitNotExecutable, "may not enter "+filepath.Dir(program))
 	err := CheckUsers(filepath.Join(filepath.Dir(program), "data"), Users{})
-	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), filepath.Dir(program)) || !strings.Contains(err.Error(), "choose") {
+	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(
+		err.Error(), filepath.Dir(program),
+	) || !strings.Contains(err.Error(), "choose") {
 		t.Errorf("got %v", err)
 	}
-	if err := CheckUsers(filepath.Join(filepath.Dir(program), "data"), Users{Default: "root", AllowRoot: true}); err != nil {
+	if err := CheckUsers(
+		filepath.Join(filepath.Dir(program), "data"), Users{Default: "root", AllowRoot: true},
+	); err != nil {
 		t.Errorf("for root: %v", err)
 	}
 	if err := CheckUsers(filepath.Join(hidden, "data", "agent"), Users{}); err != nil {
@@ -361,17 +388,24 @@ func TestUIDRange(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "1000", "0-5", "9-3", "1-4294967295", "a-b", "-1-5", "1-2-3"} {
-		if _, err := ParseUIDRange(text); plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), "600000-665535") {
+		if _, err := ParseUIDRange(text); plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(
+			err.Error(), "600000-665535",
+		) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if !covers("0 0 4294967295\n", UIDRange{1, 665535}) || covers("0 100000 65536\n", UIDRange{60000, 65536}) || covers("", UIDRange{1, 2}) {
+	if !covers("0 0 4294967295\n", UIDRange{1, 665535}) || covers(
+		"0 100000 65536\n", UIDRange{60000, 65536},
+	) || covers("", UIDRange{1, 2}) {
 		t.Error("what a user namespace has is read wrongly")
 	}
 }
 
 func TestUsersAreChecked(t *testing.T) {
-	for _, u := range []Users{{Allowed: []string{"root"}}, {Allowed: []string{"a", "0"}}, {Allowed: []string{""}}, {UIDs: UIDRange{0, 1}}, {UIDs: UIDRange{5, 4}}} {
+	for _, u := range []Users{
+		{Allowed: []string{"root"}}, {Allowed: []string{"a", "0"}}, {Allowed: []string{""}}, {UIDs: UIDRange{0, 1}},
+		{UIDs: UIDRange{5, 4}},
+	} {
 		if err := u.Validate(); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%+v: %v", u, err)
 		}
@@ -394,7 +428,10 @@ func TestAttemptsOfAnOlderVersionAreAdopted(t *testing.T) {
 	}
 	n.endSupervisor(syscall.SIGKILL)
 	n.connectAs(Users{})
-	attacks := []string{"list=" + n.dir, "list=" + filepath.Dir(work), "list=" + s.Dir, "list=" + work, "read=" + filepath.Join(work, "made")}
+	attacks := []string{
+		"list=" + n.dir, "list=" + filepath.Dir(work), "list=" + s.Dir, "list=" + work,
+		"read=" + filepath.Join(work, "made"),
+	}
 	n.repelled(n.attack("thief.g.0", nil, attacks...), attacks)
 	if !n.running(s.PID) {
 		t.Fatal("the task did not go on")
@@ -407,7 +444,9 @@ func TestAttemptsOfAnOlderVersionAreAdopted(t *testing.T) {
 	again.Attempt = 2
 	s = n.run(again)
 	n.wantEnd(s, plimsoll.ResultSucceeded, 0, "")
-	if data, err := os.ReadFile(filepath.Join(s.Dir, Stdout)); err != nil || strings.HasPrefix(string(data), "0\n") || !strings.HasSuffix(string(data), "secret\n") {
+	if data, err := os.ReadFile(
+		filepath.Join(s.Dir, Stdout),
+	); err != nil || strings.HasPrefix(string(data), "0\n") || !strings.HasSuffix(string(data), "secret\n") {
 		t.Errorf("the next attempt says %q, %v", data, err)
 	}
 }

@@ -71,7 +71,8 @@ type comparison struct{ found []Difference }
 
 func (c *comparison) report(at place, want, got any) {
 	c.found = append(c.found, Difference{
-		Path: at.path, Rule: at.rule, Type: at.owner, Field: at.name, Want: fmt.Sprintf("%#v", want), Got: fmt.Sprintf("%#v", got),
+		Path: at.path, Rule: at.rule, Type: at.owner, Field: at.name, Want: fmt.Sprintf("%#v", want),
+		Got: fmt.Sprintf("%#v", got),
 	})
 }
 

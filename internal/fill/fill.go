@@ -50,7 +50,8 @@ type filler struct {
 
 // matches reports whether a rule is about a path.
 func matches(rule, path string) bool {
-	return strings.HasSuffix("."+path, "."+strings.TrimPrefix(rule, ".")) && (rule[0] != '.' || len(rule) == len(path)+1)
+	return strings.HasSuffix("."+path, "."+strings.TrimPrefix(rule, ".")) &&
+		(rule[0] != '.' || len(rule) == len(path)+1)
 }
 
 func contains(rules []string, path string) bool {

@@ -105,7 +105,8 @@ func TestDifferencesNameTheField(t *testing.T) {
 		got[d.Path] = d.Type + "." + d.Field + " " + d.Rule
 	}
 	want := map[string]string{
-		"Labels": "tree.Labels Labels", "Leaves[1].Text": "leaf.Text Leaves[].Text", "Children[0].Pointer": "tree.Pointer Children[].Pointer",
+		"Labels": "tree.Labels Labels", "Leaves[1].Text": "leaf.Text Leaves[].Text",
+		"Children[0].Pointer": "tree.Pointer Children[].Pointer",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got: %s", d)

@@ -12,8 +12,8 @@ import (
 // agentPaths is the beginning of the paths that are for agents alone.
 const agentPaths = "/" + plimsollv1connect.AgentServiceName + "/"
 
-// Grants are what the holders of tokens may do at a gateway: agents call their own service, which no user
-// needs, and nothing else.
+// Grants are what the holders of tokens may do at a gateway: agents call their own service, which
+// no user needs, and nothing else.
 func Grants(user, agent token.Token) []transport.Grant {
 	ofAgents := func(path string) bool { return strings.HasPrefix(path, agentPaths) }
 	return []transport.Grant{
@@ -22,8 +22,8 @@ func Grants(user, agent token.Token) []transport.Grant {
 	}
 }
 
-// notLetIn is the error for a user when an agent did not take this gateway's token. The user cannot mend
-// that, so it is not the error of the agent.
+// notLetIn is the error for a user when an agent did not take this gateway's token. The user cannot
+// mend that, so it is not the error of the agent.
 func notLetIn(node, address string, err error) error {
 	return &plimsoll.Error{
 		Code: plimsoll.CodeConflict,

@@ -32,12 +32,12 @@ const (
 // agentAddresses knows at which addresses agents may be called. An agent chooses its own address,
 // so without a rule it could have the gateway call services that the agent itself does not reach.
 //
-// Over TCP an agent is called at the IP address from which it has registered, at any of this machine
-// if it runs here, and in the networks that are allowed. A name is resolved when it is called, and
-// the address that was checked is called. A unix socket has to lie in the directory of the node's
-// agent and to belong, like the directory and the file in it that names the node, to the user whose
-// agent has registered. Of an agent that calls over TCP that user is not known; but nobody can put
-// such a file of another user beside a socket of that user.
+// Over TCP an agent is called at the IP address from which it has registered, at any of this
+// machine if it runs here, and in the networks that are allowed. A name is resolved when it is
+// called, and the address that was checked is called. A unix socket has to lie in the directory of
+// the node's agent and to belong, like the directory and the file in it that names the node, to the
+// user whose agent has registered. Of an agent that calls over TCP that user is not known; but
+// nobody can put such a file of another user beside a socket of that user.
 type agentAddresses struct {
 	allowed []netip.Prefix
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
@@ -89,7 +89,9 @@ func checkSocket(node *pb.Node, path string) error {
 		return socket.Close()
 	}
 	var beyond unreachable
-	if errors.As(err, &beyond) && (errors.Is(beyond.cause, unix.EACCES) || errors.Is(beyond.cause, unix.ENOENT) && !runsHere(transport.ParsePeer(node.GetPeer()))) {
+	if errors.As(err, &beyond) && (errors.Is(
+		beyond.cause, unix.EACCES,
+	) || errors.Is(beyond.cause, unix.ENOENT) && !runsHere(transport.ParsePeer(node.GetPeer()))) {
 		return nil
 	}
 	return err
@@ -146,7 +148,10 @@ func (a *agentAddresses) dial(ctx context.Context, node *pb.Node) (net.Conn, err
 	defer cancel()
 	network, rest, err := transport.Split(node.GetAddress())
 	if err != nil {
-		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "the agent of node %q gave the address %q, which is none", node.GetId(), node.GetAddress())
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeConflict, "the agent of node %q gave the address %q, which is none", node.GetId(),
+			node.GetAddress(),
+		)
 	}
 	if network == "unix" {
 		return dialSocket(ctx, node, rest)

@@ -88,14 +88,19 @@ func TestDockerSocketIsNoLogAddress(t *testing.T) {
 			key := newKey(t, 1)
 			for _, node := range []plimsoll.Node{{ID: "n1", Incarnation: 3}, keyed(key)} {
 				node.Address = address
-				_, err := call(s.agents.RegisterNode, &pb.RegisterNodeRequest{Node: wire.NodeToProto(&node), Signature: key.SignRegistration(&node)})
+				_, err := call(
+					s.agents.RegisterNode,
+					&pb.RegisterNodeRequest{Node: wire.NodeToProto(&node), Signature: key.SignRegistration(&node)},
+				)
 				wantRefusal(t, f, err, plimsoll.CodeDenied)
 				if !strings.Contains(err.Error(), says) {
 					t.Errorf("%q does not say %q", err, says)
 				}
 				f.put(putNode(node), running("n1")) // a store of before may hold it
 				err = ending(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0"}))
-				if code := plimsoll.CodeOf(err); code != plimsoll.CodeDenied && (code != plimsoll.CodeUnavailable || says != "no such file") {
+				if code := plimsoll.CodeOf(
+					err,
+				); code != plimsoll.CodeDenied && (code != plimsoll.CodeUnavailable || says != "no such file") {
 					t.Errorf("its logs: %v", err)
 				}
 			}
@@ -151,7 +156,9 @@ func TestSocketOfAnotherUserIsNoLogAddress(t *testing.T) {
 	node.Peer = mine
 	says("the agent runs as")
 	// The process that listens may be another user's.
-	if _, err := a.dial(t.Context(), &pb.Node{Id: "n1", Peer: "uid:4242", Address: address}); err == nil || !strings.Contains(err.Error(), "another one listens") {
+	if _, err := a.dial(
+		t.Context(), &pb.Node{Id: "n1", Peer: "uid:4242", Address: address},
+	); err == nil || !strings.Contains(err.Error(), "another one listens") {
 		t.Errorf("a socket that another user listens on: %v", err)
 	}
 }
@@ -160,7 +167,9 @@ func TestSocketOfAnotherUserIsNoLogAddress(t *testing.T) {
 // read here.
 func TestSocketOfAnotherMachineOnlyLacksLogs(t *testing.T) {
 	a := newAgentAddresses(nil)
-	node := &pb.Node{Id: "n1", Peer: "192.0.2.7", Address: "unix:" + filepath.Join(t.TempDir(), "nowhere", "agent.sock")}
+	node := &pb.Node{
+		Id: "n1", Peer: "192.0.2.7", Address: "unix:" + filepath.Join(t.TempDir(), "nowhere", "agent.sock"),
+	}
 	if err := a.check(node); err != nil {
 		t.Errorf("the registration: %v", err)
 	}
@@ -244,7 +253,9 @@ func TestNameThatIsResolvedElsewhereIsNotCalled(t *testing.T) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 	}
 	node := &pb.Node{Id: "n1", Address: "rebinds.example.org:" + port, Peer: "192.0.2.7"}
-	if _, err := a.dial(t.Context(), node); plimsoll.CodeOf(err) != plimsoll.CodeDenied || counted.accepted.Load() != 0 {
+	if _, err := a.dial(
+		t.Context(), node,
+	); plimsoll.CodeOf(err) != plimsoll.CodeDenied || counted.accepted.Load() != 0 {
 		t.Errorf("error %v, %d connections", err, counted.accepted.Load())
 	}
 	node.Peer = "127.0.0.1"
@@ -266,9 +277,13 @@ type prover struct {
 	asked atomic.Int32
 }
 
-func (p *prover) ProveNode(_ context.Context, req *connect.Request[pb.ProveNodeRequest]) (*connect.Response[pb.ProveNodeResponse], error) {
+func (p *prover) ProveNode(
+	_ context.Context, req *connect.Request[pb.ProveNodeRequest],
+) (*connect.Response[pb.ProveNodeResponse], error) {
 	p.asked.Add(1)
-	return connect.NewResponse(&pb.ProveNodeResponse{Signature: p.key.Answer(req.Msg.GetNode(), req.Msg.GetNonce())}), nil
+	return connect.NewResponse(
+		&pb.ProveNodeResponse{Signature: p.key.Answer(req.Msg.GetNode(), req.Msg.GetNonce())},
+	), nil
 }
 
 // startProver serves an agent's logs, and answers of a key unless it is nil, until stop is called.
@@ -380,7 +395,9 @@ func TestRefusedTokenIsToldFromAFailedProof(t *testing.T) {
 			receive(t, stream)
 			continue
 		}
-		if err := ending(t, stream); plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(err.Error(), says) {
+		if err := ending(t, stream); plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(
+			err.Error(), says,
+		) {
 			t.Errorf("%s: error %v, want %s", file, err, says)
 		}
 	}
@@ -410,7 +427,9 @@ func TestEachConnectionIsChallenged(t *testing.T) {
 	for len(logs.asked) > 0 {
 		<-logs.asked
 	}
-	if err := ending(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0"})); err == nil || len(logs.asked) != 0 {
+	if err := ending(
+		t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0"}),
+	); err == nil || len(logs.asked) != 0 {
 		t.Errorf("another process gave logs: %v", err)
 	}
 }

@@ -85,7 +85,10 @@ func (c *agentClients) enter(node *pb.Node) (client *agentClient, mine bool) {
 	if len(c.mu.byNode) >= c.limit {
 		c.dropOldest()
 	}
-	added := &agentClient{address: node.GetAddress(), key: node.GetKey(), peer: node.GetPeer(), used: c.mu.uses, made: make(chan struct{})}
+	added := &agentClient{
+		address: node.GetAddress(), key: node.GetKey(), peer: node.GetPeer(), used: c.mu.uses,
+		made: make(chan struct{}),
+	}
 	c.mu.byNode[node.GetId()] = added
 	return added, true
 }
@@ -147,7 +150,9 @@ func prove(ctx context.Context, client *transport.ConnClient, node *pb.Node) err
 	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
 	nonce := nodekey.Random(nodekey.NonceSize)
-	proofs := plimsollv1connect.NewProofServiceClient(client.HTTP, client.URL, wire.BoundedClient(wire.RequestBounds(4096)))
+	proofs := plimsollv1connect.NewProofServiceClient(
+		client.HTTP, client.URL, wire.BoundedClient(wire.RequestBounds(4096)),
+	)
 	answer, err := proofs.ProveNode(ctx, connect.NewRequest(&pb.ProveNodeRequest{Node: node.GetId(), Nonce: nonce}))
 	if err == nil && nodekey.CheckAnswer(node.GetId(), node.GetKey(), nonce, answer.Msg.GetSignature()) {
 		return nil
@@ -155,8 +160,8 @@ func prove(ctx context.Context, client *transport.ConnClient, node *pb.Node) err
 	return unproven(node, err)
 }
 
-// unproven is the error for a user when a connection has not shown that it is to the node's agent. Nothing
-// of it is the answer itself: somebody else may have made that.
+// unproven is the error for a user when a connection has not shown that it is to the node's agent.
+// Nothing of it is the answer itself: somebody else may have made that.
 func unproven(node *pb.Node, err error) error {
 	if err != nil {
 		cause := wire.FromConnectError(err)

@@ -23,7 +23,9 @@ const (
 type agentService struct{ g *Gateway }
 
 // RegisterNode makes a node known to the leader, and heard here.
-func (s agentService) RegisterNode(ctx context.Context, req *connect.Request[pb.RegisterNodeRequest]) (*connect.Response[pb.RegisterNodeResponse], error) {
+func (s agentService) RegisterNode(
+	ctx context.Context, req *connect.Request[pb.RegisterNodeRequest],
+) (*connect.Response[pb.RegisterNodeResponse], error) {
 	if req.Msg.GetNode() == nil {
 		return nil, plimsoll.Invalid("node", "is missing; give the node that is to be registered")
 	}
@@ -51,12 +53,16 @@ func (s agentService) RegisterNode(ctx context.Context, req *connect.Request[pb.
 	}
 	s.g.nodes.register(node.ID, connection, node.Incarnation, reply.GetRegistration(), s.g.cfg.Clock())
 	s.g.cfg.Events.Registered(node.ID, node.Incarnation)
-	return connect.NewResponse(&pb.RegisterNodeResponse{HeartbeatIntervalNanos: s.g.cfg.HeartbeatInterval.Nanoseconds()}), nil
+	return connect.NewResponse(
+		&pb.RegisterNodeResponse{HeartbeatIntervalNanos: s.g.cfg.HeartbeatInterval.Nanoseconds()},
+	), nil
 }
 
-// Heartbeat notes that a node was heard. It asks for another registration if this gateway does not know the node, or the leader
-// takes it for dead.
-func (s agentService) Heartbeat(_ context.Context, req *connect.Request[pb.HeartbeatRequest]) (*connect.Response[pb.HeartbeatResponse], error) {
+// Heartbeat notes that a node was heard. It asks for another registration if this gateway does not
+// know the node, or the leader takes it for dead.
+func (s agentService) Heartbeat(
+	_ context.Context, req *connect.Request[pb.HeartbeatRequest],
+) (*connect.Response[pb.HeartbeatResponse], error) {
 	id, incarnation := req.Msg.GetNode(), req.Msg.GetIncarnation()
 	if err := plimsoll.ValidateID("node", id); err != nil {
 		return nil, err
@@ -96,7 +102,11 @@ func checkSession(header http.Header, node *pb.Node) error {
 	if node.GetSession() == "" || nodekey.Proves(header.Get(nodekey.Header), node.GetSession()) {
 		return nil
 	}
-	return plimsoll.Errorf(plimsoll.CodeDenied, "this call is not from the agent that is registered as node %q; register with the node's key first", node.GetId())
+	return plimsoll.Errorf(
+		plimsoll.CodeDenied,
+		"this call is not from the agent that is registered as node %q; register with the node's key first",
+		node.GetId(),
+	)
 }
 
 // alive reports whether the leader counts on this incarnation of a node.
@@ -110,9 +120,11 @@ func (s agentService) alive(node *pb.Node, id string, incarnation uint64) (bool,
 	return node.GetReady() && node.GetIncarnation() == incarnation, nil
 }
 
-// ReportTasks hands reports to the leader, and is answered when they are durable. A report from an agent that is not registered
-// here goes on all the same: the leader knows whether to take it.
-func (s agentService) ReportTasks(ctx context.Context, req *connect.Request[pb.ReportTasksRequest]) (*connect.Response[pb.ReportTasksResponse], error) {
+// ReportTasks hands reports to the leader, and is answered when they are durable. A report from an
+// agent that is not registered here goes on all the same: the leader knows whether to take it.
+func (s agentService) ReportTasks(
+	ctx context.Context, req *connect.Request[pb.ReportTasksRequest],
+) (*connect.Response[pb.ReportTasksResponse], error) {
 	if err := checkReports(req.Msg); err != nil {
 		return nil, err
 	}
@@ -162,18 +174,27 @@ func checkReports(req *pb.ReportTasksRequest) error {
 			return err
 		}
 		if report.GetAttempt() < 1 {
-			return plimsoll.Invalid("reports.attempt", "is %d for task %s; attempts are counted from 1", report.GetAttempt(), report.GetTask())
+			return plimsoll.Invalid(
+				"reports.attempt", "is %d for task %s; attempts are counted from 1", report.GetAttempt(),
+				report.GetTask(),
+			)
 		}
 		switch report.GetState() {
 		case pb.TaskState_TASK_STATE_STARTING, pb.TaskState_TASK_STATE_RUNNING, pb.TaskState_TASK_STATE_FINISHED:
 		default:
-			return plimsoll.Invalid("reports.state", "is %s for task %s; an agent reports Starting, Running or Finished", report.GetState(), report.GetTask())
+			return plimsoll.Invalid(
+				"reports.state", "is %s for task %s; an agent reports Starting, Running or Finished", report.GetState(),
+				report.GetTask(),
+			)
 		}
 		if r := report.GetResult(); pb.TaskResult_name[int32(r)] == "" {
 			return plimsoll.Invalid("reports.result", "%d is not a result (task %s)", r, report.GetTask())
 		}
 		if n := len(report.GetMessage()); n > maxReportMessage {
-			return plimsoll.Invalid("reports.message", "is %d bytes long for task %s; at most %d are possible", n, report.GetTask(), maxReportMessage)
+			return plimsoll.Invalid(
+				"reports.message", "is %d bytes long for task %s; at most %d are possible", n, report.GetTask(),
+				maxReportMessage,
+			)
 		}
 	}
 	return nil
@@ -185,7 +206,9 @@ func checkCounts(incarnation, sequence uint64) error {
 		return plimsoll.Invalid("incarnation", "is 0; an agent counts its starts from 1")
 	}
 	if sequence == 0 || sequence > plimsoll.MaxSequence {
-		return plimsoll.Invalid("sequence", "is %d; an agent counts its reports from 1, and not beyond %d", sequence, plimsoll.MaxSequence)
+		return plimsoll.Invalid(
+			"sequence", "is %d; an agent counts its reports from 1, and not beyond %d", sequence, plimsoll.MaxSequence,
+		)
 	}
 	return nil
 }

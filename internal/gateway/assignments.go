@@ -20,9 +20,13 @@ const (
 	maxAssignmentBytes = 1 << 20
 )
 
-// WatchAssignments sends what a node has to run, then a marker, then what changes. It ends with CodeStale when the node is
-// registered with a newer incarnation, and with CodeNotFound when the node is removed.
-func (s agentService) WatchAssignments(ctx context.Context, req *connect.Request[pb.WatchAssignmentsRequest], stream *connect.ServerStream[pb.WatchAssignmentsResponse]) error {
+// WatchAssignments sends what a node has to run, then a marker, then what changes. It ends with
+// CodeStale when the node is registered with a newer incarnation, and with CodeNotFound when the
+// node is removed.
+func (s agentService) WatchAssignments(
+	ctx context.Context, req *connect.Request[pb.WatchAssignmentsRequest],
+	stream *connect.ServerStream[pb.WatchAssignmentsResponse],
+) error {
 	node, incarnation := req.Msg.GetNode(), req.Msg.GetIncarnation()
 	if err := plimsoll.ValidateID("node", node); err != nil {
 		return err
@@ -77,7 +81,9 @@ func checkAgent(snapshot *replica.Snapshot, header http.Header, id string, incar
 	case incarnation < node.GetIncarnation():
 		return staleIncarnation(id, node.GetIncarnation(), incarnation)
 	case incarnation > node.GetIncarnation():
-		return plimsoll.Errorf(plimsoll.CodeNotFound, "node %q is not registered with incarnation %d; register it first", id, incarnation)
+		return plimsoll.Errorf(
+			plimsoll.CodeNotFound, "node %q is not registered with incarnation %d; register it first", id, incarnation,
+		)
 	}
 	return nil
 }
@@ -98,8 +104,8 @@ type assignments struct {
 	size    int                          // bytes in it, about
 }
 
-// seenTask is a task record of the node as the stream has seen it last. Records are immutable: while it stays the same one, comparing
-// its bytes costs nothing.
+// seenTask is a task record of the node as the stream has seen it last. Records are immutable:
+// while it stays the same one, comparing its bytes costs nothing.
 type seenTask struct {
 	data     []byte
 	assigned bool   // it was sent and holds room on the node
@@ -107,7 +113,8 @@ type seenTask struct {
 	id       string
 }
 
-// sendChanges sends the difference between what was sent and a snapshot, with the marker behind it if that is asked for.
+// sendChanges sends the difference between what was sent and a snapshot, with the marker behind it
+// if that is asked for.
 func (a *assignments) sendChanges(snapshot *replica.Snapshot, mark bool) error {
 	a.round++
 	if a.seen == nil {
@@ -177,17 +184,23 @@ func (a *assignments) assign(snapshot *replica.Snapshot, task *pb.Task) (*pb.Ass
 	}
 	for _, group := range spec.GetGroups() {
 		if group.GetName() == task.GetGroup() {
-			return &pb.Assignment{Task: task, Owner: spec.GetOwner(), Spec: group, Labels: spec.GetLabels(), Queue: spec.GetQueue()}, nil
+			return &pb.Assignment{
+				Task: task, Owner: spec.GetOwner(), Spec: group, Labels: spec.GetLabels(), Queue: spec.GetQueue(),
+			}, nil
 		}
 	}
-	return nil, plimsoll.Errorf(plimsoll.CodeInternal, "task %s is on node %s, and its job has no such group", taskID(task), a.node)
+	return nil, plimsoll.Errorf(
+		plimsoll.CodeInternal, "task %s is on node %s, and its job has no such group", taskID(task), a.node,
+	)
 }
 
 // specOf returns a job's specification.
 func (a *assignments) specOf(snapshot *replica.Snapshot, job string) (*pb.JobSpec, error) {
 	data, ok := snapshot.Get(wire.KindJobSpec, job)
 	if !ok {
-		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "a task of job %s is on node %s, and there is no such job", job, a.node)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeInternal, "a task of job %s is on node %s, and there is no such job", job, a.node,
+		)
 	}
 	return a.specs.get(job, data)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// budget bounds the bytes that requests under way take: what was read of them, what that inflates and decodes to, and what is
-// held for their answers.
+// budget bounds the bytes that requests under way take: what was read of them, what that inflates
+// and decodes to, and what is held for their answers.
 type budget struct {
 	whose string // of requests, in errors
 	bound string // in the metric
@@ -38,8 +38,8 @@ func defaultBudget() int {
 	return int(min(max(limit/budgetShare, leastBudget), mostBudget))
 }
 
-// smallRequest is what a small request holds at most. An eighth of a budget is for small ones, so that some
-// large ones do not keep everybody out.
+// smallRequest is what a small request holds at most. An eighth of a budget is for small ones, so
+// that some large ones do not keep everybody out.
 const smallRequest = 64 << 10
 
 // room is what may be used when a request holds so many bytes.
@@ -132,13 +132,15 @@ func holdRecord(ctx context.Context, s *replica.Snapshot, kind wire.Kind, key st
 	return holding(ctx, len(data))
 }
 
-// answerBytes is what an object of an answer takes beside four times its record: decoded, encoded, and a list that grows.
+// answerBytes is what an object of an answer takes beside four times its record: decoded, encoded,
+// and a list that grows.
 const answerBytes = 256
 
 // pageBytes ends a page of a list early: the records of one page take about as much.
 const pageBytes = 4 << 20
 
-// charge begins what a request takes of its budget. The request that it returns has it in its context.
+// charge begins what a request takes of its budget. The request that it returns has it in its
+// context.
 func (g *Gateway) charge(u *ongoing, w http.ResponseWriter, r *http.Request) *http.Request {
 	ctx := r.Context()
 	u.charge = charge{gateway: g, answer: w, budget: g.budgets.of(ctx)}

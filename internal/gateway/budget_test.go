@@ -17,7 +17,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// underWay begins a request, of which so many bytes come, and returns when they have been read. finish ends it.
+// underWay begins a request, of which so many bytes come, and returns when they have been read.
+// finish ends it.
 func underWay(t *testing.T, g *Gateway, caller transport.Caller, n int) (finish func() int) {
 	t.Helper()
 	body, send := io.Pipe()
@@ -41,7 +42,9 @@ func underWay(t *testing.T, g *Gateway, caller transport.Caller, n int) (finish 
 
 // heartbeat calls a gateway as somebody, and returns the status and the headers.
 func heartbeat(g *Gateway, caller transport.Caller) (int, http.Header, string) {
-	r := httptest.NewRequest(http.MethodPost, plimsollv1connect.AgentServiceHeartbeatProcedure, strings.NewReader(`{"node":"n1"}`))
+	r := httptest.NewRequest(
+		http.MethodPost, plimsollv1connect.AgentServiceHeartbeatProcedure, strings.NewReader(`{"node":"n1"}`),
+	)
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	g.Handler().ServeHTTP(w, r.WithContext(transport.WithCaller(r.Context(), caller)))
@@ -61,7 +64,9 @@ func TestTheBudgetOfBytesRefusesWith429AndRecovers(t *testing.T) {
 	}
 	defer finish()
 	status, header, body := heartbeat(g, transport.CallerUser)
-	if status != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || !strings.Contains(body, "requests of users") {
+	if status != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || !strings.Contains(
+		body, "requests of users",
+	) {
 		t.Errorf("with the budget used up: %d %q %q", status, header.Get("Retry-After"), body)
 	}
 	if status, _, body := heartbeat(g, transport.CallerAgent); status != http.StatusOK {
@@ -92,7 +97,8 @@ func TestLargeRequestsLeaveRoomForSmallOnes(t *testing.T) {
 	}
 }
 
-// The bytes of a body count as they come: one that says how long it is and sends nothing takes no room of others.
+// The bytes of a body count as they come: one that says how long it is and sends nothing takes no
+// room of others.
 func TestABodyCountsAsItComes(t *testing.T) {
 	g := newGateway(t, Config{MaxUserBytes: 1 << 20}, cluster())
 	for range 100 {
@@ -188,7 +194,9 @@ func TestLargeAnswersTakeRoomOfTheBudget(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r, w := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/ws/v1/events/batch", nil), httptest.NewRecorder()
+	r, w := httptest.NewRequestWithContext(
+		context.Background(), http.MethodGet, "/ws/v1/events/batch", nil,
+	), httptest.NewRecorder()
 	s.gateway.Handler().ServeHTTP(w, r)
 	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("a batch of events: %d %q", w.Code, w.Body)

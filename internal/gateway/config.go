@@ -21,7 +21,8 @@ type Config struct {
 
 	// LogTokens finds the tokens for agents that listen on TCP.
 	LogTokens token.Finder
-	// ListenAgents is a further address, for agents alone; default: none. What comes there has the slots and connections of agents.
+	// ListenAgents is a further address, for agents alone; default: none. What comes there has the
+	// slots and connections of agents.
 	ListenAgents string
 
 	BarrierTimeout time.Duration // longest wait of a read for the leader; default 3s
@@ -29,7 +30,9 @@ type Config struct {
 	BodyTimeout    time.Duration // in which a request's body must come; default 10s
 	BodyRate       int           // bytes a second at which a body may come after BodyTimeout; default 64 KiB
 	UnreadTimeout  time.Duration // in which the caller of a stream must read what is sent; default 60s
-	AnswerTimeout  time.Duration // longest time from a request's first byte to its answer's last, streams not counted; default 3m
+	// longest time from a request's first byte to its answer's last, streams not counted; default
+	// 3m
+	AnswerTimeout time.Duration
 
 	HeartbeatInterval time.Duration // what agents are told; default 2s
 	NodeTimeout       time.Duration // a node that is silent for so long is reported; default 10s
@@ -57,9 +60,11 @@ type Config struct {
 	// from.
 	AgentAddresses []netip.Prefix
 
-	// Clock tells how much time went by since some fixed instant, suspension of the machine included; default CLOCK_BOOTTIME.
+	// Clock tells how much time went by since some fixed instant, suspension of the machine
+	// included; default CLOCK_BOOTTIME.
 	Clock func() time.Duration
-	// Registry gets the gateway's metrics, and all that is in it is shown at /metrics; default: one with nothing else in it.
+	// Registry gets the gateway's metrics, and all that is in it is shown at /metrics; default: one
+	// with nothing else in it.
 	Registry *prometheus.Registry
 	// Events tells what happens.
 	Events Events
@@ -67,9 +72,10 @@ type Config struct {
 
 // Events tells what happens in a gateway. A nil function is not called. They must not block.
 type Events struct {
-	Serving    func(address string)          // requests are answered from now on
-	Fault      func(rpc string, err error)   // a fault of ours; the caller sees only that there was one
-	NodeSilent func(node string, err error)  // a node's silence was reported to the leader; err if that failed, it is tried again
+	Serving func(address string)        // requests are answered from now on
+	Fault   func(rpc string, err error) // a fault of ours; the caller sees only that there was one
+	// a node's silence was reported to the leader; err if that failed, it is tried again
+	NodeSilent func(node string, err error)
 	Registered func(node string, inc uint64) // a node registered
 
 	Cut func(rpc, caller string, after time.Duration) // a stream was cut because its caller did not read it for so long
@@ -86,7 +92,11 @@ func (c Config) Validate() error {
 	}
 	if c.ListenAgents != "" {
 		if _, _, err := transport.Split(c.ListenAgents); err != nil {
-			return plimsoll.Invalid("listenAgents", "%q is not an address; write for example 127.0.0.1:9082 or unix:/run/plimsoll-agents.sock", c.ListenAgents)
+			return plimsoll.Invalid(
+				"listenAgents",
+				"%q is not an address; write for example 127.0.0.1:9082 or unix:/run/plimsoll-agents.sock",
+				c.ListenAgents,
+			)
 		}
 		if !transport.Loopback(c.ListenAgents) && !c.Insecure {
 			return plimsoll.Invalid("listenAgents", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or say that insecure is meant",
@@ -117,7 +127,10 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.NodeTimeout < 2*c.HeartbeatInterval {
-		return plimsoll.Invalid("gateway.nodeTimeout", "is %s; give at least twice the heartbeatInterval, which is %s", c.NodeTimeout, c.HeartbeatInterval)
+		return plimsoll.Invalid(
+			"gateway.nodeTimeout", "is %s; give at least twice the heartbeatInterval, which is %s", c.NodeTimeout,
+			c.HeartbeatInterval,
+		)
 	}
 	for _, n := range []struct {
 		name  string

@@ -20,12 +20,16 @@ func TestGroupWithoutResourcesGetsCPU(t *testing.T) {
 		asks  plimsoll.Resources
 		want  plimsoll.Resources
 	}{
-		"nothing":                {want: tenth},
-		"zeros":                  {asks: plimsoll.Resources{plimsoll.CPU: 0, plimsoll.Memory: 0}, want: tenth},
-		"nothing, guaranteed":    {class: plimsoll.ClassGuaranteed, want: tenth},
-		"nothing, best-effort":   {class: plimsoll.ClassBestEffort},
-		"memory alone":           {asks: plimsoll.Resources{plimsoll.Memory: 1 << 20}, want: plimsoll.Resources{plimsoll.Memory: 1 << 20}},
-		"lent processors alone":  {asks: plimsoll.Resources{plimsoll.ExtCPU: 500}, want: plimsoll.Resources{plimsoll.ExtCPU: 500}},
+		"nothing":              {want: tenth},
+		"zeros":                {asks: plimsoll.Resources{plimsoll.CPU: 0, plimsoll.Memory: 0}, want: tenth},
+		"nothing, guaranteed":  {class: plimsoll.ClassGuaranteed, want: tenth},
+		"nothing, best-effort": {class: plimsoll.ClassBestEffort},
+		"memory alone": {
+			asks: plimsoll.Resources{plimsoll.Memory: 1 << 20}, want: plimsoll.Resources{plimsoll.Memory: 1 << 20},
+		},
+		"lent processors alone": {
+			asks: plimsoll.Resources{plimsoll.ExtCPU: 500}, want: plimsoll.Resources{plimsoll.ExtCPU: 500},
+		},
 		"a custom resource only": {asks: plimsoll.Resources{"gpu": 1}, want: plimsoll.Resources{"gpu": 1}},
 	}
 	for name, c := range cases {
@@ -43,9 +47,12 @@ func TestGroupWithoutResourcesGetsCPU(t *testing.T) {
 			stored := must(t, s.jobs.GetJob, &pb.GetJobRequest{Id: "new"}).GetJob().GetSpec()
 			sent := f.sent()
 			for where, got := range map[string]*pb.JobSpec{
-				"sent to the leader": sent[0].GetSubmitJob().GetSpec(), "stored": stored, "tried": sent[1].GetPlaceJob().GetSpec(),
+				"sent to the leader": sent[0].GetSubmitJob().GetSpec(), "stored": stored,
+				"tried": sent[1].GetPlaceJob().GetSpec(),
 			} {
-				if d := cmp.Diff(c.want, wire.ResourcesFromProto(got.GetGroups()[0].GetResources())); d != "" && len(c.want) > 0 {
+				if d := cmp.Diff(
+					c.want, wire.ResourcesFromProto(got.GetGroups()[0].GetResources()),
+				); d != "" && len(c.want) > 0 {
 					t.Errorf("%s, -want +got:\n%s", where, d)
 				} else if len(c.want) == 0 && !asksForNothing(wire.ResourcesFromProto(got.GetGroups()[0].GetResources())) {
 					t.Errorf("%s: it got something", where)

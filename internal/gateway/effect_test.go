@@ -16,7 +16,9 @@ func TestALostReplyIsAnOutcomeThatIsNotKnown(t *testing.T) {
 	f := cluster()
 	f.down = plimsoll.Errorf(plimsoll.CodeOutcomeUnknown, "the connection to the leader broke")
 	s := directly(newGateway(t, Config{}, f))
-	if _, err := call(s.jobs.KillJob, &pb.KillJobRequest{Id: "a"}); plimsoll.CodeOf(err) != plimsoll.CodeOutcomeUnknown {
+	if _, err := call(
+		s.jobs.KillJob, &pb.KillJobRequest{Id: "a"},
+	); plimsoll.CodeOf(err) != plimsoll.CodeOutcomeUnknown {
 		t.Errorf("a kill: %v", err)
 	}
 	_, err := call(s.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: "a.map.0"})
@@ -30,7 +32,9 @@ func TestAChangeThatCannotBeReadIsNotWithoutEffect(t *testing.T) {
 	f := &unread{cluster()}
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{Revision: 1000} }
 	s := directly(newGateway(t, Config{}, f))
-	if _, err := call(s.jobs.KillJob, &pb.KillJobRequest{Id: "a"}); plimsoll.CodeOf(err) != plimsoll.CodeOutcomeUnknown {
+	if _, err := call(
+		s.jobs.KillJob, &pb.KillJobRequest{Id: "a"},
+	); plimsoll.CodeOf(err) != plimsoll.CodeOutcomeUnknown {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,9 +15,11 @@ import (
 // eventService serves EventService.
 type eventService struct{ g *Gateway }
 
-// ListEvents answers with recent events from start on, in order. A start below the oldest event begins there: lowest_id tells
-// how many are gone. next never goes back.
-func (s eventService) ListEvents(ctx context.Context, req *connect.Request[pb.ListEventsRequest]) (*connect.Response[pb.ListEventsResponse], error) {
+// ListEvents answers with recent events from start on, in order. A start below the oldest event
+// begins there: lowest_id tells how many are gone. next never goes back.
+func (s eventService) ListEvents(
+	ctx context.Context, req *connect.Request[pb.ListEventsRequest],
+) (*connect.Response[pb.ListEventsResponse], error) {
 	snapshot, err := s.g.read(ctx)
 	if err != nil {
 		return nil, err
@@ -28,7 +30,9 @@ func (s eventService) ListEvents(ctx context.Context, req *connect.Request[pb.Li
 	}
 	view := snapshot.Events()
 	low, high, ok := view.Range()
-	resp := &pb.ListEventsResponse{InstanceUuid: snapshot.InstanceUUID(), LowestId: low, HighestId: high, Next: req.Msg.GetStart()}
+	resp := &pb.ListEventsResponse{
+		InstanceUuid: snapshot.InstanceUUID(), LowestId: low, HighestId: high, Next: req.Msg.GetStart(),
+	}
 	start := max(req.Msg.GetStart(), low)
 	if !ok || start > high {
 		return connect.NewResponse(resp), nil
@@ -67,7 +71,8 @@ func eventBytes(ev *plimsoll.Event) int {
 	return 48 + len(ev.Object) + len(ev.Reference) + len(ev.Message) + 24*len(ev.Resources)
 }
 
-// concerns reports whether an event is about an object: it, what it refers to, or, if it is a job, a task of it.
+// concerns reports whether an event is about an object: it, what it refers to, or, if it is a job,
+// a task of it.
 func concerns(ev *plimsoll.Event, object string) bool {
 	return isOrBelow(ev.Object, object) || isOrBelow(ev.Reference, object)
 }

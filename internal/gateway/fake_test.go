@@ -20,8 +20,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// fake is a Replica whose leader is in the same process: records are put into it, commands are written down and answered by
-// answer.
+// fake is a Replica whose leader is in the same process: records are put into it, commands are
+// written down and answered by answer.
 type fake struct {
 	mu       sync.Mutex
 	tables   *replica.Tables
@@ -199,7 +199,9 @@ func putSpec(s plimsoll.JobSpec) wire.Mutation {
 
 func putTask(t plimsoll.Task) wire.Mutation {
 	t.ID = plimsoll.TaskID(t.Job, t.Group, t.Index)
-	return wire.Mutation{Kind: wire.KindTask, Key: wire.TaskKey(t.Job, t.Group, t.Index), Value: wire.AppendTask(nil, &t), Node: t.Node}
+	return wire.Mutation{
+		Kind: wire.KindTask, Key: wire.TaskKey(t.Job, t.Group, t.Index), Value: wire.AppendTask(nil, &t), Node: t.Node,
+	}
 }
 
 func putNode(n plimsoll.Node) wire.Mutation {
@@ -215,7 +217,9 @@ func deleted(m wire.Mutation) wire.Mutation {
 func specNamed(id string) plimsoll.JobSpec {
 	return plimsoll.JobSpec{
 		ID: id, Owner: "alice", Queue: "root.batch",
-		Groups: []plimsoll.GroupSpec{{Name: "map", Count: 2, Command: []string{"true"}, Env: map[string]string{"A": "b"}}},
+		Groups: []plimsoll.GroupSpec{
+			{Name: "map", Count: 2, Command: []string{"true"}, Env: map[string]string{"A": "b"}},
+		},
 	}
 }
 
@@ -321,7 +325,9 @@ func call[Q, A any](rpc func(context.Context, *connect.Request[Q]) (*connect.Res
 	return callIn(context.Background(), rpc, req)
 }
 
-func callIn[Q, A any](ctx context.Context, rpc func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), req *Q) (*A, error) {
+func callIn[Q, A any](
+	ctx context.Context, rpc func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), req *Q,
+) (*A, error) {
 	resp, err := rpc(ctx, connect.NewRequest(req))
 	if err != nil {
 		return nil, wire.FromConnectError(err)
@@ -330,7 +336,9 @@ func callIn[Q, A any](ctx context.Context, rpc func(context.Context, *connect.Re
 }
 
 // must makes a unary call that has to succeed.
-func must[Q, A any](t testing.TB, rpc func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), req *Q) *A {
+func must[Q, A any](
+	t testing.TB, rpc func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), req *Q,
+) *A {
 	t.Helper()
 	msg, err := call(rpc, req)
 	if err != nil {
@@ -340,7 +348,9 @@ func must[Q, A any](t testing.TB, rpc func(context.Context, *connect.Request[Q])
 }
 
 // open begins a server stream that ends with the test.
-func open[Q, A any](t testing.TB, rpc func(context.Context, *connect.Request[Q]) (*connect.ServerStreamForClient[A], error), req *Q) *connect.ServerStreamForClient[A] {
+func open[Q, A any](
+	t testing.TB, rpc func(context.Context, *connect.Request[Q]) (*connect.ServerStreamForClient[A], error), req *Q,
+) *connect.ServerStreamForClient[A] {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	stream, err := rpc(ctx, connect.NewRequest(req))

@@ -44,8 +44,8 @@ func checkFilter(s *replica.Snapshot, kind wire.Kind, field, name string) error 
 	return &plimsoll.Error{Code: plimsoll.CodeNotFound, Field: field, Msg: text}
 }
 
-// nearestKey returns the name that is most like one that is not there. Only names with the same first
-// letter are compared, and at most maxNear of them.
+// nearestKey returns the name that is most like one that is not there. Only names with the same
+// first letter are compared, and at most maxNear of them.
 func nearestKey(s *replica.Snapshot, kind wire.Kind, name string) string {
 	var names []string
 	for key := range s.Scan(kind, name[:1], "") {

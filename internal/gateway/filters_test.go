@@ -17,7 +17,9 @@ func TestAFilterWithATypoIsAnError(t *testing.T) {
 		err  error
 		want string
 	}{
-		{jobs(&pb.ListJobsRequest{Queue: "root.bacth"}), `queue: there is no queue "root.bacth"; did you mean "root.batch"?`},
+		{jobs(
+			&pb.ListJobsRequest{Queue: "root.bacth"},
+		), `queue: there is no queue "root.bacth"; did you mean "root.batch"?`},
 		{jobs(&pb.ListJobsRequest{Queue: "production"}), `queue: there is no queue "production"`},
 		{tasks(&pb.ListTasksRequest{Job: "b.3"}), `job: there is no job "b.3"; did you mean "b.2"?`},
 		{tasks(&pb.ListTasksRequest{Node: "n3"}), `node: there is no node "n3"; did you mean "n1"?`},

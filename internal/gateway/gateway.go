@@ -29,8 +29,8 @@ type Replica interface {
 	Barrier(ctx context.Context) (*replica.Snapshot, error)
 	// Latest returns the newest snapshot; nil before the first.
 	Latest() *replica.Snapshot
-	// Do sends a command to the leader and returns its reply. Latest shows the effect by then. What the leader refused is
-	// returned as an error beside the reply.
+	// Do sends a command to the leader and returns its reply. Latest shows the effect by then. What
+	// the leader refused is returned as an error beside the reply.
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
 	// Watch signals, coalesced, that a record with the key changed; of KindTask the key is a node.
 	Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func())
@@ -56,7 +56,8 @@ type Gateway struct {
 	connections *transport.Connections
 }
 
-// New makes a Gateway that reads and writes through a replica, which its owner runs. It starts nothing.
+// New makes a Gateway that reads and writes through a replica, which its owner runs. It starts
+// nothing.
 func New(cfg Config, r Replica) (*Gateway, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -84,7 +85,8 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 // Handler answers everything that the gateway serves.
 func (g *Gateway) Handler() http.Handler { return g.handler }
 
-// Run listens on Config.Listen and Config.ListenAgents and serves until ctx ends; then it returns nil once everything has ended.
+// Run listens on Config.Listen and Config.ListenAgents and serves until ctx ends; then it returns
+// nil once everything has ended.
 func (g *Gateway) Run(ctx context.Context) error {
 	l, agents, err := g.Listen()
 	if err != nil {
@@ -166,7 +168,10 @@ func (g *Gateway) agentRoutes(all http.Handler) http.Handler {
 	mux.Handle(agentPaths, all)
 	mux.Handle("/healthz", all)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		rest.WriteError(w, http.StatusNotFound, "this address is for agents: there are /healthz and "+plimsollv1connect.AgentServiceName)
+		rest.WriteError(
+			w, http.StatusNotFound,
+			"this address is for agents: there are /healthz and "+plimsollv1connect.AgentServiceName,
+		)
 	})
 	return mux
 }
@@ -238,7 +243,8 @@ func (g *Gateway) change(ctx context.Context, token string, cmd *pb.Command) (*p
 	return g.do(ctx, cmd)
 }
 
-// after returns a snapshot that shows the effect of a reply. The replica has it already, unless it was replaced meanwhile.
+// after returns a snapshot that shows the effect of a reply. The replica has it already, unless it
+// was replaced meanwhile.
 func (g *Gateway) after(ctx context.Context, reply *pb.Reply) (*replica.Snapshot, error) {
 	if s := g.replica.Latest(); s != nil && s.Revision() >= reply.GetRevision() {
 		return s, nil
@@ -253,7 +259,9 @@ func (g *Gateway) after(ctx context.Context, reply *pb.Reply) (*replica.Snapshot
 // unseen is the error for a change that was made and cannot be shown: no other code may say that it
 // had no effect.
 func unseen(err error) error {
-	return &plimsoll.Error{Code: plimsoll.CodeOutcomeUnknown, Msg: "the change was made, but it cannot be read", Err: err}
+	return &plimsoll.Error{
+		Code: plimsoll.CodeOutcomeUnknown, Msg: "the change was made, but it cannot be read", Err: err,
+	}
 }
 
 // callerGone is the error for a caller that gave up or ran out of time; nil if it is still there.

@@ -15,7 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// guard stands around every RPC: it catches panics, gives errors their code, tells of faults and counts.
+// guard stands around every RPC: it catches panics, gives errors their code, tells of faults and
+// counts.
 type guard struct{ g *Gateway }
 
 // WrapUnary implements connect.Interceptor.

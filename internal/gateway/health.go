@@ -32,7 +32,8 @@ func (g *Gateway) ready(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ready\n")) // the caller went away; there is nobody to tell
 }
 
-// health answers 200 if a read would be answered now: it makes one, which costs a round trip shared with all other reads.
+// health answers 200 if a read would be answered now: it makes one, which costs a round trip shared
+// with all other reads.
 func (g *Gateway) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()

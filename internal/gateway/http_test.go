@@ -57,7 +57,9 @@ func TestOnePortSpeaksEveryProtocol(t *testing.T) {
 	f := cluster()
 	f.emit(plimsoll.Event{Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Object: "a", Time: 7})
 	s := serve(t, Config{}, f)
-	status, body := s.do(t, http.MethodPost, plimsollv1connect.JobServiceGetJobProcedure, "application/json", []byte(`{"id":"a"}`))
+	status, body := s.do(
+		t, http.MethodPost, plimsollv1connect.JobServiceGetJobProcedure, "application/json", []byte(`{"id":"a"}`),
+	)
 	if status != http.StatusOK || !strings.Contains(body, `"owner":"alice"`) {
 		t.Errorf("Connect with JSON: %d %s", status, body)
 	}
@@ -66,7 +68,9 @@ func TestOnePortSpeaksEveryProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.CloseIdleConnections()
-	for name, option := range map[string]connect.ClientOption{"gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb()} {
+	for name, option := range map[string]connect.ClientOption{
+		"gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(),
+	} {
 		jobs := plimsollv1connect.NewJobServiceClient(client, url, option)
 		if got := must(t, jobs.GetJob, &pb.GetJobRequest{Id: "a"}); got.GetJob().GetStatus().GetOwner() != "alice" {
 			t.Errorf("%s: %v", name, got)
@@ -90,7 +94,9 @@ func TestHealthSaysWhetherAReadWouldBeAnswered(t *testing.T) {
 	}
 	f.down = errNoLeader
 	w = ask(g.Handler(), http.MethodGet, "/healthz")
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"reason":"no read can be answered: this gateway is not connected`) {
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(
+		w.Body.String(), `"reason":"no read can be answered: this gateway is not connected`,
+	) {
 		t.Errorf("without a leader: %d %s", w.Code, w.Body)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -132,16 +138,21 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 
 func TestUnknownPathsAreAnsweredInJSON(t *testing.T) {
 	g := newGateway(t, Config{}, cluster())
-	for _, path := range []string{"/", "/favicon.ico", "/plimsoll.v1.NoService/Call", "/ws/v1/nothing", "/ws", "/healthz/x"} {
+	for _, path := range []string{
+		"/", "/favicon.ico", "/plimsoll.v1.NoService/Call", "/ws/v1/nothing", "/ws", "/healthz/x",
+	} {
 		w := ask(g.Handler(), http.MethodGet, path)
 		var body struct{ Message string }
-		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != http.StatusNotFound || !strings.Contains(body.Message, "/ws/v1/events/batch") {
+		if err := json.Unmarshal(
+			w.Body.Bytes(), &body,
+		); err != nil || w.Code != http.StatusNotFound || !strings.Contains(body.Message, "/ws/v1/events/batch") {
 			t.Errorf("%s: %d %s (%v)", path, w.Code, w.Body, err)
 		}
 	}
 }
 
-// Junk on every procedure and every path, as whatever it claims to be: it is refused, and the next request is answered.
+// Junk on every procedure and every path, as whatever it claims to be: it is refused, and the next
+// request is answered.
 func TestJunkIsRefused(t *testing.T) {
 	s := serve(t, Config{}, cluster())
 	seed := uint64(20)
@@ -151,12 +162,14 @@ func TestJunkIsRefused(t *testing.T) {
 		junk[i] = byte(random.Uint32())
 	}
 	procedures := []string{
-		plimsollv1connect.JobServiceSubmitJobProcedure, plimsollv1connect.JobServiceWatchJobProcedure, plimsollv1connect.NodeServiceListNodesProcedure,
+		plimsollv1connect.JobServiceSubmitJobProcedure, plimsollv1connect.JobServiceWatchJobProcedure,
+		plimsollv1connect.NodeServiceListNodesProcedure,
 		plimsollv1connect.QueueServiceSetQueueConfigProcedure, plimsollv1connect.EventServiceListEventsProcedure,
 		plimsollv1connect.AgentServiceReportTasksProcedure, plimsollv1connect.AgentServiceWatchAssignmentsProcedure,
 	}
 	types := []string{
-		"application/proto", "application/json", "application/grpc", "application/grpc+proto", "application/grpc-web+json",
+		"application/proto", "application/json", "application/grpc", "application/grpc+proto",
+		"application/grpc-web+json",
 		"application/connect+proto", "application/connect+json", "text/plain", "",
 	}
 	for _, path := range procedures {
@@ -208,7 +221,9 @@ func TestOnlySoManyRequestsAndStreamsAtOnce(t *testing.T) {
 	}
 	f.set(func(f *fake) { f.hang = false })
 	receive(t, open(t, s.jobs.WatchJob, &pb.WatchJobRequest{Id: "a"}))
-	if err := ending(t, open(t, s.jobs.WatchJob, &pb.WatchJobRequest{Id: "a"})); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
+	if err := ending(
+		t, open(t, s.jobs.WatchJob, &pb.WatchJobRequest{Id: "a"}),
+	); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
 		t.Errorf("the second stream: %v", err)
 	}
 	cancel()
@@ -267,7 +282,9 @@ func TestConfigIsValidated(t *testing.T) {
 			t.Errorf("%+v: got %v, want an error about %s", test.cfg, err, test.field)
 		}
 	}
-	for _, cfg := range []Config{{ID: "g1"}, {ID: "g1", Listen: "0.0.0.0:9080", Insecure: true}, {ID: "g1", Listen: "unix:/tmp/x.sock"}} {
+	for _, cfg := range []Config{
+		{ID: "g1"}, {ID: "g1", Listen: "0.0.0.0:9080", Insecure: true}, {ID: "g1", Listen: "unix:/tmp/x.sock"},
+	} {
 		if err := cfg.Validate(); err != nil {
 			t.Errorf("%+v: %v", cfg, err)
 		}

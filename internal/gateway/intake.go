@@ -16,8 +16,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// intake is the body of an RPC: it reads each message whole, inflates it, and counts what it will take decoded, all within the
-// bounds of one message and the budget of all requests. What comes out of it is not compressed.
+// intake is the body of an RPC: it reads each message whole, inflates it, and counts what it will
+// take decoded, all within the bounds of one message and the budget of all requests. What comes out
+// of it is not compressed.
 type intake struct {
 	gateway *Gateway
 	body    io.ReadCloser
@@ -43,7 +44,9 @@ const (
 // meter has the body of an RPC read, inflated and counted within the bounds before connect sees it.
 func (g *Gateway) meter(u *ongoing, r *http.Request) error {
 	in := &u.intake
-	*in = intake{gateway: g, body: r.Body, charge: &u.charge, input: g.methods[r.URL.Path].input, declared: r.ContentLength}
+	*in = intake{
+		gateway: g, body: r.Body, charge: &u.charge, input: g.methods[r.URL.Path].input, declared: r.ContentLength,
+	}
 	if !in.understands(r) { // connect refuses it, and reads nothing
 		return nil
 	}
@@ -51,8 +54,8 @@ func (g *Gateway) meter(u *ongoing, r *http.Request) error {
 	return in.check(r.ContentLength)
 }
 
-// understands finds out how the messages of a request are written; false: it is of a kind that connect
-// refuses before it reads.
+// understands finds out how the messages of a request are written; false: it is of a kind that
+// connect refuses before it reads.
 func (in *intake) understands(r *http.Request) bool {
 	if in.input == nil || r.Method != http.MethodPost {
 		return false
@@ -121,8 +124,8 @@ func (in *intake) hold(n int) error {
 	return wire.ConnectError(err)
 }
 
-// drain gives back what the request holds and reads on for a while, keeping nothing: a connection that is closed with bytes
-// unread is reset, and its caller does not see the refusal.
+// drain gives back what the request holds and reads on for a while, keeping nothing: a connection
+// that is closed with bytes unread is reset, and its caller does not see the refusal.
 func (in *intake) drain() {
 	in.charge.release(int(in.charge.held))
 	_, _ = io.CopyN(io.Discard, in.body, drainedMessages*int64(in.most())) // how it ends is of no interest
@@ -199,8 +202,8 @@ func (in *intake) read(length int) ([]byte, error) {
 	return data, err
 }
 
-// readUpTo reads most bytes, or fewer with the error that came then. Room is made as the bytes come, so that a caller
-// that sends none takes none.
+// readUpTo reads most bytes, or fewer with the error that came then. Room is made as the bytes
+// come, so that a caller that sends none takes none.
 func (in *intake) readUpTo(most int) ([]byte, error) {
 	var data []byte
 	size := min(most, firstRead)

@@ -49,7 +49,9 @@ func (a attack) send(g *Gateway) (said string, header http.Header, took uint64) 
 	g.Handler().ServeHTTP(w, request)
 	runtime.ReadMemStats(&after)
 	result := w.Result()
-	text := fmt.Sprint(w.Code, " ", w.Body.String(), result.Header.Get("Grpc-Message"), result.Trailer.Get("Grpc-Message"))
+	text := fmt.Sprint(
+		w.Code, " ", w.Body.String(), result.Header.Get("Grpc-Message"), result.Trailer.Get("Grpc-Message"),
+	)
 	return text, result.Header, after.TotalAlloc - before.TotalAlloc
 }
 
@@ -103,16 +105,45 @@ func TestNoSingleRequestTakes64MiB(t *testing.T) {
 		attack
 		want string
 	}{
-		{attack{"8 KB of gzip with empty groups", submitJob, "application/proto", "Content-Encoding", "gzip", zipped(t, empty)}, elements},
+		{
+			attack{
+				"8 KB of gzip with empty groups", submitJob, "application/proto", "Content-Encoding", "gzip",
+				zipped(t, empty),
+			},
+			elements,
+		},
 		{attack{"the groups themselves", submitJob, "application/proto", "", "", empty}, elements},
 		{attack{"8 MB of {},", submitJob, "application/json", "", "", objects}, elements},
-		{attack{"{}, in gzip", submitJob, "application/json; charset=utf-8", "Content-Encoding", "gzip", zipped(t, objects)}, elements},
+		{attack{"{}, in gzip", submitJob, "application/json; charset=utf-8", "Content-Encoding", "gzip", zipped(
+			t, objects,
+		)}, elements},
 		{attack{"a GiB of zeros in gzip", submitJob, "application/proto", "Content-Encoding", "gzip", zeros}, long},
-		{attack{"a GiB in an envelope", watchJob, "application/connect+proto", "Connect-Content-Encoding", "gzip", enveloped(1, zeros)}, long},
+		{
+			attack{
+				"a GiB in an envelope", watchJob, "application/connect+proto", "Connect-Content-Encoding", "gzip",
+				enveloped(1, zeros),
+			},
+			long,
+		},
 		{attack{"a GiB over gRPC", submitJob, "application/grpc", "Grpc-Encoding", "gzip", enveloped(1, zeros)}, long},
-		{attack{"groups over gRPC", submitJob, "application/grpc+proto", "Grpc-Encoding", "gzip", enveloped(1, zipped(t, empty))}, elements},
-		{attack{"objects over gRPC-Web", submitJob, "application/grpc-web+json", "", "", enveloped(0, objects)}, elements},
-		{attack{"a prefix that promises 4 GB", watchJob, "application/connect+proto", "", "", []byte{0, 255, 255, 255, 255, 1}}, long},
+		{
+			attack{
+				"groups over gRPC", submitJob, "application/grpc+proto", "Grpc-Encoding", "gzip",
+				enveloped(1, zipped(t, empty)),
+			},
+			elements,
+		},
+		{
+			attack{"objects over gRPC-Web", submitJob, "application/grpc-web+json", "", "", enveloped(0, objects)},
+			elements,
+		},
+		{
+			attack{
+				"a prefix that promises 4 GB", watchJob, "application/connect+proto", "", "",
+				[]byte{0, 255, 255, 255, 255, 1},
+			},
+			long,
+		},
 		{attack{"what is longer than it may be", submitJob, "application/proto", "", "", make([]byte, 9<<20)}, long},
 	} {
 		said, _, took := a.send(g)
@@ -148,11 +179,14 @@ func TestARefusalForSizeIsAnErrorLikeOthers(t *testing.T) {
 	defer client.CloseIdleConnections()
 	for name, options := range map[string][]connect.ClientOption{
 		"Connect": nil, "gzip": {connect.WithSendGzip()}, "JSON": {connect.WithProtoJSON()},
-		"gRPC": {connect.WithGRPC()}, "gRPC in gzip": {connect.WithGRPC(), connect.WithSendGzip()}, "gRPC-Web": {connect.WithGRPCWeb()},
+		"gRPC": {connect.WithGRPC()}, "gRPC in gzip": {connect.WithGRPC(), connect.WithSendGzip()},
+		"gRPC-Web": {connect.WithGRPCWeb()},
 	} {
 		jobs := plimsollv1connect.NewJobServiceClient(client, url, options...)
 		_, err := call(jobs.SubmitJob, many)
-		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), "message: has so many elements") {
+		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(
+			err.Error(), "message: has so many elements",
+		) {
 			t.Errorf("%s: many elements: %v", name, err)
 		}
 		_, err = call(jobs.SubmitJob, long)
@@ -174,11 +208,18 @@ func TestHonestRequestsPassAsTheyAre(t *testing.T) {
 		{"in gzip", getJob, "application/json", "Content-Encoding", "gzip", zipped(t, body)},
 		{"identity", getJob, "application/json", "Content-Encoding", "identity", body},
 		{"gRPC-Web", getJob, "application/grpc-web+json", "", "", enveloped(0, body)},
-		{"gRPC-Web in gzip", getJob, "application/grpc-web+json", "Grpc-Encoding", "gzip", enveloped(1, zipped(t, body))},
-		{"gRPC-Web that could be in gzip", getJob, "application/grpc-web+json", "Grpc-Encoding", "gzip", enveloped(0, body)},
+		{
+			"gRPC-Web in gzip", getJob, "application/grpc-web+json", "Grpc-Encoding", "gzip",
+			enveloped(1, zipped(t, body)),
+		},
+		{
+			"gRPC-Web that could be in gzip", getJob, "application/grpc-web+json", "Grpc-Encoding", "gzip",
+			enveloped(0, body),
+		},
 	} {
 		for name, reader := range map[string]http.Request{
-			"whole": *withBody(a.request(), iotest.DataErrReader(bytes.NewReader(a.body))), "byte by byte": *withBody(a.request(), iotest.OneByteReader(bytes.NewReader(a.body))),
+			"whole":        *withBody(a.request(), iotest.DataErrReader(bytes.NewReader(a.body))),
+			"byte by byte": *withBody(a.request(), iotest.OneByteReader(bytes.NewReader(a.body))),
 		} {
 			w := httptest.NewRecorder()
 			g.Handler().ServeHTTP(w, &reader)
@@ -194,7 +235,9 @@ func TestHonestRequestsPassAsTheyAre(t *testing.T) {
 		{"half an envelope", getJob, "application/grpc-web+json", "", "", enveloped(0, body)[:8]},
 		{"half a prefix", getJob, "application/grpc-web+json", "", "", []byte{0, 0}},
 	} {
-		if said, header, _ := a.send(g); strings.HasPrefix(said, "200") && header.Get("Content-Type") == "application/json" {
+		if said, header, _ := a.send(g); strings.HasPrefix(said, "200") && header.Get(
+			"Content-Type",
+		) == "application/json" {
 			t.Errorf("%s: answered %q", a.name, said)
 		}
 	}
@@ -209,7 +252,10 @@ func withBody(r *http.Request, body interface{ Read([]byte) (int, error) }) *htt
 // Every RPC of a gateway has a type of request, so that its elements can be counted.
 func TestEveryRPCIsCounted(t *testing.T) {
 	g := newGateway(t, Config{}, cluster())
-	for _, rpc := range []string{submitJob, watchJob, plimsollv1connect.AgentServiceReportTasksProcedure, plimsollv1connect.PolicyServiceApplyPoliciesProcedure} {
+	for _, rpc := range []string{
+		submitJob, watchJob, plimsollv1connect.AgentServiceReportTasksProcedure,
+		plimsollv1connect.PolicyServiceApplyPoliciesProcedure,
+	} {
 		if g.methods[rpc].input == nil {
 			t.Errorf("%s has none", rpc)
 		}
@@ -217,14 +263,17 @@ func TestEveryRPCIsCounted(t *testing.T) {
 	if _, ok := g.methods[submitJob].input.(*pb.SubmitJobRequest); !ok || len(g.methods) < 25 {
 		t.Errorf("the methods are %v", g.methods)
 	}
-	for rpc, want := range map[string]bool{submitJob: false, watchJob: true, plimsollv1connect.NodeServiceWatchNodeQOSProcedure: true} {
+	for rpc, want := range map[string]bool{
+		submitJob: false, watchJob: true, plimsollv1connect.NodeServiceWatchNodeQOSProcedure: true,
+	} {
 		if g.methods[rpc].streams != want {
 			t.Errorf("%s is a stream: %v", rpc, !want)
 		}
 	}
 }
 
-// BenchmarkIntake is what the intake adds to the handling of an honest request, beside what the network costs.
+// BenchmarkIntake is what the intake adds to the handling of an honest request, beside what the
+// network costs.
 func BenchmarkIntake(b *testing.B) {
 	g := newGateway(b, Config{}, cluster())
 	_, plain := plimsollv1connect.NewAgentServiceHandler(agentService{g}, connect.WithReadMaxBytes(8<<20))
@@ -240,7 +289,9 @@ func BenchmarkIntake(b *testing.B) {
 		b.Run(path.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				r := attack{"", plimsollv1connect.AgentServiceHeartbeatProcedure, "application/proto", "", "", body}.request()
+				r := attack{
+					"", plimsollv1connect.AgentServiceHeartbeatProcedure, "application/proto", "", "", body,
+				}.request()
 				w := httptest.NewRecorder()
 				path.handler.ServeHTTP(w, r)
 				if w.Code != http.StatusOK {

@@ -16,7 +16,8 @@ import (
 const (
 	// maxReason bounds the text that somebody may give for a kill.
 	maxReason = 1024
-	// lookEvery is how many records a list looks at before it sees whether its caller is still there.
+	// lookEvery is how many records a list looks at before it sees whether its caller is still
+	// there.
 	lookEvery = 1024
 )
 
@@ -24,7 +25,9 @@ const (
 type jobService struct{ g *Gateway }
 
 // SubmitJob checks a job, hands it to the leader and answers with what has become of it already.
-func (s jobService) SubmitJob(ctx context.Context, req *connect.Request[pb.SubmitJobRequest]) (*connect.Response[pb.SubmitJobResponse], error) {
+func (s jobService) SubmitJob(
+	ctx context.Context, req *connect.Request[pb.SubmitJobRequest],
+) (*connect.Response[pb.SubmitJobResponse], error) {
 	spec := req.Msg.GetSpec()
 	if spec == nil {
 		return nil, plimsoll.Invalid("spec", "is missing; give the job that is to be run")
@@ -74,7 +77,9 @@ func loadJob(ctx context.Context, snapshot *replica.Snapshot, id string) (*pb.Jo
 }
 
 // GetJob answers with one job.
-func (s jobService) GetJob(ctx context.Context, req *connect.Request[pb.GetJobRequest]) (*connect.Response[pb.GetJobResponse], error) {
+func (s jobService) GetJob(
+	ctx context.Context, req *connect.Request[pb.GetJobRequest],
+) (*connect.Response[pb.GetJobResponse], error) {
 	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}
@@ -89,8 +94,11 @@ func (s jobService) GetJob(ctx context.Context, req *connect.Request[pb.GetJobRe
 	return connect.NewResponse(&pb.GetJobResponse{Job: job, Revision: snapshot.Revision()}), nil
 }
 
-// ListJobs answers with the jobs that pass all filters, in the order of their ids. A queue stands for itself and all below it.
-func (s jobService) ListJobs(ctx context.Context, req *connect.Request[pb.ListJobsRequest]) (*connect.Response[pb.ListJobsResponse], error) {
+// ListJobs answers with the jobs that pass all filters, in the order of their ids. A queue stands
+// for itself and all below it.
+func (s jobService) ListJobs(
+	ctx context.Context, req *connect.Request[pb.ListJobsRequest],
+) (*connect.Response[pb.ListJobsResponse], error) {
 	limit, err := s.g.limit(req.Msg.GetLimit())
 	if err != nil {
 		return nil, err
@@ -158,7 +166,9 @@ func (g *Gateway) limit(asked int32) (int, error) {
 }
 
 // KillJob asks the leader to end a job.
-func (s jobService) KillJob(ctx context.Context, req *connect.Request[pb.KillJobRequest]) (*connect.Response[pb.KillJobResponse], error) {
+func (s jobService) KillJob(
+	ctx context.Context, req *connect.Request[pb.KillJobRequest],
+) (*connect.Response[pb.KillJobResponse], error) {
 	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}
@@ -173,7 +183,9 @@ func (s jobService) KillJob(ctx context.Context, req *connect.Request[pb.KillJob
 }
 
 // ScaleJob asks the leader to change how many tasks a group has.
-func (s jobService) ScaleJob(ctx context.Context, req *connect.Request[pb.ScaleJobRequest]) (*connect.Response[pb.ScaleJobResponse], error) {
+func (s jobService) ScaleJob(
+	ctx context.Context, req *connect.Request[pb.ScaleJobRequest],
+) (*connect.Response[pb.ScaleJobResponse], error) {
 	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}
@@ -221,7 +233,9 @@ func forgotten(id string) *pb.JobStatus {
 }
 
 // WatchJob sends a job's status now and after each change, and ends when the job has ended.
-func (s jobService) WatchJob(ctx context.Context, req *connect.Request[pb.WatchJobRequest], stream *connect.ServerStream[pb.WatchJobResponse]) error {
+func (s jobService) WatchJob(
+	ctx context.Context, req *connect.Request[pb.WatchJobRequest], stream *connect.ServerStream[pb.WatchJobResponse],
+) error {
 	id := req.Msg.GetId()
 	if err := plimsoll.ValidateID("id", id); err != nil {
 		return err

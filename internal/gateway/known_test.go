@@ -13,7 +13,9 @@ func TestAMissingResourceIsAnsweredWithThoseThatNodesHave(t *testing.T) {
 	f := cluster()
 	root := plimsoll.QueueStatus{Path: "root", Max: plimsoll.Resources{"cpu": 8000, "nvidia.com/gpu": 4}}
 	f.put(
-		putSpec(specNamed("w")), putStatus(plimsoll.JobStatus{ID: "w", State: plimsoll.JobAccepted, Groups: []plimsoll.GroupStatus{
+		putSpec(
+			specNamed("w"),
+		), putStatus(plimsoll.JobStatus{ID: "w", State: plimsoll.JobAccepted, Groups: []plimsoll.GroupStatus{
 			{Name: "map", Wait: plimsoll.WaitCause{Code: plimsoll.WaitNoResource, Resource: "gpu", Asked: 1}},
 		}}),
 		wire.Mutation{Kind: wire.KindQueueStatus, Key: "root", Value: wire.AppendQueueStatus(nil, &root)},

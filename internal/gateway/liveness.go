@@ -17,8 +17,9 @@ import (
 // maxSilenceReports is how many silent nodes are reported at the same time.
 const maxSilenceReports = 64
 
-// liveness is the table of the nodes that this gateway hears. It is about one connection to the leader: when that breaks, the
-// leader gives each of the gateway's nodes a while to register again, so the table is emptied and heartbeats ask for just that.
+// liveness is the table of the nodes that this gateway hears. It is about one connection to the
+// leader: when that breaks, the leader gives each of the gateway's nodes a while to register again,
+// so the table is emptied and heartbeats ask for just that.
 type liveness struct {
 	limit int
 
@@ -32,7 +33,8 @@ type liveness struct {
 	}
 }
 
-// heardNode is a node that registered here. While its registration is under way the number is 0, and the node is not known.
+// heardNode is a node that registered here. While its registration is under way the number is 0,
+// and the node is not known.
 type heardNode struct {
 	incarnation  uint64
 	registration uint64
@@ -45,13 +47,17 @@ func newLiveness(limit int) *liveness {
 	return l
 }
 
-// reserve makes room for a node whose registration begins, and returns the connection that it belongs to.
+// reserve makes room for a node whose registration begins, and returns the connection that it
+// belongs to.
 func (l *liveness) reserve(id string) (connection uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.nodes[id] == nil {
 		if len(l.mu.nodes) >= l.limit {
-			return 0, plimsoll.Errorf(plimsoll.CodeExhausted, "this gateway hears %d nodes, as many as it may; register at another gateway", l.limit)
+			return 0, plimsoll.Errorf(
+				plimsoll.CodeExhausted, "this gateway hears %d nodes, as many as it may; register at another gateway",
+				l.limit,
+			)
 		}
 		l.mu.nodes[id] = &heardNode{}
 	}
@@ -67,8 +73,8 @@ func (l *liveness) release(id string, connection uint64) {
 	}
 }
 
-// register notes a registration that the leader made. One over a connection that has gone does not count, and an older one does not
-// replace a newer.
+// register notes a registration that the leader made. One over a connection that has gone does not
+// count, and an older one does not replace a newer.
 func (l *liveness) register(id string, connection, incarnation, registration uint64, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +85,8 @@ func (l *liveness) register(id string, connection, incarnation, registration uin
 	l.mu.nodes[id] = &heardNode{incarnation: incarnation, registration: registration, heard: now}
 }
 
-// heard notes a sign of life and reports whether the node is registered here. An incarnation that was replaced is refused.
+// heard notes a sign of life and reports whether the node is registered here. An incarnation that
+// was replaced is refused.
 func (l *liveness) heard(id string, incarnation uint64, now time.Duration) (known bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +116,9 @@ func (l *liveness) reconnected() {
 	clear(l.mu.nodes)
 }
 
-// silent returns the nodes that were not heard for longer than timeout, by name. It is to be called every interval; if it was
-// not, the gateway stood still and could not have heard anybody, so everybody has the whole time again.
+// silent returns the nodes that were not heard for longer than timeout, by name. It is to be called
+// every interval; if it was not, the gateway stood still and could not have heard anybody, so
+// everybody has the whole time again.
 func (l *liveness) silent(now, timeout, interval time.Duration) []*pb.NodeLiveness {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,9 +154,11 @@ func (l *liveness) leave(id string, incarnation uint64) {
 	}
 }
 
-// watchNodes is the janitor: every heartbeat interval it reports the nodes that fell silent, until ctx ends.
+// watchNodes is the janitor: every heartbeat interval it reports the nodes that fell silent, until
+// ctx ends.
 func (g *Gateway) watchNodes(ctx context.Context) error {
-	// No node has the empty id, so the only signals are those that follow each connection to the leader.
+	// No node has the empty id, so the only signals are those that follow each connection to the
+	// leader.
 	reconnected, cancel := g.replica.Watch(wire.KindNode, "")
 	defer cancel()
 	ticker := time.NewTicker(g.cfg.HeartbeatInterval)
@@ -171,7 +181,8 @@ func (g *Gateway) watchNodes(ctx context.Context) error {
 	}
 }
 
-// reportSilent tells the leader of each node that fell silent. What cannot be told now is tried again at the next tick.
+// reportSilent tells the leader of each node that fell silent. What cannot be told now is tried
+// again at the next tick.
 func (g *Gateway) reportSilent(ctx context.Context) {
 	silent := g.nodes.silent(g.cfg.Clock(), g.cfg.NodeTimeout, g.cfg.HeartbeatInterval)
 	var group errgroup.Group

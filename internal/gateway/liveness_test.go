@@ -14,7 +14,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// fleet is a gateway with its janitor, in the time of a synctest bubble, and a leader that registers nodes.
+// fleet is a gateway with its janitor, in the time of a synctest bubble, and a leader that
+// registers nodes.
 type fleet struct {
 	*served
 	leader  *fake
@@ -37,7 +38,13 @@ func newFleet(t *testing.T, cfg Config) *fleet {
 			registrations++
 			return &pb.Reply{Registration: registrations}
 		case cmd.GetNodeLiveness() != nil:
-			fl.leader.put(putNode(plimsoll.Node{ID: cmd.GetNodeLiveness().GetNode(), Incarnation: cmd.GetNodeLiveness().GetIncarnation()}))
+			fl.leader.put(
+				putNode(
+					plimsoll.Node{
+						ID: cmd.GetNodeLiveness().GetNode(), Incarnation: cmd.GetNodeLiveness().GetIncarnation(),
+					},
+				),
+			)
 		}
 		return &pb.Reply{}
 	}
@@ -206,7 +213,8 @@ func TestAHeartbeatAsksForWhatTheLeaderLacks(t *testing.T) {
 	})
 }
 
-// The leader gives the nodes of a gateway that it lost a while to register again, so they are asked to.
+// The leader gives the nodes of a gateway that it lost a while to register again, so they are asked
+// to.
 func TestANewConnectionToTheLeaderAsksForAllRegistrations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
@@ -275,7 +283,8 @@ func TestSilenceIsReportedOnceThereIsALeaderAgain(t *testing.T) {
 	})
 }
 
-// A machine that was suspended has heard nobody, and everybody may have spoken: silence counts from then.
+// A machine that was suspended has heard nobody, and everybody may have spoken: silence counts from
+// then.
 func TestWhileTheGatewayStoodStillNobodyWasSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
@@ -323,9 +332,13 @@ func TestARefusedRegistrationTakesNoRoom(t *testing.T) {
 		fl := newFleet(t, Config{MaxNodes: 1})
 		accepts := fl.leader.answer
 		fl.leader.answer = func(*pb.Command) *pb.Reply {
-			return &pb.Reply{Error: wire.ErrorToProto(plimsoll.Errorf(plimsoll.CodeStale, "another agent has started since"))}
+			return &pb.Reply{
+				Error: wire.ErrorToProto(plimsoll.Errorf(plimsoll.CodeStale, "another agent has started since")),
+			}
 		}
-		if _, err := call(fl.agents.RegisterNode, &pb.RegisterNodeRequest{Node: &pb.Node{Id: "n1", Incarnation: 1}}); plimsoll.CodeOf(err) != plimsoll.CodeStale {
+		if _, err := call(
+			fl.agents.RegisterNode, &pb.RegisterNodeRequest{Node: &pb.Node{Id: "n1", Incarnation: 1}},
+		); plimsoll.CodeOf(err) != plimsoll.CodeStale {
 			t.Errorf("got %v", err)
 		}
 		fl.leader.answer = accepts

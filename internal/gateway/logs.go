@@ -11,12 +11,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// maxAgentMessage bounds what an agent says at once: a piece of a log, or what its QoS agent sees of all tasks.
+// maxAgentMessage bounds what an agent says at once: a piece of a log, or what its QoS agent sees
+// of all tasks.
 const maxAgentMessage = 8 << 20
 
-// ReadLogs relays what an attempt of a task wrote from the agent that has it. With follow it waits until the attempt has begun,
-// and goes on until it has ended.
-func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLogsRequest], stream *connect.ServerStream[pb.ReadLogsResponse]) error {
+// ReadLogs relays what an attempt of a task wrote from the agent that has it. With follow it waits
+// until the attempt has begun, and goes on until it has ended.
+func (s jobService) ReadLogs(
+	ctx context.Context, req *connect.Request[pb.ReadLogsRequest], stream *connect.ServerStream[pb.ReadLogsResponse],
+) error {
 	if err := checkLogRequest(req.Msg); err != nil {
 		return err
 	}
@@ -46,7 +49,8 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	logs, err := client.logs.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
-		Task: req.Msg.GetTask(), Attempt: attempt, Stream: req.Msg.GetStream(), Follow: req.Msg.GetFollow(), TailBytes: req.Msg.GetTailBytes(),
+		Task: req.Msg.GetTask(), Attempt: attempt, Stream: req.Msg.GetStream(), Follow: req.Msg.GetFollow(),
+		TailBytes: req.Msg.GetTailBytes(),
 		TailLines: req.Msg.GetTailLines(),
 	}))
 	if err != nil {
@@ -54,7 +58,9 @@ func (s jobService) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLo
 	}
 	defer logs.Close() //nolint:errcheck // the stream is at its end or its context is: there is nothing to learn
 	for logs.Receive() {
-		if err := stream.Send(&pb.ReadLogsResponse{Stream: logs.Msg().GetStream(), Data: logs.Msg().GetData()}); err != nil {
+		if err := stream.Send(
+			&pb.ReadLogsResponse{Stream: logs.Msg().GetStream(), Data: logs.Msg().GetData()},
+		); err != nil {
 			return err
 		}
 	}
@@ -71,7 +77,9 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 	switch req.GetStream() {
 	case "", "stdout", "stderr":
 	default:
-		return plimsoll.Invalid("stream", "%.40q is not one; give stdout or stderr, or leave it out for both", req.GetStream())
+		return plimsoll.Invalid(
+			"stream", "%.40q is not one; give stdout or stderr, or leave it out for both", req.GetStream(),
+		)
 	}
 	if req.GetTailBytes() < 0 {
 		return plimsoll.Invalid("tailBytes", "is negative; give how many of the last bytes are wanted, or 0 for all")
@@ -82,12 +90,16 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 	return nil
 }
 
-// begunTask returns the task whose log is wanted, and a snapshot that holds it, once the wanted attempt has begun. Without follow
-// it does not wait; with it the stream is opened first, so that the caller knows that it is heard.
-func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest, stream *connect.ServerStream[pb.ReadLogsResponse]) (*replica.Snapshot, *pb.Task, error) {
+// begunTask returns the task whose log is wanted, and a snapshot that holds it, once the wanted
+// attempt has begun. Without follow it does not wait; with it the stream is opened first, so that
+// the caller knows that it is heard.
+func (s jobService) begunTask(
+	ctx context.Context, req *pb.ReadLogsRequest, stream *connect.ServerStream[pb.ReadLogsResponse],
+) (*replica.Snapshot, *pb.Task, error) {
 	id := req.GetTask()
 	job, _, _, _ := wire.SplitTaskID(id)
-	changed, cancel := s.g.replica.Watch(wire.KindJobStatus, job) // it counts tasks by state, so it changes with each of them
+	// it counts tasks by state, so it changes with each of them
+	changed, cancel := s.g.replica.Watch(wire.KindJobStatus, job)
 	defer cancel()
 	snapshot, err := s.g.read(ctx)
 	if err != nil {
@@ -105,11 +117,19 @@ func (s jobService) begunTask(ctx context.Context, req *pb.ReadLogsRequest, stre
 		case wanted > 0 && wanted < task.GetAttempt(), begun && (wanted == 0 || wanted == task.GetAttempt()):
 			return snapshot, task, nil
 		case state == plimsoll.TaskFinished && task.GetAttempt() == 0:
-			return nil, nil, plimsoll.Errorf(plimsoll.CodeNotFound, "task %s ended without being started, so it wrote nothing", id)
+			return nil, nil, plimsoll.Errorf(
+				plimsoll.CodeNotFound, "task %s ended without being started, so it wrote nothing", id,
+			)
 		case state == plimsoll.TaskFinished:
-			return nil, nil, plimsoll.Errorf(plimsoll.CodeNotFound, "task %s ended with attempt %d; there is no attempt %d", id, task.GetAttempt(), wanted)
+			return nil, nil, plimsoll.Errorf(
+				plimsoll.CodeNotFound, "task %s ended with attempt %d; there is no attempt %d", id, task.GetAttempt(),
+				wanted,
+			)
 		case !req.GetFollow():
-			return nil, nil, plimsoll.Errorf(plimsoll.CodeConflict, "task %s has not been started yet, so it wrote nothing; follow it to wait, or ask to explain it", id)
+			return nil, nil, plimsoll.Errorf(
+				plimsoll.CodeConflict,
+				"task %s has not been started yet, so it wrote nothing; follow it to wait, or ask to explain it", id,
+			)
 		}
 		if !opened {
 			opened = true

@@ -25,10 +25,15 @@ type agentLogs struct {
 	release chan struct{}
 }
 
-func (a *agentLogs) ReadTaskLog(ctx context.Context, req *connect.Request[pb.ReadTaskLogRequest], stream *connect.ServerStream[pb.ReadTaskLogResponse]) error {
+func (a *agentLogs) ReadTaskLog(
+	ctx context.Context, req *connect.Request[pb.ReadTaskLogRequest],
+	stream *connect.ServerStream[pb.ReadTaskLogResponse],
+) error {
 	a.asked <- req.Msg
 	if req.Msg.GetAttempt() > 5 {
-		return wire.ConnectError(plimsoll.Errorf(plimsoll.CodeNotFound, "there is no log of attempt %d", req.Msg.GetAttempt()))
+		return wire.ConnectError(
+			plimsoll.Errorf(plimsoll.CodeNotFound, "there is no log of attempt %d", req.Msg.GetAttempt()),
+		)
 	}
 	for _, text := range []string{"one\n", "two\n"} {
 		if err := stream.Send(&pb.ReadTaskLogResponse{Stream: "stdout", Data: []byte(text)}); err != nil {
@@ -195,10 +200,14 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 	}
 	f.put(
 		putNode(plimsoll.Node{ID: "n1", Address: address}), putNode(plimsoll.Node{ID: "silent"}),
-		putNode(plimsoll.Node{ID: "off", Address: l.Addr().String(), Peer: "127.0.0.1"}), putNode(plimsoll.Node{ID: "odd", Address: "nowhere"}),
-		task(0, 2, plimsoll.TaskRunning, "n1"), task(1, 0, plimsoll.TaskPending, ""), task(2, 1, plimsoll.TaskBound, "n1"),
-		task(3, 1, plimsoll.TaskFinished, "removed"), task(4, 1, plimsoll.TaskRunning, "silent"), task(5, 1, plimsoll.TaskRunning, "off"),
-		task(6, 0, plimsoll.TaskFinished, ""), task(7, 6, plimsoll.TaskFinished, "n1"), task(8, 1, plimsoll.TaskRunning, "odd"),
+		putNode(plimsoll.Node{ID: "off", Address: l.Addr().String(), Peer: "127.0.0.1"}),
+		putNode(plimsoll.Node{ID: "odd", Address: "nowhere"}),
+		task(0, 2, plimsoll.TaskRunning, "n1"), task(1, 0, plimsoll.TaskPending, ""),
+		task(2, 1, plimsoll.TaskBound, "n1"),
+		task(3, 1, plimsoll.TaskFinished, "removed"), task(4, 1, plimsoll.TaskRunning, "silent"),
+		task(5, 1, plimsoll.TaskRunning, "off"),
+		task(6, 0, plimsoll.TaskFinished, ""), task(7, 6, plimsoll.TaskFinished, "n1"),
+		task(8, 1, plimsoll.TaskRunning, "odd"),
 	)
 	s := serve(t, Config{}, f)
 	tests := []struct {
@@ -208,21 +217,48 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 		says string
 	}{
 		{"no task", &pb.ReadLogsRequest{Task: "a"}, plimsoll.CodeInvalid, "job, group and index"},
-		{"a negative attempt", &pb.ReadLogsRequest{Task: "a.map.0", Attempt: -1}, plimsoll.CodeInvalid, "counted from 1"},
-		{"a stream that is none", &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdin"}, plimsoll.CodeInvalid, "stdout or stderr"},
+		{
+			"a negative attempt", &pb.ReadLogsRequest{Task: "a.map.0", Attempt: -1}, plimsoll.CodeInvalid,
+			"counted from 1",
+		},
+		{
+			"a stream that is none", &pb.ReadLogsRequest{Task: "a.map.0", Stream: "stdin"}, plimsoll.CodeInvalid,
+			"stdout or stderr",
+		},
 		{"a negative tail", &pb.ReadLogsRequest{Task: "a.map.0", TailBytes: -1}, plimsoll.CodeInvalid, "tailBytes"},
-		{"a negative tail of lines", &pb.ReadLogsRequest{Task: "a.map.0", TailLines: -1}, plimsoll.CodeInvalid, "tailLines"},
+		{
+			"a negative tail of lines", &pb.ReadLogsRequest{Task: "a.map.0", TailLines: -1}, plimsoll.CodeInvalid,
+			"tailLines",
+		},
 		{"an unknown task", &pb.ReadLogsRequest{Task: "a.map.99"}, plimsoll.CodeNotFound, "there is no task"},
 		{"a task that waits", &pb.ReadLogsRequest{Task: "a.map.1"}, plimsoll.CodeConflict, "has not been started yet"},
-		{"a task that is only bound", &pb.ReadLogsRequest{Task: "a.map.2"}, plimsoll.CodeConflict, "has not been started yet"},
-		{"an attempt to come", &pb.ReadLogsRequest{Task: "a.map.0", Attempt: 3}, plimsoll.CodeConflict, "has not been started yet"},
-		{"an attempt that will never be", &pb.ReadLogsRequest{Task: "a.map.3", Attempt: 2, Follow: true}, plimsoll.CodeNotFound, "no attempt 2"},
-		{"a task that never started", &pb.ReadLogsRequest{Task: "a.map.6", Follow: true}, plimsoll.CodeNotFound, "without being started"},
+		{
+			"a task that is only bound", &pb.ReadLogsRequest{Task: "a.map.2"}, plimsoll.CodeConflict,
+			"has not been started yet",
+		},
+		{
+			"an attempt to come", &pb.ReadLogsRequest{Task: "a.map.0", Attempt: 3}, plimsoll.CodeConflict,
+			"has not been started yet",
+		},
+		{
+			"an attempt that will never be", &pb.ReadLogsRequest{Task: "a.map.3", Attempt: 2, Follow: true},
+			plimsoll.CodeNotFound, "no attempt 2",
+		},
+		{
+			"a task that never started", &pb.ReadLogsRequest{Task: "a.map.6", Follow: true}, plimsoll.CodeNotFound,
+			"without being started",
+		},
 		{"a node that was removed", &pb.ReadLogsRequest{Task: "a.map.3"}, plimsoll.CodeNotFound, `node "removed"`},
 		{"a node without an address", &pb.ReadLogsRequest{Task: "a.map.4"}, plimsoll.CodeConflict, "gave no address"},
 		{"an address that is none", &pb.ReadLogsRequest{Task: "a.map.8"}, plimsoll.CodeConflict, `"nowhere"`},
-		{"an agent that is off", &pb.ReadLogsRequest{Task: "a.map.5"}, plimsoll.CodeUnavailable, "the agent of node off at " + l.Addr().String()},
-		{"a log that the agent has not", &pb.ReadLogsRequest{Task: "a.map.7"}, plimsoll.CodeNotFound, "no log of attempt 6"},
+		{
+			"an agent that is off", &pb.ReadLogsRequest{Task: "a.map.5"}, plimsoll.CodeUnavailable,
+			"the agent of node off at " + l.Addr().String(),
+		},
+		{
+			"a log that the agent has not", &pb.ReadLogsRequest{Task: "a.map.7"}, plimsoll.CodeNotFound,
+			"no log of attempt 6",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -254,7 +290,9 @@ func TestConnectionsToAgentsAreBounded(t *testing.T) {
 func nameAgent(t testing.TB, address, node string) {
 	t.Helper()
 	dir := filepath.Dir(strings.TrimPrefix(address, "unix:"))
-	if err := os.WriteFile(filepath.Join(dir, "node.json"), []byte(`{"node":"`+node+`","incarnation":1}`), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "node.json"), []byte(`{"node":"`+node+`","incarnation":1}`), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 }

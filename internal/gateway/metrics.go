@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// metricsTimeout is how long an answer of /metrics may take, of which there are only a few at a time.
+// metricsTimeout is how long an answer of /metrics may take, of which there are only a few at a
+// time.
 const metricsTimeout = 10 * time.Second
 
 // metrics are what /metrics shows.
@@ -32,16 +33,20 @@ func newMetrics(g *Gateway) *metrics {
 			Name: "plimsoll_gateway_requests_total", Help: "Requests answered, by RPC and by the code of the answer.",
 		}, []string{"rpc", "code"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_gateway_refused_total", Help: "Requests, streams and connections refused because there were too many or they were too large, by the bound.",
+			Name: "plimsoll_gateway_refused_total",
+			Help: "Requests, streams and connections refused because there were too many or they were too large, by the bound.",
 		}, []string{"bound"}),
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plimsoll_gateway_streams_cut_total", Help: "Streams that were cut because their callers did not read them.",
+			Name: "plimsoll_gateway_streams_cut_total",
+			Help: "Streams that were cut because their callers did not read them.",
 		}),
 		closed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plimsoll_gateway_connections_closed_total", Help: "Connections without a whole request that were closed to make room for others.",
+			Name: "plimsoll_gateway_connections_closed_total",
+			Help: "Connections without a whole request that were closed to make room for others.",
 		}),
 		barrier: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "plimsoll_gateway_barrier_seconds", Help: "Time that reads waited for the proof that the copy is fresh.",
+			Name:    "plimsoll_gateway_barrier_seconds",
+			Help:    "Time that reads waited for the proof that the copy is fresh.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 3, 10},
 		}),
 		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -76,7 +81,10 @@ func newMetrics(g *Gateway) *metrics {
 			}
 			return 0
 		}),
-		gauge("plimsoll_gateway_nodes_heard", "Nodes whose heartbeats come here.", func() float64 { return float64(g.nodes.count()) }),
+		gauge(
+			"plimsoll_gateway_nodes_heard", "Nodes whose heartbeats come here.",
+			func() float64 { return float64(g.nodes.count()) },
+		),
 		gauge("plimsoll_gateway_user_bytes", "Bytes that the requests of users under way take.", func() float64 {
 			return float64(g.budgets.users.used.Load())
 		}),
@@ -105,8 +113,14 @@ func ofAccess(access *transport.Access) []prometheus.Collector {
 		})
 	}
 	return []prometheus.Collector{
-		flag("plimsoll_gateway_no_token", "1 if callers are answered without a token, by --no-token.", func() bool { return access.NoToken() }),
-		flag("plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.", func() bool { return access.Open() != "" }),
+		flag(
+			"plimsoll_gateway_no_token", "1 if callers are answered without a token, by --no-token.",
+			func() bool { return access.NoToken() },
+		),
+		flag(
+			"plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.",
+			func() bool { return access.Open() != "" },
+		),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "plimsoll_gateway_unauthenticated_total", Help: "Requests refused because no token allowed them.",
 		}, func() float64 {

@@ -24,7 +24,8 @@ func entries(m *pb.WatchAssignmentsResponse) int {
 	return len(m.Changed) + len(m.Removed) + len(m.ChangedPolicies) + len(m.RemovedPolicies)
 }
 
-// sendPolicies sends the difference between the policies that were sent and those of a snapshot that concern the node.
+// sendPolicies sends the difference between the policies that were sent and those of a snapshot
+// that concern the node.
 func (a *assignments) sendPolicies(snapshot *replica.Snapshot) error {
 	w := &a.policies
 	data, _ := snapshot.Get(wire.KindNode, a.node)

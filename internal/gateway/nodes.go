@@ -14,7 +14,9 @@ import (
 type nodeService struct{ g *Gateway }
 
 // ListNodes answers with every node and what it holds.
-func (s nodeService) ListNodes(ctx context.Context, _ *connect.Request[pb.ListNodesRequest]) (*connect.Response[pb.ListNodesResponse], error) {
+func (s nodeService) ListNodes(
+	ctx context.Context, _ *connect.Request[pb.ListNodesRequest],
+) (*connect.Response[pb.ListNodesResponse], error) {
 	snapshot, err := s.g.read(ctx)
 	if err != nil {
 		return nil, err
@@ -38,7 +40,9 @@ func (s nodeService) ListNodes(ctx context.Context, _ *connect.Request[pb.ListNo
 }
 
 // SetNodeMode lets a node take tasks, or not.
-func (s nodeService) SetNodeMode(ctx context.Context, req *connect.Request[pb.SetNodeModeRequest]) (*connect.Response[pb.SetNodeModeResponse], error) {
+func (s nodeService) SetNodeMode(
+	ctx context.Context, req *connect.Request[pb.SetNodeModeRequest],
+) (*connect.Response[pb.SetNodeModeResponse], error) {
 	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}
@@ -64,7 +68,9 @@ func (s nodeService) SetNodeMode(ctx context.Context, req *connect.Request[pb.Se
 }
 
 // RemoveNode forgets a node.
-func (s nodeService) RemoveNode(ctx context.Context, req *connect.Request[pb.RemoveNodeRequest]) (*connect.Response[pb.RemoveNodeResponse], error) {
+func (s nodeService) RemoveNode(
+	ctx context.Context, req *connect.Request[pb.RemoveNodeRequest],
+) (*connect.Response[pb.RemoveNodeResponse], error) {
 	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}

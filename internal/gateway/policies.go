@@ -16,12 +16,17 @@ import (
 // policyService serves PolicyService.
 type policyService struct{ g *Gateway }
 
-// ApplyPolicies creates and changes policies: the whole set or nothing. The leader holds them against those that are there.
-func (s policyService) ApplyPolicies(ctx context.Context, req *connect.Request[pb.ApplyPoliciesRequest]) (*connect.Response[pb.ApplyPoliciesResponse], error) {
+// ApplyPolicies creates and changes policies: the whole set or nothing. The leader holds them
+// against those that are there.
+func (s policyService) ApplyPolicies(
+	ctx context.Context, req *connect.Request[pb.ApplyPoliciesRequest],
+) (*connect.Response[pb.ApplyPoliciesResponse], error) {
 	if err := checkPolicies(req.Msg.GetPolicies()); err != nil {
 		return nil, err
 	}
-	reply, err := s.g.change(ctx, req.Msg.GetToken(), &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: req.Msg}})
+	reply, err := s.g.change(
+		ctx, req.Msg.GetToken(), &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: req.Msg}},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +44,9 @@ func checkPolicies(policies []*pb.Policy) error {
 		return plimsoll.Invalid("policies", "is empty; give at least one policy")
 	}
 	if len(policies) > plimsoll.MaxPolicies {
-		return plimsoll.Invalid("policies", "has %d entries; at most %d are possible", len(policies), plimsoll.MaxPolicies)
+		return plimsoll.Invalid(
+			"policies", "has %d entries; at most %d are possible", len(policies), plimsoll.MaxPolicies,
+		)
 	}
 	seen := map[plimsoll.PolicyRef]bool{}
 	for _, m := range policies {
@@ -56,7 +63,9 @@ func checkPolicies(policies []*pb.Policy) error {
 }
 
 // GetPolicy answers with one policy.
-func (s policyService) GetPolicy(ctx context.Context, req *connect.Request[pb.GetPolicyRequest]) (*connect.Response[pb.GetPolicyResponse], error) {
+func (s policyService) GetPolicy(
+	ctx context.Context, req *connect.Request[pb.GetPolicyRequest],
+) (*connect.Response[pb.GetPolicyResponse], error) {
 	ref, err := policyRef(req.Msg.GetKind(), req.Msg.GetName())
 	if err != nil {
 		return nil, err
@@ -87,7 +96,9 @@ func policyRef(kind pb.PolicyKind, name string) (plimsoll.PolicyRef, error) {
 }
 
 // ListPolicies answers with all policies, or with those of a kind.
-func (s policyService) ListPolicies(ctx context.Context, req *connect.Request[pb.ListPoliciesRequest]) (*connect.Response[pb.ListPoliciesResponse], error) {
+func (s policyService) ListPolicies(
+	ctx context.Context, req *connect.Request[pb.ListPoliciesRequest],
+) (*connect.Response[pb.ListPoliciesResponse], error) {
 	kind := req.Msg.GetKind()
 	if pb.PolicyKind_name[int32(kind)] == "" {
 		return nil, plimsoll.Invalid("kind", "is not known; give Action, TaskQOS or NodeQOS, or leave it out for all")
@@ -118,11 +129,15 @@ func (s policyService) ListPolicies(ctx context.Context, req *connect.Request[pb
 }
 
 // DeletePolicy deletes a policy that no other names.
-func (s policyService) DeletePolicy(ctx context.Context, req *connect.Request[pb.DeletePolicyRequest]) (*connect.Response[pb.DeletePolicyResponse], error) {
+func (s policyService) DeletePolicy(
+	ctx context.Context, req *connect.Request[pb.DeletePolicyRequest],
+) (*connect.Response[pb.DeletePolicyResponse], error) {
 	if _, err := policyRef(req.Msg.GetKind(), req.Msg.GetName()); err != nil {
 		return nil, err
 	}
-	reply, err := s.g.change(ctx, req.Msg.GetToken(), &pb.Command{Kind: &pb.Command_DeletePolicy{DeletePolicy: req.Msg}})
+	reply, err := s.g.change(
+		ctx, req.Msg.GetToken(), &pb.Command{Kind: &pb.Command_DeletePolicy{DeletePolicy: req.Msg}},
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// ReportNode hands what a QoS agent says of its node to the leader, and is answered when it is durable.
-func (s agentService) ReportNode(ctx context.Context, req *connect.Request[pb.ReportNodeRequest]) (*connect.Response[pb.ReportNodeResponse], error) {
+// ReportNode hands what a QoS agent says of its node to the leader, and is answered when it is
+// durable.
+func (s agentService) ReportNode(
+	ctx context.Context, req *connect.Request[pb.ReportNodeRequest],
+) (*connect.Response[pb.ReportNodeResponse], error) {
 	if err := checkNodeReport(req.Msg); err != nil {
 		return nil, err
 	}
@@ -52,7 +55,10 @@ func checkNodeReport(req *pb.ReportNodeRequest) error {
 }
 
 // WatchNodeQOS relays what the QoS agent of a node sees and would do.
-func (s nodeService) WatchNodeQOS(ctx context.Context, req *connect.Request[pb.WatchNodeQOSRequest], stream *connect.ServerStream[pb.WatchNodeQOSResponse]) error {
+func (s nodeService) WatchNodeQOS(
+	ctx context.Context, req *connect.Request[pb.WatchNodeQOSRequest],
+	stream *connect.ServerStream[pb.WatchNodeQOSResponse],
+) error {
 	id := req.Msg.GetNode()
 	if err := plimsoll.ValidateID("node", id); err != nil {
 		return err
@@ -79,7 +85,9 @@ func (s nodeService) WatchNodeQOS(ctx context.Context, req *connect.Request[pb.W
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch, err := client.qos.WatchQOS(ctx, connect.NewRequest(&pb.WatchQOSRequest{Node: id, IntervalNanos: req.Msg.GetIntervalNanos()}))
+	watch, err := client.qos.WatchQOS(
+		ctx, connect.NewRequest(&pb.WatchQOSRequest{Node: id, IntervalNanos: req.Msg.GetIntervalNanos()}),
+	)
 	if err != nil {
 		return relayQOSError(ctx, id, address, err)
 	}
@@ -111,7 +119,9 @@ func relayQOSError(ctx context.Context, node, address string, err error) error {
 	case plimsoll.CodeUnauthenticated:
 		return notLetIn(node, address, err)
 	case plimsoll.CodeUnimplemented:
-		return plimsoll.Errorf(plimsoll.CodeUnimplemented, "the agent of node %q watches nothing; it may be of an older version", node)
+		return plimsoll.Errorf(
+			plimsoll.CodeUnimplemented, "the agent of node %q watches nothing; it may be of an older version", node,
+		)
 	}
 	return err
 }

@@ -19,14 +19,17 @@ const (
 	maxMoves = 1000
 )
 
-// ask sends the leader a question that it answers from a copy of its working state. It costs the leader up to 50 ms of a worker, so only
-// few are under way at once.
+// ask sends the leader a question that it answers from a copy of its working state. It costs the
+// leader up to 50 ms of a worker, so only few are under way at once.
 func (g *Gateway) ask(ctx context.Context, question *pb.Command) (*pb.Reply, error) {
 	select {
 	case g.explains <- struct{}{}:
 		defer func() { <-g.explains }()
 	default:
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d questions to the leader are under way at this gateway; try again later", cap(g.explains))
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeExhausted, "%d questions to the leader are under way at this gateway; try again later",
+			cap(g.explains),
+		)
 	}
 	reply, err := g.do(ctx, question)
 	if plimsoll.CodeOf(err) == plimsoll.CodeOutcomeUnknown { // a question has no effect
@@ -43,7 +46,9 @@ func olderLeader(what string) error {
 }
 
 // ExplainTask asks the leader why a task is where it is.
-func (s jobService) ExplainTask(ctx context.Context, req *connect.Request[pb.ExplainTaskRequest]) (*connect.Response[pb.ExplainTaskResponse], error) {
+func (s jobService) ExplainTask(
+	ctx context.Context, req *connect.Request[pb.ExplainTaskRequest],
+) (*connect.Response[pb.ExplainTaskResponse], error) {
 	if _, err := taskKey("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}
@@ -62,8 +67,11 @@ func (s jobService) ExplainTask(ctx context.Context, req *connect.Request[pb.Exp
 	return connect.NewResponse(reply.GetExplainTask()), nil
 }
 
-// PlaceJob asks the leader where the tasks of a job would be placed now. The job is checked as if it were submitted.
-func (s jobService) PlaceJob(ctx context.Context, req *connect.Request[pb.PlaceJobRequest]) (*connect.Response[pb.PlaceJobResponse], error) {
+// PlaceJob asks the leader where the tasks of a job would be placed now. The job is checked as if
+// it were submitted.
+func (s jobService) PlaceJob(
+	ctx context.Context, req *connect.Request[pb.PlaceJobRequest],
+) (*connect.Response[pb.PlaceJobResponse], error) {
 	spec := req.Msg.GetSpec()
 	if spec == nil {
 		return nil, plimsoll.Invalid("spec", "is missing; give the job whose tasks are to be tried")
@@ -73,7 +81,9 @@ func (s jobService) PlaceJob(ctx context.Context, req *connect.Request[pb.PlaceJ
 		return nil, err
 	}
 	if n := req.Msg.GetCount(); n < 0 || n > maxTrial {
-		return nil, plimsoll.Invalid("count", "is %d; give a number from 1 to %d, or leave it out to try as many as the job says", n, maxTrial)
+		return nil, plimsoll.Invalid(
+			"count", "is %d; give a number from 1 to %d, or leave it out to try as many as the job says", n, maxTrial,
+		)
 	}
 	reply, err := s.g.ask(ctx, &pb.Command{Kind: &pb.Command_PlaceJob{PlaceJob: req.Msg}})
 	if err != nil {
@@ -86,7 +96,9 @@ func (s jobService) PlaceJob(ctx context.Context, req *connect.Request[pb.PlaceJ
 }
 
 // NodeCapacity asks the leader what is left on nodes.
-func (s nodeService) NodeCapacity(ctx context.Context, req *connect.Request[pb.NodeCapacityRequest]) (*connect.Response[pb.NodeCapacityResponse], error) {
+func (s nodeService) NodeCapacity(
+	ctx context.Context, req *connect.Request[pb.NodeCapacityRequest],
+) (*connect.Response[pb.NodeCapacityResponse], error) {
 	nodes := req.Msg.GetNodes()
 	if len(nodes) > maxNamed {
 		return nil, plimsoll.Invalid("nodes", "names %d nodes; name at most %d, or none for all", len(nodes), maxNamed)
@@ -106,10 +118,15 @@ func (s nodeService) NodeCapacity(ctx context.Context, req *connect.Request[pb.N
 	return connect.NewResponse(reply.GetNodeCapacity()), nil
 }
 
-// PlanMoves asks the leader for moves that would empty nodes or make room. A job is checked as if it were submitted.
-func (s nodeService) PlanMoves(ctx context.Context, req *connect.Request[pb.PlanMovesRequest]) (*connect.Response[pb.PlanMovesResponse], error) {
+// PlanMoves asks the leader for moves that would empty nodes or make room. A job is checked as if
+// it were submitted.
+func (s nodeService) PlanMoves(
+	ctx context.Context, req *connect.Request[pb.PlanMovesRequest],
+) (*connect.Response[pb.PlanMovesResponse], error) {
 	if n := req.Msg.GetLimit(); n < 1 || n > maxMoves {
-		return nil, plimsoll.Invalid("limit", "is %d; give the most moves that the plan may have, from 1 to %d", n, maxMoves)
+		return nil, plimsoll.Invalid(
+			"limit", "is %d; give the most moves that the plan may have, from 1 to %d", n, maxMoves,
+		)
 	}
 	if spec := req.Msg.GetSpec(); spec != nil {
 		complete(spec)

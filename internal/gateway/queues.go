@@ -14,7 +14,9 @@ import (
 type queueService struct{ g *Gateway }
 
 // ListQueues answers with every queue of the tree, in the order of their paths.
-func (s queueService) ListQueues(ctx context.Context, _ *connect.Request[pb.ListQueuesRequest]) (*connect.Response[pb.ListQueuesResponse], error) {
+func (s queueService) ListQueues(
+	ctx context.Context, _ *connect.Request[pb.ListQueuesRequest],
+) (*connect.Response[pb.ListQueuesResponse], error) {
 	snapshot, err := s.g.read(ctx)
 	if err != nil {
 		return nil, err
@@ -34,7 +36,9 @@ func (s queueService) ListQueues(ctx context.Context, _ *connect.Request[pb.List
 }
 
 // GetQueueConfig answers with the configured tree.
-func (s queueService) GetQueueConfig(ctx context.Context, _ *connect.Request[pb.GetQueueConfigRequest]) (*connect.Response[pb.GetQueueConfigResponse], error) {
+func (s queueService) GetQueueConfig(
+	ctx context.Context, _ *connect.Request[pb.GetQueueConfigRequest],
+) (*connect.Response[pb.GetQueueConfigResponse], error) {
 	snapshot, err := s.g.read(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +57,9 @@ func (s queueService) GetQueueConfig(ctx context.Context, _ *connect.Request[pb.
 }
 
 // SetQueueConfig replaces the tree: all of it or nothing.
-func (s queueService) SetQueueConfig(ctx context.Context, req *connect.Request[pb.SetQueueConfigRequest]) (*connect.Response[pb.SetQueueConfigResponse], error) {
+func (s queueService) SetQueueConfig(
+	ctx context.Context, req *connect.Request[pb.SetQueueConfigRequest],
+) (*connect.Response[pb.SetQueueConfigResponse], error) {
 	if req.Msg.GetConfig() == nil {
 		return nil, plimsoll.Invalid("config", "is missing; give the whole tree of queues")
 	}

@@ -18,22 +18,48 @@ import (
 func cluster() *fake {
 	f := newFake()
 	f.put(
-		putSpec(specNamed("a")), putStatus(plimsoll.JobStatus{ID: "a", Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning, Revision: 1}),
-		putSpec(specNamed("b.2")), putStatus(plimsoll.JobStatus{ID: "b.2", Owner: "bob", Queue: "root.batch.low", State: plimsoll.JobAccepted, Revision: 1}),
-		putStatus(plimsoll.JobStatus{ID: "c", Owner: "bob", Queue: "root.batches", State: plimsoll.JobCompleted, Revision: 1}),
-		putTask(plimsoll.Task{Job: "a", Group: "map", Index: 0, Attempt: 1, State: plimsoll.TaskRunning, Node: "n1", Revision: 1}),
+		putSpec(specNamed("a")),
+		putStatus(
+			plimsoll.JobStatus{ID: "a", Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning, Revision: 1},
+		),
+		putSpec(specNamed("b.2")),
+		putStatus(
+			plimsoll.JobStatus{
+				ID: "b.2", Owner: "bob", Queue: "root.batch.low", State: plimsoll.JobAccepted, Revision: 1,
+			},
+		),
+		putStatus(
+			plimsoll.JobStatus{ID: "c", Owner: "bob", Queue: "root.batches", State: plimsoll.JobCompleted, Revision: 1},
+		),
+		putTask(
+			plimsoll.Task{
+				Job: "a", Group: "map", Index: 0, Attempt: 1, State: plimsoll.TaskRunning, Node: "n1", Revision: 1,
+			},
+		),
 		putTask(plimsoll.Task{Job: "a", Group: "map", Index: 1, State: plimsoll.TaskPending, Revision: 1}),
-		putTask(plimsoll.Task{Job: "b.2", Group: "map", Index: 0, Attempt: 2, State: plimsoll.TaskFinished, Node: "n1", Revision: 1}),
+		putTask(
+			plimsoll.Task{
+				Job: "b.2", Group: "map", Index: 0, Attempt: 2, State: plimsoll.TaskFinished, Node: "n1", Revision: 1,
+			},
+		),
 		putTask(plimsoll.Task{Job: "b.2", Group: "map", Index: 10, State: plimsoll.TaskPending, Revision: 1}),
 		putNode(plimsoll.Node{ID: "n1", Incarnation: 3, Mode: plimsoll.NodeActive, Ready: true, Revision: 1}),
 		putNode(plimsoll.Node{ID: "n2", Incarnation: 1, Mode: plimsoll.NodeCordoned, Revision: 1}),
 		wire.Mutation{
 			Kind: wire.KindNodeStatus, Key: "n1", Ephemeral: true,
-			Value: wire.AppendNodeStatus(nil, &plimsoll.NodeStatus{ID: "n1", Tasks: 1, Allocated: plimsoll.Resources{"cpu": 500}}),
+			Value: wire.AppendNodeStatus(
+				nil, &plimsoll.NodeStatus{ID: "n1", Tasks: 1, Allocated: plimsoll.Resources{"cpu": 500}},
+			),
 		},
 		wire.Mutation{Kind: wire.KindQueueConfig, Value: wire.AppendQueueConfig(nil, new(plimsoll.DefaultQueues()))},
-		wire.Mutation{Kind: wire.KindQueueStatus, Key: "root", Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root"})},
-		wire.Mutation{Kind: wire.KindQueueStatus, Key: "root.batch", Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root.batch", Leaf: true, Jobs: 2})},
+		wire.Mutation{
+			Kind: wire.KindQueueStatus, Key: "root",
+			Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root"}),
+		},
+		wire.Mutation{
+			Kind: wire.KindQueueStatus, Key: "root.batch",
+			Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root.batch", Leaf: true, Jobs: 2}),
+		},
 		wire.Mutation{
 			Kind: wire.KindQueueStatus, Key: "root.empty",
 			Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: "root.empty", Leaf: true}),
@@ -69,7 +95,10 @@ func TestListJobs(t *testing.T) {
 		{"of a queue without jobs", &pb.ListJobsRequest{Queue: "root.empty"}, nil, ""},
 		{"of a queue that is gone", &pb.ListJobsRequest{Queue: "root.batches", Owner: "alice"}, nil, ""},
 		{"in one of two states", &pb.ListJobsRequest{States: []pb.JobState{2, 6}}, []string{"b.2", "c"}, ""},
-		{"by all filters", &pb.ListJobsRequest{Owner: "bob", Queue: "root.batch", States: []pb.JobState{2, 6}}, []string{"b.2"}, ""},
+		{
+			"by all filters", &pb.ListJobsRequest{Owner: "bob", Queue: "root.batch", States: []pb.JobState{2, 6}},
+			[]string{"b.2"}, "",
+		},
 		{"a page", &pb.ListJobsRequest{Limit: 2}, []string{"a", "b.2"}, "b.2"},
 		{"the page after", &pb.ListJobsRequest{Limit: 2, After: "b.2"}, []string{"c"}, ""},
 		{"a full last page", &pb.ListJobsRequest{Limit: 3}, []string{"a", "b.2", "c"}, ""},
@@ -85,7 +114,10 @@ func TestListJobs(t *testing.T) {
 				got = append(got, job.GetId())
 			}
 			if !slices.Equal(got, test.want) || resp.GetNext() != test.next || resp.GetRevision() != 1 {
-				t.Errorf("got %v, next %q, revision %d; want %v, next %q", got, resp.GetNext(), resp.GetRevision(), test.want, test.next)
+				t.Errorf(
+					"got %v, next %q, revision %d; want %v, next %q", got, resp.GetNext(), resp.GetRevision(),
+					test.want, test.next,
+				)
 			}
 		})
 	}
@@ -109,7 +141,10 @@ func TestListTasks(t *testing.T) {
 		{"in a state", &pb.ListTasksRequest{States: []pb.TaskState{1}}, []string{"a.map.1", "b.2.map.10"}, ""},
 		{"a page", &pb.ListTasksRequest{Limit: 3}, []string{"a.map.0", "a.map.1", "b.2.map.0"}, "b.2.map.0"},
 		{"the page after", &pb.ListTasksRequest{Limit: 3, After: "b.2.map.0"}, []string{"b.2.map.10"}, ""},
-		{"after a task in the middle of the number order", &pb.ListTasksRequest{After: "b.2.map.9"}, []string{"b.2.map.10"}, ""},
+		{
+			"after a task in the middle of the number order", &pb.ListTasksRequest{After: "b.2.map.9"},
+			[]string{"b.2.map.10"}, "",
+		},
 		{"of a node after a task", &pb.ListTasksRequest{Node: "n1", After: "a.map.0"}, []string{"b.2.map.0"}, ""},
 		{"a page of a job", &pb.ListTasksRequest{Job: "a", Limit: 1}, []string{"a.map.0"}, "a.map.0"},
 		{"of a job after a later job's task", &pb.ListTasksRequest{Job: "a", After: "b.2.map.0"}, nil, ""},
@@ -131,10 +166,14 @@ func TestListTasks(t *testing.T) {
 func TestListsAreBoundedByThePageSize(t *testing.T) {
 	s := directly(newGateway(t, Config{PageSize: 2}, cluster()))
 	for _, limit := range []int32{0, 2, 3, 1 << 30} {
-		if jobs := must(t, s.jobs.ListJobs, &pb.ListJobsRequest{Limit: limit}); len(jobs.GetJobs()) != 2 || jobs.GetNext() != "b.2" {
+		if jobs := must(
+			t, s.jobs.ListJobs, &pb.ListJobsRequest{Limit: limit},
+		); len(jobs.GetJobs()) != 2 || jobs.GetNext() != "b.2" {
 			t.Errorf("limit %d: got %v", limit, jobs)
 		}
-		if tasks := must(t, s.jobs.ListTasks, &pb.ListTasksRequest{Limit: limit}); len(tasks.GetTasks()) != 2 || tasks.GetNext() != "a.map.1" {
+		if tasks := must(
+			t, s.jobs.ListTasks, &pb.ListTasksRequest{Limit: limit},
+		); len(tasks.GetTasks()) != 2 || tasks.GetNext() != "a.map.1" {
 			t.Errorf("limit %d: got %v", limit, tasks)
 		}
 	}
@@ -162,7 +201,10 @@ func TestListEvents(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"a", ""}, {"root.batch", "a"}, {"n1", "a.map.0"}, {"ab", ""}, {"a", "a.map.1"}, {"n1", "ab.map.0"},
 	} {
-		events = append(events, plimsoll.Event{Type: plimsoll.EventApp, Time: 7, Object: pair[0], Reference: pair[1], Message: pair[0]})
+		events = append(
+			events,
+			plimsoll.Event{Type: plimsoll.EventApp, Time: 7, Object: pair[0], Reference: pair[1], Message: pair[0]},
+		)
 	}
 	f.emit(events...)
 	s := directly(newGateway(t, Config{PageSize: 5}, f))
@@ -187,7 +229,9 @@ func TestListEvents(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			resp := must(t, s.events.ListEvents, test.req)
-			if !slices.Equal(resp.GetIds(), test.ids) || resp.GetNext() != test.next || resp.GetLowestId() != 0 || resp.GetHighestId() != 5 {
+			if !slices.Equal(
+				resp.GetIds(), test.ids,
+			) || resp.GetNext() != test.next || resp.GetLowestId() != 0 || resp.GetHighestId() != 5 {
 				t.Errorf("got %v, next %d; want %v, next %d", resp.GetIds(), resp.GetNext(), test.ids, test.next)
 			}
 			for i, ev := range resp.GetEvents() {
@@ -241,12 +285,15 @@ func reads(s *served) map[string]func(context.Context) error {
 	}
 }
 
-// "During a leader failover all reads of active data are rejected": a copy is there, and nobody gets it.
+// "During a leader failover all reads of active data are rejected": a copy is there, and nobody
+// gets it.
 func TestWithoutALeaderNoReadIsAnswered(t *testing.T) {
 	f := cluster()
 	f.down = errNoLeader
 	for name, read := range reads(directly(newGateway(t, Config{}, f))) {
-		if err := read(context.Background()); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(err.Error(), "try again") {
+		if err := read(context.Background()); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(
+			err.Error(), "try again",
+		) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -259,7 +306,9 @@ func TestALeaderThatHangsCostsAReadTheBarrierTimeout(t *testing.T) {
 		for name, read := range reads(directly(newGateway(t, Config{}, f))) {
 			began := time.Now()
 			err := read(context.Background())
-			if waited := time.Since(began); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || waited != 3*time.Second {
+			if waited := time.Since(
+				began,
+			); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || waited != 3*time.Second {
 				t.Errorf("%s: %v after %s", name, err, waited)
 			}
 		}
@@ -288,7 +337,10 @@ func TestACorruptRecordIsAnErrorThatNamesIt(t *testing.T) {
 	f := cluster()
 	f.put(wire.Mutation{Kind: wire.KindJobStatus, Key: "bad", Value: []byte{0xff}})
 	var faults []string
-	g := newGateway(t, Config{Events: Events{Fault: func(rpc string, err error) { faults = append(faults, fmt.Sprint(rpc, err)) }}}, f)
+	g := newGateway(
+		t, Config{Events: Events{Fault: func(rpc string, err error) { faults = append(faults, fmt.Sprint(rpc, err)) }}},
+		f,
+	)
 	s := directly(g)
 	for _, err := range []error{
 		second(call(s.jobs.GetJob, &pb.GetJobRequest{Id: "bad"})), second(call(s.jobs.ListJobs, &pb.ListJobsRequest{})),

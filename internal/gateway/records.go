@@ -74,7 +74,9 @@ func loadTask(s *replica.Snapshot, id string) (*pb.Task, error) {
 func taskKey(field, id string) (string, error) {
 	job, group, index, ok := wire.SplitTaskID(id)
 	if !ok {
-		return "", plimsoll.Invalid(field, "%.200q is not the id of a task; one is made of job, group and index, such as wordcount.map.0", id)
+		return "", plimsoll.Invalid(
+			field, "%.200q is not the id of a task; one is made of job, group and index, such as wordcount.map.0", id,
+		)
 	}
 	return wire.TaskKey(job, group, index), nil
 }

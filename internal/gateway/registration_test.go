@@ -23,7 +23,10 @@ func newKey(t testing.TB, seed byte) *nodekey.Key {
 }
 
 func keyed(key *nodekey.Key) plimsoll.Node {
-	return plimsoll.Node{ID: "n1", Incarnation: 3, Mode: plimsoll.NodeActive, Ready: true, Key: key.Public(), Session: nodekey.Hash(key.Session())}
+	return plimsoll.Node{
+		ID: "n1", Incarnation: 3, Mode: plimsoll.NodeActive, Ready: true, Key: key.Public(),
+		Session: nodekey.Hash(key.Session()),
+	}
 }
 
 // registering is a leader that takes every node in.
@@ -57,14 +60,20 @@ func TestARegistrationHasToBeSignedWithTheKey(t *testing.T) {
 	key := newKey(t, 1)
 	node := keyed(key)
 	for name, signature := range map[string][]byte{
-		"none": nil, "of another key": newKey(t, 2).SignRegistration(&node), "an answer": key.Answer("n1", nodekey.Random(nodekey.NonceSize)),
+		"none": nil, "of another key": newKey(t, 2).SignRegistration(&node),
+		"an answer": key.Answer("n1", nodekey.Random(nodekey.NonceSize)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := call(s.agents.RegisterNode, &pb.RegisterNodeRequest{Node: wire.NodeToProto(&node), Signature: signature})
+			_, err := call(
+				s.agents.RegisterNode, &pb.RegisterNodeRequest{Node: wire.NodeToProto(&node), Signature: signature},
+			)
 			wantRefusal(t, f, err, plimsoll.CodeDenied)
 		})
 	}
-	must(t, s.agents.RegisterNode, &pb.RegisterNodeRequest{Node: wire.NodeToProto(&node), Signature: key.SignRegistration(&node)})
+	must(
+		t, s.agents.RegisterNode,
+		&pb.RegisterNodeRequest{Node: wire.NodeToProto(&node), Signature: key.SignRegistration(&node)},
+	)
 }
 
 // The agents' token does not let anybody speak for a node that is not his.
@@ -73,10 +82,14 @@ func TestForgedReportsAreRefused(t *testing.T) {
 	key := newKey(t, 1)
 	node := keyed(key)
 	s := serve(t, Config{}, f)
-	must(t, s.agents.RegisterNode, &pb.RegisterNodeRequest{Node: wire.NodeToProto(&node), Signature: key.SignRegistration(&node)})
+	must(
+		t, s.agents.RegisterNode,
+		&pb.RegisterNodeRequest{Node: wire.NodeToProto(&node), Signature: key.SignRegistration(&node)},
+	)
 	f.sent()
 	for name, session := range map[string]string{
-		"without a session": "", "with another": newKey(t, 2).Session(), "with its hash": node.Session, "with the public key": node.Key,
+		"without a session": "", "with another": newKey(t, 2).Session(), "with its hash": node.Session,
+		"with the public key": node.Key,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, incarnation := range []uint64{2, 3, 4, 1<<64 - 1} {
@@ -97,12 +110,16 @@ func TestForgedReportsAreRefused(t *testing.T) {
 func speak(s *served, session string, incarnation uint64) []error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	watch, err := s.agents.WatchAssignments(ctx, with(session, &pb.WatchAssignmentsRequest{Node: "n1", Incarnation: incarnation}))
+	watch, err := s.agents.WatchAssignments(
+		ctx, with(session, &pb.WatchAssignmentsRequest{Node: "n1", Incarnation: incarnation}),
+	)
 	if err == nil && !watch.Receive() {
 		err = watch.Err()
 	}
 	_, beat := s.agents.Heartbeat(ctx, with(session, &pb.HeartbeatRequest{Node: "n1", Incarnation: incarnation}))
-	_, tasks := s.agents.ReportTasks(ctx, with(session, &pb.ReportTasksRequest{Node: "n1", Incarnation: incarnation, Sequence: 1}))
+	_, tasks := s.agents.ReportTasks(
+		ctx, with(session, &pb.ReportTasksRequest{Node: "n1", Incarnation: incarnation, Sequence: 1}),
+	)
 	_, node := s.agents.ReportNode(ctx, with(session, &pb.ReportNodeRequest{
 		Node: "n1", Incarnation: incarnation, Sequence: 1, Report: &pb.NodeReport{},
 	}))
@@ -128,7 +145,9 @@ func TestAWatchEndsWhenTheNodeGoesToAnotherKey(t *testing.T) {
 	key := newKey(t, 1)
 	f.put(putNode(keyed(key)))
 	s := serve(t, Config{}, f)
-	stream, err := s.agents.WatchAssignments(t.Context(), with(key.Session(), &pb.WatchAssignmentsRequest{Node: "n1", Incarnation: 3}))
+	stream, err := s.agents.WatchAssignments(
+		t.Context(), with(key.Session(), &pb.WatchAssignmentsRequest{Node: "n1", Incarnation: 3}),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +163,10 @@ func TestAWatchEndsWhenTheNodeGoesToAnotherKey(t *testing.T) {
 func TestTheGatewaySaysWhereAnAgentCallsFrom(t *testing.T) {
 	f := registering()
 	s := serve(t, Config{}, f)
-	must(t, s.agents.RegisterNode, &pb.RegisterNodeRequest{Node: &pb.Node{Id: "n1", Incarnation: 1, Peer: "169.254.169.254"}})
+	must(
+		t, s.agents.RegisterNode,
+		&pb.RegisterNodeRequest{Node: &pb.Node{Id: "n1", Incarnation: 1, Peer: "169.254.169.254"}},
+	)
 	if peer := f.sent()[0].GetRegisterNode().GetNode().GetPeer(); peer != "127.0.0.1" {
 		t.Errorf("the node calls from %q", peer)
 	}
@@ -155,7 +177,10 @@ func TestAbsurdSequencesAreRefused(t *testing.T) {
 	s := directly(newGateway(t, Config{}, f))
 	_, err := call(s.agents.ReportTasks, &pb.ReportTasksRequest{Node: "n1", Incarnation: 1, Sequence: 1<<64 - 1})
 	wantRefusal(t, f, err, plimsoll.CodeInvalid)
-	_, err = call(s.agents.ReportNode, &pb.ReportNodeRequest{Node: "n1", Incarnation: 1, Sequence: plimsoll.MaxSequence + 1, Report: &pb.NodeReport{}})
+	_, err = call(
+		s.agents.ReportNode,
+		&pb.ReportNodeRequest{Node: "n1", Incarnation: 1, Sequence: plimsoll.MaxSequence + 1, Report: &pb.NodeReport{}},
+	)
 	wantRefusal(t, f, err, plimsoll.CodeInvalid)
 }
 

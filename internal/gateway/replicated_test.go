@@ -15,7 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// leader is a real replication source behind a real socket; in place of an engine it accepts every job.
+// leader is a real replication source behind a real socket; in place of an engine it accepts every
+// job.
 type leader struct {
 	address string
 	stop    func()
@@ -26,7 +27,9 @@ type leader struct {
 
 func startLeader(t testing.TB) *leader {
 	t.Helper()
-	source, err := replica.NewSource(replica.SourceConfig{Epoch: 1, InstanceUUID: "c63c4f68-decf-4285-a5dc-97d0663d8030"}, nil)
+	source, err := replica.NewSource(
+		replica.SourceConfig{Epoch: 1, InstanceUUID: "c63c4f68-decf-4285-a5dc-97d0663d8030"}, nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +94,8 @@ func follow(t testing.TB, ld *leader, id string) *replica.Follower {
 	return follower
 }
 
-// "Any gateway answers any call with full consistency; writing through one and reading through another is fine."
+// "Any gateway answers any call with full consistency; writing through one and reading through
+// another is fine."
 func TestWhatIsWrittenThroughOneGatewayIsReadThroughTheOther(t *testing.T) {
 	ld := startLeader(t)
 	one := serve(t, Config{ID: "one"}, follow(t, ld, "one"))
@@ -143,12 +147,15 @@ func TestAfterTheLeaderHasGoneNothingIsAnswered(t *testing.T) {
 	if status, body := s.do(t, http.MethodGet, "/healthz", "", nil); status != http.StatusServiceUnavailable {
 		t.Errorf("health: %d %s", status, body)
 	}
-	if status, body := s.do(t, http.MethodGet, "/ws/v1/events/batch", "", nil); status != http.StatusServiceUnavailable {
+	if status, body := s.do(
+		t, http.MethodGet, "/ws/v1/events/batch", "", nil,
+	); status != http.StatusServiceUnavailable {
 		t.Errorf("YuniKorn's batch: %d %s", status, body)
 	}
 }
 
-// The barrier's price: the same read, strict over the gateway's RPC, strict without the RPC, and not strict at all.
+// The barrier's price: the same read, strict over the gateway's RPC, strict without the RPC, and
+// not strict at all.
 func BenchmarkGetJob(b *testing.B) {
 	ld := startLeader(b)
 	follower := follow(b, ld, "g1")
@@ -183,7 +190,8 @@ func BenchmarkGetJob(b *testing.B) {
 	})
 }
 
-// latestOnly answers reads with whatever is there. It is what a gateway must not do, and the measure of what strictness costs.
+// latestOnly answers reads with whatever is there. It is what a gateway must not do, and the
+// measure of what strictness costs.
 type latestOnly struct{ *replica.Follower }
 
 func (l latestOnly) Barrier(context.Context) (*replica.Snapshot, error) { return l.Latest(), nil }

@@ -102,7 +102,9 @@ func newPlaces(most int, bound, name string) *places {
 }
 
 func (p *places) full() error {
-	return plimsoll.Errorf(plimsoll.CodeExhausted, "this gateway has %d %s under way, as many as it may; try again later", p.most, p.name)
+	return plimsoll.Errorf(
+		plimsoll.CodeExhausted, "this gateway has %d %s under way, as many as it may; try again later", p.most, p.name,
+	)
 }
 
 // enter takes a place, which is given back with leave. cut reports whether another request lost its
@@ -147,7 +149,8 @@ func (p *places) put(entered *place) (leaving *place, err error) {
 	return leaving, nil
 }
 
-// dispensable returns the place that can best be given up; nil if there is none. The caller holds mu.
+// dispensable returns the place that can best be given up; nil if there is none. The caller holds
+// mu.
 func (p *places) dispensable() *place {
 	if oldest := p.mu.arriving.Front(); oldest != nil {
 		return elementOf(oldest)
@@ -215,8 +218,8 @@ func (g *Gateway) take(u *ongoing, w http.ResponseWriter, r *http.Request) error
 	return err
 }
 
-// bounded refuses an RPC for which there is no room, before its body is read, and gives each what it takes
-// of a budget.
+// bounded refuses an RPC for which there is no room, before its body is read, and gives each what
+// it takes of a budget.
 func (g *Gateway) bounded(next http.Handler) http.Handler {
 	refuser := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -36,7 +36,8 @@ func (a asAgent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.RoundTripper.RoundTrip(r)
 }
 
-// twoDoors is a gateway with a listener of its own for agents, and one where a credential tells them from users.
+// twoDoors is a gateway with a listener of its own for agents, and one where a credential tells
+// them from users.
 type twoDoors struct {
 	*served
 	byListener, byCredential plimsollv1connect.AgentServiceClient
@@ -78,11 +79,14 @@ func serveTwoDoors(t *testing.T, cfg Config, f *fake) *twoDoors {
 		shared.CloseIdleConnections()
 	})
 	d.byListener = plimsollv1connect.NewAgentServiceClient(own, url)
-	d.byCredential = plimsollv1connect.NewAgentServiceClient(&http.Client{Transport: asAgent{shared.Transport, agent}}, sharedURL)
+	d.byCredential = plimsollv1connect.NewAgentServiceClient(
+		&http.Client{Transport: asAgent{shared.Transport, agent}}, sharedURL,
+	)
 	return d
 }
 
-// halfSent is how many requests the attack begins, as far as this process has descriptors for both ends.
+// halfSent is how many requests the attack begins, as far as this process has descriptors for both
+// ends.
 func halfSent() int { return min(5000, transport.OpenFiles()/3) }
 
 // flood opens connections and sends the beginning of a request on each.
@@ -114,7 +118,9 @@ func floodStreams(t *testing.T, address string) {
 			begun++
 			go func() {
 				defer func() { ended <- struct{}{} }()
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+plimsollv1connect.JobServiceSubmitJobProcedure, endless{ctx.Done()})
+				req, err := http.NewRequestWithContext(
+					ctx, http.MethodPost, url+plimsollv1connect.JobServiceSubmitJobProcedure, endless{ctx.Done()},
+				)
 				if err != nil {
 					return
 				}
@@ -148,15 +154,26 @@ func (p *places) count() int {
 	return p.mu.arriving.Len() + p.mu.working.Len()
 }
 
-// The attack: with one bound for all, no heartbeat got through, and after a while every task of every node was run again.
+// The attack: with one bound for all, no heartbeat got through, and after a while every task of
+// every node was run again.
 func TestHalfSentRequestsOfUsersKeepNoHeartbeatOut(t *testing.T) {
-	head := "POST " + plimsollv1connect.JobServiceSubmitJobProcedure + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/proto\r\n"
+	head := "POST " + plimsollv1connect.JobServiceSubmitJobProcedure +
+		" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/proto\r\n"
 	for name, attack := range map[string]func(t *testing.T, address string){
-		"bodies":           func(t *testing.T, address string) { flood(t, address, head+"Content-Length: 1000\r\n\r\nx") },
+		"bodies": func(
+			t *testing.T, address string,
+		) {
+			flood(t, address, head+"Content-Length: 1000\r\n\r\nx")
+		},
 		"headers":          func(t *testing.T, address string) { flood(t, address, head) },
 		"bodies of HTTP/2": floodStreams,
 		"bodies of an agent": func(t *testing.T, address string) {
-			flood(t, address, strings.Replace(head, "JobService/SubmitJob", "AgentService/Heartbeat", 1)+"Content-Length: 1000\r\n\r\nx")
+			flood(
+				t, address,
+				strings.Replace(
+					head, "JobService/SubmitJob", "AgentService/Heartbeat", 1,
+				)+"Content-Length: 1000\r\n\r\nx",
+			)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +184,9 @@ func TestHalfSentRequestsOfUsersKeepNoHeartbeatOut(t *testing.T) {
 			register(t, d.byListener, "n1", 3)
 			attack(t, d.address)
 			for i := 0; i < 100 || name != "headers" && d.gateway.slots.requests.count() < halfSent()/2-1; i++ {
-				for door, agents := range map[string]plimsollv1connect.AgentServiceClient{"listener": d.byListener, "credential": d.byCredential} {
+				for door, agents := range map[string]plimsollv1connect.AgentServiceClient{
+					"listener": d.byListener, "credential": d.byCredential,
+				} {
 					if !must(t, agents.Heartbeat, &pb.HeartbeatRequest{Node: "n1", Incarnation: 3}).GetRegistered() {
 						t.Fatalf("a heartbeat by %s was not taken", door)
 					}
@@ -180,17 +199,24 @@ func TestHalfSentRequestsOfUsersKeepNoHeartbeatOut(t *testing.T) {
 
 func register(t *testing.T, agents plimsollv1connect.AgentServiceClient, node string, incarnation uint64) {
 	t.Helper()
-	must(t, agents.RegisterNode, &pb.RegisterNodeRequest{Node: &pb.Node{Id: node, Incarnation: incarnation, Mode: pb.NodeMode_NODE_MODE_ACTIVE, Ready: true}})
+	must(
+		t, agents.RegisterNode,
+		&pb.RegisterNodeRequest{
+			Node: &pb.Node{Id: node, Incarnation: incarnation, Mode: pb.NodeMode_NODE_MODE_ACTIVE, Ready: true},
+		},
+	)
 }
 
-// It is the caller that decides, not the path: a user who calls the service of agents shares the slots of users.
+// It is the caller that decides, not the path: a user who calls the service of agents shares the
+// slots of users.
 func TestSlotsAreKeptByTheCallerNotByThePath(t *testing.T) {
 	f := cluster()
 	d := serveTwoDoors(t, Config{MaxStreams: 1, MaxAgentStreams: 2}, f)
 	watch := &pb.WatchAssignmentsRequest{Node: "n1", Incarnation: 3}
 	receive(t, open(t, d.agents.WatchAssignments, watch)) // a user
 	for _, refused := range []error{
-		ending(t, open(t, d.agents.WatchAssignments, watch)), ending(t, open(t, d.jobs.WatchJob, &pb.WatchJobRequest{Id: "a"})),
+		ending(t, open(t, d.agents.WatchAssignments, watch)),
+		ending(t, open(t, d.jobs.WatchJob, &pb.WatchJobRequest{Id: "a"})),
 	} {
 		if plimsoll.CodeOf(refused) != plimsoll.CodeExhausted {
 			t.Errorf("a second stream of a user: %v", refused)
@@ -198,7 +224,9 @@ func TestSlotsAreKeptByTheCallerNotByThePath(t *testing.T) {
 	}
 	receive(t, open(t, d.byListener.WatchAssignments, watch))
 	receive(t, open(t, d.byCredential.WatchAssignments, watch))
-	if err := ending(t, open(t, d.byListener.WatchAssignments, watch)); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), "agents") {
+	if err := ending(
+		t, open(t, d.byListener.WatchAssignments, watch),
+	); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), "agents") {
 		t.Errorf("a third watch of an agent: %v", err)
 	}
 	_, metrics := d.do(t, http.MethodGet, "/metrics", "", nil)
@@ -220,7 +248,8 @@ func TestTheAddressOfAgentsServesNobodyElse(t *testing.T) {
 	}
 	defer own.CloseIdleConnections()
 	for path, want := range map[string]int{
-		plimsollv1connect.JobServiceListJobsProcedure: http.StatusNotFound, "/ws/v1/events/batch": http.StatusNotFound, "/metrics": http.StatusNotFound,
+		plimsollv1connect.JobServiceListJobsProcedure: http.StatusNotFound, "/ws/v1/events/batch": http.StatusNotFound,
+		"/metrics": http.StatusNotFound,
 		"/healthz": http.StatusOK,
 	} {
 		resp, err := own.Get(url + path)
@@ -236,16 +265,22 @@ func TestTheAddressOfAgentsServesNobodyElse(t *testing.T) {
 	}
 }
 
-// A request that comes takes the place of the one that has been on its way longest, which is told so.
+// A request that comes takes the place of the one that has been on its way longest, which is told
+// so.
 func TestARequestOnItsWayGivesItsPlaceToOneThatCame(t *testing.T) {
 	path := plimsollv1connect.JobServiceGetJobProcedure
 	inBubble(t, Config{MaxRequests: 2}, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
-		lines := []string{"POST " + path + " HTTP/1.1", "Host: gateway", "Content-Type: application/json", "Content-Length: 100", "", "{"}
+		lines := []string{
+			"POST " + path + " HTTP/1.1", "Host: gateway", "Content-Type: application/json", "Content-Length: 100", "",
+			"{",
+		}
 		oldest, second := begin(t, network, lines...), begin(t, network, lines...)
 		jobs := plimsollv1connect.NewJobServiceClient(client, "http://gateway")
 		must(t, jobs.GetJob, &pb.GetJobRequest{Id: "a"})
 		text, err := io.ReadAll(oldest)
-		if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 429") || !strings.Contains(string(text), "longest on its way") {
+		if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 429") || !strings.Contains(
+			string(text), "longest on its way",
+		) {
 			t.Errorf("the oldest was told %q, %v", text, err)
 		}
 		if _, err := second.Write([]byte(`"id":"a"}` + strings.Repeat(" ", 90))); err != nil {
@@ -263,11 +298,14 @@ func TestARequestOnItsWayGivesItsPlaceToOneThatCame(t *testing.T) {
 	})
 }
 
-// An answer that its caller does not take for five seconds gives its place up when another needs it.
+// An answer that its caller does not take for five seconds gives its place up when another needs
+// it.
 func TestAnAnswerThatIsNotTakenGivesItsPlaceToOneThatCame(t *testing.T) {
 	f := cluster()
 	for range 100 {
-		f.emit(plimsoll.Event{Type: plimsoll.EventRequest, Object: "wordcount.map.0", Message: strings.Repeat("x", 100)})
+		f.emit(
+			plimsoll.Event{Type: plimsoll.EventRequest, Object: "wordcount.map.0", Message: strings.Repeat("x", 100)},
+		)
 	}
 	const path = "/ws/v1/events/batch"
 	inBubble(t, Config{MaxRequests: 1}, f, func(t *testing.T, network *pipes, client *http.Client) {
@@ -285,17 +323,25 @@ func TestAnAnswerThatIsNotTakenGivesItsPlaceToOneThatCame(t *testing.T) {
 	})
 }
 
-// Each stream that a gateway has is cut when its caller reads nothing of it for a minute, and that is told.
+// Each stream that a gateway has is cut when its caller reads nothing of it for a minute, and that
+// is told.
 func TestAStreamThatIsNotReadIsCutAndTold(t *testing.T) {
 	for procedure, req := range map[string]proto.Message{
-		plimsollv1connect.JobServiceWatchJobProcedure:           &pb.WatchJobRequest{Id: "a"},
-		plimsollv1connect.JobServiceReadLogsProcedure:           &pb.ReadLogsRequest{Task: "a.map.1", Follow: true},
-		plimsollv1connect.NodeServiceWatchNodeQOSProcedure:      &pb.WatchNodeQOSRequest{Node: "n1"},
-		plimsollv1connect.AgentServiceWatchAssignmentsProcedure: &pb.WatchAssignmentsRequest{Node: "n1", Incarnation: 3},
+		plimsollv1connect.JobServiceWatchJobProcedure:      &pb.WatchJobRequest{Id: "a"},
+		plimsollv1connect.JobServiceReadLogsProcedure:      &pb.ReadLogsRequest{Task: "a.map.1", Follow: true},
+		plimsollv1connect.NodeServiceWatchNodeQOSProcedure: &pb.WatchNodeQOSRequest{Node: "n1"},
+		plimsollv1connect.AgentServiceWatchAssignmentsProcedure: &pb.WatchAssignmentsRequest{
+			Node: "n1", Incarnation: 3,
+		},
 	} {
 		t.Run(procedure, func(t *testing.T) {
 			cut := make(chan string, 1)
-			cfg := Config{MaxStreams: 1, Events: Events{Cut: func(rpc, _ string, unread time.Duration) { cut <- rpc + " after " + unread.String() }}}
+			cfg := Config{
+				MaxStreams: 1,
+				Events: Events{
+					Cut: func(rpc, _ string, unread time.Duration) { cut <- rpc + " after " + unread.String() },
+				},
+			}
 			inBubble(t, cfg, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
 				body := envelope(t, req)
 				c := begin(t, network, "POST "+procedure+" HTTP/1.1", "Host: gateway", "Content-Type: application/connect+proto",
@@ -350,7 +396,8 @@ func TestLogsThatAreReadAreBounded(t *testing.T) {
 	}
 }
 
-// A request for which there is no slot is told when to try again, as one for which there are no bytes.
+// A request for which there is no slot is told when to try again, as one for which there are no
+// bytes.
 func TestARequestWithoutASlotIsToldToTryAgain(t *testing.T) {
 	g := newGateway(t, Config{}, cluster())
 	g.slots.requests.most = 0

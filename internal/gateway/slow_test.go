@@ -19,7 +19,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// pipes is a network inside a bubble. Its connections hold nothing: what one end does not read the other cannot write.
+// pipes is a network inside a bubble. Its connections hold nothing: what one end does not read the
+// other cannot write.
 type pipes struct {
 	accepted chan net.Conn
 	closed   chan struct{}
@@ -96,7 +97,9 @@ func status(t *testing.T, client *http.Client, path string) int {
 func TestACallerThatNeverReadsGivesItsPlaceBack(t *testing.T) {
 	f := cluster()
 	for range 100 {
-		f.emit(plimsoll.Event{Type: plimsoll.EventRequest, Object: "wordcount.map.0", Message: strings.Repeat("x", 100)})
+		f.emit(
+			plimsoll.Event{Type: plimsoll.EventRequest, Object: "wordcount.map.0", Message: strings.Repeat("x", 100)},
+		)
 	}
 	const path = "/ws/v1/events/batch"
 	for _, stuck := range []string{path, "/metrics"} {
@@ -124,7 +127,10 @@ func TestACallerThatNeverReadsGivesItsPlaceBack(t *testing.T) {
 func TestACallerThatNeverSendsItsBodyGivesItsPlaceBack(t *testing.T) {
 	watch := plimsollv1connect.JobServiceWatchJobProcedure
 	inBubble(t, Config{MaxStreams: 1}, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
-		c := begin(t, network, "POST "+watch+" HTTP/1.1", "Host: gateway", "Content-Type: application/connect+proto", "Content-Length: 100", "", "")
+		c := begin(
+			t, network, "POST "+watch+" HTTP/1.1", "Host: gateway", "Content-Type: application/connect+proto",
+			"Content-Length: 100", "", "",
+		)
 		said := make(chan string, 1)
 		go func() { // what the gateway answers must be taken off the pipe
 			text, _ := io.ReadAll(c)
@@ -140,7 +146,9 @@ func TestACallerThatNeverSendsItsBodyGivesItsPlaceBack(t *testing.T) {
 		}
 		jobs := plimsollv1connect.NewJobServiceClient(client, "http://gateway")
 		receive(t, open(t, jobs.WatchJob, &pb.WatchJobRequest{Id: "a"}))
-		if err := ending(t, open(t, jobs.WatchJob, &pb.WatchJobRequest{Id: "a"})); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
+		if err := ending(
+			t, open(t, jobs.WatchJob, &pb.WatchJobRequest{Id: "a"}),
+		); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
 			t.Errorf("while another watches: %v", err)
 		}
 		if err := c.Close(); err != nil {

@@ -15,8 +15,8 @@ const (
 	specOverhead = 1 << 10
 )
 
-// specCache keeps job specifications decoded. All streams share it: a job's tasks go to many nodes, and what a stream kept for
-// itself would be there once for each of them. The zero value is ready.
+// specCache keeps job specifications decoded. All streams share it: a job's tasks go to many nodes,
+// and what a stream kept for itself would be there once for each of them. The zero value is ready.
 type specCache struct {
 	mu struct {
 		sync.Mutex
@@ -25,7 +25,8 @@ type specCache struct {
 	}
 }
 
-// jobSpec is a decoded specification, which must not be changed, with the bytes that it was decoded from.
+// jobSpec is a decoded specification, which must not be changed, with the bytes that it was decoded
+// from.
 type jobSpec struct {
 	data []byte
 	spec *pb.JobSpec

@@ -32,7 +32,8 @@ func TestWhatIsNotKnownInAUsersJSONIsAnErrorThatNamesIt(t *testing.T) {
 	const submit, list = plimsollv1connect.JobServiceSubmitJobProcedure, plimsollv1connect.JobServiceListJobsProcedure
 	for _, c := range []struct{ name, path, body, want string }{
 		{
-			"a field of a list", submit, `{"spec":{"id":"x","groups":[{"name":"a","command":["true"]},{"name":"b","cuont":3}]}}`,
+			"a field of a list", submit,
+			`{"spec":{"id":"x","groups":[{"name":"a","command":["true"]},{"name":"b","cuont":3}]}}`,
 			`spec.groups[1].cuont: unknown field; did you mean "count"?`,
 		},
 		{"a field at the top", list, `{"qeue":"root.batch"}`, `qeue: unknown field; did you mean "queue"?`},
@@ -56,7 +57,8 @@ func TestWhatIsNotKnownInAUsersJSONIsAnErrorThatNamesIt(t *testing.T) {
 		{"a number of a list", list, `{"states":[99]}`, "states[0]: 99 is not known; possible are JOB_STATE_NEW, "},
 		{"a word that stands for none", list, `{"states":["JOB_STATE_UNSPECIFIED"]}`, "states[0]: 0 is not known; "},
 		{
-			"a word of a field", plimsollv1connect.NodeServiceSetNodeModeProcedure, `{"id":"n1","mode":"NODE_MODE_DRIANING"}`,
+			"a word of a field", plimsollv1connect.NodeServiceSetNodeModeProcedure,
+			`{"id":"n1","mode":"NODE_MODE_DRIANING"}`,
 			`mode: "NODE_MODE_DRIANING" is not known; did you mean "NODE_MODE_DRAINING"?`,
 		},
 		{

@@ -13,7 +13,9 @@ import (
 )
 
 // GetTask answers with one task.
-func (s jobService) GetTask(ctx context.Context, req *connect.Request[pb.GetTaskRequest]) (*connect.Response[pb.GetTaskResponse], error) {
+func (s jobService) GetTask(
+	ctx context.Context, req *connect.Request[pb.GetTaskRequest],
+) (*connect.Response[pb.GetTaskResponse], error) {
 	if _, err := taskKey("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}
@@ -29,7 +31,9 @@ func (s jobService) GetTask(ctx context.Context, req *connect.Request[pb.GetTask
 }
 
 // ListTasks answers with the tasks that pass all filters, in the order of job, group and index.
-func (s jobService) ListTasks(ctx context.Context, req *connect.Request[pb.ListTasksRequest]) (*connect.Response[pb.ListTasksResponse], error) {
+func (s jobService) ListTasks(
+	ctx context.Context, req *connect.Request[pb.ListTasksRequest],
+) (*connect.Response[pb.ListTasksResponse], error) {
 	limit, err := s.g.limit(req.Msg.GetLimit())
 	if err != nil {
 		return nil, err

@@ -15,7 +15,9 @@ func TestWatchJobSendsNowAfterEachChangeAndEndsWithTheJob(t *testing.T) {
 	f := cluster()
 	s := serve(t, Config{}, f)
 	stream := open(t, s.jobs.WatchJob, &pb.WatchJobRequest{Id: "a"})
-	if got := receive(t, stream).GetStatus(); got.GetState() != pb.JobState_JOB_STATE_RUNNING || got.GetOwner() != "alice" {
+	if got := receive(
+		t, stream,
+	).GetStatus(); got.GetState() != pb.JobState_JOB_STATE_RUNNING || got.GetOwner() != "alice" {
 		t.Errorf("now it is %v", got)
 	}
 	f.reconnect() // signals, and nothing has changed: nothing is sent
@@ -41,7 +43,9 @@ func TestWatchJobOfWhatHasEndedOrIsGone(t *testing.T) {
 	if err := ending(t, stream); err != nil {
 		t.Errorf("of a job that has ended: %v", err)
 	}
-	if err := ending(t, open(t, s.jobs.WatchJob, &pb.WatchJobRequest{Id: "gone"})); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
+	if err := ending(
+		t, open(t, s.jobs.WatchJob, &pb.WatchJobRequest{Id: "gone"}),
+	); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
 		t.Errorf("of a job that is not there: %v", err)
 	}
 	if err := ending(t, open(t, s.jobs.WatchJob, &pb.WatchJobRequest{})); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
@@ -54,19 +58,25 @@ func TestWatchJobOfWhatHasEndedOrIsGone(t *testing.T) {
 		t.Errorf("of a job that goes: %v", err)
 	}
 	f.set(func(f *fake) { f.down = errNoLeader })
-	if err := ending(t, open(t, s.jobs.WatchJob, &pb.WatchJobRequest{Id: "b.2"})); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+	if err := ending(
+		t, open(t, s.jobs.WatchJob, &pb.WatchJobRequest{Id: "b.2"}),
+	); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
 		t.Errorf("without a leader: %v", err)
 	}
 }
 
 func assignedTask(index int32, state plimsoll.TaskState, revision uint64) wire.Mutation {
-	return putTask(plimsoll.Task{Job: "a", Group: "map", Index: index, Attempt: 1, State: state, Node: "n1", Revision: revision})
+	return putTask(
+		plimsoll.Task{Job: "a", Group: "map", Index: index, Attempt: 1, State: state, Node: "n1", Revision: revision},
+	)
 }
 
 func describe(m *pb.WatchAssignmentsResponse) string {
 	var b strings.Builder
 	for _, a := range m.GetChanged() {
-		fmt.Fprintf(&b, "%s/%d %s owner=%s command=%s; ", taskID(a.GetTask()), a.GetTask().GetAttempt(), plimsoll.TaskState(a.GetTask().GetState()),
+		fmt.Fprintf(&b, "%s/%d %s owner=%s command=%s; ", taskID(
+			a.GetTask(),
+		), a.GetTask().GetAttempt(), plimsoll.TaskState(a.GetTask().GetState()),
 			a.GetOwner(), strings.Join(a.GetSpec().GetCommand(), " "))
 	}
 	for _, id := range slices.Sorted(slices.Values(m.GetRemoved())) {
@@ -88,20 +98,47 @@ func TestWatchAssignmentsSendsAllThenAMarkerThenChanges(t *testing.T) {
 		want string
 	}{
 		{"what is there; a finished task is not", func() {}, "a.map.0/1 Running owner=alice command=true; end"},
-		{"a new task", func() { f.put(assignedTask(1, plimsoll.TaskBound, 2)) }, "a.map.1/1 Bound owner=alice command=true"},
+		{
+			"a new task", func() { f.put(assignedTask(1, plimsoll.TaskBound, 2)) },
+			"a.map.1/1 Bound owner=alice command=true",
+		},
 		{"a task of another node, then a task to be stopped", func() {
-			f.put(putTask(plimsoll.Task{Job: "a", Group: "map", Index: 5, State: plimsoll.TaskBound, Node: "n2", Revision: 3}))
+			f.put(
+				putTask(
+					plimsoll.Task{Job: "a", Group: "map", Index: 5, State: plimsoll.TaskBound, Node: "n2", Revision: 3},
+				),
+			)
 			f.put(assignedTask(1, plimsoll.TaskStopping, 4))
 		}, "a.map.1/1 Stopping owner=alice command=true"},
 		{"a task that ends", func() { f.put(assignedTask(1, plimsoll.TaskFinished, 5)) }, "-a.map.1"},
 		{"a task that goes back to wait for its next attempt", func() {
-			f.put(putTask(plimsoll.Task{Job: "a", Group: "map", Index: 0, Attempt: 1, State: plimsoll.TaskPending, Revision: 6}))
+			f.put(
+				putTask(
+					plimsoll.Task{
+						Job: "a", Group: "map", Index: 0, Attempt: 1, State: plimsoll.TaskPending, Revision: 6,
+					},
+				),
+			)
 		}, "-a.map.0"},
 		{"its next attempt here", func() {
-			f.put(putTask(plimsoll.Task{Job: "a", Group: "map", Index: 0, Attempt: 2, State: plimsoll.TaskBound, Node: "n1", Revision: 7}))
+			f.put(
+				putTask(
+					plimsoll.Task{
+						Job: "a", Group: "map", Index: 0, Attempt: 2, State: plimsoll.TaskBound, Node: "n1",
+						Revision: 7,
+					},
+				),
+			)
 		}, "a.map.0/2 Bound owner=alice command=true"},
 		{"its next attempt elsewhere", func() {
-			f.put(putTask(plimsoll.Task{Job: "a", Group: "map", Index: 0, Attempt: 3, State: plimsoll.TaskBound, Node: "n2", Revision: 8}))
+			f.put(
+				putTask(
+					plimsoll.Task{
+						Job: "a", Group: "map", Index: 0, Attempt: 3, State: plimsoll.TaskBound, Node: "n2",
+						Revision: 8,
+					},
+				),
+			)
 		}, "-a.map.0"},
 		{"one goes as another comes", func() {
 			f.put(assignedTask(2, plimsoll.TaskBound, 9), assignedTask(3, plimsoll.TaskBound, 9))
@@ -122,7 +159,9 @@ func TestWatchAssignmentsIsForTheNewestIncarnationOnly(t *testing.T) {
 	f := cluster()
 	s := serve(t, Config{}, f)
 	watch := func(node string, incarnation uint64) error {
-		return ending(t, open(t, s.agents.WatchAssignments, &pb.WatchAssignmentsRequest{Node: node, Incarnation: incarnation}))
+		return ending(
+			t, open(t, s.agents.WatchAssignments, &pb.WatchAssignmentsRequest{Node: node, Incarnation: incarnation}),
+		)
 	}
 	for name, test := range map[string]struct {
 		err  error
@@ -209,7 +248,9 @@ func TestManyAssignmentsGoInBoundedMessages(t *testing.T) {
 		return sizes
 	}
 	messages := d.step(t, f, true)
-	if got := sizes(messages); !slices.Equal(got, []int{256, 256, 256, 232}) || !messages[3].GetSnapshotEnd() || messages[2].GetSnapshotEnd() {
+	if got := sizes(messages); !slices.Equal(
+		got, []int{256, 256, 256, 232},
+	) || !messages[3].GetSnapshotEnd() || messages[2].GetSnapshotEnd() {
 		t.Errorf("1,000 tasks went in %v", got)
 	}
 	if got := d.step(t, f, false); len(got) != 0 {
@@ -238,11 +279,14 @@ func TestLargeAssignmentsGoInBoundedMessages(t *testing.T) {
 	f.put(batch...)
 	messages := newDiffer().step(t, f, true)
 	if len(messages) != 3 || len(messages[0].GetChanged()) != 11 {
-		t.Errorf("30 tasks of 100 KiB went in %d messages, the first with %d", len(messages), len(messages[0].GetChanged()))
+		t.Errorf(
+			"30 tasks of 100 KiB went in %d messages, the first with %d", len(messages), len(messages[0].GetChanged()),
+		)
 	}
 }
 
-// A leader that sends its snapshot again sends the same records in other bytes: nothing has changed.
+// A leader that sends its snapshot again sends the same records in other bytes: nothing has
+// changed.
 func TestTheSameRecordsAgainAreNoChange(t *testing.T) {
 	f := cluster()
 	d := newDiffer()
@@ -255,7 +299,8 @@ func TestTheSameRecordsAgainAreNoChange(t *testing.T) {
 	}
 }
 
-// An id may be used again once its job is forgotten: the tasks then come with the new job's command.
+// An id may be used again once its job is forgotten: the tasks then come with the new job's
+// command.
 func TestASpecificationIsThatOfTheJobAsItIs(t *testing.T) {
 	f := cluster()
 	d := newDiffer()
@@ -271,10 +316,14 @@ func TestASpecificationIsThatOfTheJobAsItIs(t *testing.T) {
 // One record that cannot be sent does not keep the others back, is told, and goes out once it can.
 func TestABrokenRecordKeepsNobodyBack(t *testing.T) {
 	f := cluster()
-	f.put(putTask(plimsoll.Task{Job: "aa", Group: "map", Attempt: 1, State: plimsoll.TaskBound, Node: "n1", Revision: 2}),
+	f.put(putTask(
+		plimsoll.Task{Job: "aa", Group: "map", Attempt: 1, State: plimsoll.TaskBound, Node: "n1", Revision: 2},
+	),
 		wire.Mutation{Kind: wire.KindTask, Key: "a\x00bad", Value: []byte{0xff}, Node: "n1"})
 	d := newDiffer()
-	if got := describe(d.step(t, f, true)[0]); got != "a.map.0/1 Running owner=alice command=true; end" || len(d.skipped) != 2 {
+	if got := describe(
+		d.step(t, f, true)[0],
+	); got != "a.map.0/1 Running owner=alice command=true; end" || len(d.skipped) != 2 {
 		t.Errorf("got %q, skipped %v", got, d.skipped)
 	}
 	f.put(putSpec(specNamed("aa")))
@@ -283,12 +332,15 @@ func TestABrokenRecordKeepsNobodyBack(t *testing.T) {
 	}
 }
 
-// Streams share what is decoded, and however many jobs there are, and however large, only so much is kept.
+// Streams share what is decoded, and however many jobs there are, and however large, only so much
+// is kept.
 func TestTheCacheOfSpecificationsIsSharedAndBounded(t *testing.T) {
 	f := cluster()
 	one, other := newDiffer(), newDiffer()
 	other.specs = one.specs
-	if a, b := one.step(t, f, true), other.step(t, f, true); a[0].GetChanged()[0].GetSpec() != b[0].GetChanged()[0].GetSpec() {
+	if a, b := one.step(
+		t, f, true,
+	), other.step(t, f, true); a[0].GetChanged()[0].GetSpec() != b[0].GetChanged()[0].GetSpec() {
 		t.Error("two streams have decoded the same specification")
 	}
 	large := specNamed("large")

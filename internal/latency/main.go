@@ -1,13 +1,17 @@
-// Command latency measures what the QoS agent does for a server that must answer soon and shares its machine with batch work: it prints the table of
-// docs/qos-latency.md. `make qos-latency` runs it; it needs root and control groups, and a machine that is otherwise quiet.
+// Command latency measures what the QoS agent does for a server that must answer soon and shares
+// its machine with batch work: it prints the table of docs/qos-latency.md. `make qos-latency` runs
+// it; it needs root and control groups, and a machine that is otherwise quiet.
 //
-// One server process does 2 ms of processor work a request and gets requests at random instants, 60 a second. Beside it four processes burn
-// whatever processor time they get, each a task of its own. In shuffled rounds the burners stand still, run with the agent off, with an agent that only lowers
-// quotas, and with one that has the whole ladder; with -others, programs that are no tasks use some of the machine all the time. The figure that counts is
-// how long the server's threads waited for a processor per request (/proc/PID/task/*/schedstat): the kernel counts it exactly, while percentiles of a few
-// hundred requests are noise.
+// One server process does 2 ms of processor work a request and gets requests at random instants, 60
+// a second. Beside it four processes burn whatever processor time they get, each a task of its own.
+// In shuffled rounds the burners stand still, run with the agent off, with an agent that only
+// lowers quotas, and with one that has the whole ladder; with -others, programs that are no tasks
+// use some of the machine all the time. The figure that counts is how long the server's threads
+// waited for a processor per request (/proc/PID/task/*/schedstat): the kernel counts it exactly,
+// while percentiles of a few hundred requests are noise.
 //
-// Cost: it runs for about rounds × 4 × 7 seconds. It calls qos/nodeqos as the agent does; nobody calls it.
+// Cost: it runs for about rounds × 4 × 7 seconds. It calls qos/nodeqos as the agent does; nobody
+// calls it.
 package main
 
 import (
@@ -56,7 +60,14 @@ func main() {
 		burn()
 	case "":
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = run(ctx, &plan{rounds: *rounds, measure: *measure, settle: *settle, others: *others, random: rand.New(rand.NewPCG(*seed, 0))}, os.Stdout)
+		err = run(
+			ctx,
+			&plan{
+				rounds: *rounds, measure: *measure, settle: *settle, others: *others,
+				random: rand.New(rand.NewPCG(*seed, 0)),
+			},
+			os.Stdout,
+		)
 		stop()
 	default:
 		err = fmt.Errorf("there is no %q; run it without arguments", flag.Arg(0))
@@ -187,7 +198,8 @@ func idleTime() (time.Duration, error) {
 	return time.Duration(sum) * 10 * time.Millisecond, nil
 }
 
-// client sends requests. Its connections are kept, so that what is measured is the work and not the connecting.
+// client sends requests. Its connections are kept, so that what is measured is the work and not the
+// connecting.
 type client struct {
 	path string
 	idle chan net.Conn
@@ -195,7 +207,8 @@ type client struct {
 
 func newClient(path string) *client { return &client{path: path, idle: make(chan net.Conn, 256)} }
 
-// ask sends requests at random instants for a while and returns how long each took. A request does not wait for the one before it.
+// ask sends requests at random instants for a while and returns how long each took. A request does
+// not wait for the one before it.
 func (c *client) ask(ctx context.Context, random *rand.Rand, last time.Duration) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, last)
 	defer cancel()

@@ -40,8 +40,9 @@ type rung struct {
 	action             plimsoll.Action
 }
 
-// The ladder begins with what costs the burners nothing while processors are idle. Only if that is not enough, which a second line tells,
-// they are throttled, and in the end stand still for a moment.
+// The ladder begins with what costs the burners nothing while processors are idle. Only if that is
+// not enough, which a second line tells, they are throttled, and in the end stand still for a
+// moment.
 func modes() []mode {
 	throttle := &plimsoll.ThrottleAction{Step: 40}
 	return []mode{
@@ -50,20 +51,30 @@ func modes() []mode {
 		{name: "quota only", rungs: []rung{{"3", "2", plimsoll.Action{Name: "shed", Throttle: throttle}}}},
 		{name: "full ladder", rungs: []rung{
 			{"3", "2", plimsoll.Action{Name: "yield", Weight: &plimsoll.WeightAction{Idle: true}}},
-			{"40", "30", plimsoll.Action{Name: "shed", Throttle: throttle, Freeze: &plimsoll.FreezeAction{For: 2 * time.Second}}},
+			{
+				"40", "30",
+				plimsoll.Action{Name: "shed", Throttle: throttle, Freeze: &plimsoll.FreezeAction{For: 2 * time.Second}},
+			},
 		}},
 	}
 }
 
 func policies(m *mode) []plimsoll.Policy {
 	node := &plimsoll.NodeQOS{Name: "latency"}
-	tasks := &plimsoll.TaskQOS{Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}}}
+	tasks := &plimsoll.TaskQOS{
+		Name: "batch", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}},
+	}
 	all := []plimsoll.Policy{{TaskQOS: tasks}, {NodeQOS: node}}
 	for _, r := range m.rungs {
 		a := r.action
 		a.CoolDown = time.Minute
 		tasks.Allowed = append(tasks.Allowed, a.Name)
-		node.Rules = append(node.Rules, plimsoll.Rule{Name: a.Name, Metric: qos.CPUPressure, Waterline: r.waterline, Release: r.release, Action: a.Name})
+		node.Rules = append(
+			node.Rules,
+			plimsoll.Rule{
+				Name: a.Name, Metric: qos.CPUPressure, Waterline: r.waterline, Release: r.release, Action: a.Name,
+			},
+		)
 		all = append(all, plimsoll.Policy{Action: &a})
 	}
 	return all
@@ -88,7 +99,8 @@ type site struct {
 	tasks    []*cgroup.Group // of groups, those of the server and the burners
 
 	client *client
-	own    *cgroup.Group // of this process: who asks competes with who answers as its neighbour, not as the whole tree's
+	// of this process: who asks competes with who answers as its neighbour, not as the whole tree's
+	own *cgroup.Group
 }
 
 func (s *site) socket() string { return filepath.Join(s.dir, "socket") }
@@ -195,7 +207,8 @@ func (s *site) remove() error {
 	return errors.Join(append(errs, s.tree.Remove(), os.RemoveAll(s.dir))...)
 }
 
-// measure lets one mode run: first until the agent has done what it does, then the requests that count.
+// measure lets one mode run: first until the agent has done what it does, then the requests that
+// count.
 func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err error) {
 	if err := s.reset(ctx, m.stopped); err != nil {
 		return o, err
@@ -243,7 +256,8 @@ func (s *site) reset(ctx context.Context, stopped bool) error {
 			return err
 		}
 		err = errors.Join(
-			c.Thaw(), c.SetQuota(cgroup.Quota{Micros: -1, PeriodMicros: 100_000}), c.SetScheduling(cgroup.Scheduling{Shares: 1024}),
+			c.Thaw(), c.SetQuota(cgroup.Quota{Micros: -1, PeriodMicros: 100_000}),
+			c.SetScheduling(cgroup.Scheduling{Shares: 1024}),
 		)
 		if stopped && i > 0 {
 			err = errors.Join(err, c.Freeze(ctx))
@@ -265,7 +279,9 @@ func (s *site) agent(m *mode) (*nodeqos.Loop, error) {
 		Tasks: func() []nodeqos.Task {
 			tasks := make([]nodeqos.Task, len(s.tasks))
 			for i := range tasks {
-				tasks[i] = nodeqos.Task{ID: taskName(i), Attempt: 1, Group: taskName(i), Class: plimsoll.ClassBestEffort, Started: started}
+				tasks[i] = nodeqos.Task{
+					ID: taskName(i), Attempt: 1, Group: taskName(i), Class: plimsoll.ClassBestEffort, Started: started,
+				}
 			}
 			tasks[0].Class = plimsoll.ClassGuaranteed
 			return tasks
@@ -321,7 +337,9 @@ func table(out io.Writer, p *plan, all []mode, results [][]outcome) error {
 		"| burners | wait for a processor per request | × stopped | p50 | p95 | batch cores | of the otherwise idle |\n|---|---|---|---|---|---|---|\n",
 		runtime.NumCPU(), p.others, p.rounds, p.measure)
 	for i := range all {
-		wait, batch := median(i, func(o *outcome) float64 { return ms(o.wait) }), median(i, func(o *outcome) float64 { return o.batch })
+		wait, batch := median(
+			i, func(o *outcome) float64 { return ms(o.wait) },
+		), median(i, func(o *outcome) float64 { return o.batch })
 		_, e := fmt.Fprintf(out, "| %s | %.2f ms | %.2f | %.1f ms | %.1f ms | %.2f | %.0f %% |\n", all[i].name, wait, wait/stopped,
 			median(i, func(o *outcome) float64 { return ms(o.p50) }), median(i, func(o *outcome) float64 { return ms(o.p95) }), batch, 100*batch/idle)
 		err = errors.Join(err, e)

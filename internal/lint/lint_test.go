@@ -76,22 +76,44 @@ func TestPageFindsPlantedViolations(t *testing.T) {
 	}{
 		{"a sound set has no findings", imports("."), ""},
 		{"every package has a line", add("internal/new"), "internal/new: is not in the deps block"},
-		{"every line has a package", func(l []lint.Package) []lint.Package { return l[:len(l)-1] }, "cmd/demo: stands in the deps block but does not exist"},
-		{"imports go upwards only", imports("internal/wire", "client"), "internal/wire: imports client, which stands below"},
+		{
+			"every line has a package", func(l []lint.Package) []lint.Package { return l[:len(l)-1] },
+			"cmd/demo: stands in the deps block but does not exist",
+		},
+		{
+			"imports go upwards only", imports("internal/wire", "client"),
+			"internal/wire: imports client, which stands below",
+		},
 		{"the root imports nothing", imports(".", "gen/v1"), ".: imports gen/v1, which stands below"},
-		{"an unknown package cannot be imported", imports("client", "x"), "client: imports x, which is not in the deps block"},
-		{"a limited package keeps to its list", imports("client", "shapes"), "client: imports shapes, which is not among those"},
-		{"processes do not know each other", imports("internal/agent", "internal/leader"), "internal/agent: imports internal/leader, another process"},
-		{"a pure package imports pure ones", imports("internal/engine", "gen/v1"), "internal/engine: imports gen/v1, which is not pure"},
+		{
+			"an unknown package cannot be imported", imports("client", "x"),
+			"client: imports x, which is not in the deps block",
+		},
+		{
+			"a limited package keeps to its list", imports("client", "shapes"),
+			"client: imports shapes, which is not among those",
+		},
+		{
+			"processes do not know each other", imports("internal/agent", "internal/leader"),
+			"internal/agent: imports internal/leader, another process",
+		},
+		{
+			"a pure package imports pure ones", imports("internal/engine", "gen/v1"),
+			"internal/engine: imports gen/v1, which is not pure",
+		},
 		{"a pure package has no network", outside("shapes", "net/http"), "shapes: is pure and imports net/http"},
 		{"a pure package has no files", outside("shapes", "os"), "shapes: is pure and imports os"},
 		{"a pure package has no locks", outside("shapes", "sync/atomic"), "shapes: is pure and imports sync/atomic"},
 		{"a pure package does not log", outside("shapes", "log/slog"), "shapes: is pure and imports log/slog"},
 		{"a pure package has no entropy", outside("shapes", "crypto/rand"), "shapes: is pure and imports crypto/rand"},
 		{"names are not vague", add("gen/util"), `gen/util: "util" does not say`},
-		{"a package explains itself", edit("client", func(p *lint.Package) { p.Comments = nil }), "client: has no package comment"},
 		{
-			"a package explains itself once", edit("client", func(p *lint.Package) { p.Comments = []string{"a.go", "b.go"} }),
+			"a package explains itself", edit("client", func(p *lint.Package) { p.Comments = nil }),
+			"client: has no package comment",
+		},
+		{
+			"a package explains itself once",
+			edit("client", func(p *lint.Package) { p.Comments = []string{"a.go", "b.go"} }),
 			"client: has 2 package comments, in a.go, b.go",
 		},
 	} {
@@ -135,7 +157,8 @@ func TestPureListsThePurePackages(t *testing.T) {
 	}
 }
 
-// TestCheckPureFindsPlantedViolations compares what is found in testdata/impure with the comments there.
+// TestCheckPureFindsPlantedViolations compares what is found in testdata/impure with the comments
+// there.
 func TestCheckPureFindsPlantedViolations(t *testing.T) {
 	src, err := lint.TypeCheck(".", "./testdata/impure")
 	if err != nil {
@@ -201,9 +224,11 @@ func TestListSeesThisPackage(t *testing.T) {
 func TestCheckSleepsFindsTestsThatSleep(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte("package a\n" + text)} }
 	found, err := lint.CheckSleeps(fstest.MapFS{
-		"a/plain_test.go":          file("import \"time\"\nfunc f() { time.Sleep(1) }"),
-		"a/renamed_test.go":        file("import clock \"time\"\nvar f = clock.Sleep"),
-		"a/bubble_test.go":         file("import (\"time\"; \"testing/synctest\")\nfunc f() { time.Sleep(1); synctest.Wait() }"),
+		"a/plain_test.go":   file("import \"time\"\nfunc f() { time.Sleep(1) }"),
+		"a/renamed_test.go": file("import clock \"time\"\nvar f = clock.Sleep"),
+		"a/bubble_test.go": file(
+			"import (\"time\"; \"testing/synctest\")\nfunc f() { time.Sleep(1); synctest.Wait() }",
+		),
 		"a/other_test.go":          file("import \"time\"\ntype x struct{ Sleep time.Duration }\nvar v = x{}.Sleep"),
 		"a/program.go":             file("import \"time\"\nfunc f() { time.Sleep(1) }"),
 		"a/testdata/plain_test.go": file("import \"time\"\nfunc f() { time.Sleep(1) }"),
@@ -235,14 +260,18 @@ func TestCheckServersFindsListenersPastTransport(t *testing.T) {
 
 func TestCheckServersFindsListenersThatChooseNoAccess(t *testing.T) {
 	file := func(text string) *fstest.MapFile {
-		return &fstest.MapFile{Data: []byte("package a\nimport \"github.com/plimsoll-dev/plimsoll/internal/transport\"\n" + text)}
+		return &fstest.MapFile{
+			Data: []byte("package a\nimport \"github.com/plimsoll-dev/plimsoll/internal/transport\"\n" + text),
+		}
 	}
 	found, err := lint.CheckServers(fstest.MapFS{
 		"a/nothing.go":    file("var c = transport.ServeConfig{}"),
 		"a/other.go":      file("var c = &transport.ServeConfig{Hosts: nil}"),
 		"a/access.go":     file("var c = transport.ServeConfig{Access: nil}"),
 		"a/plain_test.go": file("var c = transport.ServeConfig{}"),
-		"a/another.go":    {Data: []byte("package a\nimport transport \"example.org/transport\"\nvar c = transport.ServeConfig{}")},
+		"a/another.go": {
+			Data: []byte("package a\nimport transport \"example.org/transport\"\nvar c = transport.ServeConfig{}"),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

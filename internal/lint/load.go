@@ -29,7 +29,8 @@ type listed struct {
 	Error      *struct{ Err string }
 }
 
-// List returns the packages in and below dir, without those under testdata, and the path of their module.
+// List returns the packages in and below dir, without those under testdata, and the path of their
+// module.
 func List(dir string) (module string, packages []Package, err error) {
 	all, err := goList(dir, "./...")
 	if err != nil {
@@ -69,7 +70,10 @@ func within(module, importPath string) string {
 }
 
 func goList(dir string, args ...string) ([]listed, error) {
-	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Dir,GoFiles,CgoFiles,Imports,Export,Module,Error"}, args...)...)
+	cmd := exec.Command(
+		"go",
+		append([]string{"list", "-e", "-json=ImportPath,Dir,GoFiles,CgoFiles,Imports,Export,Module,Error"}, args...)...,
+	)
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -89,12 +93,14 @@ func goList(dir string, args ...string) ([]listed, error) {
 	}
 }
 
-// packageComments returns the files that hold a package comment. A comment that only steers a tool is none; generated
-// packages need none beyond their first line.
+// packageComments returns the files that hold a package comment. A comment that only steers a tool
+// is none; generated packages need none beyond their first line.
 func packageComments(l listed) ([]string, error) {
 	var files []string
 	for _, name := range append(l.GoFiles, l.CgoFiles...) {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(l.Dir, name), nil, parser.PackageClauseOnly|parser.ParseComments)
+		file, err := parser.ParseFile(
+			token.NewFileSet(), filepath.Join(l.Dir, name), nil, parser.PackageClauseOnly|parser.ParseComments,
+		)
 		if err != nil {
 			return nil, fmt.Errorf("parse %s of %s: %w", name, l.ImportPath, err)
 		}
@@ -108,7 +114,8 @@ func packageComments(l listed) ([]string, error) {
 	return files, nil
 }
 
-// TypeCheck parses and type-checks one package, given as a pattern of the go command such as ./placement.
+// TypeCheck parses and type-checks one package, given as a pattern of the go command such as
+// ./placement.
 func TypeCheck(dir, pattern string) (Source, error) {
 	all, err := goList(dir, "-export", "-deps", pattern)
 	if err != nil {
@@ -125,9 +132,14 @@ func TypeCheck(dir, pattern string) (Source, error) {
 	if target.Error != nil {
 		return Source{}, fmt.Errorf("load %s: %s", pattern, target.Error.Err)
 	}
-	src := Source{Fset: token.NewFileSet(), Info: &types.Info{Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}}}
+	src := Source{
+		Fset: token.NewFileSet(),
+		Info: &types.Info{Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}},
+	}
 	for _, name := range target.GoFiles {
-		file, err := parser.ParseFile(src.Fset, filepath.Join(target.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(
+			src.Fset, filepath.Join(target.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution,
+		)
 		if err != nil {
 			return Source{}, fmt.Errorf("parse %s: %w", name, err)
 		}

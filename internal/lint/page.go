@@ -90,7 +90,8 @@ func relative(name, rootName string) string {
 	return name
 }
 
-// index returns the place of the line that covers a package: its own, or that of a tree written as dir/...
+// index returns the place of the line that covers a package: its own, or that of a tree written as
+// dir/...
 func (p Page) index(pkg string) int {
 	own := slices.IndexFunc(p.Lines, func(l Line) bool { return l.Path == pkg })
 	if own >= 0 {
@@ -122,9 +123,12 @@ type Package struct {
 }
 
 // vagueNames say nothing about what a package gives.
-var vagueNames = []string{"base", "common", "core", "helper", "helpers", "manager", "misc", "shared", "types", "util", "utils"}
+var vagueNames = []string{
+	"base", "common", "core", "helper", "helpers", "manager", "misc", "shared", "types", "util", "utils",
+}
 
-// Check reports every package that breaks a rule of the page, and every line of the page that stands for no package.
+// Check reports every package that breaks a rule of the page, and every line of the page that
+// stands for no package.
 func (p Page) Check(packages []Package) []Finding {
 	var found []Finding
 	used := make([]bool, len(p.Lines))
@@ -132,7 +136,9 @@ func (p Page) Check(packages []Package) []Finding {
 		found = append(found, checkNames(pkg)...)
 		own := p.index(pkg.Path)
 		if own < 0 {
-			found = append(found, finding(pkg.Path, "is not in the deps block: add a line below everything that it imports"))
+			found = append(
+				found, finding(pkg.Path, "is not in the deps block: add a line below everything that it imports"),
+			)
 			continue
 		}
 		used[own] = true
@@ -180,15 +186,24 @@ func checkNames(pkg Package) []Finding {
 	}
 	switch len(pkg.Comments) {
 	case 0:
-		found = append(found, finding(pkg.Path, "has no package comment: say what it gives, owns, does not do and guarantees"))
+		found = append(
+			found, finding(pkg.Path, "has no package comment: say what it gives, owns, does not do and guarantees"),
+		)
 	case 1:
 	default:
-		found = append(found, finding(pkg.Path, "has %d package comments, in %s: keep one", len(pkg.Comments), strings.Join(pkg.Comments, ", ")))
+		found = append(
+			found,
+			finding(
+				pkg.Path, "has %d package comments, in %s: keep one", len(pkg.Comments),
+				strings.Join(pkg.Comments, ", "),
+			),
+		)
 	}
 	return found
 }
 
-// checkPureImports refuses the packages through which a pure package would reach the world, wait, or come to random decisions.
+// checkPureImports refuses the packages through which a pure package would reach the world, wait,
+// or come to random decisions.
 func checkPureImports(pkg Package) []Finding {
 	var found []Finding
 	for _, imported := range pkg.Outside {
@@ -200,9 +215,13 @@ func checkPureImports(pkg Package) []Finding {
 		case top == "log" || top == "testing":
 			found = append(found, finding(pkg.Path, "is pure and imports %s: return what is to be told", imported))
 		case top == "sync":
-			found = append(found, finding(pkg.Path, "is pure and imports %s: it has one owner, who guards it", imported))
+			found = append(
+				found, finding(pkg.Path, "is pure and imports %s: it has one owner, who guards it", imported),
+			)
 		case imported == "crypto/rand" || imported == "hash/maphash":
-			found = append(found, finding(pkg.Path, "is pure and imports %s: take a seeded source as an argument", imported))
+			found = append(
+				found, finding(pkg.Path, "is pure and imports %s: take a seeded source as an argument", imported),
+			)
 		}
 	}
 	return found

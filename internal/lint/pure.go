@@ -24,11 +24,12 @@ func (s Source) Place(pos token.Pos) string {
 	return filepath.Base(p.Filename) + ":" + strconv.Itoa(p.Line)
 }
 
-// CheckPure reports what makes a package impure: goroutines, select, clocks, the global functions of math/rand, and everything
-// whose result depends on the order of a map.
+// CheckPure reports what makes a package impure: goroutines, select, clocks, the global functions
+// of math/rand, and everything whose result depends on the order of a map.
 //
-// maps.Keys, maps.Values and maps.All are allowed only as the argument of a function that forgets the order (slices.Sorted and
-// its sisters, maps.Collect, maps.Insert), or of slices.Collect and slices.AppendSeq if the next statement sorts the result.
+// maps.Keys, maps.Values and maps.All are allowed only as the argument of a function that forgets
+// the order (slices.Sorted and its sisters, maps.Collect, maps.Insert), or of slices.Collect and
+// slices.AppendSeq if the next statement sorts the result.
 func CheckPure(src Source) []Finding {
 	c := checker{Source: src, forgotten: map[*ast.Ident]bool{}}
 	for _, file := range src.Files {
@@ -69,7 +70,8 @@ func (c *checker) visit(node ast.Node) bool {
 	return true
 }
 
-// visitStatements marks the map in x = slices.Collect(maps.Keys(m)) where the next statement is slices.Sort(x).
+// visitStatements marks the map in x = slices.Collect(maps.Keys(m)) where the next statement is
+// slices.Sort(x).
 func (c *checker) visitStatements(list []ast.Stmt) {
 	for i := range len(list) - 1 {
 		assign, ok := list[i].(*ast.AssignStmt)
@@ -85,7 +87,9 @@ func (c *checker) visitStatements(list []ast.Stmt) {
 			continue
 		}
 		sort, ok := next.X.(*ast.CallExpr)
-		if ok && c.calls(sort, "slices", "Sort", "SortFunc", "SortStableFunc") && types.ExprString(sort.Args[0]) == types.ExprString(assign.Lhs[0]) {
+		if ok && c.calls(
+			sort, "slices", "Sort", "SortFunc", "SortStableFunc",
+		) && types.ExprString(sort.Args[0]) == types.ExprString(assign.Lhs[0]) {
 			c.forget(collect)
 		}
 	}
@@ -93,7 +97,9 @@ func (c *checker) visitStatements(list []ast.Stmt) {
 
 // visitCall sees a call before its arguments, and so can mark those that it makes harmless.
 func (c *checker) visitCall(call *ast.CallExpr) {
-	if c.calls(call, "slices", "Sorted", "SortedFunc", "SortedStableFunc") || c.calls(call, "maps", "Collect", "Insert") {
+	if c.calls(
+		call, "slices", "Sorted", "SortedFunc", "SortedStableFunc",
+	) || c.calls(call, "maps", "Collect", "Insert") {
 		c.forget(call)
 	}
 }
@@ -168,8 +174,8 @@ func (c *checker) visitUse(id *ast.Ident) {
 	}
 }
 
-// isMap reports whether a value of the type is a map, also behind a type parameter. A range needs all terms of a constraint to
-// have one underlying type, so any term will do.
+// isMap reports whether a value of the type is a map, also behind a type parameter. A range needs
+// all terms of a constraint to have one underlying type, so any term will do.
 func isMap(t types.Type) bool {
 	if t == nil {
 		return false

@@ -17,9 +17,9 @@ var serving = map[string][]string{
 	"golang.org/x/net/http2": {"Server"},
 }
 
-// CheckServers reports the programs below root that serve HTTP past internal/transport, whose Serve refuses
-// what pages in a browser send and callers without a token, and calls of Serve that do not choose whom they
-// answer. Tests, and folders named testdata, are left out.
+// CheckServers reports the programs below root that serve HTTP past internal/transport, whose Serve
+// refuses what pages in a browser send and callers without a token, and calls of Serve that do not
+// choose whom they answer. Tests, and folders named testdata, are left out.
 func CheckServers(root fs.FS) ([]Finding, error) {
 	return inFiles(root, "look for servers", servers, func(name string) bool {
 		return !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "internal/transport/")
@@ -40,7 +40,9 @@ func servers(fset *token.FileSet, file *ast.File) []Finding {
 		found = append(found, finding(p.Filename+":"+strconv.Itoa(p.Line), "%s", message))
 	}
 	ast.Inspect(file, func(node ast.Node) bool {
-		if config, ok := node.(*ast.CompositeLit); ok && transport != "" && isSelector(config.Type, transport, "ServeConfig") && !sets(config, "Access") {
+		if config, ok := node.(*ast.CompositeLit); ok && transport != "" && isSelector(
+			config.Type, transport, "ServeConfig",
+		) && !sets(config, "Access") {
 			report(config, "a ServeConfig has to choose whom the listener answers: set Access, of a unix socket to nil")
 		}
 		selector, ok := node.(*ast.SelectorExpr)

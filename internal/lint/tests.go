@@ -10,10 +10,12 @@ import (
 	"strings"
 )
 
-// CheckSleeps reports the test files below root that call time.Sleep without testing/synctest, in whose bubbles sleeping is how
-// time goes by. Folders named testdata are left out.
+// CheckSleeps reports the test files below root that call time.Sleep without testing/synctest, in
+// whose bubbles sleeping is how time goes by. Folders named testdata are left out.
 func CheckSleeps(root fs.FS) ([]Finding, error) {
-	return inFiles(root, "look for sleeps", sleeps, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+	return inFiles(
+		root, "look for sleeps", sleeps, func(name string) bool { return strings.HasSuffix(name, "_test.go") },
+	)
 }
 
 func sleeps(fset *token.FileSet, file *ast.File) []Finding {
@@ -39,7 +41,9 @@ func sleeps(fset *token.FileSet, file *ast.File) []Finding {
 
 // importedAs returns the name by which a file knows a package, or nothing.
 func importedAs(file *ast.File, importPath string) string {
-	i := slices.IndexFunc(file.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == strconv.Quote(importPath) })
+	i := slices.IndexFunc(
+		file.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == strconv.Quote(importPath) },
+	)
 	switch {
 	case i < 0:
 		return ""

@@ -55,13 +55,16 @@ func leftOut(name, base string) bool {
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// pageVoice checks a Markdown page. A row of a table cannot be broken, nor a line with a long address.
+// pageVoice checks a Markdown page. A row of a table cannot be broken, nor a line with a long
+// address.
 func pageVoice(name, text string) (found []Finding) {
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimRight(line, "\n")
-		if w := columns(line); w > maxProseWidth && !strings.HasPrefix(line, "|") && longestWord(line) < maxProseWidth/2 {
+		if w := columns(line); w > maxProseWidth && !strings.HasPrefix(
+			line, "|",
+		) && longestWord(line) < maxProseWidth/2 {
 			found = append(found, wide(name, number, w, maxProseWidth))
 		}
 	}

@@ -22,7 +22,9 @@ func TestCheckVoice(t *testing.T) {
 			"a.go:3: a sentence has 27 words",
 		},
 		{"two sentences", "a.go", file("// a" + strings.Repeat(" b", 20) + ". C" + strings.Repeat(" b", 20) + "."), ""},
-		{"a wide comment", "a.go", file("// " + strings.Repeat("abcdefghi ", 10)), "a.go:3: is 103 columns wide; at most 100"},
+		{"a wide comment", "a.go", file(
+			"// " + strings.Repeat("abcdefghi ", 10),
+		), "a.go:3: is 103 columns wide; at most 100"},
 		{"wide code", "a.go", file(
 			"var a = b(" + strings.Repeat("c, ", 40) + ")",
 		), "a.go:3: is 131 columns wide; at most 120"},

@@ -25,12 +25,12 @@ import (
 	"strings"
 )
 
-// Limit returns the smallest memory limit of the control groups above this process, or the machine's memory
-// if that is smaller. It is not known on a system without /proc.
+// Limit returns the smallest memory limit of the control groups above this process, or the
+// machine's memory if that is smaller. It is not known on a system without /proc.
 func Limit() (bytes uint64, known bool) { return limitIn(os.DirFS("/")) }
 
-// Keep sets Go's memory limit to nine tenths of Limit and returns it. It leaves a limit alone that GOMEMLIMIT
-// has set, and sets none if Limit is not known; then kept is false.
+// Keep sets Go's memory limit to nine tenths of Limit and returns it. It leaves a limit alone that
+// GOMEMLIMIT has set, and sets none if Limit is not known; then kept is false.
 func Keep() (bytes uint64, kept bool) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0, false
@@ -87,8 +87,8 @@ type mount struct {
 	root       string // the group that is seen there
 }
 
-// dirOf returns the directory of a group. A group that is not below the root of the mount, because a runtime
-// hides where it is, is taken to be the root.
+// dirOf returns the directory of a group. A group that is not below the root of the mount, because
+// a runtime hides where it is, is taken to be the root.
 func (m mount) dirOf(group string) string {
 	below, ok := strings.CutPrefix(group+"/", strings.TrimSuffix(m.root, "/")+"/")
 	if !ok || strings.Contains("/"+below, "/../") {

@@ -17,8 +17,9 @@ import (
 // maxOutput is how much a command may print; what it prints is one number.
 const maxOutput = 4 << 10
 
-// command measures by running a program that prints a number. It is run without a shell, in a process group of its own that is killed when the time
-// is up, with an empty input and the environment PATH alone, and with the rights of the agent.
+// command measures by running a program that prints a number. It is run without a shell, in a
+// process group of its own that is killed when the time is up, with an empty input and the
+// environment PATH alone, and with the rights of the agent.
 func command(line []string) func(ctx context.Context, _ *nodeqos.Task) (float64, bool, error) {
 	return func(ctx context.Context, _ *nodeqos.Task) (float64, bool, error) {
 		var out, problems bounded

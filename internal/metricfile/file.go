@@ -89,7 +89,8 @@ func parse(name string, data []byte) (metrics []nodeqos.Metric, err error) {
 }
 
 func decode(name string, data []byte) (entries []metricEntry, err error) {
-	// The parser is a large program that we do not own. Whatever a file makes it do, it is an error of the file.
+	// The parser is a large program that we do not own. Whatever a file makes it do, it is an error
+	// of the file.
 	defer func() {
 		if r := recover(); r != nil {
 			err = plimsoll.Invalid(name, "cannot be read as YAML: the parser failed on it (%v)", r)
@@ -177,7 +178,9 @@ func durationOf(field, text string) (time.Duration, error) {
 
 func (e *metricEntry) commanded(m *nodeqos.Metric) error {
 	if slices.Contains(e.Command, "") || !filepath.IsAbs(e.Command[0]) {
-		return plimsoll.Invalid("command", "is %q; give the whole path of a program and its arguments, none of them empty", e.Command)
+		return plimsoll.Invalid(
+			"command", "is %q; give the whole path of a program and its arguments, none of them empty", e.Command,
+		)
 	}
 	m.Measure = command(e.Command)
 	return nil
@@ -191,12 +194,18 @@ func (e *metricEntry) scraped(m *nodeqos.Metric) error {
 		return err
 	}
 	if !plimsoll.IsMetricName(p.Series) {
-		return plimsoll.Invalid("prometheus.series", "is %q; give the name of a series that the endpoint tells", p.Series)
+		return plimsoll.Invalid(
+			"prometheus.series", "is %q; give the name of a series that the endpoint tells", p.Series,
+		)
 	}
 	if target.perTask() && !p.PerTask {
-		return plimsoll.Invalid("prometheus.perTask", "is not true, but the endpoint is told by a task's labels; give perTask: true")
+		return plimsoll.Invalid(
+			"prometheus.perTask", "is not true, but the endpoint is told by a task's labels; give perTask: true",
+		)
 	}
-	m.Measure = (&scrape{endpoint: target, series: p.Series, labels: plimsoll.SortedPairs(p.Labels), sum: m.Sum}).measure
+	m.Measure = (&scrape{
+		endpoint: target, series: p.Series, labels: plimsoll.SortedPairs(p.Labels), sum: m.Sum,
+	}).measure
 	return nil
 }
 
@@ -216,7 +225,9 @@ func (p *prometheusEntry) target() (endpoint, error) {
 		path = "/metrics"
 	}
 	if p.Path != "" && (p.URL != "" || p.Path[0] != '/') {
-		return endpoint{}, plimsoll.Invalid("prometheus.path", "is %q; it begins with / and is part of the url where there is one", p.Path)
+		return endpoint{}, plimsoll.Invalid(
+			"prometheus.path", "is %q; it begins with / and is part of the url where there is one", p.Path,
+		)
 	}
 	switch {
 	case p.Port != "":
@@ -226,7 +237,9 @@ func (p *prometheusEntry) target() (endpoint, error) {
 		return newEndpoint("", "http://127.0.0.1:{"+p.Port+"}"+path)
 	case p.Socket != "":
 		if !filepath.IsAbs(p.Socket) {
-			return endpoint{}, plimsoll.Invalid("prometheus.socket", "is %q; give the whole path of a unix socket", p.Socket)
+			return endpoint{}, plimsoll.Invalid(
+				"prometheus.socket", "is %q; give the whole path of a unix socket", p.Socket,
+			)
 		}
 		return newEndpoint(p.Socket, "http://localhost"+path)
 	}

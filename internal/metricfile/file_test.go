@@ -71,7 +71,10 @@ func TestBadMetricsAreRefused(t *testing.T) {
 			"throttled by an unknown amount", "- {name: a, throttleable: true, throttleQuantified: true, " + prom + "}",
 			"throttleQuantified: needs perTask: true and aggregate: sum",
 		},
-		{"not throttleable", "- {name: a, aggregate: sum, throttleQuantified: true, " + prom + "}", "is throttleable or"},
+		{
+			"not throttleable", "- {name: a, aggregate: sum, throttleQuantified: true, " + prom + "}",
+			"is throttleable or",
+		},
 		{"unknown field", "- {name: a, comand: [/bin/a]}", `metrics.yaml:1: `},
 		{"second document", "- {name: a, command: [/bin/a]}\n---\n- {name: b, command: [/bin/a]}", "second document"},
 		{"no name", "- {command: [/bin/a]}", "is not a possible name"},
@@ -87,8 +90,14 @@ func TestBadMetricsAreRefused(t *testing.T) {
 		{"every", "- {name: a, every: 5, command: [/bin/a]}", "a duration with its unit"},
 		{"too often", "- {name: a, every: 1ms, command: [/bin/a]}", "every is 1ms"},
 		{"longer than every", "- {name: a, every: 1s, timeout: 2s, command: [/bin/a]}", "timeout is 2s"},
-		{"quantified by a maximum", "- {name: a, evictable: true, evictQuantified: true, " + prom + "}", "aggregate: sum"},
-		{"quantified and not possible", "- {name: a, aggregate: sum, evictQuantified: true, " + prom + "}", "evictable too"},
+		{
+			"quantified by a maximum", "- {name: a, evictable: true, evictQuantified: true, " + prom + "}",
+			"aggregate: sum",
+		},
+		{
+			"quantified and not possible", "- {name: a, aggregate: sum, evictQuantified: true, " + prom + "}",
+			"evictable too",
+		},
 		{"no endpoint", "- {name: a, prometheus: {series: x}}", "port, socket or url"},
 		{"two endpoints", "- {name: a, prometheus: {port: p, socket: /s, series: x}}", "port, socket or url"},
 		{"series", "- {name: a, prometheus: {port: p, perTask: true}}", "prometheus.series"},
@@ -144,7 +153,10 @@ func TestASeriesIsFound(t *testing.T) {
 		{series: "app_latency", labels: [][2]string{{"handler", "main"}}, want: 40},
 		{series: "app_latency", labels: [][2]string{{"handler", "main"}}, sum: true, want: 52.5},
 		{series: "app_latency", labels: [][2]string{{"handler", "main"}, {"zone", "a"}}, want: 12.5},
-		{series: "app_latency", labels: [][2]string{{"handler", "none"}}, err: `does not tell app_latency{handler="none"}`},
+		{
+			series: "app_latency", labels: [][2]string{{"handler", "none"}},
+			err: `does not tell app_latency{handler="none"}`,
+		},
 		{series: "app_latency_total", want: 7},
 		{series: "app_lat", err: "does not tell"},
 		{series: "hist", err: "does not tell"},
@@ -167,8 +179,8 @@ func TestASeriesIsFound(t *testing.T) {
 	}
 }
 
-// Each task is asked at the port that its job names. One that names none does not count, one that does not answer is missing, and a label cannot
-// lead anywhere but to a port.
+// Each task is asked at the port that its job names. One that names none does not count, one that
+// does not answer is missing, and a label cannot lead anywhere but to a port.
 func TestTasksAreScrapedAtTheirPorts(t *testing.T) {
 	serve := func(text string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -243,7 +255,8 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 		label string
 		want  string
 	}{
-		{"/metrics", "shop", ""}, {"/moved", "shop", "302"}, {"/metrics", "..", "cannot be part of an address"}, {"/metrics", "sho/p", "cannot be part"},
+		{"/metrics", "shop", ""}, {"/moved", "shop", "302"}, {"/metrics", "..", "cannot be part of an address"},
+		{"/metrics", "sho/p", "cannot be part"},
 	} {
 		e, err := newEndpoint(filepath.Join(dir, "{app}", "m.sock"), "http://localhost"+c.path)
 		if err != nil {
@@ -251,13 +264,16 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 		}
 		task.Labels["app"] = c.label
 		value, ok, err := (&scrape{endpoint: e, series: "queue"}).measure(t.Context(), task)
-		if c.want == "" && (err != nil || !ok || value != 3) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && (err != nil || !ok || value != 3) || c.want != "" && (err == nil || !strings.Contains(
+			err.Error(), c.want,
+		)) {
 			t.Errorf("%s for %s: %v, %v, %v; want %q", c.path, c.label, value, ok, err, c.want)
 		}
 	}
 }
 
-// A command prints one number. One that prints anything else, fails, or takes too long has no value; it leaves no process behind.
+// A command prints one number. One that prints anything else, fails, or takes too long has no
+// value; it leaves no process behind.
 func TestCommands(t *testing.T) {
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("there is no shell to run")
@@ -284,7 +300,9 @@ func TestCommands(t *testing.T) {
 		}
 		value, _, err := command([]string{"/bin/sh", "-c", c.script})(ctx, nil)
 		cancel()
-		if c.want == "" && (err != nil || value != c.value) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && (err != nil || value != c.value) || c.want != "" && (err == nil || !strings.Contains(
+			err.Error(), c.want,
+		)) {
 			t.Errorf("%s: %v, %v; want %v %q", c.script, value, err, c.value, c.want)
 		}
 	}

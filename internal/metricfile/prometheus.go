@@ -22,7 +22,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// Bounds on what an endpoint may answer: all of it, a line, and the lines of the one series that is looked for.
+// Bounds on what an endpoint may answer: all of it, a line, and the lines of the one series that is
+// looked for.
 const (
 	maxScrape       = 8 << 20
 	maxScrapeLine   = 64 << 10
@@ -30,7 +31,8 @@ const (
 	scrapeUserAgent = "plimsoll-qos"
 )
 
-// endpoint is where a Prometheus text is read: {name} stands for a label of the task's job, {task} for the task's id.
+// endpoint is where a Prometheus text is read: {name} stands for a label of the task's job, {task}
+// for the task's id.
 type endpoint struct {
 	socket template // empty: TCP
 	url    template
@@ -48,7 +50,9 @@ func parseTemplate(field, s string) (t template, err error) {
 		}
 		name, after, closed := strings.Cut(rest, "}")
 		if !closed || name == "" {
-			return t, plimsoll.Invalid(field, "%q has a { without a name and a }; {name} stands for a label of the task's job", s)
+			return t, plimsoll.Invalid(
+				field, "%q has a { without a name and a }; {name} stands for a label of the task's job", s,
+			)
 		}
 		t.names = append(t.names, name)
 		s = after
@@ -68,7 +72,10 @@ func (t *template) fill(task *nodeqos.Task) (s string, ok bool, err error) {
 			return "", false, nil
 		}
 		if !harmless(value) {
-			return "", true, fmt.Errorf("its label %s is %q, which cannot be part of an address; use letters, digits and any of - _ . in it", name, cut(value, 60))
+			return "", true, fmt.Errorf(
+				"its label %s is %q, which cannot be part of an address; use letters, digits and any of - _ . in it",
+				name, cut(value, 60),
+			)
 		}
 		b.WriteString(value)
 		b.WriteString(t.texts[i+1])
@@ -76,7 +83,8 @@ func (t *template) fill(task *nodeqos.Task) (s string, ok bool, err error) {
 	return b.String(), true, nil
 }
 
-// harmless reports whether a value, which comes from whoever submitted the job, can only be what it is meant to be: a port, a name.
+// harmless reports whether a value, which comes from whoever submitted the job, can only be what it
+// is meant to be: a port, a name.
 func harmless(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -95,8 +103,12 @@ func newEndpoint(socket, address string) (e endpoint, err error) {
 		return e, err
 	}
 	sample := strings.Join(e.url.texts, "1") // as it could be
-	if u, err := url.Parse(sample); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return e, plimsoll.Invalid("prometheus.url", "%q is no address; give one such as http://127.0.0.1:{metrics.port}/metrics", address)
+	if u, err := url.Parse(
+		sample,
+	); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return e, plimsoll.Invalid(
+			"prometheus.url", "%q is no address; give one such as http://127.0.0.1:{metrics.port}/metrics", address,
+		)
 	}
 	return e, nil
 }
@@ -111,7 +123,8 @@ type scrape struct {
 	sum      bool        // of all that fit; else their largest
 }
 
-// measure gets the text and takes the series out of it. A task that lacks a label of the address does not tell the metric.
+// measure gets the text and takes the series out of it. A task that lacks a label of the address
+// does not tell the metric.
 func (s *scrape) measure(ctx context.Context, t *nodeqos.Task) (value float64, ok bool, err error) {
 	if t == nil {
 		t = &nodeqos.Task{}
@@ -131,7 +144,8 @@ func (s *scrape) measure(ctx context.Context, t *nodeqos.Task) (value float64, o
 	return value, true, err
 }
 
-// get returns the lines of the series. Each scrape has a connection of its own: nothing is left open for a task that has gone.
+// get returns the lines of the series. Each scrape has a connection of its own: nothing is left
+// open for a task that has gone.
 func (s *scrape) get(ctx context.Context, socket, address string) (text []byte, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
 	if socket != "" {
@@ -145,7 +159,10 @@ func (s *scrape) get(ctx context.Context, socket, address string) (text []byte, 
 	}
 	req.Header.Set("Accept", "text/plain;version=0.0.4")
 	req.Header.Set("User-Agent", scrapeUserAgent)
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err

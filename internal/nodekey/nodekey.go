@@ -98,7 +98,11 @@ func (k *Key) SignRegistration(node *plimsoll.Node) []byte {
 // CheckRegistration reports whether a node's own key has signed its registration.
 func CheckRegistration(node *plimsoll.Node, signature []byte) error {
 	if !verify(node.Key, registration(node), signature) {
-		return plimsoll.Errorf(plimsoll.CodeDenied, "the registration of node %q is not signed with its key; it is not from the agent that has the key", node.ID)
+		return plimsoll.Errorf(
+			plimsoll.CodeDenied,
+			"the registration of node %q is not signed with its key; it is not from the agent that has the key",
+			node.ID,
+		)
 	}
 	return nil
 }

@@ -19,7 +19,9 @@ func newKey(t testing.TB, seed byte) *nodekey.Key {
 }
 
 func nodeOf(key *nodekey.Key) plimsoll.Node {
-	return plimsoll.Node{ID: "n1", Address: "10.0.0.1:9081", Incarnation: 7, Key: key.Public(), Session: nodekey.Hash(key.Session())}
+	return plimsoll.Node{
+		ID: "n1", Address: "10.0.0.1:9081", Incarnation: 7, Key: key.Public(), Session: nodekey.Hash(key.Session()),
+	}
 }
 
 // What is signed cannot be used for another node, incarnation, address, session or key.
@@ -61,7 +63,8 @@ func TestAnAnswerIsGoodForOneNonceAndNodeAlone(t *testing.T) {
 	if !nodekey.CheckAnswer("n1", key.Public(), nonce, signature) {
 		t.Error("the answer is refused")
 	}
-	if nodekey.CheckAnswer("n2", key.Public(), nonce, signature) || nodekey.CheckAnswer("n1", newKey(t, 2).Public(), nonce, signature) ||
+	if nodekey.CheckAnswer("n2", key.Public(), nonce, signature) ||
+		nodekey.CheckAnswer("n1", newKey(t, 2).Public(), nonce, signature) ||
 		nodekey.CheckAnswer("n1", key.Public(), nodekey.Random(nodekey.NonceSize), signature) ||
 		nodekey.CheckAnswer("n1", key.Public(), nonce, key.SignRegistration(&node)) {
 		t.Error("it is good for something else")

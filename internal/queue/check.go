@@ -97,7 +97,8 @@ func (t *Tree) checkSums(q *Queue) error {
 			sum.Admitted += c.Admitted
 		}
 	}
-	if sum.Allocated != q.Allocated || sum.Pending != q.Pending || sum.Running != q.Running || sum.Waiting != q.Waiting ||
+	if sum.Allocated != q.Allocated || sum.Pending != q.Pending || sum.Running != q.Running ||
+		sum.Waiting != q.Waiting ||
 		sum.Accounts != q.Accounts || sum.Admitted != q.Admitted {
 		return fmt.Errorf("its sums are not those of its children")
 	}
@@ -167,7 +168,9 @@ func checkPresences(q *Queue) error {
 		rows = nil
 	}
 	if len(rows) != len(q.presences) || len(rows) != len(q.presenceOf) {
-		return fmt.Errorf("queue %s: %d classes may be come to below it, but it knows %d", q.Path, len(rows), len(q.presences))
+		return fmt.Errorf(
+			"queue %s: %d classes may be come to below it, but it knows %d", q.Path, len(rows), len(q.presences),
+		)
 	}
 	for _, p := range q.presences {
 		c := p.class
@@ -178,7 +181,9 @@ func checkPresences(q *Queue) error {
 		case q.closed && q.lacks(&c.amounts) < 0:
 			return fmt.Errorf("queue %s: is closed, but has room for %v", q.Path, c.amounts)
 		case !q.atMost(&q.least, &c.amounts):
-			return fmt.Errorf("queue %s: %v waits below it, which is less than the least, %v", q.Path, c.amounts, q.least)
+			return fmt.Errorf(
+				"queue %s: %v waits below it, which is less than the least, %v", q.Path, c.amounts, q.least,
+			)
 		}
 	}
 	return nil

@@ -73,7 +73,9 @@ func (t *Tree) configOf(q *Queue) plimsoll.QueueConfig {
 
 // ConfigOf returns a queue as it is stored, without those below it.
 func (t *Tree) ConfigOf(q *Queue) plimsoll.QueueConfig {
-	c := plimsoll.QueueConfig{Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxAccounts, MaxTasks: q.MaxTasks, Draining: q.Draining}
+	c := plimsoll.QueueConfig{
+		Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxAccounts, MaxTasks: q.MaxTasks, Draining: q.Draining,
+	}
 	if q.GuaranteedSet != 0 {
 		c.Guaranteed = t.names.Masked(&q.Guaranteed, q.GuaranteedSet)
 	}
@@ -90,10 +92,16 @@ func (t *Tree) CheckConfig(c *plimsoll.QueueConfig) error { return checkConfig(t
 func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
 	becomesParent := len(c.Queues) > 0 || c.Parent
 	if q.Leaf && becomesParent && q.Accounts > 0 {
-		return plimsoll.Errorf(plimsoll.CodeConflict, "%s holds %d jobs and cannot become a parent of queues; wait until they have ended", q.Path, q.Accounts)
+		return plimsoll.Errorf(
+			plimsoll.CodeConflict, "%s holds %d jobs and cannot become a parent of queues; wait until they have ended",
+			q.Path, q.Accounts,
+		)
 	}
 	if !q.Leaf && !becomesParent && len(q.Children) > 0 && q.Accounts > 0 {
-		return plimsoll.Errorf(plimsoll.CodeConflict, "%s has queues with jobs and cannot become a leaf; wait until they have ended", q.Path)
+		return plimsoll.Errorf(
+			plimsoll.CodeConflict, "%s has queues with jobs and cannot become a leaf; wait until they have ended",
+			q.Path,
+		)
 	}
 	for i := range c.Queues {
 		if child := q.Child(c.Queues[i].Name); child != nil {

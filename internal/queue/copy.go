@@ -1,16 +1,18 @@
 package queue
 
-// Copy returns the queues as they are now, with their limits and what is allocated in them, for questions: Find, Refuses, Full and Walk.
-// Accounts, lanes and classes are not in it, so nothing may enter it. It costs O(queues), a little under 1 µs each, and an index of them would
-// cost as much again: Find looks through them.
+// Copy returns the queues as they are now, with their limits and what is allocated in them, for
+// questions: Find, Refuses, Full and Walk. Accounts, lanes and classes are not in it, so nothing
+// may enter it. It costs O(queues), a little under 1 µs each, and an index of them would cost as
+// much again: Find looks through them.
 func (t *Tree) Copy() *Tree {
 	queues := make([]Queue, 0, len(t.byPath)+1)
 	c := &Tree{total: t.total}
 	var add func(q, parent *Queue) *Queue
 	add = func(q, parent *Queue) *Queue {
 		queues = append(queues, Queue{
-			Limits: q.Limits, Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining, Allocated: q.Allocated,
-			Pending: q.Pending, Running: q.Running, Waiting: q.Waiting, Accounts: q.Accounts, Admitted: q.Admitted,
+			Limits: q.Limits, Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining,
+			Allocated: q.Allocated,
+			Pending:   q.Pending, Running: q.Running, Waiting: q.Waiting, Accounts: q.Accounts, Admitted: q.Admitted,
 		})
 		out := &queues[len(queues)-1] // there is room for all of them, so it stays where it is
 		if len(q.Children) > 0 {

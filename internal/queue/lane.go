@@ -200,9 +200,9 @@ func (t *Tree) SetClass(l *Lane, c *Class) {
 	}
 }
 
-// Restate gives a class other amounts. Of no lane of it may tasks be charged, and none may be counted
-// as waiting: the caller counts them again by Pend. outdated says that what its lanes were told
-// about nodes is to be told anew, even if it is the same code again.
+// Restate gives a class other amounts. Of no lane of it may tasks be charged, and none may be
+// counted as waiting: the caller counts them again by Pend. outdated says that what its lanes were
+// told about nodes is to be told anew, even if it is the same code again.
 func (t *Tree) Restate(c *Class, amounts *Amounts, outdated bool) {
 	c.amounts = *amounts
 	for i := 0; i < len(c.presences); i++ { // a queue that is opened adds those above it

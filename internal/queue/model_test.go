@@ -135,7 +135,9 @@ func (w *world) share(path string) *big.Rat {
 func (w *world) next() *lane {
 	var open []*lane
 	for _, l := range w.lanes {
-		if l != nil && l.ready > 0 && l.of.Admitted() && l.class.Blocked() == plimsoll.WaitNone && !w.refused(l.of.leaf, l.class) {
+		if l != nil && l.ready > 0 && l.of.Admitted() && l.class.Blocked() == plimsoll.WaitNone && !w.refused(
+			l.of.leaf, l.class,
+		) {
 			open = append(open, l)
 		}
 	}
@@ -150,7 +152,9 @@ func (w *world) next() *lane {
 			if !slices.ContainsFunc(open, func(l *lane) bool { return below(l.of.leaf, child) }) {
 				continue
 			}
-			if best == "" || w.share(child).Cmp(w.share(best)) < 0 || w.share(child).Cmp(w.share(best)) == 0 && child < best {
+			if best == "" || w.share(child).Cmp(
+				w.share(best),
+			) < 0 || w.share(child).Cmp(w.share(best)) == 0 && child < best {
 				best = child
 			}
 		}
@@ -397,7 +401,10 @@ func (w *world) place(n int) (done bool) {
 			w.t.Fatalf("next is %v, not %v", got, want)
 		}
 		if rapid.IntRange(0, 3).Draw(w.t, "blocked") == 0 {
-			w.tree.Block(want.class, rapid.SampledFrom([]plimsoll.WaitCode{plimsoll.WaitNoNode, plimsoll.WaitTooLarge}).Draw(w.t, "code"))
+			w.tree.Block(
+				want.class,
+				rapid.SampledFrom([]plimsoll.WaitCode{plimsoll.WaitNoNode, plimsoll.WaitTooLarge}).Draw(w.t, "code"),
+			)
 			continue
 		}
 		want.ready--
@@ -438,7 +445,9 @@ func (w *world) restate() {
 	k := rapid.IntRange(0, w.names.Len()-1).Draw(w.t, "resource")
 	limited := false
 	w.tree.Root.Walk(func(q *queue.Queue) { limited = limited || q.MaxSet&(1<<k) != 0 })
-	if limited || slices.ContainsFunc(w.lanes, func(l *lane) bool { return l != nil && l.class == c && l.running > 0 }) {
+	if limited || slices.ContainsFunc(
+		w.lanes, func(l *lane) bool { return l != nil && l.class == c && l.running > 0 },
+	) {
 		return
 	}
 	count := func(sign int32) {
@@ -547,7 +556,10 @@ func history(t *rapid.T) {
 		"total":     func() { w.total, _ = w.names.Amounts(w.amounts("total", 100)); w.tree.SetTotal(&w.total) },
 		"configure": w.configure,
 	}
-	names := []string{"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape", "restate", "short", "short", "submit", "submit", "submit", "total", "total"}
+	names := []string{
+		"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape",
+		"restate", "short", "short", "submit", "submit", "submit", "total", "total",
+	}
 	for range rapid.IntRange(1, 120).Draw(t, "steps") {
 		name := rapid.SampledFrom(names).Draw(t, "step")
 		step[name]()

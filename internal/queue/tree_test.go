@@ -129,7 +129,10 @@ func TestLanesAreToldTheResourceThatRanShort(t *testing.T) {
 
 // A queue remembers nothing of classes that are gone, although it had no room for them.
 func TestRefusedClassesLeaveNothingBehind(t *testing.T) {
-	p := newPlot(t, plimsoll.QueueConfig{Name: "full", Max: plimsoll.Resources{plimsoll.CPU: 4}}, plimsoll.QueueConfig{Name: "free"})
+	p := newPlot(
+		t, plimsoll.QueueConfig{Name: "full", Max: plimsoll.Resources{plimsoll.CPU: 4}},
+		plimsoll.QueueConfig{Name: "free"},
+	)
 	p.job("root.free", p.class(100, 0), 1) // so that the other queue goes first
 	for i := range int64(100) {
 		c := p.class(3, i)
@@ -187,7 +190,9 @@ func TestParkedJobsOfOneLeafDoNotPassThoseOfAnother(t *testing.T) {
 	}
 	for i := 2; i < 1000; i++ {
 		if !jobs[i].Admitted() || jobs[i+2].Admitted() {
-			t.Fatalf("job %d is admitted: %t, and the one after the next: %t", i, jobs[i].Admitted(), jobs[i+2].Admitted())
+			t.Fatalf(
+				"job %d is admitted: %t, and the one after the next: %t", i, jobs[i].Admitted(), jobs[i+2].Admitted(),
+			)
 		}
 		end(jobs[i])
 	}

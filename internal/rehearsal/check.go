@@ -19,7 +19,9 @@ func (x *rehearsal) check() error {
 	for i := range x.Policies {
 		p := &x.Policies[i]
 		if strings.HasPrefix(p.Name(), qos.ReservedPrefix) {
-			wrong(p, plimsoll.Invalid("name", "%q begins as the names of built-in policies do; choose another", p.Name()))
+			wrong(
+				p, plimsoll.Invalid("name", "%q begins as the names of built-in policies do; choose another", p.Name()),
+			)
 		}
 		switch p.Kind() {
 		case plimsoll.PolicyTaskQOS:
@@ -45,7 +47,13 @@ func (x *rehearsal) check() error {
 		}
 	}
 	if rules > plimsoll.MaxRulesTotal {
-		problems = append(problems, plimsoll.Errorf(plimsoll.CodeExhausted, "all NodeQOS together have %d rules; at most %d are possible", rules, plimsoll.MaxRulesTotal))
+		problems = append(
+			problems,
+			plimsoll.Errorf(
+				plimsoll.CodeExhausted, "all NodeQOS together have %d rules; at most %d are possible", rules,
+				plimsoll.MaxRulesTotal,
+			),
+		)
 	}
 	return errors.Join(problems...)
 }
@@ -61,7 +69,10 @@ func (x *rehearsal) checkRule(p *plimsoll.Policy, i int) error {
 		return plimsoll.Invalid(field+".action", "%s", x.noAction(r.Action))
 	}
 	if x.unknown(r.Metric) {
-		x.note("%s, rule %s: %s is defined on the node, and the rule is left out; give the agent's file with --metrics", p.Ref(), r.Name, r.Metric)
+		x.note(
+			"%s, rule %s: %s is defined on the node, and the rule is left out; give the agent's file with --metrics",
+			p.Ref(), r.Name, r.Metric,
+		)
 		return nil
 	}
 	if err := x.Registry.CheckRule(r); err != nil {
@@ -77,12 +88,18 @@ func (x *rehearsal) checkRule(p *plimsoll.Policy, i int) error {
 	case acts && !x.allowed(r.Action):
 		x.note("%s, rule %s: no TaskQOS allows %s, so no task is acted on", p.Ref(), r.Name, r.Action)
 	case action.Evict == nil && !m.Throttleable && acts:
-		x.note("%s, rule %s: %s is not lowered by throttling; only evict in %s would help", p.Ref(), r.Name, r.Metric, r.Action)
+		x.note(
+			"%s, rule %s: %s is not lowered by throttling; only evict in %s would help", p.Ref(), r.Name, r.Metric,
+			r.Action,
+		)
 	}
 	if x.snapshot != nil && m.Most != nil && p.NodeQOS.Selects(x.Node.Attributes) {
 		most := m.Most(&qos.View{Snapshot: x.snapshot})
 		if line, err := plimsoll.ParseLine(r.Waterline, m.LineScale()); err == nil && line >= most && most > 0 {
-			x.note("%s, rule %s: the line, %s, is never crossed on this node: %s is at most %s", p.Ref(), r.Name, m.Format(line), r.Metric, m.Format(most))
+			x.note(
+				"%s, rule %s: the line, %s, is never crossed on this node: %s is at most %s", p.Ref(), r.Name,
+				m.Format(line), r.Metric, m.Format(most),
+			)
 		}
 	}
 	return nil
@@ -126,7 +143,9 @@ func (x *rehearsal) allowed(action string) bool {
 
 func (x *rehearsal) used(action string) bool {
 	return x.each(func(p *plimsoll.Policy) bool {
-		return p.Kind() == plimsoll.PolicyNodeQOS && slices.ContainsFunc(p.NodeQOS.Rules, func(r plimsoll.Rule) bool { return r.Action == action })
+		return p.Kind() == plimsoll.PolicyNodeQOS && slices.ContainsFunc(
+			p.NodeQOS.Rules, func(r plimsoll.Rule) bool { return r.Action == action },
+		)
 	})
 }
 

@@ -14,19 +14,24 @@ import (
 // taken a ledger.
 func FromAgent(q *client.NodeQOS) (*qos.Snapshot, *qos.Ledger) {
 	s := &qos.Snapshot{
-		Sequence: q.Sequence, At: q.At, Cores: q.CPU, Memory: q.Memory, Values: q.Values, ExtCPU: q.Extended[plimsoll.ExtCPU] * (qos.Core / 1000),
+		Sequence: q.Sequence, At: q.At, Cores: q.CPU, Memory: q.Memory, Values: q.Values,
+		ExtCPU:    q.Extended[plimsoll.ExtCPU] * (qos.Core / 1000),
 		ExtMemory: q.Extended[plimsoll.ExtMemory], Tasks: make([]qos.Task, len(q.Tasks)),
 	}
 	l := qos.NewLedger()
 	for i := range q.Tasks {
 		t := &q.Tasks[i]
 		g := qos.Group{
-			Name: "task", CPU: t.CPU, Quota: t.Quota, Limit: t.Limit, Request: t.Request, Ext: t.ExtCPU, Shares: t.Shares, Idle: t.Idle, Frozen: t.Frozen,
+			Name: "task", CPU: t.CPU, Quota: t.Quota, Limit: t.Limit, Request: t.Request, Ext: t.ExtCPU,
+			Shares: t.Shares, Idle: t.Idle, Frozen: t.Frozen,
 		}
 		s.Tasks[i] = qos.Task{
-			ID: t.Task, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, Owner: t.Owner, Queue: t.Queue, Labels: t.Labels, Started: t.Started,
-			CPU: t.CPU, CPUKnown: t.CPUKnown, Memory: t.Memory, MemoryKnown: t.MemoryKnown, ExtCPU: t.ExtCPU, ExtMemory: t.ExtMemory,
-			CPUPressure: t.CPUPressure, MemoryPressure: t.MemoryPressure, PressureKnown: t.PressureKnown, OwnQuota: t.OwnQuota, Stopping: t.Stopping,
+			ID: t.Task, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, Owner: t.Owner, Queue: t.Queue,
+			Labels: t.Labels, Started: t.Started,
+			CPU: t.CPU, CPUKnown: t.CPUKnown, Memory: t.Memory, MemoryKnown: t.MemoryKnown, ExtCPU: t.ExtCPU,
+			ExtMemory:   t.ExtMemory,
+			CPUPressure: t.CPUPressure, MemoryPressure: t.MemoryPressure, PressureKnown: t.PressureKnown,
+			OwnQuota: t.OwnQuota, Stopping: t.Stopping,
 			Values: t.Values, Groups: []qos.Group{g},
 		}
 		if t.Rung != "" && t.Rung != qos.Evict.String() {

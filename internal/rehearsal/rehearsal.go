@@ -166,7 +166,8 @@ func (x *rehearsal) see(policies *qos.Policies, res *qos.Result) {
 	for i := range res.Rules {
 		r := &res.Rules[i]
 		l := client.QOSLine{
-			Rule: r.Rule, Metric: r.Metric, Waterline: r.Line, Release: r.Target, Usage: r.Usage, Missing: !r.Known, Action: r.Action, Waits: r.Note,
+			Rule: r.Rule, Metric: r.Metric, Waterline: r.Line, Release: r.Target, Usage: r.Usage, Missing: !r.Known,
+			Action: r.Action, Waits: r.Note,
 			Scale: plimsoll.LineScale,
 		}
 		if m := x.Registry.Find(r.Metric); m != nil {
@@ -185,7 +186,8 @@ func (x *rehearsal) see(policies *qos.Policies, res *qos.Result) {
 // imagined is a task of a snapshot as an agent would tell of it.
 func imagined(t *qos.Task, policies *qos.Policies) client.QOSTask {
 	out := client.QOSTask{
-		Task: t.ID, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, CPU: t.CPU, CPUKnown: t.CPUKnown, Memory: t.Memory, MemoryKnown: t.MemoryKnown,
+		Task: t.ID, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, CPU: t.CPU, CPUKnown: t.CPUKnown,
+		Memory: t.Memory, MemoryKnown: t.MemoryKnown,
 		Started: t.Started, Stopping: t.Stopping,
 	}
 	for i := range t.Groups {
@@ -210,7 +212,8 @@ func sampleOf(res *qos.Result) Sample {
 			amounts = append(amounts, a.Dimension+" "+qos.FormatAmount(a.Dimension, a.Value))
 		}
 		out.Steps = append(out.Steps, client.QOSStep{
-			Task: s.Task, Verb: s.Verb.String(), Metric: s.Metric, Rule: s.Rule, Amount: strings.Join(amounts, ", "), Before: before, After: after,
+			Task: s.Task, Verb: s.Verb.String(), Metric: s.Metric, Rule: s.Rule, Amount: strings.Join(amounts, ", "),
+			Before: before, After: after,
 			Reason: s.Reason, Preview: true,
 		})
 	}
@@ -218,7 +221,9 @@ func sampleOf(res *qos.Result) Sample {
 		if s.Verb.Gives() {
 			continue // nothing is given back before the line is reached
 		}
-		out.Skipped = append(out.Skipped, client.QOSSkip{Task: s.Task, Rule: s.Rule, Verb: s.Verb.String(), Reason: s.Why.String()})
+		out.Skipped = append(
+			out.Skipped, client.QOSSkip{Task: s.Task, Rule: s.Rule, Verb: s.Verb.String(), Reason: s.Why.String()},
+		)
 	}
 	return out
 }
@@ -233,8 +238,9 @@ func (x *rehearsal) conclude(last *qos.Result) {
 		}
 		l, metric := &x.out.First.Lines[j], x.Registry.Find(r.Metric)
 		x.out.Outcomes = append(x.out.Outcomes, Outcome{
-			Rule: r.Rule, Metric: r.Metric, Unit: l.Unit, Scale: l.Scale, Before: l.Usage, After: r.Usage, Release: l.Release,
-			Told: metric == nil || metric.Dimension != "", Reached: !r.Fires,
+			Rule: r.Rule, Metric: r.Metric, Unit: l.Unit, Scale: l.Scale, Before: l.Usage, After: r.Usage,
+			Release: l.Release,
+			Told:    metric == nil || metric.Dimension != "", Reached: !r.Fires,
 			More: r.Fires && slices.ContainsFunc(last.Steps, func(s qos.Step) bool { return s.Rule == r.Rule }),
 		})
 	}

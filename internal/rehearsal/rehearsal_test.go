@@ -15,14 +15,18 @@ import (
 
 // slow is an action that halves quotas, down to a tenth, and stop one that evicts.
 var (
-	slow = plimsoll.Policy{Action: &plimsoll.Action{Name: "slow", Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 50}}}
+	slow = plimsoll.Policy{
+		Action: &plimsoll.Action{Name: "slow", Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 50}},
+	}
 	stop = plimsoll.Policy{Action: &plimsoll.Action{Name: "stop", Evict: &plimsoll.EvictAction{}}}
 )
 
 // allow lets tasks of class best-effort be acted on.
 func allow(actions ...string) plimsoll.Policy {
 	match := plimsoll.Requirement{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}
-	return plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: "batch", Match: []plimsoll.Requirement{match}, Allowed: actions}}
+	return plimsoll.Policy{
+		TaskQOS: &plimsoll.TaskQOS{Name: "batch", Match: []plimsoll.Requirement{match}, Allowed: actions},
+	}
 }
 
 // rule is a NodeQOS with one rule that would act only after a minute, and is previewed.
@@ -43,9 +47,11 @@ func busy() *qos.Snapshot {
 		}
 	}
 	return &qos.Snapshot{
-		Sequence: 1, At: 1e18, Cores: 4 * qos.Core, Memory: 16 << 30, Values: map[string]int64{qos.CPUTotalUsage: 2 * qos.Core},
+		Sequence: 1, At: 1e18, Cores: 4 * qos.Core, Memory: 16 << 30,
+		Values: map[string]int64{qos.CPUTotalUsage: 2 * qos.Core},
 		Tasks: []qos.Task{
-			task("web", plimsoll.ClassGuaranteed, 1), task("a", plimsoll.ClassBestEffort, 0.5), task("b", plimsoll.ClassBestEffort, 0.5),
+			task("web", plimsoll.ClassGuaranteed, 1), task("a", plimsoll.ClassBestEffort, 0.5),
+			task("b", plimsoll.ClassBestEffort, 0.5),
 		},
 	}
 }
@@ -86,7 +92,9 @@ func done(r *rehearsal.Result) []string {
 
 // Policies without a node are only checked.
 func TestWithoutANodePoliciesAreChecked(t *testing.T) {
-	r := mustRun(t, rehearsal.Config{Policies: []plimsoll.Policy{slow, allow("slow"), rule(qos.CPUTotalUsage, "1", "slow")}})
+	r := mustRun(
+		t, rehearsal.Config{Policies: []plimsoll.Policy{slow, allow("slow"), rule(qos.CPUTotalUsage, "1", "slow")}},
+	)
 	if diff := cmp.Diff(&rehearsal.Result{}, r); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -98,7 +106,8 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 	c := rehearsal.Config{Policies: []plimsoll.Policy{allow("slow"), rule("no_such_metric", "1", "slow")}}
 	_, err := run(t, c)
 	for _, want := range []string{
-		`TaskQOS batch: allowed[0]: there is no Action "slow" in these files`, `NodeQOS nodes: rules[0].action: there is no Action "slow" in these files`,
+		`TaskQOS batch: allowed[0]: there is no Action "slow" in these files`,
+		`NodeQOS nodes: rules[0].action: there is no Action "slow" in these files`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
@@ -109,7 +118,9 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 		t.Errorf("with a server that has no actions: %v", err)
 	}
 	c.Others = []plimsoll.Policy{slow}
-	if _, err := run(t, c); err == nil || !strings.Contains(err.Error(), `rules[0].metric: nobody has registered "no_such_metric"`) {
+	if _, err := run(t, c); err == nil || !strings.Contains(
+		err.Error(), `rules[0].metric: nobody has registered "no_such_metric"`,
+	) {
 		t.Errorf("with a metric that nobody knows: %v", err)
 	}
 	c.Node.Announced = []string{"no_such_metric"}
@@ -121,14 +132,19 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 
 // What can never do anything is noted, though it is valid.
 func TestNotes(t *testing.T) {
-	c := rehearsal.Config{Policies: []plimsoll.Policy{slow, stop, rule(qos.MemoryTotalUsage, "64Gi", "slow")}, Node: rehearsal.Node{Snapshot: busy()}}
+	c := rehearsal.Config{
+		Policies: []plimsoll.Policy{slow, stop, rule(qos.MemoryTotalUsage, "64Gi", "slow")},
+		Node:     rehearsal.Node{Snapshot: busy()},
+	}
 	c.Policies[2].NodeQOS.Selector = map[string]string{"pool": "batch"}
 	elsewhere := mustRun(t, c)
 	c.Node.Attributes = map[string]string{"pool": "batch"}
 	here := mustRun(t, c)
 	unused, nobody := "Action stop is named by no rule of these files", "NodeQOS nodes, rule r: no TaskQOS allows slow, so no task is acted on"
 	never := "NodeQOS nodes, rule r: the line, 64.0 GiB, is never crossed on this node: memory_total_usage is at most 16.0 GiB"
-	if diff := cmp.Diff([]string{unused, nobody, "NodeQOS nodes does not select this node"}, elsewhere.Notes); diff != "" {
+	if diff := cmp.Diff(
+		[]string{unused, nobody, "NodeQOS nodes does not select this node"}, elsewhere.Notes,
+	); diff != "" {
 		t.Errorf("elsewhere, -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{unused, nobody, never}, here.Notes); diff != "" {
@@ -145,7 +161,9 @@ func TestQuotasGoDownUntilTheLineIsReached(t *testing.T) {
 	if diff := cmp.Diff([]string{"throttle a, throttle b", "throttle a, throttle b"}, done(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if len(r.Outcomes) != 1 || !r.Outcomes[0].Reached || r.Outcomes[0].Before != 2*qos.Core || r.Outcomes[0].After != qos.Core*3/2 {
+	if len(
+		r.Outcomes,
+	) != 1 || !r.Outcomes[0].Reached || r.Outcomes[0].Before != 2*qos.Core || r.Outcomes[0].After != qos.Core*3/2 {
 		t.Errorf("it comes to %+v", r.Outcomes)
 	}
 	if diff := cmp.Diff(busy(), snapshot); diff != "" {
@@ -181,10 +199,14 @@ func TestWhereARuleComesTo(t *testing.T) {
 // What an agent tells is what it plans with, and what it has taken is known: a task is not
 // throttled below what its original quota allows.
 func TestFromAgent(t *testing.T) {
-	q := client.NodeQOS{Sequence: 7, At: 1e18, CPU: 4 * qos.Core, Memory: 16 << 30, Values: map[string]int64{qos.CPUTotalUsage: 2 * qos.Core}}
+	q := client.NodeQOS{
+		Sequence: 7, At: 1e18, CPU: 4 * qos.Core, Memory: 16 << 30,
+		Values: map[string]int64{qos.CPUTotalUsage: 2 * qos.Core},
+	}
 	for i, quota := range []int64{qos.Core / 10, qos.Core} {
 		task := client.QOSTask{
-			Task: fmt.Sprint("t", i), Class: plimsoll.ClassBestEffort, CPU: quota, CPUKnown: true, Memory: 1 << 30, MemoryKnown: true, Quota: quota, Shares: 1024,
+			Task: fmt.Sprint("t", i), Class: plimsoll.ClassBestEffort, CPU: quota, CPUKnown: true, Memory: 1 << 30,
+			MemoryKnown: true, Quota: quota, Shares: 1024,
 			Limit: qos.Core,
 		}
 		if quota < qos.Core {

@@ -12,7 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// BenchmarkBarrierIdle is what a strict read waits over an eventual one when nothing else happens. Target: p50 at most 0.2 ms.
+// BenchmarkBarrierIdle is what a strict read waits over an eventual one when nothing else happens.
+// Target: p50 at most 0.2 ms.
 func BenchmarkBarrierIdle(b *testing.B) {
 	for _, network := range []string{"unix", "tcp"} {
 		b.Run(network, func(b *testing.B) {
@@ -64,8 +65,9 @@ func BenchmarkBarrierShared(b *testing.B) {
 	group.Wait()
 }
 
-// BenchmarkPublish is what the leader pays for a batch of 100 tasks among 100,000: encode, apply, snapshot, and wake the streams.
-// With followers, their work is in it too, for they share the machine.
+// BenchmarkPublish is what the leader pays for a batch of 100 tasks among 100,000: encode, apply,
+// snapshot, and wake the streams. With followers, their work is in it too, for they share the
+// machine.
 func BenchmarkPublish(b *testing.B) {
 	for _, followers := range []int{0, 4} {
 		b.Run(fmt.Sprintf("followers=%d", followers), func(b *testing.B) {
@@ -87,7 +89,9 @@ func BenchmarkPublish(b *testing.B) {
 			n, cpu := 0, cpuTime(b)
 			for b.Loop() {
 				leader.publish(taskBatch(key, value, n*batch%tasks, batch)...)
-				if n++; n%100 == 0 { // a leader that nothing slows down would leave them behind, and they would begin anew
+				// a leader that nothing slows down would leave them behind, and they would begin
+				// anew
+				if n++; n%100 == 0 {
 					catchUp(ctx, b, all)
 				}
 			}
@@ -120,12 +124,15 @@ func cpuTime(b *testing.B) time.Duration {
 func taskBatch(key func(int) string, value []byte, first, count int) []wire.Mutation {
 	mutations := make([]wire.Mutation, count)
 	for i := range mutations {
-		mutations[i] = wire.Mutation{Kind: wire.KindTask, Key: key(first + i), Value: value, Node: fmt.Sprint("node-", i%10)}
+		mutations[i] = wire.Mutation{
+			Kind: wire.KindTask, Key: key(first + i), Value: value, Node: fmt.Sprint("node-", i%10),
+		}
 	}
 	return mutations
 }
 
-// BenchmarkSnapshotTransfer is the time from a first connection to a copy of 100,000 tasks that is live.
+// BenchmarkSnapshotTransfer is the time from a first connection to a copy of 100,000 tasks that is
+// live.
 func BenchmarkSnapshotTransfer(b *testing.B) {
 	leader := startLeader(b, "unix", "", SourceConfig{})
 	ctx := testContext(b)

@@ -30,8 +30,9 @@ const (
 	DefaultMaxCommandBytes = 64 << 20
 )
 
-// responseBounds are those of one message of a leader. A batch is as large as its store lets it be, which is 16 MiB by default, and
-// comes as one field of bytes; a part of a snapshot is of 256 KiB, or one record.
+// responseBounds are those of one message of a leader. A batch is as large as its store lets it be,
+// which is 16 MiB by default, and comes as one field of bytes; a part of a snapshot is of 256 KiB,
+// or one record.
 var responseBounds = wire.Bounds{Bytes: 256 << 20, Decoded: 512 << 20}
 
 // FollowerConfig says how a gateway follows the leader. Zero values stand for the defaults.
@@ -42,10 +43,11 @@ type FollowerConfig struct {
 	Tokens token.Finder
 	// EventCapacity is the size of the copy's event ring; default ring.DefaultCapacity.
 	EventCapacity int
-	// MaxCommands bounds the commands that are under way; default DefaultMaxCommands, below the leader's bound on replies.
-	// A quarter of it, and of MaxCommandBytes, is for what agents say.
+	// MaxCommands bounds the commands that are under way; default DefaultMaxCommands, below the
+	// leader's bound on replies. A quarter of it, and of MaxCommandBytes, is for what agents say.
 	MaxCommands int
-	// MaxCommandBytes bounds, encoded, the commands that wait to be sent; default DefaultMaxCommandBytes.
+	// MaxCommandBytes bounds, encoded, the commands that wait to be sent; default
+	// DefaultMaxCommandBytes.
 	MaxCommandBytes int
 	// MinBackoff and MaxBackoff bound the pause before the follower connects again: it doubles with
 	// each failure in a row, and half of it is random. While nobody listens at the address it is a
@@ -55,9 +57,11 @@ type FollowerConfig struct {
 	Events FollowerEvents
 }
 
-// FollowerEvents tells what happens at a follower. A nil function is not called. They must not block.
+// FollowerEvents tells what happens at a follower. A nil function is not called. They must not
+// block.
 type FollowerEvents struct {
-	// Live is called when the copy follows a leader: after a snapshot, or at once if it could be resumed.
+	// Live is called when the copy follows a leader: after a snapshot, or at once if it could be
+	// resumed.
 	Live func(epoch, revision uint64, resumed bool)
 	// Disconnected is called when a stream has ended or could not be opened, with the pause before
 	// the next try: 0 if the leader has already answered on another connection.
@@ -122,7 +126,8 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 	return f
 }
 
-// Run follows the leader, connecting again whenever the stream ends, until ctx ends; then it returns nil.
+// Run follows the leader, connecting again whenever the stream ends, until ctx ends; then it
+// returns nil.
 func (f *Follower) Run(ctx context.Context) error {
 	redial := newRedial(f.config.MinBackoff, f.config.MaxBackoff)
 	var next *transport.ConnClient // on which the leader has answered
@@ -187,7 +192,8 @@ func (f *Follower) follow(ctx context.Context, link *transport.ConnClient) (
 	group.Go(func() error {
 		defer cancel()
 		f.send(ctx, stream)
-		// Without it the transport, which reads the request's body, would not see that the context has ended. Receive finds out more.
+		// Without it the transport, which reads the request's body, would not see that the context
+		// has ended. Receive finds out more.
 		_ = stream.CloseRequest()
 		return nil
 	})
@@ -299,7 +305,8 @@ func (f *Follower) disconnect() {
 	}
 }
 
-// Latest returns the newest snapshot, which may be behind the leader by any amount; nil before the first.
+// Latest returns the newest snapshot, which may be behind the leader by any amount; nil before the
+// first.
 func (f *Follower) Latest() *Snapshot { return f.latest.Load() }
 
 // Connected reports whether the copy follows a leader now.
@@ -324,21 +331,26 @@ func (f *Follower) Ready(ctx context.Context) error {
 	case <-f.liveNow():
 		return nil
 	case <-ctx.Done():
-		return plimsoll.Errorf(plimsoll.CodeUnavailable, "this gateway has not reached the leader at %s yet; try again", f.config.Leader)
+		return plimsoll.Errorf(
+			plimsoll.CodeUnavailable, "this gateway has not reached the leader at %s yet; try again", f.config.Leader,
+		)
 	}
 }
 
-// Watch returns a channel of capacity one that gets a signal after a record with that key has changed and the change can be seen in
-// Latest; several changes may give one signal. wire.KindTask is watched by node id: the signal comes when a task that is or was
-// bound to the node changes; wire.KindPolicy by the empty key: the signal comes when any policy changes. After each (re)connection every channel gets one. Who watches calls Watch first and reads then, so
-// as to miss nothing, and calls cancel at the end.
+// Watch returns a channel of capacity one that gets a signal after a record with that key has
+// changed and the change can be seen in Latest; several changes may give one signal. wire.KindTask
+// is watched by node id: the signal comes when a task that is or was bound to the node changes;
+// wire.KindPolicy by the empty key: the signal comes when any policy changes. After each
+// (re)connection every channel gets one. Who watches calls Watch first and reads then, so as to
+// miss nothing, and calls cancel at the end.
 func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func()) {
 	return f.watches.add(kind, key)
 }
 
-// Barrier returns a snapshot that holds everything that was committed when the call began. It costs one round trip to the leader,
-// shared with all who wait at the same time. Without a leader it fails at once with CodeUnavailable; it never answers from a copy
-// that may be stale. One that times out makes the follower check its connection.
+// Barrier returns a snapshot that holds everything that was committed when the call began. It costs
+// one round trip to the leader, shared with all who wait at the same time. Without a leader it
+// fails at once with CodeUnavailable; it never answers from a copy that may be stale. One that
+// times out makes the follower check its connection.
 func (f *Follower) Barrier(ctx context.Context) (*Snapshot, error) {
 	r, err := f.join()
 	if err != nil {

@@ -63,7 +63,8 @@ func TestBarrierHoldsWhatWasPublished(t *testing.T) {
 	})
 }
 
-// A caller sees its own write at its gateway as soon as it is answered, and at every other gateway through a barrier.
+// A caller sees its own write at its gateway as soon as it is answered, and at every other gateway
+// through a barrier.
 func TestReadYourWrites(t *testing.T) {
 	leader := startLeader(t, "unix", "", SourceConfig{})
 	ctx := testContext(t)
@@ -83,7 +84,9 @@ func TestReadYourWrites(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if _, ok := f.Latest().Get(wire.KindJobStatus, job); !ok || f.Latest().Revision() < reply.GetRevision() {
+				if _, ok := f.Latest().Get(
+					wire.KindJobStatus, job,
+				); !ok || f.Latest().Revision() < reply.GetRevision() {
 					t.Errorf("%s was answered but is not shown", job)
 				}
 				s, err := followers[(i+1)%3].Barrier(ctx)
@@ -111,7 +114,9 @@ func TestRefusalsComeAsErrors(t *testing.T) {
 	mustReady(ctx, t, f)
 	reply, err := f.Do(ctx, submit("a"))
 	var refusal *plimsoll.Error
-	if !errors.As(err, &refusal) || refusal.Code != plimsoll.CodeInvalid || refusal.Field != "groups[0].count" || reply.GetRevision() != 4 {
+	if !errors.As(
+		err, &refusal,
+	) || refusal.Code != plimsoll.CodeInvalid || refusal.Field != "groups[0].count" || reply.GetRevision() != 4 {
 		t.Errorf("Do = %v, %v", reply, err)
 	}
 }
@@ -135,8 +140,8 @@ func TestWithoutALeaderEverythingFailsAtOnce(t *testing.T) {
 	}
 }
 
-// gateways.md 3.3.3 and 3.3.9: while a leader proves nothing, readers get no answer; their deadlines hold; a leader that finds it
-// was deposed ends the stream and the readers fail.
+// gateways.md 3.3.3 and 3.3.9: while a leader proves nothing, readers get no answer; their
+// deadlines hold; a leader that finds it was deposed ends the stream and the readers fail.
 func TestReadersGetNothingFromALeaderWithoutProof(t *testing.T) {
 	verdict, asked := make(chan error), make(chan struct{}, 10)
 	leader := startLeader(t, "unix", "", SourceConfig{Confirm: func(ctx context.Context) error {
@@ -213,12 +218,16 @@ func TestFollowerResumesOrTakesASnapshot(t *testing.T) {
 	}
 }
 
-// gateways.md 3.3.4 and 3.3.8: after a failover the gateway serves the new leader's state, and nothing before it has it.
+// gateways.md 3.3.4 and 3.3.8: after a failover the gateway serves the new leader's state, and
+// nothing before it has it.
 func TestFailover(t *testing.T) {
 	address := "unix:" + t.TempDir() + "/leader.sock"
 	first := startLeader(t, "unix", address, SourceConfig{Epoch: 1})
 	lives := make(chan uint64, 10)
-	f, _ := startFollower(t, FollowerConfig{Leader: address, Events: FollowerEvents{Live: func(epoch, _ uint64, _ bool) { lives <- epoch }}})
+	f, _ := startFollower(
+		t,
+		FollowerConfig{Leader: address, Events: FollowerEvents{Live: func(epoch, _ uint64, _ bool) { lives <- epoch }}},
+	)
 	ctx := testContext(t)
 	await(ctx, t, lives)
 	first.publish(put("a", "1"))
@@ -250,7 +259,9 @@ func TestFailover(t *testing.T) {
 	}
 	await(ctx, t, changed)
 	s := mustBarrier(ctx, t, f)
-	if got := keysOf(s, wire.KindJobStatus, "", ""); got != "b=2" || s.Epoch() != 2 || s.InstanceUUID() != "instance-2" {
+	if got := keysOf(
+		s, wire.KindJobStatus, "", "",
+	); got != "b=2" || s.Epoch() != 2 || s.InstanceUUID() != "instance-2" {
 		t.Errorf("after the failover: %q of epoch %d", got, s.Epoch())
 	}
 }
@@ -314,7 +325,8 @@ func TestSlowFollowerSlowsNobodyDown(t *testing.T) {
 	}
 }
 
-// A Send that hangs on a gateway that reads nothing does not keep the leader from ending its streams.
+// A Send that hangs on a gateway that reads nothing does not keep the leader from ending its
+// streams.
 func TestBlockedSendIsCutOff(t *testing.T) {
 	leader := startLeader(t, "unix", "", SourceConfig{})
 	ctx := testContext(t)
@@ -403,7 +415,10 @@ func TestWatch(t *testing.T) {
 		leader.publish(step.mutations...)
 		mustBarrier(ctx, t, f)
 		if len(job) != step.job || len(n1) != step.n1 || len(n2) != step.n2 {
-			t.Errorf("step %d: signals %d, %d, %d; want %d, %d, %d", i, len(job), len(n1), len(n2), step.job, step.n1, step.n2)
+			t.Errorf(
+				"step %d: signals %d, %d, %d; want %d, %d, %d", i, len(job), len(n1), len(n2), step.job, step.n1,
+				step.n2,
+			)
 		}
 		for _, c := range []<-chan struct{}{job, n1, n2} {
 			if len(c) > 0 {
@@ -441,7 +456,10 @@ func TestGatewayIsLostWithItsLastStream(t *testing.T) {
 func TestHandlerRefusesJunk(t *testing.T) {
 	leader := startLeader(t, "tcp", "", SourceConfig{})
 	for _, body := range [][]byte{nil, bytes.Repeat([]byte("junk"), 256<<10)} {
-		response, err := http.Post("http://"+leader.address+"/plimsoll.v1.ReplicationService/Replicate", "application/proto", bytes.NewReader(body))
+		response, err := http.Post(
+			"http://"+leader.address+"/plimsoll.v1.ReplicationService/Replicate", "application/proto",
+			bytes.NewReader(body),
+		)
 		if err != nil {
 			continue // cut off in the middle of the junk is as good
 		}
@@ -478,7 +496,9 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("%+v: %v", config, err)
 		}
 	}
-	for _, config := range []SourceConfig{{InstanceUUID: "i"}, {Epoch: 1}, {Epoch: 1, InstanceUUID: "i", RetainBytes: -1}} {
+	for _, config := range []SourceConfig{
+		{InstanceUUID: "i"}, {Epoch: 1}, {Epoch: 1, InstanceUUID: "i", RetainBytes: -1},
+	} {
 		if _, err := NewSource(config, nil); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%+v: %v", config, err)
 		}

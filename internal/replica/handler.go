@@ -25,19 +25,21 @@ const (
 	sendGrace = time.Second
 )
 
-// requestBounds are those of one message of a gateway. They have room to spare for what a gateway takes, which is 8 MiB, and
-// counts in the same way.
+// requestBounds are those of one message of a gateway. They have room to spare for what a gateway
+// takes, which is 8 MiB, and counts in the same way.
 var requestBounds = wire.Bounds{Bytes: 10 << 20, Decoded: 48 << 20}
 
-// Exec gives a gateway's command to the engine. It must not block long: the stream's later commands wait behind it. FootprintOf(ctx)
-// is about how many bytes the command takes. respond is called once, after the batch that holds the command's effect was published, from any goroutine; it never blocks, and sets the
-// reply's id. ctx ends with the stream; the command's outcome does not depend on it.
+// Exec gives a gateway's command to the engine. It must not block long: the stream's later commands
+// wait behind it. FootprintOf(ctx) is about how many bytes the command takes. respond is called
+// once, after the batch that holds the command's effect was published, from any goroutine; it never
+// blocks, and sets the reply's id. ctx ends with the stream; the command's outcome does not depend
+// on it.
 type Exec func(ctx context.Context, gateway string, command *pb.Command, respond func(*pb.Reply))
 
 type footprintKey struct{}
 
-// FootprintOf returns about how many bytes the command takes that Exec was given with ctx, as wire.Footprint counts them; 0 if
-// it did not come from a stream.
+// FootprintOf returns about how many bytes the command takes that Exec was given with ctx, as
+// wire.Footprint counts them; 0 if it did not come from a stream.
 func FootprintOf(ctx context.Context) int {
 	n, _ := ctx.Value(footprintKey{}).(int)
 	return n
@@ -57,17 +59,22 @@ func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path strin
 	for _, option := range options {
 		option(h)
 	}
-	return "/" + plimsollv1connect.ReplicationServiceName + "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return "/" + plimsollv1connect.ReplicationServiceName + "/", http.HandlerFunc(func(
+		w http.ResponseWriter, r *http.Request,
+	) {
 		one := *h
 		// Nothing is compressed: it would cost more than the bytes do inside a cell.
-		_, inner := plimsollv1connect.NewReplicationServiceHandler(&one, wire.BoundedWeighed(requestBounds, func(n int) { one.footprint = n }))
+		_, inner := plimsollv1connect.NewReplicationServiceHandler(
+			&one, wire.BoundedWeighed(requestBounds, func(n int) { one.footprint = n }),
+		)
 		ctx := context.WithValue(r.Context(), controllerKey{}, http.NewResponseController(w))
 		ctx = context.WithValue(ctx, arrivalKey{}, transport.ArrivalOf(r))
 		inner.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// NewRefusal answers every replication stream with an error, which why makes, and says on which path: for a process that does not lead.
+// NewRefusal answers every replication stream with an error, which why makes, and says on which
+// path: for a process that does not lead.
 func NewRefusal(why func() error) (path string, _ http.Handler) {
 	return plimsollv1connect.NewReplicationServiceHandler(refusal{why}, wire.BoundedPlain(requestBounds))
 }
@@ -77,8 +84,9 @@ type refusal struct{ why func() error }
 // Replicate refuses a stream.
 func (r refusal) Replicate(context.Context, *bidiStream) error { return wire.ConnectError(r.why()) }
 
-// controllerKey is where a request's http.ResponseController stands in its context: Connect hands out neither the request nor the
-// writer, and without their deadlines a blocked Receive or Send could not be ended from here.
+// controllerKey is where a request's http.ResponseController stands in its context: Connect hands
+// out neither the request nor the writer, and without their deadlines a blocked Receive or Send
+// could not be ended from here.
 type controllerKey struct{}
 
 // arrivalKey is where a request's transport.Arrival stands in its context.
@@ -108,7 +116,8 @@ type stream struct {
 	prove chan struct{} // capacity 1: a proof of leadership is due
 }
 
-// Replicate serves one stream: one goroutine receives, one sends, and a third proves leadership if that is needed.
+// Replicate serves one stream: one goroutine receives, one sends, and a third proves leadership if
+// that is needed.
 func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 	control, ok := ctx.Value(controllerKey{}).(*http.ResponseController)
 	if !ok {
@@ -122,7 +131,9 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		return wire.ConnectError(wire.FromConnectError(err))
 	}
 	if err != nil {
-		return wire.ConnectError(plimsoll.Invalid("hello", "did not come within %s of opening the stream", helloTimeout))
+		return wire.ConnectError(
+			plimsoll.Invalid("hello", "did not come within %s of opening the stream", helloTimeout),
+		)
 	}
 	if arrival, _ := ctx.Value(arrivalKey{}).(*transport.Arrival); arrival != nil {
 		arrival.Whole() // a stream has no end to wait for
@@ -131,7 +142,8 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		return wire.ConnectError(err)
 	}
 	st := &stream{
-		gateway: first.GetHello().GetGateway(), rpc: rpc, control: control, wake: make(chan struct{}, 1), prove: make(chan struct{}, 1),
+		gateway: first.GetHello().GetGateway(), rpc: rpc, control: control, wake: make(chan struct{}, 1),
+		prove: make(chan struct{}, 1),
 	}
 	if err := h.source.open(st, first.GetHello()); err != nil {
 		return wire.ConnectError(err)
@@ -174,7 +186,8 @@ func (s *Source) cut(st *stream) {
 	defer s.mu.Unlock()
 	st.end(errStreamEnded)
 	if st.control != nil {
-		// The only error is that deadlines are not supported, and one was set when the stream was opened.
+		// The only error is that deadlines are not supported, and one was set when the stream was
+		// opened.
 		_ = st.control.SetReadDeadline(time.Unix(1, 0))
 	}
 }
@@ -185,11 +198,13 @@ func (st *stream) end(err error) {
 	st.settle()
 }
 
-// settle wakes the sender after a step of the session. One that is in a Send of a session that has ended gets a moment to come out
-// of it and tell the gateway why; if it is blocked it loses the stream then. The caller holds Source.mu.
+// settle wakes the sender after a step of the session. One that is in a Send of a session that has
+// ended gets a moment to come out of it and tell the gateway why; if it is blocked it loses the
+// stream then. The caller holds Source.mu.
 func (st *stream) settle() {
 	if st.session.phase == phaseEnded && st.sending && st.control != nil {
-		// The only error is that deadlines are not supported, and one was set when the stream was opened.
+		// The only error is that deadlines are not supported, and one was set when the stream was
+		// opened.
 		_ = st.control.SetWriteDeadline(time.Now().Add(sendGrace))
 	}
 	notify(st.wake)
@@ -209,7 +224,10 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 		case *pb.ReplicateRequest_Sync:
 			err = h.source.sync(st, kind.Sync.GetId())
 		case *pb.ReplicateRequest_Command:
-			h.exec(context.WithValue(ctx, footprintKey{}, h.footprint), st.gateway, kind.Command, h.source.responder(st, kind.Command.GetId()))
+			h.exec(
+				context.WithValue(ctx, footprintKey{}, h.footprint), st.gateway, kind.Command,
+				h.source.responder(st, kind.Command.GetId()),
+			)
 		default:
 			err = plimsoll.Invalid("kind", "only syncs and commands may follow the hello")
 		}
@@ -219,7 +237,8 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 	}
 }
 
-// refused reports whether an error of Receive says that a message was over the bounds or none at all, and tells of it.
+// refused reports whether an error of Receive says that a message was over the bounds or none at
+// all, and tells of it.
 func (h *handler) refused(err error) bool {
 	code := connect.CodeOf(err)
 	if err == nil || code != connect.CodeInvalidArgument && code != connect.CodeResourceExhausted {

@@ -32,7 +32,8 @@ func emptyGroups(n int) []byte {
 	return field(3, field(2, field(1, spec))) // ReplicateRequest.command.submit_job.spec
 }
 
-// One message of 8 MB took the coordinator. Its refusal takes less than 64 MiB, ends that stream and nothing else.
+// One message of 8 MB took the coordinator. Its refusal takes less than 64 MiB, ends that stream
+// and nothing else.
 func TestOneMessageOf8MBOnTheReplicationPortIsRefused(t *testing.T) {
 	var refused atomic.Int32
 	leader := startLeader(t, "unix", "", SourceConfig{Events: SourceEvents{Refused: func(error) { refused.Add(1) }}})
@@ -40,7 +41,9 @@ func TestOneMessageOf8MBOnTheReplicationPortIsRefused(t *testing.T) {
 	if err := honest.Ready(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	hello, err := proto.Marshal(&pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Hello{Hello: &pb.ReplicateHello{Gateway: "evil"}}})
+	hello, err := proto.Marshal(
+		&pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Hello{Hello: &pb.ReplicateHello{Gateway: "evil"}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +78,10 @@ func post(t *testing.T, address string, body []byte) string {
 		t.Fatal(err)
 	}
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(testContext(t), http.MethodPost, url+plimsollv1connect.ReplicationServiceReplicateProcedure, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(
+		testContext(t), http.MethodPost, url+plimsollv1connect.ReplicationServiceReplicateProcedure,
+		bytes.NewReader(body),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

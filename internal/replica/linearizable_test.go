@@ -16,7 +16,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// registers is what the active set is to a client (gateways.md 3.1), a key at a time: reads and writes of one value.
+// registers is what the active set is to a client (gateways.md 3.1), a key at a time: reads and
+// writes of one value.
 var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[string][]porcupine.Operation{}
@@ -44,8 +45,8 @@ type registerOp struct {
 	write      bool
 }
 
-// Reads and writes through several gateways are linearizable while streams break at random: a write whose outcome is not known
-// may take effect at any time after it began (gateways.md 3.1).
+// Reads and writes through several gateways are linearizable while streams break at random: a write
+// whose outcome is not known may take effect at any time after it began (gateways.md 3.1).
 func TestReadsAndWritesAreLinearizable(t *testing.T) {
 	seed := testrun.Seed(t)
 	leader := startLeader(t, "unix", "", SourceConfig{
@@ -78,7 +79,9 @@ func TestReadsAndWritesAreLinearizable(t *testing.T) {
 				if f.Ready(ctx) != nil {
 					return // the test's time is up, which it fails for below
 				}
-				op := registerOp{key: fmt.Sprint("k", rng.IntN(3)), write: rng.IntN(2) == 0, value: fmt.Sprint(id, "-", n)}
+				op := registerOp{
+					key: fmt.Sprint("k", rng.IntN(3)), write: rng.IntN(2) == 0, value: fmt.Sprint(id, "-", n),
+				}
 				if done, ok := perform(ctx, f, op, &clock); ok {
 					done.ClientId = id
 					histories[id] = append(histories[id], done)

@@ -8,12 +8,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// link is what a gateway has under way on its stream: the barrier's rounds and the commands, as pure steps. Whoever owns it
-// calls it under one lock. Ids are never used twice, over streams either, so an answer of one stream cannot match a question of
-// another.
+// link is what a gateway has under way on its stream: the barrier's rounds and the commands, as
+// pure steps. Whoever owns it calls it under one lock. Ids are never used twice, over streams
+// either, so an answer of one stream cannot match a question of another.
 //
-// A reader joins the round that has not been sent yet. Sending seals the round, so a round is acknowledged only by a sync that was
-// sent after each of its readers came (O4). One round is under way at a time; the next is sent when it has come back.
+// A reader joins the round that has not been sent yet. Sending seals the round, so a round is
+// acknowledged only by a sync that was sent after each of its readers came (O4). One round is under
+// way at a time; the next is sent when it has come back.
 type link struct {
 	open   bool // the leader has answered on the present stream
 	lastID uint64
@@ -76,7 +77,9 @@ func (l *link) add(command *pb.Command) (*call, error) {
 		maxCalls, maxBytes = maxCalls-maxCalls/4, maxBytes-maxBytes/4
 	}
 	if max(len(l.calls), len(l.queue)) >= maxCalls {
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d commands are under way at this gateway; try again later", maxCalls)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeExhausted, "%d commands are under way at this gateway; try again later", maxCalls,
+		)
 	}
 	bytes := proto.Size(command)
 	if bytes > requestBounds.Bytes-requestOverhead { // the leader would end the stream
@@ -98,7 +101,8 @@ func (l *link) add(command *pb.Command) (*call, error) {
 	return c, nil
 }
 
-// ofAgents reports whether an agent says a command, or a gateway about one. What users send must not keep it waiting.
+// ofAgents reports whether an agent says a command, or a gateway about one. What users send must
+// not keep it waiting.
 func ofAgents(command *pb.Command) bool {
 	switch command.GetKind().(type) {
 	case *pb.Command_RegisterNode, *pb.Command_NodeLiveness, *pb.Command_ReportTasks, *pb.Command_ReportNode,
@@ -108,7 +112,8 @@ func ofAgents(command *pb.Command) bool {
 	return false
 }
 
-// drop forgets a command whose caller has gone and reports whether it had been sent. Nothing happens if it was answered.
+// drop forgets a command whose caller has gone and reports whether it had been sent. Nothing
+// happens if it was answered.
 func (l *link) drop(c *call) (sent bool) {
 	delete(l.calls, c.id)
 	if !c.sent {
@@ -123,7 +128,8 @@ func (l *link) release(c *call) {
 	c.command, c.bytes = nil, 0
 }
 
-// next returns what is to be sent now, and seals the round or marks the command as sent; nil: nothing.
+// next returns what is to be sent now, and seals the round or marks the command as sent; nil:
+// nothing.
 func (l *link) next() *pb.ReplicateRequest {
 	if l.waiting != nil && l.inFlight == nil {
 		l.inFlight, l.waiting = l.waiting, nil
@@ -147,8 +153,9 @@ func (l *link) next() *pb.ReplicateRequest {
 	return nil
 }
 
-// acknowledge releases the round under way, and reports whether another waits to be sent. The snapshot must have been
-// published before (O3). An id that is not the one under way releases nobody.
+// acknowledge releases the round under way, and reports whether another waits to be sent. The
+// snapshot must have been published before (O3). An id that is not the one under way releases
+// nobody.
 func (l *link) acknowledge(id uint64, snapshot *Snapshot) (more bool) {
 	if r := l.inFlight; r != nil && r.id == id {
 		l.inFlight = nil
@@ -158,7 +165,8 @@ func (l *link) acknowledge(id uint64, snapshot *Snapshot) (more bool) {
 	return l.waiting != nil
 }
 
-// answer gives a reply to the one who waits for it; a reply that nobody waits for any more is dropped.
+// answer gives a reply to the one who waits for it; a reply that nobody waits for any more is
+// dropped.
 func (l *link) answer(reply *pb.Reply) {
 	c, ok := l.calls[reply.GetId()]
 	if !ok {

@@ -32,7 +32,8 @@ func released(r *round) bool {
 	}
 }
 
-// gateways.md 3.2 O4: a reader is released only by a sync that was sent after it arrived; and one sync is under way at a time.
+// gateways.md 3.2 O4: a reader is released only by a sync that was sent after it arrived; and one
+// sync is under way at a time.
 func TestReaderUsesOnlyASyncSentAfterItArrived(t *testing.T) {
 	l, snapshot := openLink(), &Snapshot{revision: 1}
 	first := mustJoin(t, l)
@@ -67,7 +68,8 @@ func TestReaderUsesOnlyASyncSentAfterItArrived(t *testing.T) {
 	}
 }
 
-// gateways.md 3.3.9: what is under way when a stream breaks fails, and no answer of the next stream can match it.
+// gateways.md 3.3.9: what is under way when a stream breaks fails, and no answer of the next stream
+// can match it.
 func TestBrokenStreamFailsAllThatIsUnderWay(t *testing.T) {
 	l := openLink()
 	inFlight := mustJoin(t, l)
@@ -197,16 +199,21 @@ func TestAgentsHaveCallsOfTheirOwn(t *testing.T) {
 			break
 		}
 	}
-	if _, err := l.add(&pb.Command{Kind: &pb.Command_NodeLiveness{NodeLiveness: &pb.NodeLiveness{}}}); err != nil || users != 75 {
+	if _, err := l.add(
+		&pb.Command{Kind: &pb.Command_NodeLiveness{NodeLiveness: &pb.NodeLiveness{}}},
+	); err != nil || users != 75 {
 		t.Errorf("after %d commands of users an agent is told %v", users, err)
 	}
 }
 
-// A command that the leader would refuse is not sent: its refusal ends the stream, with all that others have on it.
+// A command that the leader would refuse is not sent: its refusal ends the stream, with all that
+// others have on it.
 func TestACommandThatTheLeaderWouldRefuseIsNotSent(t *testing.T) {
 	l := openLink()
 	l.maxBytes = 1 << 30
-	if _, err := l.add(submit(strings.Repeat("x", requestBounds.Bytes))); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
+	if _, err := l.add(
+		submit(strings.Repeat("x", requestBounds.Bytes)),
+	); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
 		t.Errorf("one that is too long: %v", err)
 	}
 	if _, err := l.add(submit("a")); err != nil {

@@ -8,8 +8,9 @@ import (
 // entryOverhead is what an entry of the log costs beside its bytes.
 const entryOverhead = 64
 
-// batchLog holds the encoded batches that were published last. Every stream reads it through a cursor of its own, so a slow one
-// costs nothing but its place. A position counts batches: batch n lies between the positions n and n+1.
+// batchLog holds the encoded batches that were published last. Every stream reads it through a
+// cursor of its own, so a slow one costs nothing but its place. A position counts batches: batch n
+// lies between the positions n and n+1.
 type batchLog struct {
 	limit int    // bytes kept at most; the newest batch is always kept
 	base  uint64 // revision before the oldest entry
@@ -54,7 +55,8 @@ func (l *batchLog) add(revision uint64, data []byte) {
 	}
 }
 
-// at returns the batch behind a position below end; ok is false if the log does not reach back so far.
+// at returns the batch behind a position below end; ok is false if the log does not reach back so
+// far.
 func (l *batchLog) at(position uint64) (data []byte, ok bool) {
 	if position < l.first {
 		return nil, false
@@ -62,7 +64,8 @@ func (l *batchLog) at(position uint64) (data []byte, ok bool) {
 	return l.entries[l.head+int(position-l.first)].data, true
 }
 
-// after returns the position behind the batch with exactly this revision; ok is false if what follows is no longer known.
+// after returns the position behind the batch with exactly this revision; ok is false if what
+// follows is no longer known.
 func (l *batchLog) after(revision uint64) (position uint64, ok bool) {
 	if revision == l.base {
 		return l.first, true

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// mirror is the gateway's copy as a pure step function: it consumes what comes down a stream, one message at a time, and says
-// what follows from it. It keeps its tables over streams.
+// mirror is the gateway's copy as a pure step function: it consumes what comes down a stream, one
+// message at a time, and says what follows from it. It keeps its tables over streams.
 type mirror struct {
 	eventCapacity int
 
@@ -25,8 +25,8 @@ type mirror struct {
 	changes []change // used again for each batch
 }
 
-// effect is what follows from one message. The owner publishes the snapshot first, then tells the watchers, then releases the
-// round or the call.
+// effect is what follows from one message. The owner publishes the snapshot first, then tells the
+// watchers, then releases the round or the call.
 type effect struct {
 	connected bool      // the leader has answered
 	live      bool      // the copy can be read from now on; every watcher is told
@@ -46,7 +46,8 @@ func (m *mirror) open(gateway string) *pb.ReplicateRequest {
 	return &pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Hello{Hello: hello}}
 }
 
-// step consumes one message. After an error the stream must be ended; the copy is as it was before the message.
+// step consumes one message. After an error the stream must be ended; the copy is as it was before
+// the message.
 func (m *mirror) step(response *pb.ReplicateResponse) (effect, error) {
 	switch kind := response.GetKind().(type) {
 	case *pb.ReplicateResponse_Welcome:
@@ -62,7 +63,9 @@ func (m *mirror) step(response *pb.ReplicateResponse) (effect, error) {
 	case *pb.ReplicateResponse_Reply:
 		return effect{reply: kind.Reply}, m.expect(phaseLive, "a reply")
 	}
-	return effect{}, plimsoll.Errorf(plimsoll.CodeCorrupt, "the leader sent a message that this gateway does not know; run the same version on both")
+	return effect{}, plimsoll.Errorf(
+		plimsoll.CodeCorrupt, "the leader sent a message that this gateway does not know; run the same version on both",
+	)
 }
 
 func (m *mirror) expect(phase phase, what string) error {
@@ -78,7 +81,10 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 	}
 	if m.latest != nil {
 		if w.Epoch < m.latest.epoch {
-			return effect{}, plimsoll.Errorf(plimsoll.CodeStale, "the leader is of epoch %d, older than %d, which this gateway has seen", w.Epoch, m.latest.epoch)
+			return effect{}, plimsoll.Errorf(
+				plimsoll.CodeStale, "the leader is of epoch %d, older than %d, which this gateway has seen", w.Epoch,
+				m.latest.epoch,
+			)
 		}
 		if w.Epoch == m.latest.epoch && w.InstanceUuid != m.latest.instance {
 			return effect{}, plimsoll.Errorf(plimsoll.CodeStale,
@@ -88,7 +94,9 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 	m.epoch = w.Epoch
 	if w.Resumed {
 		if m.latest == nil || m.latest.epoch != w.Epoch {
-			return effect{}, plimsoll.Errorf(plimsoll.CodeCorrupt, "the leader resumes a copy that this gateway does not have")
+			return effect{}, plimsoll.Errorf(
+				plimsoll.CodeCorrupt, "the leader resumes a copy that this gateway does not have",
+			)
 		}
 		m.phase = phaseLive
 		return effect{connected: true, live: true}, nil
@@ -106,7 +114,10 @@ func (m *mirror) part(part *pb.ReplicateSnapshot) error {
 	for _, r := range part.Records {
 		mutation := wire.Mutation{Kind: wire.Kind(r.Kind), Key: r.Key, Value: r.Value, Node: r.Node}
 		if r.Kind <= 0 || r.Kind >= wire.NumKinds || r.Deleted {
-			return plimsoll.Errorf(plimsoll.CodeCorrupt, "the snapshot has a record of an unknown kind %d; run the same version on both", r.Kind)
+			return plimsoll.Errorf(
+				plimsoll.CodeCorrupt, "the snapshot has a record of an unknown kind %d; run the same version on both",
+				r.Kind,
+			)
 		}
 		if mutation.Value == nil {
 			mutation.Value = []byte{}

@@ -15,7 +15,9 @@ func welcomeMsg(epoch uint64, instance string, resumed bool) *pb.ReplicateRespon
 }
 
 func endMsg(revision uint64) *pb.ReplicateResponse {
-	return &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_SnapshotEnd{SnapshotEnd: &pb.ReplicateSnapshotEnd{Revision: revision}}}
+	return &pb.ReplicateResponse{
+		Kind: &pb.ReplicateResponse_SnapshotEnd{SnapshotEnd: &pb.ReplicateSnapshotEnd{Revision: revision}},
+	}
 }
 
 func partMsg(kind pb.Kind, key string) *pb.ReplicateResponse {
@@ -28,7 +30,9 @@ func batchMsg(epoch, revision uint64, mutations ...wire.Mutation) *pb.ReplicateR
 }
 
 func ackMsg(id, epoch, revision uint64) *pb.ReplicateResponse {
-	return &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_SyncAck{SyncAck: &pb.ReplicateSyncAck{Id: id, Epoch: epoch, Revision: revision}}}
+	return &pb.ReplicateResponse{
+		Kind: &pb.ReplicateResponse_SyncAck{SyncAck: &pb.ReplicateSyncAck{Id: id, Epoch: epoch, Revision: revision}},
+	}
 }
 
 func replyMsg(id uint64) *pb.ReplicateResponse {
@@ -55,7 +59,8 @@ func feed(t *testing.T, m *mirror, messages ...*pb.ReplicateResponse) (last effe
 	return last
 }
 
-// gateways.md 3.2 O6: a snapshot shows only when it is whole, and one that is cut off leaves the copy as it was.
+// gateways.md 3.2 O6: a snapshot shows only when it is whole, and one that is cut off leaves the
+// copy as it was.
 func TestSnapshotShowsWhenItIsWhole(t *testing.T) {
 	m := liveMirror(t)
 	m.open("g")
@@ -95,8 +100,8 @@ func TestBatchesAndResume(t *testing.T) {
 	}
 }
 
-// gateways.md 3.2 O8: the epoch never falls, nor the revision within an epoch. The rest are messages that no leader sends: they end
-// the stream and leave the copy as it was.
+// gateways.md 3.2 O8: the epoch never falls, nor the revision within an epoch. The rest are
+// messages that no leader sends: they end the stream and leave the copy as it was.
 func TestMessagesThatAreRefused(t *testing.T) {
 	type messages = []*pb.ReplicateResponse
 	for _, test := range []struct {
@@ -107,7 +112,10 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	}{
 		{"an older epoch", true, messages{welcomeMsg(1, "i1", false)}, plimsoll.CodeStale},
 		{"another leader of the same epoch", true, messages{welcomeMsg(2, "other", false)}, plimsoll.CodeStale},
-		{"an older snapshot of the same epoch", true, messages{welcomeMsg(2, "i2", false), endMsg(9)}, plimsoll.CodeStale},
+		{
+			"an older snapshot of the same epoch", true, messages{welcomeMsg(2, "i2", false), endMsg(9)},
+			plimsoll.CodeStale,
+		},
 		{"a resumed copy of another epoch", true, messages{welcomeMsg(3, "i3", true)}, plimsoll.CodeCorrupt},
 		{"the same batch again", false, messages{batchMsg(2, 10)}, plimsoll.CodeStale},
 		{"an older batch", false, messages{batchMsg(2, 9)}, plimsoll.CodeStale},
@@ -116,15 +124,27 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		{"an acknowledgement ahead of its batches", false, messages{ackMsg(1, 2, 11)}, plimsoll.CodeCorrupt},
 		{"an acknowledgement of another epoch", false, messages{ackMsg(1, 3, 10)}, plimsoll.CodeCorrupt},
 		{"a batch before the welcome", true, messages{batchMsg(2, 11)}, plimsoll.CodeCorrupt},
-		{"a batch within the snapshot", true, messages{welcomeMsg(3, "i3", false), batchMsg(3, 11)}, plimsoll.CodeCorrupt},
+		{
+			"a batch within the snapshot", true, messages{welcomeMsg(3, "i3", false), batchMsg(3, 11)},
+			plimsoll.CodeCorrupt,
+		},
 		{"a reply within the snapshot", true, messages{welcomeMsg(3, "i3", false), replyMsg(1)}, plimsoll.CodeCorrupt},
 		{"a second welcome", false, messages{welcomeMsg(2, "i2", true)}, plimsoll.CodeCorrupt},
 		{"a part after the snapshot", false, messages{partMsg(pb.Kind_KIND_TASK, "t")}, plimsoll.CodeCorrupt},
 		{"a second end", false, messages{endMsg(11)}, plimsoll.CodeCorrupt},
 		{"a record of no kind", true, messages{welcomeMsg(3, "i3", false), partMsg(0, "x")}, plimsoll.CodeCorrupt},
-		{"a record of an unknown kind", true, messages{welcomeMsg(3, "i3", false), partMsg(99, "x")}, plimsoll.CodeCorrupt},
-		{"a mutation of an unknown kind", false, messages{batchMsg(2, 11, wire.Mutation{Kind: 99, Key: "x"})}, plimsoll.CodeCorrupt},
-		{"junk for a batch", false, messages{{Kind: &pb.ReplicateResponse_Batch{Batch: []byte("junk")}}}, plimsoll.CodeCorrupt},
+		{
+			"a record of an unknown kind", true, messages{welcomeMsg(3, "i3", false), partMsg(99, "x")},
+			plimsoll.CodeCorrupt,
+		},
+		{
+			"a mutation of an unknown kind", false, messages{batchMsg(2, 11, wire.Mutation{Kind: 99, Key: "x"})},
+			plimsoll.CodeCorrupt,
+		},
+		{
+			"junk for a batch", false, messages{{Kind: &pb.ReplicateResponse_Batch{Batch: []byte("junk")}}},
+			plimsoll.CodeCorrupt,
+		},
 		{"nothing", false, messages{{}}, plimsoll.CodeCorrupt},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -145,7 +165,8 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	}
 }
 
-// gateways.md 3.2 O3: the snapshot is published, then watchers are told, then those who wait are released.
+// gateways.md 3.2 O3: the snapshot is published, then watchers are told, then those who wait are
+// released.
 func TestFollowerPublishesBeforeItReleases(t *testing.T) {
 	f := newFollower(FollowerConfig{Gateway: "g"}, nil)
 	f.mirror.open("g")

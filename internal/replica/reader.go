@@ -17,7 +17,8 @@ const (
 	recordOverhead = 24
 )
 
-// snapshotReader cuts an immutable snapshot into messages: records by kind and key, then events, then the end.
+// snapshotReader cuts an immutable snapshot into messages: records by kind and key, then events,
+// then the end.
 type snapshotReader struct {
 	snapshot *Snapshot
 	kind     int
@@ -61,7 +62,9 @@ func (r *snapshotReader) next() *pb.ReplicateResponse {
 			return partMessage(part)
 		}
 		size += n
-		part.Records = append(part.Records, &pb.Mutation{Kind: pb.Kind(r.kind), Key: key, Value: rec.value, Node: rec.node})
+		part.Records = append(
+			part.Records, &pb.Mutation{Kind: pb.Kind(r.kind), Key: key, Value: rec.value, Node: rec.node},
+		)
 		r.advance()
 	}
 	if !r.listed {

@@ -5,12 +5,13 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// session is the leader's end of one stream as a pure step function: it is told what came up the stream (hello, sync, reply to a
-// command) and asked what goes down next. Whoever owns it calls it and the shared log under one lock.
+// session is the leader's end of one stream as a pure step function: it is told what came up the
+// stream (hello, sync, reply to a command) and asked what goes down next. Whoever owns it calls it
+// and the shared log under one lock.
 //
-// What goes down: the welcome, the snapshot if the copy cannot be resumed, then batches in order. A reply or an acknowledgement
-// has a position in the log and goes down as soon as the cursor has reached it: behind every batch that was published when it
-// came, and before later ones.
+// What goes down: the welcome, the snapshot if the copy cannot be resumed, then batches in order. A
+// reply or an acknowledgement has a position in the log and goes down as soon as the cursor has
+// reached it: behind every batch that was published when it came, and before later ones.
 type session struct {
 	log        *batchLog
 	maxReplies int
@@ -22,8 +23,9 @@ type session struct {
 	cursor   uint64          // position of the next batch to send
 
 	replies []placedReply // in the order of position
-	// A sync waits until the one before it has been acknowledged; while it waits, a newer one takes its place, so that there are
-	// at most three whatever the gateway sends, and none waits for ever.
+	// A sync waits until the one before it has been acknowledged; while it waits, a newer one takes
+	// its place, so that there are at most three whatever the gateway sends, and none waits for
+	// ever.
 	waiting, proving, proven syncPoint
 	proofRuns                bool
 
@@ -52,7 +54,8 @@ type syncPoint struct {
 	revision uint64
 }
 
-// outgoing is one message to be sent. A part of a snapshot is built by response, which needs no lock.
+// outgoing is one message to be sent. A part of a snapshot is built by response, which needs no
+// lock.
 type outgoing struct {
 	message *pb.ReplicateResponse
 	part    *snapshotReader
@@ -114,7 +117,8 @@ func (s *session) advanceSync() {
 	}
 }
 
-// takeProof reports whether a proof of leadership is to begin now. The caller ends it with proofDone.
+// takeProof reports whether a proof of leadership is to begin now. The caller ends it with
+// proofDone.
 func (s *session) takeProof() bool {
 	if s.proving.id == 0 || s.proofRuns {
 		return false
@@ -127,19 +131,27 @@ func (s *session) takeProof() bool {
 func (s *session) proofDone(err error) {
 	s.proofRuns = false
 	if err != nil {
-		s.end(&plimsoll.Error{Code: plimsoll.CodeStale, Op: "prove leadership", Msg: "this process may no longer lead; connect again", Err: err})
+		s.end(
+			&plimsoll.Error{Code: plimsoll.CodeStale, Op: "prove leadership", Msg: "this process may no longer lead; connect again", Err: err},
+		)
 		return
 	}
 	s.proven, s.proving = s.proving, syncPoint{}
 }
 
-// reply puts the answer to a command behind everything that is published. Too many replies that wait end the session.
+// reply puts the answer to a command behind everything that is published. Too many replies that
+// wait end the session.
 func (s *session) reply(r *pb.Reply) {
 	if s.phase == phaseEnded {
 		return
 	}
 	if len(s.replies) >= s.maxReplies {
-		s.end(plimsoll.Errorf(plimsoll.CodeExhausted, "%d replies wait because the gateway does not read its stream; connect again", s.maxReplies))
+		s.end(
+			plimsoll.Errorf(
+				plimsoll.CodeExhausted, "%d replies wait because the gateway does not read its stream; connect again",
+				s.maxReplies,
+			),
+		)
 		return
 	}
 	s.replies = append(s.replies, placedReply{s.log.end(), r})

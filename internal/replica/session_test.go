@@ -33,7 +33,9 @@ func (b *bench) publish(mutations ...wire.Mutation) {
 func (b *bench) session(t *testing.T, epoch, revision uint64) *session {
 	t.Helper()
 	s := &session{log: &b.log, maxReplies: 3, proof: b.proof}
-	if err := s.hello(&pb.ReplicateHello{Gateway: "g", Epoch: epoch, Revision: revision}, b.tables.Snapshot()); err != nil {
+	if err := s.hello(
+		&pb.ReplicateHello{Gateway: "g", Epoch: epoch, Revision: revision}, b.tables.Snapshot(),
+	); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -117,8 +119,8 @@ func TestReplyWaitsForTheSnapshot(t *testing.T) {
 	wantSent(t, s, "welcome, part a, snapshot 11, reply 1, batch 12, reply 2")
 }
 
-// gateways.md 3.2 O2: the acknowledgement stands behind every batch that was published when the sync came, and a stream that is
-// never idle does not hold it up (1.2, 3.3.14).
+// gateways.md 3.2 O2: the acknowledgement stands behind every batch that was published when the
+// sync came, and a stream that is never idle does not hold it up (1.2, 3.3.14).
 func TestAckFollowsWhatWasPublished(t *testing.T) {
 	b := newBench(1, 10, 1<<20)
 	s := b.session(t, 0, 0)
@@ -141,7 +143,8 @@ func TestAckWaitsForTheSnapshot(t *testing.T) {
 	wantSent(t, s, "welcome, snapshot 10, ack 1 at 10")
 }
 
-// Syncs that a gateway sends without waiting are collapsed: memory is bounded, and none is put off for ever by newer ones.
+// Syncs that a gateway sends without waiting are collapsed: memory is bounded, and none is put off
+// for ever by newer ones.
 func TestSyncsAreCollapsed(t *testing.T) {
 	b := newBench(1, 10, 1<<20)
 	s := b.session(t, 1, 10)
@@ -155,7 +158,8 @@ func TestSyncsAreCollapsed(t *testing.T) {
 	wantSent(t, s, "batch 11, ack 1 at 11, batch 12, batch 13, batch 14, ack 4 at 14")
 }
 
-// gateways.md 3.2 O5: the acknowledgement needs a proof of leadership that began after the sync came.
+// gateways.md 3.2 O5: the acknowledgement needs a proof of leadership that began after the sync
+// came.
 func TestAckNeedsAProofThatBeganAfterTheSync(t *testing.T) {
 	b := newBench(1, 10, 1<<20)
 	b.proof = true
@@ -214,7 +218,10 @@ func TestSnapshotAndBatchesMeet(t *testing.T) {
 func TestSnapshotPartsAreBounded(t *testing.T) {
 	b := newBench(1, 0, 1<<20)
 	big := strings.Repeat("x", 100<<10)
-	b.publish(put("a", big), put("b", big), put("c", big), put("d", strings.Repeat("x", 300<<10)), taskPut("e", big, "n"), put("f", ""))
+	b.publish(
+		put("a", big), put("b", big), put("c", big), put("d", strings.Repeat("x", 300<<10)), taskPut("e", big, "n"),
+		put("f", ""),
+	)
 	b.tables.events.Append(0, 1, make([]byte, 200<<10))
 	b.tables.events.Append(1, 1, make([]byte, 100<<10))
 	s := b.session(t, 0, 0)
@@ -263,7 +270,8 @@ func TestHelloOfANewerEpochIsRefused(t *testing.T) {
 	}
 }
 
-// Publish does not wait for a slow gateway, and its memory is bounded: who falls out of the log is sent away for a snapshot.
+// Publish does not wait for a slow gateway, and its memory is bounded: who falls out of the log is
+// sent away for a snapshot.
 func TestSlowSessionEndsWhenItFallsOutOfTheLog(t *testing.T) {
 	b := newBench(1, 10, 200)
 	s := b.session(t, 1, 10)

@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testLeader is a source behind a real server. Its commands put a job status: the value is the command's job.
+// testLeader is a source behind a real server. Its commands put a job status: the value is the
+// command's job.
 type testLeader struct {
 	t       testing.TB
 	source  *Source
@@ -40,7 +41,8 @@ func submit(job string) *pb.Command {
 	return &pb.Command{Kind: &pb.Command_SubmitJob{SubmitJob: &pb.SubmitJobRequest{Spec: &pb.JobSpec{Id: job}}}}
 }
 
-// startLeader serves a source on an address such as tcp or unix until the test ends or stop is called.
+// startLeader serves a source on an address such as tcp or unix until the test ends or stop is
+// called.
 func startLeader(t testing.TB, network, address string, config SourceConfig) *testLeader {
 	t.Helper()
 	if config.Epoch == 0 {
@@ -102,7 +104,9 @@ func (l *testLeader) publish(mutations ...wire.Mutation) (revision uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.revision = max(l.revision, l.source.Snapshot().Revision()) + 1
-	l.source.Publish(&wire.Batch{Epoch: l.source.config.Epoch, Revision: l.revision, Time: int64(l.revision), Mutations: mutations})
+	l.source.Publish(
+		&wire.Batch{Epoch: l.source.config.Epoch, Revision: l.revision, Time: int64(l.revision), Mutations: mutations},
+	)
 	return l.revision
 }
 

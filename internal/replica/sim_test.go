@@ -14,7 +14,8 @@ import (
 // simSteps is the length of one simulation.
 const simSteps = 4000
 
-// simLeader is one incarnation of the leader. A deposed one lives on: it serves its streams and does not know.
+// simLeader is one incarnation of the leader. A deposed one lives on: it serves its streams and
+// does not know.
 type simLeader struct {
 	bench
 	world   *simWorld
@@ -54,7 +55,8 @@ type simGateway struct {
 	writers   []*call
 }
 
-// simReader is a read under way; floor is the highest revision that was acknowledged to anybody when it began.
+// simReader is a read under way; floor is the highest revision that was acknowledged to anybody
+// when it began.
 type simReader struct {
 	round *round
 	floor uint64
@@ -74,8 +76,9 @@ type simWorld struct {
 	acked    int // writes acknowledged
 }
 
-// TestSimulation drives the pure steps of one leader after another and several gateways with messages that are late, lost with
-// their stream, or arrive at a leader that is deposed, and checks after each step:
+// TestSimulation drives the pure steps of one leader after another and several gateways with
+// messages that are late, lost with their stream, or arrive at a leader that is deposed, and checks
+// after each step:
 //   - a barrier never returns a snapshot older than what was acknowledged before it began (gateways.md 3.1, O1–O5);
 //   - the effect of a reply is in the snapshot that its gateway shows;
 //   - a copy equals what the leader had at the same revision (O6), and a gateway never goes back (O8).
@@ -88,7 +91,10 @@ func TestSimulation(t *testing.T) {
 		for step := range simSteps {
 			w.step()
 			if t.Failed() {
-				t.Fatalf("at step %d; replay with: PLIMSOLL_SEED=%d go test ./internal/replica -run TestSimulation", step, seed)
+				t.Fatalf(
+					"at step %d; replay with: PLIMSOLL_SEED=%d go test ./internal/replica -run TestSimulation", step,
+					seed,
+				)
 			}
 		}
 		reads, acked = reads+w.reads, acked+w.acked
@@ -125,7 +131,9 @@ func (w *simWorld) elect() {
 	s := w.stored.Snapshot()
 	for kind := range s.kinds {
 		s.kinds[kind].Scan(func(key string, r record) bool {
-			loaded.Mutations = append(loaded.Mutations, wire.Mutation{Kind: wire.Kind(kind), Key: key, Value: r.value, Node: r.node})
+			loaded.Mutations = append(
+				loaded.Mutations, wire.Mutation{Kind: wire.Kind(kind), Key: key, Value: r.value, Node: r.node},
+			)
 			return true
 		})
 	}
@@ -241,7 +249,9 @@ func (l *simLeader) commit() {
 		return
 	}
 	revision := w.stored.revision + 1 + uint64(w.rng.IntN(2))
-	turn := simTurn{commands: l.inbox, batch: wire.Batch{Epoch: l.tables.epoch, Revision: revision, Time: int64(revision)}}
+	turn := simTurn{
+		commands: l.inbox, batch: wire.Batch{Epoch: l.tables.epoch, Revision: revision, Time: int64(revision)},
+	}
 	l.inbox = nil
 	for _, c := range turn.commands {
 		spec := c.command.GetSubmitJob().GetSpec()
@@ -264,7 +274,8 @@ func (l *simLeader) randomTask() wire.Mutation {
 	return taskPut(key, fmt.Sprint(l.world.writes), []string{"", "n1", "n2"}[rng.IntN(3)])
 }
 
-// publish does what Source.Publish does, and then replies. A deposed leader still publishes what it had stored before.
+// publish does what Source.Publish does, and then replies. A deposed leader still publishes what it
+// had stored before.
 func (l *simLeader) publish() {
 	if len(l.durable) == 0 {
 		return
@@ -364,7 +375,9 @@ func (g *simGateway) receive(w *simWorld) {
 
 func (w *simWorld) checkSnapshot(g *simGateway, s *Snapshot) {
 	if old := g.published; old != nil && (s.epoch < old.epoch || s.epoch == old.epoch && s.revision < old.revision) {
-		w.t.Errorf("%s went back from revision %d of epoch %d to %d of %d", g.id, old.revision, old.epoch, s.revision, s.epoch)
+		w.t.Errorf(
+			"%s went back from revision %d of epoch %d to %d of %d", g.id, old.revision, old.epoch, s.revision, s.epoch,
+		)
 	}
 	want := w.history[[2]uint64{s.epoch, s.revision}]
 	if got := fingerprint(s); got != want {
@@ -382,7 +395,9 @@ func (w *simWorld) check(g *simGateway) {
 		case r.round.err == nil:
 			w.reads++
 			if got := r.round.snapshot.Revision(); got < r.floor {
-				w.t.Errorf("%s: a barrier returned revision %d, but %d was acknowledged before it began", g.id, got, r.floor)
+				w.t.Errorf(
+					"%s: a barrier returned revision %d, but %d was acknowledged before it began", g.id, got, r.floor,
+				)
 			}
 		}
 	}
@@ -406,6 +421,8 @@ func (w *simWorld) checkWrite(g *simGateway, c *call) {
 	w.acked++
 	w.floor = max(w.floor, c.reply.GetRevision())
 	if shown := g.published.Revision(); shown < c.reply.GetRevision() {
-		w.t.Errorf("%s: a command was answered at revision %d, but the gateway shows %d", g.id, c.reply.GetRevision(), shown)
+		w.t.Errorf(
+			"%s: a command was answered at revision %d, but the gateway shows %d", g.id, c.reply.GetRevision(), shown,
+		)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// Snapshot is an immutable view of all records at one revision. Any number of goroutines may read it without a lock, for as
-// long as they like. Bytes that it hands out must not be changed.
+// Snapshot is an immutable view of all records at one revision. Any number of goroutines may read
+// it without a lock, for as long as they like. Bytes that it hands out must not be changed.
 type Snapshot struct {
 	epoch    uint64
 	revision uint64
@@ -50,12 +50,14 @@ func (s *Snapshot) Get(kind wire.Kind, key string) ([]byte, bool) {
 // Len returns the number of records of a kind.
 func (s *Snapshot) Len(kind wire.Kind) int { return s.kinds[kind].Len() }
 
-// Same reports whether the records of a kind are those of another snapshot. It costs nothing, and may say no although they are.
+// Same reports whether the records of a kind are those of another snapshot. It costs nothing, and
+// may say no although they are.
 func (s *Snapshot) Same(kind wire.Kind, other *Snapshot) bool {
 	return other != nil && s.kinds[kind] == other.kinds[kind]
 }
 
-// Scan yields the records of a kind whose keys start with prefix and come after the key after (empty: all), in key order.
+// Scan yields the records of a kind whose keys start with prefix and come after the key after
+// (empty: all), in key order.
 func (s *Snapshot) Scan(kind wire.Kind, prefix, after string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		s.kinds[kind].Ascend(max(prefix, after), func(key string, r record) bool {

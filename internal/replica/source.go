@@ -21,14 +21,18 @@ const (
 type SourceConfig struct {
 	Epoch        uint64 // the leader's; above 0
 	InstanceUUID string // names this leader's process
-	// RetainBytes bounds the encoded batches that are kept for gateways that are behind; default DefaultRetainBytes.
+	// RetainBytes bounds the encoded batches that are kept for gateways that are behind; default
+	// DefaultRetainBytes.
 	RetainBytes int
-	// EventCapacity is the size of the event ring if NewSource makes the tables; default ring.DefaultCapacity.
+	// EventCapacity is the size of the event ring if NewSource makes the tables; default
+	// ring.DefaultCapacity.
 	EventCapacity int
-	// MaxReplies bounds the replies that wait on one stream; a gateway that lets more pile up is cut off. Default DefaultMaxReplies.
+	// MaxReplies bounds the replies that wait on one stream; a gateway that lets more pile up is
+	// cut off. Default DefaultMaxReplies.
 	MaxReplies int
-	// Confirm returns nil if this process led at an instant after the call began. It is called for each acknowledgement of a sync, by
-	// a goroutine of the stream, never at the same time twice for one stream. Nil: this process always leads.
+	// Confirm returns nil if this process led at an instant after the call began. It is called for
+	// each acknowledgement of a sync, by a goroutine of the stream, never at the same time twice
+	// for one stream. Nil: this process always leads.
 	Confirm func(ctx context.Context) error
 	// Events tells what happens.
 	Events SourceEvents
@@ -76,8 +80,9 @@ type Source struct {
 	}
 }
 
-// NewSource makes the source of a new leader. tables hold what the store held, and belong to the source from now on; nil: empty
-// ones. The caller loads them and publishes in one goroutine at a time.
+// NewSource makes the source of a new leader. tables hold what the store held, and belong to the
+// source from now on; nil: empty ones. The caller loads them and publishes in one goroutine at a
+// time.
 func NewSource(config SourceConfig, tables *Tables) (*Source, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure replication: %w", err)
@@ -97,16 +102,22 @@ func NewSource(config SourceConfig, tables *Tables) (*Source, error) {
 // Snapshot returns what was published last.
 func (s *Source) Snapshot() *Snapshot { return s.latest.Load() }
 
-// Publish makes a durable batch visible: it is in every stream when Publish returns, in front of every reply and acknowledgement
-// that follows. It never waits for a gateway. It is called by one goroutine at a time, in the order of revisions, and keeps the
-// batch's bytes, which must not change afterwards. A batch of another epoch, or one that is not newer than the last, is a broken
+// Publish makes a durable batch visible: it is in every stream when Publish returns, in front of
+// every reply and acknowledgement that follows. It never waits for a gateway. It is called by one
+// goroutine at a time, in the order of revisions, and keeps the batch's bytes, which must not
+// change afterwards. A batch of another epoch, or one that is not newer than the last, is a broken
 // invariant and panics, unless it is empty.
 func (s *Source) Publish(b *wire.Batch) {
 	if len(b.Mutations) == 0 && b.Events.Count == 0 && b.Revision == s.tables.revision {
 		return
 	}
 	if b.Epoch != s.config.Epoch || b.Revision <= s.tables.revision {
-		panic(fmt.Sprintf("replica: batch %d of epoch %d was published after %d of epoch %d", b.Revision, b.Epoch, s.tables.revision, s.config.Epoch))
+		panic(
+			fmt.Sprintf(
+				"replica: batch %d of epoch %d was published after %d of epoch %d", b.Revision, b.Epoch,
+				s.tables.revision, s.config.Epoch,
+			),
+		)
 	}
 	data := wire.AppendBatch(make([]byte, 0, batchSize(b)), b)
 	s.tables.Apply(b)

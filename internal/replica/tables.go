@@ -13,7 +13,8 @@ type record struct {
 	node  string // of a task: the node that it is bound to
 }
 
-// taskOnNode is an entry of the index of tasks by node. It does not hold the record, so that it changes only with the binding.
+// taskOnNode is an entry of the index of tasks by node. It does not hold the record, so that it
+// changes only with the binding.
 type taskOnNode struct {
 	node, key string
 }
@@ -25,8 +26,8 @@ func taskOnNodeLess(a, b taskOnNode) bool {
 	return a.key < b.key
 }
 
-// Tables are ordered tables of encoded records, one for each kind, an index of tasks by node, and the ring of recent events.
-// They have a single writer; readers use the snapshots.
+// Tables are ordered tables of encoded records, one for each kind, an index of tasks by node, and
+// the ring of recent events. They have a single writer; readers use the snapshots.
 type Tables struct {
 	epoch    uint64
 	revision uint64
@@ -38,12 +39,14 @@ type Tables struct {
 	events *ring.Ring
 	bytes  int64
 
-	// Invariant: frozen[k], if not nil, is a copy of kinds[k] as it is now; the same for frozenByNode.
+	// Invariant: frozen[k], if not nil, is a copy of kinds[k] as it is now; the same for
+	// frozenByNode.
 	frozen       [wire.NumKinds]*btree.Map[string, record]
 	frozenByNode *btree.BTreeG[taskOnNode]
 }
 
-// NewTables makes empty tables that keep the last eventCapacity events; 0 stands for ring.DefaultCapacity.
+// NewTables makes empty tables that keep the last eventCapacity events; 0 stands for
+// ring.DefaultCapacity.
 func NewTables(eventCapacity int) *Tables {
 	if eventCapacity <= 0 {
 		eventCapacity = ring.DefaultCapacity
@@ -58,21 +61,22 @@ func NewTables(eventCapacity int) *Tables {
 	return t
 }
 
-// Apply makes the mutations of a batch, appends its events and takes over its epoch, revision and time. It keeps the batch's
-// bytes, so they must never change afterwards. Several batches of the same revision may be applied while a store is loaded.
+// Apply makes the mutations of a batch, appends its events and takes over its epoch, revision and
+// time. It keeps the batch's bytes, so they must never change afterwards. Several batches of the
+// same revision may be applied while a store is loaded.
 func (t *Tables) Apply(b *wire.Batch) {
 	t.apply(b, nil)
 }
 
-// change names what a mutation touched, in the terms of Follower.Watch: of a task the node that it is or was bound to, of a policy that it
-// is one, of everything else the key.
+// change names what a mutation touched, in the terms of Follower.Watch: of a task the node that it
+// is or was bound to, of a policy that it is one, of everything else the key.
 type change struct {
 	kind wire.Kind
 	key  string
 }
 
-// apply is Apply that also appends what was touched to changes, and returns it. A task that is not and was not bound adds
-// nothing.
+// apply is Apply that also appends what was touched to changes, and returns it. A task that is not
+// and was not bound adds nothing.
 func (t *Tables) apply(b *wire.Batch, changes []change) []change {
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
@@ -135,8 +139,8 @@ func (t *Tables) reindex(key, was, node string) {
 	}
 }
 
-// Snapshot returns an immutable view of the tables as they are. It costs O(1); the writer copies the few tree nodes that it
-// changes afterwards.
+// Snapshot returns an immutable view of the tables as they are. It costs O(1); the writer copies
+// the few tree nodes that it changes afterwards.
 func (t *Tables) Snapshot() *Snapshot {
 	for kind := range t.kinds {
 		if t.frozen[kind] == nil {

@@ -32,7 +32,10 @@ func tasksOf(s *Snapshot, node string) string {
 // fingerprint is all that a snapshot shows, as text.
 func fingerprint(s *Snapshot) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "epoch %d revision %d time %d of %s, %d bytes\n", s.Epoch(), s.Revision(), s.Time(), s.InstanceUUID(), s.Bytes())
+	fmt.Fprintf(
+		&b, "epoch %d revision %d time %d of %s, %d bytes\n", s.Epoch(), s.Revision(), s.Time(), s.InstanceUUID(),
+		s.Bytes(),
+	)
 	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
 		fmt.Fprintf(&b, "kind %d (%d): %s\n", kind, s.Len(kind), keysOf(s, kind, "", ""))
 	}
@@ -154,7 +157,9 @@ func TestSnapshotsAreImmutable(t *testing.T) {
 			for key := range f.snapshot.Scan(wire.KindTask, "", "") {
 				keys = append(keys, key)
 			}
-			if want := slices.Sorted(maps.Keys(f.model)); !slices.Equal(keys, want) || f.snapshot.Len(wire.KindTask) != len(want) {
+			if want := slices.Sorted(
+				maps.Keys(f.model),
+			); !slices.Equal(keys, want) || f.snapshot.Len(wire.KindTask) != len(want) {
 				t.Fatalf("revision %d has the keys %v, want %v", f.snapshot.Revision(), keys, want)
 			}
 		}

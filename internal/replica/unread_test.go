@@ -35,8 +35,8 @@ func (p *pipeListener) Accept() (net.Conn, error) {
 func (p *pipeListener) Close() error   { close(p.closed); return nil }
 func (p *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// A gateway that does not read its stream holds up neither the leader nor other gateways, and is cut
-// off after a minute.
+// A gateway that does not read its stream holds up neither the leader nor other gateways, and is
+// cut off after a minute.
 func TestAGatewayThatDoesNotReadIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost, unread := make(chan error, 1), make(chan string, 1)
@@ -56,12 +56,16 @@ func TestAGatewayThatDoesNotReadIsCutOff(t *testing.T) {
 
 		protocols := new(http.Protocols)
 		protocols.SetUnencryptedHTTP2(true)
-		carrier := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		carrier := &http.Transport{Protocols: protocols, DialContext: func(
+			context.Context, string, string,
+		) (net.Conn, error) {
 			near, far := net.Pipe()
 			network.conns <- far
 			return near, nil
 		}}
-		stream := plimsollv1connect.NewReplicationServiceClient(&http.Client{Transport: carrier}, "http://leader").Replicate(ctx)
+		stream := plimsollv1connect.NewReplicationServiceClient(
+			&http.Client{Transport: carrier}, "http://leader",
+		).Replicate(ctx)
 		hello := &pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Hello{Hello: &pb.ReplicateHello{Gateway: "deaf"}}}
 		if err := stream.Send(hello); err != nil {
 			t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// watches tells those who wait for changes of a key. A signal says only that something changed; whoever gets it reads a
-// snapshot, which is published before the signal.
+// watches tells those who wait for changes of a key. A signal says only that something changed;
+// whoever gets it reads a snapshot, which is published before the signal.
 type watches struct {
 	mu struct {
 		sync.Mutex

@@ -20,17 +20,19 @@ type Events interface {
 	Batch(start, count uint64, yield func(id uint64, ev *plimsoll.Event) bool) error
 }
 
-// Source gives the events that are there now: all that were committed when the call began, or an error.
+// Source gives the events that are there now: all that were committed when the call began, or an
+// error.
 type Source interface {
 	Events(ctx context.Context) (instanceUUID string, events Events, err error)
 }
 
 // Config bounds the handler. The zero value is the default.
 type Config struct {
-	// ResponseSize is the most events of one answer, and the number of them if a caller does not say (the design's
-	// RESTResponseSize); 0: 10,000.
+	// ResponseSize is the most events of one answer, and the number of them if a caller does not
+	// say (the design's RESTResponseSize); 0: 10,000.
 	ResponseSize uint64
-	// Fault is told what went wrong inside while a request was answered; the caller is not. May be nil.
+	// Fault is told what went wrong inside while a request was answered; the caller is not. May be
+	// nil.
 	Fault func(err error)
 }
 
@@ -136,7 +138,8 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, body []byte) {
 	_, _ = w.Write(packed) // the caller went away; there is nobody to tell
 }
 
-// acceptsGzip reads an Accept-Encoding header: gzip is accepted if it is named with a weight above zero.
+// acceptsGzip reads an Accept-Encoding header: gzip is accepted if it is named with a weight above
+// zero.
 func acceptsGzip(header string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		coding, parameter, _ := strings.Cut(part, ";")
@@ -149,7 +152,8 @@ func acceptsGzip(header string) bool {
 	return false
 }
 
-// refuse sends an error, with its status by its code. What is a fault of ours goes to Config.Fault, not to the caller.
+// refuse sends an error, with its status by its code. What is a fault of ours goes to Config.Fault,
+// not to the caller.
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	status := wire.HTTPStatus(plimsoll.CodeOf(err))
 	if status == http.StatusInternalServerError {

@@ -47,7 +47,8 @@ func (h *history) Batch(start, count uint64, yield func(uint64, *plimsoll.Event)
 	return h.corrupt
 }
 
-// nodeAdded is the start of YuniKorn's own trace: the facts of the events that follow the registration of a node.
+// nodeAdded is the start of YuniKorn's own trace: the facts of the events that follow the
+// registration of a node.
 func nodeAdded() []plimsoll.Event {
 	return []plimsoll.Event{
 		{Type: plimsoll.EventQueue, Object: "root", Time: 1795188772531784241, Change: plimsoll.ChangeAdd},
@@ -61,13 +62,16 @@ func nodeAdded() []plimsoll.Event {
 			Change: plimsoll.ChangeAdd, Resources: plimsoll.Resources{plimsoll.Memory: 100, plimsoll.CPU: 100},
 		},
 		{
-			Type: plimsoll.EventApp, Object: "app1", Reference: "k1", Time: 1795188773000000000, Change: plimsoll.ChangeAdd,
-			Detail: plimsoll.AppAlloc, Resources: plimsoll.Resources{plimsoll.Memory: 10, plimsoll.CPU: 1, "nvidia.com/gpu": 0},
+			Type: plimsoll.EventApp, Object: "app1", Reference: "k1", Time: 1795188773000000000,
+			Change:    plimsoll.ChangeAdd,
+			Detail:    plimsoll.AppAlloc,
+			Resources: plimsoll.Resources{plimsoll.Memory: 10, plimsoll.CPU: 1, "nvidia.com/gpu": 0},
 		},
 	}
 }
 
-// The records as YuniKorn's server wrote them for these facts; the last one follows from the same rules.
+// The records as YuniKorn's server wrote them for these facts; the last one follows from the same
+// rules.
 var nodeAddedJSON = []string{
 	`{"type":4,"objectID":"root","timestampNano":1795188772531784241,"eventChangeType":2,"resource":{}}`,
 	`{"type":4,"objectID":"root.a","timestampNano":1795188772531807795,"eventChangeType":2,"resource":{}}`,
@@ -81,7 +85,8 @@ func answerJSON(low, high string, records ...string) string {
 	if len(records) > 0 {
 		list = "[" + strings.Join(records, ",") + "]"
 	}
-	return `{"InstanceUUID":"` + instance + `","LowestID":` + low + `,"HighestID":` + high + `,"EventRecords":` + list + "}\n"
+	return `{"InstanceUUID":"` + instance + `","LowestID":` + low + `,"HighestID":` + high + `,"EventRecords":` + list +
+		"}\n"
 }
 
 func get(h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
@@ -94,7 +99,8 @@ func get(h http.Handler, method, target string, header ...string) *httptest.Resp
 	return w
 }
 
-// Design, "REST": count is how many, start is the id of the first; an id that is not there gives no events but the range.
+// Design, "REST": count is how many, start is the id of the first; an id that is not there gives no
+// events but the range.
 func TestBatchAnswersAsYuniKorn(t *testing.T) {
 	full, wrapped := &history{records: nodeAdded()}, &history{low: 1100, records: nodeAdded()}
 	tests := []struct {
@@ -117,8 +123,14 @@ func TestBatchAnswersAsYuniKorn(t *testing.T) {
 		{"far beyond", full, "?start=18446744073709551615", answerJSON("0", "4")},
 		{"a count larger than what is there", full, "?count=1000000", answerJSON("0", "4", nodeAddedJSON...)},
 		{"the largest count", full, "?count=18446744073709551615", answerJSON("0", "4", nodeAddedJSON...)},
-		{"count and start as large as can be", full, "?count=18446744073709551615&start=3", answerJSON("0", "4", nodeAddedJSON[3:]...)},
-		{"empty parameters count as not given", wrapped, "?count=&start=", answerJSON("1100", "1104", nodeAddedJSON...)},
+		{
+			"count and start as large as can be", full, "?count=18446744073709551615&start=3",
+			answerJSON("0", "4", nodeAddedJSON[3:]...),
+		},
+		{
+			"empty parameters count as not given", wrapped, "?count=&start=",
+			answerJSON("1100", "1104", nodeAddedJSON...),
+		},
 		{"unknown parameters are ignored", full, "?count=1&verbose=yes", answerJSON("0", "4", nodeAddedJSON[0])},
 	}
 	for _, test := range tests {
@@ -181,7 +193,9 @@ func errorOf(t *testing.T, w *httptest.ResponseRecorder, status int) string {
 		t.Fatalf("the error %q is not JSON: %v", w.Body, err)
 	}
 	message, _ := body["message"].(string)
-	if w.Code != status || body["status_code"] != float64(status) || message == "" || body["description"] != message || len(body) != 3 {
+	if w.Code != status || body["status_code"] != float64(
+		status,
+	) || message == "" || body["description"] != message || len(body) != 3 {
 		t.Errorf("got %d %s; want status %d and YuniKorn's three keys", w.Code, w.Body, status)
 	}
 	return message
@@ -189,14 +203,18 @@ func errorOf(t *testing.T, w *httptest.ResponseRecorder, status int) string {
 
 func TestWrongPathsAndMethodsAreAnsweredInJSON(t *testing.T) {
 	h := rest.New(rest.Config{}, &history{})
-	for _, path := range []string{"/ws/v1/", "/ws/v1/events", "/ws/v1/events/batch/", "/ws/v1/clusters", "/ws/v1/events/stream"} {
+	for _, path := range []string{
+		"/ws/v1/", "/ws/v1/events", "/ws/v1/events/batch/", "/ws/v1/clusters", "/ws/v1/events/stream",
+	} {
 		if message := errorOf(t, get(h, http.MethodGet, path), http.StatusNotFound); !strings.Contains(message, batch) {
 			t.Errorf("%s: %q does not say what there is", path, message)
 		}
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions, "BREW"} {
 		w := get(h, method, batch)
-		if message := errorOf(t, w, http.StatusMethodNotAllowed); !strings.Contains(message, "use GET") || w.Header().Get("Allow") != "GET, HEAD" {
+		if message := errorOf(
+			t, w, http.StatusMethodNotAllowed,
+		); !strings.Contains(message, "use GET") || w.Header().Get("Allow") != "GET, HEAD" {
 			t.Errorf("%s: %q, Allow %q", method, message, w.Header().Get("Allow"))
 		}
 	}
@@ -213,10 +231,19 @@ func TestErrorsOfTheSourceByTheirCode(t *testing.T) {
 		message string
 		fault   bool
 	}{
-		{"no leader", &history{failed: plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader; try again")}, 503, "no leader; try again", false},
-		{"too slow", &history{failed: plimsoll.Errorf(plimsoll.CodeDeadline, "no answer in 3s; try again")}, 504, "no answer in 3s; try again", false},
-		{"too many", &history{failed: plimsoll.Errorf(plimsoll.CodeExhausted, "too many requests")}, 429, "too many requests", false},
-		{"a fault of ours", &history{failed: errors.New("secret")}, 500, "the events could not be read; the gateway's log says why", true},
+		{"no leader", &history{failed: plimsoll.Errorf(
+			plimsoll.CodeUnavailable, "no leader; try again",
+		)}, 503, "no leader; try again", false},
+		{"too slow", &history{failed: plimsoll.Errorf(
+			plimsoll.CodeDeadline, "no answer in 3s; try again",
+		)}, 504, "no answer in 3s; try again", false},
+		{
+			"too many", &history{failed: plimsoll.Errorf(plimsoll.CodeExhausted, "too many requests")}, 429,
+			"too many requests", false,
+		},
+		{"a fault of ours", &history{
+			failed: errors.New("secret"),
+		}, 500, "the events could not be read; the gateway's log says why", true},
 		{
 			"a corrupt chunk", &history{records: nodeAdded(), corrupt: errors.New("secret")}, 500,
 			"the events could not be read; the gateway's log says why", true,
@@ -258,11 +285,15 @@ func TestLongAnswersAreCompressedIfThatIsAccepted(t *testing.T) {
 		}
 	}
 	for _, accept := range []string{"", "br", "gzip;q=0", "gzip; q=0.000"} {
-		if w := get(h, http.MethodGet, batch, "Accept-Encoding", accept); !bytes.Equal(w.Body.Bytes(), plain.Body.Bytes()) {
+		if w := get(
+			h, http.MethodGet, batch, "Accept-Encoding", accept,
+		); !bytes.Equal(w.Body.Bytes(), plain.Body.Bytes()) {
 			t.Errorf("%q: the answer is not plain", accept)
 		}
 	}
-	if w := get(h, http.MethodGet, batch+"?count=1", "Accept-Encoding", "gzip"); w.Header().Get("Content-Encoding") != "" {
+	if w := get(
+		h, http.MethodGet, batch+"?count=1", "Accept-Encoding", "gzip",
+	); w.Header().Get("Content-Encoding") != "" {
 		t.Error("a short answer is compressed")
 	}
 }
@@ -271,7 +302,9 @@ func TestAGivenUpRequestGetsNoHalfAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	w := httptest.NewRecorder()
-	rest.New(rest.Config{}, &history{records: nodeAdded()}).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, batch, nil))
+	rest.New(rest.Config{}, &history{records: nodeAdded()}).ServeHTTP(
+		w, httptest.NewRequestWithContext(ctx, http.MethodGet, batch, nil),
+	)
 	errorOf(t, w, 499)
 }
 

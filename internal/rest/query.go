@@ -18,8 +18,8 @@ type query struct {
 	hasStart bool // false: from the lowest id
 }
 
-// parseQuery reads count and start out of a raw query string. Without count it is limit; a larger count is cut to limit, as the
-// design allows.
+// parseQuery reads count and start out of a raw query string. Without count it is limit; a larger
+// count is cut to limit, as the design allows.
 func parseQuery(raw string, limit uint64) (query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -60,10 +60,14 @@ func checkNames(values url.Values) error {
 func parseNumber(name, text string, least uint64) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if errors.Is(err, strconv.ErrRange) {
-		return 0, plimsoll.Invalid(name, "%q is too large; give a whole number from %d to %d", shorten(text), least, uint64(math.MaxUint64))
+		return 0, plimsoll.Invalid(
+			name, "%q is too large; give a whole number from %d to %d", shorten(text), least, uint64(math.MaxUint64),
+		)
 	}
 	if err != nil {
-		return 0, plimsoll.Invalid(name, "%q is not a whole number; give one of %d or more, such as %s=100", shorten(text), least, name)
+		return 0, plimsoll.Invalid(
+			name, "%q is not a whole number; give one of %d or more, such as %s=100", shorten(text), least, name,
+		)
 	}
 	if n < least {
 		return 0, plimsoll.Invalid(name, "is %d; give a whole number of %d or more, or leave it out", n, least)

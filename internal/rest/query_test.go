@@ -29,7 +29,9 @@ func FuzzParseQuery(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q was taken, and cannot be taken apart: %v", raw, err)
 		}
-		if n, err := strconv.ParseUint(values.Get("start"), 10, 64); q.hasStart != (err == nil) || q.start != n && err == nil {
+		if n, err := strconv.ParseUint(
+			values.Get("start"), 10, 64,
+		); q.hasStart != (err == nil) || q.start != n && err == nil {
 			t.Fatalf("%q: start is %d, %v", raw, q.start, q.hasStart)
 		}
 	})
@@ -42,7 +44,8 @@ func FuzzAppendRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, object, reference, message string, at int64, name string, amount int64) {
 		ev := plimsoll.Event{
 			Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppAlloc, Time: at,
-			Object: object, Reference: reference, Message: message, Resources: plimsoll.Resources{name: amount, plimsoll.CPU: 1},
+			Object: object, Reference: reference, Message: message,
+			Resources: plimsoll.Resources{name: amount, plimsoll.CPU: 1},
 		}
 		var got struct {
 			Type          int    `json:"type"`

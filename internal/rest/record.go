@@ -22,7 +22,8 @@ func appendHead(dst []byte, instance string, low, high uint64) []byte {
 	return append(dst, `,"EventRecords":`...)
 }
 
-// appendTail closes the list of records, which is null if there is none, and the answer. As in YuniKorn a line break ends it.
+// appendTail closes the list of records, which is null if there is none, and the answer. As in
+// YuniKorn a line break ends it.
 func appendTail(dst []byte, records int) []byte {
 	if records == 0 {
 		return append(dst, "null}\n"...)
@@ -30,7 +31,8 @@ func appendTail(dst []byte, records int) []byte {
 	return append(dst, "]}\n"...)
 }
 
-// appendRecord appends one event: every key is left out when its value is zero, but for resource, which is always there.
+// appendRecord appends one event: every key is left out when its value is zero, but for resource,
+// which is always there.
 func appendRecord(dst []byte, ev *plimsoll.Event) []byte {
 	dst = append(dst, '{')
 	dst = appendNumberField(dst, `"type":`, int64(ev.Type))
@@ -63,8 +65,8 @@ func appendTextField(dst []byte, key, value string) []byte {
 	return append(dst, ',')
 }
 
-// appendResources writes the amounts in the order of YuniKorn's names. A custom resource that is itself named vcore gives way
-// to cpu.
+// appendResources writes the amounts in the order of YuniKorn's names. A custom resource that is
+// itself named vcore gives way to cpu.
 func appendResources(dst []byte, r plimsoll.Resources) []byte {
 	if len(r) == 0 {
 		return append(dst, "{}"...)

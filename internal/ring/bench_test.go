@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// life makes the events of jobs in turns, as a busy cluster has them: a job is submitted in one turn, its tasks are bound in another,
-// and they end in later ones, mixed with those of other jobs.
+// life makes the events of jobs in turns, as a busy cluster has them: a job is submitted in one
+// turn, its tasks are bound in another, and they end in later ones, mixed with those of other jobs.
 type life struct {
 	tasks     int // of a job
 	job       int
@@ -21,7 +21,10 @@ type life struct {
 }
 
 func newLife(tasks int) *life {
-	return &life{tasks: tasks, now: 1_700_000_000_000_000_000, resources: plimsoll.Resources{plimsoll.CPU: 500, plimsoll.Memory: 64 << 20, plimsoll.Disk: 1 << 30}, random: 1}
+	return &life{
+		tasks: tasks, now: 1_700_000_000_000_000_000,
+		resources: plimsoll.Resources{plimsoll.CPU: 500, plimsoll.Memory: 64 << 20, plimsoll.Disk: 1 << 30}, random: 1,
+	}
 }
 
 func (l *life) node() string {
@@ -29,7 +32,10 @@ func (l *life) node() string {
 	return fmt.Sprintf("node-%05d", l.random>>33%10_000)
 }
 
-func (l *life) add(kind plimsoll.EventType, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, object, reference string, r plimsoll.Resources) {
+func (l *life) add(
+	kind plimsoll.EventType, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, object, reference string,
+	r plimsoll.Resources,
+) {
 	l.turn = append(l.turn, plimsoll.Event{
 		Type: kind, Change: change, Detail: detail, Time: l.now, Object: object, Reference: reference, Resources: r,
 	})
@@ -48,7 +54,10 @@ func (l *life) next() (submitted, bound, ended []plimsoll.Event) {
 	l.add(plimsoll.EventQueue, plimsoll.ChangeAdd, plimsoll.QueueApp, "root.batch", job, nil)
 	l.add(plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppNew, job, "", nil)
 	for i := range nodes {
-		l.add(plimsoll.EventApp, plimsoll.ChangeAdd, plimsoll.AppRequest, job, plimsoll.TaskID(job, "main", int32(i)), l.resources)
+		l.add(
+			plimsoll.EventApp, plimsoll.ChangeAdd, plimsoll.AppRequest, job, plimsoll.TaskID(job, "main", int32(i)),
+			l.resources,
+		)
 	}
 	l.add(plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppAccepted, job, "", nil)
 	submitted = cut()
@@ -71,7 +80,8 @@ func (l *life) next() (submitted, bound, ended []plimsoll.Event) {
 	return submitted, bound, cut()
 }
 
-// turns splits the events of many jobs into turns: ends of several jobs are interleaved, perTurn tasks of each job a turn.
+// turns splits the events of many jobs into turns: ends of several jobs are interleaved, perTurn
+// tasks of each job a turn.
 func (l *life) turns(jobs, perTurn int) (turns [][]plimsoll.Event) {
 	ends := make([][]plimsoll.Event, jobs)
 	for i := range ends {
@@ -126,7 +136,8 @@ func BenchmarkEncoder(b *testing.B) {
 	}
 }
 
-// Publish: packing, appending to a ring of a million, and a view after each turn, an event an operation.
+// Publish: packing, appending to a ring of a million, and a view after each turn, an event an
+// operation.
 func BenchmarkPublish(b *testing.B) {
 	turns := newLife(100).turns(20, 5)
 	r := New(1_000_000)
@@ -156,7 +167,9 @@ func BenchmarkBatch(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		if err := r.View().Batch(low+40_000, 10_000, func(uint64, *plimsoll.Event) bool { n++; return true }); err != nil || n != 10_000 {
+		if err := r.View().Batch(
+			low+40_000, 10_000, func(uint64, *plimsoll.Event) bool { n++; return true },
+		); err != nil || n != 10_000 {
 			b.Fatal(n, err)
 		}
 	}
@@ -180,11 +193,13 @@ func fill(capacity, tasks, jobs, perTurn int) *Ring {
 	return r
 }
 
-// BenchmarkHeld fills a ring of nine million events, the most of the design's table, and reports the live heap that it takes and how
-// long a garbage collection lasts with it.
+// BenchmarkHeld fills a ring of nine million events, the most of the design's table, and reports
+// the live heap that it takes and how long a garbage collection lasts with it.
 func BenchmarkHeld(b *testing.B) {
 	for _, test := range []struct{ tasks, jobs, perTurn int }{{100, 20, 5}, {100, 20, 25}, {100, 1, 1}, {1, 1, 1}} {
-		b.Run(fmt.Sprintf("events=9M/tasks=%d/jobs-at-once=%d/ends-per-turn=%d", test.tasks, test.jobs, test.perTurn), func(b *testing.B) {
+		b.Run(fmt.Sprintf(
+			"events=9M/tasks=%d/jobs-at-once=%d/ends-per-turn=%d", test.tasks, test.jobs, test.perTurn,
+		), func(b *testing.B) {
 			const capacity = 9_000_000
 			for b.Loop() {
 				var before, after runtime.MemStats

@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Decode unpacks a chunk. It yields the events in order and stops with an error where the bytes are malformed. Events of one chunk
-// share their Resources, which must not be changed.
+// Decode unpacks a chunk. It yields the events in order and stops with an error where the bytes are
+// malformed. Events of one chunk share their Resources, which must not be changed.
 func Decode(data []byte) iter.Seq2[plimsoll.Event, error] {
 	return func(yield func(plimsoll.Event, error) bool) {
 		if len(data) == 0 {
@@ -61,8 +61,11 @@ func malformed(format string, args ...any) error {
 	return e
 }
 
-// batch calls fn for the events of a chunk with ids from start to end, the latter excluded. It returns false if that is all.
-func (d *decoder) batch(chunk Chunk, start, end uint64, fn func(id uint64, ev *plimsoll.Event) bool) (more bool, err error) {
+// batch calls fn for the events of a chunk with ids from start to end, the latter excluded. It
+// returns false if that is all.
+func (d *decoder) batch(
+	chunk Chunk, start, end uint64, fn func(id uint64, ev *plimsoll.Event) bool,
+) (more bool, err error) {
 	if err := d.reset(chunk.Data); err != nil {
 		return false, err
 	}
@@ -128,7 +131,9 @@ func (d *decoder) next() error {
 		return malformed("an event refers to shape %d of %d", code, len(d.shapes))
 	}
 	s := &d.shapes[code-1]
-	d.event = plimsoll.Event{Type: s.kind, Change: s.change, Detail: s.detail, Time: d.event.Time, Resources: s.resources}
+	d.event = plimsoll.Event{
+		Type: s.kind, Change: s.change, Detail: s.detail, Time: d.event.Time, Resources: s.resources,
+	}
 	if s.flags&hasTime != 0 {
 		delta, err := d.varint()
 		if err != nil {

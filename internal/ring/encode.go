@@ -24,10 +24,12 @@ const (
 	numFlags = iota
 )
 
-// A family is what a text names. Texts of one family have long prefixes in common. It is only a guess that makes chunks small.
+// A family is what a text names. Texts of one family have long prefixes in common. It is only a
+// guess that makes chunks small.
 //
-// The code of a text that is new in the chunk is the family whose newest text it is told from; higher codes are those of known
-// texts: numFamilies + zigzag(index - index of the last text in the same role).
+// The code of a text that is new in the chunk is the family whose newest text it is told from;
+// higher codes are those of known texts: numFamilies + zigzag(index - index of the last text in the
+// same role).
 type family uint8
 
 const (
@@ -49,20 +51,23 @@ var (
 	referenceFamily = [numTypes]family{familyOther, familyJob, familyTask, familyTask, familyJob}
 )
 
-// cousin is another family whose newest text may have more in common with a new one than that of its own: the id of a task begins
-// with that of its job.
+// cousin is another family whose newest text may have more in common with a new one than that of
+// its own: the id of a task begins with that of its job.
 var cousin = [numFamilies]family{
-	familyOther: familyJob, familyJob: familyTask, familyTask: familyJob, familyNode: familyNode, familyQueue: familyQueue,
+	familyOther: familyJob, familyJob: familyTask, familyTask: familyJob, familyNode: familyNode,
+	familyQueue:   familyQueue,
 	familyMessage: familyMessage,
 }
 
 // usualNames are coded in one byte. The order is part of the format.
 var usualNames = [...]string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}
 
-// Type and change of a shape are one byte, change*8 + type, if both are below eight; otherwise rareKind and a byte for each.
+// Type and change of a shape are one byte, change*8 + type, if both are below eight; otherwise
+// rareKind and a byte for each.
 const rareKind = 0xff
 
-// A role is a place in a record. A text is coded by its distance from the last one in the same role.
+// A role is a place in a record. A text is coded by its distance from the last one in the same
+// role.
 const (
 	roleReference = numTypes + iota // before it: the object, one role for each event type
 	roleMessage
@@ -76,7 +81,8 @@ func typeIndex(t plimsoll.EventType) int {
 	return 0
 }
 
-// Encoder packs events into a chunk. The zero value is ready. Its tables are used again for the next chunk.
+// Encoder packs events into a chunk. The zero value is ready. Its tables are used again for the
+// next chunk.
 type Encoder struct {
 	body   []byte
 	count  uint64
@@ -89,13 +95,15 @@ type Encoder struct {
 	roles  [numRoles]uint64    // index of the last text in the role
 	newest [numFamilies]string // last new text of the family
 
-	recent [8]knownResources // resources met before, in this chunk or an earlier one: saves the packing of the same map again
-	victim int               // place in recent that the next unknown one takes
-	chunk  uint64            // counts chunks, to tell those that recent knows from this one
-	peak   int               // largest index since the maps were made
-	quiet  int               // chunks since then that were much smaller
-	sorted []string          // names of the resources that are being learned
-	packed []byte            // and their packed form
+	// resources met before, in this chunk or an earlier one: saves the packing of the same map
+	// again
+	recent [8]knownResources
+	victim int      // place in recent that the next unknown one takes
+	chunk  uint64   // counts chunks, to tell those that recent knows from this one
+	peak   int      // largest index since the maps were made
+	quiet  int      // chunks since then that were much smaller
+	sorted []string // names of the resources that are being learned
+	packed []byte   // and their packed form
 }
 
 type knownResources struct {
@@ -109,7 +117,8 @@ type knownResources struct {
 // Len returns how many events the chunk has so far.
 func (e *Encoder) Len() int { return int(e.count) }
 
-// Append adds an event. One that is nil or says nothing at all is left out (event design, "Event storage").
+// Append adds an event. One that is nil or says nothing at all is left out (event design, "Event
+// storage").
 func (e *Encoder) Append(ev *plimsoll.Event) {
 	if ev == nil || isBlank(ev) {
 		return
@@ -139,7 +148,8 @@ func (e *Encoder) Append(ev *plimsoll.Event) {
 }
 
 func isBlank(ev *plimsoll.Event) bool {
-	return ev.Type == 0 && ev.Change == 0 && ev.Detail == 0 && ev.Object == "" && ev.Reference == "" && ev.Message == "" &&
+	return ev.Type == 0 && ev.Change == 0 && ev.Detail == 0 && ev.Object == "" && ev.Reference == "" &&
+		ev.Message == "" &&
 		len(ev.Resources) == 0
 }
 
@@ -159,7 +169,8 @@ func cut(s string, limit int) string {
 	return s[:end] + dots
 }
 
-// appendShape writes what many events of a chunk have in common: type, change, detail, resources, and which fields follow.
+// appendShape writes what many events of a chunk have in common: type, change, detail, resources,
+// and which fields follow.
 func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
 	if ev.Object != "" {
 		flags |= hasObject
@@ -182,7 +193,8 @@ func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
 			resourceCode = resources + 1
 		}
 	}
-	key := uint64(ev.Type) | uint64(ev.Change)<<8 | uint64(ev.Detail)<<16 | flags<<32 | resources<<37 // no chunk has 2^27 different resources
+	// no chunk has 2^27 different resources
+	key := uint64(ev.Type) | uint64(ev.Change)<<8 | uint64(ev.Detail)<<16 | flags<<32 | resources<<37
 	if i, ok := e.shapes[key]; ok {
 		e.body = binary.AppendUvarint(e.body, i+1)
 		return flags
@@ -307,7 +319,8 @@ func sharedPrefix(a, b string) int {
 	return n
 }
 
-// Finish appends the packed chunk to dst and begins the next one. Without events it appends nothing.
+// Finish appends the packed chunk to dst and begins the next one. Without events it appends
+// nothing.
 func (e *Encoder) Finish(dst []byte) []byte {
 	if e.count > 0 {
 		dst = append(dst, version)
@@ -319,8 +332,8 @@ func (e *Encoder) Finish(dst []byte) []byte {
 	return dst
 }
 
-// A large chunk leaves large maps, and clearing one costs its size. They are made anew when quietChunks in a row used less than a
-// part in quietPart of them.
+// A large chunk leaves large maps, and clearing one costs its size. They are made anew when
+// quietChunks in a row used less than a part in quietPart of them.
 const (
 	quietChunks = 64
 	quietPart   = 32

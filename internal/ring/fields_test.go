@@ -40,7 +40,9 @@ func TestEveryFieldMakesAnEventWorthKeeping(t *testing.T) {
 	var full plimsoll.Event
 	fill.Fill(&full, fill.Options{})
 	for _, d := range fill.Differences(&plimsoll.Event{}, &full) {
-		o := fill.Options{Leave: []string{".Type", ".Change", ".Detail", ".Time", ".Object", ".Reference", ".Resources", ".Message"}}
+		o := fill.Options{
+			Leave: []string{".Type", ".Change", ".Detail", ".Time", ".Object", ".Reference", ".Resources", ".Message"},
+		}
 		for i, rule := range o.Leave {
 			if rule == "."+d.Path {
 				o.Leave = append(o.Leave[:i:i], o.Leave[i+1:]...)

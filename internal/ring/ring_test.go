@@ -73,7 +73,8 @@ func read(t interface{ Fatal(...any) }, v View, start, count uint64) (ids []uint
 	return ids, events
 }
 
-// A chunk holds what was packed, whatever it is, and the same bytes come out whatever the encoder packed before.
+// A chunk holds what was packed, whatever it is, and the same bytes come out whatever the encoder
+// packed before.
 func TestChunkHoldsWhatWasPacked(t *testing.T) {
 	var used Encoder
 	testrun.Check(t, func(t *rapid.T) {
@@ -98,7 +99,8 @@ func TestChunkHoldsWhatWasPacked(t *testing.T) {
 	})
 }
 
-// Whatever the events, the chunks, the capacity and the question, a batch is what a plain slice of the newest events would give.
+// Whatever the events, the chunks, the capacity and the question, a batch is what a plain slice of
+// the newest events would give.
 func TestBatchEqualsSlice(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		capacity := rapid.IntRange(0, 50).Draw(t, "capacity")
@@ -169,13 +171,15 @@ func wave(seed, n int) []plimsoll.Event {
 	for i := range events {
 		events[i] = plimsoll.Event{
 			Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppAlloc, Time: int64(seed),
-			Object: fmt.Sprintf("job-%d", seed), Reference: plimsoll.TaskID(fmt.Sprintf("job-%d", seed), "map", int32(i)),
+			Object:    fmt.Sprintf("job-%d", seed),
+			Reference: plimsoll.TaskID(fmt.Sprintf("job-%d", seed), "map", int32(i)),
 		}
 	}
 	return events
 }
 
-// Event storage: "The slice has a configurable, limited set of entries." Memory is given back as the ring goes on.
+// Event storage: "The slice has a configurable, limited set of entries." Memory is given back as
+// the ring goes on.
 func TestRingDropsWhatIsHidden(t *testing.T) {
 	r := New(1000)
 	for i := range 3000 {
@@ -219,9 +223,10 @@ func TestCapacityZeroHoldsNothing(t *testing.T) {
 	}
 }
 
-// REST: "Every event is assigned a unique id starting from 0. The ring buffer maintains the current available highest and lowest
-// ID." "If start refers to an ID which doesn't exist in the buffer, then an empty response is returned". "If the requested count is
-// larger than the available number of events all events are returned."
+// REST: "Every event is assigned a unique id starting from 0. The ring buffer maintains the current
+// available highest and lowest ID." "If start refers to an ID which doesn't exist in the buffer,
+// then an empty response is returned". "If the requested count is larger than the available number
+// of events all events are returned."
 func TestBatchAnswersAsDesigned(t *testing.T) {
 	r := New(10)
 	if _, _, ok := r.View().Range(); ok {
@@ -282,7 +287,8 @@ func TestGapDropsWhatCameBefore(t *testing.T) {
 	}
 }
 
-// YuniKorn cuts a message at MaxEventMessage bytes and ends it in dots; so does the encoder, and does not split a character.
+// YuniKorn cuts a message at MaxEventMessage bytes and ends it in dots; so does the encoder, and
+// does not split a character.
 func TestLongTextsAreCut(t *testing.T) {
 	for _, test := range []struct{ name, in, want string }{
 		{"as long as possible", strings.Repeat("x", 1024), strings.Repeat("x", 1024)},
@@ -293,7 +299,10 @@ func TestLongTextsAreCut(t *testing.T) {
 	} {
 		got, err := unpack(pack([]plimsoll.Event{{Object: "o", Message: test.in}}))
 		if err != nil || got[0].Message != test.want {
-			t.Errorf("%s: it was cut to %d bytes, ending in %q; %v", test.name, len(got[0].Message), got[0].Message[1010:], err)
+			t.Errorf(
+				"%s: it was cut to %d bytes, ending in %q; %v", test.name, len(got[0].Message), got[0].Message[1010:],
+				err,
+			)
 		}
 		if utf8.ValidString(test.in) && !utf8.ValidString(got[0].Message) {
 			t.Errorf("%s: a character was split", test.name)
@@ -337,7 +346,9 @@ func TestMalformedChunks(t *testing.T) {
 
 // An event with a number that this version does not know is kept as it is.
 func TestUnknownTypesAreKept(t *testing.T) {
-	want := []plimsoll.Event{{Type: 200, Change: 201, Detail: 65535, Time: -1, Object: "a", Reference: "a", Message: "a"}}
+	want := []plimsoll.Event{
+		{Type: 200, Change: 201, Detail: 65535, Time: -1, Object: "a", Reference: "a", Message: "a"},
+	}
 	got, err := unpack(pack(want))
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)
@@ -362,12 +373,15 @@ func TestTablesShrink(t *testing.T) {
 	if e.peak > 100 {
 		t.Errorf("after many small chunks the tables still have room for %d texts", e.peak)
 	}
-	if got, err := unpack(func() []byte { e.Append(&small[0]); return e.Finish(nil) }()); err != nil || !cmp.Equal(got, small[:1]) {
+	if got, err := unpack(
+		func() []byte { e.Append(&small[0]); return e.Finish(nil) }(),
+	); err != nil || !cmp.Equal(got, small[:1]) {
 		t.Error(got, err)
 	}
 }
 
-// A view is read by others while the ring goes on, and shows what it showed. The race detector watches this one.
+// A view is read by others while the ring goes on, and shows what it showed. The race detector
+// watches this one.
 func TestViewsAreReadWhileTheRingGrows(t *testing.T) {
 	views := make(chan View, 8)
 	var readers sync.WaitGroup
@@ -419,8 +433,8 @@ func TestEncoderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Memory usage of historical elements: a chunk stays small for what batch workloads repeat. The design's interned records take 66
-// bytes an event and more.
+// Memory usage of historical elements: a chunk stays small for what batch workloads repeat. The
+// design's interned records take 66 bytes an event and more.
 func TestEventsAreSmall(t *testing.T) {
 	for _, test := range []struct {
 		name   string

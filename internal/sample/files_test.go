@@ -11,7 +11,13 @@ func TestGroupsWithoutRoomAreMeasuredToo(t *testing.T) {
 	first, firstDir := fakeGroup(t)
 	second, secondDir := fakeGroup(t)
 	for _, dir := range []string{firstDir, secondDir} {
-		files(t, dir, map[string]string{"cpu.stat": "usage_usec 1\n", "memory.current": "9000\n", "memory.stat": "inactive_file 4000\nactive_file 1000\n"})
+		files(
+			t, dir,
+			map[string]string{
+				"cpu.stat": "usage_usec 1\n", "memory.current": "9000\n",
+				"memory.stat": "inactive_file 4000\nactive_file 1000\n",
+			},
+		)
 	}
 	s, err := New(Config{Proc: fakeProc(t), MaxFiles: groupFiles})
 	if err != nil {

@@ -79,7 +79,8 @@ func (n *node) read(now time.Time, buf []byte, out *Node) {
 	out.MemoryPressure = pressureOf(readFile(n.memoryPressure, buf))
 }
 
-// readStat reads the lines of processors, which come first, with a buffer that grows until it holds them all.
+// readStat reads the lines of processors, which come first, with a buffer that grows until it holds
+// them all.
 func (n *node) readStat() (busy, cores int64, ok bool) {
 	for {
 		b := readFile(n.stat, n.big)
@@ -104,8 +105,8 @@ func readFile(fd int, buf []byte) []byte {
 	return nil
 }
 
-// parseStat reads /proc/stat: nanoseconds of processor time that all processors were busy, and how many there are. It is not whole if
-// it ends before the lines of processors do.
+// parseStat reads /proc/stat: nanoseconds of processor time that all processors were busy, and how
+// many there are. It is not whole if it ends before the lines of processors do.
 func parseStat(b []byte) (busy, cores int64, whole, ok bool) {
 	for {
 		i := bytes.IndexByte(b, '\n')
@@ -125,7 +126,8 @@ func parseStat(b []byte) (busy, cores int64, whole, ok bool) {
 	}
 }
 
-// parseBusy reads "user nice system idle iowait irq softirq steal guest guest_nice". Guests count in user and nice already.
+// parseBusy reads "user nice system idle iowait irq softirq steal guest guest_nice". Guests count
+// in user and nice already.
 func parseBusy(b []byte) (nanos int64, ok bool) {
 	const user, nice, system, irq, softirq, fields = 0, 1, 2, 5, 6, 7
 	var ticks int64

@@ -16,14 +16,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// subtree makes a subtree on the machine's own control groups, which is removed with all groups in it.
+// subtree makes a subtree on the machine's own control groups, which is removed with all groups in
+// it.
 func subtree(tb testing.TB) *cgroup.Subtree {
 	tb.Helper()
 	h, err := cgroup.Detect(cgroup.DefaultRoot)
 	if err != nil {
 		tb.Skipf("no control groups that can be written: %v", err)
 	}
-	s, err := h.Subtree(fmt.Sprintf("plimsoll/sample-%d-%s-%s", os.Getpid(), filepath.Base(tb.TempDir()), strings.NewReplacer("/", "_", "=", "_").Replace(tb.Name())))
+	s, err := h.Subtree(
+		fmt.Sprintf(
+			"plimsoll/sample-%d-%s-%s", os.Getpid(), filepath.Base(tb.TempDir()),
+			strings.NewReplacer("/", "_", "=", "_").Replace(tb.Name()),
+		),
+	)
 	if err != nil {
 		tb.Skipf("no subtree can be made: %v", err)
 	}
@@ -165,7 +171,8 @@ func checkReal(t *testing.T, out Sweep) {
 	}
 }
 
-// A group that is removed is in one more sweep, as gone; a key that is tracked again is for the new group.
+// A group that is removed is in one more sweep, as gone; a key that is tracked again is for the new
+// group.
 func TestGroupsThatGo(t *testing.T) {
 	tree, s := subtree(t), sampler(t)
 	groups := map[string]*cgroup.Group{}
@@ -241,7 +248,8 @@ func TestSweepAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkSweep measures what the agent pays every second, beside the plain way to read the same three files, in real groups.
+// BenchmarkSweep measures what the agent pays every second, beside the plain way to read the same
+// three files, in real groups.
 func BenchmarkSweep(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		tree := subtree(b)
@@ -250,7 +258,10 @@ func BenchmarkSweep(b *testing.B) {
 			groups = append(groups, group(b, tree, fmt.Sprintf("task-%04d", i)))
 		}
 		b.Run(fmt.Sprintf("groups=%d", n), func(b *testing.B) { benchSweep(b, groups, TrackOptions{}) })
-		b.Run(fmt.Sprintf("groups=%d/pressure", n), func(b *testing.B) { benchSweep(b, groups, TrackOptions{Pressure: true}) })
+		b.Run(
+			fmt.Sprintf("groups=%d/pressure", n),
+			func(b *testing.B) { benchSweep(b, groups, TrackOptions{Pressure: true}) },
+		)
 		b.Run(fmt.Sprintf("groups=%d/readfile", n), func(b *testing.B) { benchReadFile(b, tree, groups) })
 	}
 }
@@ -274,10 +285,15 @@ func benchSweep(b *testing.B, groups []*cgroup.Group, o TrackOptions) {
 func benchReadFile(b *testing.B, tree *cgroup.Subtree, groups []*cgroup.Group) {
 	var files []string
 	for _, g := range groups {
-		for _, file := range []string{"cpuacct/%s/cpuacct.usage", "cpu/%s/cpu.stat", "memory/%s/memory.usage_in_bytes"} {
+		for _, file := range []string{
+			"cpuacct/%s/cpuacct.usage", "cpu/%s/cpu.stat", "memory/%s/memory.usage_in_bytes",
+		} {
 			path := filepath.Join(cgroup.DefaultRoot, fmt.Sprintf(file, filepath.Join(tree.Path(), g.Name())))
 			if tree.Hierarchy().Version() == cgroup.V2 {
-				path = filepath.Join(cgroup.DefaultRoot, tree.Path(), g.Name(), []string{"cpu.stat", "memory.current", "memory.stat"}[len(files)%3])
+				path = filepath.Join(
+					cgroup.DefaultRoot, tree.Path(), g.Name(),
+					[]string{"cpu.stat", "memory.current", "memory.stat"}[len(files)%3],
+				)
 			}
 			files = append(files, path)
 		}
@@ -292,7 +308,8 @@ func benchReadFile(b *testing.B, tree *cgroup.Subtree, groups []*cgroup.Group) {
 	})
 }
 
-// measure runs the operation and reports processor time beside the wall's: others may use the machine too.
+// measure runs the operation and reports processor time beside the wall's: others may use the
+// machine too.
 func measure(b *testing.B, op func() error) {
 	if err := op(); err != nil { // the first one grows buffers
 		b.Fatal(err)

@@ -41,7 +41,13 @@ func fakeGroup(t *testing.T) (*cgroup.Group, string) {
 	t.Helper()
 	root := t.TempDir()
 	dir := filepath.Join(root, "tasks/task")
-	files(t, root, map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory", "tasks/cgroup.subtree_control": "cpu memory"})
+	files(
+		t, root,
+		map[string]string{
+			"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory",
+			"tasks/cgroup.subtree_control": "cpu memory",
+		},
+	)
 	files(t, dir, map[string]string{"cgroup.procs": "", "cpu.stat": "", "memory.current": "", "memory.stat": ""})
 	h, err := cgroup.Detect(root)
 	if err != nil {
@@ -68,12 +74,17 @@ const (
 func fakeProc(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	files(t, dir, map[string]string{"stat": stat, "meminfo": meminfo, "loadavg": loadavg, "pressure/cpu": stalled, "pressure/memory": stalled})
+	files(
+		t, dir,
+		map[string]string{
+			"stat": stat, "meminfo": meminfo, "loadavg": loadavg, "pressure/cpu": stalled, "pressure/memory": stalled,
+		},
+	)
 	return dir
 }
 
-// The rates of a group are of the time since the value was known last; what is cut short, missing, backwards or too large is not known, never
-// negative, and does no harm to the sweeps after it.
+// The rates of a group are of the time since the value was known last; what is cut short, missing,
+// backwards or too large is not known, never negative, and does no harm to the sweeps after it.
 func TestRatesOfAGroup(t *testing.T) {
 	g, dir := fakeGroup(t)
 	s, err := New(Config{Proc: fakeProc(t)})
@@ -96,13 +107,25 @@ func TestRatesOfAGroup(t *testing.T) {
 		want  Group
 	}{
 		{"first", time.Second, cpu("1000000", "10"), Group{}},
-		{"half a core", time.Second, cpu("1500000", "35"), Group{CPU: 500_000_000, CPUKnown: true, Throttled: 25_000, ThrottledKnown: true}},
-		{"two cores for 4 s", 4 * time.Second, cpu("9500000", "35"), Group{CPU: 2_000_000_000, CPUKnown: true, ThrottledKnown: true}},
+		{
+			"half a core", time.Second, cpu("1500000", "35"),
+			Group{CPU: 500_000_000, CPUKnown: true, Throttled: 25_000, ThrottledKnown: true},
+		},
+		{
+			"two cores for 4 s", 4 * time.Second, cpu("9500000", "35"),
+			Group{CPU: 2_000_000_000, CPUKnown: true, ThrottledKnown: true},
+		},
 		{"garbage", time.Second, "usage_usec nan\nthrottled_usec\n", Group{}},
 		{"empty", time.Second, "", Group{}},
-		{"back: of 3 s", time.Second, cpu("11000000", "65"), Group{CPU: 500_000_000, CPUKnown: true, Throttled: 30_000, ThrottledKnown: true}},
+		{
+			"back: of 3 s", time.Second, cpu("11000000", "65"),
+			Group{CPU: 500_000_000, CPUKnown: true, Throttled: 30_000, ThrottledKnown: true},
+		},
 		{"backwards", time.Second, cpu("10", "0"), Group{}},
-		{"on from there", time.Second, cpu("1000010", "0"), Group{CPU: 1_000_000_000, CPUKnown: true, ThrottledKnown: true}},
+		{
+			"on from there", time.Second, cpu("1000010", "0"),
+			Group{CPU: 1_000_000_000, CPUKnown: true, ThrottledKnown: true},
+		},
 		{"a clock that stands still", 0, cpu("1000020", "0"), Group{}},
 		{"a clock that goes back", -time.Second, cpu("1000030", "0"), Group{}},
 		{"cut short", time.Second, "usage_usec 99", Group{}},
@@ -110,7 +133,13 @@ func TestRatesOfAGroup(t *testing.T) {
 		{"more than two cores can give", time.Second, cpu("4000000000000000", "0"), Group{ThrottledKnown: true}},
 	} {
 		now = now.Add(step.after)
-		files(t, dir, map[string]string{"cpu.stat": step.cpu, "memory.current": "9000\n", "memory.stat": "inactive_file 4000\nactive_file 1000\n"})
+		files(
+			t, dir,
+			map[string]string{
+				"cpu.stat": step.cpu, "memory.current": "9000\n",
+				"memory.stat": "inactive_file 4000\nactive_file 1000\n",
+			},
+		)
 		if err := s.Sweep(now, &out); err != nil {
 			t.Fatal(err)
 		}
@@ -145,16 +174,36 @@ func TestNode(t *testing.T) {
 		want             Node
 	}{
 		{"first", "stat", stat, with(func(n *Node) { n.CPUKnown = false })},
-		{"busy 1.5 cores", "stat", strings.Replace(stat, total, "cpu  1050 220 340 40500 900 80 90 580 90 0\n", 1), with(func(n *Node) { n.CPU = 1_500_000_000 })},
-		{"busier than all, by the grain of the counters", "stat", strings.Replace(stat, total, "cpu  1260 220 340 40500 900 80 90 580 90 0\n", 1), with(func(n *Node) { n.CPU = 2_000_000_000 })},
+		{
+			"busy 1.5 cores", "stat", strings.Replace(stat, total, "cpu  1050 220 340 40500 900 80 90 580 90 0\n", 1),
+			with(func(n *Node) { n.CPU = 1_500_000_000 }),
+		},
+		{
+			"busier than all, by the grain of the counters", "stat",
+			strings.Replace(stat, total, "cpu  1260 220 340 40500 900 80 90 580 90 0\n", 1),
+			with(func(n *Node) { n.CPU = 2_000_000_000 }),
+		},
 		{"backwards", "stat", stat, with(func(n *Node) { n.CPUKnown = false })},
 		{"negative", "stat", strings.Replace(stat, " 300 ", " -300 ", 1), with(func(n *Node) { n.CPUKnown = false })},
-		{"few fields", "stat", "cpu  1 2 3\ncpu0 1 2 3\nintr 1\n", with(func(n *Node) { n.Cores, n.CPUKnown = 1, false })},
+		{
+			"few fields", "stat", "cpu  1 2 3\ncpu0 1 2 3\nintr 1\n",
+			with(func(n *Node) { n.Cores, n.CPUKnown = 1, false }),
+		},
 		{"cut short", "stat", stat[:60], with(func(n *Node) { n.Cores, n.CPUKnown = 0, false })},
 		{"empty", "stat", "", with(func(n *Node) { n.Cores, n.CPUKnown = 0, false })},
-		{"many processors", "stat", total + strings.Repeat("cpu7 500 100 150 20000 250 30 35 40 45 0\n", 1024) + "intr 1\n", with(func(n *Node) { n.Cores = 1024 })},
-		{"no memory", "meminfo", "MemTotal: 5 kB\n", with(func(n *Node) { n.Cores, n.MemoryTotal, n.MemoryAvailable, n.MemoryKnown = 1024, 0, 0, false })},
-		{"more than there is", "meminfo", strings.Replace(meminfo, "1500", "2500", 1), with(func(n *Node) { n.Cores, n.MemoryTotal, n.MemoryAvailable, n.MemoryKnown = 1024, 0, 0, false })},
+		{
+			"many processors", "stat",
+			total + strings.Repeat("cpu7 500 100 150 20000 250 30 35 40 45 0\n", 1024) + "intr 1\n",
+			with(func(n *Node) { n.Cores = 1024 }),
+		},
+		{
+			"no memory", "meminfo", "MemTotal: 5 kB\n",
+			with(func(n *Node) { n.Cores, n.MemoryTotal, n.MemoryAvailable, n.MemoryKnown = 1024, 0, 0, false }),
+		},
+		{
+			"more than there is", "meminfo", strings.Replace(meminfo, "1500", "2500", 1),
+			with(func(n *Node) { n.Cores, n.MemoryTotal, n.MemoryAvailable, n.MemoryKnown = 1024, 0, 0, false }),
+		},
 		{"no load", "loadavg", "nan", with(func(n *Node) {
 			n.Cores, n.MemoryTotal, n.MemoryAvailable, n.MemoryKnown, n.Load1, n.LoadKnown = 1024, 0, 0, false, 0, false
 		})},
@@ -168,7 +217,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// Without pressure files (an old kernel) pressure is not known; without the others there is nothing to measure.
+// Without pressure files (an old kernel) pressure is not known; without the others there is nothing
+// to measure.
 func TestMachinesThatTellLess(t *testing.T) {
 	proc := fakeProc(t)
 	if err := os.RemoveAll(filepath.Join(proc, "pressure")); err != nil {
@@ -179,7 +229,9 @@ func TestMachinesThatTellLess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out Sweep
-	if err := s.Sweep(time.Unix(1, 0), &out); err != nil || out.Node.CPUPressure.Known || out.Node.MemoryPressure.Known || !out.Node.MemoryKnown {
+	if err := s.Sweep(
+		time.Unix(1, 0), &out,
+	); err != nil || out.Node.CPUPressure.Known || out.Node.MemoryPressure.Known || !out.Node.MemoryKnown {
 		t.Errorf("%+v, %v", out.Node, err)
 	}
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
@@ -195,7 +247,9 @@ func TestMachinesThatTellLess(t *testing.T) {
 
 // Whatever the machine's files hold, no value is negative and nothing breaks.
 func FuzzNode(f *testing.F) {
-	for _, seed := range []string{stat, meminfo, loadavg, stalled, "cpu  9223372036854775807 9223372036854775807 0 0 0 0 0\ncpu0\n"} {
+	for _, seed := range []string{
+		stat, meminfo, loadavg, stalled, "cpu  9223372036854775807 9223372036854775807 0 0 0 0 0\ncpu0\n",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -203,8 +257,13 @@ func FuzzNode(f *testing.F) {
 		total, available, memoryOK := parseMeminfo(b)
 		load, _ := parseLoad(b)
 		p := pressureOf(b)
-		if min(busy, cores, total, available, load, p.Avg10, p.Full) < 0 || ok && !whole || memoryOK && available > total {
-			t.Errorf("%q is busy %d (%v, whole %v), %d cores, memory %d of %d, load %d, pressure %+v", b, busy, ok, whole, cores, available, total, load, p)
+		if min(
+			busy, cores, total, available, load, p.Avg10, p.Full,
+		) < 0 || ok && !whole || memoryOK && available > total {
+			t.Errorf(
+				"%q is busy %d (%v, whole %v), %d cores, memory %d of %d, load %d, pressure %+v", b, busy, ok, whole,
+				cores, available, total, load, p,
+			)
 		}
 	})
 }

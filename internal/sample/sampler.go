@@ -13,14 +13,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// RefreshSweeps is after how many sweeps the page cache of a group is read again though its memory in use does not move.
+// RefreshSweeps is after how many sweeps the page cache of a group is read again though its memory
+// in use does not move.
 const RefreshSweeps = 8
 
 // Config says where to measure.
 type Config struct {
 	Proc string // where proc is mounted; "/proc" if empty
-	// MaxFiles is how many descriptors the groups may keep; the files of those beyond it are opened for
-	// each sweep. Default: an eighth of those that the process may have.
+	// MaxFiles is how many descriptors the groups may keep; the files of those beyond it are opened
+	// for each sweep. Default: an eighth of those that the process may have.
 	MaxFiles int
 }
 
@@ -58,8 +59,9 @@ type Group struct {
 	CPU       int64 // nanocores since the last sweep
 	Memory    int64 // bytes in use, page cache left out
 	Throttled int64 // nanoseconds that it waited for its quota since the last sweep
-	// Hundredths of a percent of the time since the last sweep in which at least one of its threads waited. The kernel's own averages take ten
-	// seconds to follow, and whoever acts on a sample must see in the next one what came of it.
+	// Hundredths of a percent of the time since the last sweep in which at least one of its threads
+	// waited. The kernel's own averages take ten seconds to follow, and whoever acts on a sample
+	// must see in the next one what came of it.
 	CPUPressure    int64
 	MemoryPressure int64
 
@@ -127,7 +129,8 @@ func (s *Sampler) Close() error {
 	return errors.Join(errs...)
 }
 
-// Track adds a group to the sweeps under a key. A key that is tracked already is for the new group from now on. A group that is gone is cgroup.ErrGone.
+// Track adds a group to the sweeps under a key. A key that is tracked already is for the new group
+// from now on. A group that is gone is cgroup.ErrGone.
 func (s *Sampler) Track(key string, g *cgroup.Group) error {
 	return s.TrackWith(key, g, TrackOptions{})
 }
@@ -152,7 +155,9 @@ func (s *Sampler) TrackWith(key string, g *cgroup.Group, o TrackOptions) error {
 func (s *Sampler) phase() uint64 { return uint64(len(s.groups)) % RefreshSweeps }
 
 func (s *Sampler) find(key string) (int, bool) {
-	return slices.BinarySearchFunc(s.groups, key, func(t *tracked, key string) int { return strings.Compare(t.key, key) })
+	return slices.BinarySearchFunc(
+		s.groups, key, func(t *tracked, key string) int { return strings.Compare(t.key, key) },
+	)
 }
 
 // Drop takes a group out of the sweeps. A key that is not tracked is fine.
@@ -168,7 +173,8 @@ func (s *Sampler) Drop(key string) {
 // Len returns how many groups are tracked.
 func (s *Sampler) Len() int { return len(s.groups) }
 
-// Sweep reads everything. What cannot be read is not known in out. Sweeps are best 100 ms or more apart. It fails only on a Sampler that is closed.
+// Sweep reads everything. What cannot be read is not known in out. Sweeps are best 100 ms or more
+// apart. It fails only on a Sampler that is closed.
 func (s *Sampler) Sweep(now time.Time, out *Sweep) error {
 	if s.node.stat < 0 {
 		return fmt.Errorf("measure the machine: %w", fs.ErrClosed)
@@ -214,10 +220,13 @@ func (t *tracked) fill(now time.Time, r *cgroup.Reading, cores int64, g *Group) 
 	}
 	g.Throttled, _, g.ThrottledKnown = t.throttled.advance(now, r.Throttled, r.ThrottledKnown)
 	g.CPUPressure, g.CPUPressureKnown = t.cpuStall.share(now, r.CPUPressure.Some.TotalMicros, r.CPUPressureKnown)
-	g.MemoryPressure, g.MemoryPressureKnown = t.memStall.share(now, r.MemoryPressure.Some.TotalMicros, r.MemoryPressureKnown)
+	g.MemoryPressure, g.MemoryPressureKnown = t.memStall.share(
+		now, r.MemoryPressure.Some.TotalMicros, r.MemoryPressureKnown,
+	)
 }
 
-// share returns which part of the time since the last value a counter of microseconds has grown, in hundredths of a percent.
+// share returns which part of the time since the last value a counter of microseconds has grown, in
+// hundredths of a percent.
 func (c *counter) share(now time.Time, micros int64, known bool) (part int64, ok bool) {
 	grown, elapsed, ok := c.advance(now, micros, known)
 	if !ok || elapsed < time.Microsecond {
@@ -226,7 +235,8 @@ func (c *counter) share(now time.Time, micros int64, known bool) (part int64, ok
 	return min(grown, elapsed.Microseconds()) * 100_00 / elapsed.Microseconds(), true
 }
 
-// advance returns how much the counter has grown since it was known last. A counter that went backwards starts again from there.
+// advance returns how much the counter has grown since it was known last. A counter that went
+// backwards starts again from there.
 func (c *counter) advance(now time.Time, value int64, known bool) (grown int64, elapsed time.Duration, ok bool) {
 	if !known {
 		return 0, 0, false
@@ -240,8 +250,9 @@ func (c *counter) advance(now time.Time, value int64, known bool) (grown int64, 
 	return grown, elapsed, true
 }
 
-// perSecond returns nanoseconds of processor time over elapsed as nanocores. More than cores can give is the grain of the kernel's counters, and cut off;
-// more than twice as much is not known: the counter has jumped, or elapsed is too short for that grain.
+// perSecond returns nanoseconds of processor time over elapsed as nanocores. More than cores can
+// give is the grain of the kernel's counters, and cut off; more than twice as much is not known:
+// the counter has jumped, or elapsed is too short for that grain.
 func perSecond(nanos int64, elapsed time.Duration, cores int64) (nanocores int64, known bool) {
 	hi, lo := bits.Mul64(uint64(nanos), uint64(time.Second))
 	if hi >= uint64(elapsed) {

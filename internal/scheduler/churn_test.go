@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// Tasks that want to be near to, or where the volumes are of, others that come and go all the time, and for which there is no room, do
-// not keep those behind them in the queue from being looked at.
+// Tasks that want to be near to, or where the volumes are of, others that come and go all the time,
+// and for which there is no room, do not keep those behind them in the queue from being looked at.
 func TestRelationsThatChangeHoldUpNobody(t *testing.T) {
 	for name, constrain := range map[string]func(*plimsoll.Constraints){
 		"near a job":  func(c *plimsoll.Constraints) { c.Near = []plimsoll.Selector{{Job: "busy"}} },
@@ -28,7 +28,9 @@ func TestRelationsThatChangeHoldUpNobody(t *testing.T) {
 			return nil
 		})
 		submit := func(id string, count int32, cpu int64, change func(*plimsoll.Constraints)) error {
-			g := plimsoll.GroupSpec{Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}}
+			g := plimsoll.GroupSpec{
+				Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu},
+			}
 			change(&g.Constraints)
 			_, err := c.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.default", Groups: []plimsoll.GroupSpec{g}})
 			return err
@@ -53,7 +55,8 @@ func TestRelationsThatChangeHoldUpNobody(t *testing.T) {
 	}
 }
 
-// churn has all tasks of a job end and be tried again, does something, and runs one cycle with the bound of a turn.
+// churn has all tasks of a job end and be tried again, does something, and runs one cycle with the
+// bound of a turn.
 func (c *cluster) churn(job string, do func()) map[string]bool {
 	c.t.Helper()
 	c.at += 2e9

@@ -21,11 +21,13 @@ type MovePlan struct {
 	Refusal string // why a task finds no node as it is now, if room for it is asked for and no node would have it
 }
 
-// PlanMoves plans moves of tasks: to make room for a task of a group of a job, or, without a job, to empty as many nodes as possible. It changes
-// nothing.
+// PlanMoves plans moves of tasks: to make room for a task of a group of a job, or, without a job,
+// to empty as many nodes as possible. It changes nothing.
 func (v *View) PlanMoves(spec *plimsoll.JobSpec, group string, limit int) (*MovePlan, error) {
 	if limit < 1 || limit > MaxMoves {
-		return nil, plimsoll.Invalid("limit", "is %d; give the most moves that the plan may have, from 1 to %d", limit, MaxMoves)
+		return nil, plimsoll.Invalid(
+			"limit", "is %d; give the most moves that the plan may have, from 1 to %d", limit, MaxMoves,
+		)
 	}
 	goal := placement.Goal{Chain: v.chain, Limit: limit, Looks: maxTrialLooks, Seed: v.seed, Now: v.now}
 	index := -1
@@ -73,7 +75,9 @@ func wantedGroup(spec *plimsoll.JobSpec, group string) (int, error) {
 	case group != "":
 		return -1, plimsoll.Invalid("group", "the job has no group %q; it has %s", group, strings.Join(names, ", "))
 	case len(names) != 1:
-		return -1, plimsoll.Invalid("group", "is missing; the job has %s: name the one whose task needs room", strings.Join(names, ", "))
+		return -1, plimsoll.Invalid(
+			"group", "is missing; the job has %s: name the one whose task needs room", strings.Join(names, ", "),
+		)
 	}
 	return 0, nil
 }

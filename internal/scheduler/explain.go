@@ -21,7 +21,8 @@ type Explanation struct {
 	Decision              *placement.Decision // how the task came to its node, if that is kept
 }
 
-// Subject is a task that a question is about, with all that is known of it without a look at the nodes.
+// Subject is a task that a question is about, with all that is known of it without a look at the
+// nodes.
 type Subject struct {
 	task     plimsoll.Task
 	request  placement.Request
@@ -31,7 +32,8 @@ type Subject struct {
 	decision *placement.Decision
 }
 
-// Subject returns a task as it is now. It costs O(depth of the tree), and of a task on a node a copy of the decision.
+// Subject returns a task as it is now. It costs O(depth of the tree), and of a task on a node a
+// copy of the decision.
 func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 	g, t := ref.Group, ref.Task()
 	sub := Subject{task: s.TaskRecord(ref), request: g.Request(), queue: g.Job.Queue.Path}
@@ -68,8 +70,8 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 	return sub
 }
 
-// Explain says why a task waits, looking at every node. Of a node that is named it also says what each filter makes of it. The subject
-// must be of the same turn as the view.
+// Explain says why a task waits, looking at every node. Of a node that is named it also says what
+// each filter makes of it. The subject must be of the same turn as the view.
 func (v *View) Explain(sub *Subject, node string) (Explanation, error) {
 	p, err := v.chain.Prepare(v.fleet, &sub.request)
 	if err != nil {
@@ -78,7 +80,8 @@ func (v *View) Explain(sub *Subject, node string) (Explanation, error) {
 	defer p.Release()
 	placer := v.placer()
 	e := Explanation{
-		Task: sub.task, Code: sub.code, Summary: sub.summary, Explanation: placer.Explain(p, v.now), Decision: sub.decision,
+		Task: sub.task, Code: sub.code, Summary: sub.summary, Explanation: placer.Explain(p, v.now),
+		Decision: sub.decision,
 	}
 	if node != "" {
 		slot := v.fleet.Slot(node)
@@ -92,7 +95,9 @@ func (v *View) Explain(sub *Subject, node string) (Explanation, error) {
 		e.Explanation = placement.Explanation{Servers: v.fleet.Servers()}
 	case e.Summary != "":
 	case e.Fit > 0:
-		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf("waits for its turn in %s; %d of %d nodes have room", sub.queue, e.Fit, e.Servers)
+		e.Code, e.Summary = plimsoll.WaitTurn, fmt.Sprintf(
+			"waits for its turn in %s; %d of %d nodes have room", sub.queue, e.Fit, e.Servers,
+		)
 	default:
 		e.Code, e.Summary = e.Refusal(v.fleet.Names.Resources(p.Amounts()))
 	}

@@ -9,18 +9,26 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// A stored job whose expression is not understood any more keeps nobody from leading: what runs of it goes on, what waits says why, and
-// others that ask for the same amounts are placed.
+// A stored job whose expression is not understood any more keeps nobody from leading: what runs of
+// it goes on, what waits says why, and others that ask for the same amounts are placed.
 func TestStoredJobThatIsNotUnderstoodAnyMore(t *testing.T) {
-	group := plimsoll.GroupSpec{Name: "g", Count: 2, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 100}}
+	group := plimsoll.GroupSpec{
+		Name: "g", Count: 2, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 100},
+	}
 	old := group
 	old.Constraints.Where = `node.colour == "red"`
 	l := state.NewLoader(state.Config{}, plimsoll.DefaultQueues())
 	l.QueueConfig(plimsoll.DefaultQueues())
-	l.Node(plimsoll.Node{ID: "n", Mode: plimsoll.NodeActive, Ready: true, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1000}})
+	l.Node(
+		plimsoll.Node{
+			ID: "n", Mode: plimsoll.NodeActive, Ready: true, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1000},
+		},
+	)
 	for id, g := range map[string]plimsoll.GroupSpec{"old": old, "other": group} {
 		l.JobSpec(plimsoll.JobSpec{ID: id, Queue: "root.default", Groups: []plimsoll.GroupSpec{g}})
-		l.JobStatus(plimsoll.JobStatus{ID: id, Queue: "root.default", State: plimsoll.JobRunning, Submitted: 1, Started: 2})
+		l.JobStatus(
+			plimsoll.JobStatus{ID: id, Queue: "root.default", State: plimsoll.JobRunning, Submitted: 1, Started: 2},
+		)
 		l.Task(plimsoll.Task{Job: id, Group: "g", Index: 0, State: plimsoll.TaskRunning, Attempt: 1, Node: "n"})
 		l.Task(plimsoll.Task{Job: id, Group: "g", Index: 1, State: plimsoll.TaskPending})
 	}
@@ -42,7 +50,9 @@ func TestStoredJobThatIsNotUnderstoodAnyMore(t *testing.T) {
 		t.Errorf("%+v waits for %s: %s", g.Counts, g.Wait.Code, g.Wait)
 	}
 	ref, _ := s.FindTask("old", "g", 1)
-	if x, err := sched.Explain(s, ref, ""); err != nil || x.Code != plimsoll.WaitNotUnderstood || !strings.Contains(x.Summary, "groups[0].constraints.where") {
+	if x, err := sched.Explain(s, ref, ""); err != nil || x.Code != plimsoll.WaitNotUnderstood || !strings.Contains(
+		x.Summary, "groups[0].constraints.where",
+	) {
 		t.Errorf("explained: %+v, %v", x.Summary, err)
 	}
 	if err := s.Kill("old", ""); err != nil {

@@ -59,7 +59,8 @@ type Scheduler struct {
 func New(s *state.State, seed uint64) *Scheduler {
 	placer := placement.NewPlacer(s.Fleet, rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))
 	return &Scheduler{
-		placer: placer, waits: newWaits(placer, s.Chain()), seed: seed, decisions: placement.NewDecisions(KeptDecisions),
+		placer: placer, waits: newWaits(placer, s.Chain()), seed: seed,
+		decisions: placement.NewDecisions(KeptDecisions),
 	}
 }
 

@@ -22,7 +22,8 @@ func newCluster(t *testing.T, queues plimsoll.QueueConfig) *cluster {
 	return &cluster{t: t, s: s, sched: scheduler.New(s, 1)}
 }
 
-// turn does something, runs a cycle, and returns the ids of the tasks that were bound, in their order.
+// turn does something, runs a cycle, and returns the ids of the tasks that were bound, in their
+// order.
 func (c *cluster) turn(do func() error) (bound []string) {
 	c.t.Helper()
 	c.at++
@@ -73,7 +74,8 @@ func leaves(queues ...plimsoll.QueueConfig) plimsoll.QueueConfig {
 	return plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: queues}
 }
 
-// Two leaves that want more than there is get the same, task by task, however early and large the demand of one is.
+// Two leaves that want more than there is get the same, task by task, however early and large the
+// demand of one is.
 func TestTwoLeavesShareEvenly(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}, plimsoll.QueueConfig{Name: "b"}))
 	c.submit("ja", "root.a", 1000, 100)
@@ -139,7 +141,10 @@ func TestBlockedShapesAreNotPolled(t *testing.T) {
 	before := c.s.Job("j0").Groups[0].Wait
 	// A node that gives room back wakes those only that it is enough for.
 	c.turn(func() error {
-		c.s.Report(c.s.Node("full"), "fill", "g", 0, &plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultSucceeded})
+		c.s.Report(
+			c.s.Node("full"), "fill", "g", 0,
+			&plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultSucceeded},
+		)
 		return nil
 	})
 	if c.s.Job("j0").Groups[0].Counts.Bound != 1 {
@@ -152,7 +157,9 @@ func TestBudgetEndsACycle(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.submit("j", "root.a", 100, 10)
 	c.s.Begin(100, 100)
-	if _, err := c.s.Register(&plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1000}}, "gw"); err != nil {
+	if _, err := c.s.Register(
+		&plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1000}}, "gw",
+	); err != nil {
 		t.Fatal(err)
 	}
 	total := 0

@@ -32,8 +32,9 @@ type TriedGroup struct {
 	Summary string
 }
 
-// Try says where tasks of a job would be placed now, group by group, each deducted before the next: count of each group, or as many as
-// the specification says if count is 0. An empty group means all. Neither what is booked nor the order of drawing is changed.
+// Try says where tasks of a job would be placed now, group by group, each deducted before the next:
+// count of each group, or as many as the specification says if count is 0. An empty group means
+// all. Neither what is booked nor the order of drawing is changed.
 func (v *View) Try(spec *plimsoll.JobSpec, group string, count int) (*Trial, error) {
 	if err := v.size(spec); err != nil {
 		return nil, err
@@ -78,7 +79,10 @@ func (v *View) Try(spec *plimsoll.JobSpec, group string, count int) (*Trial, err
 // trialAsks returns what is to be tried of each group, nothing of those that are not meant.
 func trialAsks(known state.KnownNames, spec *plimsoll.JobSpec, group string, count int) ([]placement.Ask, error) {
 	if count < 0 || count > MaxTrial {
-		return nil, plimsoll.Invalid("count", "is %d; give a number from 1 to %d, or leave it out to try as many as the job file says", count, MaxTrial)
+		return nil, plimsoll.Invalid(
+			"count", "is %d; give a number from 1 to %d, or leave it out to try as many as the job file says", count,
+			MaxTrial,
+		)
 	}
 	names := make([]string, len(spec.Groups))
 	asks := make([]placement.Ask, len(spec.Groups))
@@ -139,7 +143,8 @@ func addTimes(sum, n, times int64) int64 {
 	return sum + n*times
 }
 
-// Capacities says what is left on nodes, in their order; none named: on all, in the order of their ids.
+// Capacities says what is left on nodes, in their order; none named: on all, in the order of their
+// ids.
 func (v *View) Capacities(nodes []string) ([]placement.Capacity, error) {
 	var slots []int32
 	for _, id := range nodes {
@@ -165,5 +170,7 @@ func (v *View) Capacities(nodes []string) ([]placement.Capacity, error) {
 }
 
 func noNode(id string) error {
-	return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", id)
+	return plimsoll.Errorf(
+		plimsoll.CodeNotFound, "there is no node %q; plimsoll node list shows those that there are", id,
+	)
 }

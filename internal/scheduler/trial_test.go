@@ -16,11 +16,14 @@ func trialJob(groups ...plimsoll.GroupSpec) *plimsoll.JobSpec {
 }
 
 func trialGroup(name string, count int32, cpu int64) plimsoll.GroupSpec {
-	return plimsoll.GroupSpec{Name: name, Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}}
+	return plimsoll.GroupSpec{
+		Name: name, Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu},
+	}
 }
 
-// A trial says how many tasks fit, where, what would be left, and why the next one does not; later groups find what earlier ones leave;
-// what the queue would hold back is said too; and afterwards everything is as before.
+// A trial says how many tasks fit, where, what would be left, and why the next one does not; later
+// groups find what earlier ones leave; what the queue would hold back is said too; and afterwards
+// everything is as before.
 func TestTry(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a", Max: plimsoll.Resources{"cpu": 5000}}))
 	c.node("n1", 4000)
@@ -116,7 +119,8 @@ func TestTryRefuses(t *testing.T) {
 	}
 }
 
-// A group of a million tasks is tried as far as one trial goes, and what fits is told as a least number.
+// A group of a million tasks is tried as far as one trial goes, and what fits is told as a least
+// number.
 func TestTryIsBounded(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n1", 64_000_000)
@@ -126,8 +130,8 @@ func TestTryIsBounded(t *testing.T) {
 	}
 }
 
-// Capacities are those of the nodes that are named, in their order, or of all by id. A cordoned node counts; of one that is not heard it
-// is said why it does not.
+// Capacities are those of the nodes that are named, in their order, or of all by id. A cordoned
+// node counts; of one that is not heard it is said why it does not.
 func TestCapacities(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n2", 4000)
@@ -142,10 +146,13 @@ func TestCapacities(t *testing.T) {
 	}
 	var got []string
 	for _, n := range all {
-		got = append(got, fmt.Sprintf("%s %d of %d, %d tasks, %q", n.Server, n.Free["cpu"], n.Whole["cpu"], n.Instances, n.Why))
+		got = append(
+			got, fmt.Sprintf("%s %d of %d, %d tasks, %q", n.Server, n.Free["cpu"], n.Whole["cpu"], n.Instances, n.Why),
+		)
 	}
 	want := []string{
-		`n1 2000 of 2000, 0 tasks, ""`, `n2 1500 of 4000, 1 tasks, ""`, `n3 0 of 1000, 0 tasks, "running: not heard from"`,
+		`n1 2000 of 2000, 0 tasks, ""`, `n2 1500 of 4000, 1 tasks, ""`,
+		`n3 0 of 1000, 0 tasks, "running: not heard from"`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -159,8 +166,8 @@ func TestCapacities(t *testing.T) {
 	}
 }
 
-// How a task came to its node is known until so many others were placed after it; a task of the same name that came there otherwise is
-// not told the decision of the first.
+// How a task came to its node is known until so many others were placed after it; a task of the
+// same name that came there otherwise is not told the decision of the first.
 func TestDecisionsOfTasks(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n1", 4000)
@@ -217,7 +224,9 @@ func TestExplainANode(t *testing.T) {
 	if len(refusals) != 2 || refusals["reserved"] != "cordoned" || refusals["min-cpu"] != "not enough cpu" {
 		t.Errorf("%v", refusals)
 	}
-	if _, err := c.sched.Explain(c.s, ref, "n9"); plimsoll.CodeOf(err) != plimsoll.CodeNotFound || !strings.Contains(err.Error(), "plimsoll node list") {
+	if _, err := c.sched.Explain(c.s, ref, "n9"); plimsoll.CodeOf(err) != plimsoll.CodeNotFound || !strings.Contains(
+		err.Error(), "plimsoll node list",
+	) {
 		t.Errorf("an unknown node: %v", err)
 	}
 }
@@ -230,7 +239,10 @@ func BenchmarkTry(b *testing.B) {
 				s := state.New(state.Config{}, leaves(plimsoll.QueueConfig{Name: "a"}))
 				s.Begin(1, 1)
 				for i := range nodes {
-					n := &plimsoll.Node{ID: fmt.Sprintf("n%d", i), Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1 << 30, "memory": 1 << 40}}
+					n := &plimsoll.Node{
+						ID: fmt.Sprintf("n%d", i), Incarnation: 1,
+						Capacity: plimsoll.Resources{"cpu": 1 << 30, "memory": 1 << 40},
+					}
 					if name == "full" && i > 0 {
 						n.Capacity = plimsoll.Resources{"cpu": 500}
 					}
@@ -267,7 +279,10 @@ func BenchmarkCapacities(b *testing.B) {
 			s := state.New(state.Config{}, leaves(plimsoll.QueueConfig{Name: "a"}))
 			s.Begin(1, 1)
 			for i := range nodes {
-				n := &plimsoll.Node{ID: fmt.Sprintf("n%d", i), Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 4000, "memory": 1 << 34}}
+				n := &plimsoll.Node{
+					ID: fmt.Sprintf("n%d", i), Incarnation: 1,
+					Capacity: plimsoll.Resources{"cpu": 4000, "memory": 1 << 34},
+				}
 				if _, err := s.Register(n, "gw"); err != nil {
 					b.Fatal(err)
 				}

@@ -63,8 +63,9 @@ type waits struct {
 
 func newWaits(placer *placement.Placer, chain *placement.Chain) *waits {
 	return &waits{
-		placer: placer, comparesRoom: chain.ComparesRoom(), useMatters: chain.UseMatters(), ownerMatters: chain.OwnerMatters(),
-		byClass: map[*state.Class]*wait{}, families: map[string]*family{},
+		placer: placer, comparesRoom: chain.ComparesRoom(), useMatters: chain.UseMatters(),
+		ownerMatters: chain.OwnerMatters(),
+		byClass:      map[*state.Class]*wait{}, families: map[string]*family{},
 	}
 }
 
@@ -256,7 +257,9 @@ func slotsOf(events []state.NodeEvent, kind state.NodeChange) (slots []int32) {
 // freed opens the classes that fit into the room that is left on a node, if its filters keep it.
 func (ws *waits) freed(s *state.State, slot int32, room *placement.Amounts, woken []int32) {
 	for _, f := range ws.order {
-		ws.openSome(s, &f.room, room, woken, func(w *wait) bool { return ws.placer.Keeps(w.class.Prepared, slot, s.Seconds()) })
+		ws.openSome(
+			s, &f.room, room, woken, func(w *wait) bool { return ws.placer.Keeps(w.class.Prepared, slot, s.Seconds()) },
+		)
 	}
 }
 

@@ -46,14 +46,18 @@ func TestLostNodesOpenNobody(t *testing.T) {
 	c.node("large", 1000)
 	c.submit("busy", "root.a", 1, 900)
 	c.turn(func() error {
-		g := plimsoll.GroupSpec{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 800}}
+		g := plimsoll.GroupSpec{
+			Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 800},
+		}
 		g.Constraints.Far = []plimsoll.Selector{{Job: "nobody"}}
 		_, err := c.s.Submit(&plimsoll.JobSpec{ID: "far", Queue: "root.a", Groups: []plimsoll.GroupSpec{g}})
 		return err
 	})
 	resize := func(id string, cpu int64) {
 		c.turn(func() error {
-			_, err := c.s.Register(&plimsoll.Node{ID: id, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": cpu}}, "gw")
+			_, err := c.s.Register(
+				&plimsoll.Node{ID: id, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": cpu}}, "gw",
+			)
 			return err
 		})
 		c.s.Tell(state.Budget{})
@@ -83,7 +87,9 @@ func TestTooLargeAlikeLearnThatTheirNodeIsGone(t *testing.T) {
 	ids := []string{"large", "larger"}
 	for i, id := range ids {
 		c.turn(func() error {
-			g := plimsoll.GroupSpec{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": int64(2000 + i)}}
+			g := plimsoll.GroupSpec{
+				Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": int64(2000 + i)},
+			}
 			g.Constraints.Nodes = []string{"only"}
 			_, err := c.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.a", Groups: []plimsoll.GroupSpec{g}})
 			return err

@@ -2,8 +2,8 @@ package size
 
 import "reflect"
 
-// Memory returns about how many bytes a value of the vocabulary, or that to which v points, takes in
-// memory. It counts what is small as the allocator rounds it up, so that a thousand texts of one
+// Memory returns about how many bytes a value of the vocabulary, or that to which v points, takes
+// in memory. It counts what is small as the allocator rounds it up, so that a thousand texts of one
 // byte count as what they take, which is much more than what they take as a record.
 func Memory(v any) int {
 	value := reflect.ValueOf(v)

@@ -21,7 +21,9 @@ func TestMemoryIsAboutWhatASpecificationTakes(t *testing.T) {
 	}
 	large := plimsoll.GroupSpec{Name: "g", Command: []string{"true", strings.Repeat("x", 100_000)}}
 	for name, g := range map[string]plimsoll.GroupSpec{"small": small, "many": many, "large": large} {
-		record := wire.AppendJobSpec(nil, &plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: []plimsoll.GroupSpec{g}})
+		record := wire.AppendJobSpec(
+			nil, &plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: []plimsoll.GroupSpec{g}},
+		)
 		const copies = 200
 		kept := make([]*plimsoll.JobSpec, copies)
 		before := inUse()

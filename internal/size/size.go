@@ -141,8 +141,10 @@ func fixed(t reflect.Type) int {
 }
 
 const (
-	taskKey = 9  // what a task's key has beside job and group
-	ringRow = 4  // what package ring writes of an event beside its fields: a new shape, and what the texts have in common
+	taskKey = 9 // what a task's key has beside job and group
+	// what package ring writes of an event beside its fields: a new shape, and what the texts have
+	// in common
+	ringRow = 4
 	chunk   = 21 // and before the events of a batch
 )
 

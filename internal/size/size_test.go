@@ -149,7 +149,10 @@ func TestBoundHoldsForRandomRecords(t *testing.T) {
 func near(t *testing.T, what string, bound, bytes int) {
 	t.Helper()
 	if bound < bytes || bound > bytes+textBytes/4 {
-		t.Errorf("%s: %d bytes are bounded by %d: is there a field that size.%s is not given, or that has gone?", what, bytes, bound, what)
+		t.Errorf(
+			"%s: %d bytes are bounded by %d: is there a field that size.%s is not given, or that has gone?", what,
+			bytes, bound, what,
+		)
 	}
 }
 
@@ -170,11 +173,17 @@ func TestBoundsOfRecordsThatChangeOftenCountEveryField(t *testing.T) {
 	st := filled[plimsoll.JobStatus](f)
 	groups := st.Groups
 	st.Groups = nil
-	near(t, "JobStatus", size.JobStatus(st.ID, st.Owner, st.Queue, st.Reason), len(wire.AppendJobStatus(nil, st))+len(st.ID))
+	near(
+		t, "JobStatus", size.JobStatus(st.ID, st.Owner, st.Queue, st.Reason),
+		len(wire.AppendJobStatus(nil, st))+len(st.ID),
+	)
 	alone := len(wire.AppendJobStatus(nil, st))
 	st.Groups = groups[:1]
 	g := &groups[0]
-	near(t, "GroupStatus", size.GroupStatus(g.Name, g.Wait.Queue, g.Wait.Resource, g.Wait.Known), len(wire.AppendJobStatus(nil, st))-alone)
+	near(
+		t, "GroupStatus", size.GroupStatus(g.Name, g.Wait.Queue, g.Wait.Resource, g.Wait.Known),
+		len(wire.AppendJobStatus(nil, st))-alone,
+	)
 }
 
 // Events take no more than their bounds together, however different they are from each other.
@@ -198,8 +207,11 @@ func TestBoundOfEventsCountsEveryField(t *testing.T) {
 
 // What a submit of an ordinary job pays.
 func BenchmarkOf(b *testing.B) {
-	spec := &plimsoll.JobSpec{ID: "job", Owner: "alice", Queue: "root.default", Labels: map[string]string{"app": "x"}, Groups: []plimsoll.GroupSpec{{
-		Name: "work", Count: 3, Command: []string{"sh", "-c", "true"}, Resources: plimsoll.Resources{"cpu": 1000, "memory": 1 << 30},
+	spec := &plimsoll.JobSpec{ID: "job", Owner: "alice", Queue: "root.default", Labels: map[string]string{
+		"app": "x",
+	}, Groups: []plimsoll.GroupSpec{{
+		Name: "work", Count: 3, Command: []string{"sh", "-c", "true"},
+		Resources: plimsoll.Resources{"cpu": 1000, "memory": 1 << 30},
 	}}}
 	for b.Loop() {
 		size.Of(spec)

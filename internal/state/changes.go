@@ -20,8 +20,9 @@ type Status struct {
 	Ephemeral bool
 }
 
-// Changes is what a turn changed: each object once, as it is at the end of the turn. It can be reused for the next turn.
-// Specifications are shared and never changed afterwards; everything else is a copy.
+// Changes is what a turn changed: each object once, as it is at the end of the turn. It can be
+// reused for the next turn. Specifications are shared and never changed afterwards; everything else
+// is a copy.
 type Changes struct {
 	JobSpecs      []*plimsoll.JobSpec
 	JobStatuses   []Status
@@ -47,7 +48,8 @@ type Changes struct {
 
 // Empty reports whether nothing changed.
 func (c *Changes) Empty() bool {
-	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 && len(c.NodeStatuses) == 0 &&
+	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 &&
+		len(c.NodeStatuses) == 0 &&
 		c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 && len(c.DeletedTasks) == 0 &&
 		len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 && len(c.Policies) == 0 &&
 		len(c.DeletedPolicies) == 0 && len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
@@ -61,7 +63,8 @@ func (c *Changes) reset() {
 	*c = Changes{
 		Outcomes: c.Outcomes[:0], DeletedOutcomes: c.DeletedOutcomes[:0],
 		Policies: c.Policies[:0], DeletedPolicies: c.DeletedPolicies[:0],
-		JobSpecs: c.JobSpecs[:0], JobStatuses: c.JobStatuses[:0], Tasks: c.Tasks[:0], Nodes: c.Nodes[:0], NodeStatuses: c.NodeStatuses[:0],
+		JobSpecs: c.JobSpecs[:0], JobStatuses: c.JobStatuses[:0], Tasks: c.Tasks[:0], Nodes: c.Nodes[:0],
+		NodeStatuses:  c.NodeStatuses[:0],
 		QueueStatuses: c.QueueStatuses[:0], DeletedJobs: c.DeletedJobs[:0], DeletedTasks: c.DeletedTasks[:0],
 		DeletedNodes: c.DeletedNodes[:0], DeletedQueues: c.DeletedQueues[:0], Events: c.Events[:0],
 	}
@@ -120,7 +123,8 @@ func (s *State) Continue(budget Budget) {
 
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
-	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgiving)+len(s.forgetting) > 0 || s.tree.Telling() || s.tree.Readmitting() ||
+	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgiving)+len(s.forgetting) > 0 || s.tree.Telling() ||
+		s.tree.Readmitting() ||
 		s.mustExpire() || s.mustForgetOutcome() || s.isDue()
 }
 
@@ -249,7 +253,8 @@ func (s *State) Take(c *Changes) {
 	d.reset()
 }
 
-// takeDeleted hands out what was deleted and has not come back in the same turn: an object is put or deleted, never both.
+// takeDeleted hands out what was deleted and has not come back in the same turn: an object is put
+// or deleted, never both.
 func (s *State) takeDeleted(c *Changes) {
 	d := &s.dirty
 	for _, id := range d.deletedJobs {
@@ -274,7 +279,8 @@ func (s *State) takeDeleted(c *Changes) {
 	}
 }
 
-// once sorts names and drops those that stand twice: something may go, come back and go again in one turn.
+// once sorts names and drops those that stand twice: something may go, come back and go again in
+// one turn.
 func once(names []string) []string {
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -319,8 +325,10 @@ func (d *dirtyLists) reset() {
 func (s *State) TaskRecord(r Ref) plimsoll.Task {
 	t := r.Task()
 	return plimsoll.Task{
-		Job: r.Group.Job.Spec.ID, Group: r.Group.Spec.Name, Index: r.Index, Attempt: t.Attempt, Failures: t.Failures, State: t.State,
-		Result: t.Result, Node: t.Node, ExitCode: t.ExitCode, Message: t.Message, Created: t.Created, Bound: t.Bound, Started: t.Started,
+		Job: r.Group.Job.Spec.ID, Group: r.Group.Spec.Name, Index: r.Index, Attempt: t.Attempt, Failures: t.Failures,
+		State:  t.State,
+		Result: t.Result, Node: t.Node, ExitCode: t.ExitCode, Message: t.Message, Created: t.Created, Bound: t.Bound,
+		Started:  t.Started,
 		Finished: t.Finished, NotBefore: t.NotBefore, Revision: t.revision, Earlier: r.earlier(),
 	}
 }
@@ -329,7 +337,8 @@ func (s *State) TaskRecord(r Ref) plimsoll.Task {
 func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
 	st := plimsoll.JobStatus{
 		ID: j.Spec.ID, Owner: j.Spec.Owner, Queue: j.Queue.Path, State: j.State, Reason: j.Reason, Killed: j.Killed,
-		Submitted: j.Submitted, Started: j.Started, Finished: j.Finished, Groups: make([]plimsoll.GroupStatus, len(j.Groups)),
+		Submitted: j.Submitted, Started: j.Started, Finished: j.Finished,
+		Groups:   make([]plimsoll.GroupStatus, len(j.Groups)),
 		Revision: j.revision,
 	}
 	for i := range j.Groups {
@@ -350,24 +359,34 @@ func (s *State) emit(e plimsoll.Event) {
 	s.dirty.bytes += size.Event(e.Object, e.Reference, e.Message)
 }
 
-func (s *State) emitApp(j *Job, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
+func (s *State) emitApp(
+	j *Job, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string,
+) {
 	s.emit(plimsoll.Event{ // the resources of a task are counted with its job's status
-		Type: plimsoll.EventApp, Change: change, Detail: detail, Object: j.Spec.ID, Reference: ref, Resources: r, Message: message,
+		Type: plimsoll.EventApp, Change: change, Detail: detail, Object: j.Spec.ID, Reference: ref, Resources: r,
+		Message: message,
 	})
 }
 
-func (s *State) emitNode(n *Node, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
+func (s *State) emitNode(
+	n *Node, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string,
+) {
 	if detail != plimsoll.NodeAlloc { // the resources of a task are counted with its job's status
 		s.dirty.bytes += size.Of(r)
 	}
 	s.emit(plimsoll.Event{
-		Type: plimsoll.EventNode, Change: change, Detail: detail, Object: n.ID, Reference: ref, Resources: r, Message: message,
+		Type: plimsoll.EventNode, Change: change, Detail: detail, Object: n.ID, Reference: ref, Resources: r,
+		Message: message,
 	})
 }
 
-func (s *State) emitQueue(q *queue.Queue, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources, message string) {
+func (s *State) emitQueue(
+	q *queue.Queue, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, ref string, r plimsoll.Resources,
+	message string,
+) {
 	s.dirty.bytes += size.Of(r)
 	s.emit(plimsoll.Event{
-		Type: plimsoll.EventQueue, Change: change, Detail: detail, Object: q.Path, Reference: ref, Resources: r, Message: message,
+		Type: plimsoll.EventQueue, Change: change, Detail: detail, Object: q.Path, Reference: ref, Resources: r,
+		Message: message,
 	})
 }

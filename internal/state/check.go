@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Check recomputes every total from the tasks and reports the first that is wrong. It is for tests and for debugging: it costs
-// O(everything).
+// Check recomputes every total from the tasks and reports the first that is wrong. It is for tests
+// and for debugging: it costs O(everything).
 func (s *State) Check() error {
 	used := make([]placement.Amounts, len(s.slots))
 	held := make([]int, len(s.slots))
@@ -31,7 +31,10 @@ func (s *State) Check() error {
 			return fmt.Errorf("node %s: used %v, but its tasks add up to %v", n.ID, *s.Fleet.Used(n.Slot), used[slot])
 		}
 		if held[slot] != len(n.tasks) || held[slot] != s.Fleet.Count(n.Slot) {
-			return fmt.Errorf("node %s: holds %d tasks and its server %d, but %d are on it", n.ID, len(n.tasks), s.Fleet.Count(n.Slot), held[slot])
+			return fmt.Errorf(
+				"node %s: holds %d tasks and its server %d, but %d are on it", n.ID, len(n.tasks),
+				s.Fleet.Count(n.Slot), held[slot],
+			)
 		}
 		if !n.shrunk && !s.Fleet.Holds(n.Slot) {
 			return fmt.Errorf("node %s: %v used, over its capacity of %v", n.ID, used[slot], *s.Fleet.Capacity(n.Slot))
@@ -74,7 +77,10 @@ func (s *State) checkSums() error {
 			eligible++
 		}
 		if open := n.Ready && n.Mode == plimsoll.NodeActive && !n.Gate.Closed; open != s.Fleet.Open(n.Slot) {
-			return fmt.Errorf("node %s: ready %t, %s, closed %t, but its server is open %t", n.ID, n.Ready, n.Mode, n.Gate.Closed, s.Fleet.Open(n.Slot))
+			return fmt.Errorf(
+				"node %s: ready %t, %s, closed %t, but its server is open %t", n.ID, n.Ready, n.Mode, n.Gate.Closed,
+				s.Fleet.Open(n.Slot),
+			)
 		}
 		if err := s.checkEvictions(n); err != nil {
 			return err
@@ -93,7 +99,10 @@ func (s *State) checkSums() error {
 		return err
 	}
 	if asked != s.asked || total != s.total || eligible != s.eligible {
-		return fmt.Errorf("asked %v, total %v, eligible %d, but there are %v, %v, %d", s.asked, s.total, s.eligible, asked, total, eligible)
+		return fmt.Errorf(
+			"asked %v, total %v, eligible %d, but there are %v, %v, %d", s.asked, s.total, s.eligible, asked, total,
+			eligible,
+		)
 	}
 	return nil
 }
@@ -113,8 +122,8 @@ func (s *State) checkOutcomes() error {
 	return nil
 }
 
-// checkNames holds the names that have a slot against those that have them, and what groups are made
-// ready for against both.
+// checkNames holds the names that have a slot against those that have them, and what groups are
+// made ready for against both.
 func (s *State) checkNames(unknown map[string]int64) error {
 	var held, had uint32
 	for k := placement.IndexDisk + 1; k < s.Names.Len(); k++ {
@@ -131,7 +140,9 @@ func (s *State) checkNames(unknown map[string]int64) error {
 		queues := false
 		s.tree.Root.Walk(func(q *queue.Queue) { queues = queues || (q.MaxSet|q.GuaranteedSet)&(1<<k) != 0 })
 		if nodes != s.names.nodes[k] {
-			return fmt.Errorf("resource %q: %d nodes are counted, but %d have it", s.Names.Name(k), s.names.nodes[k], nodes)
+			return fmt.Errorf(
+				"resource %q: %d nodes are counted, but %d have it", s.Names.Name(k), s.names.nodes[k], nodes,
+			)
 		}
 		if nodes > 0 || used || queues {
 			held |= 1 << k
@@ -143,10 +154,14 @@ func (s *State) checkNames(unknown map[string]int64) error {
 		}
 	}
 	if held != s.names.known || had != s.names.had {
-		return fmt.Errorf("names %b are known and %b nodes have, but that is %b, %b", s.names.known, s.names.had, held, had)
+		return fmt.Errorf(
+			"names %b are known and %b nodes have, but that is %b, %b", s.names.known, s.names.had, held, had,
+		)
 	}
 	for _, g := range s.lanes.rows {
-		if g != nil && (!slices.Equal(g.missing, s.missing(g.Spec.Resources)) || g.class.Lacks != s.Lacks(g.Spec.Resources)) {
+		if g != nil && (!slices.Equal(
+			g.missing, s.missing(g.Spec.Resources),
+		) || g.class.Lacks != s.Lacks(g.Spec.Resources)) {
 			return fmt.Errorf("group %s.%s: misses %v and lacks %q, but that is %v, %q", g.Job.Spec.ID, g.Spec.Name, g.missing, g.class.Lacks,
 				s.missing(g.Spec.Resources), s.Lacks(g.Spec.Resources))
 		}
@@ -156,7 +171,9 @@ func (s *State) checkNames(unknown map[string]int64) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(unknown)) {
 		if u := s.names.unknown[name]; u == nil || u.asked != unknown[name] {
-			return fmt.Errorf("resource %q without a slot: %d is asked for, and not what is counted", name, unknown[name])
+			return fmt.Errorf(
+				"resource %q without a slot: %d is asked for, and not what is counted", name, unknown[name],
+			)
 		}
 	}
 	return nil
@@ -175,8 +192,13 @@ func (s *State) checkHoldings() error {
 				texts += tableShare * (len(j.Groups[i].Tasks[k].Message) + earlier)
 			}
 		}
-		if takes := j.takes(j.Spec); takes != j.held || texts != j.texts || j.heldEnded != (j.State.Ended() || j.forgetting) {
-			return fmt.Errorf("job %s: holds %+v with %d bytes of texts, ended %t, but that is %+v, %d", id, j.held, j.texts, j.heldEnded, takes, texts)
+		if takes := j.takes(
+			j.Spec,
+		); takes != j.held || texts != j.texts || j.heldEnded != (j.State.Ended() || j.forgetting) {
+			return fmt.Errorf(
+				"job %s: holds %+v with %d bytes of texts, ended %t, but that is %+v, %d", id, j.held, j.texts,
+				j.heldEnded, takes, texts,
+			)
 		}
 		all.add(j.held, 1)
 		if j.heldEnded {
@@ -184,7 +206,10 @@ func (s *State) checkHoldings() error {
 		}
 	}
 	if all != s.held || ended != s.heldEnded || made != s.made {
-		return fmt.Errorf("jobs hold %+v, ended ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.held, s.heldEnded, s.made, all, ended, made)
+		return fmt.Errorf(
+			"jobs hold %+v, ended ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.held, s.heldEnded,
+			s.made, all, ended, made,
+		)
 	}
 	return nil
 }
@@ -201,12 +226,15 @@ func (s *State) checkBytes() error {
 		policies += storedBytes(p)
 	}
 	if nodes != s.nodeBytes || policies != s.policies.bytes {
-		return fmt.Errorf("nodes take %d bytes and policies %d, but that is %d, %d", s.nodeBytes, s.policies.bytes, nodes, policies)
+		return fmt.Errorf(
+			"nodes take %d bytes and policies %d, but that is %d, %d", s.nodeBytes, s.policies.bytes, nodes, policies,
+		)
 	}
 	return nil
 }
 
-// checkEvictions holds what a node remembers against the groups that are kept from it. Those of a job that has ended go in parts.
+// checkEvictions holds what a node remembers against the groups that are kept from it. Those of a
+// job that has ended go in parts.
 func (s *State) checkEvictions(n *Node) error {
 	for i, e := range n.Evictions {
 		j := s.jobs[e.Job]
@@ -214,7 +242,9 @@ func (s *State) checkEvictions(n *Node) error {
 			return fmt.Errorf("node %s: keeps %s.%s away, but there is no such job", n.ID, e.Job, e.Group)
 		}
 		if j.State.Ended() && !j.forgetting && !slices.Contains(s.forgiving, j) {
-			return fmt.Errorf("node %s: keeps %s.%s away, but the job has ended and nothing will take it away", n.ID, e.Job, e.Group)
+			return fmt.Errorf(
+				"node %s: keeps %s.%s away, but the job has ended and nothing will take it away", n.ID, e.Job, e.Group,
+			)
 		}
 		g := j.group(e.Group)
 		if !slices.Contains(g.away, away{n, e.Index, e.Until}) {
@@ -256,7 +286,9 @@ func (s *State) checkClasses() error {
 				continue
 			}
 			groups[g.class]++
-			if key := string(s.appendKey(nil, g)); g.class.key != key || s.classes[key] != g.class || g.lane.Class() != g.class.Class {
+			if key := string(
+				s.appendKey(nil, g),
+			); g.class.key != key || s.classes[key] != g.class || g.lane.Class() != g.class.Class {
 				return fmt.Errorf("group %s.%s: is of another class than it asks for", id, g.Spec.Name)
 			}
 		}
@@ -296,12 +328,16 @@ func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, all map[*
 			}
 		}
 		if ready != g.lane.Ready() {
-			return fmt.Errorf("job %s group %s: %d tasks ready, but there are %d", j.Spec.ID, g.Spec.Name, g.lane.Ready(), ready)
+			return fmt.Errorf(
+				"job %s group %s: %d tasks ready, but there are %d", j.Spec.ID, g.Spec.Name, g.lane.Ready(), ready,
+			)
 		}
 		if !j.forgetting {
 			s.recount(j)
 			if counts != g.Counts || unfinished != j.unfinished || failed != j.failed {
-				return fmt.Errorf("job %s group %s: counts %+v, but there are %+v", j.Spec.ID, g.Spec.Name, counts, g.Counts)
+				return fmt.Errorf(
+					"job %s group %s: counts %+v, but there are %+v", j.Spec.ID, g.Spec.Name, counts, g.Counts,
+				)
 			}
 		}
 	}
@@ -333,8 +369,9 @@ func checkTask(s *State, ref Ref, used []placement.Amounts, held []int, all map[
 	return nil
 }
 
-// Dump writes everything that a reload must bring back, in a fixed order. Two states with the same dump are the same; what is
-// left out is where a node is registered, whether it is sick, who waits for what reason, and work that a turn has not yet done.
+// Dump writes everything that a reload must bring back, in a fixed order. Two states with the same
+// dump are the same; what is left out is where a node is registered, whether it is sick, who waits
+// for what reason, and work that a turn has not yet done.
 func (s *State) Dump(w io.Writer) error {
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j := s.jobs[id]

@@ -31,7 +31,8 @@ func (s *State) Classes() int { return len(s.classes) }
 // request returns what the tasks of a group ask for.
 func request(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) *placement.Request {
 	r := &placement.Request{
-		Owner: spec.Owner, Job: spec.ID, Group: g.Name, Resources: g.Resources, Constraints: g.Constraints, Preferences: g.Preferences,
+		Owner: spec.Owner, Job: spec.ID, Group: g.Name, Resources: g.Resources, Constraints: g.Constraints,
+		Preferences: g.Preferences,
 	}
 	r.Constraints.Class = realRatios(g.Constraints.Class)
 	return r
@@ -55,14 +56,21 @@ func (g *Group) request() *placement.Request {
 	r := request(g.Job.Spec, g.Spec)
 	list := g.away[max(0, len(g.away)-placement.MaxExclusions):]
 	for i := range list {
-		r.Except = append(r.Except, placement.Exclusion{Server: list[i].node.ID, Why: whyAway(g.Job.Spec.ID, g.Spec.Name, list[i].index, list[i].until)})
+		r.Except = append(
+			r.Except,
+			placement.Exclusion{
+				Server: list[i].node.ID, Why: whyAway(g.Job.Spec.ID, g.Spec.Name, list[i].index, list[i].until),
+			},
+		)
 	}
 	return r
 }
 
 // whyAway says why a group of a job does not go to a node from which one of its tasks was evicted.
 func whyAway(job, group string, index int32, until int64) string {
-	return fmt.Sprintf("its task %s was evicted from it, so no task of %s goes there until %s", taskID(job, group, index),
+	return fmt.Sprintf("its task %s was evicted from it, so no task of %s goes there until %s", taskID(
+		job, group, index,
+	),
 		group, time.Unix(0, until).UTC().Format(time.RFC3339))
 }
 
@@ -85,7 +93,10 @@ func (s *State) classFor(g *Group, p *placement.Prepared) *Class {
 		p.Release()
 	}
 	if c == nil {
-		c = &Class{Class: s.tree.NewClass(p.Amounts()), Prepared: p, Refused: g.Refused != "", Lacks: s.Lacks(g.Spec.Resources), key: string(s.scratch)}
+		c = &Class{
+			Class: s.tree.NewClass(p.Amounts()), Prepared: p, Refused: g.Refused != "",
+			Lacks: s.Lacks(g.Spec.Resources), key: string(s.scratch),
+		}
 		s.classes[c.key] = c
 	}
 	c.groups++

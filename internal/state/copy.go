@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Records are the records of one revision, as far as questions need them that are answered from a copy. They may be read by several
-// goroutines at a time.
+// Records are the records of one revision, as far as questions need them that are answered from a
+// copy. They may be read by several goroutines at a time.
 type Records interface {
 	// Job returns the specification of a job, and nil if there is none or it is being forgotten.
 	Job(id string) *plimsoll.JobSpec
@@ -58,10 +58,15 @@ func Lookups(r Records) placement.Loader {
 	}
 }
 
-// RecordedMovables is State.Movables for a fork of the fleet, found in the records of its revision. The caller calls release when it is
-// done with the list.
-func RecordedMovables(r Records, fleet *placement.Fleet, chain *placement.Chain, most int) (list []placement.Movable, all bool, release func()) {
-	b := mover{records: r, fleet: fleet, chain: chain, groups: map[groupName]*movedGroup{}, classes: map[string]*placement.Prepared{}, specs: map[string]*plimsoll.JobSpec{}}
+// RecordedMovables is State.Movables for a fork of the fleet, found in the records of its revision.
+// The caller calls release when it is done with the list.
+func RecordedMovables(
+	r Records, fleet *placement.Fleet, chain *placement.Chain, most int,
+) (list []placement.Movable, all bool, release func()) {
+	b := mover{
+		records: r, fleet: fleet, chain: chain, groups: map[groupName]*movedGroup{},
+		classes: map[string]*placement.Prepared{}, specs: map[string]*plimsoll.JobSpec{},
+	}
 	nodes := b.readNodes()
 	all = true
 	for _, n := range nodes {
@@ -75,7 +80,9 @@ func RecordedMovables(r Records, fleet *placement.Fleet, chain *placement.Chain,
 			if g == nil {
 				continue // its job's record is gone
 			}
-			m := placement.Movable{Name: taskID(t.Job, t.Group, t.Index), Slot: slot, Kind: g.kind, Prepared: g.prepared}
+			m := placement.Movable{
+				Name: taskID(t.Job, t.Group, t.Index), Slot: slot, Kind: g.kind, Prepared: g.prepared,
+			}
 			switch {
 			case t.State == plimsoll.TaskStopping:
 				m.Fixed = "is being stopped"
@@ -122,7 +129,8 @@ type usedNode struct {
 	tasks int
 }
 
-// readNodes returns the nodes that have tasks, those with the fewest first, and notes which groups are kept from which nodes.
+// readNodes returns the nodes that have tasks, those with the fewest first, and notes which groups
+// are kept from which nodes.
 func (b *mover) readNodes() (used []usedNode) {
 	b.away = map[groupName][]exiled{}
 	for n := range b.records.Nodes() {
@@ -134,7 +142,9 @@ func (b *mover) readNodes() (used []usedNode) {
 			b.away[name] = append(b.away[name], exiled{n.ID, e.Index, e.Until})
 		}
 	}
-	slices.SortFunc(used, func(x, y usedNode) int { return cmp.Or(cmp.Compare(x.tasks, y.tasks), strings.Compare(x.id, y.id)) })
+	slices.SortFunc(
+		used, func(x, y usedNode) int { return cmp.Or(cmp.Compare(x.tasks, y.tasks), strings.Compare(x.id, y.id)) },
+	)
 	return used
 }
 
@@ -167,9 +177,13 @@ func (b *mover) prepare(spec *plimsoll.JobSpec, index int) *movedGroup {
 	out := &movedGroup{kind: b.fleet.Kind(instance(spec, g))}
 	r := request(spec, g)
 	list := b.away[groupName{spec.ID, g.Name}]
-	slices.SortFunc(list, func(x, y exiled) int { return cmp.Or(cmp.Compare(x.until, y.until), strings.Compare(x.node, y.node)) })
+	slices.SortFunc(
+		list, func(x, y exiled) int { return cmp.Or(cmp.Compare(x.until, y.until), strings.Compare(x.node, y.node)) },
+	)
 	for _, e := range list[max(0, len(list)-placement.MaxExclusions):] {
-		r.Except = append(r.Except, placement.Exclusion{Server: e.node, Why: whyAway(spec.ID, g.Name, e.index, e.until)})
+		r.Except = append(
+			r.Except, placement.Exclusion{Server: e.node, Why: whyAway(spec.ID, g.Name, e.index, e.until)},
+		)
 	}
 	b.scratch = classKey(b.scratch[:0], b.chain, r)
 	if out.prepared = b.classes[string(b.scratch)]; out.prepared != nil {
@@ -178,7 +192,9 @@ func (b *mover) prepare(spec *plimsoll.JobSpec, index int) *movedGroup {
 	p, err := b.chain.Prepare(b.fleet, r)
 	if err != nil {
 		out.refused = refusal(index, err)
-		if p, err = b.chain.Prepare(b.fleet, &placement.Request{Owner: spec.Owner, Resources: g.Resources}); err != nil {
+		if p, err = b.chain.Prepare(
+			b.fleet, &placement.Request{Owner: spec.Owner, Resources: g.Resources},
+		); err != nil {
 			return out
 		}
 	} else {

@@ -133,8 +133,9 @@ func TestEveryFieldIsLoaded(t *testing.T) {
 // TestEveryFieldOfANodeIsTakenIn registers a node, and again with something else in every field.
 func TestEveryFieldOfANodeIsTakenIn(t *testing.T) {
 	mine := map[string]string{
-		"Mode": "an operator's", "Ready": "the state's", "Registered": "the state's", "Gate.Sequence": "its QoS agent's",
-		"Gate.Closed": "its QoS agent's", "Gate.Reason": "its QoS agent's", "Evictions": "the state's",
+		"Mode": "an operator's", "Ready": "the state's", "Registered": "the state's",
+		"Gate.Sequence": "its QoS agent's",
+		"Gate.Closed":   "its QoS agent's", "Gate.Reason": "its QoS agent's", "Evictions": "the state's",
 	}
 	first := filledRecords().node
 	first.Mode, first.Ready = plimsoll.NodeDraining, false // others than those of a new node
@@ -208,8 +209,10 @@ var unplaced = map[string]string{
 	"Queue": "the queues'", "Token": "a repeated submit's",
 
 	"Count": "tasks are placed one by one", "Class": "the QoS agent's", "Priority": "the QoS agent's",
-	"Retry.Kind": "the state's", "Retry.Limit": "the state's", "Retry.InitialDelay": "the state's", "Retry.MaxDelay": "the state's",
-	"Command": "the node's", "Env": "the node's", "WorkDir": "the node's", "User": "the node's", "UserGroup": "the node's",
+	"Retry.Kind": "the state's", "Retry.Limit": "the state's", "Retry.InitialDelay": "the state's",
+	"Retry.MaxDelay": "the state's",
+	"Command":        "the node's", "Env": "the node's", "WorkDir": "the node's", "User": "the node's",
+	"UserGroup":  "the node's",
 	"MaxRuntime": "the node's", "KillGrace": "the node's", "LogLimit": "the node's",
 }
 
@@ -223,7 +226,9 @@ func TestEveryFieldOfASpecificationIsPlaced(t *testing.T) {
 		"Constraints.Class": func(n int) any { return map[string]float64{"cpu": float64(n)} },
 	}}
 	ignored := fill.Ignored(o, func(s *plimsoll.JobSpec) string { return image(s, &plimsoll.GroupSpec{}) })
-	ignored = append(ignored, fill.Ignored(o, func(g *plimsoll.GroupSpec) string { return image(&plimsoll.JobSpec{}, g) })...)
+	ignored = append(
+		ignored, fill.Ignored(o, func(g *plimsoll.GroupSpec) string { return image(&plimsoll.JobSpec{}, g) })...,
+	)
 	for _, field := range ignored {
 		if unplaced[field] == "" {
 			t.Errorf("%s of a job or group makes no difference to placement; add it to request and instance in "+

@@ -14,15 +14,18 @@ import (
 // tellTime is how old an event of an agent may be before its message says when it was.
 const tellTime = 10 * second
 
-// ReportNode takes in what the QoS agent of a node says: whether the node takes new tasks, what it offers beside its capacity, and what
-// was done. A report that was taken before changes nothing.
+// ReportNode takes in what the QoS agent of a node says: whether the node takes new tasks, what it
+// offers beside its capacity, and what was done. A report that was taken before changes nothing.
 func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plimsoll.NodeReport) error {
 	n, err := s.CheckReporter(id, incarnation)
 	if err != nil {
 		return err
 	}
 	if incarnation != n.Incarnation || !n.Ready {
-		return plimsoll.Errorf(plimsoll.CodeNotFound, "node %q is not registered with incarnation %d, or was given up; register it first", id, incarnation)
+		return plimsoll.Errorf(
+			plimsoll.CodeNotFound, "node %q is not registered with incarnation %d, or was given up; register it first",
+			id, incarnation,
+		)
 	}
 	if sequence > plimsoll.MaxSequence {
 		return plimsoll.Invalid("sequence", "%d is absurd; an agent counts its reports from 1", sequence)
@@ -87,7 +90,8 @@ func (n *Node) closedBy() string {
 	return "its agent has stopped new tasks: " + n.Gate.Reason
 }
 
-// offer makes the extended resources of a node what its agent offers. What is booked on them stays, even if it is more.
+// offer makes the extended resources of a node what its agent offers. What is booked on them stays,
+// even if it is more.
 func (s *State) offer(n *Node, offers plimsoll.Resources) {
 	if capacity := withOffers(n.Capacity, offers); !maps.Equal(capacity, n.Capacity) {
 		s.resize(n, capacity)
@@ -109,7 +113,8 @@ func withOffers(capacity, offers plimsoll.Resources) plimsoll.Resources {
 	return out
 }
 
-// emitQOS tells what an agent did as an event: of the task's request if it is about one, of the node else.
+// emitQOS tells what an agent did as an event: of the task's request if it is about one, of the
+// node else.
 func (s *State) emitQOS(n *Node, e *plimsoll.QOSEvent) {
 	message := e.Text()
 	if e.At > 0 && e.At < s.at-tellTime {
@@ -124,7 +129,8 @@ func (s *State) emitQOS(n *Node, e *plimsoll.QOSEvent) {
 		message += fmt.Sprintf(", attempt %d", e.Attempt)
 	}
 	s.emit(plimsoll.Event{
-		Type: plimsoll.EventRequest, Change: plimsoll.ChangeSet, Detail: plimsoll.AllocQOSDetail, Object: e.Task, Message: cutEvent(message + ")"),
+		Type: plimsoll.EventRequest, Change: plimsoll.ChangeSet, Detail: plimsoll.AllocQOSDetail, Object: e.Task,
+		Message: cutEvent(message + ")"),
 	})
 }
 
@@ -142,7 +148,9 @@ func (s *State) keepAway(n *Node, ref Ref) {
 	g := ref.Group
 	job, group := g.Job.Spec.ID, g.Spec.Name
 	e := plimsoll.Eviction{Job: job, Group: group, Index: ref.Index, Until: later(s.at, s.cfg.EvictedFor)}
-	list := slices.DeleteFunc(slices.Clone(n.Evictions), func(o plimsoll.Eviction) bool { return o.Job == job && o.Group == group })
+	list := slices.DeleteFunc(
+		slices.Clone(n.Evictions), func(o plimsoll.Eviction) bool { return o.Job == job && o.Group == group },
+	)
 	list = append(list, e)
 	slices.SortStableFunc(list, func(a, b plimsoll.Eviction) int { return cmp.Compare(a.Until, b.Until) })
 	s.stayAway(g, away{n, ref.Index, e.Until})
@@ -178,7 +186,8 @@ func (s *State) returnDue(n *Node) {
 	s.setEvictions(n, slices.Clone(n.Evictions[k:]))
 }
 
-// comeBack lets the tasks of a group go to a node again. The caller takes the entry out of the node.
+// comeBack lets the tasks of a group go to a node again. The caller takes the entry out of the
+// node.
 func (s *State) comeBack(n *Node, e plimsoll.Eviction) {
 	if j := s.jobs[e.Job]; j != nil {
 		if g := j.group(e.Group); g != nil {
@@ -208,8 +217,8 @@ func (s *State) forgiveLater(j *Job) {
 	}
 }
 
-// forgive takes an ended job out of the nodes that it was kept from, as far as the budget goes, and reports whether it is done. Until
-// then the job is not forgotten: another one could get its id.
+// forgive takes an ended job out of the nodes that it was kept from, as far as the budget goes, and
+// reports whether it is done. Until then the job is not forgotten: another one could get its id.
 func (s *State) forgive(j *Job, budget Budget) bool {
 	for i := range j.Groups {
 		g := &j.Groups[i]

@@ -40,7 +40,10 @@ func (p *pond) submit(id string, count int32, cpu int64, retry plimsoll.RetryPol
 	p.t.Helper()
 	p.turn(func() {
 		_, err := p.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.default", Groups: []plimsoll.GroupSpec{
-			{Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}, Retry: retry},
+			{
+				Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu},
+				Retry: retry,
+			},
 		}})
 		if err != nil {
 			p.t.Fatal(err)
@@ -57,7 +60,8 @@ func (p *pond) kill(id string) {
 	})
 }
 
-// What has ended leaves nothing behind in the lists of what waits, though what stands before it waits for ever.
+// What has ended leaves nothing behind in the lists of what waits, though what stands before it
+// waits for ever.
 func TestEndedJobsLeaveNothingBehind(t *testing.T) {
 	tree := plimsoll.DefaultQueues()
 	for _, parked := range []bool{false, true} {
@@ -74,13 +78,19 @@ func TestEndedJobsLeaveNothingBehind(t *testing.T) {
 			p.kill("own" + id)
 		}
 		q := p.s.Queue("root.default")
-		if q.Accounts != 1 || len(p.s.classes) != 1 || len(p.s.lanes.rows) > 3 || len(p.s.accounts.rows) > 3 || len(p.s.jobs) > 3 {
-			t.Errorf("parked %t: %d accounts, %d classes, %d lanes, %d jobs are left", parked, q.Accounts, len(p.s.classes), len(p.s.lanes.rows), len(p.s.jobs))
+		if q.Accounts != 1 || len(p.s.classes) != 1 || len(p.s.lanes.rows) > 3 || len(
+			p.s.accounts.rows,
+		) > 3 || len(p.s.jobs) > 3 {
+			t.Errorf(
+				"parked %t: %d accounts, %d classes, %d lanes, %d jobs are left", parked, q.Accounts, len(p.s.classes),
+				len(p.s.lanes.rows), len(p.s.jobs),
+			)
 		}
 	}
 }
 
-// Scaling up and down again and again does not make the list of waiting tasks longer, nor their order other.
+// Scaling up and down again and again does not make the list of waiting tasks longer, nor their
+// order other.
 func TestScalingLeavesNothingBehind(t *testing.T) {
 	p := newPond(t, plimsoll.DefaultQueues())
 	p.submit("j", 100, 100, plimsoll.RetryPolicy{})
@@ -122,11 +132,17 @@ func TestStaleTimersAreDropped(t *testing.T) {
 	})
 	for i := range 1000 {
 		id := fmt.Sprintf("j%d", i)
-		p.submit(id, 1, 100, plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed, Limit: 1, InitialDelay: math.MaxInt64 - time.Duration(i)})
+		p.submit(
+			id, 1, 100,
+			plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed, Limit: 1, InitialDelay: math.MaxInt64 - time.Duration(i)},
+		)
 		p.turn(func() {
 			ref := p.s.GroupOf(p.s.tree.Next()).Next()
 			p.s.Bind(ref, 0)
-			p.s.Report(p.s.Node("n"), id, "g", 0, &plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed})
+			p.s.Report(
+				p.s.Node("n"), id, "g", 0,
+				&plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed},
+			)
 		})
 		p.kill(id)
 	}
@@ -170,7 +186,8 @@ func TestNodeLogForgets(t *testing.T) {
 	}
 }
 
-// Retried tasks keep the place of their job: inside a leaf the job that was submitted first is first, over all classes.
+// Retried tasks keep the place of their job: inside a leaf the job that was submitted first is
+// first, over all classes.
 func TestLeafIsFirstInFirstOutOverClasses(t *testing.T) {
 	p := newPond(t, plimsoll.DefaultQueues())
 	p.turn(func() {
@@ -192,7 +209,10 @@ func TestLeafIsFirstInFirstOutOverClasses(t *testing.T) {
 	}
 	p.turn(func() { take(); take(); take() })
 	p.turn(func() { // a.g.0 fails and is next again, before what is left of b and c
-		p.s.Report(p.s.Node("n"), "a", "g", 0, &plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed})
+		p.s.Report(
+			p.s.Node("n"), "a", "g", 0,
+			&plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed},
+		)
 		take()
 		take()
 		take()

@@ -14,8 +14,10 @@ import (
 // the oldest of them while all jobs together are over a bound.
 
 const (
-	tableShare  = 2                 // a byte of a text of a task stands in its row and in the record that is replicated
-	nameCopies  = 4                 // so often the names of job and group stand in memory for each task: id, key, and twice in the record
+	tableShare = 2 // a byte of a text of a task stands in its row and in the record that is replicated
+	// so often the names of job and group stand in memory for each task: id, key, and twice in the
+	// record
+	nameCopies  = 4
 	usualNames  = 32                // bytes of both names that the room of a task has room for
 	groupRow    = 256               // bytes of a group in the record of its job's status
 	endedShare  = 2                 // jobs that have ended take at most one part in so many of the bytes
@@ -47,13 +49,13 @@ func TasksWithin(limit uint64) int {
 	return int(room / TaskMemory)
 }
 
-// BytesWithin returns the bound on bytes for a limit of memory, an eighth. That fits beside the tasks:
-// those take about half of what TaskMemory gives them, and the other half is needed by a load, in
-// which specifications are not copied.
+// BytesWithin returns the bound on bytes for a limit of memory, an eighth. That fits beside the
+// tasks: those take about half of what TaskMemory gives them, and the other half is needed by a
+// load, in which specifications are not copied.
 func BytesWithin(limit uint64) int { return int(limit / 8) }
 
-// NodeBytesWithin returns the bound on what is stored of all nodes: a 32nd of the limit of memory. In
-// memory that takes some five times as much.
+// NodeBytesWithin returns the bound on what is stored of all nodes: a 32nd of the limit of memory.
+// In memory that takes some five times as much.
 func NodeBytesWithin(limit uint64) int { return int(limit / 32) }
 
 // holdings are what jobs take of the bounds.
@@ -112,7 +114,8 @@ func (j *Job) takes(spec *plimsoll.JobSpec) holdings {
 	return h
 }
 
-// wants returns what a job takes once all its tasks are created; memory is what memoryOf says of it.
+// wants returns what a job takes once all its tasks are created; memory is what memoryOf says of
+// it.
 func wants(spec *plimsoll.JobSpec, memory int) holdings {
 	h := holdings{bytes: memory}
 	for i := range spec.Groups {
@@ -126,7 +129,8 @@ func wants(spec *plimsoll.JobSpec, memory int) holdings {
 // memoryOf returns how much memory a specification takes with the rows of its groups; encoded is
 // what it takes as a record.
 func memoryOf(spec *plimsoll.JobSpec, encoded int) int {
-	return size.Memory(spec) + encoded + int(unsafe.Sizeof(Job{})) + len(spec.Groups)*(int(unsafe.Sizeof(Group{}))+groupRow)
+	return size.Memory(spec) + encoded + int(unsafe.Sizeof(Job{})) +
+		len(spec.Groups)*(int(unsafe.Sizeof(Group{}))+groupRow)
 }
 
 // longNames returns by how much a task takes more than others because of its names.
@@ -134,8 +138,8 @@ func longNames(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) int {
 	return nameCopies * max(0, len(spec.ID)+len(g.Name)-usualNames)
 }
 
-// checkHeld reports whether there is room for a job that wants so much where it took so much before,
-// in all and in its queue and those above.
+// checkHeld reports whether there is room for a job that wants so much where it took so much
+// before, in all and in its queue and those above.
 func (s *State) checkHeld(leaf *queue.Queue, was, wants holdings) error {
 	live := s.living()
 	if most := s.cfg.MaxTasks; most > 0 && live.tasks-was.tasks+wants.tasks > most {
@@ -158,11 +162,12 @@ func (s *State) checkHeld(leaf *queue.Queue, was, wants holdings) error {
 	return nil
 }
 
-// overheld reports whether ended jobs are to give way, because all jobs together are over a bound or
-// they themselves over their share of the bytes.
+// overheld reports whether ended jobs are to give way, because all jobs together are over a bound
+// or they themselves over their share of the bytes.
 func (s *State) overheld() bool {
 	tasks, bytes := s.cfg.MaxTasks, s.cfg.MaxBytes
-	return tasks > 0 && s.held.tasks > tasks || bytes > 0 && (s.held.bytes > bytes || s.heldEnded.bytes > bytes/endedShare)
+	return tasks > 0 && s.held.tasks > tasks || bytes > 0 &&
+		(s.held.bytes > bytes || s.heldEnded.bytes > bytes/endedShare)
 }
 
 // crowded reports whether no task can be created before some of ended jobs are forgotten.

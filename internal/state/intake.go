@@ -64,7 +64,9 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 	if old := s.jobs[spec.ID]; old != nil {
 		switch {
 		case old.forgetting: // also one whose submit was never acknowledged: the new one must not be taken for it
-			return in, nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "an earlier job %q is being forgotten; try again", spec.ID)
+			return in, nil, plimsoll.Errorf(
+				plimsoll.CodeUnavailable, "an earlier job %q is being forgotten; try again", spec.ID,
+			)
 		case spec.Token != "" && spec.Token == old.Spec.Token:
 			return in, old, nil
 		}
@@ -79,7 +81,10 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 		return in, nil, err
 	}
 	if len(s.jobs) >= s.cfg.MaxJobs {
-		return in, nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%d jobs are known, as many as are possible; wait until some have ended", len(s.jobs))
+		return in, nil, plimsoll.Errorf(
+			plimsoll.CodeExhausted, "%d jobs are known, as many as are possible; wait until some have ended",
+			len(s.jobs),
+		)
 	}
 	if err := s.checkSpecBytes(spec, in.bytes); err != nil {
 		return in, nil, err
@@ -107,9 +112,14 @@ func Leaf(t *queue.Tree, path string) (*queue.Queue, error) {
 	case q == nil:
 		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, leafNames(t))
 	case !q.Leaf:
-		return nil, plimsoll.Invalid("queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, leafNames(t))
+		return nil, plimsoll.Invalid(
+			"queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, leafNames(t),
+		)
 	case q.Draining:
-		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path, leafNames(t))
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path,
+			leafNames(t),
+		)
 	}
 	return q, nil
 }

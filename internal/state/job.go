@@ -7,8 +7,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// addJob makes the row of a job; one that is live enters its queue. What its groups ask for may have been made ready already.
-func (s *State) addJob(spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, live bool, prepared []*placement.Prepared, refused []string) *Job {
+// addJob makes the row of a job; one that is live enters its queue. What its groups ask for may
+// have been made ready already.
+func (s *State) addJob(
+	spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, live bool, prepared []*placement.Prepared,
+	refused []string,
+) *Job {
 	j := &Job{Spec: spec, Queue: q, Submitted: submitted, Groups: make([]Group, len(spec.Groups))}
 	for i := range spec.Groups {
 		g := &j.Groups[i]
@@ -41,8 +45,8 @@ func (s *State) grow(j *Job) {
 // Growing reports whether tasks of the job are still to be created.
 func (j *Job) Growing() bool { return j.growing }
 
-// createTasks creates the tasks that a growing job lacks, and brings back those that a former scaling took away, as far as the
-// budget goes, and reports whether it is done.
+// createTasks creates the tasks that a growing job lacks, and brings back those that a former
+// scaling took away, as far as the budget goes, and reports whether it is done.
 func (s *State) createTasks(j *Job, budget Budget) bool {
 	for i := range j.Groups {
 		g := &j.Groups[i]
@@ -121,8 +125,8 @@ func (s *State) liveJob(id string) (*Job, error) {
 	return j, nil
 }
 
-// unqueue takes the unwanted tasks that wait out of the queue at once: stopping them may take several turns, and none may be
-// placed meanwhile.
+// unqueue takes the unwanted tasks that wait out of the queue at once: stopping them may take
+// several turns, and none may be placed meanwhile.
 func (s *State) unqueue(j *Job) {
 	for i := range j.Groups {
 		g := &j.Groups[i]
@@ -146,7 +150,8 @@ func (s *State) stop(j *Job) {
 	}
 }
 
-// Scale changes how many tasks a group has. Tasks that are too many are stopped, the highest indexes first to go.
+// Scale changes how many tasks a group has. Tasks that are too many are stopped, the highest
+// indexes first to go.
 func (s *State) Scale(id, group string, count int32) error {
 	j, err := s.liveJob(id)
 	if err != nil {
@@ -171,7 +176,10 @@ func (s *State) Scale(id, group string, count int32) error {
 		return err
 	}
 	if bytes, most := j.specSize(), s.bounds.step-s.bounds.row; bytes > most { // an older version took it in
-		return plimsoll.Invalid("job", "%q has a specification of %d bytes; at most %d are possible; submit a smaller job instead", id, bytes, most)
+		return plimsoll.Invalid(
+			"job", "%q has a specification of %d bytes; at most %d are possible; submit a smaller job instead", id,
+			bytes, most,
+		)
 	}
 	if j.growing && j.State == plimsoll.JobNew {
 		return plimsoll.Errorf(plimsoll.CodeUnavailable, "job %q is still being submitted; try again", id)
@@ -209,8 +217,9 @@ func (s *State) setSpec(j *Job, spec *plimsoll.JobSpec) {
 	s.hold(j)
 }
 
-// revive makes a task pending again that a former scaling has taken away and that the group wants back. Only an unwanted task ends
-// without success and not by its own fault: any other is tried again at once.
+// revive makes a task pending again that a former scaling has taken away and that the group wants
+// back. Only an unwanted task ends without success and not by its own fault: any other is tried
+// again at once.
 func (s *State) revive(r Ref) {
 	g, t := r.Group, r.Task()
 	switch {
@@ -225,10 +234,12 @@ func (s *State) revive(r Ref) {
 	}
 }
 
-// Unwanted reports whether the task is to be stopped: its job was killed, or the group was scaled down.
+// Unwanted reports whether the task is to be stopped: its job was killed, or the group was scaled
+// down.
 func (r Ref) Unwanted() bool { return r.Group.Job.Killed || r.Index >= r.Group.Spec.Count }
 
-// stopTasks stops the unwanted tasks of a job as far as the budget goes and reports whether it is done.
+// stopTasks stops the unwanted tasks of a job as far as the budget goes and reports whether it is
+// done.
 func (s *State) stopTasks(j *Job, budget Budget) bool {
 	message := j.Reason
 	if !j.Killed {
@@ -282,7 +293,8 @@ func (s *State) mustExpire() bool {
 	return n > s.cfg.MaxEnded || n > 0 && (s.overheld() || s.at >= later((*s.ended.front()).Finished, s.cfg.KeepEnded))
 }
 
-// forgetTasks deletes the records of a job as far as the budget goes and reports whether it is done.
+// forgetTasks deletes the records of a job as far as the budget goes and reports whether it is
+// done.
 func (s *State) forgetTasks(j *Job, budget Budget) bool {
 	if !s.forgive(j, budget) {
 		return false

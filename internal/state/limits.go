@@ -28,13 +28,15 @@ func (b Budget) Part(n int) Budget { return Budget{(b.Ops*n + 7) / 8, (b.Bytes*n
 const (
 	usualBytes = 16 << 20 // of a batch of a store that sets no limit
 	maxStepOps = 2 * plimsoll.MaxPolicies
-	maxSet     = 2 << 20                      // bytes of the policies that are applied at once, whatever the store takes
-	maxSpec    = 1 << 20                      // bytes of a specification, the same
-	specShare  = 16                           // a specification takes at most one part in so many of a batch
-	maxID      = 128                          // bytes
-	maxName    = 63                           // bytes of the name of a resource
-	nodeSpare  = plimsoll.MaxQOSMessage + 200 // what a node's record has beside what its agent registers it with
-	eventWords = 120                          // what the message of a node's event has beside the texts that the agent sent and the node's id
+	// bytes of the policies that are applied at once, whatever the store takes
+	maxSet    = 2 << 20
+	maxSpec   = 1 << 20                      // bytes of a specification, the same
+	specShare = 16                           // a specification takes at most one part in so many of a batch
+	maxID     = 128                          // bytes
+	maxName   = 63                           // bytes of the name of a resource
+	nodeSpare = plimsoll.MaxQOSMessage + 200 // what a node's record has beside what its agent registers it with
+	// what the message of a node's event has beside the texts that the agent sent and the node's id
+	eventWords = 120
 )
 
 // bounds follow from the limits of the store. A turn begins no further step once its budget is used
@@ -79,7 +81,8 @@ func (s *State) Budget() Budget { return s.bounds.budget }
 // first.
 func (s *State) Over(b Budget) bool {
 	d := &s.dirty
-	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes) +
+	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) +
+		len(d.deletedNodes) +
 		len(d.policies) + len(d.deletedPolicies) + len(d.outcomes) + len(d.deletedOutcomes)
 	if d.queueConfig {
 		ops++
@@ -143,8 +146,8 @@ func (s *State) checkNodeBytes(old *Node, node *plimsoll.Node) error {
 		bytes, s.bounds.row)
 }
 
-// checkAllNodes reports whether all nodes have room for one of so many bytes. One that does not grow
-// always has.
+// checkAllNodes reports whether all nodes have room for one of so many bytes. One that does not
+// grow always has.
 func (s *State) checkAllNodes(old *Node, bytes int) error {
 	had := 0
 	if old != nil {
@@ -171,7 +174,10 @@ func (s *State) checkReportBytes(report *plimsoll.NodeReport) error {
 		bytes += size.Event("", "", "") + maxID + eventWords
 	}
 	if bytes > s.bounds.events {
-		return plimsoll.Invalid("events", "take %d bytes; at most %d are possible in one report; send fewer at once", bytes, s.bounds.events)
+		return plimsoll.Invalid(
+			"events", "take %d bytes; at most %d are possible in one report; send fewer at once", bytes,
+			s.bounds.events,
+		)
 	}
 	return nil
 }
@@ -179,7 +185,10 @@ func (s *State) checkReportBytes(report *plimsoll.NodeReport) error {
 // checkSetBytes reports whether a batch has room for policies that are to be applied at once.
 func (s *State) checkSetBytes(set []plimsoll.Policy) error {
 	if most := s.bounds.stepOps - 1; len(set) > most { // and the outcome
-		return plimsoll.Errorf(plimsoll.CodeExhausted, "policies: there are %d; at most %d can be applied at once; apply them in parts", len(set), most)
+		return plimsoll.Errorf(
+			plimsoll.CodeExhausted, "policies: there are %d; at most %d can be applied at once; apply them in parts",
+			len(set), most,
+		)
 	}
 	bytes, largest, at := 0, 0, 0
 	for i := range set {
@@ -208,7 +217,11 @@ func (s *State) treeFits(stored *plimsoll.QueueConfig, events int) (bytes int, e
 			bytes, s.bounds.row)
 	}
 	if most := s.bounds.step - s.bounds.row; events > most {
-		return 0, plimsoll.Invalid("queues", "have events of %d bytes if they are replaced at once; at most %d are possible; replace them in parts", events, most)
+		return 0, plimsoll.Invalid(
+			"queues",
+			"have events of %d bytes if they are replaced at once; at most %d are possible; replace them in parts",
+			events, most,
+		)
 	}
 	return bytes, nil
 }

@@ -24,11 +24,14 @@ func amounts(n int) plimsoll.Resources {
 }
 
 func small(id, queue string) *plimsoll.JobSpec {
-	return &plimsoll.JobSpec{ID: id, Queue: queue, Groups: []plimsoll.GroupSpec{{Name: "g", Count: 1, Command: []string{"true"}}}}
+	return &plimsoll.JobSpec{
+		ID: id, Queue: queue, Groups: []plimsoll.GroupSpec{{Name: "g", Count: 1, Command: []string{"true"}}},
+	}
 }
 
 func manyGroups() *plimsoll.JobSpec {
-	spec := small("groups", "root."+strings.Repeat(numbered(64, 1)+".", 14)+"leaf") // each group may name it as what it waits for
+	// each group may name it as what it waits for
+	spec := small("groups", "root."+strings.Repeat(numbered(64, 1)+".", 14)+"leaf")
 	one := spec.Groups[0]
 	one.Resources = amounts(5)
 	spec.Groups = nil
@@ -84,7 +87,9 @@ func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 		actions = append(actions, action(fmt.Sprint("a", i)))
 	}
 	pairs := taskQOS("large")
-	pairs.TaskQOS.Match = []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner}, {Scope: plimsoll.ScopeOwner}, {Scope: plimsoll.ScopeOwner}}
+	pairs.TaskQOS.Match = []plimsoll.Requirement{
+		{Scope: plimsoll.ScopeOwner}, {Scope: plimsoll.ScopeOwner}, {Scope: plimsoll.ScopeOwner},
+	}
 	for i := range pairs.TaskQOS.Match {
 		for k := range plimsoll.MaxPolicyValues {
 			pairs.TaskQOS.Match[i].Values = append(pairs.TaskQOS.Match[i].Values, numbered(128, k))
@@ -92,7 +97,10 @@ func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 	}
 	report := &plimsoll.NodeReport{}
 	for range plimsoll.MaxQOSEvents {
-		report.Events = append(report.Events, plimsoll.QOSEvent{Kind: plimsoll.QOSFailed, Message: strings.Repeat("m", plimsoll.MaxQOSMessage)})
+		report.Events = append(
+			report.Events,
+			plimsoll.QOSEvent{Kind: plimsoll.QOSFailed, Message: strings.Repeat("m", plimsoll.MaxQOSMessage)},
+		)
 	}
 	networks := plimsoll.NodeFacts{Networks: map[string]bool{}, Traits: map[string]plimsoll.Trait{}}
 	for i := range plimsoll.MaxTraits {
@@ -108,16 +116,31 @@ func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 		want string
 	}{
 		{"a specification", submit(long), "groups[1]: makes the specification 100"},
-		{"a dry run of it", func(s *state.State) error { return s.CheckSize(long) }, "groups[1]: makes the specification 100"},
-		{"the status of many groups", func(s *state.State) error { return s.CheckSize(manyGroups()) }, "groups: have a status of up to"},
-		{"the attributes of a node", register(plimsoll.Node{Attributes: attributes()}), "attributes: makes what is known of the node"},
+		{
+			"a dry run of it", func(s *state.State) error { return s.CheckSize(long) },
+			"groups[1]: makes the specification 100",
+		},
+		{
+			"the status of many groups", func(s *state.State) error { return s.CheckSize(manyGroups()) },
+			"groups: have a status of up to",
+		},
+		{
+			"the attributes of a node", register(plimsoll.Node{Attributes: attributes()}),
+			"attributes: makes what is known of the node",
+		},
 		{"the facts of a node", register(plimsoll.Node{Facts: networks}), "facts: makes what is known of the node"},
-		{"the report of a node", func(s *state.State) error { return s.ReportNode("n1", 1, 1, report) }, "events: take"},
+		{
+			"the report of a node", func(s *state.State) error { return s.ReportNode("n1", 1, 1, report) },
+			"events: take",
+		},
 		{"many policies", apply(actions, false), "policies: there are 40; at most 31"},
 		{"a trial of many policies", apply(actions, true), "policies: there are 40; at most 31"},
 		{"a large policy", apply([]plimsoll.Policy{action("a"), pairs}, false), "make TaskQOS large shorter"},
 		{"a large tree", configure(tree(2000, 1, func(i int) string { return numbered(64, i) })), "queues: take"},
-		{"a tree with many events", configure(tree(60, 15, func(i int) string { return numbered(64, i) })), "queues: have events of"},
+		{
+			"a tree with many events", configure(tree(60, 15, func(i int) string { return numbered(64, i) })),
+			"queues: have events of",
+		},
 	} {
 		s := state.New(state.Config{Limits: smallest}, plimsoll.DefaultQueues())
 		s.Begin(1e9, 1)
@@ -127,7 +150,9 @@ func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 		var changes state.Changes
 		s.Take(&changes)
 		s.Begin(2e9, 2)
-		if err := c.do(s); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "at most") {
+		if err := c.do(s); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(
+			err.Error(), "at most",
+		) {
 			t.Errorf("%s: %.300v, want %q with the limit", c.name, err, c.want)
 		}
 		if s.Take(&changes); !changes.Empty() {
@@ -183,7 +208,9 @@ func TestQueuesThatDrainCountWhenTheTreeIsReplaced(t *testing.T) {
 
 // A first start with a tree that no batch has room for is refused too.
 func TestLargeTreeIsRefusedAtTheFirstStart(t *testing.T) {
-	loader := state.NewLoader(state.Config{Limits: smallest}, *tree(2000, 1, func(i int) string { return numbered(64, i) }))
+	loader := state.NewLoader(
+		state.Config{Limits: smallest}, *tree(2000, 1, func(i int) string { return numbered(64, i) }),
+	)
 	if _, err := loader.End(1); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Fatalf("the tree was taken: %v", err)
 	}
@@ -193,7 +220,9 @@ func TestLargeTreeIsRefusedAtTheFirstStart(t *testing.T) {
 // larger.
 func TestEvictionsTakeOnlyTheRoomThatIsLeft(t *testing.T) {
 	s := state.New(state.Config{Limits: smallest}, plimsoll.DefaultQueues())
-	node := plimsoll.Node{ID: "n1", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1_000_000}, Attributes: map[string]string{}}
+	node := plimsoll.Node{
+		ID: "n1", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1_000_000}, Attributes: map[string]string{},
+	}
 	s.Begin(1, 1)
 	for i := 0; ; i++ {
 		node.Attributes[numbered(100, i)] = strings.Repeat("v", 1000)
@@ -213,7 +242,10 @@ func TestEvictionsTakeOnlyTheRoomThatIsLeft(t *testing.T) {
 		s.Continue(state.Budget{})
 		ref, _ := s.FindTask(id, "g", 0)
 		s.Bind(ref, n.Slot)
-		s.Report(n, id, "g", 0, &plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultEvicted})
+		s.Report(
+			n, id, "g", 0,
+			&plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultEvicted},
+		)
 		if err := s.Check(); err != nil {
 			t.Fatal(err)
 		}

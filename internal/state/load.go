@@ -48,8 +48,9 @@ func (l *Loader) Node(n plimsoll.Node) { l.nodes = append(l.nodes, n) }
 // Policy takes a stored policy.
 func (l *Loader) Policy(p plimsoll.Policy) { l.policies = append(l.policies, p) }
 
-// End builds the state as it is at the given time. Records that do not belong together are a CodeCorrupt error. A store that
-// was never used gives the state with the given queues, their events included.
+// End builds the state as it is at the given time. Records that do not belong together are a
+// CodeCorrupt error. A store that was never used gives the state with the given queues, their
+// events included.
 func (l *Loader) End(at int64) (*State, error) {
 	if err := l.checkQueues(); err != nil {
 		return nil, err
@@ -112,8 +113,8 @@ func (l *Loader) nameTasks(s *State) {
 	}
 }
 
-// checkQueues checks the configured queues as SetQueueConfig does. Those that drain keep the limits that they had, which need not
-// fit the others any more.
+// checkQueues checks the configured queues as SetQueueConfig does. Those that drain keep the limits
+// that they had, which need not fit the others any more.
 func (l *Loader) checkQueues() error {
 	wanted := withoutDraining(&l.queues)
 	err := wanted.Validate()
@@ -236,7 +237,8 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	return nil
 }
 
-// checkStoredSpec checks what the tables rely on. It is less than what a submit checks: those rules may have changed since.
+// checkStoredSpec checks what the tables rely on. It is less than what a submit checks: those rules
+// may have changed since.
 func (s *State) checkStoredSpec(spec *plimsoll.JobSpec) error {
 	names := map[string]bool{}
 	for i := range spec.Groups {
@@ -269,12 +271,14 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 		return corrupt("task %s but not the one before it, %s", id, taskID(t.Job, t.Group, int32(len(g.Tasks))))
 	case !t.State.Known():
 		return corrupt("task %s in an unknown state (%d)", id, t.State)
-	case j.State.Ended() && t.State != plimsoll.TaskFinished, j.State == plimsoll.JobNew && t.State != plimsoll.TaskPending:
+	case j.State.Ended() && t.State != plimsoll.TaskFinished, j.State == plimsoll.JobNew &&
+		t.State != plimsoll.TaskPending:
 		return corrupt("task %s, which is %s, of a job that is %s", id, t.State, j.State)
 	}
 	g.Tasks = append(g.Tasks, Task{
 		ID: id, State: t.State, Result: t.Result, Attempt: t.Attempt, Failures: t.Failures,
-		ExitCode: t.ExitCode, slot: -1, Node: t.Node, Message: t.Message, Created: t.Created, Bound: t.Bound, Started: t.Started,
+		ExitCode: t.ExitCode, slot: -1, Node: t.Node, Message: t.Message, Created: t.Created, Bound: t.Bound,
+		Started:  t.Started,
 		Finished: t.Finished, NotBefore: t.NotBefore, revision: t.Revision,
 	})
 	s.made++
@@ -358,7 +362,8 @@ func (s *State) resumeJob(j *Job) {
 	s.stop(j)
 }
 
-// All fills c with every object, as a turn that changed everything would. It does not touch what is dirty.
+// All fills c with every object, as a turn that changed everything would. It does not touch what is
+// dirty.
 func (s *State) All(c *Changes) {
 	c.reset()
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {

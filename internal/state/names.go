@@ -349,7 +349,8 @@ func (s *State) asking(set uint32) (groups []*Group, classes []*Class) {
 func (s *State) remake(old *Class) *Class {
 	g := old.example
 	c := &Class{
-		Class: old.Class, Prepared: s.prepareGroup(g), Refused: old.Refused, Lacks: s.Lacks(g.Spec.Resources), key: old.key, groups: old.groups,
+		Class: old.Class, Prepared: s.prepareGroup(g), Refused: old.Refused, Lacks: s.Lacks(g.Spec.Resources),
+		key: old.key, groups: old.groups,
 	}
 	s.classes[c.key] = c
 	s.tree.Restate(c.Class, c.Prepared.Amounts(), c.Lacks != old.Lacks)

@@ -35,7 +35,9 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 	}
 	if n == nil {
 		if len(s.nodes) >= s.cfg.MaxNodes {
-			return 0, plimsoll.Errorf(plimsoll.CodeExhausted, "%d nodes are known, as many as are possible", len(s.nodes))
+			return 0, plimsoll.Errorf(
+				plimsoll.CodeExhausted, "%d nodes are known, as many as are possible", len(s.nodes),
+			)
 		}
 		first := *node
 		first.Mode, first.Ready, first.Registered = plimsoll.NodeActive, true, s.at
@@ -197,7 +199,8 @@ func (s *State) losing(n *Node) {
 	s.wakeAt(timer{at: n.lostAt, node: n})
 }
 
-// Silent says that a gateway no longer hears a node. It counts only for the registration that the gateway saw.
+// Silent says that a gateway no longer hears a node. It counts only for the registration that the
+// gateway saw.
 func (s *State) Silent(id string, registration uint64) {
 	if n := s.nodes[id]; n != nil && n.Registration == registration && n.Ready {
 		s.notReady(n, "its agent is not heard")
@@ -207,12 +210,13 @@ func (s *State) Silent(id string, registration uint64) {
 func (s *State) notReady(n *Node, why string) {
 	s.setReady(n, false)
 	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: false ("+why+")")
-	s.setGate(n, false, "", "nothing is known of its QoS agent any more") // its agent says anew what holds when it is back
+	// its agent says anew what holds when it is back
+	s.setGate(n, false, "", "nothing is known of its QoS agent any more")
 	s.offer(n, nil)
 }
 
-// GatewayLost says that the leader no longer hears a gateway. The nodes that are registered there have a while to register
-// elsewhere.
+// GatewayLost says that the leader no longer hears a gateway. The nodes that are registered there
+// have a while to register elsewhere.
 func (s *State) GatewayLost(gateway string) {
 	for _, n := range s.slots {
 		if n != nil && n.Ready && n.Gateway == gateway {
@@ -221,7 +225,8 @@ func (s *State) GatewayLost(gateway string) {
 	}
 }
 
-// suspect gives a node a while to register again. A gateway that is lost again and again does not prolong it.
+// suspect gives a node a while to register again. A gateway that is lost again and again does not
+// prolong it.
 func (s *State) suspect(n *Node) {
 	if n.deadline == 0 {
 		n.deadline = later(s.at, s.cfg.NodeGrace)
@@ -257,8 +262,8 @@ func (s *State) empty(n *Node) {
 	}
 }
 
-// emptyNode gives up the tasks of a lost node, or stops those of a draining one, as far as the budget goes, and reports
-// whether it is done.
+// emptyNode gives up the tasks of a lost node, or stops those of a draining one, as far as the
+// budget goes, and reports whether it is done.
 func (s *State) emptyNode(n *Node, budget Budget) bool {
 	for i := len(n.tasks) - 1; i >= 0; i-- {
 		if s.Over(budget) {
@@ -316,9 +321,14 @@ func (s *State) RemoveNode(id string) error {
 	case n == nil:
 		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no node %q", id)
 	case len(n.tasks) > 0:
-		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q holds %d tasks; drain it, or wait until a node that is not heard is given up", id, len(n.tasks))
+		return plimsoll.Errorf(
+			plimsoll.CodeConflict,
+			"node %q holds %d tasks; drain it, or wait until a node that is not heard is given up", id, len(n.tasks),
+		)
 	case n.Ready:
-		return plimsoll.Errorf(plimsoll.CodeConflict, "node %q is alive and would register again; stop its agent first", id)
+		return plimsoll.Errorf(
+			plimsoll.CodeConflict, "node %q is alive and would register again; stop its agent first", id,
+		)
 	}
 	for _, e := range n.Evictions {
 		s.comeBack(n, e)
@@ -352,7 +362,9 @@ func (s *State) CheckReporter(id string, incarnation uint64) (*Node, error) {
 	case incarnation < n.Incarnation:
 		return nil, plimsoll.Errorf(plimsoll.CodeStale, "another agent with the id %q has started since", id)
 	case incarnation > n.Incarnation:
-		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "node %q is not registered with incarnation %d; register it first", id, incarnation)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeNotFound, "node %q is not registered with incarnation %d; register it first", id, incarnation,
+		)
 	}
 	return n, nil
 }
@@ -367,6 +379,7 @@ func (s *State) Report(n *Node, job, group string, index int32, report *plimsoll
 // NodeStatus returns what is derived of a node.
 func (s *State) NodeStatus(n *Node) plimsoll.NodeStatus {
 	return plimsoll.NodeStatus{
-		ID: n.ID, Allocated: s.Names.Resources(s.Fleet.Used(n.Slot)), Tasks: int32(len(n.tasks)), SickUntil: n.sickUntil,
+		ID: n.ID, Allocated: s.Names.Resources(s.Fleet.Used(n.Slot)), Tasks: int32(len(n.tasks)),
+		SickUntil: n.sickUntil,
 	}
 }

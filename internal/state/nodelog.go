@@ -6,10 +6,12 @@ type NodeChange uint8
 
 // The changes.
 const (
-	RoomFreed  NodeChange = iota + 1 // a task has left it
-	TaskCame                         // a task has come to it
-	NodeGained                       // it is new or open again, or its record is another one: it may take what it did not take before
-	NodeLost                         // it is gone or offers less: it may be for less than before
+	RoomFreed NodeChange = iota + 1 // a task has left it
+	TaskCame                        // a task has come to it
+	// it is new or open again, or its record is another one: it may take what it did not take
+	// before
+	NodeGained
+	NodeLost // it is gone or offers less: it may be for less than before
 )
 
 // NodeEvent is a change of the node in a slot.

@@ -35,8 +35,8 @@ type policies struct {
 	bytes int // of all, as storedBytes counts them
 }
 
-// ApplyPolicies creates and replaces policies: all of the set, which may refer to each other, or none. With dryRun it only says what would
-// change, or what is wrong.
+// ApplyPolicies creates and replaces policies: all of the set, which may refer to each other, or
+// none. With dryRun it only says what would change, or what is wrong.
 func (s *State) ApplyPolicies(set []plimsoll.Policy, dryRun bool) ([]PolicyOutcome, error) {
 	if err := s.checkSetBytes(set); err != nil {
 		return nil, err
@@ -63,10 +63,15 @@ func (s *State) ApplyPolicies(set []plimsoll.Policy, dryRun bool) ([]PolicyOutco
 		bytes += storedBytes(p) - storedBytes(old)
 	}
 	if n := len(s.policies.byRef) + created; n > plimsoll.MaxPolicies {
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "there would be %d policies; at most %d are possible", n, plimsoll.MaxPolicies)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeExhausted, "there would be %d policies; at most %d are possible", n, plimsoll.MaxPolicies,
+		)
 	}
 	if rules > plimsoll.MaxRulesTotal {
-		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "all NodeQOS together would have %d rules; at most %d are possible", rules, plimsoll.MaxRulesTotal)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeExhausted, "all NodeQOS together would have %d rules; at most %d are possible", rules,
+			plimsoll.MaxRulesTotal,
+		)
 	}
 	if most := plimsoll.MaxPolicyBytes; bytes > most && bytes > s.policies.bytes {
 		return nil, plimsoll.Errorf(plimsoll.CodeExhausted,
@@ -94,7 +99,9 @@ func rulesOf(p *plimsoll.Policy) int {
 func (s *State) put(p *plimsoll.Policy, dryRun bool) PolicyChange {
 	ref := p.Ref()
 	old := s.policies.byRef[ref]
-	if old != nil && reflect.DeepEqual(old.Action, p.Action) && reflect.DeepEqual(old.TaskQOS, p.TaskQOS) && reflect.DeepEqual(old.NodeQOS, p.NodeQOS) {
+	if old != nil && reflect.DeepEqual(old.Action, p.Action) && reflect.DeepEqual(
+		old.TaskQOS, p.TaskQOS,
+	) && reflect.DeepEqual(old.NodeQOS, p.NodeQOS) {
 		return PolicyUnchanged
 	}
 	if !dryRun {
@@ -109,10 +116,14 @@ func (s *State) put(p *plimsoll.Policy, dryRun bool) PolicyChange {
 	return PolicyChanged
 }
 
-// checkPolicy checks what a policy says of others and of metrics. incoming are those that come with it.
+// checkPolicy checks what a policy says of others and of metrics. incoming are those that come with
+// it.
 func (s *State) checkPolicy(p *plimsoll.Policy, incoming map[plimsoll.PolicyRef]*plimsoll.Policy) error {
 	if strings.HasPrefix(p.Name(), qos.ReservedPrefix) {
-		return plimsoll.Invalid("name", "%q begins as the names of built-in policies do; choose one that does not begin with %s", p.Name(), qos.ReservedPrefix)
+		return plimsoll.Invalid(
+			"name", "%q begins as the names of built-in policies do; choose one that does not begin with %s", p.Name(),
+			qos.ReservedPrefix,
+		)
 	}
 	hasAction := func(field, name string) error {
 		ref := plimsoll.PolicyRef{Kind: plimsoll.PolicyAction, Name: name}
@@ -159,7 +170,9 @@ func (s *State) checkMetric(field string, r *plimsoll.Rule) error {
 	if n := len(possible) - maxNamedMetrics; n > 0 {
 		possible, more = possible[:maxNamedMetrics], fmt.Sprintf(" and %d more", n)
 	}
-	return plimsoll.Invalid(field+".metric", "%q is measured by no node; there are %s%s", r.Metric, strings.Join(possible, ", "), more)
+	return plimsoll.Invalid(
+		field+".metric", "%q is measured by no node; there are %s%s", r.Metric, strings.Join(possible, ", "), more,
+	)
 }
 
 // maxNamedMetrics bounds how many metrics an error names.
@@ -190,7 +203,10 @@ func (s *State) DeletePolicy(ref plimsoll.PolicyRef) error {
 		if n := len(users) - maxNamedUsers; n > 0 {
 			users, more = users[:maxNamedUsers], fmt.Sprintf(" and %d more", n)
 		}
-		return plimsoll.Errorf(plimsoll.CodeConflict, "%s is in use by %s%s; change or delete them first", ref, strings.Join(users, ", "), more)
+		return plimsoll.Errorf(
+			plimsoll.CodeConflict, "%s is in use by %s%s; change or delete them first", ref, strings.Join(users, ", "),
+			more,
+		)
 	}
 	delete(s.policies.byRef, ref)
 	s.policies.bytes -= storedBytes(old)
@@ -244,7 +260,8 @@ func (s *State) markPolicy(ref plimsoll.PolicyRef) {
 	s.dirty.bytes += policyBytes(s.policies.byRef[ref])
 }
 
-// takePolicies hands out policies that were put or deleted in the turn: each once, as it is at its end.
+// takePolicies hands out policies that were put or deleted in the turn: each once, as it is at its
+// end.
 func (s *State) takePolicies(c *Changes) {
 	refs := append(s.dirty.policies, s.dirty.deletedPolicies...)
 	slices.SortFunc(refs, compareRefs)
@@ -259,7 +276,8 @@ func (s *State) takePolicies(c *Changes) {
 	}
 }
 
-// loadPolicy takes a stored policy. What it refers to is not looked at again: it was when it was applied.
+// loadPolicy takes a stored policy. What it refers to is not looked at again: it was when it was
+// applied.
 func (s *State) loadPolicy(p *plimsoll.Policy) error {
 	ref := p.Ref()
 	if ref.Kind == 0 || ref.Name == "" || s.policies.byRef[ref] != nil {

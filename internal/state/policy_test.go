@@ -19,7 +19,9 @@ func action(name string) plimsoll.Policy {
 }
 
 func taskQOS(name string, allowed ...string) plimsoll.Policy {
-	return plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{Name: name, Labels: map[string]string{"tier": "batch"}, Allowed: allowed}}
+	return plimsoll.Policy{
+		TaskQOS: &plimsoll.TaskQOS{Name: name, Labels: map[string]string{"tier": "batch"}, Allowed: allowed},
+	}
 }
 
 func rule(name, metric, line, action string) plimsoll.Rule {
@@ -55,8 +57,8 @@ func names(s *state.State) (out []string) {
 	return out
 }
 
-// A set is applied whole or not at all: whatever is wrong in one of its policies, none of the others is there afterwards, whether the wrong one
-// would be new or a change.
+// A set is applied whole or not at all: whatever is wrong in one of its policies, none of the
+// others is there afterwards, whether the wrong one would be new or a change.
 func TestPoliciesRefused(t *testing.T) {
 	many := make([]plimsoll.Policy, 0, plimsoll.MaxPolicies+1)
 	for i := range plimsoll.MaxPolicies + 1 {
@@ -76,9 +78,18 @@ func TestPoliciesRefused(t *testing.T) {
 		code plimsoll.Code
 		want string
 	}{
-		{"a rule without its action", []plimsoll.Policy{nodeQOS("n", rule("r", "load", "3", "nope"))}, plimsoll.CodeInvalid, `NodeQOS n: rules[0].action: there is no Action "nope"`},
-		{"a name of the built-in ones", []plimsoll.Policy{action("plimsoll-mine")}, plimsoll.CodeInvalid, `"plimsoll-mine" begins as the names of built-in policies do`},
-		{"an allowed action that is not there", []plimsoll.Policy{taskQOS("t", "old", "nope")}, plimsoll.CodeInvalid, `TaskQOS t: allowed[1]: there is no Action "nope"`},
+		{
+			"a rule without its action", []plimsoll.Policy{nodeQOS("n", rule("r", "load", "3", "nope"))},
+			plimsoll.CodeInvalid, `NodeQOS n: rules[0].action: there is no Action "nope"`,
+		},
+		{
+			"a name of the built-in ones", []plimsoll.Policy{action("plimsoll-mine")}, plimsoll.CodeInvalid,
+			`"plimsoll-mine" begins as the names of built-in policies do`,
+		},
+		{
+			"an allowed action that is not there", []plimsoll.Policy{taskQOS("t", "old", "nope")}, plimsoll.CodeInvalid,
+			`TaskQOS t: allowed[1]: there is no Action "nope"`,
+		},
 		{
 			"a metric that nobody measures",
 			[]plimsoll.Policy{nodeQOS("n", rule("r", "nope", "3", "old"))},
@@ -86,17 +97,44 @@ func TestPoliciesRefused(t *testing.T) {
 			`rules[0].metric: "nope" is measured by no node; there are cpu_pressure, cpu_total_usage, cpu_total_utilization, ext_cpu_total_usage, ` +
 				`ext_memory_total_usage, load, memory_pressure, memory_total_usage, memory_total_utilization, queue_length`,
 		},
-		{"more than all", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_utilization", "101", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 101 is above 100 percent, which memory_total_utilization never is"},
-		{"more than all, in thousandths", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_pressure", "100.001%", "old"))}, plimsoll.CodeInvalid, "above 100 percent"},
+		{
+			"more than all", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_utilization", "101", "old"))},
+			plimsoll.CodeInvalid,
+			"rules[0].waterline: 101 is above 100 percent, which memory_total_utilization never is",
+		},
+		{
+			"more than all, in thousandths",
+			[]plimsoll.Policy{nodeQOS("n", rule("r", "cpu_pressure", "100.001%", "old"))}, plimsoll.CodeInvalid,
+			"above 100 percent",
+		},
 		{"bytes without a unit", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_usage", "80", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 80 is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use memory_total_utilization"},
 		{"a release line without a unit", []plimsoll.Policy{nodeQOS("n", plimsoll.Rule{Name: "r", Metric: "memory_total_usage", Waterline: "80Gi", Release: "70", Action: "old"})}, plimsoll.CodeInvalid, "rules[0].release: 70 is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use memory_total_utilization"},
-		{"percent of cores", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_total_usage", "80%", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 80% is a percentage, and cpu_total_usage is measured in cores"},
-		{"a line of zero in a change", []plimsoll.Policy{nodeQOS("there", rule("r", "load", "0", "old"))}, plimsoll.CodeInvalid, "NodeQOS there: rules[0].waterline: is 0"},
-		{"a metric that nobody measures in a change", []plimsoll.Policy{nodeQOS("there", rule("r", "nope", "1", "old"))}, plimsoll.CodeInvalid, "is measured by no node"},
-		{"zero step in a change", []plimsoll.Policy{{Action: &plimsoll.Action{Name: "old", CoolDown: 1, Throttle: &plimsoll.ThrottleAction{}}}}, plimsoll.CodeInvalid, "Action old: throttle.step"},
+		{
+			"percent of cores", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_total_usage", "80%", "old"))},
+			plimsoll.CodeInvalid, "rules[0].waterline: 80% is a percentage, and cpu_total_usage is measured in cores",
+		},
+		{
+			"a line of zero in a change", []plimsoll.Policy{nodeQOS("there", rule("r", "load", "0", "old"))},
+			plimsoll.CodeInvalid, "NodeQOS there: rules[0].waterline: is 0",
+		},
+		{
+			"a metric that nobody measures in a change",
+			[]plimsoll.Policy{nodeQOS("there", rule("r", "nope", "1", "old"))}, plimsoll.CodeInvalid,
+			"is measured by no node",
+		},
+		{
+			"zero step in a change",
+			[]plimsoll.Policy{
+				{Action: &plimsoll.Action{Name: "old", CoolDown: 1, Throttle: &plimsoll.ThrottleAction{}}},
+			},
+			plimsoll.CodeInvalid, "Action old: throttle.step",
+		},
 		{"one twice", []plimsoll.Policy{action("x"), action("x")}, plimsoll.CodeInvalid, "Action x stands twice"},
 		{"none of the kinds", []plimsoll.Policy{{}}, plimsoll.CodeInvalid, "kind: is missing"},
-		{"two of the kinds", []plimsoll.Policy{{Action: action("x").Action, TaskQOS: taskQOS("x").TaskQOS}}, plimsoll.CodeInvalid, "kind: is given twice"},
+		{
+			"two of the kinds", []plimsoll.Policy{{Action: action("x").Action, TaskQOS: taskQOS("x").TaskQOS}},
+			plimsoll.CodeInvalid, "kind: is given twice",
+		},
 		{"too many", many, plimsoll.CodeExhausted, "at most 1000 are possible"},
 		{"too large", []plimsoll.Policy{{TaskQOS: &plimsoll.TaskQOS{Name: "t", Match: slices.Repeat([]plimsoll.Requirement{{
 			Scope: plimsoll.ScopeOwner, Values: slices.Repeat([]string{strings.Repeat("x", 128)}, 1000),
@@ -120,16 +158,22 @@ func TestPoliciesRefused(t *testing.T) {
 	}
 }
 
-// Policies of a set may refer to each other in any order. A dry run says the same and changes nothing; what is as it was is not stored again.
+// Policies of a set may refer to each other in any order. A dry run says the same and changes
+// nothing; what is as it was is not stored again.
 func TestPoliciesApplied(t *testing.T) {
 	s := withPolicies(t)
 	set := []plimsoll.Policy{
-		nodeQOS("n", rule("low", "queue_length", "300", "a"), rule("high", "cpu_total_usage", "3500m", "a"), rule("higher", "cpu_total_usage", "4", "a")),
+		nodeQOS(
+			"n", rule("low", "queue_length", "300", "a"), rule("high", "cpu_total_usage", "3500m", "a"),
+			rule("higher", "cpu_total_usage", "4", "a"),
+		),
 		taskQOS("t", "b", "a"), action("b"), action("a"),
 	}
 	for _, dryRun := range []bool{true, false} {
 		outcomes, err := s.ApplyPolicies(set, dryRun)
-		if err != nil || len(outcomes) != 4 || outcomes[0] != (state.PolicyOutcome{Ref: set[0].Ref(), Change: state.PolicyCreated}) {
+		if err != nil || len(
+			outcomes,
+		) != 4 || outcomes[0] != (state.PolicyOutcome{Ref: set[0].Ref(), Change: state.PolicyCreated}) {
 			t.Fatalf("dry run %t: %+v, %v", dryRun, outcomes, err)
 		}
 		if got := len(s.Policies()); dryRun != (got == 0) {
@@ -137,7 +181,9 @@ func TestPoliciesApplied(t *testing.T) {
 		}
 	}
 	var c state.Changes
-	if s.Take(&c); len(c.Policies) != 4 || c.Policies[0].Revision != 1 || c.Policies[0].Kind() != plimsoll.PolicyAction {
+	if s.Take(&c); len(
+		c.Policies,
+	) != 4 || c.Policies[0].Revision != 1 || c.Policies[0].Kind() != plimsoll.PolicyAction {
 		t.Fatalf("handed out %+v", c.Policies)
 	}
 	s.Begin(2000, 2)
@@ -151,18 +197,26 @@ func TestPoliciesApplied(t *testing.T) {
 	}
 }
 
-// An Action that others name is kept, and the error says who they are. What goes and comes back in a turn is put, not deleted.
+// An Action that others name is kept, and the error says who they are. What goes and comes back in
+// a turn is put, not deleted.
 func TestPolicyDeleted(t *testing.T) {
 	s := withPolicies(t, action("a"), action("b"), nodeQOS("n", rule("r", "load", "3", "a")), taskQOS("t", "a"))
 	a := plimsoll.PolicyRef{Kind: plimsoll.PolicyAction, Name: "a"}
 	err := s.DeletePolicy(a)
-	if plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(err.Error(), "Action a is in use by TaskQOS t, NodeQOS n (rule r); change or delete them first") {
+	if plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(
+		err.Error(), "Action a is in use by TaskQOS t, NodeQOS n (rule r); change or delete them first",
+	) {
 		t.Fatal(err)
 	}
-	if err := s.DeletePolicy(plimsoll.PolicyRef{Kind: plimsoll.PolicyAction, Name: "nope"}); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
+	if err := s.DeletePolicy(
+		plimsoll.PolicyRef{Kind: plimsoll.PolicyAction, Name: "nope"},
+	); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
 		t.Fatal(err)
 	}
-	for _, ref := range []plimsoll.PolicyRef{{Kind: plimsoll.PolicyNodeQOS, Name: "n"}, {Kind: plimsoll.PolicyTaskQOS, Name: "t"}, a, {Kind: plimsoll.PolicyAction, Name: "b"}} {
+	for _, ref := range []plimsoll.PolicyRef{
+		{Kind: plimsoll.PolicyNodeQOS, Name: "n"}, {Kind: plimsoll.PolicyTaskQOS, Name: "t"}, a,
+		{Kind: plimsoll.PolicyAction, Name: "b"},
+	} {
 		if err := s.DeletePolicy(ref); err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +233,8 @@ func TestPolicyDeleted(t *testing.T) {
 	}
 }
 
-// What is stored is loaded as it was, also a rule whose metric nobody measures any more; records that cannot be are refused.
+// What is stored is loaded as it was, also a rule whose metric nobody measures any more; records
+// that cannot be are refused.
 func TestPoliciesLoad(t *testing.T) {
 	load := func(policies ...plimsoll.Policy) (*state.State, error) {
 		l := state.NewLoader(state.Config{}, plimsoll.DefaultQueues())
@@ -195,18 +250,23 @@ func TestPoliciesLoad(t *testing.T) {
 	if d := cmp.Diff([]string{"Action a", "NodeQOS n"}, names(s)); d != "" {
 		t.Error(d)
 	}
-	for name, bad := range map[string][]plimsoll.Policy{"twice": {action("a"), action("a")}, "no kind": {{}}, "no name": {action("")}} {
+	for name, bad := range map[string][]plimsoll.Policy{
+		"twice": {action("a"), action("a")}, "no kind": {{}}, "no name": {action("")},
+	} {
 		if _, err := load(bad...); plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// A node remembers so many groups to keep away, and no more; the one that may come back first is forgotten first.
+// A node remembers so many groups to keep away, and no more; the one that may come back first is
+// forgotten first.
 func TestEvictionsAreBounded(t *testing.T) {
 	s := state.New(state.Config{}, plimsoll.DefaultQueues())
 	s.Begin(1e9, 1)
-	if _, err := s.Register(&plimsoll.Node{ID: "n1", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1_000_000}}, "gw"); err != nil {
+	if _, err := s.Register(
+		&plimsoll.Node{ID: "n1", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1_000_000}}, "gw",
+	); err != nil {
 		t.Fatal(err)
 	}
 	n := s.Node("n1")
@@ -224,7 +284,10 @@ func TestEvictionsAreBounded(t *testing.T) {
 			t.Fatal("no task")
 		}
 		s.Bind(ref, n.Slot)
-		s.Report(n, id, "g", 0, &plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultEvicted})
+		s.Report(
+			n, id, "g", 0,
+			&plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultEvicted},
+		)
 		if err := s.Check(); err != nil {
 			t.Fatal(err)
 		}

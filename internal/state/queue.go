@@ -15,8 +15,8 @@ func (s *State) Queue(path string) *queue.Queue { return s.tree.Find(path) }
 // QueueConfig returns the tree as it is stored: the configured queues, and those that drain.
 func (s *State) QueueConfig() plimsoll.QueueConfig { return s.tree.Config() }
 
-// SetQueueConfig replaces the configured tree. A queue that is no longer there takes no new jobs and goes when it is empty.
-// A leaf with jobs cannot become a parent.
+// SetQueueConfig replaces the configured tree. A queue that is no longer there takes no new jobs
+// and goes when it is empty. A leaf with jobs cannot become a parent.
 func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	wanted := withoutDraining(c)
 	if err := wanted.Validate(); err != nil {
@@ -58,7 +58,9 @@ func (s *State) tellQueues(changes []queue.Change) {
 		case queue.MaxSet:
 			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.limit(&q.Max, q.MaxSet), "")
 		case queue.GuaranteedSet:
-			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueGuaranteed, "", s.limit(&q.Guaranteed, q.GuaranteedSet), "")
+			s.emitQueue(
+				q, plimsoll.ChangeSet, plimsoll.QueueGuaranteed, "", s.limit(&q.Guaranteed, q.GuaranteedSet), "",
+			)
 		case queue.TypeSet:
 			text := parentText
 			if q.Leaf {
@@ -82,7 +84,8 @@ func (s *State) limit(a *placement.Amounts, set uint32) plimsoll.Resources {
 	return s.Names.Masked(a, set)
 }
 
-// checkTreeNames reports whether all names of resources in a tree, and those in all, are known or can be taken in together.
+// checkTreeNames reports whether all names of resources in a tree, and those in all, are known or
+// can be taken in together.
 func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string, all plimsoll.Resources) error {
 	for _, r := range []plimsoll.Resources{c.Guaranteed, c.Max} {
 		for _, name := range r.Names() {

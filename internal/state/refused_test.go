@@ -8,16 +8,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// A job that is refused leaves no names of resources behind, also if only its last group is wrong: there are few, and nobody could
-// use others afterwards.
+// A job that is refused leaves no names of resources behind, also if only its last group is wrong:
+// there are few, and nobody could use others afterwards.
 func TestRefusedJobsBringNoNames(t *testing.T) {
 	s := state.New(state.Config{}, plimsoll.DefaultQueues())
 	for i := range 2 * plimsoll.MaxResourceNames {
 		s.Begin(int64(i+1), 1)
 		wrong := plimsoll.GroupSpec{Name: "b", Count: 1, Command: []string{"true"}}
 		wrong.Constraints.Where = "node.zone == 1"
-		_, err := s.Submit(&plimsoll.JobSpec{ID: fmt.Sprint("j", i), Queue: "root.default", Groups: []plimsoll.GroupSpec{
-			{Name: "a", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{fmt.Sprintf("example.com/r%d", i): 1}}, wrong,
+		_, err := s.Submit(&plimsoll.JobSpec{ID: fmt.Sprint(
+			"j", i,
+		), Queue: "root.default", Groups: []plimsoll.GroupSpec{
+			{
+				Name: "a", Count: 1, Command: []string{"true"},
+				Resources: plimsoll.Resources{fmt.Sprintf("example.com/r%d", i): 1},
+			},
+			wrong,
 		}})
 		want := "groups[1].constraints.where: the expression is not understood: the node has no field zone (1:6)  | node.zone == 1  | .....^"
 		if err == nil || err.Error() != want {

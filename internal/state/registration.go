@@ -17,12 +17,12 @@ func (s *State) lastIncarnation() uint64 {
 	return uint64(max(time.Duration(s.at)+aheadOfClock, 0).Milliseconds())
 }
 
-// fewStarts is how many starts of a known agent are believed whatever the clock says: a leader whose
-// clock is behind must not lose its nodes.
+// fewStarts is how many starts of a known agent are believed whatever the clock says: a leader
+// whose clock is behind must not lose its nodes.
 const fewStarts = 1000
 
-// checkIncarnation refuses an incarnation from the future: nobody could follow it. n is the node if it
-// is known.
+// checkIncarnation refuses an incarnation from the future: nobody could follow it. n is the node if
+// it is known.
 func (s *State) checkIncarnation(n *Node, node *plimsoll.Node) error {
 	if n != nil && n.Key == node.Key && node.Incarnation >= n.Incarnation && node.Incarnation-n.Incarnation <= fewStarts {
 		return nil

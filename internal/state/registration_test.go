@@ -16,7 +16,12 @@ func claimed(t *testing.T) (*State, Ref) {
 	s := New(Config{}, plimsoll.DefaultQueues())
 	s.Begin(testTime, 1)
 	mustClaim(t, s, "a", 5)
-	j, err := s.Submit(&plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: []plimsoll.GroupSpec{{Name: "g", Count: 1, Command: []string{"true"}}}})
+	j, err := s.Submit(
+		&plimsoll.JobSpec{
+			ID: "j", Queue: "root.default",
+			Groups: []plimsoll.GroupSpec{{Name: "g", Count: 1, Command: []string{"true"}}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +32,8 @@ func claimed(t *testing.T) (*State, Ref) {
 
 func claim(s *State, key string, incarnation uint64) error {
 	_, err := s.Register(&plimsoll.Node{
-		ID: "n1", Incarnation: incarnation, Key: key, Session: key, Peer: "10.0.0.1", Capacity: plimsoll.Resources{"cpu": 1000},
+		ID: "n1", Incarnation: incarnation, Key: key, Session: key, Peer: "10.0.0.1",
+		Capacity: plimsoll.Resources{"cpu": 1000},
 	}, "g")
 	return err
 }
@@ -55,7 +61,9 @@ func TestForeignKeyIsRefusedWhileTheFirstIsHeard(t *testing.T) {
 	s, _ := claimed(t)
 	s.Begin(testTime+second, 2)
 	for _, incarnation := range []uint64{4, 5, 6} {
-		wantCode(t, claim(s, "b", incarnation), plimsoll.CodeConflict, `"n1"`, "heard since 2027-01-15T08:00:00Z (from 10.0.0.1)", "--node",
+		wantCode(t, claim(
+			s, "b", incarnation,
+		), plimsoll.CodeConflict, `"n1"`, "heard since 2027-01-15T08:00:00Z (from 10.0.0.1)", "--node",
 			"plimsoll node remove n1")
 	}
 	if n := s.Node("n1"); n.Key != "a" || n.Incarnation != 5 {
@@ -100,7 +108,10 @@ func TestSameKeyTakesOverAtOnce(t *testing.T) {
 func TestIncarnationFromTheFutureIsRefused(t *testing.T) {
 	s, _ := claimed(t)
 	last := uint64(testTime/1e6) + 24*3600*1000
-	wantCode(t, claim(s, "a", math.MaxUint64), plimsoll.CodeInvalid, "incarnation", "from the future", "set the clocks right")
+	wantCode(
+		t, claim(s, "a", math.MaxUint64), plimsoll.CodeInvalid, "incarnation", "from the future",
+		"set the clocks right",
+	)
 	wantCode(t, claim(s, "a", last+1), plimsoll.CodeInvalid, "from the future")
 	mustClaim(t, s, "a", last)
 }
@@ -121,7 +132,11 @@ func TestALeaderWhoseClockIsBehindKeepsItsNodes(t *testing.T) {
 func TestIncarnationFromTheFutureThatIsStoredDoesNotCount(t *testing.T) {
 	for _, key := range []string{"", "a"} {
 		l := NewLoader(Config{}, plimsoll.DefaultQueues())
-		l.Node(plimsoll.Node{ID: "n1", Incarnation: math.MaxUint64, Mode: plimsoll.NodeActive, Ready: true, Key: key, Session: "x"})
+		l.Node(
+			plimsoll.Node{
+				ID: "n1", Incarnation: math.MaxUint64, Mode: plimsoll.NodeActive, Ready: true, Key: key, Session: "x",
+			},
+		)
 		s, err := l.End(testTime)
 		if err != nil {
 			t.Fatal(err)
@@ -163,7 +178,8 @@ func TestAbsurdCapacitiesAreRefused(t *testing.T) {
 		name string
 		most int64
 	}{
-		{plimsoll.CPU, 100_000_000}, {plimsoll.Memory, 1 << 50}, {plimsoll.Disk, plimsoll.MaxAmount}, {"nvidia.com/gpu", 1 << 50},
+		{plimsoll.CPU, 100_000_000}, {plimsoll.Memory, 1 << 50}, {plimsoll.Disk, plimsoll.MaxAmount},
+		{"nvidia.com/gpu", 1 << 50},
 	} {
 		node := plimsoll.Node{ID: "n1", Incarnation: 1, Capacity: plimsoll.Resources{test.name: test.most}}
 		if err := node.Validate(); err != nil {

@@ -6,9 +6,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// began tells the placement what a report says about the node that was to start an attempt: the task runs or has run, or the node could
-// not start it. Two faults in a row make the node sick: no task goes there until nodeDue, a new agent or SetNodeMode says otherwise.
-// That is not stored: a new leader finds out anew.
+// began tells the placement what a report says about the node that was to start an attempt: the
+// task runs or has run, or the node could not start it. Two faults in a row make the node sick: no
+// task goes there until nodeDue, a new agent or SetNodeMode says otherwise. That is not stored: a
+// new leader finds out anew.
 func (s *State) began(n *Node, t *Task, report *plimsoll.TaskReport) {
 	fault := false
 	switch {
@@ -18,7 +19,8 @@ func (s *State) began(n *Node, t *Task, report *plimsoll.TaskReport) {
 		switch report.Result {
 		case plimsoll.ResultNodeFault:
 			fault = true
-		case plimsoll.ResultSucceeded, plimsoll.ResultFailed, plimsoll.ResultOutOfMemory, plimsoll.ResultOutOfDisk, plimsoll.ResultTimedOut,
+		case plimsoll.ResultSucceeded, plimsoll.ResultFailed, plimsoll.ResultOutOfMemory, plimsoll.ResultOutOfDisk,
+			plimsoll.ResultTimedOut,
 			plimsoll.ResultUnknownExit:
 		default:
 			return

@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Config sets the periods and bounds of the state. Zero means the default, which for some is no bound.
+// Config sets the periods and bounds of the state. Zero means the default, which for some is no
+// bound.
 type Config struct {
 	NodeGrace    int64 // ns a node may be silent after a leader or gateway was lost before it counts as not ready; 15 s
 	LostAfter    int64 // ns after which the tasks of a node that is not ready are given up; 60 s
@@ -34,7 +35,8 @@ type Config struct {
 
 const second = int64(1e9)
 
-// DefaultEvictedFor is how long a group does not go back to a node that evicted a task of it, unless that is configured.
+// DefaultEvictedFor is how long a group does not go back to a node that evicted a task of it,
+// unless that is configured.
 const DefaultEvictedFor = 5 * time.Minute
 
 func (c Config) withDefaults() Config {
@@ -194,7 +196,8 @@ type Group struct {
 
 	missing []string // names that it asks for and that have no slot; kind has nothing of them
 
-	// Refused is why its constraints are not understood, although they were when it was stored; empty: they are. It waits for ever.
+	// Refused is why its constraints are not understood, although they were when it was stored;
+	// empty: they are. It waits for ever.
 	Refused string
 
 	Counts plimsoll.TaskCounts
@@ -285,7 +288,8 @@ func (s *State) Seconds() int64 { return s.at / second }
 // Total returns the capacity of all nodes.
 func (s *State) Total() *placement.Amounts { return &s.total }
 
-// FindTask returns a task by job, group and index; ok is false if there is none, or its job is being forgotten.
+// FindTask returns a task by job, group and index; ok is false if there is none, or its job is
+// being forgotten.
 func (s *State) FindTask(job, group string, index int32) (ref Ref, ok bool) {
 	j := s.jobs[job]
 	if j == nil || j.forgetting {

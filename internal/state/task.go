@@ -13,7 +13,8 @@ const maxMessage = 512
 
 func cut(text string) string { return cutTo(text, maxMessage) }
 
-// cutTo cuts a text, and replaces what is not UTF-8: the wire would, and write more than was counted.
+// cutTo cuts a text, and replaces what is not UTF-8: the wire would, and write more than was
+// counted.
 func cutTo(text string, end int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= end {
@@ -36,7 +37,8 @@ const (
 	faultRetryDelay = second // the same for a task that its node could not start
 )
 
-// counter returns the count that a task in its present state belongs to, or nil if it is not counted.
+// counter returns the count that a task in its present state belongs to, or nil if it is not
+// counted.
 func (r Ref) counter() *int32 {
 	c, t := &r.Group.Counts, r.Task()
 	switch t.State {
@@ -152,8 +154,8 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 	s.setTaskState(r, taskToStop)
 }
 
-// Report takes in what an agent says about an attempt. What is about an attempt that is no longer current, or says what is
-// known, changes nothing.
+// Report takes in what an agent says about an attempt. What is about an attempt that is no longer
+// current, or says what is known, changes nothing.
 func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 	t, j := ref.Task(), ref.Group.Job
 	if t.Attempt != report.Attempt || !t.State.OnNode() || t.Node != n.ID {
@@ -207,7 +209,8 @@ func (s *State) started(ref Ref, at int64) {
 	}
 }
 
-// end ends an attempt: the task's room is given back, and it either is finished or becomes pending again.
+// end ends an attempt: the task's room is given back, and it either is finished or becomes pending
+// again.
 func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message string, at int64) {
 	t, g := ref.Task(), ref.Group
 	j, n := g.Job, s.slots[t.slot]

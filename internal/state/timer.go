@@ -73,8 +73,8 @@ func (t *timer) live() bool {
 	return task.State == plimsoll.TaskPending && !task.queued && task.NotBefore == t.at
 }
 
-// wakeAt sets a timer. When their number has doubled, those that are stale are dropped, so that a long delay of a killed job does
-// not keep the job.
+// wakeAt sets a timer. When their number has doubled, those that are stale are dropped, so that a
+// long delay of a killed job does not keep the job.
 func (s *State) wakeAt(t timer) {
 	if len(s.timers) >= max(s.tidyTimers, 64) {
 		var live timerHeap

@@ -87,7 +87,9 @@ func TestEveryStateHasTransitions(t *testing.T) {
 	}
 }
 
-func checkWays[S plimsoll.JobState | plimsoll.TaskState](t *testing.T, e lint.Enum, table []transition[S], name, last string) {
+func checkWays[S plimsoll.JobState | plimsoll.TaskState](
+	t *testing.T, e lint.Enum, table []transition[S], name, last string,
+) {
 	t.Helper()
 	for _, v := range e.Values {
 		in, out := false, false
@@ -171,7 +173,9 @@ func TestEveryTransitionOfAJob(t *testing.T) {
 			s.Begin(1000, 1)
 			j := &Job{Spec: &plimsoll.JobSpec{ID: "j"}, Queue: s.Queue("root.default"), State: state, Reason: "why"}
 			if !row.allows(state) {
-				if !refuses(func() { s.setJobState(j, cause) }, "job j", row.cause) || j.State != state || len(s.dirty.events) > 0 {
+				if !refuses(
+					func() { s.setJobState(j, cause) }, "job j", row.cause,
+				) || j.State != state || len(s.dirty.events) > 0 {
 					t.Errorf("%q from %v: the job is %v", row.cause, state, j.State)
 				}
 				continue
@@ -211,7 +215,9 @@ func TestEveryTransitionOfATask(t *testing.T) {
 			s.recount(j)
 			ref := Ref{g, 0}
 			if !row.allows(state) {
-				if !refuses(func() { s.setTaskState(ref, cause) }, "task j.g.0", row.cause) || ref.Task().State != state {
+				if !refuses(
+					func() { s.setTaskState(ref, cause) }, "task j.g.0", row.cause,
+				) || ref.Task().State != state {
 					t.Errorf("%q from %v: the task is %v", row.cause, state, ref.Task().State)
 				}
 				continue
@@ -256,7 +262,9 @@ func TestOnlyStatesThatRestAreLoaded(t *testing.T) {
 		l := NewLoader(Config{}, plimsoll.DefaultQueues())
 		groups := []plimsoll.GroupSpec{{Name: "g", Command: []string{"true"}}}
 		l.JobSpec(plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: groups})
-		l.JobStatus(plimsoll.JobStatus{ID: "j", Queue: "root.default", State: state, Killed: state == plimsoll.JobFailing})
+		l.JobStatus(
+			plimsoll.JobStatus{ID: "j", Queue: "root.default", State: state, Killed: state == plimsoll.JobFailing},
+		)
 		_, err := l.End(1000)
 		refused := state == plimsoll.JobCompleting || state == plimsoll.JobRejected || state == plimsoll.JobResuming
 		if refused != (plimsoll.CodeOf(err) == plimsoll.CodeCorrupt) || !refused && err != nil {

@@ -20,8 +20,8 @@ func (n KnownNames) Ask(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec, count int
 	return ask
 }
 
-// Movables returns the tasks on nodes as instances that may be moved, of the nodes with the fewest tasks first and of not many more than
-// most, and whether those are all.
+// Movables returns the tasks on nodes as instances that may be moved, of the nodes with the fewest
+// tasks first and of not many more than most, and whether those are all.
 func (s *State) Movables(most int) (list []placement.Movable, all bool) {
 	var nodes []*Node
 	for _, n := range s.slots {
@@ -39,7 +39,9 @@ func (s *State) Movables(most int) (list []placement.Movable, all bool) {
 			break
 		}
 		for _, ref := range n.tasks {
-			m := placement.Movable{Name: ref.Task().ID, Slot: n.Slot, Kind: ref.Group.kind, Prepared: ref.Group.class.Prepared}
+			m := placement.Movable{
+				Name: ref.Task().ID, Slot: n.Slot, Kind: ref.Group.kind, Prepared: ref.Group.class.Prepared,
+			}
 			switch {
 			case ref.Task().State == plimsoll.TaskStopping:
 				m.Fixed = "is being stopped"

@@ -41,7 +41,8 @@ func (s *State) whereIs(id string) (node, owner string, err error) {
 	return ref.Task().Node, ref.Group.Job.Spec.Owner, nil
 }
 
-// volumesOf is what the fleet asks about a task whose directory a request wants: that stays on the node where it ran last.
+// volumesOf is what the fleet asks about a task whose directory a request wants: that stays on the
+// node where it ran last.
 func (s *State) volumesOf(id string) (node string, err error) {
 	ref, ok := s.find(id)
 	if !ok {

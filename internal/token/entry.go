@@ -27,8 +27,8 @@ type entry struct {
 	Process owner  `json:"process"`
 }
 
-// owner is a process that cannot be mistaken for another, also of another machine that has the same home
-// directories.
+// owner is a process that cannot be mistaken for another, also of another machine that has the same
+// home directories.
 type owner struct {
 	PID     int    `json:"pid"`
 	Started string `json:"started"` // as the kernel counts
@@ -46,7 +46,8 @@ func processOf(pid int) (owner, error) {
 	if err != nil {
 		return owner{}, fmt.Errorf("look at process %d: %w", pid, err)
 	}
-	// The program's name may hold anything, so the fields are counted from behind it (proc_pid_stat(5)).
+	// The program's name may hold anything, so the fields are counted from behind it
+	// (proc_pid_stat(5)).
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return owner{}, fmt.Errorf("process %d has ended", pid)
@@ -117,8 +118,8 @@ func sudoer() (p place, ok bool, err error) {
 	return p, true, err
 }
 
-// do calls f with the rights to files that the user of the place has: root must not follow the links that
-// another user puts into a home directory.
+// do calls f with the rights to files that the user of the place has: root must not follow the
+// links that another user puts into a home directory.
 func (p place) do(f func() error) error {
 	if p.uid == uint32(os.Geteuid()) {
 		return f()
@@ -149,9 +150,10 @@ func (p place) path(kind Kind, server netip.AddrPort) string {
 	return filepath.Join(p.dir, fmt.Sprintf("%s_%d.%s", server.Addr(), server.Port(), kind))
 }
 
-// Enter lets callers on this machine find the tokens of a listener that they reach by the loopback: those
-// that are processes of its user and, of a process that was started through sudo, user tokens also those of
-// the user who did. withdraw takes the entries back. What could be entered is, also beside an error.
+// Enter lets callers on this machine find the tokens of a listener that they reach by the loopback:
+// those that are processes of its user and, of a process that was started through sudo, user tokens
+// also those of the user who did. withdraw takes the entries back. What could be entered is, also
+// beside an error.
 func Enter(listener net.Addr, tokens []Token) (withdraw func(), err error) {
 	var entered []func()
 	withdraw = func() {
@@ -182,7 +184,8 @@ func Enter(listener net.Addr, tokens []Token) (withdraw func(), err error) {
 					if err := e.write(path); err != nil {
 						return err
 					}
-					entered = append(entered, func() { _ = p.do(func() error { return e.remove(path) }) }) // it is of no use any more, and does no harm
+					// it is of no use any more, and does no harm
+					entered = append(entered, func() { _ = p.do(func() error { return e.remove(path) }) })
 				}
 			}
 			return nil

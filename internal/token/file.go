@@ -32,7 +32,9 @@ func Load(kind Kind, path string) (Token, error) {
 			path, err)
 	}
 	if t.kind != kind {
-		return Token{}, plimsoll.Errorf(plimsoll.CodeInvalid, "the file %s holds %v; %s %s token is needed here", path, t, article(kind), kind)
+		return Token{}, plimsoll.Errorf(
+			plimsoll.CodeInvalid, "the file %s holds %v; %s %s token is needed here", path, t, article(kind), kind,
+		)
 	}
 	t.file = path
 	return t, nil
@@ -43,7 +45,10 @@ func readPrivate(path string, flags int) (data []byte, err error) {
 	f, err := os.OpenFile(path, flags|syscall.O_NONBLOCK, 0) // a FIFO would be waited for otherwise
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
-			err = plimsoll.Errorf(plimsoll.CodeDenied, "the token file %s belongs to another user; ask them for a copy, and name that", path)
+			err = plimsoll.Errorf(
+				plimsoll.CodeDenied, "the token file %s belongs to another user; ask them for a copy, and name that",
+				path,
+			)
 		}
 		return nil, err //nolint:wrapcheck // it names the file
 	}
@@ -65,8 +70,8 @@ func readPrivate(path string, flags int) (data []byte, err error) {
 	return data, nil
 }
 
-// Make reads the token of a kind from a file, and makes both if there is none. The file appears whole,
-// and is on the disk when Make returns.
+// Make reads the token of a kind from a file, and makes both if there is none. The file appears
+// whole, and is on the disk when Make returns.
 func Make(kind Kind, path string) (Token, error) {
 	if _, err := os.Stat(path); err == nil {
 		return Load(kind, path)

@@ -19,8 +19,8 @@ type Finder struct {
 	PerServer bool
 }
 
-// For returns where the token for a server is found; nil if nowhere. The server is an address as package
-// transport takes it.
+// For returns where the token for a server is found; nil if nowhere. The server is an address as
+// package transport takes it.
 func (f Finder) For(server string) *Source {
 	switch {
 	case f.Kind == 0:
@@ -62,8 +62,8 @@ func Fixed(t Token, about string) *Source {
 	return &Source{about: about, read: func() (Token, entry, error) { return t, entry{}, nil }}
 }
 
-// entered are the addresses under which the token of a server may have been entered. The name localhost
-// stands for two, so that a caller has to use the one that is found: see Source.At.
+// entered are the addresses under which the token of a server may have been entered. The name
+// localhost stands for two, so that a caller has to use the one that is found: see Source.At.
 func entered(server string) []netip.AddrPort {
 	host, text, err := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(server, "http://"), "/"))
 	if err != nil {
@@ -75,7 +75,8 @@ func entered(server string) []netip.AddrPort {
 	}
 	if host == "localhost" || host == "" {
 		return []netip.AddrPort{
-			netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)), netip.AddrPortFrom(netip.IPv6Loopback(), uint16(port)),
+			netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)),
+			netip.AddrPortFrom(netip.IPv6Loopback(), uint16(port)),
 		}
 	}
 	ip, err := netip.ParseAddr(host)
@@ -96,8 +97,8 @@ type Source struct {
 	none  string // why there was no token
 }
 
-// Get returns the token, or none if the server has entered none, and the address to which alone it may be
-// sent; empty: that of the server.
+// Get returns the token, or none if the server has entered none, and the address to which alone it
+// may be sent; empty: that of the server.
 func (s *Source) Get() (t Token, at string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +110,9 @@ func (s *Source) Get() (t Token, at string, err error) {
 	return s.token, s.entry.Server, nil
 }
 
-// Check is called when a connection to the server has been made, before a request is sent. It fails if the
-// token has not been entered any more, because another process may have the server's address now.
+// Check is called when a connection to the server has been made, before a request is sent. It fails
+// if the token has not been entered any more, because another process may have the server's address
+// now.
 func (s *Source) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +143,8 @@ func (s *Source) String() string {
 	return s.about
 }
 
-// ServerFile is the file in which the server itself keeps the token, or else the one that it was read from.
+// ServerFile is the file in which the server itself keeps the token, or else the one that it was
+// read from.
 func (s *Source) ServerFile() (string, error) {
 	t, _, err := s.Get()
 	if err != nil {

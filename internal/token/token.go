@@ -115,16 +115,16 @@ func (t Token) File() string { return t.file }
 // Header is the Authorization header of a request with the token.
 func (t Token) Header() string { return "Bearer " + *t.text }
 
-// Matches reports whether it is the token that a caller sent. How long it takes does not tell how much
-// of it is right.
+// Matches reports whether it is the token that a caller sent. How long it takes does not tell how
+// much of it is right.
 func (t Token) Matches(sent string) bool {
 	var a, b [64]byte
 	n, m := copy(a[:], *t.text), copy(b[:], sent)
 	return n == m && len(sent) == m && subtle.ConstantTimeCompare(a[:n], b[:m]) == 1
 }
 
-// For returns the form of the token that is good for one server alone: a server that gets it cannot use
-// it at another one that has the same token.
+// For returns the form of the token that is good for one server alone: a server that gets it cannot
+// use it at another one that has the same token.
 func (t Token) For(server string) Token {
 	if !t.Is() {
 		return t
@@ -153,8 +153,8 @@ func article(k Kind) string {
 // MarshalText implements encoding.TextMarshaler, also for logs: it shows the kind alone.
 func (t Token) MarshalText() ([]byte, error) { return []byte(fmt.Sprint(t)), nil }
 
-// Guess names the kind that a text has the form of, such as "an agent token"; empty if of none. It says
-// nothing about who knows it.
+// Guess names the kind that a text has the form of, such as "an agent token"; empty if of none. It
+// says nothing about who knows it.
 func Guess(text string) string {
 	if t, err := Parse(text); err == nil {
 		return fmt.Sprint(t)

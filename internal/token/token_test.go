@@ -45,14 +45,19 @@ func TestParseTakesWhatNewMakesAndNothingElse(t *testing.T) {
 		if New(kind).Matches(text) {
 			t.Errorf("%s: two tokens are the same", kind)
 		}
-		for _, bad := range []string{"", text[:len(text)-1], text + "x", "x" + text, strings.Replace(text, "_", "-", 1), text[:20] + "\x00" + text[21:]} {
+		for _, bad := range []string{
+			"", text[:len(text)-1], text + "x", "x" + text, strings.Replace(text, "_", "-", 1),
+			text[:20] + "\x00" + text[21:],
+		} {
 			if _, err := Parse(bad); err == nil {
 				t.Errorf("%q is taken for a token", bad)
 			} else if len(bad) > 10 && strings.Contains(err.Error(), bad[len(bad)-20:]) {
 				t.Errorf("the error %q repeats what was read", err)
 			}
 		}
-		for _, bad := range []string{"", text[:len(text)-1], text + "x", text + strings.Repeat("x", 100), strings.ToUpper(text)} {
+		for _, bad := range []string{
+			"", text[:len(text)-1], text + "x", text + strings.Repeat("x", 100), strings.ToUpper(text),
+		} {
 			if made.Matches(bad) {
 				t.Errorf("%s: %q matches", kind, bad)
 			}
@@ -241,12 +246,15 @@ func TestTokenIsFoundForItsServerAlone(t *testing.T) {
 		}
 	}
 	enter(t, "192.0.2.1:9080", user)
-	if left, err := filepath.Glob(filepath.Join(os.Getenv("HOME"), ".config/plimsoll/tokens/192*")); err != nil || left != nil {
+	if left, err := filepath.Glob(
+		filepath.Join(os.Getenv("HOME"), ".config/plimsoll/tokens/192*"),
+	); err != nil || left != nil {
 		t.Errorf("an address of a network was entered: %v, %v", left, err)
 	}
 }
 
-// Somebody else may listen where a server has ended: its token is not found, and is not sent on a new connection.
+// Somebody else may listen where a server has ended: its token is not found, and is not sent on a
+// new connection.
 func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 	dir := home(t)
 	withdraw, err := Enter(address("127.0.0.1:9080"), []Token{New(User)})
@@ -264,11 +272,14 @@ func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 	}
 	withdraw()
 	wantCode(t, source.Check(), plimsoll.CodeUnavailable)
-	if got, _, err := source.Get(); got.Is() || err != nil || !strings.Contains(source.String(), "no server at 127.0.0.1:9080") {
+	if got, _, err := source.Get(); got.Is() || err != nil || !strings.Contains(
+		source.String(), "no server at 127.0.0.1:9080",
+	) {
 		t.Errorf("%v, %v, %v", got, err, source)
 	}
 
-	// One that was killed leaves its entry, which says of which process, and of which start of the machine.
+	// One that was killed leaves its entry, which says of which process, and of which start of the
+	// machine.
 	ended := exec.Command("true")
 	if err := errors.Join(ended.Start(), ended.Wait()); err != nil {
 		t.Fatal(err)
@@ -289,7 +300,9 @@ func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		source := Finder{Kind: User}.For("127.0.0.1:9080")
-		if got, _, err := source.Get(); got.Is() || err != nil || !strings.Contains(source.String(), "is of a server that has ended") {
+		if got, _, err := source.Get(); got.Is() || err != nil || !strings.Contains(
+			source.String(), "is of a server that has ended",
+		) {
 			t.Errorf("%s: %v, %v, %v", name, got, err, source)
 		}
 	}
@@ -328,7 +341,8 @@ func TestEntryOfAnotherUserIsNotTaken(t *testing.T) {
 	}
 }
 
-// What root writes for the user who called sudo is that user's, and does not follow links to where that user may not write.
+// What root writes for the user who called sudo is that user's, and does not follow links to where
+// that user may not write.
 func TestEntryForTheUserOfSudoIsWrittenAsThatUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act as another user")
@@ -336,14 +350,17 @@ func TestEntryForTheUserOfSudoIsWrittenAsThatUser(t *testing.T) {
 	root := t.TempDir()
 	theirs, rootOnly := filepath.Join(root, "home"), filepath.Join(root, "root-only")
 	if err := errors.Join(
-		os.Chmod(filepath.Dir(root), 0o755), os.Chmod(root, 0o755), os.Mkdir(theirs, 0o700), os.Chown(theirs, 65534, 65534), os.Mkdir(rootOnly, 0o755),
+		os.Chmod(filepath.Dir(root), 0o755), os.Chmod(root, 0o755), os.Mkdir(theirs, 0o700),
+		os.Chown(theirs, 65534, 65534), os.Mkdir(rootOnly, 0o755),
 	); err != nil {
 		t.Fatal(err)
 	}
 	p := place{filepath.Join(theirs, ".config", "plimsoll", "tokens"), 65534, 65534}
 	e := entry{Server: "127.0.0.1:9080", Token: *New(User).text}
 	write := func(p place) error {
-		return p.do(func() error { return errors.Join(p.clear(), e.write(filepath.Join(p.dir, "127.0.0.1_9080.user"))) })
+		return p.do(
+			func() error { return errors.Join(p.clear(), e.write(filepath.Join(p.dir, "127.0.0.1_9080.user"))) },
+		)
 	}
 	if err := write(p); err != nil {
 		t.Fatal(err)

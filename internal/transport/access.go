@@ -28,20 +28,21 @@ type Grant struct {
 
 // AccessConfig says who may call a listener of TCP.
 type AccessConfig struct {
-	// Grants makes or reads the tokens. The first Serve with it calls it, when nothing else can keep the
-	// listener from being served; nil: there are no tokens.
+	// Grants makes or reads the tokens. The first Serve with it calls it, when nothing else can
+	// keep the listener from being served; nil: there are no tokens.
 	Grants func() ([]Grant, error)
-	// NoToken answers also those who send no token, or a wrong one, whatever they call. Who sends a token of
-	// a Grant still is the Caller of that.
+	// NoToken answers also those who send no token, or a wrong one, whatever they call. Who sends a
+	// token of a Grant still is the Caller of that.
 	NoToken bool
 	// Open is a path such as /ws/v1/ below which GET needs no token; empty: there is none.
 	Open string
-	// Trouble tells that callers on this machine cannot find the tokens by themselves; nil: nobody is told.
+	// Trouble tells that callers on this machine cannot find the tokens by themselves; nil: nobody
+	// is told.
 	Trouble func(err error)
 }
 
-// Access decides by the token of a request whether a listener answers it. Requests for /healthz, /readyz
-// and /metrics need none if they come from this machine and through no proxy.
+// Access decides by the token of a request whether a listener answers it. Requests for /healthz,
+// /readyz and /metrics need none if they come from this machine and through no proxy.
 type Access struct {
 	cfg     AccessConfig
 	server  string // whose form of the tokens is taken too; empty: none
@@ -111,8 +112,9 @@ func (a *Access) enter(listener net.Addr) (withdraw func()) {
 	return withdraw
 }
 
-// admits refuses a request whose token does not allow it; otherwise it returns what the token is for, nil
-// if there is none. On a unix socket, which only its user reaches, a token says only who calls.
+// admits refuses a request whose token does not allow it; otherwise it returns what the token is
+// for, nil if there is none. On a unix socket, which only its user reaches, a token says only who
+// calls.
 func (a *Access) admits(w http.ResponseWriter, r *http.Request, socket bool) (*Grant, bool) {
 	sent, bearer := bearerOf(r)
 	grant := a.granted(sent)
@@ -243,20 +245,22 @@ func refuseAs(w http.ResponseWriter, r *http.Request, status int, reason string)
 	if err != nil {
 		panic(err) // a broken invariant: numbers and strings have a JSON form
 	}
-	// In HTTP/1 the answer would go out when the rest of the body has come, were the connection to be used again. So it
-	// is not, and what still comes is read away only for a moment, which spares the caller a reset.
+	// In HTTP/1 the answer would go out when the rest of the body has come, were the connection to
+	// be used again. So it is not, and what still comes is read away only for a moment, which
+	// spares the caller a reset.
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBodyTimeout)) // a writer of a test knows none
+	// a writer of a test knows none
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBodyTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set(refusedHeader, reason)
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n')) // the caller went away; there is nobody to tell
 }
 
-// SendToken makes a client of Client or CallClient send a token with each request; without a source it
-// does nothing. It must be called before the client is used.
+// SendToken makes a client of Client or CallClient send a token with each request; without a source
+// it does nothing. It must be called before the client is used.
 func SendToken(client *http.Client, source *token.Source) {
 	refusing, ok := client.Transport.(refusals)
 	if source == nil || !ok {
@@ -271,8 +275,8 @@ func SendToken(client *http.Client, source *token.Source) {
 	})
 }
 
-// SendToken makes the client send a token with each request; without a source it does nothing. It must
-// be called before the client is used.
+// SendToken makes the client send a token with each request; without a source it does nothing. It
+// must be called before the client is used.
 func (c *ConnClient) SendToken(source *token.Source) {
 	refusing, ok := c.HTTP.Transport.(refusals)
 	if source == nil || !ok {

@@ -62,7 +62,9 @@ func TestServeWantsTheTokenOfTheCaller(t *testing.T) {
 	withHome(t)
 	user, agent, other := token.New(token.User), token.New(token.Agent), token.New(token.User)
 	l := listen(t, "127.0.0.1:0")
-	serveWith(t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{Grants: grants(user, agent)})})
+	serveWith(
+		t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{Grants: grants(user, agent)})},
+	)
 	for _, test := range []struct {
 		line, authorization string
 		status              int
@@ -102,7 +104,9 @@ func TestServeWantsTheTokenOfTheCaller(t *testing.T) {
 		}
 		status, body := exchange(t, l, request+"\r\n")
 		if status != test.status || !strings.Contains(body, test.says) {
-			t.Errorf("%s, %.20s: %d %s, want %d %s", test.line, test.authorization, status, body, test.status, test.says)
+			t.Errorf(
+				"%s, %.20s: %d %s, want %d %s", test.line, test.authorization, status, body, test.status, test.says,
+			)
 		}
 		if sent := strings.TrimPrefix(test.authorization, "Bearer "); len(sent) > 10 && strings.Contains(body, sent) {
 			t.Errorf("%s: %s repeats what was sent", test.line, body)
@@ -115,19 +119,27 @@ func TestClientsSayWhichTokenIsMissing(t *testing.T) {
 	withHome(t)
 	user, agent := token.New(token.User), token.New(token.Agent)
 	l := listen(t, "127.0.0.1:0")
-	serveWith(t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{Grants: grants(user, agent)})})
+	serveWith(
+		t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{Grants: grants(user, agent)})},
+	)
 	for _, make := range []makeClient{transport.Client, transport.CallClient} {
 		for name, test := range map[string]struct {
 			source *token.Source
 			code   plimsoll.Code
 			says   string
 		}{
-			"none":       {nil, plimsoll.CodeUnauthenticated, "wants a user token"},
-			"another's":  {token.Fixed(token.New(token.User), "the token in my pocket"), plimsoll.CodeUnauthenticated, "this caller sent the token in my pocket"},
+			"none": {nil, plimsoll.CodeUnauthenticated, "wants a user token"},
+			"another's": {
+				token.Fixed(token.New(token.User), "the token in my pocket"), plimsoll.CodeUnauthenticated,
+				"this caller sent the token in my pocket",
+			},
 			"an agent's": {token.Fixed(agent, ""), plimsoll.CodeDenied, "it takes a user token"},
-			"no file":    {token.Finder{Kind: token.User, File: "/no/file"}.For(""), plimsoll.CodeUnauthenticated, "there is no file /no/file"},
-			"its own":    {token.Fixed(user, ""), plimsoll.CodeInternal, ""},
-			"the found":  {token.Finder{Kind: token.User}.For(l.Addr().String()), plimsoll.CodeInternal, ""},
+			"no file": {
+				token.Finder{Kind: token.User, File: "/no/file"}.For(""), plimsoll.CodeUnauthenticated,
+				"there is no file /no/file",
+			},
+			"its own":   {token.Fixed(user, ""), plimsoll.CodeInternal, ""},
+			"the found": {token.Finder{Kind: token.User}.For(l.Addr().String()), plimsoll.CodeInternal, ""},
 		} {
 			client, url, err := make(l.Addr().String())
 			if err != nil {
@@ -153,8 +165,10 @@ func TestOpenPathIsReadWithoutAToken(t *testing.T) {
 		Grants: grants(token.New(token.User), token.New(token.Agent)), Open: "/ws/v1/",
 	})})
 	for line, want := range map[string]int{
-		"GET /ws/v1/events/batch": 200, "GET /ws/v1/events/batch?start=1": 200, "GET /ws/v1/": 200, "POST /ws/v1/events/batch": 401, "PUT /ws/v1/x": 401,
-		"DELETE /ws/v1/x": 401, "GET /ws/v1": 401, "GET /ws/v10/x": 401, "GET /ws/v1/../v2/x": 401, "GET /ws/v1/%2e%2e/x": 401, "GET /ws/v1//x": 401, "GET /x": 401,
+		"GET /ws/v1/events/batch": 200, "GET /ws/v1/events/batch?start=1": 200, "GET /ws/v1/": 200,
+		"POST /ws/v1/events/batch": 401, "PUT /ws/v1/x": 401,
+		"DELETE /ws/v1/x": 401, "GET /ws/v1": 401, "GET /ws/v10/x": 401, "GET /ws/v1/../v2/x": 401,
+		"GET /ws/v1/%2e%2e/x": 401, "GET /ws/v1//x": 401, "GET /x": 401,
 	} {
 		if status, body := exchange(t, l, line+" HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\n\r\n"); status != want {
 			t.Errorf("%s: %d %s, want %d", line, status, body, want)
@@ -171,11 +185,16 @@ func TestNoTokenAnswersEverybody(t *testing.T) {
 		cfg := transport.AccessConfig{Grants: grants(user, agent), NoToken: !strings.HasPrefix(address, "unix:")}
 		serveWith(t, l, transport.ServeConfig{Access: transport.NewAccess(cfg), Caller: transport.CallerGateway})
 		for authorization, want := range map[string]string{
-			"": "caller 2", "Bearer x": "caller 2", token.New(token.User).Header(): "caller 2", user.Header(): "caller 0", agent.Header(): "caller 1",
+			"": "caller 2", "Bearer x": "caller 2", token.New(token.User).Header(): "caller 2",
+			user.Header(): "caller 0", agent.Header(): "caller 1",
 		} {
-			status, body := exchange(t, l, "GET /any HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\nAuthorization: "+authorization+"\r\n\r\n")
+			status, body := exchange(
+				t, l, "GET /any HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\nAuthorization: "+authorization+"\r\n\r\n",
+			)
 			if strings.HasPrefix(address, "unix:") {
-				status, body = exchange(t, l, "GET /any HTTP/1.1\r\nHost: x\r\nAuthorization: "+authorization+"\r\n\r\n")
+				status, body = exchange(
+					t, l, "GET /any HTTP/1.1\r\nHost: x\r\nAuthorization: "+authorization+"\r\n\r\n",
+				)
 			}
 			if status != 200 || body != want {
 				t.Errorf("%s %.20s: %d %s, want %s", address, authorization, status, body, want)
@@ -194,9 +213,12 @@ func TestTokenForAServerIsTakenThere(t *testing.T) {
 	l := listen(t, "127.0.0.1:0")
 	serveWith(t, l, transport.ServeConfig{Access: access.For("10.0.0.1:9082")})
 	for sent, want := range map[string]int{
-		shared.Header(): 200, shared.For("10.0.0.1:9082").Header(): 200, shared.For("10.0.0.2:9082").Header(): 401, "": 401,
+		shared.Header(): 200, shared.For("10.0.0.1:9082").Header(): 200, shared.For("10.0.0.2:9082").Header(): 401,
+		"": 401,
 	} {
-		if status, body := exchange(t, l, "GET /x HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\nAuthorization: "+sent+"\r\n\r\n"); status != want {
+		if status, body := exchange(
+			t, l, "GET /x HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\nAuthorization: "+sent+"\r\n\r\n",
+		); status != want {
 			t.Errorf("%d %s, want %d", status, body, want)
 		}
 	}
@@ -219,7 +241,9 @@ func TestListenersShareAnAccess(t *testing.T) {
 	all.Wait()
 	for _, l := range listeners {
 		for sent, want := range map[string]int{user.Header(): 200, agent.Header(): 403, "": 401} {
-			if status, body := exchange(t, l, "GET /x HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\nAuthorization: "+sent+"\r\n\r\n"); status != want {
+			if status, body := exchange(
+				t, l, "GET /x HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\nAuthorization: "+sent+"\r\n\r\n",
+			); status != want {
 				t.Errorf("%d %s, want %d", status, body, want)
 			}
 		}
@@ -231,7 +255,9 @@ func TestListenersShareAnAccess(t *testing.T) {
 
 func TestListenerOfTCPIsNotServedWithoutAnAccess(t *testing.T) {
 	l := listen(t, "127.0.0.1:0")
-	if err := transport.Serve(t.Context(), l, http.NotFoundHandler(), transport.ServeConfig{}); err == nil || !strings.Contains(err.Error(), "needs an Access") {
+	if err := transport.Serve(
+		t.Context(), l, http.NotFoundHandler(), transport.ServeConfig{},
+	); err == nil || !strings.Contains(err.Error(), "needs an Access") {
 		t.Errorf("Serve: %v", err)
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
@@ -240,13 +266,15 @@ func TestListenerOfTCPIsNotServedWithoutAnAccess(t *testing.T) {
 	l = listen(t, "127.0.0.1:0")
 	failed := errors.New("no disk")
 	cfg := transport.AccessConfig{Grants: func() ([]transport.Grant, error) { return nil, failed }}
-	if err := transport.Serve(t.Context(), l, http.NotFoundHandler(), transport.ServeConfig{Access: transport.NewAccess(cfg)}); !errors.Is(err, failed) {
+	if err := transport.Serve(
+		t.Context(), l, http.NotFoundHandler(), transport.ServeConfig{Access: transport.NewAccess(cfg)},
+	); !errors.Is(err, failed) {
 		t.Errorf("Serve: %v", err)
 	}
 }
 
-// A request without a token is answered before its body comes, and one whose body does not come costs no more than one whose
-// header does not.
+// A request without a token is answered before its body comes, and one whose body does not come
+// costs no more than one whose header does not.
 func TestBodyOfACallerWithoutATokenIsNotAwaited(t *testing.T) {
 	withHome(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +290,9 @@ func TestBodyOfACallerWithoutATokenIsNotAwaited(t *testing.T) {
 		}()
 		c := l.dial()
 		began := time.Now()
-		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: 127.0.0.1:9080\r\nContent-Length: 100\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(
+			c, "POST / HTTP/1.1\r\nHost: 127.0.0.1:9080\r\nContent-Length: 100\r\n\r\n",
+		); err != nil {
 			t.Fatal(err)
 		}
 		answer := make([]byte, 13)
@@ -280,7 +310,8 @@ func TestBodyOfACallerWithoutATokenIsNotAwaited(t *testing.T) {
 	})
 }
 
-// The name localhost is more than one address. The token goes to the one that entered it, and not to whoever listens on another.
+// The name localhost is more than one address. The token goes to the one that entered it, and not
+// to whoever listens on another.
 func TestTokenGoesToTheAddressThatEnteredIt(t *testing.T) {
 	withHome(t)
 	user := token.New(token.User)
@@ -289,7 +320,12 @@ func TestTokenGoesToTheAddressThatEnteredIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveWith(t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{Grants: grants(user, token.New(token.Agent))})})
+	serveWith(
+		t, l,
+		transport.ServeConfig{
+			Access: transport.NewAccess(transport.AccessConfig{Grants: grants(user, token.New(token.Agent))}),
+		},
+	)
 	for _, make := range []makeClient{transport.Client, transport.CallClient} {
 		client, url, err := make("localhost:" + port)
 		if err != nil {

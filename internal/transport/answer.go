@@ -12,16 +12,16 @@ const (
 	DefaultUnreadTimeout = time.Minute
 )
 
-// answerPiece is how many bytes of a stream are written at a time: a caller that takes so many within
-// AnswerConfig.Unread is one that reads.
+// answerPiece is how many bytes of a stream are written at a time: a caller that takes so many
+// within AnswerConfig.Unread is one that reads.
 const answerPiece = 32 << 10
 
 // AnswerConfig sets up TimeAnswers.
 type AnswerConfig struct {
 	// Stream reports whether a request is a stream, which lasts as long as its caller reads it.
 	Stream func(r *http.Request) bool
-	// Total is from the beginning of a request that is no stream to its answer's last byte; zero: that of the
-	// listener, ServeConfig.AnswerTimeout.
+	// Total is from the beginning of a request that is no stream to its answer's last byte; zero:
+	// that of the listener, ServeConfig.AnswerTimeout.
 	Total  time.Duration
 	Unread time.Duration // in which the caller of a stream must read what is sent; default DefaultUnreadTimeout
 	// Cut is called when a stream was cut because its caller did not read it. It must not block.
@@ -43,17 +43,18 @@ type Answer struct {
 }
 
 // TimeAnswers gives the place and the connection of a caller back that does not take its answer. A
-// stream is cut when its caller has read nothing of it for AnswerConfig.Unread while something was to
-// be sent. Over HTTP/2 the caller finds a stream that the server has reset, over HTTP/1.1 a connection
-// that was closed: both are all that can be sent to somebody who leaves no room for more.
+// stream is cut when its caller has read nothing of it for AnswerConfig.Unread while something was
+// to be sent. Over HTTP/2 the caller finds a stream that the server has reset, over HTTP/1.1 a
+// connection that was closed: both are all that can be sent to somebody who leaves no room for
+// more.
 func TimeAnswers(cfg AnswerConfig, next http.Handler) http.Handler {
 	if cfg.Unread == 0 {
 		cfg.Unread = DefaultUnreadTimeout
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &Answer{ResponseWriter: w, control: *http.NewResponseController(w)}
-		// Deadlines outlive a request on its connection, so each sets its own. The only error is that the writer knows none;
-		// that is one of a test, without a network.
+		// Deadlines outlive a request on its connection, so each sets its own. The only error is
+		// that the writer knows none; that is one of a test, without a network.
 		if cfg.Stream != nil && cfg.Stream(r) {
 			_ = a.control.SetWriteDeadline(time.Time{})
 			a.unread = cfg.Unread

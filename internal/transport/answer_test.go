@@ -13,7 +13,10 @@ import (
 )
 
 // overPipes serves in a bubble and gives the test a client of each protocol.
-func overPipes(t *testing.T, handler func(cut chan<- string) http.Handler, test func(t *testing.T, client *http.Client, cut <-chan string)) {
+func overPipes(
+	t *testing.T, handler func(cut chan<- string) http.Handler,
+	test func(t *testing.T, client *http.Client, cut <-chan string),
+) {
 	t.Helper()
 	for name, set := range map[string]func(*http.Protocols){
 		"HTTP/1.1": func(p *http.Protocols) { p.SetHTTP1(true) },
@@ -27,7 +30,9 @@ func overPipes(t *testing.T, handler func(cut chan<- string) http.Handler, test 
 				go func() { ended <- transport.Serve(ctx, network, handler(cut), transport.ServeConfig{}) }()
 				protocols := new(http.Protocols)
 				set(protocols)
-				carrier := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
+				carrier := &http.Transport{Protocols: protocols, DialContext: func(
+					context.Context, string, string,
+				) (net.Conn, error) {
 					return network.dial(), nil
 				}}
 				test(t, &http.Client{Transport: carrier}, cut)

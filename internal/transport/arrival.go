@@ -18,9 +18,9 @@ const (
 	DefaultBodyRate    = 64 << 10         // bytes a second for what comes after that time
 )
 
-// Arrival is the body of a request on its way. It has ServeConfig.BodyTimeout, and a second more for
-// each ServeConfig.BodyRate bytes that have come: a large body may take its time, a trickle may not.
-// Serve makes it the body of each request that has one.
+// Arrival is the body of a request on its way. It has ServeConfig.BodyTimeout, and a second more
+// for each ServeConfig.BodyRate bytes that have come: a large body may take its time, a trickle may
+// not. Serve makes it the body of each request that has one.
 type Arrival struct {
 	io.ReadCloser
 	control http.ResponseController
@@ -44,8 +44,8 @@ type Arrival struct {
 	}
 }
 
-// ArrivalOf returns the body of a request that Serve has taken, while it is on its way; nil: there is
-// nothing to wait for.
+// ArrivalOf returns the body of a request that Serve has taken, while it is on its way; nil: there
+// is nothing to wait for.
 func ArrivalOf(r *http.Request) *Arrival {
 	a, _ := r.Body.(*Arrival)
 	return a
@@ -79,8 +79,9 @@ func (a *Arrival) extend() {
 	}
 }
 
-// readUntil sets the time after which reading fails; zero: there is none. In HTTP/2 a deadline costs
-// a message to the goroutine of the connection, so it is set by a timer, and only once it is over.
+// readUntil sets the time after which reading fails; zero: there is none. In HTTP/2 a deadline
+// costs a message to the goroutine of the connection, so it is set by a timer, and only once it is
+// over.
 func (a *Arrival) readUntil(t time.Time) {
 	switch {
 	case a.timer == nil:
@@ -122,8 +123,8 @@ func (a *Arrival) explain(err error) error {
 // told makes an error that an RPC's handler passes on as it is.
 func told(err error) error { return wire.ConnectError(err) }
 
-// Whole says that the request has come as a whole, or that it is a stream from the caller, which has
-// no end to wait for.
+// Whole says that the request has come as a whole, or that it is a stream from the caller, which
+// has no end to wait for.
 func (a *Arrival) Whole() {
 	a.mu.Lock()
 	if a.mu.whole || a.mu.over || a.mu.cut != nil {

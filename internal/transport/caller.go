@@ -2,8 +2,8 @@ package transport
 
 import "context"
 
-// Caller is the part that somebody who calls a listener plays in the cluster. What a user does must not
-// take away what an agent needs; so bounds are kept for each Caller.
+// Caller is the part that somebody who calls a listener plays in the cluster. What a user does must
+// not take away what an agent needs; so bounds are kept for each Caller.
 type Caller uint8
 
 // The parts of callers.

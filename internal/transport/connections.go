@@ -56,14 +56,15 @@ type ConnectionsConfig struct {
 }
 
 // Connections bounds the connections of a process, over all listeners that share it. Users and
-// agents are counted apart: a connection counts as an agent's if its listener is for agents, or once
-// a request on it came from one (see CallerOf).
+// agents are counted apart: a connection counts as an agent's if its listener is for agents, or
+// once a request on it came from one (see CallerOf).
 //
 // A connection for which there is no room takes the place of another of the same kind that keeps
-// nobody waiting: the oldest that has never sent a whole request, or else the one that has been idle
-// longest, or one that has not taken its answer for five seconds. If there is none, the new one is
-// closed at once. Connections of agents that were served, and those with a request or stream under
-// way, are never closed for others. Streams take at most three quarters of the users' connections.
+// nobody waiting: the oldest that has never sent a whole request, or else the one that has been
+// idle longest, or one that has not taken its answer for five seconds. If there is none, the new
+// one is closed at once. Connections of agents that were served, and those with a request or stream
+// under way, are never closed for others. Streams take at most three quarters of the users'
+// connections.
 type Connections struct {
 	cfg ConnectionsConfig
 
@@ -108,8 +109,8 @@ func NewConnections(cfg ConnectionsConfig) *Connections {
 	return c
 }
 
-// OpenFiles is how many descriptors this process may have: RLIMIT_NOFILE. (Go raises the soft limit to
-// the hard one when a process starts.)
+// OpenFiles is how many descriptors this process may have: RLIMIT_NOFILE. (Go raises the soft limit
+// to the hard one when a process starts.)
 func OpenFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -118,8 +119,9 @@ func OpenFiles() int {
 	return int(min(limit.Cur, 1<<20))
 }
 
-// FewConnections are Connections for a listener that serves processes of the cluster more than users:
-// each kind has a part of the descriptors, one in 16 and one in 32. refused is ConnectionsConfig.Refused.
+// FewConnections are Connections for a listener that serves processes of the cluster more than
+// users: each kind has a part of the descriptors, one in 16 and one in 32. refused is
+// ConnectionsConfig.Refused.
 func FewConnections(refused func(bound string)) *Connections {
 	files := OpenFiles()
 	return NewConnections(ConnectionsConfig{
@@ -144,8 +146,8 @@ type listener struct {
 	caller      Caller
 }
 
-// Accept implements net.Listener. A process that is out of descriptors gives up a connection for the
-// next one; net/http then waits a little and tries again.
+// Accept implements net.Listener. A process that is out of descriptors gives up a connection for
+// the next one; net/http then waits a little and tries again.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -260,7 +262,9 @@ func (c *Connections) dispensable(p *pool, peer netip.Addr) *conn {
 	for e := p.busy.Front(); e != nil; e = e.Next() {
 		found := element(e)
 		since := found.writing.Load()
-		if since != 0 && now.UnixNano()-since >= int64(blockedWrite) && !found.trusted.Load() && (!peer.IsValid() || found.peer == peer) {
+		if since != 0 && now.UnixNano()-since >= int64(
+			blockedWrite,
+		) && !found.trusted.Load() && (!peer.IsValid() || found.peer == peer) {
 			return found
 		}
 	}
@@ -374,8 +378,8 @@ func (c *conn) trust() {
 	}
 }
 
-// keep counts a stream on a connection, unless it is a user's and streams have as many connections as
-// they may.
+// keep counts a stream on a connection, unless it is a user's and streams have as many connections
+// as they may.
 func (c *conn) keep() bool {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
@@ -397,8 +401,8 @@ func (c *conn) release() {
 	}
 }
 
-// KeepStream notes that the request of a context is a stream, which may last; done is to be called at
-// its end. It fails with CodeExhausted if streams have as many connections of users as they may.
+// KeepStream notes that the request of a context is a stream, which may last; done is to be called
+// at its end. It fails with CodeExhausted if streams have as many connections of users as they may.
 func KeepStream(ctx context.Context) (done func(), err error) {
 	c := connOf(ctx)
 	if c == nil {

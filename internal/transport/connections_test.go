@@ -30,13 +30,21 @@ type bounded struct {
 	errs    chan error // of handlers
 }
 
-func inBounds(t *testing.T, cfg transport.ConnectionsConfig, h func(*bounded, http.ResponseWriter, *http.Request), test func(b *bounded)) {
+func inBounds(
+	t *testing.T, cfg transport.ConnectionsConfig, h func(*bounded, http.ResponseWriter, *http.Request),
+	test func(b *bounded),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bounded{t: t, agent: token.New(token.Agent), network: newPipes(), refused: make(chan string, 100), closed: make(chan struct{}, 100), errs: make(chan error, 10)}
+		b := &bounded{
+			t: t, agent: token.New(token.Agent), network: newPipes(), refused: make(chan string, 100),
+			closed: make(chan struct{}, 100), errs: make(chan error, 10),
+		}
 		cfg.Refused = func(bound string) { b.refused <- bound }
 		cfg.Closed = func() { b.closed <- struct{}{} }
-		serving := transport.ServeConfig{Connections: transport.NewConnections(cfg), Access: transport.NewAccess(transport.AccessConfig{
+		serving := transport.ServeConfig{Connections: transport.NewConnections(
+			cfg,
+		), Access: transport.NewAccess(transport.AccessConfig{
 			Grants: func() ([]transport.Grant, error) {
 				return []transport.Grant{{Token: b.agent, Caller: transport.CallerAgent}}, nil
 			},
@@ -161,7 +169,8 @@ func TestAConnectionThatSentNoWholeRequestGivesWayToANewOne(t *testing.T) {
 	}
 }
 
-// An idle one goes after those that never sent a whole request, and one with a request under way never.
+// An idle one goes after those that never sent a whole request, and one with a request under way
+// never.
 func TestAnIdleConnectionGivesWayAndABusyOneDoesNot(t *testing.T) {
 	inBounds(t, transport.ConnectionsConfig{Users: 3}, lasting, func(b *bounded) {
 		busy, idle, silent := b.open("GET /watch HTTP/1.1\r\nHost: x\r\n\r\n"), b.open(getRequest), b.open("")
@@ -171,7 +180,9 @@ func TestAnIdleConnectionGivesWayAndABusyOneDoesNot(t *testing.T) {
 		}
 		third := b.open("GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
 		if idle.alive() || !busy.alive() || !another.alive() || !third.alive() {
-			t.Errorf("after the second: idle %t, busy %t %t %t", idle.alive(), busy.alive(), another.alive(), third.alive())
+			t.Errorf(
+				"after the second: idle %t, busy %t %t %t", idle.alive(), busy.alive(), another.alive(), third.alive(),
+			)
 		}
 		refused := b.open("")
 		if refused.alive() || !busy.alive() || !another.alive() || !third.alive() {
@@ -185,7 +196,8 @@ func TestAnIdleConnectionGivesWayAndABusyOneDoesNot(t *testing.T) {
 
 // A connection whose answer is not taken is given up after five seconds, if there is no other.
 func TestAConnectionThatTakesNoAnswerGivesWay(t *testing.T) {
-	large := func(_ *bounded, w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) } // it is cut off
+	// it is cut off
+	large := func(_ *bounded, w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }
 	inBounds(t, transport.ConnectionsConfig{Users: 1}, large, func(b *bounded) {
 		near, far := net.Pipe()
 		b.network.conns <- far
@@ -228,8 +240,8 @@ func TestOnePeerHasHalfOfTheConnections(t *testing.T) {
 	})
 }
 
-// Agents on a listener that users share: who was served as an agent is counted apart from users, and
-// stays whatever users do.
+// Agents on a listener that users share: who was served as an agent is counted apart from users,
+// and stays whatever users do.
 func TestUsersTakeNoConnectionOfAnAgent(t *testing.T) {
 	inBounds(t, transport.ConnectionsConfig{Users: 2, Agents: 1}, lasting, func(b *bounded) {
 		heartbeat := "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: " + b.agent.Header() + "\r\n\r\n"
@@ -268,7 +280,9 @@ func TestStreamsLeaveAQuarterOfTheConnections(t *testing.T) {
 		b.open(getRequest)
 		b.open(getRequest)
 		b.open(getRequest)
-		if err := <-b.errs; plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), "3 connections") {
+		if err := <-b.errs; plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(
+			err.Error(), "3 connections",
+		) {
 			t.Errorf("the fourth stream: %v", err)
 		}
 		if err := first.conn.Close(); err != nil {
@@ -302,7 +316,9 @@ func TestALackOfDescriptorsDoesNotEndAListener(t *testing.T) {
 		var refused int
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		cfg := transport.ServeConfig{Connections: transport.NewConnections(transport.ConnectionsConfig{Refused: func(string) { refused++ }})}
+		cfg := transport.ServeConfig{
+			Connections: transport.NewConnections(transport.ConnectionsConfig{Refused: func(string) { refused++ }}),
+		}
 		began := time.Now()
 		go func() { ended <- transport.Serve(ctx, l, http.HandlerFunc(answer), cfg) }()
 		c := l.dial()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// door is the handler before the one of a listener. It does all that Serve promises of a request in one
-// place, because each handler around another costs every request a part of its stack.
+// door is the handler before the one of a listener. It does all that Serve promises of a request in
+// one place, because each handler around another costs every request a part of its stack.
 type door struct {
 	next    http.Handler
 	socket  bool        // the listener is a unix socket

@@ -16,8 +16,8 @@ import (
 // refusedHeader carries the reason of a refusal to Client, in whichever protocol the call was made.
 const refusedHeader = "Plimsoll-Refused"
 
-// hostPolicy decides which requests a TCP listener answers. It keeps pages in a browser away from it:
-// those of another site, and those whose own name a DNS server has pointed at this listener.
+// hostPolicy decides which requests a TCP listener answers. It keeps pages in a browser away from
+// it: those of another site, and those whose own name a DNS server has pointed at this listener.
 type hostPolicy struct {
 	listener netip.AddrPort
 	names    map[string]bool // host names and IP literals, as plainHost returns them
@@ -31,8 +31,8 @@ type claim struct {
 	local  netip.Addr // at which the connection arrived
 }
 
-// newHostPolicy makes the policy of a listener, with the names of this machine and others, which can
-// also be addresses such as Listen takes.
+// newHostPolicy makes the policy of a listener, with the names of this machine and others, which
+// can also be addresses such as Listen takes.
 func newHostPolicy(listener net.Addr, machine string, others []string) *hostPolicy {
 	p := &hostPolicy{listener: addrPort(listener), names: map[string]bool{"localhost": true}}
 	short, _, _ := strings.Cut(machine, ".")
@@ -98,8 +98,8 @@ var (
 	localhost6 = netip.IPv6Loopback()
 )
 
-// sameOrigin reports whether an Origin is that of pages at a host and port. The scheme may be that of
-// a proxy in front of this listener.
+// sameOrigin reports whether an Origin is that of pages at a host and port. The scheme may be that
+// of a proxy in front of this listener.
 func sameOrigin(origin, host, port string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Opaque != "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
@@ -119,8 +119,8 @@ func sameOrigin(origin, host, port string) bool {
 	return fromHost == host && fromPort == port
 }
 
-// splitHost takes a Host header apart. The host is as plainHost returns it; it is empty if the header
-// is not well formed.
+// splitHost takes a Host header apart. The host is as plainHost returns it; it is empty if the
+// header is not well formed.
 func splitHost(header string) (host, port string) {
 	if inner, ok := strings.CutPrefix(header, "["); ok {
 		inner, rest, ok := strings.Cut(inner, "]")
@@ -138,8 +138,8 @@ func splitHost(header string) (host, port string) {
 	return plainHost(host), port
 }
 
-// plainHost is the one form of a host that is compared: of a name in lower case and without the dot of
-// the root, and of an IP literal without its brackets.
+// plainHost is the one form of a host that is compared: of a name in lower case and without the dot
+// of the root, and of an IP literal without its brackets.
 func plainHost(host string) string {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
@@ -211,7 +211,10 @@ var hostPattern = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z
 func ValidateHosts(field string, hosts []string) error {
 	for _, host := range hosts {
 		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !hostPattern.MatchString(host) {
-			return plimsoll.Invalid(field, "%q is not a host; write a name or an IP address without scheme and port, such as gw.example.org", host)
+			return plimsoll.Invalid(
+				field,
+				"%q is not a host; write a name or an IP address without scheme and port, such as gw.example.org", host,
+			)
 		}
 	}
 	return nil

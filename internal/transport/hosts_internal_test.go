@@ -32,7 +32,10 @@ func TestRefusal(t *testing.T) {
 		{name: "the name in --listen", host: "listen.example:9080"},
 
 		{name: "rebinding", host: "evil.example:9080", want: `"evil.example"; if it should, start it with --host evil.example`},
-		{name: "a name that begins with an own one", host: "localhost.evil.example", want: "--host localhost.evil.example"},
+		{
+			name: "a name that begins with an own one", host: "localhost.evil.example",
+			want: "--host localhost.evil.example",
+		},
 		{name: "a name that ends with an own one", host: "evil.localhost", want: "--host"},
 		{name: "another part of the machine's name", host: "example.com", want: "--host"},
 		{name: "an address in a name", host: "127.0.0.1.evil.example", want: "--host"},
@@ -54,9 +57,18 @@ func TestRefusal(t *testing.T) {
 		{name: "all addresses, IPv4 in IPv6", listener: any6, local: "[::ffff:10.0.0.5]:9080", host: "10.0.0.5:9080"},
 		{name: "all addresses, itself", listener: any6, host: "[::]:9080"},
 		{name: "all addresses, of either kind", listener: any6, host: "0.0.0.0:9080"},
-		{name: "all addresses, a container's port by loopback", listener: any4, local: "172.17.0.2:9080", host: "127.0.0.1:8080"},
-		{name: "all addresses, a container's port from afar", listener: any4, local: "172.17.0.2:9080", host: "10.0.0.5:8080", want: "--host 10.0.0.5"},
-		{name: "all addresses, rebinding", listener: any4, local: "10.0.0.5:9080", host: "evil.example", want: "--host"},
+		{
+			name: "all addresses, a container's port by loopback", listener: any4, local: "172.17.0.2:9080",
+			host: "127.0.0.1:8080",
+		},
+		{
+			name: "all addresses, a container's port from afar", listener: any4, local: "172.17.0.2:9080",
+			host: "10.0.0.5:8080", want: "--host 10.0.0.5",
+		},
+		{
+			name: "all addresses, rebinding", listener: any4, local: "10.0.0.5:9080", host: "evil.example",
+			want: "--host",
+		},
 		{name: "one address", listener: lan, local: lan, host: lan},
 
 		{name: "own page", host: "127.0.0.1:9080", origin: "http://127.0.0.1:9080", site: "same-origin"},
@@ -64,7 +76,10 @@ func TestRefusal(t *testing.T) {
 		{name: "own page behind TLS", host: "gw.example.org", origin: "https://gw.example.org"},
 		{name: "own page in IPv6", host: "[::1]:9080", origin: "http://[::1]:9080"},
 		{name: "an address typed in", host: "127.0.0.1:9080", site: "none"},
-		{name: "another site", host: "127.0.0.1:9080", origin: "http://evil.example", want: `origin "http://evil.example"`},
+		{
+			name: "another site", host: "127.0.0.1:9080", origin: "http://evil.example",
+			want: `origin "http://evil.example"`,
+		},
 		{name: "another site with an own name", host: "evil.example", origin: "http://evil.example", want: "--host"},
 		{name: "another port", host: "127.0.0.1:9080", origin: "http://127.0.0.1:3000", want: "origin"},
 		{name: "no port of the origin", host: "127.0.0.1:9080", origin: "http://127.0.0.1", want: "origin"},
@@ -116,11 +131,15 @@ func TestEachHeaderIsLookedAt(t *testing.T) {
 }
 
 func TestValidateHosts(t *testing.T) {
-	if err := ValidateHosts("hosts", []string{"gw", "gw.example.org", "gw.example.org.", "192.0.2.7", "::1", "[::1]"}); err != nil {
+	if err := ValidateHosts(
+		"hosts", []string{"gw", "gw.example.org", "gw.example.org.", "192.0.2.7", "::1", "[::1]"},
+	); err != nil {
 		t.Error(err)
 	}
 	for _, host := range []string{"", "gw:9080", "http://gw", "*", "a b", ".gw", "[::1]:80", "mülheim.example"} {
-		if err := ValidateHosts("hosts", []string{"gw", host}); err == nil || !strings.Contains(err.Error(), "write a name") {
+		if err := ValidateHosts(
+			"hosts", []string{"gw", host},
+		); err == nil || !strings.Contains(err.Error(), "write a name") {
 			t.Errorf("%q: %v", host, err)
 		}
 	}

@@ -105,7 +105,9 @@ func TestRefusedBodyIsNotAwaitedForEver(t *testing.T) {
 		stop := serve(t, l, answer)
 		c := l.dial()
 		began := time.Now()
-		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 100\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(
+			c, "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 100\r\n\r\n",
+		); err != nil {
 			t.Fatal(err)
 		}
 		if data, _ := io.ReadAll(c); !strings.HasPrefix(string(data), "HTTP/1.1 403 ") { // until the server hangs up
@@ -139,7 +141,9 @@ func TestClientSaysWhichHostIsMissing(t *testing.T) {
 			if allowed && err != nil {
 				t.Errorf("allowed: %v", err)
 			}
-			if !allowed && (plimsoll.CodeOf(err) != plimsoll.CodeDenied || !strings.Contains(err.Error(), "--host gw.example.org")) {
+			if !allowed && (plimsoll.CodeOf(err) != plimsoll.CodeDenied || !strings.Contains(
+				err.Error(), "--host gw.example.org",
+			)) {
 				t.Errorf("not allowed: %v", err)
 			}
 			client.CloseIdleConnections()
@@ -158,7 +162,9 @@ func startServe(ctx context.Context, l net.Listener, allowed bool) <-chan error 
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- transport.Serve(ctx, l, http.HandlerFunc(answer), transport.ServeConfig{Hosts: hosts, Access: transport.AnyCaller()})
+		ended <- transport.Serve(
+			ctx, l, http.HandlerFunc(answer), transport.ServeConfig{Hosts: hosts, Access: transport.AnyCaller()},
+		)
 	}()
 	return ended
 }

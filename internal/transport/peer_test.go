@@ -23,7 +23,9 @@ func TestPeerOfARequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		peers := make(chan transport.Peer, 1)
-		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { peers <- transport.PeerOf(r.Context()) })
+		handler := http.HandlerFunc(
+			func(_ http.ResponseWriter, r *http.Request) { peers <- transport.PeerOf(r.Context()) },
+		)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() {
@@ -58,7 +60,8 @@ func TestPeerOfARequest(t *testing.T) {
 
 func TestParsePeer(t *testing.T) {
 	for text, want := range map[string]transport.Peer{
-		"": transport.NoPeer, "uid:": transport.NoPeer, "uid:-1": transport.NoPeer, "uid:x": transport.NoPeer, "host": transport.NoPeer,
+		"": transport.NoPeer, "uid:": transport.NoPeer, "uid:-1": transport.NoPeer, "uid:x": transport.NoPeer,
+		"host":  transport.NoPeer,
 		"uid:0": {UID: 0}, "10.0.0.7": {IP: netip.MustParseAddr("10.0.0.7"), UID: -1},
 	} {
 		if got := transport.ParsePeer(text); got != want {

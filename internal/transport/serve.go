@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// How Serve ends. A stream lasts until its context ends, and nothing tells it from a request that is nearly done; so all get a
-// short while before their context ends, and what does not heed even that is cut off.
+// How Serve ends. A stream lasts until its context ends, and nothing tells it from a request that
+// is nearly done; so all get a short while before their context ends, and what does not heed even
+// that is cut off.
 const (
 	requestGrace = 250 * time.Millisecond // until the contexts of requests and streams under way end
 	cutOffGrace  = time.Second            // from then on until their connections are closed
@@ -58,14 +59,17 @@ func newServer(ctx context.Context, d *door) *server {
 
 // ServeConfig sets up what a listener asks of its callers.
 type ServeConfig struct {
-	// Hosts are further hosts that callers may use, each a name, an IP literal or an address such as Listen takes.
+	// Hosts are further hosts that callers may use, each a name, an IP literal or an address such
+	// as Listen takes.
 	Hosts []string
-	// Access says whose requests are answered, by their tokens. A listener of TCP must have one; AnyCaller is
-	// for those that want no token. A unix socket, which only its user reaches, wants none either way.
+	// Access says whose requests are answered, by their tokens. A listener of TCP must have one;
+	// AnyCaller is for those that want no token. A unix socket, which only its user reaches, wants
+	// none either way.
 	Access *Access
 	// Started is called when callers can find the tokens and are answered; nil: nobody is told.
 	Started func()
-	// Caller is the part that callers of this listener have if nothing else tells it. CallerOf returns it.
+	// Caller is the part that callers of this listener have if nothing else tells it. CallerOf
+	// returns it.
 	Caller Caller
 	// Connections bounds the connections of this listener and of all others that it is given to;
 	// default: NewConnections of a zero ConnectionsConfig.
@@ -73,20 +77,21 @@ type ServeConfig struct {
 	// BodyTimeout and BodyRate are the time in which a request's body must come; see Arrival.
 	BodyTimeout time.Duration // default DefaultBodyTimeout
 	BodyRate    int           // bytes a second; default DefaultBodyRate
-	// AnswerTimeout is from the beginning of a request to its answer's last byte; zero: there is none, unless
-	// the handler sets one. A handler of streams stands behind TimeAnswers, which frees them of it.
+	// AnswerTimeout is from the beginning of a request to its answer's last byte; zero: there is
+	// none, unless the handler sets one. A handler of streams stands behind TimeAnswers, which
+	// frees them of it.
 	AnswerTimeout time.Duration
 }
 
-// Serve answers requests on l until ctx ends. Then it takes no more, closes the connections that are idle, gives requests under
-// way a quarter of a second before their contexts end, which ends streams, cuts off what is left a second later, and returns nil. It
-// always closes l.
+// Serve answers requests on l until ctx ends. Then it takes no more, closes the connections that
+// are idle, gives requests under way a quarter of a second before their contexts end, which ends
+// streams, cuts off what is left a second later, and returns nil. It always closes l.
 //
-// On a listener of TCP the handler sees only requests that a page in a browser cannot have made, except
-// a page of this listener itself: others get 403, by their Host, Origin and Sec-Fetch-Site. Hosts are
-// the IP address at which the request arrived, localhost, the name of this machine and those of the
-// configuration. After that Access decides, before anything of the body is read: others get 401, or 403
-// if their token is for something else.
+// On a listener of TCP the handler sees only requests that a page in a browser cannot have made,
+// except a page of this listener itself: others get 403, by their Host, Origin and Sec-Fetch-Site.
+// Hosts are the IP address at which the request arrived, localhost, the name of this machine and
+// those of the configuration. After that Access decides, before anything of the body is read:
+// others get 401, or 403 if their token is for something else.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeConfig) error {
 	if cfg.Connections == nil {
 		cfg.Connections = NewConnections(ConnectionsConfig{})
@@ -132,8 +137,8 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeC
 	return nil
 }
 
-// track keeps the set of active connections. HTTP/2 tells it more than net/http itself knows, which takes such a connection for
-// active until it is closed.
+// track keeps the set of active connections. HTTP/2 tells it more than net/http itself knows, which
+// takes such a connection for active until it is closed.
 func (s *server) track(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +157,8 @@ func (s *server) quiet() bool {
 	return len(s.mu.active) == 0
 }
 
-// shutdown ends what is under way. Left to itself, http.Server.Shutdown would look only twice a second, and wait seconds for a
-// connection that never said a word.
+// shutdown ends what is under way. Left to itself, http.Server.Shutdown would look only twice a
+// second, and wait seconds for a connection that never said a word.
 func (s *server) shutdown(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	cut := time.AfterFunc(requestGrace, s.cutOff)

@@ -56,7 +56,9 @@ func call(client *http.Client, url, body string) (string, error) {
 type makeClient = func(string) (*http.Client, string, error)
 
 func TestClientsSpeakTheirProtocol(t *testing.T) {
-	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": "unix:" + filepath.Join(t.TempDir(), "s")} {
+	for network, address := range map[string]string{
+		"tcp": "127.0.0.1:0", "unix": "unix:" + filepath.Join(t.TempDir(), "s"),
+	} {
 		for proto, make := range map[string]makeClient{"HTTP/2.0": transport.Client, "HTTP/1.1": transport.CallClient} {
 			t.Run(network+" "+proto, func(t *testing.T) {
 				l := listen(t, address)
@@ -193,7 +195,9 @@ func (p *pipes) dial() net.Conn {
 }
 
 func TestHalfARequestIsCutOff(t *testing.T) {
-	for name, sent := range map[string]string{"silence": "", "half a header": "GET / HTTP/1.1\r\nHost: x\r\nX-", "half a preface": "PRI * HT"} {
+	for name, sent := range map[string]string{
+		"silence": "", "half a header": "GET / HTTP/1.1\r\nHost: x\r\nX-", "half a preface": "PRI * HT",
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newPipes()
@@ -215,8 +219,8 @@ func TestHalfARequestIsCutOff(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 nobody asks for the head of a request within ten seconds, but who does not answer a ping is
-// cut off after thirty.
+// Over HTTP/2 nobody asks for the head of a request within ten seconds, but who does not answer a
+// ping is cut off after thirty.
 func TestHalfAHeadOfHTTP2IsCutOff(t *testing.T) {
 	const (
 		settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -230,7 +234,8 @@ func TestHalfAHeadOfHTTP2IsCutOff(t *testing.T) {
 				stop := serve(t, l, answer)
 				c := l.dial()
 				began := time.Now()
-				go func() { _, _ = io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+sent) }() // it may be cut off
+				// it may be cut off
+				go func() { _, _ = io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+sent) }()
 				if _, err := io.Copy(io.Discard, c); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 					t.Fatal(err)
 				}

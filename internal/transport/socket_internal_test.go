@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The name of a socket appears with the mode that it keeps: there is no instant at which others could
-// connect.
+// The name of a socket appears with the mode that it keeps: there is no instant at which others
+// could connect.
 func TestSocketIsBornForItsUserAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	config := net.ListenConfig{Control: forItsUser}

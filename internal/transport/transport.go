@@ -49,7 +49,9 @@ const (
 func Split(address string) (network, rest string, err error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if path = strings.TrimPrefix(path, "//"); path == "" {
-			return "", "", plimsoll.Invalid("address", "%q has no path; write for example unix:/run/plimsoll.sock", address)
+			return "", "", plimsoll.Invalid(
+				"address", "%q has no path; write for example unix:/run/plimsoll.sock", address,
+			)
 		}
 		return "unix", path, nil
 	}
@@ -59,7 +61,9 @@ func Split(address string) (network, rest string, err error) {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return "", "", plimsoll.Invalid("address", "%q is not an address; write for example 127.0.0.1:9080 or unix:/run/plimsoll.sock", address)
+		return "", "", plimsoll.Invalid(
+			"address", "%q is not an address; write for example 127.0.0.1:9080 or unix:/run/plimsoll.sock", address,
+		)
 	}
 	return "tcp", rest, nil
 }
@@ -75,9 +79,10 @@ func Loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// Listen opens an address. A unix socket that nobody answers is replaced, and the new one is for this user alone; a socket that
-// is answered, and a port in use, is a CodeAlreadyRunning error that says what to do. Of two processes that open the same stale
-// socket at the same instant one gets it, and the other that error: the directory is locked meanwhile.
+// Listen opens an address. A unix socket that nobody answers is replaced, and the new one is for
+// this user alone; a socket that is answered, and a port in use, is a CodeAlreadyRunning error that
+// says what to do. Of two processes that open the same stale socket at the same instant one gets
+// it, and the other that error: the directory is locked meanwhile.
 func Listen(address string) (net.Listener, error) {
 	network, rest, err := Split(address)
 	if err != nil {
@@ -95,7 +100,9 @@ func Listen(address string) (net.Listener, error) {
 	}
 	l, err := config.Listen(context.Background(), network, rest)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "%s is in use by another process; stop it, or listen on another address", rest)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeAlreadyRunning, "%s is in use by another process; stop it, or listen on another address", rest,
+		)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
@@ -108,15 +115,17 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// forItsUser gives a socket the mode with which its name will appear, so that nobody else gets in before Listen has changed it.
+// forItsUser gives a socket the mode with which its name will appear, so that nobody else gets in
+// before Listen has changed it.
 func forItsUser(_, _ string, conn syscall.RawConn) (err error) {
 	var mode error
 	err = conn.Control(func(fd uintptr) { mode = syscall.Fchmod(int(fd), 0o600) })
 	return errors.Join(err, mode)
 }
 
-// lockDir keeps all others who call it for a directory waiting until unlock is called or the process ends. A directory that cannot
-// be locked, because it is not there or because its file system has no such locks, is left as it is.
+// lockDir keeps all others who call it for a directory waiting until unlock is called or the
+// process ends. A directory that cannot be locked, because it is not there or because its file
+// system has no such locks, is left as it is.
 func lockDir(dir string) (unlock func()) {
 	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
@@ -131,7 +140,10 @@ func lockDir(dir string) (unlock func()) {
 // clearSocket removes the socket that a process which is gone left at path, and nothing else.
 func clearSocket(path string) error {
 	if len(path) > maxSocketPath {
-		return plimsoll.Invalid("address", "%s is too long a path for a socket; choose one that is %d characters shorter", path, len(path)-maxSocketPath)
+		return plimsoll.Invalid(
+			"address", "%s is too long a path for a socket; choose one that is %d characters shorter", path,
+			len(path)-maxSocketPath,
+		)
 	}
 	info, err := os.Lstat(path)
 	switch {
@@ -140,7 +152,9 @@ func clearSocket(path string) error {
 	case err != nil:
 		return fmt.Errorf("look for a socket left at %s: %w", path, err)
 	case info.Mode().Type() != os.ModeSocket:
-		return plimsoll.Invalid("address", "%s is there and is not a socket; choose another path, or move it away", path)
+		return plimsoll.Invalid(
+			"address", "%s is there and is not a socket; choose another path, or move it away", path,
+		)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
@@ -158,9 +172,9 @@ func clearSocket(path string) error {
 	return nil
 }
 
-// Client returns an http.Client that speaks HTTP/2 to one address, and the base URL to use with it: for long streams, several of
-// them on one connection, both ways at once. The client is safe for concurrent use and has no total timeout: streams end by their
-// context.
+// Client returns an http.Client that speaks HTTP/2 to one address, and the base URL to use with it:
+// for long streams, several of them on one connection, both ways at once. The client is safe for
+// concurrent use and has no total timeout: streams end by their context.
 func Client(address string) (client *http.Client, baseURL string, err error) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -170,12 +184,14 @@ func Client(address string) (client *http.Client, baseURL string, err error) {
 	})
 }
 
-// CallClient is Client over HTTP/1.1, which costs both sides about half of what HTTP/2 does for short calls. Each call or stream
-// that is under way has a connection of its own.
+// CallClient is Client over HTTP/1.1, which costs both sides about half of what HTTP/2 does for
+// short calls. Each call or stream that is under way has a connection of its own.
 func CallClient(address string) (client *http.Client, baseURL string, err error) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	return newClient(address, &http.Transport{Protocols: protocols, MaxIdleConnsPerHost: maxIdleConns, DisableCompression: true})
+	return newClient(
+		address, &http.Transport{Protocols: protocols, MaxIdleConnsPerHost: maxIdleConns, DisableCompression: true},
+	)
 }
 
 func newClient(address string, t *http.Transport) (client *http.Client, baseURL string, err error) {

@@ -1,6 +1,7 @@
 package wire
 
-// Kind says what a record is. It is the first byte of the record's key in the store, so it must never be renumbered.
+// Kind says what a record is. It is the first byte of the record's key in the store, so it must
+// never be renumbered.
 type Kind byte
 
 // The kinds of record. The value is the encoded message of the same name in objects.proto.

@@ -6,8 +6,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// AppendBatch encodes a batch as the message Batch of replication.proto. It keeps the difference between a put of an empty value
-// and a delete.
+// AppendBatch encodes a batch as the message Batch of replication.proto. It keeps the difference
+// between a put of an empty value and a delete.
 func AppendBatch(dst []byte, b *Batch) []byte {
 	dst = appendVarint(dst, 1, b.Epoch)
 	dst = appendVarint(dst, 2, b.Revision)
@@ -41,8 +41,8 @@ func SizeMutation(m *Mutation) int {
 		sizeBool(5, m.Ephemeral) + sizeText(6, m.Node)
 }
 
-// DecodeBatch decodes a batch. Values and the events alias data, which must not be changed afterwards. An unknown kind of record,
-// and a delete that has a value, are errors.
+// DecodeBatch decodes a batch. Values and the events alias data, which must not be changed
+// afterwards. An unknown kind of record, and a delete that has a value, are errors.
 func DecodeBatch(data []byte) (Batch, error) {
 	b, err := decodeBatch(data)
 	if err != nil {
@@ -59,7 +59,8 @@ func decodeBatch(data []byte) (b Batch, err error) {
 	if count > 0 {
 		b.Mutations = make([]Mutation, 0, count)
 	}
-	var arena strings.Builder // one allocation for all keys and nodes: they live as long as the values, which alias data
+	// one allocation for all keys and nodes: they live as long as the values, which alias data
+	var arena strings.Builder
 	arena.Grow(names)
 	for len(data) > 0 {
 		f, rest, err := nextField(data)
@@ -151,7 +152,10 @@ func decodeMutation(data []byte, arena *strings.Builder) (m Mutation, err error)
 		}
 	}
 	if m.Kind == 0 || m.Kind >= NumKinds {
-		return m, plimsoll.Errorf(plimsoll.CodeCorrupt, "a mutation is of a kind that this version does not know; a newer one may have written it")
+		return m, plimsoll.Errorf(
+			plimsoll.CodeCorrupt,
+			"a mutation is of a kind that this version does not know; a newer one may have written it",
+		)
 	}
 	if deleted && len(m.Value) > 0 {
 		return m, plimsoll.Errorf(plimsoll.CodeCorrupt, "a mutation deletes a record and has a value for it")

@@ -59,7 +59,9 @@ func checkValueEnums(
 		return checkEnums(v.Message(), path)
 	case protoreflect.EnumKind:
 		if n := v.Enum(); n < least || f.Enum().Values().ByNumber(n) == nil {
-			return plimsoll.Invalid(path, "%d is not known; possible are %s", n, strings.Join(valueNames(f.Enum()), ", "))
+			return plimsoll.Invalid(
+				path, "%d is not known; possible are %s", n, strings.Join(valueNames(f.Enum()), ", "),
+			)
 		}
 	}
 	return nil

@@ -20,17 +20,21 @@ type Bounds struct {
 	Decoded int // that its decoded form may take, as Footprint counts it; above 0
 }
 
-// RequestBounds are those of a request of a user or an agent, with so many bytes: what is read, inflated and
-// decoded of it takes less than 64 MiB if the bytes are the default of a gateway.
+// RequestBounds are those of a request of a user or an agent, with so many bytes: what is read,
+// inflated and decoded of it takes less than 64 MiB if the bytes are the default of a gateway.
 func RequestBounds(bytes int) Bounds { return Bounds{Bytes: bytes, Decoded: maxDecoded} }
 
 // maxDecoded is what the decoded form of a request takes at most.
 const maxDecoded = 40 << 20
 
-// Bounded is the option with which every service is served. No message is decoded, in binary form or as JSON, before its
-// elements are counted, and a compressed one is inflated to its bound and no further.
+// Bounded is the option with which every service is served. No message is decoded, in binary form
+// or as JSON, before its elements are counted, and a compressed one is inflated to its bound and no
+// further.
 func Bounded(b Bounds) connect.HandlerOption {
-	return connect.WithHandlerOptions(BoundedPlain(b), connect.WithCompression(gzipName, b.newGzipReader, NewDeflater(gzip.DefaultCompression).newWriter))
+	return connect.WithHandlerOptions(
+		BoundedPlain(b),
+		connect.WithCompression(gzipName, b.newGzipReader, NewDeflater(gzip.DefaultCompression).newWriter),
+	)
 }
 
 // BoundedPlain is Bounded for a service that takes and sends nothing compressed.
@@ -40,13 +44,14 @@ func BoundedPlain(b Bounds) connect.HandlerOption {
 		connect.WithCodec(&binaryCodec{bounds: b}), connect.WithCodec(&jsonCodec{"json", b}), connect.WithCodec(&jsonCodec{"json; charset=utf-8", b}))
 }
 
-// BoundedWeighed is BoundedPlain for messages in binary form only, and tells the footprint of each one right before it is
-// decoded.
+// BoundedWeighed is BoundedPlain for messages in binary form only, and tells the footprint of each
+// one right before it is decoded.
 func BoundedWeighed(b Bounds, tell func(footprint int)) connect.HandlerOption {
 	return connect.WithHandlerOptions(BoundedPlain(b), connect.WithCodec(&binaryCodec{b, tell}))
 }
 
-// BoundedClient is the option with which a service is called that may send too much: one of another machine.
+// BoundedClient is the option with which a service is called that may send too much: one of another
+// machine.
 func BoundedClient(b Bounds) connect.ClientOption {
 	return connect.WithClientOptions(
 		connect.WithReadMaxBytes(b.Bytes), connect.WithCodec(&binaryCodec{bounds: b}),
@@ -146,8 +151,8 @@ func (c *jsonCodec) Unmarshal(data []byte, message any) error {
 	if _, err := FootprintJSON(data, m, c.bounds.Decoded); err != nil {
 		return err
 	}
-	// People write JSON: a field that is not known is a mistake. Processes speak in binary form, where
-	// it is one of a newer version and is kept.
+	// People write JSON: a field that is not known is a mistake. Processes speak in binary form,
+	// where it is one of a newer version and is kept.
 	if err := CheckJSON(data, m); err != nil {
 		return err
 	}

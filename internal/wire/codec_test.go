@@ -52,16 +52,30 @@ func TestARefusalTakesLessThan64MiB(t *testing.T) {
 		{"4 MB of {},", "SubmitJob", "application/json", "", "", json, "elements"},
 		{"the same in gzip", "SubmitJob", "application/json", "Content-Encoding", gz, zip(t, json), "elements"},
 		{"a charset", "SubmitJob", "application/json; charset=utf-8", "", "", json, "elements"},
-		{"a GiB of zeros in gzip", "SubmitJob", "application/proto", "Content-Encoding", gz, gib, "longer than 4194304"},
+		{
+			"a GiB of zeros in gzip", "SubmitJob", "application/proto", "Content-Encoding", gz, gib,
+			"longer than 4194304",
+		},
 		{"the same as JSON", "SubmitJob", "application/json", "Content-Encoding", gz, gib, "longer than 4194304"},
 		{"gRPC", "SubmitJob", "application/grpc", "", "", envelope(0, empty), "elements"},
 		{"gRPC in gzip", "SubmitJob", "application/grpc", "Grpc-Encoding", gz, envelope(1, zippedEmpty), "elements"},
-		{"gRPC-Web in gzip", "SubmitJob", "application/grpc-web", "Grpc-Encoding", gz, envelope(1, zippedEmpty), "elements"},
-		{"a GiB in an envelope", "WatchJob", "application/connect+proto", "Connect-Content-Encoding", gz, envelope(1, gib), "longer than 4194304"},
-		{"a GiB in one of gRPC", "SubmitJob", "application/grpc+proto", "Grpc-Encoding", gz, envelope(1, gib), "longer than 4194304"},
+		{
+			"gRPC-Web in gzip", "SubmitJob", "application/grpc-web", "Grpc-Encoding", gz, envelope(1, zippedEmpty),
+			"elements",
+		},
+		{
+			"a GiB in an envelope", "WatchJob", "application/connect+proto", "Connect-Content-Encoding", gz,
+			envelope(1, gib), "longer than 4194304",
+		},
+		{
+			"a GiB in one of gRPC", "SubmitJob", "application/grpc+proto", "Grpc-Encoding", gz, envelope(1, gib),
+			"longer than 4194304",
+		},
 		{"a stream of JSON", "WatchJob", "application/connect+json", "", "", envelope(0, json), "elements"},
 	} {
-		request := httptest.NewRequest(http.MethodPost, "/plimsoll.v1.JobService/"+attack.path, bytes.NewReader(attack.body))
+		request := httptest.NewRequest(
+			http.MethodPost, "/plimsoll.v1.JobService/"+attack.path, bytes.NewReader(attack.body),
+		)
 		request.ProtoMajor = 2 // as gRPC needs
 		request.Header.Set("Content-Type", attack.contentType)
 		if attack.header != "" {
@@ -69,7 +83,8 @@ func TestARefusalTakesLessThan64MiB(t *testing.T) {
 		}
 		answer := httptest.NewRecorder()
 		took := allocated(func() { mux.ServeHTTP(answer, request) })
-		said := inflated(answer.Body.Bytes()) + answer.Header().Get("Grpc-Message") + answer.Result().Trailer.Get("Grpc-Message")
+		said := inflated(answer.Body.Bytes()) + answer.Header().Get("Grpc-Message") +
+			answer.Result().Trailer.Get("Grpc-Message")
 		if !strings.Contains(said, attack.want) {
 			t.Errorf("%s: answered %d %.300q, want %q", attack.name, answer.Code, said, attack.want)
 		}
@@ -137,7 +152,9 @@ func TestInflateStopsAtItsBoundAndAsksForRoom(t *testing.T) {
 	if _, err := i.Inflate(bomb(t), 1<<20, func(int) error { return full }); !errors.Is(err, full) {
 		t.Errorf("without room: %v", err)
 	}
-	if _, err := i.Inflate([]byte("no gzip"), 1<<20, func(int) error { return nil }); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+	if _, err := i.Inflate(
+		[]byte("no gzip"), 1<<20, func(int) error { return nil },
+	); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Errorf("no gzip: %v", err)
 	}
 }
@@ -155,7 +172,9 @@ func TestCompressorsAreShared(t *testing.T) {
 				return
 			}
 			var i Inflater
-			if got, err := i.Inflate(packed, len(data), func(int) error { return nil }); err != nil || !bytes.Equal(got, data) {
+			if got, err := i.Inflate(
+				packed, len(data), func(int) error { return nil },
+			); err != nil || !bytes.Equal(got, data) {
 				t.Errorf("%d bytes came back: %v", len(got), err)
 			}
 		})
@@ -197,7 +216,10 @@ func TestTheCodecsPassMessages(t *testing.T) {
 func specOf(t *testing.T) *pb.JobSpec {
 	t.Helper()
 	return JobSpecToProto(&plimsoll.JobSpec{ID: "a", Queue: "root.default", Groups: []plimsoll.GroupSpec{
-		{Name: "g", Count: 1, Command: []string{"true"}, Env: map[string]string{"A": "b"}, Resources: plimsoll.Resources{"cpu": 1}},
+		{
+			Name: "g", Count: 1, Command: []string{"true"}, Env: map[string]string{"A": "b"},
+			Resources: plimsoll.Resources{"cpu": 1},
+		},
 	}})
 }
 
@@ -205,7 +227,9 @@ func specOf(t *testing.T) *pb.JobSpec {
 func TestALargeHonestMessageIsTaken(t *testing.T) {
 	m := &pb.SubmitJobRequest{Spec: specOf(t)}
 	for range 60 {
-		m.Spec.Groups = append(m.Spec.Groups, &pb.GroupSpec{Command: []string{"sh", "-c", strings.Repeat("x", plimsoll.MaxCommandBytes)}})
+		m.Spec.Groups = append(
+			m.Spec.Groups, &pb.GroupSpec{Command: []string{"sh", "-c", strings.Repeat("x", plimsoll.MaxCommandBytes)}},
+		)
 	}
 	b := RequestBounds(8 << 20)
 	for _, codec := range []connect.Codec{&binaryCodec{bounds: b}, &jsonCodec{"json", b}} {
@@ -225,7 +249,8 @@ func TestTheLargestConfigurationsPass(t *testing.T) {
 	queues := &pb.QueueConfig{Name: "root", Parent: true}
 	for range plimsoll.MaxQueues {
 		queues.Queues = append(queues.Queues, &pb.QueueConfig{
-			Name: "a-queue-with-a-name", Guaranteed: &pb.Resources{Amounts: full}, Max: &pb.Resources{Amounts: full}, MaxJobs: 10,
+			Name: "a-queue-with-a-name", Guaranteed: &pb.Resources{Amounts: full}, Max: &pb.Resources{Amounts: full},
+			MaxJobs: 10,
 		})
 	}
 	b := RequestBounds(8 << 20)

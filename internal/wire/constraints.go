@@ -63,7 +63,8 @@ func PreferencesToProto(p *plimsoll.Preferences) *pb.Preferences {
 		return nil
 	}
 	return &pb.Preferences{
-		Near: selectorsToProto(p.Near), Far: selectorsToProto(p.Far), Spread: spreadsToProto(p.Spread), Strategy: pb.Strategy(p.Strategy),
+		Near: selectorsToProto(p.Near), Far: selectorsToProto(p.Far), Spread: spreadsToProto(p.Spread),
+		Strategy: pb.Strategy(p.Strategy),
 	}
 }
 
@@ -127,10 +128,12 @@ func NodeFactsFromProto(m *pb.NodeFacts) plimsoll.NodeFacts {
 
 var errRatio = errors.New("a ratio is not a finite number")
 
-// checkPlacement fails for what FromProto could not keep: an enumeration number that this version does not know, and a ratio that
-// is no number.
+// checkPlacement fails for what FromProto could not keep: an enumeration number that this version
+// does not know, and a ratio that is no number.
 func checkPlacement(g *pb.GroupSpec) error {
-	if err := checkEnum[plimsoll.ReservoirUse]("use of reservoir nodes", g.GetConstraints().GetReservoir()); err != nil {
+	if err := checkEnum[plimsoll.ReservoirUse](
+		"use of reservoir nodes", g.GetConstraints().GetReservoir(),
+	); err != nil {
 		return err
 	}
 	if err := checkEnum[plimsoll.Strategy]("strategy", g.GetPreferences().GetStrategy()); err != nil {

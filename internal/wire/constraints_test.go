@@ -98,11 +98,14 @@ func drawSpread(t *rapid.T) plimsoll.Spread {
 func sampleConstrained() plimsoll.JobSpec {
 	return plimsoll.JobSpec{ID: "train", Groups: []plimsoll.GroupSpec{{
 		Constraints: plimsoll.Constraints{
-			Traits:   map[string]plimsoll.Trait{"ssd": {Flag: true}, "gpu": {Words: []string{"a100", "h100"}}, "odd": {Words: []string{}}},
+			Traits: map[string]plimsoll.Trait{
+				"ssd": {Flag: true}, "gpu": {Words: []string{"a100", "h100"}}, "odd": {Words: []string{}},
+			},
 			Networks: [][]string{{"external"}, {"storage-a", "storage-b"}},
 			Platform: plimsoll.PlatformRange{Min: map[string]string{"7.0": "20260114T101500Z"}},
 			Near:     []plimsoll.Selector{{Label: "app=db"}}, Spread: []plimsoll.Spread{{By: "rack", MaxSkew: 1}},
-			Nodes: []string{"gpu-*"}, Reservoir: plimsoll.ReservoirNever, Class: map[string]float64{"cpu": 4}, Where: "true",
+			Nodes: []string{"gpu-*"}, Reservoir: plimsoll.ReservoirNever, Class: map[string]float64{"cpu": 4},
+			Where: "true",
 		},
 		Preferences: plimsoll.Preferences{Strategy: plimsoll.StrategyPack},
 	}}}
@@ -117,7 +120,9 @@ func sampleNode() plimsoll.Node {
 
 // A job without constraints and a node without facts take no byte more than before there were any.
 func TestNothingConstrainedIsNotWritten(t *testing.T) {
-	group := plimsoll.GroupSpec{Name: "g", Constraints: plimsoll.Constraints{Traits: map[string]plimsoll.Trait{}, Near: []plimsoll.Selector{}}}
+	group := plimsoll.GroupSpec{
+		Name: "g", Constraints: plimsoll.Constraints{Traits: map[string]plimsoll.Trait{}, Near: []plimsoll.Selector{}},
+	}
 	job := plimsoll.JobSpec{ID: "j", Groups: []plimsoll.GroupSpec{group}}
 	want := marshal(t, &pb.JobSpec{Id: "j", Groups: []*pb.GroupSpec{{Name: "g"}}})
 	if got := AppendJobSpec(nil, &job); string(got) != string(want) {

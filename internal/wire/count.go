@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// What decoding allocates, garbage of slices and maps that grow included; the tests hold it against the
-// decoder. A slice that grows by a quarter at a time has cost five times its last size.
+// What decoding allocates, garbage of slices and maps that grow included; the tests hold it against
+// the decoder. A slice that grows by a quarter at a time has cost five times its last size.
 const (
 	growth        = 5
 	pointerBytes  = 8
@@ -27,10 +27,11 @@ const (
 	maxDepth = 100
 )
 
-// Footprint returns about how many bytes the decoder would allocate for a message of the type of m that is
-// encoded in data, at least what the decoded message takes. It decodes nothing, allocates nothing, and stops with an
-// error as soon as the sum is above most. Fields that the message does not have, and fields that come
-// twice, count like others. Bytes that are no such message are for the decoder to refuse.
+// Footprint returns about how many bytes the decoder would allocate for a message of the type of m
+// that is encoded in data, at least what the decoded message takes. It decodes nothing, allocates
+// nothing, and stops with an error as soon as the sum is above most. Fields that the message does
+// not have, and fields that come twice, count like others. Bytes that are no such message are for
+// the decoder to refuse.
 func Footprint(data []byte, m proto.Message, most int) (int, error) {
 	c := counter{most: most}
 	c.message(data, layoutOf(m.ProtoReflect().Descriptor()), 0)
@@ -52,15 +53,17 @@ func (c *counter) add(n int) bool {
 }
 
 func tooMuch(most int) error {
-	return plimsoll.Invalid("message", "has so many elements that it would take more than %d bytes decoded; send fewer at once", most)
+	return plimsoll.Invalid(
+		"message", "has so many elements that it would take more than %d bytes decoded; send fewer at once", most,
+	)
 }
 
 func tooDeep() error {
 	return plimsoll.Invalid("message", "is nested more than %d deep; no message needs that", maxDepth)
 }
 
-// message counts the fields of a message, whose struct the caller has counted. It returns false when the counting
-// has come to its end: too much, or bytes that cannot be read.
+// message counts the fields of a message, whose struct the caller has counted. It returns false
+// when the counting has come to its end: too much, or bytes that cannot be read.
 func (c *counter) message(data []byte, of *layout, depth int) bool {
 	if depth > maxDepth {
 		c.err = tooDeep()
@@ -86,8 +89,11 @@ func (c *counter) message(data []byte, of *layout, depth int) bool {
 	return true
 }
 
-// value counts the value of a field, and returns what follows it. f is nil if the message has no such field.
-func (c *counter) value(data []byte, number protowire.Number, kind protowire.Type, f *fieldLayout, depth int) (rest []byte, ok bool) {
+// value counts the value of a field, and returns what follows it. f is nil if the message has no
+// such field.
+func (c *counter) value(
+	data []byte, number protowire.Number, kind protowire.Type, f *fieldLayout, depth int,
+) (rest []byte, ok bool) {
 	if kind != protowire.BytesType {
 		n := protowire.ConsumeFieldValue(number, kind, data)
 		if n < 0 {
@@ -159,7 +165,8 @@ func (l *layout) field(number protowire.Number) *fieldLayout {
 	return l.others[number]
 }
 
-// layoutTable keeps the layouts of the types that were counted: as many as there are types of messages.
+// layoutTable keeps the layouts of the types that were counted: as many as there are types of
+// messages.
 type layoutTable struct {
 	byName sync.Map // protoreflect.FullName to *layout, complete
 	making sync.Mutex
@@ -233,14 +240,16 @@ func valueBytes(fd protoreflect.FieldDescriptor) int {
 		return stringBytes + pointerBytes
 	case protoreflect.BoolKind:
 		return 1
-	case protoreflect.EnumKind, protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Uint32Kind, protoreflect.Sfixed32Kind,
+	case protoreflect.EnumKind, protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Uint32Kind,
+		protoreflect.Sfixed32Kind,
 		protoreflect.Fixed32Kind, protoreflect.FloatKind:
 		return 4
 	}
 	return pointerBytes
 }
 
-// structSize is the size of the struct of a message. A map entry has none, but its values may be messages, which have.
+// structSize is the size of the struct of a message. A map entry has none, but its values may be
+// messages, which have.
 func structSize(d protoreflect.MessageDescriptor) int {
 	if d.IsMapEntry() {
 		return 0
@@ -256,12 +265,17 @@ func structSize(d protoreflect.MessageDescriptor) int {
 // wireTypes are the types that values have on the wire, by the kind of their field.
 var wireTypes = [...]protowire.Type{
 	protoreflect.BoolKind: protowire.VarintType, protoreflect.EnumKind: protowire.VarintType,
-	protoreflect.Int32Kind: protowire.VarintType, protoreflect.Sint32Kind: protowire.VarintType, protoreflect.Uint32Kind: protowire.VarintType,
-	protoreflect.Int64Kind: protowire.VarintType, protoreflect.Sint64Kind: protowire.VarintType, protoreflect.Uint64Kind: protowire.VarintType,
-	protoreflect.Sfixed32Kind: protowire.Fixed32Type, protoreflect.Fixed32Kind: protowire.Fixed32Type, protoreflect.FloatKind: protowire.Fixed32Type,
-	protoreflect.Sfixed64Kind: protowire.Fixed64Type, protoreflect.Fixed64Kind: protowire.Fixed64Type, protoreflect.DoubleKind: protowire.Fixed64Type,
-	protoreflect.StringKind: protowire.BytesType, protoreflect.BytesKind: protowire.BytesType, protoreflect.MessageKind: protowire.BytesType,
-	protoreflect.GroupKind: protowire.StartGroupType,
+	protoreflect.Int32Kind: protowire.VarintType, protoreflect.Sint32Kind: protowire.VarintType,
+	protoreflect.Uint32Kind: protowire.VarintType,
+	protoreflect.Int64Kind:  protowire.VarintType, protoreflect.Sint64Kind: protowire.VarintType,
+	protoreflect.Uint64Kind:   protowire.VarintType,
+	protoreflect.Sfixed32Kind: protowire.Fixed32Type, protoreflect.Fixed32Kind: protowire.Fixed32Type,
+	protoreflect.FloatKind:    protowire.Fixed32Type,
+	protoreflect.Sfixed64Kind: protowire.Fixed64Type, protoreflect.Fixed64Kind: protowire.Fixed64Type,
+	protoreflect.DoubleKind: protowire.Fixed64Type,
+	protoreflect.StringKind: protowire.BytesType, protoreflect.BytesKind: protowire.BytesType,
+	protoreflect.MessageKind: protowire.BytesType,
+	protoreflect.GroupKind:   protowire.StartGroupType,
 }
 
 // largestStruct is the size of the largest struct among a message and all that it can hold.

@@ -42,7 +42,8 @@ func repeat(n int, b []byte) []byte { return bytes.Repeat(b, n) }
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
-// dense are messages of few bytes that take much, as type and content; each of some 10,000 elements.
+// dense are messages of few bytes that take much, as type and content; each of some 10,000
+// elements.
 func dense() map[string]struct {
 	message proto.Message
 	data    []byte
@@ -211,11 +212,15 @@ func TestMessagesNestedTooDeepAreRefused(t *testing.T) {
 	if _, err := Footprint(queue(plimsoll.MaxQueueDepth), &pb.SetQueueConfigRequest{}, maxDecoded); err != nil {
 		t.Errorf("a tree as deep as it may be: %v", err)
 	}
-	if _, err := Footprint(queue(1000), &pb.SetQueueConfigRequest{}, maxDecoded); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+	if _, err := Footprint(
+		queue(1000), &pb.SetQueueConfigRequest{}, maxDecoded,
+	); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Errorf("a tree of 1000: %v", err)
 	}
 	for _, text := range []string{`{"config":`, `[`} {
-		if _, err := FootprintJSON([]byte(strings.Repeat(text, 1000)), &pb.SetQueueConfigRequest{}, maxDecoded); err == nil {
+		if _, err := FootprintJSON(
+			[]byte(strings.Repeat(text, 1000)), &pb.SetQueueConfigRequest{}, maxDecoded,
+		); err == nil {
 			t.Errorf("1000 times %s: no error", text)
 		}
 	}
@@ -270,11 +275,14 @@ func FuzzFootprint(f *testing.F) {
 			if err != nil {
 				continue // nested too deep
 			}
-			if proto.Unmarshal(data, m) == nil && proto.Size(m) > footprint+proto.Size(m)/2+64 && len(data) > footprint*2 {
+			if proto.Unmarshal(
+				data, m,
+			) == nil && proto.Size(m) > footprint+proto.Size(m)/2+64 && len(data) > footprint*2 {
 				t.Errorf("%x: the footprint is %d", data, footprint)
 			}
 			if _, err := FootprintJSON(data, m, 1<<20); err == nil {
-				_ = protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: 2 * maxDepth}.Unmarshal(data, m) // it must not panic
+				// it must not panic
+				_ = protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: 2 * maxDepth}.Unmarshal(data, m)
 			}
 		}
 	})
@@ -297,12 +305,20 @@ func zip(t testing.TB, data []byte) []byte {
 func BenchmarkFootprint(b *testing.B) {
 	spec := JobSpecToProto(&plimsoll.JobSpec{
 		ID: "wordcount", Owner: "ada", Queue: "root.default",
-		Groups: []plimsoll.GroupSpec{{Name: "map", Count: 3, Command: []string{"sleep", "1"}, Resources: plimsoll.Resources{"cpu": 500, "memory": 64 << 20}}},
+		Groups: []plimsoll.GroupSpec{
+			{
+				Name: "map", Count: 3, Command: []string{"sleep", "1"},
+				Resources: plimsoll.Resources{"cpu": 500, "memory": 64 << 20},
+			},
+		},
 	})
 	for name, m := range map[string]proto.Message{
 		"submit":    &pb.SubmitJobRequest{Spec: spec},
 		"heartbeat": &pb.HeartbeatRequest{Node: "node-1", Incarnation: 1 << 50},
-		"report":    &pb.ReportTasksRequest{Node: "node-1", Incarnation: 1 << 50, Reports: []*pb.TaskReport{{Task: "wordcount.map.0", Attempt: 1, State: 4, At: 1 << 60}}},
+		"report": &pb.ReportTasksRequest{
+			Node: "node-1", Incarnation: 1 << 50,
+			Reports: []*pb.TaskReport{{Task: "wordcount.map.0", Attempt: 1, State: 4, At: 1 << 60}},
+		},
 	} {
 		data, err := proto.Marshal(m)
 		if err != nil {

@@ -12,8 +12,8 @@ const (
 	jsonTextGrowth  = 3   // for each byte of a text: the token, what is made of it, the field
 )
 
-// FootprintJSON is Footprint for the JSON form of a message. Which field a value belongs to is not looked at: each object
-// counts as the largest message that the type can hold.
+// FootprintJSON is Footprint for the JSON form of a message. Which field a value belongs to is not
+// looked at: each object counts as the largest message that the type can hold.
 func FootprintJSON(data []byte, m proto.Message, most int) (int, error) {
 	c := counter{most: most}
 	object := layoutOf(m.ProtoReflect().Descriptor()).largestObject()

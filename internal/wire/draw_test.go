@@ -8,7 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// The generators below draw values over the whole range of each field, so that a field that is forgotten in a conversion shows.
+// The generators below draw values over the whole range of each field, so that a field that is
+// forgotten in a conversion shows.
 
 func drawText(t *rapid.T, label string) string {
 	return rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[a-z0-9.-]{1,20}`), rapid.String()).Draw(t, label)
@@ -189,7 +190,8 @@ func drawNode(t *rapid.T) plimsoll.Node {
 		},
 		Evictions: drawSlice(t, "evictions", func(t *rapid.T) plimsoll.Eviction {
 			return plimsoll.Eviction{
-				Job: drawText(t, "job"), Group: drawText(t, "group"), Index: drawInt32(t, "index"), Until: drawInt64(t, "until"),
+				Job: drawText(t, "job"), Group: drawText(t, "group"), Index: drawInt32(t, "index"),
+				Until: drawInt64(t, "until"),
 			}
 		}),
 		Key:     drawText(t, "key"),
@@ -200,7 +202,8 @@ func drawNode(t *rapid.T) plimsoll.Node {
 
 func drawNodeStatus(t *rapid.T) plimsoll.NodeStatus {
 	return plimsoll.NodeStatus{
-		ID: drawText(t, "id"), Allocated: drawResources(t, "allocated"), Tasks: drawInt32(t, "tasks"), SickUntil: drawInt64(t, "sick until"),
+		ID: drawText(t, "id"), Allocated: drawResources(t, "allocated"), Tasks: drawInt32(t, "tasks"),
+		SickUntil: drawInt64(t, "sick until"),
 	}
 }
 

@@ -64,7 +64,10 @@ func TestOnlyWhatIsKnownToHaveHadNoEffectSaysSo(t *testing.T) {
 		{"the caller gave up", connect.NewError(connect.CodeCanceled, context.Canceled), unknown},
 		{"the time ran out", context.DeadlineExceeded, unknown},
 		{"a proxy without a server", connect.NewError(connect.CodeUnavailable, errors.New("502")), unknown},
-		{"a proxy that refuses", connect.NewError(connect.CodePermissionDenied, errors.New("403")), plimsoll.CodeDenied},
+		{
+			"a proxy that refuses", connect.NewError(connect.CodePermissionDenied, errors.New("403")),
+			plimsoll.CodeDenied,
+		},
 		{"an answer that is too large", connect.NewError(connect.CodeResourceExhausted, errors.New("large")), unknown},
 		{
 			"no token to send",

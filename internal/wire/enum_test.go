@@ -24,13 +24,15 @@ var contracts = map[string]struct {
 	"NodeMode":     {"Node", pb.NodeMode_name, "NODE_MODE_", Known[plimsoll.NodeMode, int32], "objects.proto"},
 	"PolicyKind":   {"Policy", pb.PolicyKind_name, "POLICY_KIND_", Known[plimsoll.PolicyKind, int32], "qos.proto"},
 	"QOSEventKind": {"QOS", pb.QOSEventKind_name, "QOS_EVENT_KIND_", Known[plimsoll.QOSEventKind, int32], "qos.proto"},
-	"ReservoirUse": {"Reservoir", pb.ReservoirUse_name, "RESERVOIR_USE_", Known[plimsoll.ReservoirUse, int32], "objects.proto"},
-	"RetryKind":    {"Retry", pb.RetryKind_name, "RETRY_KIND_", Known[plimsoll.RetryKind, int32], "objects.proto"},
-	"Scope":        {"Scope", pb.PolicyScope_name, "POLICY_SCOPE_", Known[plimsoll.Scope, int32], "qos.proto"},
-	"Strategy":     {"Strategy", pb.Strategy_name, "STRATEGY_", Known[plimsoll.Strategy, int32], "objects.proto"},
-	"TaskResult":   {"Result", pb.TaskResult_name, "TASK_RESULT_", Known[plimsoll.TaskResult, int32], "objects.proto"},
-	"TaskState":    {"Task", pb.TaskState_name, "TASK_STATE_", Known[plimsoll.TaskState, int32], "objects.proto"},
-	"WaitCode":     {"Wait", pb.WaitCode_name, "WAIT_CODE_", Known[plimsoll.WaitCode, int32], "objects.proto"},
+	"ReservoirUse": {
+		"Reservoir", pb.ReservoirUse_name, "RESERVOIR_USE_", Known[plimsoll.ReservoirUse, int32], "objects.proto",
+	},
+	"RetryKind":  {"Retry", pb.RetryKind_name, "RETRY_KIND_", Known[plimsoll.RetryKind, int32], "objects.proto"},
+	"Scope":      {"Scope", pb.PolicyScope_name, "POLICY_SCOPE_", Known[plimsoll.Scope, int32], "qos.proto"},
+	"Strategy":   {"Strategy", pb.Strategy_name, "STRATEGY_", Known[plimsoll.Strategy, int32], "objects.proto"},
+	"TaskResult": {"Result", pb.TaskResult_name, "TASK_RESULT_", Known[plimsoll.TaskResult, int32], "objects.proto"},
+	"TaskState":  {"Task", pb.TaskState_name, "TASK_STATE_", Known[plimsoll.TaskState, int32], "objects.proto"},
+	"WaitCode":   {"Wait", pb.WaitCode_name, "WAIT_CODE_", Known[plimsoll.WaitCode, int32], "objects.proto"},
 }
 
 // plain are the enumerations that pass without one of the contract.

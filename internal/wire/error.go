@@ -39,7 +39,8 @@ var codes = [plimsoll.NumCodes]struct {
 	plimsoll.CodeOutcomeUnknown:  {connect.CodeUnknown, http.StatusInternalServerError},
 }
 
-// ConnectCode is the RPC code of a code. Two of ours may share one; the detail of ConnectError tells them apart.
+// ConnectCode is the RPC code of a code. Two of ours may share one; the detail of ConnectError
+// tells them apart.
 func ConnectCode(code plimsoll.Code) connect.Code {
 	if !code.Known() {
 		code = plimsoll.CodeInternal
@@ -71,8 +72,9 @@ func codeOfRPC(rpc connect.Code) plimsoll.Code {
 	return plimsoll.CodeInternal
 }
 
-// ErrorToProto is what a caller is told of err; nil for nil. Of a plimsoll.Error that is its code, operation, field and message,
-// and the messages of those that it wraps; of anything else only that it is internal: the text is for the log.
+// ErrorToProto is what a caller is told of err; nil for nil. Of a plimsoll.Error that is its code,
+// operation, field and message, and the messages of those that it wraps; of anything else only that
+// it is internal: the text is for the log.
 func ErrorToProto(err error) *pb.Error {
 	if err == nil {
 		return nil
@@ -92,7 +94,9 @@ func ErrorFromProto(m *pb.Error) error {
 }
 
 func fromProto(m *pb.Error) *plimsoll.Error {
-	return &plimsoll.Error{Code: plimsoll.ParseCode(m.GetCode()), Op: m.GetOp(), Field: m.GetField(), Msg: m.GetMessage()}
+	return &plimsoll.Error{
+		Code: plimsoll.ParseCode(m.GetCode()), Op: m.GetOp(), Field: m.GetField(), Msg: m.GetMessage(),
+	}
 }
 
 // public returns what may be told of err, which is not nil.
@@ -123,8 +127,8 @@ func public(err error) *plimsoll.Error {
 	return told
 }
 
-// ConnectError is err as an RPC answers it: with the code of the table, and the message Error as a detail, from which
-// FromConnectError makes the same error again. It returns nil for nil.
+// ConnectError is err as an RPC answers it: with the code of the table, and the message Error as a
+// detail, from which FromConnectError makes the same error again. It returns nil for nil.
 func ConnectError(err error) error {
 	if err == nil {
 		return nil
@@ -139,8 +143,9 @@ func ConnectError(err error) error {
 	return out
 }
 
-// FromConnectError makes a *plimsoll.Error of what a call returned; nil for nil. What the other side did not say itself is a failure
-// of the transport, CodeUnavailable, unless it was the caller's context that ended.
+// FromConnectError makes a *plimsoll.Error of what a call returned; nil for nil. What the other
+// side did not say itself is a failure of the transport, CodeUnavailable, unless it was the
+// caller's context that ended.
 func FromConnectError(err error) error {
 	if err == nil {
 		return nil

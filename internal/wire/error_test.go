@@ -29,7 +29,8 @@ func TestCodeTable(t *testing.T) {
 		if ConnectCode(code) == 0 || http.StatusText(HTTPStatus(code)) == "" && code != plimsoll.CodeCanceled {
 			t.Errorf("%s has the RPC code %d and the HTTP status %d", code, ConnectCode(code), HTTPStatus(code))
 		}
-		// CodeConflict has the RPC code of the first too, and that of the second stands for nothing alone.
+		// CodeConflict has the RPC code of the first too, and that of the second stands for nothing
+		// alone.
 		alone := code != plimsoll.CodeAlreadyRunning && code != plimsoll.CodeOutcomeUnknown
 		if alone && codeOfRPC(ConnectCode(code)) != code {
 			t.Errorf("%s became %s through the RPC code alone", code, codeOfRPC(ConnectCode(code)))
@@ -47,7 +48,8 @@ func TestCodeTable(t *testing.T) {
 	}
 }
 
-// What a handler returns comes out of the client as the same error, for every code and over every protocol.
+// What a handler returns comes out of the client as the same error, for every code and over every
+// protocol.
 func TestErrorsOverRPC(t *testing.T) {
 	var answer error
 	server, client := serve(t, func() error { return answer })
@@ -83,11 +85,15 @@ type jobs struct {
 	answer func() error
 }
 
-func (j jobs) GetJob(context.Context, *connect.Request[pb.GetJobRequest]) (*connect.Response[pb.GetJobResponse], error) {
+func (j jobs) GetJob(
+	context.Context, *connect.Request[pb.GetJobRequest],
+) (*connect.Response[pb.GetJobResponse], error) {
 	return nil, j.answer()
 }
 
-func serve(t *testing.T, answer func() error) (*httptest.Server, func(*httptest.Server, ...connect.ClientOption) plimsollv1connect.JobServiceClient) {
+func serve(t *testing.T, answer func() error) (
+	*httptest.Server, func(*httptest.Server, ...connect.ClientOption) plimsollv1connect.JobServiceClient,
+) {
 	mux := http.NewServeMux()
 	mux.Handle(plimsollv1connect.NewJobServiceHandler(jobs{answer: answer}))
 	server := httptest.NewUnstartedServer(mux)
@@ -125,14 +131,19 @@ func TestFailuresOfTheTransport(t *testing.T) {
 	server.Close()
 	check("a server that is gone", call(t.Context()), plimsoll.CodeUnavailable)
 	check("a stream that broke", FromConnectError(io.ErrUnexpectedEOF), plimsoll.CodeUnavailable)
-	check("a connection that was reset", FromConnectError(connect.NewError(connect.CodeCanceled, syscall.ECONNRESET)), plimsoll.CodeUnavailable)
+	check(
+		"a connection that was reset", FromConnectError(connect.NewError(connect.CodeCanceled, syscall.ECONNRESET)),
+		plimsoll.CodeUnavailable,
+	)
 	check("a canceled context", FromConnectError(context.Canceled), plimsoll.CodeCanceled)
 	check("a context that ran out", FromConnectError(context.DeadlineExceeded), plimsoll.CodeDeadline)
 }
 
 // What is no plimsoll.Error is internal, and its text is not sent to the caller.
 func TestWhatIsTold(t *testing.T) {
-	inner := &plimsoll.Error{Code: plimsoll.CodeNotFound, Field: "queue", Msg: "there is no queue root.x", Err: errors.New("secret")}
+	inner := &plimsoll.Error{
+		Code: plimsoll.CodeNotFound, Field: "queue", Msg: "there is no queue root.x", Err: errors.New("secret"),
+	}
 	foreign, err := connect.NewErrorDetail(&emptypb.Empty{})
 	if err != nil {
 		t.Fatal(err)
@@ -145,16 +156,44 @@ func TestWhatIsTold(t *testing.T) {
 		want *pb.Error
 	}{
 		{"nothing", nil, nil},
-		{"another's error", errors.New("secret"), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
-		{"an internal error", plimsoll.Errorf(plimsoll.CodeInternal, "secret"), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
-		{"a cause that is not ours", inner, &pb.Error{Code: "not_found", Field: "queue", Message: "there is no queue root.x"}},
-		{"wrapped", fmt.Errorf("secret: %w", inner), &pb.Error{Code: "not_found", Field: "queue", Message: "there is no queue root.x"}},
-		{"ours in ours", &plimsoll.Error{Code: plimsoll.CodeConflict, Op: "kill job", Msg: "cannot", Err: inner}, &pb.Error{Code: "conflict", Op: "kill job", Message: "cannot: queue: there is no queue root.x"}},
-		{"ours in ours without a message", &plimsoll.Error{Code: plimsoll.CodeConflict, Err: inner}, &pb.Error{Code: "conflict", Message: "queue: there is no queue root.x"}},
-		{"ours around an internal one", &plimsoll.Error{Code: plimsoll.CodeConflict, Msg: "cannot", Err: plimsoll.Errorf(plimsoll.CodeInternal, "secret")}, &pb.Error{Code: "conflict", Message: "cannot"}},
-		{"a canceled context", fmt.Errorf("secret: %w", context.Canceled), &pb.Error{Code: "canceled", Message: "the call was canceled"}},
+		{"another's error", errors.New(
+			"secret",
+		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
+		{"an internal error", plimsoll.Errorf(
+			plimsoll.CodeInternal, "secret",
+		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
+		{
+			"a cause that is not ours", inner,
+			&pb.Error{Code: "not_found", Field: "queue", Message: "there is no queue root.x"},
+		},
+		{
+			"wrapped", fmt.Errorf("secret: %w", inner),
+			&pb.Error{Code: "not_found", Field: "queue", Message: "there is no queue root.x"},
+		},
+		{
+			"ours in ours", &plimsoll.Error{Code: plimsoll.CodeConflict, Op: "kill job", Msg: "cannot", Err: inner},
+			&pb.Error{Code: "conflict", Op: "kill job", Message: "cannot: queue: there is no queue root.x"},
+		},
+		{
+			"ours in ours without a message", &plimsoll.Error{Code: plimsoll.CodeConflict, Err: inner},
+			&pb.Error{Code: "conflict", Message: "queue: there is no queue root.x"},
+		},
+		{
+			"ours around an internal one",
+			&plimsoll.Error{
+				Code: plimsoll.CodeConflict, Msg: "cannot", Err: plimsoll.Errorf(plimsoll.CodeInternal, "secret"),
+			},
+			&pb.Error{Code: "conflict", Message: "cannot"},
+		},
+		{
+			"a canceled context", fmt.Errorf("secret: %w", context.Canceled),
+			&pb.Error{Code: "canceled", Message: "the call was canceled"},
+		},
 		{"a context that ran out", context.DeadlineExceeded, &pb.Error{Code: "deadline", Message: "the time allowed for the call ran out; try again, or allow more"}},
-		{"what another process answered", fmt.Errorf("ask the agent: %w", remote), &pb.Error{Code: "not_found", Message: "told by another"}},
+		{
+			"what another process answered", fmt.Errorf("ask the agent: %w", remote),
+			&pb.Error{Code: "not_found", Message: "told by another"},
+		},
 	} {
 		got := ErrorToProto(test.err)
 		if got.GetCode() != test.want.GetCode() || got.GetMessage() != test.want.GetMessage() || got.GetField() != test.want.GetField() || got.GetOp() != test.want.GetOp() {
@@ -170,7 +209,9 @@ func TestWhatIsTold(t *testing.T) {
 	if err := FromConnectError(inner); !errors.Is(err, inner) {
 		t.Errorf("an error of ours became %v", err)
 	}
-	if got := ErrorFromProto(&pb.Error{Code: "of a newer version", Message: "m"}); plimsoll.CodeOf(got) != plimsoll.CodeInternal {
+	if got := ErrorFromProto(
+		&pb.Error{Code: "of a newer version", Message: "m"},
+	); plimsoll.CodeOf(got) != plimsoll.CodeInternal {
 		t.Errorf("an unknown code became %v", got)
 	}
 }

@@ -93,7 +93,8 @@ func sizeMessage(number uint64, size int) int {
 	return protowire.SizeVarint(number<<3) + protowire.SizeBytes(size)
 }
 
-// field is one field of an encoded message. tag is its number and wire type; v is set for a varint, b for bytes.
+// field is one field of an encoded message. tag is its number and wire type; v is set for a varint,
+// b for bytes.
 type field struct {
 	tag uint64
 	v   uint64
@@ -102,8 +103,8 @@ type field struct {
 
 var errFieldNumber = errors.New("a field has a number that is not possible")
 
-// nextField reads the first field of data and returns what follows it. Most tags, and many numbers, are one byte: those take the
-// short way.
+// nextField reads the first field of data and returns what follows it. Most tags, and many numbers,
+// are one byte: those take the short way.
 func nextField(data []byte) (f field, rest []byte, err error) {
 	if len(data) > 1 && data[0] >= 1<<3 && data[0] < 0x80 {
 		f.tag = uint64(data[0])
@@ -146,8 +147,8 @@ func checkText(b []byte) error {
 	return nil
 }
 
-// enum reads an enumeration number. One that no uint8 holds becomes the highest, which no enumeration knows. The last of several
-// counts, so it is only checked when all fields are read.
+// enum reads an enumeration number. One that no uint8 holds becomes the highest, which no
+// enumeration knows. The last of several counts, so it is only checked when all fields are read.
 func enum(f *field) uint8 {
 	if n := int32(f.v); n >= 0 && n <= math.MaxUint8 {
 		return uint8(n)
@@ -170,7 +171,9 @@ func Known[T Enumeration, N ~uint8 | ~int32](n N) bool {
 // checkEnum fails for a number that this version does not know.
 func checkEnum[T Enumeration, N ~uint8 | ~int32](what string, n N) error {
 	if !Known[T](n) {
-		return plimsoll.Errorf(plimsoll.CodeCorrupt, "its %s is not known to this version; a newer one may have written it", what)
+		return plimsoll.Errorf(
+			plimsoll.CodeCorrupt, "its %s is not known to this version; a newer one may have written it", what,
+		)
 	}
 	return nil
 }
@@ -185,11 +188,13 @@ func EnumFromProto[T Enumeration, N ~int32](n N) T {
 }
 
 func corrupt(what string, err error) error {
-	return &plimsoll.Error{Code: plimsoll.CodeCorrupt, Op: "decode " + what, Msg: "the stored or received bytes are malformed", Err: err}
+	return &plimsoll.Error{
+		Code: plimsoll.CodeCorrupt, Op: "decode " + what, Msg: "the stored or received bytes are malformed", Err: err,
+	}
 }
 
-// appendMessage encodes through the generated code. Its only failures are text that is not UTF-8, which ToProto has replaced,
-// and more than 2 GiB, so that one is a broken invariant.
+// appendMessage encodes through the generated code. Its only failures are text that is not UTF-8,
+// which ToProto has replaced, and more than 2 GiB, so that one is a broken invariant.
 func appendMessage(dst []byte, m proto.Message) []byte {
 	out, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
 	if err != nil {

@@ -58,8 +58,10 @@ var places = map[string]place{
 			"jobstatus.go",
 		"",
 	},
-	"Mutation": {"Mutation", "replication.proto", "AppendMutation, SizeMutation and decodeMutation in batchcode.go", ""},
-	"Node":     {"Node", "objects.proto", "NodeToProto and NodeFromProto in node.go", ""},
+	"Mutation": {
+		"Mutation", "replication.proto", "AppendMutation, SizeMutation and decodeMutation in batchcode.go", "",
+	},
+	"Node": {"Node", "objects.proto", "NodeToProto and NodeFromProto in node.go", ""},
 	"NodeFacts": {
 		"NodeFacts", "objects.proto",
 		"NodeFactsToProto and NodeFactsFromProto in constraints.go",
@@ -189,12 +191,18 @@ func guards() []guard {
 		passes(free, nil, message(TaskReportToProto, TaskReportFromProto)),
 		passes(free, nil, message(NodeToProto, NodeFromProto), record(AppendNode, DecodeNode)),
 		passes(free, nil, message(NodeStatusToProto, NodeStatusFromProto), record(AppendNodeStatus, DecodeNodeStatus)),
-		passes(free, nil, message(QueueConfigToProto, QueueConfigFromProto), record(AppendQueueConfig, DecodeQueueConfig)),
-		passes(free, nil, message(QueueStatusToProto, QueueStatusFromProto), record(AppendQueueStatus, DecodeQueueStatus)),
+		passes(
+			free, nil, message(QueueConfigToProto, QueueConfigFromProto), record(AppendQueueConfig, DecodeQueueConfig),
+		),
+		passes(
+			free, nil, message(QueueStatusToProto, QueueStatusFromProto), record(AppendQueueStatus, DecodeQueueStatus),
+		),
 		passes(policyWithout(".TaskQOS", ".NodeQOS"), nil, policy...),
 		passes(policyWithout(".Action", ".NodeQOS"), nil, policy...),
 		passes(policyWithout(".Action", ".TaskQOS"), nil, policy...),
-		passes(free, nil, way[plimsoll.PolicyRef]{"the message", func(r *plimsoll.PolicyRef) (plimsoll.PolicyRef, error) {
+		passes(free, nil, way[plimsoll.PolicyRef]{"the message", func(r *plimsoll.PolicyRef) (
+			plimsoll.PolicyRef, error,
+		) {
 			return PolicyRefFromProto(PolicyRefToProto(*r)), nil
 		}}),
 		passes(free, nil, message(NodeReportToProto, NodeReportFromProto)),

@@ -10,8 +10,9 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// agree holds the code written by hand against the generated code: both read the same value from the same bytes or both refuse
-// them, and both write the same bytes of it. known says whether our code knows every number in the message; it refuses others.
+// agree holds the code written by hand against the generated code: both read the same value from
+// the same bytes or both refuse them, and both write the same bytes of it. known says whether our
+// code knows every number in the message; it refuses others.
 func agree[X any, M proto.Message](t *testing.T, data []byte, m M, known func(M) bool, decode func([]byte) (X, error),
 	appendX func([]byte, *X) []byte, to func(*X) M, from func(M) X,
 ) {
@@ -73,7 +74,9 @@ func FuzzBatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		known := func(m *pb.Batch) bool {
 			for _, mutation := range m.GetMutations() {
-				if k := mutation.GetKind(); k <= 0 || k >= NumKinds || mutation.GetDeleted() && len(mutation.GetValue()) > 0 {
+				if k := mutation.GetKind(); k <= 0 || k >= NumKinds || mutation.GetDeleted() && len(
+					mutation.GetValue(),
+				) > 0 {
 					return false
 				}
 			}
@@ -83,7 +86,8 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
-// FuzzPlacement: what is read of a job's constraints and of a node's facts is written and read again as it was.
+// FuzzPlacement: what is read of a job's constraints and of a node's facts is written and read
+// again as it was.
 func FuzzPlacement(f *testing.F) {
 	job, node := sampleConstrained(), sampleNode()
 	f.Add(AppendJobSpec(nil, &job))
@@ -109,7 +113,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(AppendNode(nil, &plimsoll.Node{ID: "n", Mode: plimsoll.NodeActive, Capacity: plimsoll.Resources{"cpu": 1}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, decode := range []func([]byte) error{
-			decodes(DecodeJobSpec), decodes(DecodeNode), decodes(DecodeNodeStatus), decodes(DecodeQueueConfig), decodes(DecodeQueueStatus),
+			decodes(DecodeJobSpec), decodes(DecodeNode), decodes(DecodeNodeStatus), decodes(DecodeQueueConfig),
+			decodes(DecodeQueueStatus),
 			decodes(DecodeMutation), decodes(DecodePolicy),
 		} {
 			if err := decode(data); err != nil && plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
@@ -120,27 +125,42 @@ func FuzzDecode(f *testing.F) {
 }
 
 var sampleTask = plimsoll.Task{
-	ID: "wordcount.map.17", Job: "wordcount", Group: "map", Index: 17, Attempt: 2, Failures: 1, State: plimsoll.TaskFinished,
-	Result: plimsoll.ResultFailed, Node: "node-0042", ExitCode: -1, Message: "exit code 1", Created: 1_700_000_000_000_000_000,
-	Bound: 1_700_000_000_100_000_000, Started: 1_700_000_000_200_000_000, Finished: 1_700_000_001_000_000_000, Revision: 123456,
+	ID: "wordcount.map.17", Job: "wordcount", Group: "map", Index: 17, Attempt: 2, Failures: 1,
+	State:  plimsoll.TaskFinished,
+	Result: plimsoll.ResultFailed, Node: "node-0042", ExitCode: -1, Message: "exit code 1",
+	Created: 1_700_000_000_000_000_000,
+	Bound:   1_700_000_000_100_000_000, Started: 1_700_000_000_200_000_000, Finished: 1_700_000_001_000_000_000,
+	Revision: 123456,
 }
 
 var sampleJobStatus = plimsoll.JobStatus{
-	ID: "wordcount", Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning, Submitted: 1_700_000_000_000_000_000,
-	Started: 1_700_000_000_200_000_000, Revision: 123456,
+	ID: "wordcount", Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning,
+	Submitted: 1_700_000_000_000_000_000,
+	Started:   1_700_000_000_200_000_000, Revision: 123456,
 	Groups: []plimsoll.GroupStatus{
-		{Name: "map", Count: 20, Counts: plimsoll.TaskCounts{Pending: 3, Running: 12, Succeeded: 5}, Wait: plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 64 << 30}},
+		{
+			Name: "map", Count: 20, Counts: plimsoll.TaskCounts{Pending: 3, Running: 12, Succeeded: 5},
+			Wait: plimsoll.WaitCause{
+				Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 64 << 30,
+			},
+		},
 		{Name: "reduce", Count: 1, Counts: plimsoll.TaskCounts{Pending: 1}},
 	},
 }
 
 func sampleBatch(tasks int32) Batch {
-	b := Batch{Epoch: 3, Revision: 123456, Time: 1_700_000_000_000_000_000, Events: EventChunk{FirstID: 1000, Count: 200, Data: make([]byte, 20*tasks)}}
+	b := Batch{
+		Epoch: 3, Revision: 123456, Time: 1_700_000_000_000_000_000,
+		Events: EventChunk{FirstID: 1000, Count: 200, Data: make([]byte, 20*tasks)},
+	}
 	for i := range tasks {
 		b.Mutations = append(b.Mutations, Mutation{
 			Kind: KindTask, Key: TaskKey("wordcount", "map", i), Value: AppendTask(nil, &sampleTask), Node: "node-0042",
 		})
 	}
-	b.Mutations = append(b.Mutations, Mutation{Kind: KindNodeStatus, Key: "node-0042", Value: []byte{}, Ephemeral: true}, Mutation{Kind: KindJobSpec, Key: "old"})
+	b.Mutations = append(
+		b.Mutations, Mutation{Kind: KindNodeStatus, Key: "node-0042", Value: []byte{}, Ephemeral: true},
+		Mutation{Kind: KindJobSpec, Key: "old"},
+	)
 	return b
 }

@@ -15,8 +15,8 @@ import (
 
 const gzipName = "gzip"
 
-// gzipReader inflates one message after another, each to its bound. connect would go on to the end of a
-// message that is too long, only to tell how long it is; so this one fails there.
+// gzipReader inflates one message after another, each to its bound. connect would go on to the end
+// of a message that is too long, only to tell how long it is; so this one fails there.
 type gzipReader struct {
 	gzip.Reader
 	most, left int
@@ -43,8 +43,8 @@ func (r *gzipReader) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader returns io.EOF itself, and connect wraps the others
 }
 
-// Deflater compresses. What it needs for that, nearly a MiB, is there for gzipWriters at once, and others wait: it is
-// work of the processor alone, so none is held for long. Use NewDeflater.
+// Deflater compresses. What it needs for that, nearly a MiB, is there for gzipWriters at once, and
+// others wait: it is work of the processor alone, so none is held for long. Use NewDeflater.
 type Deflater struct {
 	writers sync.Pool
 	slots   chan struct{}
@@ -121,19 +121,23 @@ func (w *gzipWriter) release() {
 	}
 }
 
-// TooLong is the refusal of a message that has more bytes than it may, inflated if it is compressed.
+// TooLong is the refusal of a message that has more bytes than it may, inflated if it is
+// compressed.
 func TooLong(most int) error {
-	return plimsoll.Errorf(plimsoll.CodeExhausted, "the message is longer than %d bytes, as long as one may be; send less at once", most)
+	return plimsoll.Errorf(
+		plimsoll.CodeExhausted, "the message is longer than %d bytes, as long as one may be; send less at once", most,
+	)
 }
 
 // InflateBytes is about what inflating takes beside the result.
 const InflateBytes = 48 << 10
 
-// Inflater inflates messages. The garbage collector drops the readers that it keeps and nobody needs. The zero value is ready.
+// Inflater inflates messages. The garbage collector drops the readers that it keeps and nobody
+// needs. The zero value is ready.
 type Inflater struct{ readers sync.Pool }
 
-// Inflate returns what data inflates to, if that is no more than most bytes. grow is called before the
-// result grows, with by how many bytes; an error of it ends the work.
+// Inflate returns what data inflates to, if that is no more than most bytes. grow is called before
+// the result grows, with by how many bytes; an error of it ends the work.
 func (i *Inflater) Inflate(data []byte, most int, grow func(int) error) ([]byte, error) {
 	r, ok := i.readers.Get().(*gzipReader)
 	if !ok {

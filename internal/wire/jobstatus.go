@@ -66,7 +66,8 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 			},
 			Wait: plimsoll.WaitCause{
 				Code:  EnumFromProto[plimsoll.WaitCode](g.GetWaitCode()),
-				Queue: g.GetWaitQueue(), Resource: g.GetWaitResource(), Asked: g.GetWaitAsked(), Known: g.GetWaitKnown(),
+				Queue: g.GetWaitQueue(), Resource: g.GetWaitResource(), Asked: g.GetWaitAsked(),
+				Known: g.GetWaitKnown(),
 			},
 		})
 	}
@@ -106,7 +107,9 @@ func appendGroupStatus(dst []byte, g *plimsoll.GroupStatus) []byte {
 
 func sizeGroupStatus(g *plimsoll.GroupStatus) int {
 	return sizeText(1, g.Name) + sizeInt32(2, g.Count) + sizeLen(3, sizeTaskCounts(&g.Counts)) +
-		sizeVarint(4, uint64(g.Wait.Code)) + sizeText(6, g.Wait.Queue) + sizeText(7, g.Wait.Resource) + sizeVarint(8, uint64(g.Wait.Asked)) +
+		sizeVarint(4, uint64(g.Wait.Code)) + sizeText(6, g.Wait.Queue) + sizeText(7, g.Wait.Resource) + sizeVarint(
+		8, uint64(g.Wait.Asked),
+	) +
 		sizeText(9, g.Wait.Known)
 }
 

@@ -8,7 +8,8 @@ import (
 
 const taskKeyDigits = 7
 
-// TaskKey is the key of a task's record: job, group and index, so that the tasks of a job stand together and in order.
+// TaskKey is the key of a task's record: job, group and index, so that the tasks of a job stand
+// together and in order.
 func TaskKey(job, group string, index int32) string {
 	var digits [taskKeyDigits]byte
 	n := index
@@ -42,8 +43,8 @@ func SplitTaskKey(key string) (job, group string, index int32, ok bool) {
 	return job, group, int32(n), true
 }
 
-// SplitTaskID takes a task's id apart from the right, because the id of a job may hold dots and the name of a group may not. The
-// index must be written the one way that plimsoll.TaskID writes it.
+// SplitTaskID takes a task's id apart from the right, because the id of a job may hold dots and the
+// name of a group may not. The index must be written the one way that plimsoll.TaskID writes it.
 func SplitTaskID(id string) (job, group string, index int32, ok bool) {
 	dot := strings.LastIndexByte(id, '.')
 	if dot < 0 {

@@ -14,7 +14,8 @@ import (
 // The key of a policy names its kind and its name, and nothing else is one.
 func TestPolicyKey(t *testing.T) {
 	for _, ref := range []plimsoll.PolicyRef{
-		{Kind: plimsoll.PolicyAction, Name: "shed"}, {Kind: plimsoll.PolicyTaskQOS, Name: "batch"}, {Kind: plimsoll.PolicyNodeQOS, Name: "busy/odd"},
+		{Kind: plimsoll.PolicyAction, Name: "shed"}, {Kind: plimsoll.PolicyTaskQOS, Name: "batch"},
+		{Kind: plimsoll.PolicyNodeQOS, Name: "busy/odd"},
 	} {
 		if got, ok := SplitPolicyKey(PolicyKey(ref)); !ok || got != ref {
 			t.Errorf("%v became %v, %t", ref, got, ok)
@@ -38,14 +39,21 @@ func TestTaskKey(t *testing.T) {
 		{"a", "g", 10_000_000, "a\x00g\x0010000000"},
 		{"a", "g", -1, "a\x00g\x00-1"},
 	} {
-		if got := TaskKey(test.job, test.group, test.index); got != test.want || !strings.HasPrefix(got, TaskKeyPrefix(test.job)) {
+		if got := TaskKey(
+			test.job, test.group, test.index,
+		); got != test.want || !strings.HasPrefix(got, TaskKeyPrefix(test.job)) {
 			t.Errorf("the key of %s.%s.%d is %q, want %q", test.job, test.group, test.index, got, test.want)
 		}
-		if job, group, index, ok := SplitTaskKey(test.want); !ok || job != test.job || group != test.group || index != test.index {
+		if job, group, index, ok := SplitTaskKey(
+			test.want,
+		); !ok || job != test.job || group != test.group || index != test.index {
 			t.Errorf("%q was split into %q, %q, %d, %v", test.want, job, group, index, ok)
 		}
 	}
-	for _, key := range []string{"", "a", "a\x00b", "a\x00b\x00", "a\x00b\x001", "a\x00b\x00000000x", "a\x00b\x00c\x000000001", "a\x00b\x00+000001"} {
+	for _, key := range []string{
+		"", "a", "a\x00b", "a\x00b\x00", "a\x00b\x001", "a\x00b\x00000000x", "a\x00b\x00c\x000000001",
+		"a\x00b\x00+000001",
+	} {
 		if job, group, index, ok := SplitTaskKey(key); ok {
 			t.Errorf("%q was split into %q, %q, %d", key, job, group, index)
 		}
@@ -55,7 +63,8 @@ func TestTaskKey(t *testing.T) {
 // The tasks of a job stand together, and those of a group in the order of their index.
 func TestTaskKeysAreOrdered(t *testing.T) {
 	keys := []string{
-		TaskKey("a", "g", 0), TaskKey("a", "g", 2), TaskKey("a", "g", 10), TaskKey("a", "g-1", 0), TaskKey("a-", "g", 0),
+		TaskKey("a", "g", 0), TaskKey("a", "g", 2), TaskKey("a", "g", 10), TaskKey("a", "g-1", 0),
+		TaskKey("a-", "g", 0),
 		TaskKey("a.b", "g", 0), TaskKey("ab", "g", 999_999),
 	}
 	if !slices.IsSorted(keys) {
@@ -74,7 +83,8 @@ func TestSplitTaskID(t *testing.T) {
 		}
 	})
 	for _, id := range []string{
-		"", "a", "a.b", "a.b.", ".b.0", "a..0", "..", "a.b.00", "a.b.01", "a.b.-1", "a.b.+1", "a.b.1x", "a.b.2147483648", "a.b.99999999999",
+		"", "a", "a.b", "a.b.", ".b.0", "a..0", "..", "a.b.00", "a.b.01", "a.b.-1", "a.b.+1", "a.b.1x",
+		"a.b.2147483648", "a.b.99999999999",
 		"a.b. 1",
 	} {
 		if job, group, index, ok := SplitTaskID(id); ok {

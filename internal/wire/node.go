@@ -27,7 +27,9 @@ func NodeToProto(n *plimsoll.Node) *pb.Node {
 	}
 	for i := range n.Evictions {
 		e := &n.Evictions[i]
-		m.Evictions = append(m.Evictions, &pb.Eviction{Job: text(e.Job), Group: text(e.Group), Index: e.Index, Until: e.Until})
+		m.Evictions = append(
+			m.Evictions, &pb.Eviction{Job: text(e.Job), Group: text(e.Group), Index: e.Index, Until: e.Until},
+		)
 	}
 	return m
 }
@@ -45,13 +47,18 @@ func NodeFromProto(m *pb.Node) plimsoll.Node {
 		Registered:  m.GetRegistered(),
 		Revision:    m.GetRevision(),
 		Facts:       NodeFactsFromProto(m.GetFacts()),
-		Gate:        plimsoll.NodeGate{Sequence: m.GetGate().GetSequence(), Closed: m.GetGate().GetClosed(), Reason: m.GetGate().GetReason()},
-		Key:         m.GetKey(),
-		Session:     m.GetSession(),
-		Peer:        m.GetPeer(),
+		Gate: plimsoll.NodeGate{
+			Sequence: m.GetGate().GetSequence(), Closed: m.GetGate().GetClosed(), Reason: m.GetGate().GetReason(),
+		},
+		Key:     m.GetKey(),
+		Session: m.GetSession(),
+		Peer:    m.GetPeer(),
 	}
 	for _, e := range m.GetEvictions() {
-		n.Evictions = append(n.Evictions, plimsoll.Eviction{Job: e.GetJob(), Group: e.GetGroup(), Index: e.GetIndex(), Until: e.GetUntil()})
+		n.Evictions = append(
+			n.Evictions,
+			plimsoll.Eviction{Job: e.GetJob(), Group: e.GetGroup(), Index: e.GetIndex(), Until: e.GetUntil()},
+		)
 	}
 	return n
 }
@@ -78,13 +85,16 @@ func DecodeNode(data []byte) (plimsoll.Node, error) {
 
 // NodeStatusToProto converts what is derived of a node.
 func NodeStatusToProto(s *plimsoll.NodeStatus) *pb.NodeStatus {
-	return &pb.NodeStatus{Id: text(s.ID), Allocated: resourcesToProto(s.Allocated), Tasks: s.Tasks, SickUntil: s.SickUntil}
+	return &pb.NodeStatus{
+		Id: text(s.ID), Allocated: resourcesToProto(s.Allocated), Tasks: s.Tasks, SickUntil: s.SickUntil,
+	}
 }
 
 // NodeStatusFromProto converts what is derived of a node.
 func NodeStatusFromProto(m *pb.NodeStatus) plimsoll.NodeStatus {
 	return plimsoll.NodeStatus{
-		ID: m.GetId(), Allocated: resourcesFromProto(m.GetAllocated()), Tasks: m.GetTasks(), SickUntil: m.GetSickUntil(),
+		ID: m.GetId(), Allocated: resourcesFromProto(m.GetAllocated()), Tasks: m.GetTasks(),
+		SickUntil: m.GetSickUntil(),
 	}
 }
 

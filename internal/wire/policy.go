@@ -91,7 +91,9 @@ func actionToProto(a *plimsoll.Action) *pb.Action {
 }
 
 func actionFromProto(m *pb.Action) *plimsoll.Action {
-	a := &plimsoll.Action{Name: m.GetName(), CoolDown: time.Duration(m.GetCoolDownNanos()), DisableScheduling: m.GetDisableScheduling()}
+	a := &plimsoll.Action{
+		Name: m.GetName(), CoolDown: time.Duration(m.GetCoolDownNanos()), DisableScheduling: m.GetDisableScheduling(),
+	}
 	if w := m.GetWeight(); w != nil {
 		a.Weight = &plimsoll.WeightAction{Idle: w.GetIdle(), Shares: w.GetShares()}
 	}
@@ -109,20 +111,24 @@ func actionFromProto(m *pb.Action) *plimsoll.Action {
 
 func taskQOSToProto(t *plimsoll.TaskQOS) *pb.TaskQOS {
 	m := &pb.TaskQOS{
-		Name: text(t.Name), Labels: textMapToProto(t.Labels), Allowed: textsToProto(t.Allowed), Prefer: t.Prefer, Avoid: t.Avoid,
+		Name: text(t.Name), Labels: textMapToProto(t.Labels), Allowed: textsToProto(t.Allowed), Prefer: t.Prefer,
+		Avoid:    t.Avoid,
 		Critical: t.Critical,
 	}
 	for i := range t.Match {
 		r := &t.Match[i]
-		m.Match = append(m.Match, &pb.PolicyRequirement{Scope: pb.PolicyScope(r.Scope), Not: r.Not, Values: textsToProto(r.Values)})
+		m.Match = append(
+			m.Match, &pb.PolicyRequirement{Scope: pb.PolicyScope(r.Scope), Not: r.Not, Values: textsToProto(r.Values)},
+		)
 	}
 	return m
 }
 
 func taskQOSFromProto(m *pb.TaskQOS) *plimsoll.TaskQOS {
 	t := &plimsoll.TaskQOS{
-		Name: m.GetName(), Labels: textMapFromProto(m.GetLabels()), Allowed: textsFromProto(m.GetAllowed()), Prefer: m.GetPrefer(),
-		Avoid: m.GetAvoid(), Critical: m.GetCritical(),
+		Name: m.GetName(), Labels: textMapFromProto(m.GetLabels()), Allowed: textsFromProto(m.GetAllowed()),
+		Prefer: m.GetPrefer(),
+		Avoid:  m.GetAvoid(), Critical: m.GetCritical(),
 	}
 	for _, r := range m.GetMatch() {
 		t.Match = append(t.Match, plimsoll.Requirement{
@@ -138,7 +144,8 @@ func nodeQOSToProto(n *plimsoll.NodeQOS) *pb.NodeQOS {
 		r := &n.Rules[i]
 		m.Rules = append(m.Rules, &pb.QOSRule{
 			Name: text(r.Name), Metric: text(r.Metric), Waterline: text(r.Waterline), Release: text(r.Release),
-			TriggerAfter: r.TriggerAfter, RestoreAfter: r.RestoreAfter, Action: text(r.Action), Preview: r.Preview, Hold: r.Hold,
+			TriggerAfter: r.TriggerAfter, RestoreAfter: r.RestoreAfter, Action: text(r.Action), Preview: r.Preview,
+			Hold: r.Hold,
 		})
 	}
 	return m
@@ -151,7 +158,8 @@ func nodeQOSFromProto(m *pb.NodeQOS) *plimsoll.NodeQOS {
 	for _, r := range m.GetRules() {
 		n.Rules = append(n.Rules, plimsoll.Rule{
 			Name: r.GetName(), Metric: r.GetMetric(), Waterline: r.GetWaterline(), Release: r.GetRelease(),
-			TriggerAfter: r.GetTriggerAfter(), RestoreAfter: r.GetRestoreAfter(), Action: r.GetAction(), Preview: r.GetPreview(), Hold: r.GetHold(),
+			TriggerAfter: r.GetTriggerAfter(), RestoreAfter: r.GetRestoreAfter(), Action: r.GetAction(),
+			Preview: r.GetPreview(), Hold: r.GetHold(),
 		})
 	}
 	return n
@@ -160,12 +168,14 @@ func nodeQOSFromProto(m *pb.NodeQOS) *plimsoll.NodeQOS {
 // NodeReportToProto converts what a QoS agent says of its node.
 func NodeReportToProto(r *plimsoll.NodeReport) *pb.NodeReport {
 	m := &pb.NodeReport{
-		SchedulingDisabled: r.SchedulingDisabled, SchedulingReason: text(r.SchedulingReason), Extended: resourcesToProto(r.Extended),
+		SchedulingDisabled: r.SchedulingDisabled, SchedulingReason: text(r.SchedulingReason),
+		Extended: resourcesToProto(r.Extended),
 	}
 	for i := range r.Events {
 		e := &r.Events[i]
 		m.Events = append(m.Events, &pb.QOSEvent{
-			At: e.At, Kind: pb.QOSEventKind(e.Kind), Task: text(e.Task), Attempt: e.Attempt, Rule: text(e.Rule), Metric: text(e.Metric),
+			At: e.At, Kind: pb.QOSEventKind(e.Kind), Task: text(e.Task), Attempt: e.Attempt, Rule: text(e.Rule),
+			Metric: text(e.Metric),
 			Before: text(e.Before), After: text(e.After), Message: text(e.Message),
 		})
 	}
@@ -175,12 +185,15 @@ func NodeReportToProto(r *plimsoll.NodeReport) *pb.NodeReport {
 // NodeReportFromProto converts what a QoS agent says of its node.
 func NodeReportFromProto(m *pb.NodeReport) plimsoll.NodeReport {
 	r := plimsoll.NodeReport{
-		SchedulingDisabled: m.GetSchedulingDisabled(), SchedulingReason: m.GetSchedulingReason(), Extended: resourcesFromProto(m.GetExtended()),
+		SchedulingDisabled: m.GetSchedulingDisabled(), SchedulingReason: m.GetSchedulingReason(),
+		Extended: resourcesFromProto(m.GetExtended()),
 	}
 	for _, e := range m.GetEvents() {
 		r.Events = append(r.Events, plimsoll.QOSEvent{
-			At: e.GetAt(), Kind: EnumFromProto[plimsoll.QOSEventKind](e.GetKind()), Task: e.GetTask(), Attempt: e.GetAttempt(),
-			Rule: e.GetRule(), Metric: e.GetMetric(), Before: e.GetBefore(), After: e.GetAfter(), Message: e.GetMessage(),
+			At: e.GetAt(), Kind: EnumFromProto[plimsoll.QOSEventKind](e.GetKind()), Task: e.GetTask(),
+			Attempt: e.GetAttempt(),
+			Rule:    e.GetRule(), Metric: e.GetMetric(), Before: e.GetBefore(), After: e.GetAfter(),
+			Message: e.GetMessage(),
 		})
 	}
 	return r

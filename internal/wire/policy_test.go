@@ -17,7 +17,8 @@ func drawPolicy(t *rapid.T) plimsoll.Policy {
 		p.TaskQOS = &plimsoll.TaskQOS{
 			Name: drawText(t, "name"), Labels: drawTexts(t, "labels"), Match: drawSlice(t, "match", drawRequirement),
 			Allowed: drawSlice(t, "allowed", func(t *rapid.T) string { return drawText(t, "action") }),
-			Prefer:  rapid.Bool().Draw(t, "prefer"), Avoid: rapid.Bool().Draw(t, "avoid"), Critical: rapid.Bool().Draw(t, "critical"),
+			Prefer:  rapid.Bool().Draw(t, "prefer"), Avoid: rapid.Bool().Draw(t, "avoid"),
+			Critical: rapid.Bool().Draw(t, "critical"),
 		}
 	case 3:
 		p.NodeQOS = &plimsoll.NodeQOS{
@@ -30,7 +31,8 @@ func drawPolicy(t *rapid.T) plimsoll.Policy {
 
 func drawAction(t *rapid.T) *plimsoll.Action {
 	a := &plimsoll.Action{
-		Name: drawText(t, "name"), CoolDown: time.Duration(drawInt64(t, "cool down")), DisableScheduling: rapid.Bool().Draw(t, "disable"),
+		Name: drawText(t, "name"), CoolDown: time.Duration(drawInt64(t, "cool down")),
+		DisableScheduling: rapid.Bool().Draw(t, "disable"),
 	}
 	if rapid.Bool().Draw(t, "has weight") {
 		a.Weight = &plimsoll.WeightAction{Idle: rapid.Bool().Draw(t, "idle"), Shares: drawInt64(t, "shares")}
@@ -42,7 +44,9 @@ func drawAction(t *rapid.T) *plimsoll.Action {
 		a.Freeze = &plimsoll.FreezeAction{For: time.Duration(drawInt64(t, "for"))}
 	}
 	if rapid.Bool().Draw(t, "has evict") {
-		a.Evict = &plimsoll.EvictAction{Grace: time.Duration(drawInt64(t, "grace")), Reclaim: rapid.Bool().Draw(t, "reclaim")}
+		a.Evict = &plimsoll.EvictAction{
+			Grace: time.Duration(drawInt64(t, "grace")), Reclaim: rapid.Bool().Draw(t, "reclaim"),
+		}
 	}
 	return a
 }
@@ -57,27 +61,32 @@ func drawRequirement(t *rapid.T) plimsoll.Requirement {
 func drawQOSOptions(t *rapid.T) plimsoll.QOSOptions {
 	duration := func(name string) time.Duration { return time.Duration(drawInt64(t, name)) }
 	return plimsoll.QOSOptions{
-		Excess: drawInt32(t, "excess"), Overdue: duration("overdue"), Stale: duration("stale"), Backoff: duration("backoff"),
-		Settle: duration("settle"), Lag: duration("lag"),
+		Excess: drawInt32(t, "excess"), Overdue: duration("overdue"), Stale: duration("stale"),
+		Backoff: duration("backoff"),
+		Settle:  duration("settle"), Lag: duration("lag"),
 	}
 }
 
 func drawRule(t *rapid.T) plimsoll.Rule {
 	return plimsoll.Rule{
-		Name: drawText(t, "name"), Metric: drawText(t, "metric"), Waterline: drawText(t, "waterline"), Release: drawText(t, "release"),
-		TriggerAfter: drawInt32(t, "trigger after"), RestoreAfter: drawInt32(t, "restore after"), Action: drawText(t, "action"),
+		Name: drawText(t, "name"), Metric: drawText(t, "metric"), Waterline: drawText(t, "waterline"),
+		Release:      drawText(t, "release"),
+		TriggerAfter: drawInt32(t, "trigger after"), RestoreAfter: drawInt32(t, "restore after"),
+		Action:  drawText(t, "action"),
 		Preview: rapid.Bool().Draw(t, "preview"), Hold: rapid.Bool().Draw(t, "hold"),
 	}
 }
 
 func drawNodeReport(t *rapid.T) plimsoll.NodeReport {
 	return plimsoll.NodeReport{
-		SchedulingDisabled: rapid.Bool().Draw(t, "disabled"), SchedulingReason: drawText(t, "reason"), Extended: drawResources(t, "extended"),
+		SchedulingDisabled: rapid.Bool().Draw(t, "disabled"), SchedulingReason: drawText(t, "reason"),
+		Extended: drawResources(t, "extended"),
 		Events: drawSlice(t, "events", func(t *rapid.T) plimsoll.QOSEvent {
 			return plimsoll.QOSEvent{
 				At: drawInt64(t, "at"), Kind: drawEnum[plimsoll.QOSEventKind](t, "kind"), Task: drawText(t, "task"),
-				Attempt: drawInt32(t, "attempt"), Rule: drawText(t, "rule"), Metric: drawText(t, "metric"), Before: drawText(t, "before"),
-				After: drawText(t, "after"), Message: drawText(t, "message"),
+				Attempt: drawInt32(t, "attempt"), Rule: drawText(t, "rule"), Metric: drawText(t, "metric"),
+				Before: drawText(t, "before"),
+				After:  drawText(t, "after"), Message: drawText(t, "message"),
 			}
 		}),
 	}

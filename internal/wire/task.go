@@ -135,7 +135,9 @@ func DecodeTask(data []byte) (plimsoll.Task, error) {
 			return plimsoll.Task{}, corrupt("task", err)
 		}
 	}
-	err := errors.Join(checkEnum[plimsoll.TaskState]("state", t.State), checkEnum[plimsoll.TaskResult]("result", t.Result))
+	err := errors.Join(
+		checkEnum[plimsoll.TaskState]("state", t.State), checkEnum[plimsoll.TaskResult]("result", t.Result),
+	)
 	if err != nil {
 		return plimsoll.Task{}, corrupt("task", err)
 	}

@@ -16,9 +16,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// What is appended is decoded as an equal value, through the message and through the bytes, and the bytes are those of the generated
-// code, which are always the same.
-func roundTrip[X any, M proto.Message](draw func(*rapid.T) X, appendX func([]byte, *X) []byte, decode func([]byte) (X, error),
+// What is appended is decoded as an equal value, through the message and through the bytes, and the
+// bytes are those of the generated code, which are always the same.
+func roundTrip[X any, M proto.Message](draw func(*rapid.T) X, appendX func(
+	[]byte, *X,
+) []byte, decode func([]byte) (X, error),
 	to func(*X) M, from func(M) X,
 ) func(*testing.T) {
 	return func(t *testing.T) {
@@ -67,9 +69,18 @@ func TestRoundTrip(t *testing.T) {
 	t.Run("JobStatus", roundTrip(drawJobStatus, AppendJobStatus, DecodeJobStatus, JobStatusToProto, JobStatusFromProto))
 	t.Run("Task", roundTrip(drawTask, AppendTask, DecodeTask, TaskToProto, TaskFromProto))
 	t.Run("Node", roundTrip(drawNode, AppendNode, DecodeNode, NodeToProto, NodeFromProto))
-	t.Run("NodeStatus", roundTrip(drawNodeStatus, AppendNodeStatus, DecodeNodeStatus, NodeStatusToProto, NodeStatusFromProto))
-	t.Run("QueueConfig", roundTrip(drawQueueConfig, AppendQueueConfig, DecodeQueueConfig, QueueConfigToProto, QueueConfigFromProto))
-	t.Run("QueueStatus", roundTrip(drawQueueStatus, AppendQueueStatus, DecodeQueueStatus, QueueStatusToProto, QueueStatusFromProto))
+	t.Run(
+		"NodeStatus",
+		roundTrip(drawNodeStatus, AppendNodeStatus, DecodeNodeStatus, NodeStatusToProto, NodeStatusFromProto),
+	)
+	t.Run(
+		"QueueConfig",
+		roundTrip(drawQueueConfig, AppendQueueConfig, DecodeQueueConfig, QueueConfigToProto, QueueConfigFromProto),
+	)
+	t.Run(
+		"QueueStatus",
+		roundTrip(drawQueueStatus, AppendQueueStatus, DecodeQueueStatus, QueueStatusToProto, QueueStatusFromProto),
+	)
 	t.Run("Policy", roundTrip(drawPolicy, AppendPolicy, DecodePolicy, PolicyToProto, PolicyFromProto))
 	t.Run("Batch", roundTrip(drawBatch, AppendBatch, DecodeBatch, batchToProto, batchFromProto))
 	t.Run("Mutation", roundTrip(drawMutation, AppendMutation, DecodeMutation, mutationToProto, mutationFromProto))
@@ -114,13 +125,16 @@ func batchFromProto(m *pb.Batch) Batch {
 	for _, mutation := range m.GetMutations() {
 		b.Mutations = append(b.Mutations, mutationFromProto(mutation))
 	}
-	b.Events = EventChunk{FirstID: m.GetEvents().GetFirstId(), Count: m.GetEvents().GetCount(), Data: m.GetEvents().GetData()}
+	b.Events = EventChunk{
+		FirstID: m.GetEvents().GetFirstId(), Count: m.GetEvents().GetCount(), Data: m.GetEvents().GetData(),
+	}
 	return b
 }
 
 func mutationToProto(m *Mutation) *pb.Mutation {
 	return &pb.Mutation{
-		Kind: pb.Kind(m.Kind), Key: m.Key, Value: m.Value, Deleted: m.Value == nil, Ephemeral: m.Ephemeral, Node: m.Node,
+		Kind: pb.Kind(m.Kind), Key: m.Key, Value: m.Value, Deleted: m.Value == nil, Ephemeral: m.Ephemeral,
+		Node: m.Node,
 	}
 }
 
@@ -132,7 +146,8 @@ func mutationFromProto(m *pb.Mutation) Mutation {
 	return out
 }
 
-// A nil map of resources stays nil and an empty one stays empty, because a maximum that is missing is no limit.
+// A nil map of resources stays nil and an empty one stays empty, because a maximum that is missing
+// is no limit.
 func TestNilAndEmptyResources(t *testing.T) {
 	for _, r := range []plimsoll.Resources{nil, {}, {"cpu": 0}} {
 		got, err := DecodeNodeStatus(AppendNodeStatus(nil, &plimsoll.NodeStatus{Allocated: r}))
@@ -149,12 +164,16 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	if err != nil || got.Message != "exit: \uFFFD!" {
 		t.Errorf("message became %q, %v", got.Message, err)
 	}
-	status := plimsoll.JobStatus{ID: "a\x80", Groups: []plimsoll.GroupStatus{{Name: "b", Wait: plimsoll.WaitCause{Queue: "\x80"}}}}
+	status := plimsoll.JobStatus{
+		ID: "a\x80", Groups: []plimsoll.GroupStatus{{Name: "b", Wait: plimsoll.WaitCause{Queue: "\x80"}}},
+	}
 	gotStatus, err := DecodeJobStatus(AppendJobStatus(nil, &status))
 	if err != nil || gotStatus.ID != "a\uFFFD" || gotStatus.Groups[0].Wait.Queue != "\uFFFD" {
 		t.Errorf("status became %+v, %v", gotStatus, err)
 	}
-	spec := plimsoll.JobSpec{Labels: map[string]string{"\x80": "\x81"}, Groups: []plimsoll.GroupSpec{{Command: []string{"\x82"}}}}
+	spec := plimsoll.JobSpec{
+		Labels: map[string]string{"\x80": "\x81"}, Groups: []plimsoll.GroupSpec{{Command: []string{"\x82"}}},
+	}
 	if _, err := DecodeJobSpec(AppendJobSpec(nil, &spec)); err != nil {
 		t.Error(err)
 	}
@@ -178,10 +197,16 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a negative task state", decodes(DecodeTask), task(&pb.Task{State: -1})},
 		{"an unknown result", decodes(DecodeTask), task(&pb.Task{Result: 300})},
 		{"an unknown job state", decodes(DecodeJobStatus), marshal(t, &pb.JobStatus{State: 12})},
-		{"an unknown wait code", decodes(DecodeJobStatus), marshal(t, &pb.JobStatus{Groups: []*pb.GroupStatus{{WaitCode: 77}}})},
+		{
+			"an unknown wait code", decodes(DecodeJobStatus),
+			marshal(t, &pb.JobStatus{Groups: []*pb.GroupStatus{{WaitCode: 77}}}),
+		},
 		{"a broken group", decodes(DecodeJobStatus), []byte{10<<3 | 2, 1, 0xff}},
 		{"broken counts", decodes(DecodeJobStatus), []byte{10<<3 | 2, 3, 3<<3 | 2, 1, 0xff}},
-		{"an unknown retry kind", decodes(DecodeJobSpec), marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{Retry: &pb.RetryPolicy{Kind: 9}}}})},
+		{
+			"an unknown retry kind", decodes(DecodeJobSpec),
+			marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{Retry: &pb.RetryPolicy{Kind: 9}}}}),
+		},
 		{"an unknown use of reservoir nodes", decodes(DecodeJobSpec), marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{
 			Constraints: &pb.Constraints{Reservoir: 3},
 		}}})},
@@ -191,7 +216,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a class that is no number", decodes(DecodeJobSpec), marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{
 			Constraints: &pb.Constraints{Class: map[string]float64{"cpu": math.NaN()}},
 		}}})},
-		{"an endless reserve", decodes(DecodeNode), marshal(t, &pb.Node{Facts: &pb.NodeFacts{Reserve: map[string]float64{"cpu": math.Inf(1)}}})},
+		{
+			"an endless reserve", decodes(DecodeNode),
+			marshal(t, &pb.Node{Facts: &pb.NodeFacts{Reserve: map[string]float64{"cpu": math.Inf(1)}}}),
+		},
 		{"an unknown class", decodes(DecodeJobSpec), marshal(t, &pb.JobSpec{Groups: []*pb.GroupSpec{{Class: 4}}})},
 		{"an unknown scope", decodes(DecodePolicy), marshal(t, &pb.Policy{Kind: &pb.Policy_TaskQos{TaskQos: &pb.TaskQOS{
 			Match: []*pb.PolicyRequirement{{Scope: 5}},
@@ -200,9 +228,15 @@ func TestDecodeRefuses(t *testing.T) {
 		{"an unknown node mode", decodes(DecodeNode), marshal(t, &pb.Node{Mode: 4})},
 		{"a broken queue", decodes(DecodeQueueConfig), []byte{0xff}},
 		{"a mutation of no kind", decodes(DecodeBatch), marshal(t, &pb.Batch{Mutations: []*pb.Mutation{{Key: "a"}}})},
-		{"a mutation of an unknown kind", decodes(DecodeBatch), marshal(t, &pb.Batch{Mutations: []*pb.Mutation{{Kind: NumKinds}}})},
+		{
+			"a mutation of an unknown kind", decodes(DecodeBatch),
+			marshal(t, &pb.Batch{Mutations: []*pb.Mutation{{Kind: NumKinds}}}),
+		},
 		{"a kind beyond a byte", decodes(DecodeBatch), marshal(t, &pb.Batch{Mutations: []*pb.Mutation{{Kind: 257}}})},
-		{"a delete with a value", decodes(DecodeMutation), marshal(t, &pb.Mutation{Kind: 1, Deleted: true, Value: []byte("a")})},
+		{
+			"a delete with a value", decodes(DecodeMutation),
+			marshal(t, &pb.Mutation{Kind: 1, Deleted: true, Value: []byte("a")}),
+		},
 		{"a key that is not UTF-8", decodes(DecodeMutation), []byte{8, 1, 2<<3 | 2, 1, 0xff}},
 		{"broken events", decodes(DecodeBatch), []byte{5<<3 | 2, 1, 0xff}},
 	} {
@@ -234,7 +268,9 @@ func TestUnknownNumbersInMessages(t *testing.T) {
 	if r := TaskReportFromProto(&pb.TaskReport{State: 256 + 4}); r.State != 0 {
 		t.Errorf("got %+v", r)
 	}
-	if e := EventFromProto(&pb.Event{Type: 256, Change: -1, Detail: 65536}); e.Type != 0 || e.Change != 0 || e.Detail != 0 {
+	if e := EventFromProto(
+		&pb.Event{Type: 256, Change: -1, Detail: 65536},
+	); e.Type != 0 || e.Change != 0 || e.Detail != 0 {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -259,7 +295,8 @@ func TestKindsAgree(t *testing.T) {
 	}
 }
 
-// The keys and nodes of a batch do not keep the buffer that it was decoded from: only values and events do.
+// The keys and nodes of a batch do not keep the buffer that it was decoded from: only values and
+// events do.
 func TestDecodeBatchAliases(t *testing.T) {
 	data := AppendBatch(nil, &Batch{
 		Mutations: []Mutation{{Kind: KindTask, Key: "key", Value: []byte("value"), Node: "node"}},

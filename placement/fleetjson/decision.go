@@ -45,7 +45,8 @@ func WriteDecision(d *placement.DecisionRecord) ([]byte, error) {
 		return nil, err
 	}
 	out := decisionJSON{
-		Name: d.Name, At: d.At, Seed: d.Seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches, Chain: d.Chain,
+		Name: d.Name, At: d.At, Seed: d.Seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches,
+		Chain:    d.Chain,
 		Settings: d.Settings, Request: request, Names: d.Names, Spreads: d.Spreads,
 		Fewest: d.Fewest, Places: d.Places,
 	}
@@ -55,7 +56,9 @@ func WriteDecision(d *placement.DecisionRecord) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Servers = append(out.Servers, recordedServerJSON{record, s.Free, s.Instances, s.Uncapped, s.Owned, s.Sick, s.Hits})
+		out.Servers = append(
+			out.Servers, recordedServerJSON{record, s.Free, s.Instances, s.Uncapped, s.Owned, s.Sick, s.Hits},
+		)
 	}
 	data, err := json.MarshalIndent(&out, "", "  ")
 	if err != nil {
@@ -72,7 +75,8 @@ func ReadDecision(data []byte) (*placement.DecisionRecord, error) {
 		return nil, unreadable(err)
 	}
 	out := &placement.DecisionRecord{
-		Name: in.Name, At: in.At, Seed: in.Seed, Server: in.Server, Score: in.Score, Looked: in.Looked, Batches: in.Batches, Chain: in.Chain,
+		Name: in.Name, At: in.At, Seed: in.Seed, Server: in.Server, Score: in.Score, Looked: in.Looked,
+		Batches: in.Batches, Chain: in.Chain,
 		Settings: in.Settings, Names: in.Names, Spreads: in.Spreads, Fewest: in.Fewest, Places: in.Places,
 	}
 	var err error
@@ -90,7 +94,8 @@ func ReadDecision(data []byte) (*placement.DecisionRecord, error) {
 			}
 		}
 		out.Servers = append(out.Servers, placement.RecordedServer{
-			Server: server, Free: s.Free, Instances: s.Instances, Uncapped: s.Uncapped, Owned: s.Owned, Sick: s.Sick, Hits: s.Hits,
+			Server: server, Free: s.Free, Instances: s.Instances, Uncapped: s.Uncapped, Owned: s.Owned, Sick: s.Sick,
+			Hits: s.Hits,
 		})
 	}
 	return out, nil

@@ -13,7 +13,10 @@ func TestJunkIsNoDecision(t *testing.T) {
 		{"", "cannot be read"},
 		{`{"request": 5}`, "cannot be read: the request is a number"},
 		{"{}", "names no servers"},
-		{`{"names":["cpu","memory","disk"],"servers":[{"record":{"ID":"a"}}],"chain":["pipe","none"]}`, `"none" is not the name of a stage`},
+		{
+			`{"names":["cpu","memory","disk"],"servers":[{"record":{"ID":"a"}}],"chain":["pipe","none"]}`,
+			`"none" is not the name of a stage`,
+		},
 	} {
 		d, err := fleetjson.ReadDecision([]byte(test.data))
 		if err == nil {

@@ -12,8 +12,8 @@ import (
 // reservedUnsaid is why a server takes no instances if its record says only that it does not.
 const reservedUnsaid = "reserved"
 
-// ReadServers reads a fleet from JSON: a list of servers, or an object with such a list in its field "servers", as WriteServers
-// writes it. A server has an id and as many of these as are known:
+// ReadServers reads a fleet from JSON: a list of servers, or an object with such a list in its
+// field "servers", as WriteServers writes it. A server has an id and as many of these as are known:
 //
 //	setup, status, headnode, reservoir         true, "running", false and false unless they are given
 //	reserved                                   true, or why it takes no instances
@@ -27,9 +27,9 @@ const reservedUnsaid = "reserved"
 //	fault                                      why the record cannot be used
 //	instances                                  [{"id", "owner", "job", "group", "labels", "resources", "failed", "left", "modified"}]
 //
-// A record that cannot be used does not keep the others from being used: its server has the reason as its Fault, with which the
-// filter invalid-servers drops it, and is called by its place in the list if it has no id of its own. Only a document that holds no
-// list is an error.
+// A record that cannot be used does not keep the others from being used: its server has the reason
+// as its Fault, with which the filter invalid-servers drops it, and is called by its place in the
+// list if it has no id of its own. Only a document that holds no list is an error.
 func ReadServers(data []byte) ([]placement.Server, error) {
 	raw, err := document(data)
 	if err != nil {
@@ -49,7 +49,9 @@ func ReadServers(data []byte) ([]placement.Server, error) {
 			continue
 		}
 		if other, taken := owners[s.ID]; taken {
-			*s = faulty("", fmt.Sprintf("id: %q is the id of servers[%d] already; give each server its own", s.ID, other))
+			*s = faulty(
+				"", fmt.Sprintf("id: %q is the id of servers[%d] already; give each server its own", s.ID, other),
+			)
 			continue
 		}
 		owners[s.ID] = i
@@ -88,16 +90,21 @@ func serverList(data []byte, raw json.RawMessage) ([]json.RawMessage, error) {
 			}
 		})
 		if first(list) != '[' {
-			return nil, notJSON(data, start, fmt.Sprintf(`the field "servers" is %s; put the list of servers there`, what(list)))
+			return nil, notJSON(
+				data, start, fmt.Sprintf(`the field "servers" is %s; put the list of servers there`, what(list)),
+			)
 		}
 	}
 	if first(list) != '[' {
-		return nil, notJSON(data, start, fmt.Sprintf(`it is %s; write a list of servers, or {"servers": [ … ]}`, what(list)))
+		return nil, notJSON(
+			data, start, fmt.Sprintf(`it is %s; write a list of servers, or {"servers": [ … ]}`, what(list)),
+		)
 	}
 	return slices.Collect(items(list)), nil
 }
 
-// faulty is what is known of a server whose record cannot be used. It is otherwise in order, so that no other reason hides the fault.
+// faulty is what is known of a server whose record cannot be used. It is otherwise in order, so
+// that no other reason hides the fault.
 func faulty(id, fault string) placement.Server {
 	return placement.Server{ID: id, Setup: true, Status: placement.StatusRunning, Fault: fault}
 }

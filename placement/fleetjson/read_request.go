@@ -8,9 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// ReadRequest reads a request from a JSON object: owner, job, group, resources, constraints and preferences as in a job file, and
-// beside them needs, platforms (a list of more {"min", "max"}), ownOnly and anyClass. The first field that cannot be used is an error that
-// names it.
+// ReadRequest reads a request from a JSON object: owner, job, group, resources, constraints and
+// preferences as in a job file, and beside them needs, platforms (a list of more {"min", "max"}),
+// ownOnly and anyClass. The first field that cannot be used is an error that names it.
 func ReadRequest(data []byte) (placement.Request, error) {
 	raw, err := document(data)
 	if err != nil {
@@ -91,7 +91,10 @@ func (r *reader) preferences(p *plimsoll.Preferences) read {
 			member{"near", r.selectors(&p.Near)},
 			member{"far", r.selectors(&p.Far)},
 			member{"spread", r.spreads(&p.Spread, false)},
-			member{"strategy", word(r, &p.Strategy, plimsoll.ParseStrategy, "default, pack, spread, fewest-of-owner, random")},
+			member{
+				"strategy",
+				word(r, &p.Strategy, plimsoll.ParseStrategy, "default, pack, spread, fewest-of-owner, random"),
+			},
 		)
 	}
 }
@@ -122,7 +125,9 @@ func (r *reader) networks(into *[][]string) read {
 				r.text(&choices[0])(raw)
 			}
 			if len(choices) > plimsoll.MaxNetworkChoices {
-				r.fail("has %d networks to choose from; at most %d are possible", len(choices), plimsoll.MaxNetworkChoices)
+				r.fail(
+					"has %d networks to choose from; at most %d are possible", len(choices), plimsoll.MaxNetworkChoices,
+				)
 			}
 			*into = append(*into, choices)
 		})
@@ -155,7 +160,9 @@ func (r *reader) selectors(into *[]plimsoll.Selector) read {
 	return func(raw json.RawMessage) {
 		r.list(raw, func(raw json.RawMessage) {
 			var s plimsoll.Selector
-			r.object(raw, member{"task", r.text(&s.Task)}, member{"job", r.text(&s.Job)}, member{"label", r.text(&s.Label)})
+			r.object(
+				raw, member{"task", r.text(&s.Task)}, member{"job", r.text(&s.Job)}, member{"label", r.text(&s.Label)},
+			)
 			given := 0
 			for _, text := range [...]string{s.Task, s.Job, s.Label} {
 				if text != "" {
@@ -170,7 +177,8 @@ func (r *reader) selectors(into *[]plimsoll.Selector) read {
 	}
 }
 
-// spreads reads a list of names and of {"by", "maxSkew"}. A constraint bounds the skew, by 1 unless it says; a preference does not.
+// spreads reads a list of names and of {"by", "maxSkew"}. A constraint bounds the skew, by 1 unless
+// it says; a preference does not.
 func (r *reader) spreads(into *[]plimsoll.Spread, bounded bool) read {
 	return func(raw json.RawMessage) {
 		r.list(raw, func(raw json.RawMessage) {

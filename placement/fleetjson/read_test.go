@@ -29,20 +29,26 @@ func whole() placement.Server {
 		Traits: map[string]plimsoll.Trait{
 			"ssd": {Flag: true}, "hdd": {}, "tier": {Words: []string{"gold"}}, "gpu": {Words: []string{"a100", "h100"}},
 		},
-		Networks: map[string]bool{"external": true, "storage": false}, Release: "7.0", Platform: "20260114T101500Z", Headnode: true,
-		Reservoir: true, Reserve: map[string]float64{"memory": 0.15}, Overprovision: map[string]float64{"cpu": 4}, LastBoot: 1769842800,
+		Networks: map[string]bool{"external": true, "storage": false}, Release: "7.0", Platform: "20260114T101500Z",
+		Headnode:  true,
+		Reservoir: true, Reserve: map[string]float64{"memory": 0.15}, Overprovision: map[string]float64{"cpu": 4},
+		LastBoot:   1769842800,
 		NextReboot: 1800000000, MaxTasks: 256,
 	}
 	s.Instances = []placement.Instance{{
 		ID: "i1", Owner: "alice", Job: "web", Group: "front", Labels: map[string]string{"app": "web"},
-		Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30}, Failed: true, Left: plimsoll.Resources{"disk": 2 << 30}, Modified: 1700000000,
+		Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30}, Failed: true,
+		Left: plimsoll.Resources{"disk": 2 << 30}, Modified: 1700000000,
 	}, {}}
 	return s
 }
 
-// Everything that can be said of a server is read, in a bare list and in a document with other fields.
+// Everything that can be said of a server is read, in a bare list and in a document with other
+// fields.
 func TestServersAreRead(t *testing.T) {
-	for _, text := range []string{"[" + wholeServer + "]", `{"made": {"by": "hand"}, "servers": [` + wholeServer + "]}"} {
+	for _, text := range []string{
+		"[" + wholeServer + "]", `{"made": {"by": "hand"}, "servers": [` + wholeServer + "]}",
+	} {
 		servers, err := fleetjson.ReadServers([]byte(text))
 		if d := cmp.Diff([]placement.Server{whole()}, servers); err != nil || d != "" {
 			t.Errorf("%v, -want +got:\n%s", err, d)
@@ -67,7 +73,8 @@ func TestServersHaveDefaults(t *testing.T) {
 	}
 }
 
-// A record that cannot be used becomes a server with a fault that names the field; the others stay as they are.
+// A record that cannot be used becomes a server with a fault that names the field; the others stay
+// as they are.
 func TestBadRecordsBecomeFaults(t *testing.T) {
 	manyTraits := `{"id": "x", "traits": {` + strings.TrimSuffix(strings.Repeat(`"t%d": true, `, 10_000), ", ") + "}}"
 	for i := range 10_000 {
@@ -130,8 +137,8 @@ func TestBadRecordsBecomeFaults(t *testing.T) {
 	}
 }
 
-// Servers without an id of their own are called by their places in the list, whatever the others are called, so that none takes the
-// place of another.
+// Servers without an id of their own are called by their places in the list, whatever the others
+// are called, so that none takes the place of another.
 func TestServersWithoutAnIDOfTheirOwn(t *testing.T) {
 	servers, err := fleetjson.ReadServers([]byte(`[{"id": "a"}, {}, {"id": "servers[1]"}, {"id": "a"}]`))
 	if err != nil {
@@ -187,27 +194,32 @@ func wholeOfRequest() placement.Request {
 				Min: map[string]string{"": "20250101T000000Z"}, Max: map[string]string{"7.0": "20270101T000000Z"},
 			},
 			VolumesFrom: []string{"db.main.0"},
-			Near:        []plimsoll.Selector{{Task: "db.main.0"}, {Job: "cache"}}, Far: []plimsoll.Selector{{Label: "app=db"}},
-			Spread: []plimsoll.Spread{{By: "rack", MaxSkew: 2}, {By: "zone", MaxSkew: 1}, {By: "node", MaxSkew: 1}},
-			Nodes:  []string{"n1", "gpu-*"}, Reservoir: plimsoll.ReservoirNever, Class: map[string]float64{"cpu": 4},
+			Near:        []plimsoll.Selector{{Task: "db.main.0"}, {Job: "cache"}},
+			Far:         []plimsoll.Selector{{Label: "app=db"}},
+			Spread:      []plimsoll.Spread{{By: "rack", MaxSkew: 2}, {By: "zone", MaxSkew: 1}, {By: "node", MaxSkew: 1}},
+			Nodes:       []string{"n1", "gpu-*"}, Reservoir: plimsoll.ReservoirNever, Class: map[string]float64{"cpu": 4},
 			Where: `node.labels.zone == "a"`,
 		},
 		Preferences: plimsoll.Preferences{
 			Near: []plimsoll.Selector{{Job: "a"}}, Far: []plimsoll.Selector{{Job: "b"}},
 			Spread: []plimsoll.Spread{{By: "rack"}, {By: "zone"}}, Strategy: plimsoll.StrategySpread,
 		},
-		Platforms: []plimsoll.PlatformRange{{Min: map[string]string{"6.5": "20240101T000000Z"}}}, Needs: plimsoll.Resources{"cpu": 1500}, OwnOnly: true, AnyClass: true,
+		Platforms: []plimsoll.PlatformRange{{Min: map[string]string{"6.5": "20240101T000000Z"}}},
+		Needs:     plimsoll.Resources{"cpu": 1500}, OwnOnly: true, AnyClass: true,
 		Except: []placement.Exclusion{{Server: "n7", Why: "evicted"}},
 	}
 }
 
-// The whole server and the whole request, with which reading and writing are tested, leave no field out but those that say nothing to placement.
+// The whole server and the whole request, with which reading and writing are tested, leave no field
+// out but those that say nothing to placement.
 func TestNoFieldIsLeftOut(t *testing.T) {
 	s, r := whole(), wholeOfRequest()
 	for _, v := range []any{s, s.NodeFacts, s.Instances[0], r, r.Constraints, r.Preferences} {
 		v := reflect.ValueOf(v)
 		for i := range v.NumField() {
-			if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Fault" && name != "Setup" && name != "Metrics" {
+			if name := v.Type().Field(
+				i,
+			).Name; v.Field(i).IsZero() && name != "Fault" && name != "Setup" && name != "Metrics" {
 				t.Errorf("%s.%s is not set", v.Type().Name(), name)
 			}
 		}
@@ -300,11 +312,14 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, reading them does not panic, and a fleet that is read is written and read as the same fleet.
+// Whatever the bytes are, reading them does not panic, and a fleet that is read is written and read
+// as the same fleet.
 func FuzzReadServers(f *testing.F) {
 	for _, seed := range []string{
-		"[" + wholeServer + "]", `{"servers": [{"id": "a"}, {"id": "a"}, {}, 5, null]}`, `[{"id": "a", "traits": {"b": []}, "networks": []}]`,
-		`[{"id": "a", "capacity": {"cpu": "1.0001"}, "overprovision": {"cpu": 1e-9}}]`, `{`, ``, `[{"id": "\ud800", "lastBoot": "2026-01-31T08:00:00Z"}]`,
+		"[" + wholeServer + "]", `{"servers": [{"id": "a"}, {"id": "a"}, {}, 5, null]}`,
+		`[{"id": "a", "traits": {"b": []}, "networks": []}]`,
+		`[{"id": "a", "capacity": {"cpu": "1.0001"}, "overprovision": {"cpu": 1e-9}}]`, `{`, ``,
+		`[{"id": "\ud800", "lastBoot": "2026-01-31T08:00:00Z"}]`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -331,10 +346,12 @@ func FuzzReadServers(f *testing.F) {
 	})
 }
 
-// Whatever the bytes are, reading them does not panic, and a request that is read is written and read as the same request.
+// Whatever the bytes are, reading them does not panic, and a request that is read is written and
+// read as the same request.
 func FuzzReadRequest(f *testing.F) {
 	for _, seed := range []string{
-		wholeRequest, `{}`, `{"constraints": {"networks": [], "traits": {"a": []}}}`, `{"resources": {"cpu": "1n"}}`, `[`, `{"platforms": [{}]}`,
+		wholeRequest, `{}`, `{"constraints": {"networks": [], "traits": {"a": []}}}`, `{"resources": {"cpu": "1n"}}`,
+		`[`, `{"platforms": [{}]}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -358,10 +375,13 @@ func FuzzReadRequest(f *testing.F) {
 func BenchmarkReadServers(b *testing.B) {
 	var servers []placement.Server
 	for i := range 1000 {
-		s := placement.NewServer(fmt.Sprint("n", i), plimsoll.Resources{"cpu": 64_000, "memory": 256 << 30, "disk": 4 << 40})
+		s := placement.NewServer(
+			fmt.Sprint("n", i), plimsoll.Resources{"cpu": 64_000, "memory": 256 << 30, "disk": 4 << 40},
+		)
 		for k := range 50 {
 			s.Instances = append(s.Instances, placement.Instance{
-				ID: fmt.Sprint(i, ".", k), Owner: "alice", Job: "web", Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30},
+				ID: fmt.Sprint(i, ".", k), Owner: "alice", Job: "web",
+				Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30},
 			})
 		}
 		servers = append(servers, s)

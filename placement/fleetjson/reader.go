@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// reader takes JSON values apart, and keeps the first problem. It reads documents that were checked to be JSON, in one pass for each
-// level, since a fleet may have millions of instances.
+// reader takes JSON values apart, and keeps the first problem. It reads documents that were checked
+// to be JSON, in one pass for each level, since a fleet may have millions of instances.
 type reader struct {
 	err     error
 	path    []step            // to the value that is being read
@@ -281,8 +281,8 @@ func (r *reader) ratios(into *map[string]float64) read {
 	}
 }
 
-// amounts reads amounts of resources as a job file has them: 2 and "500m" of cpu, "8Gi" of memory. A number without a suffix means the
-// same with quotes and without.
+// amounts reads amounts of resources as a job file has them: 2 and "500m" of cpu, "8Gi" of memory.
+// A number without a suffix means the same with quotes and without.
 func (r *reader) amounts(into *plimsoll.Resources) read {
 	return func(raw json.RawMessage) {
 		out := plimsoll.Resources{}
@@ -368,7 +368,10 @@ func (r *reader) moment(into *int64) read {
 		if first(raw) != '"' {
 			v, err := strconv.ParseInt(string(raw), 10, 64)
 			if err != nil || v < 0 {
-				r.fail("is %s; write whole seconds since 1970, or an instant such as %q", shown(raw), time.RFC3339[:19]+"Z")
+				r.fail(
+					"is %s; write whole seconds since 1970, or an instant such as %q", shown(raw),
+					time.RFC3339[:19]+"Z",
+				)
 			}
 			*into = v
 			return

@@ -30,15 +30,18 @@ func WriteServers(servers []placement.Server) ([]byte, error) {
 // WriteServer writes a server as ReadServer reads it.
 func WriteServer(s *placement.Server) ([]byte, error) {
 	out := serverJSON{
-		ID: s.ID, Reserved: s.Reserved, Fault: s.Fault, Headnode: s.Headnode, Reservoir: s.Reservoir, Capacity: quantities(s.Capacity),
-		Reserve: s.Reserve, Overprovision: s.Overprovision, Traits: traitValues(s.Traits), Networks: s.Networks, Release: s.Release,
+		ID: s.ID, Reserved: s.Reserved, Fault: s.Fault, Headnode: s.Headnode, Reservoir: s.Reservoir,
+		Capacity: quantities(s.Capacity),
+		Reserve:  s.Reserve, Overprovision: s.Overprovision, Traits: traitValues(s.Traits), Networks: s.Networks,
+		Release:  s.Release,
 		Platform: s.Platform, LastBoot: s.LastBoot, NextReboot: s.NextReboot, MaxTasks: s.MaxTasks,
 		Labels: s.Labels,
 	}
 	for i := range s.Instances {
 		in := &s.Instances[i]
 		out.Instances = append(out.Instances, instanceJSON{
-			in.ID, in.Owner, in.Job, in.Group, in.Labels, quantities(in.Resources), in.Failed, quantities(in.Left), in.Modified,
+			in.ID, in.Owner, in.Job, in.Group, in.Labels, quantities(in.Resources), in.Failed, quantities(in.Left),
+			in.Modified,
 		})
 	}
 	if !s.Setup {
@@ -96,8 +99,9 @@ func WriteRequest(r *placement.Request) ([]byte, error) {
 		Owner: r.Owner, Job: r.Job, Group: r.Group, Resources: quantities(r.Resources), Needs: quantities(r.Needs),
 		OwnOnly: r.OwnOnly, AnyClass: r.AnyClass,
 		Constraints: constraintsJSON{
-			Traits: traitValues(c.Traits), Networks: c.Networks, Platform: platformOf(c.Platform), VolumesFrom: c.VolumesFrom,
-			Near: selectorsOf(c.Near), Far: selectorsOf(c.Far), Nodes: c.Nodes, Class: c.Class, Where: c.Where,
+			Traits: traitValues(c.Traits), Networks: c.Networks, Platform: platformOf(c.Platform),
+			VolumesFrom: c.VolumesFrom,
+			Near:        selectorsOf(c.Near), Far: selectorsOf(c.Far), Nodes: c.Nodes, Class: c.Class, Where: c.Where,
 		},
 		Preferences: preferencesJSON{Near: selectorsOf(p.Near), Far: selectorsOf(p.Far)},
 	}

@@ -67,13 +67,22 @@ type Step struct {
 func (b *Batch) validate() error {
 	switch {
 	case len(b.Servers) > MaxServers:
-		return plimsoll.Invalid("servers", "has %d entries; at most %d are possible in a batch", len(b.Servers), MaxServers)
+		return plimsoll.Invalid(
+			"servers", "has %d entries; at most %d are possible in a batch", len(b.Servers), MaxServers,
+		)
 	case len(b.Tickets) > MaxTickets:
-		return plimsoll.Invalid("tickets", "has %d entries; at most %d are possible in a batch", len(b.Tickets), MaxTickets)
+		return plimsoll.Invalid(
+			"tickets", "has %d entries; at most %d are possible in a batch", len(b.Tickets), MaxTickets,
+		)
 	case len(b.Names) > plimsoll.MaxResourceNames:
-		return plimsoll.Invalid("resourceNames", "has %d entries; at most %d are possible", len(b.Names), plimsoll.MaxResourceNames)
+		return plimsoll.Invalid(
+			"resourceNames", "has %d entries; at most %d are possible", len(b.Names), plimsoll.MaxResourceNames,
+		)
 	case len(b.Chain.Settings.OwnerRules) > MaxOwnerRules:
-		return plimsoll.Invalid("chain.settings.ownerRules", "has %d entries; at most %d are possible", len(b.Chain.Settings.OwnerRules), MaxOwnerRules)
+		return plimsoll.Invalid(
+			"chain.settings.ownerRules", "has %d entries; at most %d are possible", len(b.Chain.Settings.OwnerRules),
+			MaxOwnerRules,
+		)
 	case b.Now < 0:
 		return plimsoll.Invalid("now", "is negative; give Unix seconds")
 	}
@@ -82,7 +91,9 @@ func (b *Batch) validate() error {
 		size += len(rule)
 	}
 	if size > MaxRules {
-		return plimsoll.Invalid("chain.settings.ownerRules", "hold %d bytes; at most %d are possible together", size, MaxRules)
+		return plimsoll.Invalid(
+			"chain.settings.ownerRules", "hold %d bytes; at most %d are possible together", size, MaxRules,
+		)
 	}
 	return b.placeable()
 }
@@ -116,13 +127,16 @@ type Config struct {
 	Servers Servers
 }
 
-// Local is an evaluator beside the data. It is safe for concurrent use, if the functions of its source are.
+// Local is an evaluator beside the data. It is safe for concurrent use, if the functions of its
+// source are.
 type Local struct{ config Config }
 
 // NewLocal returns an evaluator that loads instances from a source.
 func NewLocal(c Config) (*Local, error) {
 	if c.Source.Instances == nil {
-		return nil, plimsoll.Invalid("source.instances", "is not set; give the function that returns what runs on a server")
+		return nil, plimsoll.Invalid(
+			"source.instances", "is not set; give the function that returns what runs on a server",
+		)
 	}
 	if c.Pool == nil {
 		p, err := NewPool(Options{})
@@ -137,8 +151,8 @@ func NewLocal(c Config) (*Local, error) {
 	return &Local{config: c}, nil
 }
 
-// Evaluate runs the chain over the batch. Instances are loaded for the servers that pass the filters before them. When ctx ends
-// first it fails.
+// Evaluate runs the chain over the batch. Instances are loaded for the servers that pass the
+// filters before them. When ctx ends first it fails.
 func (l *Local) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
@@ -164,7 +178,8 @@ func (l *Local) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 	}
 	e := placement.NewPlacer(f, nil).Evaluate(p, slots, b.Seed, b.Now)
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("evaluate a batch: %w", context.Cause(ctx)) // what was dropped, was dropped for want of time
+		// what was dropped, was dropped for want of time
+		return nil, fmt.Errorf("evaluate a batch: %w", context.Cause(ctx))
 	}
 	out := &Evaluation{Loads: e.Loads, Peak: e.Peak}
 	for _, s := range e.Survivors {
@@ -185,7 +200,9 @@ func (l *Local) chain(c *Chain, stages []placement.Stage) (*placement.Chain, err
 	if chain := l.config.Chains[c.Name]; chain != nil {
 		return chain, nil
 	}
-	return nil, plimsoll.Invalid("chain.name", "the evaluator has no chain %q; give the name of one that it has, or write it out", c.Name)
+	return nil, plimsoll.Invalid(
+		"chain.name", "the evaluator has no chain %q; give the name of one that it has, or write it out", c.Name,
+	)
 }
 
 // stages returns the names of a fleet, with those of the caller, and the stages of a chain that is

@@ -13,7 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/remote"
 )
 
-// Serve an evaluator beside the data, and place from elsewhere: the one who places knows the servers, and not what runs on them.
+// Serve an evaluator beside the data, and place from elsewhere: the one who places knows the
+// servers, and not what runs on them.
 func Example() {
 	beside, err := remote.NewLocal(remote.Config{Source: remote.Source{
 		Instances: func(_ context.Context, server string) ([]placement.Instance, error) {
@@ -33,9 +34,13 @@ func Example() {
 	defer server.Close()
 
 	list := func(context.Context, placement.Query) ([]placement.Server, error) {
-		return fleetjson.ReadServers([]byte(`[{"id": "n1", "capacity": {"memory": "32Gi"}}, {"id": "n2", "capacity": {"memory": "32Gi"}}]`))
+		return fleetjson.ReadServers(
+			[]byte(`[{"id": "n1", "capacity": {"memory": "32Gi"}}, {"id": "n2", "capacity": {"memory": "32Gi"}}]`),
+		)
 	}
-	order := &remote.Order{Request: placement.Request{Owner: "alice", Resources: plimsoll.Resources{plimsoll.Memory: 4 << 30}}}
+	order := &remote.Order{
+		Request: placement.Request{Owner: "alice", Resources: plimsoll.Resources{plimsoll.Memory: 4 << 30}},
+	}
 	client := remote.NewClient(server.Client(), server.URL)
 	result, err := remote.Place(context.Background(), client, list, rand.NewPCG(1, 2), order)
 	fmt.Println(result.Server, result.Loads, err)

@@ -15,7 +15,10 @@ import (
 func TestEveryFieldOfABatchPasses(t *testing.T) {
 	free := fill.Options{}
 	passes(t, free, serverToProto, serverFromProto, map[string]string{"Instances": "the evaluator loads them"})
-	passes(t, free, instanceToProto, func(m *pb.PlacementInstance) placement.Instance { return *instanceFromProto(m) }, nil)
+	passes(
+		t, free, instanceToProto, func(m *pb.PlacementInstance) placement.Instance { return *instanceFromProto(m) },
+		nil,
+	)
 	passes(t, free, requestToProto, func(m *pb.PlacementRequest) placement.Request {
 		r, err := requestFromProto(m)
 		if err != nil {

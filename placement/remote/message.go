@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// text makes text that can be sent: a record with bytes that are no UTF-8 does not keep the others of its batch from being sent.
+// text makes text that can be sent: a record with bytes that are no UTF-8 does not keep the others
+// of its batch from being sent.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func batchToProto(b *Batch) (*pb.EvaluateRequest, error) {
@@ -69,7 +70,8 @@ func chainToProto(c *Chain) (*pb.PlacementChain, error) {
 func serverToProto(s *placement.Server) *pb.PlacementServer {
 	return &pb.PlacementServer{
 		Id: text(s.ID), Setup: s.Setup, Status: text(s.Status), Reserved: text(s.Reserved), Fault: text(s.Fault),
-		Capacity: resourcesToProto(s.Capacity), Labels: labelsToProto(s.Labels), Facts: wire.NodeFactsToProto(&s.NodeFacts),
+		Capacity: resourcesToProto(s.Capacity), Labels: labelsToProto(s.Labels),
+		Facts:         wire.NodeFactsToProto(&s.NodeFacts),
 		NetworksKnown: s.Networks != nil,
 	}
 }
@@ -77,7 +79,8 @@ func serverToProto(s *placement.Server) *pb.PlacementServer {
 func serverFromProto(m *pb.PlacementServer) placement.Server {
 	s := placement.Server{
 		ID: m.GetId(), Setup: m.GetSetup(), Status: m.GetStatus(), Reserved: m.GetReserved(), Fault: m.GetFault(),
-		Capacity: resourcesFromProto(m.GetCapacity()), Labels: m.GetLabels(), NodeFacts: wire.NodeFactsFromProto(m.GetFacts()),
+		Capacity: resourcesFromProto(m.GetCapacity()), Labels: m.GetLabels(),
+		NodeFacts: wire.NodeFactsFromProto(m.GetFacts()),
 	}
 	if m.GetNetworksKnown() && s.Networks == nil {
 		s.Networks = map[string]bool{}
@@ -90,8 +93,10 @@ func instanceToProto(in *placement.Instance) *pb.PlacementInstance {
 		return nil
 	}
 	return &pb.PlacementInstance{
-		Id: text(in.ID), Owner: text(in.Owner), Job: text(in.Job), Group: text(in.Group), Labels: labelsToProto(in.Labels),
-		Resources: resourcesToProto(in.Resources), Failed: in.Failed, Modified: in.Modified, Left: resourcesToProto(in.Left),
+		Id: text(in.ID), Owner: text(in.Owner), Job: text(in.Job), Group: text(in.Group),
+		Labels:    labelsToProto(in.Labels),
+		Resources: resourcesToProto(in.Resources), Failed: in.Failed, Modified: in.Modified,
+		Left: resourcesToProto(in.Left),
 	}
 }
 
@@ -101,14 +106,17 @@ func instanceFromProto(m *pb.PlacementInstance) *placement.Instance {
 	}
 	return &placement.Instance{
 		ID: m.GetId(), Owner: m.GetOwner(), Job: m.GetJob(), Group: m.GetGroup(), Labels: m.GetLabels(),
-		Resources: resourcesFromProto(m.GetResources()), Failed: m.GetFailed(), Modified: m.GetModified(), Left: resourcesFromProto(m.GetLeft()),
+		Resources: resourcesFromProto(m.GetResources()), Failed: m.GetFailed(), Modified: m.GetModified(),
+		Left: resourcesFromProto(m.GetLeft()),
 	}
 }
 
 func requestToProto(r *placement.Request) *pb.PlacementRequest {
 	m := &pb.PlacementRequest{
-		Owner: text(r.Owner), Job: text(r.Job), Group: text(r.Group), Resources: resourcesToProto(r.Resources), Needs: resourcesToProto(r.Needs),
-		Constraints: wire.ConstraintsToProto(&r.Constraints), Preferences: wire.PreferencesToProto(&r.Preferences), OwnOnly: r.OwnOnly,
+		Owner: text(r.Owner), Job: text(r.Job), Group: text(r.Group), Resources: resourcesToProto(r.Resources),
+		Needs:       resourcesToProto(r.Needs),
+		Constraints: wire.ConstraintsToProto(&r.Constraints), Preferences: wire.PreferencesToProto(&r.Preferences),
+		OwnOnly:  r.OwnOnly,
 		AnyClass: r.AnyClass, NetworksGiven: r.Constraints.Networks != nil,
 	}
 	for _, p := range r.Platforms {
@@ -122,7 +130,9 @@ func requestToProto(r *placement.Request) *pb.PlacementRequest {
 
 func requestFromProto(m *pb.PlacementRequest) (placement.Request, error) {
 	if !wire.Known[plimsoll.ReservoirUse](m.GetConstraints().GetReservoir()) {
-		return placement.Request{}, plimsoll.Invalid("constraints.reservoir", "is not known to this evaluator; use last, never or only")
+		return placement.Request{}, plimsoll.Invalid(
+			"constraints.reservoir", "is not known to this evaluator; use last, never or only",
+		)
 	}
 	if err := knownStrategy("preferences.strategy", m.GetPreferences().GetStrategy()); err != nil {
 		return placement.Request{}, err
@@ -146,7 +156,9 @@ func requestFromProto(m *pb.PlacementRequest) (placement.Request, error) {
 
 func knownStrategy(field string, s pb.Strategy) error {
 	if !wire.Known[plimsoll.Strategy](s) {
-		return plimsoll.Invalid(field, "is not known to this evaluator; use default, pack, spread, fewest-of-owner or random")
+		return plimsoll.Invalid(
+			field, "is not known to this evaluator; use default, pack, spread, fewest-of-owner or random",
+		)
 	}
 	return nil
 }
@@ -154,17 +166,22 @@ func knownStrategy(field string, s pb.Strategy) error {
 func settingsToProto(s *placement.Settings) *pb.PlacementSettings {
 	w := &s.Weights
 	return &pb.PlacementSettings{
-		Capness: s.Capness, Headnodes: s.Headnodes, NoRoom: s.NoRoom, MaxInstances: int32(min(s.MaxInstances, 1<<30)), LargeServers: s.LargeServers,
-		OwnerSpread: s.OwnerSpread, SickFor: s.SickFor, Strategy: pb.Strategy(s.Strategy), OwnerRules: labelsToProto(s.OwnerRules),
+		Capness: s.Capness, Headnodes: s.Headnodes, NoRoom: s.NoRoom, MaxInstances: int32(min(s.MaxInstances, 1<<30)),
+		LargeServers: s.LargeServers,
+		OwnerSpread:  s.OwnerSpread, SickFor: s.SickFor, Strategy: pb.Strategy(s.Strategy),
+		OwnerRules: labelsToProto(s.OwnerRules),
 		Weights: &pb.PlacementWeights{
-			UnreservedMemory: w.UnreservedMemory, UnreservedDisk: w.UnreservedDisk, UnreservedCustom: w.UnreservedCustom,
-			OwnerInstances: w.OwnerInstances, CurrentPlatform: w.CurrentPlatform, NextReboot: w.NextReboot, Random: w.Random, Near: w.Near,
+			UnreservedMemory: w.UnreservedMemory, UnreservedDisk: w.UnreservedDisk,
+			UnreservedCustom: w.UnreservedCustom,
+			OwnerInstances:   w.OwnerInstances, CurrentPlatform: w.CurrentPlatform, NextReboot: w.NextReboot,
+			Random: w.Random, Near: w.Near,
 			Spread: w.Spread,
 		},
 	}
 }
 
-// chainFromProto reads a chain. One that is written out without settings has those of placement.DefaultSettings.
+// chainFromProto reads a chain. One that is written out without settings has those of
+// placement.DefaultSettings.
 func chainFromProto(m *pb.PlacementChain) (Chain, error) {
 	c := Chain{Name: m.GetName(), Settings: placement.DefaultSettings()}
 	if c.Name != "" {
@@ -191,13 +208,17 @@ func chainFromProto(m *pb.PlacementChain) (Chain, error) {
 	}
 	w := s.GetWeights()
 	c.Settings = placement.Settings{
-		Capness: s.GetCapness(), Headnodes: s.GetHeadnodes(), NoRoom: s.GetNoRoom(), MaxInstances: int(s.GetMaxInstances()),
-		LargeServers: s.GetLargeServers(), OwnerSpread: s.GetOwnerSpread(), SickFor: s.GetSickFor(), Strategy: wire.EnumFromProto[plimsoll.Strategy](s.GetStrategy()),
+		Capness: s.GetCapness(), Headnodes: s.GetHeadnodes(), NoRoom: s.GetNoRoom(),
+		MaxInstances: int(s.GetMaxInstances()),
+		LargeServers: s.GetLargeServers(), OwnerSpread: s.GetOwnerSpread(), SickFor: s.GetSickFor(),
+		Strategy:   wire.EnumFromProto[plimsoll.Strategy](s.GetStrategy()),
 		OwnerRules: s.GetOwnerRules(),
 		Weights: placement.Weights{
-			UnreservedMemory: w.GetUnreservedMemory(), UnreservedDisk: w.GetUnreservedDisk(), UnreservedCustom: w.GetUnreservedCustom(),
-			OwnerInstances: w.GetOwnerInstances(), CurrentPlatform: w.GetCurrentPlatform(), NextReboot: w.GetNextReboot(),
-			Random: w.GetRandom(), Near: w.GetNear(), Spread: w.GetSpread(),
+			UnreservedMemory: w.GetUnreservedMemory(), UnreservedDisk: w.GetUnreservedDisk(),
+			UnreservedCustom: w.GetUnreservedCustom(),
+			OwnerInstances:   w.GetOwnerInstances(), CurrentPlatform: w.GetCurrentPlatform(),
+			NextReboot: w.GetNextReboot(),
+			Random:     w.GetRandom(), Near: w.GetNear(), Spread: w.GetSpread(),
 		},
 	}
 	return c, nil
@@ -211,7 +232,8 @@ func evaluationToProto(e *Evaluation) *pb.EvaluateResponse {
 	for i := range e.Steps {
 		s := &e.Steps[i]
 		step := &pb.PlacementStep{
-			Stage: int32(s.Place), Name: text(s.Stage), Kind: pb.PlacementStepKind(s.Kind) + 1, Received: int32(s.Received),
+			Stage: int32(s.Place), Name: text(s.Stage), Kind: pb.PlacementStepKind(s.Kind) + 1,
+			Received:  int32(s.Received),
 			Remaining: int32(s.Remaining), Dropped: int32(s.Dropped),
 		}
 		for _, r := range s.Reasons {
@@ -233,13 +255,17 @@ func evaluationFromProto(m *pb.EvaluateResponse) *Evaluation {
 	}
 	for _, s := range m.GetSteps() {
 		step := Step{Place: int(s.GetStage()), Step: placement.Step{
-			Stage: s.GetName(), Received: int(s.GetReceived()), Remaining: int(s.GetRemaining()), Dropped: int(s.GetDropped()),
+			Stage: s.GetName(), Received: int(s.GetReceived()), Remaining: int(s.GetRemaining()),
+			Dropped: int(s.GetDropped()),
 		}}
 		if kind := s.GetKind(); kind > 0 && kind <= pb.PlacementStepKind(placement.NotBest)+1 {
 			step.Kind = placement.StepKind(kind - 1)
 		}
 		for _, r := range s.GetReasons() {
-			step.Reasons = append(step.Reasons, placement.Reason{Text: r.GetText(), Servers: int(r.GetServers()), Examples: r.GetExamples()})
+			step.Reasons = append(
+				step.Reasons,
+				placement.Reason{Text: r.GetText(), Servers: int(r.GetServers()), Examples: r.GetExamples()},
+			)
 		}
 		e.Steps = append(e.Steps, step)
 	}

@@ -16,8 +16,9 @@ type Order struct {
 	Request placement.Request
 	Tickets []placement.Ticket // those for servers that are not listed do not count
 	Chain   *placement.Chain   // nil: placement.Default()
-	// Name is that of Chain with the evaluator; empty: the chain is written out. If there is a name and Chain is nil, what the chain
-	// asks for is not known here: all servers are listed, and looked at in batches of the default size.
+	// Name is that of Chain with the evaluator; empty: the chain is written out. If there is a name
+	// and Chain is nil, what the chain asks for is not known here: all servers are listed, and
+	// looked at in batches of the default size.
 	Name string
 	Now  int64 // Unix seconds
 	// Everything asks for all servers, also for those that a query would leave out, so that the
@@ -102,12 +103,17 @@ func (o *Order) sent(chain *placement.Chain) Chain {
 func (e *Evaluation) check(b *Batch) error {
 	for _, s := range e.Survivors {
 		if s.Place < 0 || s.Place >= len(b.Servers) {
-			return plimsoll.Errorf(plimsoll.CodeInternal, "the evaluator's answer names server %d of a batch of %d", s.Place, len(b.Servers))
+			return plimsoll.Errorf(
+				plimsoll.CodeInternal, "the evaluator's answer names server %d of a batch of %d", s.Place,
+				len(b.Servers),
+			)
 		}
 	}
 	for i := range e.Steps {
 		if p := e.Steps[i].Place; p < 0 || p >= maxStages {
-			return plimsoll.Errorf(plimsoll.CodeInternal, "the evaluator's answer names stage %d; a chain has at most %d", p, maxStages)
+			return plimsoll.Errorf(
+				plimsoll.CodeInternal, "the evaluator's answer names stage %d; a chain has at most %d", p, maxStages,
+			)
 		}
 	}
 	return nil

@@ -83,11 +83,14 @@ func (w *world) source() remote.Source {
 	}
 }
 
-// draw draws a world of servers, some of which take nothing or have traits, gpus or labels, and what runs on them.
+// draw draws a world of servers, some of which take nothing or have traits, gpus or labels, and
+// what runs on them.
 func (w *world) draw(t *rapid.T) {
 	*w = world{instances: map[string][]placement.Instance{}, errs: map[string]error{}}
 	for i := range rapid.IntRange(0, 40).Draw(t, "servers") {
-		s := placement.NewServer(fmt.Sprint("n", i), plimsoll.Resources{"cpu": 4000, "memory": 8 << 30, "disk": 100 << 30})
+		s := placement.NewServer(
+			fmt.Sprint("n", i), plimsoll.Resources{"cpu": 4000, "memory": 8 << 30, "disk": 100 << 30},
+		)
 		switch rapid.IntRange(0, 12).Draw(t, "kind") {
 		case 0:
 			s.Status = "unknown"
@@ -111,7 +114,8 @@ func (w *world) draw(t *rapid.T) {
 		w.servers = append(w.servers, s)
 		for k := range rapid.IntRange(0, 4).Draw(t, "instances") {
 			w.instances[s.ID] = append(w.instances[s.ID], placement.Instance{
-				ID: fmt.Sprintf("i%d.%d", i, k), Owner: rapid.SampledFrom([]string{"alice", "bob"}).Draw(t, "owner"), Job: "web",
+				ID: fmt.Sprintf("i%d.%d", i, k), Owner: rapid.SampledFrom([]string{"alice", "bob"}).Draw(t, "owner"),
+				Job:       "web",
 				Labels:    map[string]string{"app": rapid.SampledFrom([]string{"db", "cache"}).Draw(t, "app")},
 				Resources: plimsoll.Resources{"cpu": 1000, "memory": rapid.Int64Range(1, 3).Draw(t, "memory") << 30},
 				Failed:    rapid.IntRange(0, 3).Draw(t, "failed") == 0, Modified: 1000,
@@ -125,7 +129,8 @@ func (w *world) draw(t *rapid.T) {
 
 func drawOrder(t *rapid.T, w *world) *remote.Order {
 	o := &remote.Order{Now: 2000, Request: placement.Request{
-		Owner: "alice", Resources: plimsoll.Resources{"cpu": 500, "memory": rapid.Int64Range(1, 6).Draw(t, "asked") << 30},
+		Owner:     "alice",
+		Resources: plimsoll.Resources{"cpu": 500, "memory": rapid.Int64Range(1, 6).Draw(t, "asked") << 30},
 	}}
 	c, p := &o.Request.Constraints, &o.Request.Preferences
 	switch rapid.IntRange(0, 9).Draw(t, "request") {
@@ -159,14 +164,17 @@ func drawOrder(t *rapid.T, w *world) *remote.Order {
 		}
 		ticket := placement.Ticket{ID: fmt.Sprint("t", i), Server: rapid.SampledFrom(w.servers).Draw(t, "ticket").ID}
 		if rapid.Bool().Draw(t, "sized") {
-			ticket.Instance = &placement.Instance{ID: ticket.ID, Owner: "alice", Resources: plimsoll.Resources{"memory": 4 << 30}}
+			ticket.Instance = &placement.Instance{
+				ID: ticket.ID, Owner: "alice", Resources: plimsoll.Resources{"memory": 4 << 30},
+			}
 		}
 		o.Tickets = append(o.Tickets, ticket)
 	}
 	return o
 }
 
-// here places as a program does that holds the fleet itself, with the same source behind its loader.
+// here places as a program does that holds the fleet itself, with the same source behind its
+// loader.
 func here(t *rapid.T, w *world, o *remote.Order, list []placement.Server, seed uint64) remote.Result {
 	f := placement.NewFleet(placement.NewNames())
 	for i := range list {
@@ -190,7 +198,8 @@ func here(t *rapid.T, w *world, o *remote.Order, list []placement.Server, seed u
 	}
 	c, steps := placement.NewPlacer(f, rand.NewPCG(seed, 1)).PlaceRecorded(r, o.Now)
 	result := remote.Result{
-		Score: c.Score, Servers: len(list), Looked: c.Looked, Batches: c.Batches, Loads: c.Loads, Peak: c.Peak, Steps: steps,
+		Score: c.Score, Servers: len(list), Looked: c.Looked, Batches: c.Batches, Loads: c.Loads, Peak: c.Peak,
+		Steps: steps,
 	}
 	if c.Slot >= 0 {
 		result.Server = f.ID(c.Slot)
@@ -198,12 +207,19 @@ func here(t *rapid.T, w *world, o *remote.Order, list []placement.Server, seed u
 	return result
 }
 
-// An evaluator behind HTTP, one in the same process, and a placer that holds the fleet come to the same: the same server with the
-// same score, after the same batches, loads and steps. That is so for a source that heeds the query and for one that does not.
+// An evaluator behind HTTP, one in the same process, and a placer that holds the fleet come to the
+// same: the same server with the same score, after the same batches, loads and steps. That is so
+// for a source that heeds the query and for one that does not.
 func TestRemoteAndLocalAgree(t *testing.T) {
 	w := &world{}
 	var beside remote.Evaluator
-	client := serve(t, evaluatorFunc(func(ctx context.Context, b *remote.Batch) (*remote.Evaluation, error) { return beside.Evaluate(ctx, b) }), remote.Serving{})
+	client := serve(
+		t,
+		evaluatorFunc(
+			func(ctx context.Context, b *remote.Batch) (*remote.Evaluation, error) { return beside.Evaluate(ctx, b) },
+		),
+		remote.Serving{},
+	)
 	testrun.Check(t, func(t *rapid.T) {
 		w.draw(t)
 		w.heed = rapid.Bool().Draw(t, "heed")
@@ -235,28 +251,35 @@ func (f evaluatorFunc) Evaluate(ctx context.Context, b *remote.Batch) (*remote.E
 	return f(ctx, b)
 }
 
-// easy is the design's easy case: 120 servers, of which the filters by record leave twenty to a request for the trait.
+// easy is the design's easy case: 120 servers, of which the filters by record leave twenty to a
+// request for the trait.
 func easy() (*world, *remote.Order) {
 	w := &world{instances: map[string][]placement.Instance{}, errs: map[string]error{}}
 	for i := range 120 {
-		s := placement.NewServer(fmt.Sprintf("n%03d", i), plimsoll.Resources{"cpu": 64_000, "memory": 256 << 30, "disk": 4 << 40})
+		s := placement.NewServer(
+			fmt.Sprintf("n%03d", i), plimsoll.Resources{"cpu": 64_000, "memory": 256 << 30, "disk": 4 << 40},
+		)
 		if i%6 == 0 {
 			s.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}}
 		}
 		w.servers = append(w.servers, s)
 		for k := range 50 {
 			w.instances[s.ID] = append(w.instances[s.ID], placement.Instance{
-				ID: fmt.Sprintf("%s.%d", s.ID, k), Owner: fmt.Sprint("owner", k%7), Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30},
+				ID: fmt.Sprintf("%s.%d", s.ID, k), Owner: fmt.Sprint("owner", k%7),
+				Resources: plimsoll.Resources{"cpu": 500, "memory": 1 << 30},
 			})
 		}
 	}
-	o := &remote.Order{Request: placement.Request{Owner: "alice", Resources: plimsoll.Resources{"cpu": 1000, "memory": 4 << 30}}}
+	o := &remote.Order{
+		Request: placement.Request{Owner: "alice", Resources: plimsoll.Resources{"cpu": 1000, "memory": 4 << 30}},
+	}
 	o.Request.Constraints.Traits = map[string]plimsoll.Trait{"ssd": {Flag: true}}
 	return w, o
 }
 
-// Instances are loaded only for servers that pass the filters before them: in the easy case for no more than twenty of 120 servers,
-// even if nothing fits and all are looked at. What is held at once is no more than one batch.
+// Instances are loaded only for servers that pass the filters before them: in the easy case for no
+// more than twenty of 120 servers, even if nothing fits and all are looked at. What is held at once
+// is no more than one batch.
 func TestOnlySurvivorsAreLoaded(t *testing.T) {
 	w, o := easy()
 	client := serve(t, mustLocal(t, remote.Config{Source: w.source()}), remote.Serving{})
@@ -287,7 +310,8 @@ func TestOnlySurvivorsAreLoaded(t *testing.T) {
 	}
 }
 
-// A server whose instances cannot be loaded, or make no sense, is dropped with the error; the others are not.
+// A server whose instances cannot be loaded, or make no sense, is dropped with the error; the
+// others are not.
 func TestALoadThatFailsDropsItsServer(t *testing.T) {
 	w, o := easy()
 	w.servers = w.servers[:13]
@@ -312,7 +336,8 @@ func TestALoadThatFailsDropsItsServer(t *testing.T) {
 	}
 }
 
-// A load that hangs, and does not heed its context, drops its server when its time is over; the placement goes on with the others.
+// A load that hangs, and does not heed its context, drops its server when its time is over; the
+// placement goes on with the others.
 func TestALoadThatHangsDropsItsServer(t *testing.T) {
 	w, o := easy()
 	w.servers = w.servers[:7]
@@ -331,7 +356,9 @@ func TestALoadThatHangsDropsItsServer(t *testing.T) {
 	if err != nil || got.Server != "n006" {
 		t.Errorf("%q, %v", got.Server, err)
 	}
-	if text := fmt.Sprint(got.Steps); !strings.Contains(text, "its instances could not be loaded: there was no answer within 20ms 1 [n000]") {
+	if text := fmt.Sprint(got.Steps); !strings.Contains(
+		text, "its instances could not be loaded: there was no answer within 20ms 1 [n000]",
+	) {
 		t.Errorf("steps: %s", text)
 	}
 	if err := pool.Wait(t.Context()); err != nil {
@@ -339,7 +366,8 @@ func TestALoadThatHangsDropsItsServer(t *testing.T) {
 	}
 }
 
-// Of servers that are closed no more go with a batch than it may hold, and what is left out is counted.
+// Of servers that are closed no more go with a batch than it may hold, and what is left out is
+// counted.
 func TestClosedServersDoNotOverfillABatch(t *testing.T) {
 	w := &world{}
 	for i := range 5000 {
@@ -348,13 +376,16 @@ func TestClosedServersDoNotOverfillABatch(t *testing.T) {
 		w.servers = append(w.servers, s)
 	}
 	client := serve(t, mustLocal(t, remote.Config{Source: w.source()}), remote.Serving{})
-	got, err := remote.Place(t.Context(), client, w.list, rand.NewPCG(1, 1), &remote.Order{Request: placement.Request{Owner: "a"}})
+	got, err := remote.Place(
+		t.Context(), client, w.list, rand.NewPCG(1, 1), &remote.Order{Request: placement.Request{Owner: "a"}},
+	)
 	if err != nil || got.Server == "" || got.Looked != 20 || got.Batches != 1 || got.Unsent != 5000-20-(1000-50) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// An error of a batch is an error of the placement and names the batch; an answer that belongs to another batch is one too.
+// An error of a batch is an error of the placement and names the batch; an answer that belongs to
+// another batch is one too.
 func TestAnErrorOfABatchIsAnError(t *testing.T) {
 	w, o := easy()
 	for text, evaluate := range map[string]evaluatorFunc{
@@ -379,7 +410,9 @@ func TestAnErrorOfABatchIsAnError(t *testing.T) {
 			return evaluate(ctx, b)
 		})
 		got, err := remote.Place(t.Context(), serve(t, e, remote.Serving{}), w.list, rand.NewPCG(1, 1), o)
-		if err == nil || !strings.Contains(err.Error(), "place: batch 2, of 50 servers with \"n") || !strings.Contains(err.Error(), text) {
+		if err == nil || !strings.Contains(
+			err.Error(), "place: batch 2, of 50 servers with \"n",
+		) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", text, err)
 		}
 		want := 1 + remote.DefaultTries
@@ -391,7 +424,10 @@ func TestAnErrorOfABatchIsAnError(t *testing.T) {
 		}
 	}
 	away := errors.New("no list")
-	_, err := remote.Place(t.Context(), nil, func(context.Context, placement.Query) ([]placement.Server, error) { return nil, away }, rand.NewPCG(1, 1), o)
+	_, err := remote.Place(
+		t.Context(), nil, func(context.Context, placement.Query) ([]placement.Server, error) { return nil, away },
+		rand.NewPCG(1, 1), o,
+	)
 	if !errors.Is(err, away) {
 		t.Errorf("a list that fails: %v", err)
 	}

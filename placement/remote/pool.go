@@ -15,7 +15,8 @@ import (
 type Source struct {
 	// Instances returns what runs on a server.
 	Instances func(ctx context.Context, server string) ([]placement.Instance, error)
-	// Instance returns the server that an instance runs on, and its owner; nil: instances are not found by their ids.
+	// Instance returns the server that an instance runs on, and its owner; nil: instances are not
+	// found by their ids.
 	Instance func(ctx context.Context, id string) (server, owner string, err error)
 	// Group returns the instances of a group of a job, by server; nil: those of all servers are
 	// loaded to find them.
@@ -45,7 +46,9 @@ type Pool struct {
 // NewPool returns a pool in which nothing is under way.
 func NewPool(o Options) (*Pool, error) {
 	if o.Parallel < 0 || o.Timeout < 0 || o.Late < 0 {
-		return nil, plimsoll.Invalid("options", "parallel, timeout and late cannot be negative; 0 is the default of each")
+		return nil, plimsoll.Invalid(
+			"options", "parallel, timeout and late cannot be negative; 0 is the default of each",
+		)
 	}
 	if o.Parallel == 0 {
 		o.Parallel = DefaultParallel
@@ -56,11 +59,13 @@ func NewPool(o Options) (*Pool, error) {
 	if o.Late == 0 {
 		o.Late = o.Parallel
 	}
-	return &Pool{timeout: o.Timeout, waited: make(chan struct{}, o.Parallel), alive: make(chan struct{}, o.Parallel+o.Late)}, nil
+	return &Pool{
+		timeout: o.Timeout, waited: make(chan struct{}, o.Parallel), alive: make(chan struct{}, o.Parallel+o.Late),
+	}, nil
 }
 
-// Wait ends the pool: it returns when every call has returned, those that outlived their time too, and fails when ctx ends before.
-// Calls that come meanwhile or after it fail.
+// Wait ends the pool: it returns when every call has returned, those that outlived their time too,
+// and fails when ctx ends before. Calls that come meanwhile or after it fail.
 func (p *Pool) Wait(ctx context.Context) error {
 	for i := range cap(p.alive) {
 		select {
@@ -76,8 +81,9 @@ func (p *Pool) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Loader returns loader functions for a fleet that call the source within the bounds of the pool, and not after ctx has ended. A
-// call that fails, or does not answer in time, drops the one server that it was for.
+// Loader returns loader functions for a fleet that call the source within the bounds of the pool,
+// and not after ctx has ended. A call that fails, or does not answer in time, drops the one server
+// that it was for.
 func (p *Pool) Loader(ctx context.Context, s Source) placement.Loader {
 	l := placement.Loader{Within: p.timeout}
 	if s.Instances != nil {
@@ -95,9 +101,11 @@ func (p *Pool) Loader(ctx context.Context, s Source) placement.Loader {
 	return l
 }
 
-// Bound is the Batch of a Loader of a pool of its own, for a fleet that lives as long as the process.
-// The Loader's Within is the timeout of the options.
-func Bound(f func(ctx context.Context, server string) ([]placement.Instance, error), o Options) (func([]string) []placement.Loaded, error) {
+// Bound is the Batch of a Loader of a pool of its own, for a fleet that lives as long as the
+// process. The Loader's Within is the timeout of the options.
+func Bound(
+	f func(ctx context.Context, server string) ([]placement.Instance, error), o Options,
+) (func([]string) []placement.Loaded, error) {
 	p, err := NewPool(o)
 	if err != nil {
 		return nil, err
@@ -129,7 +137,8 @@ func (p *Pool) batch(ctx context.Context, s Source, servers []string) []placemen
 	return out
 }
 
-// call calls f within the bounds of the pool. It returns when f has, or when the time is over; in that case f may go on.
+// call calls f within the bounds of the pool. It returns when f has, or when the time is over; in
+// that case f may go on.
 func call[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	select {
@@ -143,7 +152,10 @@ func call[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error
 	select {
 	case p.alive <- struct{}{}:
 	default:
-		return none, plimsoll.Errorf(plimsoll.CodeExhausted, "%d earlier calls have not returned; no more are made until they have", cap(p.alive))
+		return none, plimsoll.Errorf(
+			plimsoll.CodeExhausted, "%d earlier calls have not returned; no more are made until they have",
+			cap(p.alive),
+		)
 	}
 	limited, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()

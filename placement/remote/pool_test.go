@@ -30,7 +30,8 @@ func source(f func(ctx context.Context, server string) ([]placement.Instance, er
 	return remote.Source{Instances: f}
 }
 
-// Servers are loaded as many at a time as the pool allows, and each answer is that of its own server.
+// Servers are loaded as many at a time as the pool allows, and each answer is that of its own
+// server.
 func TestLoadsRunInParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
@@ -56,8 +57,9 @@ func TestLoadsRunInParallel(t *testing.T) {
 	})
 }
 
-// A call that does not heed its context is bounded: its server has an error when the time is over. No more calls than the bound go
-// on after their time; beyond it calls fail at once. When they return the pool is as before, and Wait waits for that.
+// A call that does not heed its context is bounded: its server has an error when the time is over.
+// No more calls than the bound go on after their time; beyond it calls fail at once. When they
+// return the pool is as before, and Wait waits for that.
 func TestAHangingLoadIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -82,7 +84,9 @@ func TestAHangingLoadIsBounded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "wait for 3 calls") {
+		if err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(
+			err.Error(), "wait for 3 calls",
+		) {
 			t.Errorf("Wait while they hang: %v", err)
 		}
 		close(release)
@@ -134,7 +138,8 @@ func TestAPlacementOverAHangingSourceEnds(t *testing.T) {
 	})
 }
 
-// A call that heeds its context has the same error as one that does not, and an error of its own stays as it is.
+// A call that heeds its context has the same error as one that does not, and an error of its own
+// stays as it is.
 func TestLoadErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := mustPool(t, remote.Options{Timeout: 3 * time.Second})

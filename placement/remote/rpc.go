@@ -34,7 +34,9 @@ func NewHandler(e Evaluator, s Serving) (path string, handler http.Handler) {
 	if s.Deadline <= 0 {
 		s.Deadline = DefaultDeadline
 	}
-	return plimsollv1connect.NewPlacementServiceHandler(&service{e, s}, wire.Bounded(bounds), connect.WithSendMaxBytes(MaxBody))
+	return plimsollv1connect.NewPlacementServiceHandler(
+		&service{e, s}, wire.Bounded(bounds), connect.WithSendMaxBytes(MaxBody),
+	)
 }
 
 type service struct {
@@ -43,7 +45,9 @@ type service struct {
 }
 
 // Evaluate is part of plimsollv1connect.PlacementServiceHandler.
-func (s *service) Evaluate(ctx context.Context, call *connect.Request[pb.EvaluateRequest]) (*connect.Response[pb.EvaluateResponse], error) {
+func (s *service) Evaluate(
+	ctx context.Context, call *connect.Request[pb.EvaluateRequest],
+) (*connect.Response[pb.EvaluateResponse], error) {
 	return answer(ctx, s, func(ctx context.Context) (*pb.EvaluateResponse, error) {
 		b, err := batchFromProto(call.Msg)
 		if err != nil {
@@ -162,10 +166,14 @@ type Client struct {
 	rpc plimsollv1connect.PlacementServiceClient
 }
 
-// NewClient returns an evaluator that calls the handler at a base URL, such as http://127.0.0.1:9090. Time is bounded by the contexts
-// of the calls.
+// NewClient returns an evaluator that calls the handler at a base URL, such as
+// http://127.0.0.1:9090. Time is bounded by the contexts of the calls.
 func NewClient(client connect.HTTPClient, url string) *Client {
-	return &Client{plimsollv1connect.NewPlacementServiceClient(client, url, wire.BoundedClient(bounds), connect.WithSendMaxBytes(MaxBody))}
+	return &Client{
+		plimsollv1connect.NewPlacementServiceClient(
+			client, url, wire.BoundedClient(bounds), connect.WithSendMaxBytes(MaxBody),
+		),
+	}
 }
 
 // Evaluate has a batch evaluated. It is not tried again.

@@ -20,13 +20,20 @@ import (
 
 func wholeBatch() *remote.Batch {
 	s := placement.NewServer("n1", plimsoll.Resources{"cpu": 8000, "gpu": 0})
-	s.Setup, s.Status, s.Reserved, s.Fault, s.Labels = false, "unknown", "cordoned", "torn", map[string]string{"rack": "r1"}
+	s.Setup, s.Status, s.Reserved, s.Fault, s.Labels = false, "unknown", "cordoned", "torn", map[string]string{
+		"rack": "r1",
+	}
 	s.NodeFacts = plimsoll.NodeFacts{
-		Traits: map[string]plimsoll.Trait{"ssd": {Flag: true}, "none": {Words: []string{}}, "gpu": {Words: []string{"a100"}}}, Networks: map[string]bool{"a": true, "b": false}, Release: "7.0",
+		Traits: map[string]plimsoll.Trait{
+			"ssd": {Flag: true}, "none": {Words: []string{}}, "gpu": {Words: []string{"a100"}},
+		},
+		Networks: map[string]bool{"a": true, "b": false}, Release: "7.0",
 		Platform: "20260114T101500Z", Headnode: true, Reservoir: true, Reserve: map[string]float64{"memory": 0.15},
 		Overprovision: map[string]float64{"cpu": 4}, LastBoot: 1, NextReboot: 2,
 	}
-	bare := placement.Server{ID: "n2", NodeFacts: plimsoll.NodeFacts{Networks: map[string]bool{}}, Labels: map[string]string{}}
+	bare := placement.Server{
+		ID: "n2", NodeFacts: plimsoll.NodeFacts{Networks: map[string]bool{}}, Labels: map[string]string{},
+	}
 	settings := placement.DefaultSettings()
 	settings.Batch, settings.Capness, settings.Headnodes, settings.NoRoom, settings.MaxInstances, settings.SickFor = 0, true, true, true, 7, 60
 	settings.Strategy, settings.OwnerRules = plimsoll.StrategyRandom, map[string]string{"bob": "node.id == 'n1'"}
@@ -34,17 +41,25 @@ func wholeBatch() *remote.Batch {
 	return &remote.Batch{
 		Servers: []placement.Server{s, bare},
 		Request: placement.Request{
-			Owner: "alice", Job: "web", Group: "front", Resources: plimsoll.Resources{"cpu": 1}, Needs: plimsoll.Resources{"cpu": 2},
-			Constraints: plimsoll.Constraints{Networks: [][]string{}, Reservoir: plimsoll.ReservoirNever, Where: "true"},
+			Owner: "alice", Job: "web", Group: "front", Resources: plimsoll.Resources{"cpu": 1},
+			Needs: plimsoll.Resources{"cpu": 2},
+			Constraints: plimsoll.Constraints{
+				Networks: [][]string{}, Reservoir: plimsoll.ReservoirNever, Where: "true",
+			},
 			Preferences: plimsoll.Preferences{Strategy: plimsoll.StrategyPack, Far: []plimsoll.Selector{{Job: "db"}}},
-			Platforms:   []plimsoll.PlatformRange{{Min: map[string]string{"7.0": "a"}, Max: map[string]string{"": "b"}}}, OwnOnly: true, AnyClass: true,
+			Platforms: []plimsoll.PlatformRange{
+				{Min: map[string]string{"7.0": "a"}, Max: map[string]string{"": "b"}},
+			},
+			OwnOnly: true, AnyClass: true,
 			Except: []placement.Exclusion{{Server: "n7", Why: "evicted"}},
 		},
 		Tickets: []placement.Ticket{{ID: "t1", Server: "n1"}, {ID: "t2", Server: "n2", Instance: &placement.Instance{
-			ID: "t2", Owner: "bob", Job: "j", Group: "g", Labels: map[string]string{"a": "b"}, Resources: plimsoll.Resources{"disk": 3}, Failed: true,
+			ID: "t2", Owner: "bob", Job: "j", Group: "g", Labels: map[string]string{"a": "b"},
+			Resources: plimsoll.Resources{"disk": 3}, Failed: true,
 			Left: plimsoll.Resources{"disk": 1}, Modified: 9,
 		}}},
-		Chain: remote.Chain{Text: placement.DefaultExpression(), Settings: settings}, Names: []string{"cpu", "gpu"}, Seed: 1 << 63, Now: 5,
+		Chain: remote.Chain{Text: placement.DefaultExpression(), Settings: settings}, Names: []string{"cpu", "gpu"},
+		Seed: 1 << 63, Now: 5,
 	}
 }
 
@@ -61,7 +76,9 @@ func TestBatchesAndEvaluationsGoOverTheWire(t *testing.T) {
 		var got *remote.Batch
 		var proto int
 		mux := http.NewServeMux()
-		path, handler := remote.NewHandler(evaluatorFunc(func(_ context.Context, b *remote.Batch) (*remote.Evaluation, error) {
+		path, handler := remote.NewHandler(evaluatorFunc(func(
+			_ context.Context, b *remote.Batch,
+		) (*remote.Evaluation, error) {
 			got = b
 			return answer, nil
 		}), remote.Serving{})
@@ -105,25 +122,66 @@ func TestBytesThatAreNoText(t *testing.T) {
 	}
 }
 
-// What an evaluator cannot do is refused with the field that says so, in the same process and over HTTP.
+// What an evaluator cannot do is refused with the field that says so, in the same process and over
+// HTTP.
 func TestBatchesAreRefused(t *testing.T) {
 	local := mustLocal(t, remote.Config{Source: (&world{}).source()})
 	client := serve(t, local, remote.Serving{})
 	for want, change := range map[string]func(*remote.Batch){
-		"servers: has 1001 entries; at most 1000":              func(b *remote.Batch) { b.Servers = make([]placement.Server, 1001) },
-		"tickets: has 10001 entries":                           func(b *remote.Batch) { b.Tickets = make([]placement.Ticket, 10_001) },
-		"resourceNames: has 17 entries":                        func(b *remote.Batch) { b.Names = make([]string, 17) },
-		"resourceNames.: a resource name has":                  func(b *remote.Batch) { b.Names = []string{""} },
-		"now: is negative":                                     func(b *remote.Batch) { b.Now = -1 },
-		"constraints.spread: needs the instances of the whole": func(b *remote.Batch) { b.Request.Constraints.Spread = []plimsoll.Spread{{By: "rack", MaxSkew: 1}} },
-		"preferences.spread: needs the instances of the whole": func(b *remote.Batch) { b.Request.Preferences.Spread = []plimsoll.Spread{{By: "rack"}} },
-		"resources.cpu: is negative":                           func(b *remote.Batch) { b.Request.Resources = plimsoll.Resources{"cpu": -1} },
-		"constraints.where: the expression":                    func(b *remote.Batch) { b.Request.Constraints.Where = "node.nothing" },
-		`chain.name: the evaluator has no chain "mine"`:        func(b *remote.Batch) { b.Chain = remote.Chain{Name: "mine"} },
-		`"no-such" is not the name of a stage`:                 func(b *remote.Batch) { b.Chain.Text = placement.Named("no-such") },
-		"owner-rules.bob":                                      func(b *remote.Batch) { b.Chain.Settings.OwnerRules = map[string]string{"bob": "("} },
-		"weights":                                              func(b *remote.Batch) { b.Chain.Settings.Weights.Near = 1e9 },
-		`ticket.server: there is no server "n9"`:               func(b *remote.Batch) { b.Tickets[0].Server = "n9" },
+		"servers: has 1001 entries; at most 1000": func(
+			b *remote.Batch,
+		) {
+			b.Servers = make([]placement.Server, 1001)
+		},
+		"tickets: has 10001 entries": func(
+			b *remote.Batch,
+		) {
+			b.Tickets = make([]placement.Ticket, 10_001)
+		},
+		"resourceNames: has 17 entries":       func(b *remote.Batch) { b.Names = make([]string, 17) },
+		"resourceNames.: a resource name has": func(b *remote.Batch) { b.Names = []string{""} },
+		"now: is negative":                    func(b *remote.Batch) { b.Now = -1 },
+		"constraints.spread: needs the instances of the whole": func(
+			b *remote.Batch,
+		) {
+			b.Request.Constraints.Spread = []plimsoll.Spread{{By: "rack", MaxSkew: 1}}
+		},
+		"preferences.spread: needs the instances of the whole": func(
+			b *remote.Batch,
+		) {
+			b.Request.Preferences.Spread = []plimsoll.Spread{{By: "rack"}}
+		},
+		"resources.cpu: is negative": func(
+			b *remote.Batch,
+		) {
+			b.Request.Resources = plimsoll.Resources{"cpu": -1}
+		},
+		"constraints.where: the expression": func(
+			b *remote.Batch,
+		) {
+			b.Request.Constraints.Where = "node.nothing"
+		},
+		`chain.name: the evaluator has no chain "mine"`: func(
+			b *remote.Batch,
+		) {
+			b.Chain = remote.Chain{Name: "mine"}
+		},
+		`"no-such" is not the name of a stage`: func(
+			b *remote.Batch,
+		) {
+			b.Chain.Text = placement.Named("no-such")
+		},
+		"owner-rules.bob": func(
+			b *remote.Batch,
+		) {
+			b.Chain.Settings.OwnerRules = map[string]string{"bob": "("}
+		},
+		"weights": func(
+			b *remote.Batch,
+		) {
+			b.Chain.Settings.Weights.Near = 1e9
+		},
+		`ticket.server: there is no server "n9"`: func(b *remote.Batch) { b.Tickets[0].Server = "n9" },
 		"ownerRules: hold 80000 bytes; at most 65536 are possible together": func(b *remote.Batch) {
 			b.Chain.Settings.OwnerRules = map[string]string{}
 			for i := range 20 {
@@ -141,7 +199,9 @@ func TestBatchesAreRefused(t *testing.T) {
 			b := wholeBatch()
 			change(b)
 			got, err := e.Evaluate(t.Context(), b)
-			if err == nil || !strings.Contains(err.Error(), want) || plimsoll.CodeOf(err) != plimsoll.CodeInvalid || got != nil {
+			if err == nil || !strings.Contains(
+				err.Error(), want,
+			) || plimsoll.CodeOf(err) != plimsoll.CodeInvalid || got != nil {
 				t.Errorf("%s, %s: %v", name, want, err)
 			}
 		}
@@ -164,20 +224,29 @@ func TestBodiesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Chain = chain
-	if _, err := remote.Place(t.Context(), client, (&world{}).list, rand.NewPCG(1, 1), o); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+	if _, err := remote.Place(
+		t.Context(), client, (&world{}).list, rand.NewPCG(1, 1), o,
+	); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Errorf("a batch that is too large: %v", err)
 	}
 }
 
-// A chain may go by the name that the evaluator has for it; if it is not known here, every server is listed.
+// A chain may go by the name that the evaluator has for it; if it is not known here, every server
+// is listed.
 func TestChainsByName(t *testing.T) {
 	w, o := easy()
-	loose, err := placement.NewChain(placement.Pipe(placement.Named("setup"), placement.Named("running")), placement.Stages(), nil, placement.DefaultSettings())
+	loose, err := placement.NewChain(
+		placement.Pipe(placement.Named("setup"), placement.Named("running")), placement.Stages(), nil,
+		placement.DefaultSettings(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Name = "loose"
-	client := serve(t, mustLocal(t, remote.Config{Source: w.source(), Chains: map[string]*placement.Chain{"loose": loose}}), remote.Serving{})
+	client := serve(
+		t, mustLocal(t, remote.Config{Source: w.source(), Chains: map[string]*placement.Chain{"loose": loose}}),
+		remote.Serving{},
+	)
 	got, err := remote.Place(t.Context(), client, w.list, rand.NewPCG(1, 1), o)
 	if err != nil || got.Server == "" || len(got.Steps) != 2 || got.Loads != 0 {
 		t.Errorf("%+v, %v", got, err)
@@ -187,7 +256,8 @@ func TestChainsByName(t *testing.T) {
 	}
 }
 
-// When the time for a batch is over, that is an error, and not that no server was left: those that were not loaded in time might be.
+// When the time for a batch is over, that is an error, and not that no server was left: those that
+// were not loaded in time might be.
 func TestABatchHasADeadline(t *testing.T) {
 	w, o := easy()
 	released := make(chan struct{})
@@ -227,7 +297,9 @@ func TestErrorsThatAreNotOursStayInside(t *testing.T) {
 	})
 	client := serve(t, e, remote.Serving{Failed: func(err error) { told = err }})
 	_, err := client.Evaluate(t.Context(), wholeBatch())
-	if err == nil || strings.Contains(err.Error(), "password") || told == nil || told.Error() != "password of the database" {
+	if err == nil || strings.Contains(
+		err.Error(), "password",
+	) || told == nil || told.Error() != "password of the database" {
 		t.Errorf("the caller hears %v, the one who serves %v", err, told)
 	}
 }
@@ -239,12 +311,15 @@ func TestALocalEvaluatorNeedsASource(t *testing.T) {
 	}
 }
 
-// BenchmarkPlace places the easy case: 120 servers with fifty instances each, of which twenty pass the filters by record, with a
-// millisecond of latency for each load, in the same process and over HTTP.
+// BenchmarkPlace places the easy case: 120 servers with fifty instances each, of which twenty pass
+// the filters by record, with a millisecond of latency for each load, in the same process and over
+// HTTP.
 func BenchmarkPlace(b *testing.B) {
 	w, o := easy()
 	inner := w.source()
-	local := mustLocal(b, remote.Config{Source: remote.Source{Instances: func(ctx context.Context, server string) ([]placement.Instance, error) {
+	local := mustLocal(b, remote.Config{Source: remote.Source{Instances: func(
+		ctx context.Context, server string,
+	) ([]placement.Instance, error) {
 		<-time.After(time.Millisecond)
 		return inner.Instances(ctx, server)
 	}}})

@@ -15,7 +15,8 @@ import (
 type Order struct {
 	VM, Package, Image json.RawMessage
 
-	// Bare says that the package is taken as it is. Otherwise one without any ratio gets the ratio 1 for memory.
+	// Bare says that the package is taken as it is. Otherwise one without any ratio gets the ratio
+	// 1 for memory.
 	Bare bool
 }
 
@@ -192,7 +193,9 @@ func Settings(defaults []byte) (placement.Settings, error) {
 	}
 	var known bool
 	if s.Strategy, known = strategy(d["server_spread"]); !known {
-		return s, plimsoll.Invalid("defaults.server_spread", "is %v; give min-ram, max-ram, min-owner or random", d["server_spread"])
+		return s, plimsoll.Invalid(
+			"defaults.server_spread", "is %v; give min-ram, max-ram, min-owner or random", d["server_spread"],
+		)
 	}
 	s.Capness = !off(d, "filter_capness")
 	s.Headnodes = off(d, "filter_headnode")
@@ -216,7 +219,8 @@ func Settings(defaults []byte) (placement.Settings, error) {
 	return s, nil
 }
 
-// renamed are the fields of a server in owner rules, which are JavaScript, and what they are called in a placement.Rule.
+// renamed are the fields of a server in owner rules, which are JavaScript, and what they are called
+// in a placement.Rule.
 var renamed = []struct {
 	from *regexp.Regexp
 	to   string

@@ -20,7 +20,8 @@ func readObject(field string, data []byte) (object, error) {
 	return o, nil
 }
 
-// Server reads a server of CNAPI, with its machines if it has any. A record that the original takes for invalid gets a Fault.
+// Server reads a server of CNAPI, with its machines if it has any. A record that the original takes
+// for invalid gets a Fault.
 func (p *Profile) Server(data []byte) (placement.Server, error) {
 	o, err := readObject("server", data)
 	if err != nil {
@@ -35,7 +36,8 @@ func (p *Profile) Server(data []byte) (placement.Server, error) {
 			plimsoll.Disk:   amount(o["disk_pool_size_bytes"], 1),
 		},
 		NodeFacts: plimsoll.NodeFacts{
-			Traits: readTraits(o["traits"]), Networks: networks(info), Release: text(info["SDC Version"]), Platform: text(info["Live Image"]),
+			Traits: readTraits(o["traits"]), Networks: networks(info), Release: text(info["SDC Version"]),
+			Platform: text(info["Live Image"]),
 			Headnode: truthy(o["headnode"]), Reservoir: truthy(o["reservoir"]), Overprovision: p.serverRatios(o),
 			LastBoot: seconds(o["last_boot"]), NextReboot: seconds(o["next_reboot"]),
 		},
@@ -67,12 +69,15 @@ func cores(info object) any {
 func (p *Profile) host(o, info object) host {
 	_, ratios := o["overprovision_ratios"].(object)
 	h := host{
-		described: info != nil, ratios: ratios || p.override != nil, cores: number(cores(info)), memory: number(o["memory_total_bytes"]),
+		described: info != nil, ratios: ratios || p.override != nil, cores: number(cores(info)),
+		memory:  number(o["memory_total_bytes"]),
 		reserve: number(o["reservation_ratio"]), pool: number(o["disk_pool_size_bytes"]) * poolShare,
-		quota: number(o["disk_zone_quota_bytes"]), filled: number(o["disk_zone_quota_used_bytes"]), alloc: number(o["disk_pool_alloc_bytes"]),
+		quota: number(o["disk_zone_quota_bytes"]), filled: number(o["disk_zone_quota_used_bytes"]),
+		alloc: number(o["disk_pool_alloc_bytes"]),
 	}
 	for _, key := range []string{
-		"disk_system_used_bytes", "disk_installed_images_used_bytes", "disk_cores_quota_used_bytes", "disk_kvm_zvol_volsize_bytes",
+		"disk_system_used_bytes", "disk_installed_images_used_bytes", "disk_cores_quota_used_bytes",
+		"disk_kvm_zvol_volsize_bytes",
 	} {
 		h.fixed += number(o[key])
 	}
@@ -122,7 +127,8 @@ func texts(list []any) []string {
 	return out
 }
 
-// networks returns the tags of the interfaces and whether one that carries it is up; nil if the server has no interfaces.
+// networks returns the tags of the interfaces and whether one that carries it is up; nil if the
+// server has no interfaces.
 func networks(info object) map[string]bool {
 	physical, ok := info["Network Interfaces"].(object)
 	if !ok {

@@ -8,7 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Stages returns the stages of package placement, with those replaced in which Triton's arithmetic is its own.
+// Stages returns the stages of package placement, with those replaced in which Triton's arithmetic
+// is its own.
 func (p *Profile) Stages() []placement.Stage {
 	list := placement.Stages()
 	for i := range list {
@@ -30,8 +31,9 @@ func (p *Profile) Stages() []placement.Stage {
 	return list
 }
 
-// enough makes a stage that compares what is asked for with what is free keep Triton's rules for packages: without a package
-// anything will do, and one without a ratio goes to servers without one.
+// enough makes a stage that compares what is asked for with what is free keep Triton's rules for
+// packages: without a package anything will do, and one without a ratio goes to servers without
+// one.
 func enough(s *placement.Stage, name string) {
 	applies, keep, why := s.Applies, s.Keep, s.Why
 	mismatch := func(v *placement.View) bool { return !(v.Request().Constraints.Class[name] > 0) }
@@ -50,7 +52,8 @@ func enough(s *placement.Stage, name string) {
 	}
 }
 
-// calculate finds out what is free on a server, in whole percents of a core and MiB. It drops nothing.
+// calculate finds out what is free on a server, in whole percents of a core and MiB. It drops
+// nothing.
 func (p *Profile) calculate(v *placement.View) bool {
 	h := p.hosts[v.ID()]
 	if !h.described {
@@ -83,7 +86,8 @@ func floor(n float64) int64 {
 	return int64(math.Floor(max(-most, min(n, most))))
 }
 
-// ratio returns how often a resource may be promised on a server: 4 times for cpu if its record has no ratios at all.
+// ratio returns how often a resource may be promised on a server: 4 times for cpu if its record has
+// no ratios at all.
 func (h *host) ratio(v *placement.View, name string) float64 {
 	switch r := v.Record().Overprovision[name]; {
 	case r > 0:

@@ -1,13 +1,16 @@
-// Package triton is a profile of package placement for fleets that are described by Triton's records: the servers of CNAPI, the
-// machines of VMAPI, packages, images, provisioning tickets and the defaults of its designation.
+// Package triton is a profile of package placement for fleets that are described by Triton's
+// records: the servers of CNAPI, the machines of VMAPI, packages, images, provisioning tickets and
+// the defaults of its designation.
 //
-// A Profile reads those records into servers, instances, requests, tickets and settings, and gives the stages in which Triton's
-// arithmetic is its own: what is free on a server (whole MiB and percents, memory of hardware virtual machines that is not
-// over-provisioned, a ZFS pool with quotas that are partly filled) and what a package without a ratio may use. All other stages
-// are those of package placement; for them the profile renames fields and converts units only.
+// A Profile reads those records into servers, instances, requests, tickets and settings, and gives
+// the stages in which Triton's arithmetic is its own: what is free on a server (whole MiB and
+// percents, memory of hardware virtual machines that is not over-provisioned, a ZFS pool with
+// quotas that are partly filled) and what a package without a ratio may use. All other stages are
+// those of package placement; for them the profile renames fields and converts units only.
 //
-// It owns nothing, is pure, and belongs to the fleet whose names it was made with. It keeps a few numbers for each server that
-// it read. It agrees with the original as far as the conformance test of package placement says.
+// It owns nothing, is pure, and belongs to the fleet whose names it was made with. It keeps a few
+// numbers for each server that it read. It agrees with the original as far as the conformance test
+// of package placement says.
 package triton
 
 import (
@@ -35,8 +38,9 @@ const (
 	defaultLimit = 224 // instances on a server
 )
 
-// Resource names beside cpu, memory and disk: amounts that over-provisioning does not stretch. What is booked as disk is what
-// tickets add to quotas; the quotas of machines that exist stand in the record of the server.
+// Resource names beside cpu, memory and disk: amounts that over-provisioning does not stretch. What
+// is booked as disk is what tickets add to quotas; the quotas of machines that exist stand in the
+// record of the server.
 const (
 	HVMMemory = "triton/hvm-memory" // bytes, of hardware virtual machines
 	Volumes   = "triton/volumes"    // bytes of the pool, of kvm machines
@@ -44,8 +48,8 @@ const (
 
 // Profile reads the records of one fleet.
 type Profile struct {
-	// TextReleases makes the stages compare releases as texts, as the original does: "10.0" is older
-	// than "7.0" then. Otherwise they compare as numbers. Set it before Stages is called.
+	// TextReleases makes the stages compare releases as texts, as the original does: "10.0" is
+	// older than "7.0" then. Otherwise they compare as numbers. Set it before Stages is called.
 	TextReleases bool
 
 	hvm, volumes int                // indexes of the two names of resources
@@ -77,8 +81,9 @@ func New(names *placement.Names) (*Profile, error) {
 	return &Profile{hvm: names.Index(HVMMemory), volumes: names.Index(Volumes), hosts: map[string]host{}}, nil
 }
 
-// Override makes the profile use the same ratios for all servers and packages that it reads from now on, as the product does unless
-// the defaults say disable_override_overprovisioning: cpu 4, memory 1 and disk 1, or the overprovision_ratio_ of the defaults.
+// Override makes the profile use the same ratios for all servers and packages that it reads from
+// now on, as the product does unless the defaults say disable_override_overprovisioning: cpu 4,
+// memory 1 and disk 1, or the overprovision_ratio_ of the defaults.
 func (p *Profile) Override(defaults []byte) error {
 	d, err := readObject("defaults", defaults)
 	if err != nil {
@@ -106,7 +111,8 @@ var ratioNames = [...]struct{ server, pack, old, name string }{
 	{"net", "overprovision_net", "overprovision_network", "net"},
 }
 
-// object is a JSON object that is read leniently, as the original does: a field of a wrong type is as good as none.
+// object is a JSON object that is read leniently, as the original does: a field of a wrong type is
+// as good as none.
 type object = map[string]any
 
 // number returns a number, or a text that is one; 0 if it is neither.
@@ -122,7 +128,8 @@ func number(v any) float64 {
 	return 0
 }
 
-// amount is a number of units as an amount of bytes or milli-cores: at most the largest one, and 0 for what is no amount.
+// amount is a number of units as an amount of bytes or milli-cores: at most the largest one, and 0
+// for what is no amount.
 func amount(v any, unit float64) int64 {
 	if n := number(v) * unit; n > 0 {
 		return int64(math.Ceil(min(n, float64(plimsoll.MaxAmount))))

@@ -44,7 +44,9 @@ func Example() {
 		return
 	}
 	request, err := profile.Request(triton.Order{
-		VM:      []byte(`{"owner_uuid": "bob", "brand": "joyent", "ram": 2048, "cpu_cap": 100, "nic_tags": ["external"]}`),
+		VM: []byte(
+			`{"owner_uuid": "bob", "brand": "joyent", "ram": 2048, "cpu_cap": 100, "nic_tags": ["external"]}`,
+		),
 		Package: []byte(`{"max_physical_memory": 2048, "cpu_cap": 100, "quota": 10240}`),
 		Image:   []byte(`{"files": [{"size": 100000000}]}`),
 	})
@@ -62,7 +64,8 @@ func Example() {
 	// Output: cn1 2
 }
 
-// A record that lacks something, or has it in another type, is kept with the field that is wrong as its fault.
+// A record that lacks something, or has it in another type, is kept with the field that is wrong as
+// its fault.
 func TestFaultNamesTheField(t *testing.T) {
 	for change, field := range map[string]string{
 		`"reserved": false|"reserved": "false"`:                       "reserved",
@@ -106,7 +109,8 @@ func TestRefusesWhatIsNotUnderstood(t *testing.T) {
 	_, request := profile.Request(triton.Order{Package: []byte(`7`)})
 	_, settings := triton.Settings([]byte(`{"server_spread": "max-disk"}`))
 	for field, err := range map[string]error{
-		"server": server, "vms": vms, "tickets": tickets, "package": request, "defaults.server_spread": settings, "defaults": profile.Override([]byte(`"x"`)),
+		"server": server, "vms": vms, "tickets": tickets, "package": request, "defaults.server_spread": settings,
+		"defaults": profile.Override([]byte(`"x"`)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: got %v", field, err)
@@ -151,7 +155,9 @@ func TestPlaceDoesNotAllocate(t *testing.T) {
 		}
 		fleet.Add(&server)
 	}
-	settings, err := triton.Settings([]byte(`{"weight_unreserved_ram": 2, "weight_unreserved_disk": 1, "weight_uniform_random": 0.5}`))
+	settings, err := triton.Settings(
+		[]byte(`{"weight_unreserved_ram": 2, "weight_unreserved_disk": 1, "weight_uniform_random": 0.5}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +165,11 @@ func TestPlaceDoesNotAllocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := profile.Request(triton.Order{VM: []byte(`{"owner_uuid": "bob", "ram": 2048, "cpu_cap": 100}`), Package: []byte(`{"quota": 1024}`)})
+	request, err := profile.Request(
+		triton.Order{
+			VM: []byte(`{"owner_uuid": "bob", "ram": 2048, "cpu_cap": 100}`), Package: []byte(`{"quota": 1024}`),
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +191,12 @@ func TestPlaceDoesNotAllocate(t *testing.T) {
 // No record, however odd, stops the fleet, and what is free of it is bounded.
 func FuzzServer(f *testing.F) {
 	f.Add(record)
-	f.Add(`{"uuid": "a", "memory_total_bytes": "NaN", "disk_pool_size_bytes": 1e308, "sysinfo": {"CPU Online Count": -1e308}}`)
-	f.Add(`{"vms": [1, {"brand": "kvm", "cpu_cap": 1e30}], "traits": {"a": 1, "b": [2]}, "last_boot": "0001-01-01T00:00:00Z"}`)
+	f.Add(
+		`{"uuid": "a", "memory_total_bytes": "NaN", "disk_pool_size_bytes": 1e308, "sysinfo": {"CPU Online Count": -1e308}}`,
+	)
+	f.Add(
+		`{"vms": [1, {"brand": "kvm", "cpu_cap": 1e30}], "traits": {"a": 1, "b": [2]}, "last_boot": "0001-01-01T00:00:00Z"}`,
+	)
 	f.Fuzz(func(t *testing.T, text string) {
 		fleet := placement.NewFleet(placement.NewNames())
 		profile, err := triton.New(fleet.Names)

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// act does what was planned. All steps are noted, and the ledger is on disk, before the first of them is done: whatever happens to this process in
-// between, the next one knows what to give back.
+// act does what was planned. All steps are noted, and the ledger is on disk, before the first of
+// them is done: whatever happens to this process in between, the next one knows what to give back.
 func (s *state) act(ctx context.Context, l *Loop, at int64) {
 	var steps []*qos.Step
 	for i := range s.result.Steps {
@@ -36,7 +36,8 @@ func (s *state) act(ctx context.Context, l *Loop, at int64) {
 	l.saveLedger(at)
 }
 
-// ready reports whether a step can be done as it was planned. What is not done is planned anew from the next sample.
+// ready reports whether a step can be done as it was planned. What is not done is planned anew from
+// the next sample.
 func (s *state) ready(l *Loop, step *qos.Step) bool {
 	switch {
 	case step.OwnLimit, step.Verb == qos.Evict, step.Verb == qos.Reclaim:
@@ -75,7 +76,8 @@ func (s *state) do(ctx, soon context.Context, l *Loop, step *qos.Step) {
 	s.finish(l, step, s.change(soon, step))
 }
 
-// change does a step that is over when it returns: everything but stopping a task and reclaiming memory.
+// change does a step that is over when it returns: everything but stopping a task and reclaiming
+// memory.
 func (s *state) change(ctx context.Context, step *qos.Step) error {
 	g := s.groups[step.Key()]
 	switch {
@@ -97,7 +99,8 @@ func (s *state) change(ctx context.Context, step *qos.Step) error {
 	return plimsoll.Errorf(plimsoll.CodeInternal, "nobody knows how to %s a task", step.Verb)
 }
 
-// finish notes how a step ended. A task that has gone meanwhile is no failure: there is nothing left to act on, nor to tell.
+// finish notes how a step ended. A task that has gone meanwhile is no failure: there is nothing
+// left to act on, nor to tell.
 func (s *state) finish(l *Loop, step *qos.Step, err error) {
 	s.dirty = true
 	at := l.at(l.deps.Now())
@@ -120,7 +123,8 @@ func (s *state) finish(l *Loop, step *qos.Step, err error) {
 	}
 }
 
-// stuckAgain is after how long it is told once more that a task cannot be thawed. That is tried at each sample.
+// stuckAgain is after how long it is told once more that a task cannot be thawed. That is tried at
+// each sample.
 const stuckAgain = time.Minute
 
 // stuck reports whether it is to be told that a task cannot be thawed.
@@ -175,7 +179,8 @@ func (s *state) reclaim(ctx context.Context, l *Loop, step *qos.Step) {
 	})
 }
 
-// collectErrands notes how what was done beside the loop has ended. What was given up because ctx has ended is noted as nothing.
+// collectErrands notes how what was done beside the loop has ended. What was given up because ctx
+// has ended is noted as nothing.
 func (l *Loop) collectErrands(ctx context.Context) {
 	s := &l.state
 	s.Lock()

@@ -15,8 +15,9 @@ import (
 
 var throttleByFifth = plimsoll.Action{Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20}}
 
-// When a line is crossed by two and a half steps, exactly three tasks are throttled, those of the lowest priority, in the kernel. Below the line they
-// get everything back, the highest priority first, to exactly what they had.
+// When a line is crossed by two and a half steps, exactly three tasks are throttled, those of the
+// lowest priority, in the kernel. Below the line they get everything back, the highest priority
+// first, to exactly what they had.
 func TestThrottleOnlyAsManyAsNeededAndGiveBackExactly(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.batch("a", "b", "c", "d")
@@ -30,7 +31,8 @@ func TestThrottleOnlyAsManyAsNeededAndGiveBackExactly(t *testing.T) {
 	n.step()
 	same(t, "above the line", n.quotas(), "a:80000 b:80000 c:80000 d:100000")
 	same(t, "told", n.told(), []string{
-		"rule triggered", "throttled a quota 1 core → quota 0.8 cores", "throttled b quota 1 core → quota 0.8 cores", "throttled c quota 1 core → quota 0.8 cores",
+		"rule triggered", "throttled a quota 1 core → quota 0.8 cores", "throttled b quota 1 core → quota 0.8 cores",
+		"throttled c quota 1 core → quota 0.8 cores",
 	})
 
 	n.set(9.85)
@@ -44,7 +46,8 @@ func TestThrottleOnlyAsManyAsNeededAndGiveBackExactly(t *testing.T) {
 	}
 }
 
-// The first rung only lets others go first: the group runs when nothing else wants to. It gets exactly the weight back that it had.
+// The first rung only lets others go first: the group runs when nothing else wants to. It gets
+// exactly the weight back that it had.
 func TestIdleAndWeightComeBack(t *testing.T) {
 	for name, weight := range map[string]*plimsoll.WeightAction{"idle": {Idle: true}, "shares": {Shares: 64}} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +77,8 @@ func TestIdleAndWeightComeBack(t *testing.T) {
 	}
 }
 
-// A task that was frozen stands still in the kernel, for no longer than the action says, however far above its line the node is.
+// A task that was frozen stands still in the kernel, for no longer than the action says, however
+// far above its line the node is.
 func TestFreezeHasALimit(t *testing.T) {
 	n := newNode(t, subtree(t))
 	g := n.burning("a")
@@ -101,7 +105,8 @@ func TestFreezeHasALimit(t *testing.T) {
 	same(t, "told", n.told(), []string{"rule triggered", "frozen a running → frozen", "thawed a frozen → running"})
 }
 
-// A frozen task that somebody stops must hear SIGTERM, so it is thawed; and what the loop itself stops is thawed first.
+// A frozen task that somebody stops must hear SIGTERM, so it is thawed; and what the loop itself
+// stops is thawed first.
 func TestFrozenTasksAreThawedToBeStopped(t *testing.T) {
 	for _, who := range []string{"somebody else", "the loop", "the end of the loop"} {
 		t.Run(who, func(t *testing.T) {
@@ -114,7 +119,8 @@ func TestFrozenTasksAreThawedToBeStopped(t *testing.T) {
 			burn := used(t, g)
 			eventually(t, "burning", func() bool { return used(t, g) > burn+10*time.Millisecond })
 			c := n.control("a")
-			eventually(t, "standing still", func() bool { // at once, unless the machine is so busy that it takes more than freezeTime
+			// at once, unless the machine is so busy that it takes more than freezeTime
+			eventually(t, "standing still", func() bool {
 				n.step()
 				frozen, err := c.Frozen()
 				if err != nil {
@@ -149,8 +155,9 @@ func TestFrozenTasksAreThawedToBeStopped(t *testing.T) {
 	}
 }
 
-// Just as many tasks are stopped as the gap needs. Those that are on their way count, so nobody else is stopped for them; one whose stopping was refused counts
-// for nothing, is told, and is left alone for a while.
+// Just as many tasks are stopped as the gap needs. Those that are on their way count, so nobody
+// else is stopped for them; one whose stopping was refused counts for nothing, is told, and is left
+// alone for a while.
 func TestEvictExactlyAndCountThoseOnTheirWay(t *testing.T) {
 	n := newNode(t, nil)
 	n.batch("a", "b", "c", "d", "e")
@@ -174,11 +181,13 @@ func TestEvictExactlyAndCountThoseOnTheirWay(t *testing.T) {
 	n.settle()
 	same(t, "stopped at last", len(n.evicted), 3)
 	same(t, "told", n.told(), []string{
-		"rule triggered", "evicting a running → stopping", "evicting b running → stopping", "failed a running → stopping", "evicting c running → stopping",
+		"rule triggered", "evicting a running → stopping", "evicting b running → stopping",
+		"failed a running → stopping", "evicting c running → stopping",
 	})
 }
 
-// Stopping tasks may take for ever: the loop goes on meanwhile, and what is given up when it ends is told as nothing.
+// Stopping tasks may take for ever: the loop goes on meanwhile, and what is given up when it ends
+// is told as nothing.
 func TestStoppingTasksDoesNotHoldUpTheLoop(t *testing.T) {
 	n := newNode(t, nil)
 	n.batch("a", "b")
@@ -199,7 +208,8 @@ func TestStoppingTasksDoesNotHoldUpTheLoop(t *testing.T) {
 	same(t, "told", n.told(), []string{"rule triggered", "evicting a running → stopping"})
 }
 
-// A group that vanishes after the plan was made is no failure: it is not told, and nothing is kept of it.
+// A group that vanishes after the plan was made is no failure: it is not told, and nothing is kept
+// of it.
 func TestAGroupThatVanishesIsNoFailure(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.batch("a", "b")
@@ -227,7 +237,8 @@ func TestAGroupThatVanishesIsNoFailure(t *testing.T) {
 	}
 }
 
-// What somebody else writes to a group between its readings is seen before the group is acted on, so that what it had is recorded right.
+// What somebody else writes to a group between its readings is seen before the group is acted on,
+// so that what it had is recorded right.
 func TestWhatOthersWriteIsSeenBeforeActing(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.batch("a")
@@ -244,7 +255,8 @@ func TestWhatOthersWriteIsSeenBeforeActing(t *testing.T) {
 	same(t, "and back", n.quotas(), "a:60000")
 }
 
-// A guaranteed task may use in one period what it left of the one before. If policies allow to throttle it below that, the burst gives way.
+// A guaranteed task may use in one period what it left of the one before. If policies allow to
+// throttle it below that, the burst gives way.
 func TestGuaranteedTasksGetABurst(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.add(Task{ID: "a", Class: plimsoll.ClassGuaranteed, Resources: plimsoll.Resources{plimsoll.CPU: 500}})
@@ -262,8 +274,8 @@ func TestGuaranteedTasksGetABurst(t *testing.T) {
 	}
 }
 
-// Before a task is stopped the kernel may take back what it can of its memory, beside the loop. Only when that had its time and was not enough is the
-// task stopped.
+// Before a task is stopped the kernel may take back what it can of its memory, beside the loop.
+// Only when that had its time and was not enough is the task stopped.
 func TestMemoryIsReclaimedBeforeAnybodyIsStopped(t *testing.T) {
 	n := newNode(t, subtree(t))
 	g := n.burning("a")
@@ -277,7 +289,8 @@ func TestMemoryIsReclaimedBeforeAnybodyIsStopped(t *testing.T) {
 	}
 	n.settle()
 	told := n.told()
-	if len(told) != 2 || !strings.HasPrefix(told[1], "reclaimed a") && !strings.HasPrefix(told[1], "failed a") { // an old kernel takes its time
+	// an old kernel takes its time
+	if len(told) != 2 || !strings.HasPrefix(told[1], "reclaimed a") && !strings.HasPrefix(told[1], "failed a") {
 		t.Errorf("told %v", told)
 	}
 	n.step()

@@ -56,17 +56,19 @@ type ExtendedConfig struct {
 	CPUReserve    int32         // percent of the allocatable processors that are never offered
 	MemoryReserve int32         // percent of the allocatable memory that is never offered
 	HalfLife      time.Duration // after which use that was seen counts half; 0: the predictor's own default
-	WarmUp        time.Duration // how much must have been seen before anything is offered; 0: the predictor's own default
+	// how much must have been seen before anything is offered; 0: the predictor's own default
+	WarmUp time.Duration
 }
 
 // Deps is what a Loop works with.
 type Deps struct {
 	// Tasks returns the attempts on the node. It is called at every sample and must answer at once.
 	Tasks func() []Task
-	// Evict stops a task: it goes back to its queue. It is called beside the loop and may take its time, until ctx ends. Grace 0 is the task's own.
+	// Evict stops a task: it goes back to its queue. It is called beside the loop and may take its
+	// time, until ctx ends. Grace 0 is the task's own.
 	Evict func(ctx context.Context, task string, attempt int32, grace time.Duration, reason string) error
-	// Report gets what the node says of itself: when the condition or the offers change, and with new events. It must not block.
-	// nil: nobody is told; Status and Events tell the same.
+	// Report gets what the node says of itself: when the condition or the offers change, and with
+	// new events. It must not block. nil: nobody is told; Status and Events tell the same.
 	Report func(plimsoll.NodeReport)
 	Events Events           // tells what happens
 	Now    func() time.Time // nil: time.Now
@@ -78,7 +80,9 @@ func (c *Config) Validate() error {
 		return plimsoll.Invalid("dir", "is empty; name the directory that the agent keeps its state in")
 	}
 	if c.Interval != 0 && (c.Interval < MinInterval || c.Interval > MaxInterval) {
-		return plimsoll.Invalid("interval", "is %v; give %v to %v, or 0 for %v", c.Interval, MinInterval, MaxInterval, DefaultInterval)
+		return plimsoll.Invalid(
+			"interval", "is %v; give %v to %v, or 0 for %v", c.Interval, MinInterval, MaxInterval, DefaultInterval,
+		)
 	}
 	for _, percent := range []struct {
 		name  string
@@ -89,10 +93,14 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Extended.HalfLife < 0 {
-		return plimsoll.Invalid("extended.halfLife", "is %v; give a duration above 0, or 0 for the default", c.Extended.HalfLife)
+		return plimsoll.Invalid(
+			"extended.halfLife", "is %v; give a duration above 0, or 0 for the default", c.Extended.HalfLife,
+		)
 	}
 	if c.Extended.WarmUp < 0 {
-		return plimsoll.Invalid("extended.warmUp", "is %v; give a duration above 0, or 0 for the default", c.Extended.WarmUp)
+		return plimsoll.Invalid(
+			"extended.warmUp", "is %v; give a duration above 0, or 0 for the default", c.Extended.WarmUp,
+		)
 	}
 	return nil
 }

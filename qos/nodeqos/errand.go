@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// maxErrands is how many tasks may be in the act of being stopped or reclaimed from, each with its goroutine. A step for which there is no
-// room is not done, and planned anew from the next sample.
+// maxErrands is how many tasks may be in the act of being stopped or reclaimed from, each with its
+// goroutine. A step for which there is no room is not done, and planned anew from the next sample.
 const maxErrands = 64
 
 // evictTime is how long stopping a task may take beyond its grace.
@@ -51,7 +51,9 @@ func (e *errands) room(k qos.Key) bool {
 }
 
 // start does it in a goroutine of its own, in the place that room reserved.
-func (e *errands) start(ctx context.Context, step qos.Step, limit time.Duration, do func(ctx context.Context) (freed int64, err error)) {
+func (e *errands) start(
+	ctx context.Context, step qos.Step, limit time.Duration, do func(ctx context.Context) (freed int64, err error),
+) {
 	e.work.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()

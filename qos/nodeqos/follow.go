@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// follow makes the groups those of the tasks that are there now: opened, sampled, and read when it is their turn.
+// follow makes the groups those of the tasks that are there now: opened, sampled, and read when it
+// is their turn.
 func (s *state) follow(l *Loop, pressure bool) {
 	for i := range s.tasks {
 		t := &s.tasks[i]
@@ -85,14 +86,17 @@ func (s *state) ledgerHolds(k qos.Key, group string) bool {
 	return throttled
 }
 
-// A group has up to so many files open, its directories and counters; and so many are left, or a quarter of all, for everything else that an agent does.
+// A group has up to so many files open, its directories and counters; and so many are left, or a
+// quarter of all, for everything else that an agent does.
 const (
 	filesV1   = 10
 	filesV2   = 6
 	filesLeft = 256
 )
 
-var errTooManyFiles = errors.New("there would be too few open files left for the agent; raise its limit of open files (RLIMIT_NOFILE)")
+var errTooManyFiles = errors.New(
+	"there would be too few open files left for the agent; raise its limit of open files (RLIMIT_NOFILE)",
+)
 
 // mostGroups is how many groups may be open at a time with a limit of open files.
 func mostGroups(limit uint64, v2 bool) int {
@@ -115,15 +119,18 @@ func openFiles() uint64 {
 	return limit.Cur
 }
 
-// reconcile looks for what was taken from a group without a record, by an agent that was killed or by an earlier version, so that it is given
-// back. Only groups that may be older than this loop can have such.
+// reconcile looks for what was taken from a group without a record, by an agent that was killed or
+// by an earlier version, so that it is given back. Only groups that may be older than this loop can
+// have such.
 func (s *state) reconcile(l *Loop, g *group, t *Task) {
 	if !s.first && (t.Started == 0 || t.Started >= s.startedAt) {
 		return
 	}
 	key := t.Key()
 	if g.frozen && s.ledger.FrozenUntil(key) == 0 {
-		step := &qos.Step{Verb: qos.Thaw, Task: t.ID, Attempt: t.Attempt, Reason: "it was frozen, and there is no record by whom"}
+		step := &qos.Step{
+			Verb: qos.Thaw, Task: t.ID, Attempt: t.Attempt, Reason: "it was frozen, and there is no record by whom",
+		}
 		s.finish(l, step, g.thaw())
 	}
 	found := g.describe(t)
@@ -131,7 +138,11 @@ func (s *state) reconcile(l *Loop, g *group, t *Task) {
 	s.ledger.Adopt(key, &found, specQuotaOf(t), specShares(t.Class, t.Resources, s.v2, found.Shares))
 	if len(s.ledger.Held()) != before {
 		s.dirty = true
-		l.deps.Events.Adopted(Adopted{Task: t.ID, Attempt: t.Attempt, Quota: g.quota.String(), Shares: g.weight.Shares, Idle: g.weight.Idle})
+		l.deps.Events.Adopted(
+			Adopted{
+				Task: t.ID, Attempt: t.Attempt, Quota: g.quota.String(), Shares: g.weight.Shares, Idle: g.weight.Idle,
+			},
+		)
 	}
 }
 
@@ -158,8 +169,8 @@ func (s *state) closeGroup(l *Loop, g *group) {
 	}
 }
 
-// complain tells what is wrong with a group, once and not at each sample: what is wrong with one, such as too many open files, is often wrong with
-// a thousand.
+// complain tells what is wrong with a group, once and not at each sample: what is wrong with one,
+// such as too many open files, is often wrong with a thousand.
 func (l *Loop) complain(g *group, key qos.Key, what TroubleKind, err error) {
 	if g.trouble == err.Error() {
 		return

@@ -11,11 +11,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// maxMeasuring is how many measurements of one user-defined metric are under way at once. Metrics do not share them: tasks that answer late, of one
-// metric, must not make another one go missing.
+// maxMeasuring is how many measurements of one user-defined metric are under way at once. Metrics
+// do not share them: tasks that answer late, of one metric, must not make another one go missing.
 const maxMeasuring = 8
 
-// gauges hold what was measured last of the user-defined metrics. Measuring goes on beside the loop, which takes what is there.
+// gauges hold what was measured last of the user-defined metrics. Measuring goes on beside the
+// loop, which takes what is there.
 type gauges struct {
 	mu struct {
 		sync.Mutex

@@ -14,11 +14,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// rereadSamples is after how many samples a group's quota, weight and freezer are read again, of different groups each time: what somebody else
-// wrote is noticed by then. In between what we wrote counts.
+// rereadSamples is after how many samples a group's quota, weight and freezer are read again, of
+// different groups each time: what somebody else wrote is noticed by then. In between what we wrote
+// counts.
 const rereadSamples = 8
 
-// freezeTime is how long a group may take to stand still before that counts as failed: processes in an uninterruptible sleep hold it up.
+// freezeTime is how long a group may take to stand still before that counts as failed: processes in
+// an uninterruptible sleep hold it up.
 const freezeTime = 100 * time.Millisecond
 
 // group is the control group of one attempt, as far as it is known.
@@ -79,7 +81,8 @@ func (g *group) close(sampler *sample.Sampler) error {
 	return err
 }
 
-// read reads what the kernel has. What the machine cannot do counts as not limited, not idle and not frozen.
+// read reads what the kernel has. What the machine cannot do counts as not limited, not idle and
+// not frozen.
 func (g *group) read(sequence uint64) error {
 	g.readAt = sequence
 	quota, err := g.control.Quota()
@@ -103,7 +106,8 @@ func (g *group) read(sequence uint64) error {
 	return nil
 }
 
-// setQuota writes a quota in the group's own period. The kernel takes no quota below the burst, so if need be the burst goes first.
+// setQuota writes a quota in the group's own period. The kernel takes no quota below the burst, so
+// if need be the burst goes first.
 func (g *group) setQuota(nanocores int64) error {
 	q := cgroup.Quota{Micros: microsOf(nanocores, g.quota.PeriodMicros)}
 	err := g.control.SetQuota(q)
@@ -121,7 +125,8 @@ func (g *group) setQuota(nanocores int64) error {
 	return err
 }
 
-// setWeight writes a weight. Before Linux 5.15 no group can be idle; there it gets the least weight that there is.
+// setWeight writes a weight. Before Linux 5.15 no group can be idle; there it gets the least weight
+// that there is.
 func (g *group) setWeight(w qos.Weight) error {
 	s := cgroup.Scheduling{Shares: w.Shares, Idle: w.Idle}
 	if w.Idle {
@@ -140,7 +145,8 @@ func (g *group) setWeight(w qos.Weight) error {
 	return err
 }
 
-// idle reports whether the group runs only when nothing else wants to, as far as the kernel knows such.
+// idle reports whether the group runs only when nothing else wants to, as far as the kernel knows
+// such.
 func (g *group) idle() bool { return g.weight.Idle || g.noIdle && g.weight.Shares <= cgroup.MinShares }
 
 func (g *group) freeze(ctx context.Context) error {
@@ -159,8 +165,9 @@ func (g *group) thaw() error {
 	return err
 }
 
-// setBurst lets a protected group use later what it left of its quota: as much as the quota of one period, which is the most that the kernel takes. A
-// request that needs more than its share of one period is then not held up if the period before had less to do. It is done once, and best effort.
+// setBurst lets a protected group use later what it left of its quota: as much as the quota of one
+// period, which is the most that the kernel takes. A request that needs more than its share of one
+// period is then not held up if the period before had less to do. It is done once, and best effort.
 func (g *group) setBurst() error {
 	if g.burst || g.quota.Micros <= 0 {
 		return nil
@@ -172,7 +179,8 @@ func (g *group) setBurst() error {
 // describe returns the group as the planner sees it.
 func (g *group) describe(t *Task) qos.Group {
 	out := qos.Group{
-		Quota: nanocoresOf(g.quota), Period: g.quota.PeriodMicros * int64(time.Microsecond), Limit: specQuota(t.Resources), Ext: nanocores(t.Resources[plimsoll.ExtCPU]),
+		Quota: nanocoresOf(g.quota), Period: g.quota.PeriodMicros * int64(time.Microsecond),
+		Limit: specQuota(t.Resources), Ext: nanocores(t.Resources[plimsoll.ExtCPU]),
 		Shares: g.weight.Shares, Idle: g.idle(), Frozen: g.frozen,
 	}
 	if !g.noQuota {
@@ -203,15 +211,16 @@ func specQuota(r plimsoll.Resources) int64 {
 // defaultShares is the weight of a group for which no processor was asked.
 const defaultShares = 1024
 
-// Shares of a v2 group whose weight nobody set (100), as they are read back, and the most by which two numbers of shares differ that are one
-// weight there.
+// Shares of a v2 group whose weight nobody set (100), as they are read back, and the most by which
+// two numbers of shares differ that are one weight there.
 const (
 	defaultSharesV2 = 2598
 	weightGrain     = 27
 )
 
-// specShares is the weight that a task's specification gives it, as it is read back: found is what was read. What is lent gives no weight, nor does
-// best effort without a processor (internal/executor).
+// specShares is the weight that a task's specification gives it, as it is read back: found is what
+// was read. What is lent gives no weight, nor does best effort without a processor
+// (internal/executor).
 func specShares(class plimsoll.Class, r plimsoll.Resources, v2 bool, found int64) int64 {
 	milli := min(r[plimsoll.CPU], cgroup.MaxShares)
 	lent := r[plimsoll.ExtCPU] > 0 || milli == 0 && class == plimsoll.ClassBestEffort
@@ -228,8 +237,8 @@ func specShares(class plimsoll.Class, r plimsoll.Resources, v2 bool, found int64
 	return shares
 }
 
-// nanocoresOf converts a quota to the nearest number of nanocores; microsOf is its exact inverse, since a microsecond of even the longest period is
-// a thousand nanocores.
+// nanocoresOf converts a quota to the nearest number of nanocores; microsOf is its exact inverse,
+// since a microsecond of even the longest period is a thousand nanocores.
 func nanocoresOf(q cgroup.Quota) int64 {
 	if q.Unlimited() || q.PeriodMicros <= 0 {
 		return qos.Unlimited

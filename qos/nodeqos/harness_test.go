@@ -28,7 +28,8 @@ const burnVariable = "NODEQOS_TEST_BURN"
 
 var burnt atomic.Int64
 
-// TestMain is also what tests run in control groups: a process that uses all the processor it gets, and 8 MiB, so that no shell is needed.
+// TestMain is also what tests run in control groups: a process that uses all the processor it gets,
+// and 8 MiB, so that no shell is needed.
 func TestMain(m *testing.M) {
 	if os.Getenv(burnVariable) != "" {
 		if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err == nil {
@@ -98,7 +99,8 @@ func subtree(t testing.TB) *cgroup.Subtree {
 	return s
 }
 
-// node is a loop that the test steps by hand: it is the clock, the machine's counters, and whoever the loop speaks to.
+// node is a loop that the test steps by hand: it is the clock, the machine's counters, and whoever
+// the loop speaks to.
 type node struct {
 	t    testing.TB
 	loop *Loop
@@ -115,10 +117,12 @@ type node struct {
 	during  func(task string) // called while a plan throttles a task
 }
 
-// pretend is a metric that is what the test says. A task that is throttled by a step releases one of it, and one that is stopped two.
+// pretend is a metric that is what the test says. A task that is throttled by a step releases one
+// of it, and one that is stopped two.
 func (n *node) pretend() Metric {
 	m := Metric{Every: MinEvery, Metric: qos.Metric{
-		Name: "pretend", ActionPriority: 9, Throttleable: true, ThrottleQuantified: true, Evictable: true, EvictQuantified: true, Reclaimable: true,
+		Name: "pretend", ActionPriority: 9, Throttleable: true, ThrottleQuantified: true, Evictable: true,
+		EvictQuantified: true, Reclaimable: true,
 		Throttle: func(t *qos.Task, by qos.Throttling) ([]qos.QuotaChange, int64) {
 			if n.during != nil {
 				n.during(t.ID)
@@ -154,8 +158,10 @@ func newNode(t testing.TB, tree *cgroup.Subtree) *node {
 func fakeProc(t testing.TB) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"stat": "cpu  100 0 0 100 0 0 0 0 0 0\ncpu0 50 0 0 50 0 0 0 0 0 0\ncpu1 50 0 0 50 0 0 0 0 0 0\nintr 1\n", "loadavg": "0.50 0.40 0.30 1/2 3\n",
-		"meminfo": "MemTotal: 1048576 kB\nMemFree: 1 kB\nMemAvailable: 524288 kB\n", "sys/kernel/random/boot_id": "boot-1\n",
+		"stat":                      "cpu  100 0 0 100 0 0 0 0 0 0\ncpu0 50 0 0 50 0 0 0 0 0 0\ncpu1 50 0 0 50 0 0 0 0 0 0\nintr 1\n",
+		"loadavg":                   "0.50 0.40 0.30 1/2 3\n",
+		"meminfo":                   "MemTotal: 1048576 kB\nMemFree: 1 kB\nMemAvailable: 524288 kB\n",
+		"sys/kernel/random/boot_id": "boot-1\n",
 	} {
 		writeFile(t, filepath.Join(dir, name), text)
 	}
@@ -318,7 +324,8 @@ func policies(a plimsoll.Action, r plimsoll.Rule) []plimsoll.Policy {
 	return []plimsoll.Policy{
 		{Action: &a},
 		{TaskQOS: &plimsoll.TaskQOS{
-			Name: "batch", Allowed: []string{"act"}, Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}},
+			Name: "batch", Allowed: []string{"act"},
+			Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}},
 		}},
 		{NodeQOS: &plimsoll.NodeQOS{Name: "node", Rules: []plimsoll.Rule{r}}},
 	}
@@ -327,7 +334,12 @@ func policies(a plimsoll.Action, r plimsoll.Rule) []plimsoll.Policy {
 // batch adds best-effort tasks of one core each; the first has the lowest priority.
 func (n *node) batch(ids ...string) {
 	for i, id := range ids {
-		n.add(Task{ID: id, Class: plimsoll.ClassBestEffort, Priority: int32(i), Resources: plimsoll.Resources{plimsoll.CPU: 1000}})
+		n.add(
+			Task{
+				ID: id, Class: plimsoll.ClassBestEffort, Priority: int32(i),
+				Resources: plimsoll.Resources{plimsoll.CPU: 1000},
+			},
+		)
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// checkpointEvery is how often what the predictors have learnt is written down. They learn over hours.
+// checkpointEvery is how often what the predictors have learnt is written down. They learn over
+// hours.
 const checkpointEvery = time.Minute
 
 // lending is what the node offers of what its tasks leave unused.
@@ -29,7 +30,8 @@ func (n *lending) init(c *Config) {
 	}
 }
 
-// lend fills in what is offered now. What the holders of extended resources use is not counted against them: it is what is lent.
+// lend fills in what is offered now. What the holders of extended resources use is not counted
+// against them: it is what is lent.
 func (s *state) lend(l *Loop, snap *qos.Snapshot) {
 	n := &s.lending
 	if n.cpu == nil {
@@ -54,7 +56,9 @@ func (s *state) lend(l *Loop, snap *qos.Snapshot) {
 	if allocatable <= 0 || allocatable > snap.Memory {
 		allocatable = snap.Memory
 	}
-	n.offers.memory = qos.Extended(memory.input(n.memory, snap.At, allocatable, l.cfg.Extended.MemoryReserve, n.offers.memory))
+	n.offers.memory = qos.Extended(
+		memory.input(n.memory, snap.At, allocatable, l.cfg.Extended.MemoryReserve, n.offers.memory),
+	)
 	snap.ExtCPU, snap.ExtMemory = n.offers.cpu.Target, n.offers.memory.Target
 	if snap.At-n.savedAt >= int64(checkpointEvery) {
 		l.savePredictors()
@@ -87,8 +91,9 @@ func (e *ext) observe(p *qos.Predictor, snap *qos.Snapshot) {
 func (e *ext) input(p *qos.Predictor, at, allocatable int64, reserve int32, was qos.Offer) qos.ExtendedInput {
 	peak, known := p.Peak(at)
 	return qos.ExtendedInput{
-		Allocatable: allocatable, Reserve: scale(allocatable, int64(reserve), 100), Predicted: peak, PredictedKnown: known,
-		Held: e.held, Used: e.used, Previous: was,
+		Allocatable: allocatable, Reserve: scale(allocatable, int64(reserve), 100), Predicted: peak,
+		PredictedKnown: known,
+		Held:           e.held, Used: e.used, Previous: was,
 	}
 }
 

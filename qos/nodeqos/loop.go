@@ -89,7 +89,9 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		deps.Now = time.Now
 	}
 	if len(cfg.Metrics) > plimsoll.MaxMetrics {
-		return nil, plimsoll.Invalid("metrics", "has %d entries; a node can announce %d", len(cfg.Metrics), plimsoll.MaxMetrics)
+		return nil, plimsoll.Invalid(
+			"metrics", "has %d entries; a node can announce %d", len(cfg.Metrics), plimsoll.MaxMetrics,
+		)
 	}
 	registry, err := NewRegistry(cfg.Metrics)
 	if err != nil {
@@ -107,7 +109,8 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	return l, nil
 }
 
-// SetPolicies replaces all policies; the next sample goes by them. Those that do not concern the node are left out.
+// SetPolicies replaces all policies; the next sample goes by them. Those that do not concern the
+// node are left out.
 func (l *Loop) SetPolicies(policies []plimsoll.Policy) {
 	all := slices.Clone(policies)
 	if l.cfg.Extended.Enabled {
@@ -134,7 +137,8 @@ func (l *Loop) current() (p *qos.Policies, pressure bool) {
 	return l.policies.compiled, l.policies.pressure
 }
 
-// Resend has the condition and the offers reported once more, though they have not changed: the coordinator may have forgotten them.
+// Resend has the condition and the offers reported once more, though they have not changed: the
+// coordinator may have forgotten them.
 func (l *Loop) Resend() { poke(l.again) }
 
 // poke wakes whoever receives from a channel of capacity one.
@@ -148,8 +152,9 @@ func poke(c chan struct{}) {
 // at converts a time to the ledger's: Unix nanoseconds of a clock that nobody sets.
 func (l *Loop) at(now time.Time) int64 { return l.base.UnixNano() + int64(now.Sub(l.base)) }
 
-// Run keeps the node at its lines until ctx ends. Then it thaws what it froze, which nobody else would, and leaves the rest as it is: what was
-// taken from tasks is on record, and the next Run gives it back. A Loop runs once at a time.
+// Run keeps the node at its lines until ctx ends. Then it thaws what it froze, which nobody else
+// would, and leaves the rest as it is: what was taken from tasks is on record, and the next Run
+// gives it back. A Loop runs once at a time.
 func (l *Loop) Run(ctx context.Context) error {
 	if err := l.begin(); err != nil {
 		return err
@@ -220,7 +225,8 @@ func (l *Loop) loop(ctx context.Context) error {
 	}
 }
 
-// soon reports whether pressure is a reason to sample now: some rule asks for it, and the last sample is not of just now.
+// soon reports whether pressure is a reason to sample now: some rule asks for it, and the last
+// sample is not of just now.
 func (l *Loop) soon() bool {
 	_, pressure := l.current()
 	l.state.Lock()

@@ -23,8 +23,10 @@ func fakeTree(t testing.TB, group string) *cgroup.Subtree {
 	for dir, files := range map[string]map[string]string{
 		".": {"cgroup.controllers": "cpu memory"}, "n1": nil,
 		filepath.Join("n1", group): {
-			"cpu.max": "100000 100000\n", "cpu.weight": "100\n", "cpu.idle": "0\n", "cpu.stat": "usage_usec 1500\nthrottled_usec 0\n", "memory.current": "4096\n",
-			"memory.stat": "inactive_file 0\nactive_file 0\n", "cgroup.freeze": "0\n", "cgroup.events": "populated 1\nfrozen 1\n", "cpu.max.burst": "0\n",
+			"cpu.max": "100000 100000\n", "cpu.weight": "100\n", "cpu.idle": "0\n",
+			"cpu.stat": "usage_usec 1500\nthrottled_usec 0\n", "memory.current": "4096\n",
+			"memory.stat": "inactive_file 0\nactive_file 0\n", "cgroup.freeze": "0\n",
+			"cgroup.events": "populated 1\nfrozen 1\n", "cpu.max.burst": "0\n",
 		},
 	} {
 		writeFile(t, filepath.Join(root, dir, "cgroup.procs"), "")
@@ -113,13 +115,17 @@ func (r *running) count() (samples, reports int) {
 	return len(r.samples), r.reports
 }
 
-// There is a sample at once and then one an interval, and one report at the start; Resend makes another.
+// There is a sample at once and then one an interval, and one report at the start; Resend makes
+// another.
 func TestRunSamplesAtItsInterval(t *testing.T) {
 	tree, proc := fakeTree(t, "a-1"), fakeProc(t)
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		r := run(t, Config{Dir: dir, Proc: proc, Subtree: tree}, Task{ID: "a", Attempt: 1, Group: "a-1", Started: 1, Class: plimsoll.ClassBestEffort})
+		r := run(
+			t, Config{Dir: dir, Proc: proc, Subtree: tree},
+			Task{ID: "a", Attempt: 1, Group: "a-1", Started: 1, Class: plimsoll.ClassBestEffort},
+		)
 		time.Sleep(4500 * time.Millisecond)
 		synctest.Wait()
 		for i, at := range r.samples {
@@ -151,14 +157,21 @@ func TestRunSamplesAtItsInterval(t *testing.T) {
 	})
 }
 
-// Whoever watches gets the state at once and then the newest at each interval, until its own error, which it gets back, or the end of its context.
+// Whoever watches gets the state at once and then the newest at each interval, until its own error,
+// which it gets back, or the end of its context.
 func TestWatch(t *testing.T) {
 	tree, proc := fakeTree(t, "a-1"), fakeProc(t)
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var level atomic.Int64
 		cfg := Config{Dir: dir, Proc: proc, Subtree: tree, Metrics: []Metric{direct(&level)}, Node: "n1"}
-		r := run(t, cfg, Task{ID: "a", Attempt: 1, Group: "a-1", Started: 1, Class: plimsoll.ClassBestEffort, Resources: plimsoll.Resources{plimsoll.CPU: 1000}})
+		r := run(
+			t, cfg,
+			Task{
+				ID: "a", Attempt: 1, Group: "a-1", Started: 1, Class: plimsoll.ClassBestEffort,
+				Resources: plimsoll.Resources{plimsoll.CPU: 1000},
+			},
+		)
 		r.SetPolicies(policies(throttleByFifth, plimsoll.Rule{Metric: "direct"}))
 		synctest.Wait()
 		enough := errors.New("enough")
@@ -186,7 +199,9 @@ func TestWatch(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.Watch(ctx, time.Minute, func(*pb.NodeQOSStatus) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+		if err := r.Watch(
+			ctx, time.Minute, func(*pb.NodeQOSStatus) error { return nil },
+		); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("watching ended with %v", err)
 		}
 		r.end(t)
@@ -212,14 +227,16 @@ func TestMissedSamplesAreNotMadeUpFor(t *testing.T) {
 	})
 }
 
-// Metrics are measured at their own intervals, whatever they do: one that hangs is given up in time, is missing when what it said last is too old, and holds
-// up neither the loop nor the others.
+// Metrics are measured at their own intervals, whatever they do: one that hangs is given up in
+// time, is missing when what it said last is too old, and holds up neither the loop nor the others.
 func TestAMetricThatHangsIsMissing(t *testing.T) {
 	proc, dir := fakeProc(t), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var asked, hangs atomic.Int64
 		gauge := func(name string, measure func(ctx context.Context) (float64, error)) Metric {
-			return Metric{Metric: qos.Metric{Name: name}, Every: 2 * time.Second, Measure: func(ctx context.Context, _ *Task) (float64, bool, error) {
+			return Metric{Metric: qos.Metric{Name: name}, Every: 2 * time.Second, Measure: func(
+				ctx context.Context, _ *Task,
+			) (float64, bool, error) {
 				v, err := measure(ctx)
 				return v, true, err
 			}}

@@ -51,10 +51,13 @@ type Metric struct {
 	qos.Metric
 	Actions  Actions // what is done about a task by the program itself
 	OnlySort bool    // Name is a built-in metric, and Sort its order from now on; nothing else is given
-	// Measure returns the value now, in the metric's unit. task is nil unless PerTask. ok is false for a task that does not tell this
-	// metric. It is called beside the loop, for several tasks at once, and must end with ctx. nil: Metric.Usage tells it from what is measured anyway.
+	// Measure returns the value now, in the metric's unit. task is nil unless PerTask. ok is false
+	// for a task that does not tell this metric. It is called beside the loop, for several tasks at
+	// once, and must end with ctx. nil: Metric.Usage tells it from what is measured anyway.
 	Measure func(ctx context.Context, task *Task) (value float64, ok bool, err error)
-	PerTask bool          // it is measured for each task; the node's value is the largest, or with Sum that of all together
+	// it is measured for each task; the node's value is the largest, or with Sum that of all
+	// together
+	PerTask bool
 	Sum     bool          // only with PerTask
 	Every   time.Duration // between two measurements; 0: DefaultEvery
 	Timeout time.Duration // of one measurement; 0: DefaultTimeout, or Every if that is less
@@ -94,11 +97,19 @@ func (m *Metric) Validate() error {
 	case m.Every != 0 && (m.Every < MinEvery || m.Every > MaxEvery):
 		return plimsoll.Invalid("metric", "%s: every is %v; give %v to %v", m.Name, m.Every, MinEvery, MaxEvery)
 	case m.Timeout < 0 || m.Timeout > m.every():
-		return plimsoll.Invalid("metric", "%s: timeout is %v; give a duration above 0 and up to every, %v", m.Name, m.Timeout, m.every())
+		return plimsoll.Invalid(
+			"metric", "%s: timeout is %v; give a duration above 0 and up to every, %v", m.Name, m.Timeout, m.every(),
+		)
 	case m.Sum && !m.PerTask:
-		return plimsoll.Invalid("metric", "%s: only what is measured for each task can be summed up; give perTask: true", m.Name)
+		return plimsoll.Invalid(
+			"metric", "%s: only what is measured for each task can be summed up; give perTask: true", m.Name,
+		)
 	case m.EvictQuantified && m.Release == nil && m.Dimension == "" && !(m.PerTask && m.Sum):
-		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes with a task; evictQuantified needs perTask: true and aggregate: sum", m.Name)
+		return plimsoll.Invalid(
+			"metric",
+			"%s: nobody can say how much of it goes with a task; evictQuantified needs perTask: true and aggregate: sum",
+			m.Name,
+		)
 	case m.ThrottleQuantified && m.Throttle == nil && m.ownDimension() && !(m.PerTask && m.Sum) &&
 		(m.Limit == nil || m.Limit.Throttle == nil):
 		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes when a task is throttled; "+

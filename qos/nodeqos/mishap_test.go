@@ -21,7 +21,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Before Linux 5.15 no group can be idle. There it gets the least weight instead, once, and has its own back in the end; the rungs above go on.
+// Before Linux 5.15 no group can be idle. There it gets the least weight instead, once, and has its
+// own back in the end; the rungs above go on.
 func TestWhereNoGroupCanBeIdle(t *testing.T) {
 	tree := fakeTree(t, "a-1")
 	n := newNode(t, tree)
@@ -30,7 +31,8 @@ func TestWhereNoGroupCanBeIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.tasks = []Task{{
-		ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano(), Resources: plimsoll.Resources{plimsoll.CPU: 1000},
+		ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano(),
+		Resources: plimsoll.Resources{plimsoll.CPU: 1000},
 	}}
 	weight := func() string {
 		data, err := os.ReadFile(filepath.Join(dir, "cpu.weight"))
@@ -39,12 +41,21 @@ func TestWhereNoGroupCanBeIdle(t *testing.T) {
 		}
 		return strings.TrimSpace(string(data))
 	}
-	n.loop.SetPolicies(policies(plimsoll.Action{CoolDown: 1, Weight: &plimsoll.WeightAction{Idle: true}, Throttle: &plimsoll.ThrottleAction{Step: 50}}, plimsoll.Rule{}))
+	n.loop.SetPolicies(
+		policies(
+			plimsoll.Action{
+				CoolDown: 1, Weight: &plimsoll.WeightAction{Idle: true}, Throttle: &plimsoll.ThrottleAction{Step: 50},
+			},
+			plimsoll.Rule{},
+		),
+	)
 	n.set(20)
 	n.steps(12)
 	same(t, "weight", weight(), "1")
 	events := strings.Join(n.told(), "\n")
-	if strings.Contains(events, "failed") || strings.Count(events, "reweighted") != 1 || !strings.Contains(events, "throttled") {
+	if strings.Contains(events, "failed") || strings.Count(
+		events, "reweighted",
+	) != 1 || !strings.Contains(events, "throttled") {
 		t.Errorf("told:\n%s", events)
 	}
 	n.set(1)
@@ -83,7 +94,8 @@ func TestTasksThatHangHoldUpTheirOwnMetric(t *testing.T) {
 	})
 }
 
-// A frozen task that cannot be thawed, since nothing says where its group is, is tried at each sample and told once a minute.
+// A frozen task that cannot be thawed, since nothing says where its group is, is tried at each
+// sample and told once a minute.
 func TestATaskThatCannotBeThawedIsToldNowAndThen(t *testing.T) {
 	n := newNode(t, fakeTree(t, "a-1"))
 	n.tasks = []Task{{ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()}}
@@ -111,11 +123,13 @@ func TestAGroupThatCannotBeOpenedIsComplainedOfOnce(t *testing.T) {
 	}
 }
 
-// A task that does not answer because it is being stopped, or stands still, is not missed: what it told does not count any more. Else stopping the one task
-// that is over the line would mean that the metric is missing, and that everybody is acted on.
+// A task that does not answer because it is being stopped, or stands still, is not missed: what it
+// told does not count any more. Else stopping the one task that is over the line would mean that
+// the metric is missing, and that everybody is acted on.
 func TestATaskThatIsStoppedIsNotMissed(t *testing.T) {
 	for name, action := range map[string]plimsoll.Action{
-		"stopping": {Evict: &plimsoll.EvictAction{}}, "frozen": {Freeze: &plimsoll.FreezeAction{For: plimsoll.MaxFreeze}, Evict: &plimsoll.EvictAction{}},
+		"stopping": {Evict: &plimsoll.EvictAction{}},
+		"frozen":   {Freeze: &plimsoll.FreezeAction{For: plimsoll.MaxFreeze}, Evict: &plimsoll.EvictAction{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, fakeTree(t, "a-1"))
@@ -137,12 +151,18 @@ func TestATaskThatIsStoppedIsNotMissed(t *testing.T) {
 			all := policies(action, plimsoll.Rule{Metric: "depth"})
 			only[1].TaskQOS.Labels = map[string]string{"app": "a"}
 			n.tasks = []Task{
-				{ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano(), Labels: only[1].TaskQOS.Labels},
+				{
+					ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano(),
+					Labels: only[1].TaskQOS.Labels,
+				},
 				{ID: "b", Attempt: 1, Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()},
 			}
 			n.loop.SetPolicies(only)
 			n.step()
-			writeFile(t, filepath.Join(n.tree.Hierarchy().Root(), "n1", "a-1", "cpu.stat"), "usage_usec 1000000\nthrottled_usec 0\n")
+			writeFile(
+				t, filepath.Join(n.tree.Hierarchy().Root(), "n1", "a-1", "cpu.stat"),
+				"usage_usec 1000000\nthrottled_usec 0\n",
+			)
 			n.step()
 			n.settle()
 			if told := strings.Join(n.told(), ", "); !strings.Contains(told, " a running") {
@@ -159,7 +179,8 @@ func TestATaskThatIsStoppedIsNotMissed(t *testing.T) {
 	}
 }
 
-// What a program prints may be no text. It is made one, in no more bytes than a report takes, before anybody is told: a report that is refused is lost.
+// What a program prints may be no text. It is made one, in no more bytes than a report takes,
+// before anybody is told: a report that is refused is lost.
 func TestWhatIsNoTextIsMadeOne(t *testing.T) {
 	var v voice
 	v.init()
@@ -196,14 +217,16 @@ func TestAMachineThatCannotBeReadOnceIsNotEmpty(t *testing.T) {
 	same(t, "told", n.told(), []string(nil))
 }
 
-// Groups take no more open files than leave some for everything else: an agent that can open nothing loses its gateway, and its node with it.
+// Groups take no more open files than leave some for everything else: an agent that can open
+// nothing loses its gateway, and its node with it.
 func TestSomeOpenFilesAreLeft(t *testing.T) {
 	for _, c := range []struct {
 		limit uint64
 		v2    bool
 		most  int
 	}{
-		{1024, false, 76}, {1024, true, 128}, {4096, false, 384}, {20_000, false, 1974}, {1 << 20, true, 174_720}, {0, false, 0}, {unix.RLIM_INFINITY, true, math.MaxInt},
+		{1024, false, 76}, {1024, true, 128}, {4096, false, 384}, {20_000, false, 1974}, {1 << 20, true, 174_720},
+		{0, false, 0}, {unix.RLIM_INFINITY, true, math.MaxInt},
 	} {
 		if got := mostGroups(c.limit, c.v2); got != c.most {
 			t.Errorf("limit %d, v2 %t: %d groups, want %d", c.limit, c.v2, got, c.most)
@@ -223,7 +246,8 @@ func TestSomeOpenFilesAreLeft(t *testing.T) {
 	same(t, "groups that are open", n.loop.state.sampler.Len(), 1)
 }
 
-// Whoever could not freeze a group thaws it until that has worked, though the record does not say that it is frozen.
+// Whoever could not freeze a group thaws it until that has worked, though the record does not say
+// that it is frozen.
 func TestAGroupThatCouldNotBeFrozenIsThawed(t *testing.T) {
 	n := newNode(t, fakeTree(t, "a-1"))
 	dir := filepath.Join(n.tree.Hierarchy().Root(), "n1", "a-1")
@@ -240,7 +264,9 @@ func TestAGroupThatCouldNotBeFrozenIsThawed(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "cgroup.freeze"), "1\n") // as if the kernel had not taken that either
 	n.set(1)
 	n.step()
-	if data, err := os.ReadFile(filepath.Join(dir, "cgroup.freeze")); err != nil || strings.TrimSpace(string(data)) != "0" {
+	if data, err := os.ReadFile(
+		filepath.Join(dir, "cgroup.freeze"),
+	); err != nil || strings.TrimSpace(string(data)) != "0" {
 		t.Errorf("the freezer says %q, %v", data, err)
 	}
 }

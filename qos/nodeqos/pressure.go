@@ -8,15 +8,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// stall and stallWindow are how much waiting on the machine is a reason to sample at once. The kernel may allow only a wider window
-// (cgroup.WatchMachinePressure).
+// stall and stallWindow are how much waiting on the machine is a reason to sample at once. The
+// kernel may allow only a wider window (cgroup.WatchMachinePressure).
 const (
 	stall       = 100 * time.Millisecond
 	stallWindow = time.Second
 )
 
-// watchPressure wakes the loop when tasks of the machine wait for a resource, as long as some rule asks for pressure. The machine's pressure is only a
-// reason to look: what counts is that of the protected groups. Where the kernel has no triggers the loop samples at its intervals.
+// watchPressure wakes the loop when tasks of the machine wait for a resource, as long as some rule
+// asks for pressure. The machine's pressure is only a reason to look: what counts is that of the
+// protected groups. Where the kernel has no triggers the loop samples at its intervals.
 func (l *Loop) watchPressure(ctx context.Context, what cgroup.Resource) error {
 	for {
 		changed := l.changed.wait()
@@ -31,9 +32,12 @@ func (l *Loop) watchPressure(ctx context.Context, what cgroup.Resource) error {
 	}
 }
 
-// awaitPressure has a trigger until no rule asks for pressure any more; false: there will be none, or ctx has ended.
+// awaitPressure has a trigger until no rule asks for pressure any more; false: there will be none,
+// or ctx has ended.
 func (l *Loop) awaitPressure(ctx context.Context, what cgroup.Resource) bool {
-	trigger, err := cgroup.WatchMachinePressure(l.cfg.Proc, cgroup.Watch{Resource: what, Kind: cgroup.Some, Stall: stall, Window: stallWindow})
+	trigger, err := cgroup.WatchMachinePressure(
+		l.cfg.Proc, cgroup.Watch{Resource: what, Kind: cgroup.Some, Stall: stall, Window: stallWindow},
+	)
 	if err != nil {
 		l.deps.Events.Trouble(Trouble{Kind: TroubleNoPressure, Resource: string(what), Err: err})
 		return false

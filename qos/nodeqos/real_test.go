@@ -19,7 +19,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// tasksCPU is what all tasks use, as a form of cpu: unlike the machine's own use, nobody else on it disturbs a test with that.
+// tasksCPU is what all tasks use, as a form of cpu: unlike the machine's own use, nobody else on it
+// disturbs a test with that.
 func tasksCPU() Metric {
 	return Metric{Metric: qos.Metric{
 		Name: "tasks_cpu", Unit: "cores", Scale: qos.Core, Dimension: qos.DimensionCPU,
@@ -40,7 +41,10 @@ func tasksCPU() Metric {
 func burners(t testing.TB, s *cgroup.Subtree, count int) (tasks []Task, groups []*cgroup.Group) {
 	t.Helper()
 	for i := range count {
-		task := Task{ID: "burner-" + strconv.Itoa(i), Attempt: 1, Class: plimsoll.ClassBestEffort, Started: time.Now().UnixNano()}
+		task := Task{
+			ID: "burner-" + strconv.Itoa(i), Attempt: 1, Class: plimsoll.ClassBestEffort,
+			Started: time.Now().UnixNano(),
+		}
 		task.Group = task.ID + "-1"
 		g, err := s.Create(task.Group, cgroup.Limits{})
 		if err != nil {
@@ -52,16 +56,25 @@ func burners(t testing.TB, s *cgroup.Subtree, count int) (tasks []Task, groups [
 	return tasks, groups
 }
 
-// The loop by itself, on real burners: what all of them use comes down to the line and is held there by quotas; when no rule speaks of them
-// any more, they have none, as before.
+// The loop by itself, on real burners: what all of them use comes down to the line and is held
+// there by quotas; when no rule speaks of them any more, they have none, as before.
 func TestRealBurnersAreBroughtToTheLine(t *testing.T) {
 	s := subtree(t)
 	tasks, groups := burners(t, s, 3)
-	r := run(t, Config{Dir: t.TempDir(), Subtree: s, Interval: 100 * time.Millisecond, Metrics: []Metric{tasksCPU()}}, tasks...)
+	r := run(
+		t, Config{Dir: t.TempDir(), Subtree: s, Interval: 100 * time.Millisecond, Metrics: []Metric{tasksCPU()}},
+		tasks...,
+	)
 	defer r.end(t)
-	p := policies(plimsoll.Action{Throttle: &plimsoll.ThrottleAction{Step: 50}}, plimsoll.Rule{Metric: "tasks_cpu", Waterline: "150m", Release: "120m"})
+	p := policies(
+		plimsoll.Action{Throttle: &plimsoll.ThrottleAction{Step: 50}},
+		plimsoll.Rule{Metric: "tasks_cpu", Waterline: "150m", Release: "120m"},
+	)
 	r.SetPolicies(p)
-	eventually(t, "being triggered", func() bool { st := r.Status(); return len(st.GetLines()) > 0 && st.GetLines()[0].GetTriggered() })
+	eventually(
+		t, "being triggered",
+		func() bool { st := r.Status(); return len(st.GetLines()) > 0 && st.GetLines()[0].GetTriggered() },
+	)
 	var usage []int64
 	eventually(t, "staying below the line", func() bool {
 		st := r.Status()
@@ -86,11 +99,14 @@ func TestRealBurnersAreBroughtToTheLine(t *testing.T) {
 	}
 	r.SetPolicies(nil)
 	eventually(t, "giving everything back", func() bool {
-		return !slices.ContainsFunc(groups, func(g *cgroup.Group) bool { l, err := g.Limits(); return err != nil || l.CPUMilli != 0 })
+		return !slices.ContainsFunc(
+			groups, func(g *cgroup.Group) bool { l, err := g.Limits(); return err != nil || l.CPUMilli != 0 },
+		)
 	})
 }
 
-// A loop that is not asked for pressure sets no trigger. One that is samples as soon as the kernel says so, and not only at its interval.
+// A loop that is not asked for pressure sets no trigger. One that is samples as soon as the kernel
+// says so, and not only at its interval.
 func TestPressureWakesTheLoop(t *testing.T) {
 	if _, err := cgroup.MachinePressure("", cgroup.CPU); err != nil {
 		t.Skipf("the kernel tells no pressure: %v", err)
@@ -100,7 +116,9 @@ func TestPressureWakesTheLoop(t *testing.T) {
 	r := run(t, Config{Dir: t.TempDir(), Subtree: s, Interval: MaxInterval}, tasks...)
 	defer r.end(t)
 	r.SetPolicies(policies(throttleByFifth, plimsoll.Rule{Metric: qos.CPUPressure, Waterline: "50"}))
-	trigger, err := cgroup.WatchMachinePressure("", cgroup.Watch{Resource: cgroup.CPU, Kind: cgroup.Some, Stall: stall, Window: stallWindow})
+	trigger, err := cgroup.WatchMachinePressure(
+		"", cgroup.Watch{Resource: cgroup.CPU, Kind: cgroup.Some, Stall: stall, Window: stallWindow},
+	)
 	if err != nil {
 		t.Skipf("the kernel has no triggers: %v", err)
 	}
@@ -111,7 +129,9 @@ func TestPressureWakesTheLoop(t *testing.T) {
 	}()
 	eventually(t, "a sample before its time", func() bool {
 		r.state.Lock()
-		if r.state.number == 1 { // the next one would be in a minute, and pressure is no reason for one so soon after the first
+		// the next one would be in a minute, and pressure is no reason for one so soon after the
+		// first
+		if r.state.number == 1 {
 			r.state.last = time.Now().Add(-MaxInterval)
 		}
 		r.state.Unlock()
@@ -120,8 +140,8 @@ func TestPressureWakesTheLoop(t *testing.T) {
 	})
 }
 
-// What the others leave unused is lent to those that hold extended processors; when the others want it back, the holders are throttled, and nothing
-// is withdrawn on paper that they still hold.
+// What the others leave unused is lent to those that hold extended processors; when the others want
+// it back, the holders are throttled, and nothing is withdrawn on paper that they still hold.
 func TestWhatIsLentIsTakenBackByThrottling(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.cfg.Extended = ExtendedConfig{Enabled: true, CPUReserve: 10, WarmUp: 3 * time.Second, HalfLife: time.Minute}
@@ -130,7 +150,12 @@ func TestWhatIsLentIsTakenBackByThrottling(t *testing.T) {
 	busy := 0
 	tick := func(cores float64) { // the machine's own counters go on
 		busy += int(cores * 100)
-		writeFile(n.t, filepath.Join(n.cfg.Proc, "stat"), fmt.Sprintf("cpu  %d 0 0 100 0 0 0 0 0 0\ncpu0 1 0 0 1 0 0 0 0 0 0\ncpu1 1 0 0 1 0 0 0 0 0 0\nintr 1\n", 100+busy))
+		writeFile(
+			n.t, filepath.Join(n.cfg.Proc, "stat"),
+			fmt.Sprintf(
+				"cpu  %d 0 0 100 0 0 0 0 0 0\ncpu0 1 0 0 1 0 0 0 0 0 0\ncpu1 1 0 0 1 0 0 0 0 0 0\nintr 1\n", 100+busy,
+			),
+		)
 		n.step()
 	}
 	tick(0.2)
@@ -182,16 +207,24 @@ func TestWhatIsLentIsTakenBackByThrottling(t *testing.T) {
 	}
 }
 
-// BenchmarkLoop is one sample of a node with idle tasks: an op is a second of the agent's life. cpu-ms/op is what that costs of a core, in tenths of a
-// percent; heap-MB is all that is alive after it.
+// BenchmarkLoop is one sample of a node with idle tasks: an op is a second of the agent's life.
+// cpu-ms/op is what that costs of a core, in tenths of a percent; heap-MB is all that is alive
+// after it.
 func BenchmarkLoop(b *testing.B) {
 	for _, tasks := range []int{200, 1000} {
 		b.Run("tasks="+strconv.Itoa(tasks), func(b *testing.B) {
 			n := newNode(b, subtree(b))
 			for i := range tasks {
-				n.add(Task{ID: "task-" + strconv.Itoa(i), Class: plimsoll.ClassBestEffort, Priority: int32(i % 7), Resources: plimsoll.Resources{plimsoll.CPU: 100}})
+				n.add(
+					Task{
+						ID: "task-" + strconv.Itoa(i), Class: plimsoll.ClassBestEffort, Priority: int32(i % 7),
+						Resources: plimsoll.Resources{plimsoll.CPU: 100},
+					},
+				)
 			}
-			n.loop.SetPolicies(policies(throttleByFifth, plimsoll.Rule{Metric: qos.CPUTotalUtilization, Waterline: "99"}))
+			n.loop.SetPolicies(
+				policies(throttleByFifth, plimsoll.Rule{Metric: qos.CPUTotalUtilization, Waterline: "99"}),
+			)
 			n.steps(10)
 			before := processorTime(b)
 			b.ReportAllocs()
@@ -210,14 +243,18 @@ func BenchmarkLoop(b *testing.B) {
 	}
 }
 
-// BenchmarkCrossing is from a metric being above its line to the quota being in the kernel, while the loop runs by itself. late-ms is by how much the slowest
-// was later than one interval, which is when the next sample begins.
+// BenchmarkCrossing is from a metric being above its line to the quota being in the kernel, while
+// the loop runs by itself. late-ms is by how much the slowest was later than one interval, which is
+// when the next sample begins.
 func BenchmarkCrossing(b *testing.B) {
 	const interval = 100 * time.Millisecond
 	s := subtree(b)
 	var tasks []Task
 	for i := range 20 {
-		task := Task{ID: "task-" + strconv.Itoa(i), Attempt: 1, Class: plimsoll.ClassBestEffort, Started: 1, Resources: plimsoll.Resources{plimsoll.CPU: 1000}}
+		task := Task{
+			ID: "task-" + strconv.Itoa(i), Attempt: 1, Class: plimsoll.ClassBestEffort, Started: 1,
+			Resources: plimsoll.Resources{plimsoll.CPU: 1000},
+		}
 		task.Group = task.ID + "-1"
 		if _, err := s.Create(task.Group, cgroup.Limits{CPUMilli: 1000}); err != nil {
 			b.Fatal(err)
@@ -230,7 +267,8 @@ func BenchmarkCrossing(b *testing.B) {
 		Options: qos.Options{Settle: time.Millisecond, Lag: time.Millisecond},
 	}, tasks...)
 	defer r.end(b)
-	hasty := plimsoll.Action{Throttle: throttleByFifth.Throttle, CoolDown: time.Millisecond} // else what is taken again so soon is kept for longer
+	// else what is taken again so soon is kept for longer
+	hasty := plimsoll.Action{Throttle: throttleByFifth.Throttle, CoolDown: time.Millisecond}
 	r.SetPolicies(policies(hasty, plimsoll.Rule{Metric: "direct"}))
 	g, err := s.Open("task-0-1")
 	if err != nil {

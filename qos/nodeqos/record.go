@@ -13,14 +13,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// What is kept on disk is for a loop that is started again on the same boot: control groups do not outlive the kernel, so nothing is synced,
-// and what was written during another boot is forgotten.
+// What is kept on disk is for a loop that is started again on the same boot: control groups do not
+// outlive the kernel, so nothing is synced, and what was written during another boot is forgotten.
 const (
 	ledgerName     = "ledger.json"
 	predictorsName = "predictors.json"
 )
 
-// recordEvery is how old the record of counts and cool-downs may be; what is taken and given back is recorded at once.
+// recordEvery is how old the record of counts and cool-downs may be; what is taken and given back
+// is recorded at once.
 const recordEvery = 10 * time.Second
 
 // ledgerFile is what is written down.
@@ -51,8 +52,8 @@ func (l *Loop) bootID() string {
 	return strings.TrimSpace(string(data))
 }
 
-// loadLedger reads what an earlier loop has written down. What cannot be read is moved aside: what was taken is then found by looking at
-// the groups.
+// loadLedger reads what an earlier loop has written down. What cannot be read is moved aside: what
+// was taken is then found by looking at the groups.
 func (l *Loop) loadLedger() *qos.Ledger {
 	path := l.path(ledgerName)
 	data, err := os.ReadFile(path)
@@ -78,8 +79,9 @@ func (l *Loop) loadLedger() *qos.Ledger {
 	return ledger
 }
 
-// saveLedger writes the ledger down if something was done, and from time to time while rules count. A disk that is full is no reason to do nothing:
-// what is taken from a group can be told by its specification.
+// saveLedger writes the ledger down if something was done, and from time to time while rules count.
+// A disk that is full is no reason to do nothing: what is taken from a group can be told by its
+// specification.
 func (l *Loop) saveLedger(at int64) {
 	s := &l.state
 	counts := s.result != nil && s.result.Spoke && at-s.savedAt >= int64(recordEvery)

@@ -14,7 +14,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// kill leaves the loop as if its process had been killed: nothing is given back or written any more.
+// kill leaves the loop as if its process had been killed: nothing is given back or written any
+// more.
 func (n *node) kill() {
 	n.t.Helper()
 	s := &n.loop.state
@@ -30,7 +31,8 @@ func (n *node) kill() {
 	s.sampler = nil
 }
 
-// Whatever happens to the agent, and to its record, nothing stays throttled for ever: the next one gives everything back, to exactly what it had.
+// Whatever happens to the agent, and to its record, nothing stays throttled for ever: the next one
+// gives everything back, to exactly what it had.
 func TestNothingStaysTakenAfterARestart(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -49,12 +51,24 @@ func TestNothingStaysTakenAfterARestart(t *testing.T) {
 				n.t.Fatal(err)
 			}
 		}},
-		{"the record is torn", func(n *node) { writeFile(n.t, n.loop.path(ledgerName), `{"Boot":"boot-1","Ledger":{"Ver`) }},
-		{"the record is of another version", func(n *node) { writeFile(n.t, n.loop.path(ledgerName), `{"Boot":"boot-1","Ledger":{"Version":77}}`) }},
-		{"the record is of another boot", func(n *node) { writeFile(n.t, filepath.Join(n.cfg.Proc, "sys/kernel/random/boot_id"), "boot-2\n") }},
+		{
+			"the record is torn",
+			func(n *node) { writeFile(n.t, n.loop.path(ledgerName), `{"Boot":"boot-1","Ledger":{"Ver`) },
+		},
+		{
+			"the record is of another version",
+			func(n *node) { writeFile(n.t, n.loop.path(ledgerName), `{"Boot":"boot-1","Ledger":{"Version":77}}`) },
+		},
+		{
+			"the record is of another boot",
+			func(n *node) { writeFile(n.t, filepath.Join(n.cfg.Proc, "sys/kernel/random/boot_id"), "boot-2\n") },
+		},
 		{"frozen and idle without a record", func(n *node) {
 			c := n.control("b")
-			err := errors.Join(os.Remove(n.loop.path(ledgerName)), c.SetScheduling(cgroup.Scheduling{Idle: true}), c.Freeze(n.t.Context()))
+			err := errors.Join(
+				os.Remove(n.loop.path(ledgerName)), c.SetScheduling(cgroup.Scheduling{Idle: true}),
+				c.Freeze(n.t.Context()),
+			)
 			if err != nil {
 				n.t.Fatal(err)
 			}
@@ -67,7 +81,10 @@ func TestNothingStaysTakenAfterARestart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := policies(plimsoll.Action{Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20}, CoolDown: 3 * time.Second}, plimsoll.Rule{})
+			p := policies(
+				plimsoll.Action{Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20}, CoolDown: 3 * time.Second},
+				plimsoll.Rule{},
+			)
 			n.loop.SetPolicies(p)
 			n.set(11.5)
 			n.steps(2)
@@ -133,7 +150,8 @@ func TestTheRecordComesFirst(t *testing.T) {
 	}
 }
 
-// Quotas are converted to the planner's unit and back without losing a microsecond, in every period.
+// Quotas are converted to the planner's unit and back without losing a microsecond, in every
+// period.
 func TestQuotasAreConvertedExactly(t *testing.T) {
 	for _, period := range []int64{1000, 3333, 20_000, 100_000, 999_983, 1_000_000} {
 		for micros := int64(1000); micros < 64_000_000; micros = micros*5/4 + 1 {
@@ -143,12 +161,15 @@ func TestQuotasAreConvertedExactly(t *testing.T) {
 			}
 		}
 	}
-	if nanocoresOf(cgroup.Quota{Micros: -1, PeriodMicros: 100_000}) != qos.Unlimited || microsOf(qos.Unlimited, 100_000) != -1 {
+	if nanocoresOf(
+		cgroup.Quota{Micros: -1, PeriodMicros: 100_000},
+	) != qos.Unlimited || microsOf(qos.Unlimited, 100_000) != -1 {
 		t.Error("no quota is not no quota")
 	}
 }
 
-// A v2 weight is coarser than the shares that it was made of: what is read back is not taken for less than the specification says.
+// A v2 weight is coarser than the shares that it was made of: what is read back is not taken for
+// less than the specification says.
 func TestTheWeightOfTheSpecificationIsRecognised(t *testing.T) {
 	cores := func(milli int64) plimsoll.Resources { return plimsoll.Resources{plimsoll.CPU: milli} }
 	if got := specShares(plimsoll.ClassBestEffort, nil, true, 2); got != cgroup.MinShares {

@@ -60,9 +60,11 @@ func (s *state) matchSamples() {
 // describe fills in all of a task but its groups.
 func (s *state) describe(t *Task, g *group, out *qos.Task) {
 	*out = qos.Task{
-		ID: t.ID, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, Owner: t.Owner, Queue: t.Queue, Labels: t.Labels, Started: t.Started,
-		ExtCPU: nanocores(t.Resources[plimsoll.ExtCPU]), ExtMemory: t.Resources[plimsoll.ExtMemory], Stopping: t.Stopping,
-		Gone: g.gone || g.missing && t.Started != 0,
+		ID: t.ID, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, Owner: t.Owner, Queue: t.Queue,
+		Labels: t.Labels, Started: t.Started,
+		ExtCPU: nanocores(t.Resources[plimsoll.ExtCPU]), ExtMemory: t.Resources[plimsoll.ExtMemory],
+		Stopping: t.Stopping,
+		Gone:     g.gone || g.missing && t.Started != 0,
 	}
 	m := g.sampled
 	if m == nil {

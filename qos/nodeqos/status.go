@@ -47,15 +47,19 @@ func (l *Loop) Status() *pb.NodeQOSStatus {
 		out.Plan = append(out.Plan, l.step(&s.result.Steps[i]))
 	}
 	for _, skip := range s.result.Skipped {
-		out.Skipped = append(out.Skipped, &pb.QOSSkip{Task: skip.Task, Rule: skip.Rule, Verb: skip.Verb.String(), Reason: skip.Why.String()})
+		out.Skipped = append(
+			out.Skipped,
+			&pb.QOSSkip{Task: skip.Task, Rule: skip.Rule, Verb: skip.Verb.String(), Reason: skip.Why.String()},
+		)
 	}
 	return out
 }
 
 func (l *Loop) line(r *qos.RuleReport, trigger int32) *pb.QOSLine {
 	out := &pb.QOSLine{
-		Rule: r.Rule, Metric: r.Metric, Scale: plimsoll.LineScale, Waterline: r.Line, Release: r.Target, Usage: r.Usage, Triggered: r.Active,
-		Since: r.Since, Action: r.Action, Preview: r.Preview, Missing: !r.Known, Waits: r.Note,
+		Rule: r.Rule, Metric: r.Metric, Scale: plimsoll.LineScale, Waterline: r.Line, Release: r.Target, Usage: r.Usage,
+		Triggered: r.Active,
+		Since:     r.Since, Action: r.Action, Preview: r.Preview, Missing: !r.Known, Waits: r.Note,
 	}
 	if m := l.registry.Find(r.Metric); m != nil {
 		out.Unit = m.Unit
@@ -112,10 +116,13 @@ func (l *Loop) waterlines(res *qos.Result) *pb.QOSWaterlines {
 func (s *state) task(t *qos.Task) *pb.QOSTask {
 	key := t.Key()
 	out := &pb.QOSTask{
-		Task: t.ID, Attempt: t.Attempt, Class: pb.Class(t.Class), Priority: t.Priority, CpuNanocores: t.CPU, MemoryBytes: t.Memory, Started: t.Started,
-		Pending: t.Stopping || s.evicting[key], Stopping: t.Stopping, CpuUnknown: !t.CPUKnown, MemoryUnknown: !t.MemoryKnown,
-		Owner: t.Owner, Queue: t.Queue, Labels: t.Labels, ExtCpuNanocores: t.ExtCPU, ExtMemoryBytes: t.ExtMemory,
-		CpuPressure: t.CPUPressure, MemoryPressure: t.MemoryPressure, PressureKnown: t.PressureKnown, OwnQuota: t.OwnQuota, Values: maps.Clone(t.Values),
+		Task: t.ID, Attempt: t.Attempt, Class: pb.Class(t.Class), Priority: t.Priority, CpuNanocores: t.CPU,
+		MemoryBytes: t.Memory, Started: t.Started,
+		Pending: t.Stopping || s.evicting[key], Stopping: t.Stopping, CpuUnknown: !t.CPUKnown,
+		MemoryUnknown: !t.MemoryKnown,
+		Owner:         t.Owner, Queue: t.Queue, Labels: t.Labels, ExtCpuNanocores: t.ExtCPU, ExtMemoryBytes: t.ExtMemory,
+		CpuPressure: t.CPUPressure, MemoryPressure: t.MemoryPressure, PressureKnown: t.PressureKnown,
+		OwnQuota: t.OwnQuota, Values: maps.Clone(t.Values),
 	}
 	for i := range t.Groups { // there is one
 		out.LimitNanocores, out.RequestNanocores = t.Groups[i].Limit, t.Groups[i].Request
@@ -160,7 +167,8 @@ func (s *state) taken(t *qos.Task, out *pb.QOSTask) {
 func (l *Loop) step(step *qos.Step) *pb.QOSStep {
 	before, after := step.Change()
 	out := &pb.QOSStep{
-		Task: step.Task, Verb: step.Verb.String(), Metric: step.Metric, Rule: step.Rule, Before: before, After: after, Reason: step.Reason,
+		Task: step.Task, Verb: step.Verb.String(), Metric: step.Metric, Rule: step.Rule, Before: before, After: after,
+		Reason:  step.Reason,
 		Preview: step.Preview,
 	}
 	for i, a := range step.Release {
@@ -176,8 +184,8 @@ func (l *Loop) step(step *qos.Step) *pb.QOSStep {
 	return out
 }
 
-// Watch calls each with the status now and then at every interval, until it fails or ctx ends; both are returned. There is nothing new to tell
-// more often than there are samples.
+// Watch calls each with the status now and then at every interval, until it fails or ctx ends; both
+// are returned. There is nothing new to tell more often than there are samples.
 func (l *Loop) Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -9,10 +9,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// TestStatusTellsHowFarARuleIs: what it waits for while it counts, and a gap only when it is above its line or acts.
+// TestStatusTellsHowFarARuleIs: what it waits for while it counts, and a gap only when it is above
+// its line or acts.
 func TestStatusTellsHowFarARuleIs(t *testing.T) {
 	n := newNode(t, nil)
-	n.loop.SetPolicies(policies(plimsoll.Action{DisableScheduling: true}, plimsoll.Rule{TriggerAfter: 3, Release: "8", RestoreAfter: 2}))
+	n.loop.SetPolicies(
+		policies(
+			plimsoll.Action{DisableScheduling: true}, plimsoll.Rule{TriggerAfter: 3, Release: "8", RestoreAfter: 2},
+		),
+	)
 	for i, c := range []struct {
 		level float64
 		waits string
@@ -27,11 +32,13 @@ func TestStatusTellsHowFarARuleIs(t *testing.T) {
 	}
 }
 
-// TestStatusTellsWhatAPlanIsMadeOf: the machine and its values, and of each task by what policies choose it and what it holds.
+// TestStatusTellsWhatAPlanIsMadeOf: the machine and its values, and of each task by what policies
+// choose it and what it holds.
 func TestStatusTellsWhatAPlanIsMadeOf(t *testing.T) {
 	n := newNode(t, nil)
 	n.add(Task{
-		ID: "a", Attempt: 2, Class: plimsoll.ClassBestEffort, Owner: "alice", Queue: "root.batch", Labels: map[string]string{"tier": "batch"}, Started: 7,
+		ID: "a", Attempt: 2, Class: plimsoll.ClassBestEffort, Owner: "alice", Queue: "root.batch",
+		Labels: map[string]string{"tier": "batch"}, Started: 7,
 		Resources: plimsoll.Resources{plimsoll.ExtCPU: 500, plimsoll.ExtMemory: 1 << 20}, Stopping: true,
 	})
 	n.loop.SetPolicies(policies(plimsoll.Action{Evict: &plimsoll.EvictAction{}}, plimsoll.Rule{}))
@@ -45,12 +52,21 @@ func TestStatusTellsWhatAPlanIsMadeOf(t *testing.T) {
 		t.Fatal(st)
 	}
 	task := st.GetTasks()[0]
-	same(t, "owner, queue, label", []string{task.GetOwner(), task.GetQueue(), task.GetLabels()["tier"]}, []string{"alice", "root.batch", "batch"})
+	same(
+		t, "owner, queue, label", []string{task.GetOwner(), task.GetQueue(), task.GetLabels()["tier"]},
+		[]string{"alice", "root.batch", "batch"},
+	)
 	same(t, "extended", []int64{task.GetExtCpuNanocores(), task.GetExtMemoryBytes()}, []int64{qos.Core / 2, 1 << 20})
 	same(t, "class", task.GetClass(), pb.Class_CLASS_BEST_EFFORT)
-	same(t, "stopping, use not known", []bool{task.GetStopping(), task.GetCpuUnknown(), task.GetMemoryUnknown()}, []bool{true, true, true})
+	same(
+		t, "stopping, use not known", []bool{task.GetStopping(), task.GetCpuUnknown(), task.GetMemoryUnknown()},
+		[]bool{true, true, true},
+	)
 	skip := st.GetSkipped()[0]
-	same(t, "skip", []string{skip.GetTask(), skip.GetVerb(), skip.GetReason()}, []string{"a", "evict", qos.WhyLeaving.String()})
+	same(
+		t, "skip", []string{skip.GetTask(), skip.GetVerb(), skip.GetReason()},
+		[]string{"a", "evict", qos.WhyLeaving.String()},
+	)
 	if skip.GetRule() == "" {
 		t.Error("it is not told for which rule")
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// voice is what the loop tells: the node's condition and offers when they change, and what happens once, when it happens.
+// voice is what the loop tells: the node's condition and offers when they change, and what happens
+// once, when it happens.
 type voice struct {
 	events  []plimsoll.QOSEvent // Invariant: at most maxEvents
 	leftOut int                 // events for which there was no room
@@ -33,7 +34,8 @@ type absence struct {
 // maxEvents leaves room in a report for one that says how many were left out.
 const maxEvents = plimsoll.MaxQOSEvents - 1
 
-// previewAgain is after how long a step that would not be done any more is told again when it would be.
+// previewAgain is after how long a step that would not be done any more is told again when it would
+// be.
 const previewAgain = time.Minute
 
 // maxPreviewed bounds what is remembered of previews.
@@ -65,14 +67,17 @@ func cut(s string, most int) string {
 }
 
 var doneKinds = map[qos.Verb]plimsoll.QOSEventKind{
-	qos.Reweight: plimsoll.QOSReweighted, qos.Throttle: plimsoll.QOSThrottled, qos.Freeze: plimsoll.QOSFrozen, qos.Reclaim: plimsoll.QOSReclaimed,
-	qos.Evict: plimsoll.QOSEvicting, qos.Thaw: plimsoll.QOSThawed, qos.Restore: plimsoll.QOSRestored, qos.Unweight: plimsoll.QOSRestored,
+	qos.Reweight: plimsoll.QOSReweighted, qos.Throttle: plimsoll.QOSThrottled, qos.Freeze: plimsoll.QOSFrozen,
+	qos.Reclaim: plimsoll.QOSReclaimed,
+	qos.Evict:   plimsoll.QOSEvicting, qos.Thaw: plimsoll.QOSThawed, qos.Restore: plimsoll.QOSRestored,
+	qos.Unweight: plimsoll.QOSRestored,
 }
 
 func eventOf(step *qos.Step, kind plimsoll.QOSEventKind, at time.Time) plimsoll.QOSEvent {
 	before, after := step.Change()
 	return plimsoll.QOSEvent{
-		At: at.UnixNano(), Kind: kind, Task: step.Task, Attempt: step.Attempt, Rule: step.Rule, Metric: step.Metric, Before: before, After: after,
+		At: at.UnixNano(), Kind: kind, Task: step.Task, Attempt: step.Attempt, Rule: step.Rule, Metric: step.Metric,
+		Before: before, After: after,
 		Message: step.Reason,
 	}
 }
@@ -112,7 +117,8 @@ func (v *voice) preview(step *qos.Step, now time.Time) {
 	}
 }
 
-// rules tells what has changed about the rules: triggered, restored, and metrics that are missing for so long that it matters.
+// rules tells what has changed about the rules: triggered, restored, and metrics that are missing
+// for so long that it matters.
 func (v *voice) rules(l *Loop, res *qos.Result) {
 	now := l.state.now
 	if len(v.missing) > len(res.Rules) { // of rules that are not there any more
@@ -121,7 +127,8 @@ func (v *voice) rules(l *Loop, res *qos.Result) {
 	for _, r := range res.Ended {
 		l.state.dirty = true
 		v.add(plimsoll.QOSEvent{
-			At: now.UnixNano(), Kind: plimsoll.QOSRuleRestored, Rule: r.Rule, Metric: r.Metric, Message: "there is no such rule for this node any more",
+			At: now.UnixNano(), Kind: plimsoll.QOSRuleRestored, Rule: r.Rule, Metric: r.Metric,
+			Message: "there is no such rule for this node any more",
 		})
 	}
 	for i := range res.Rules {
@@ -206,7 +213,8 @@ func (v *voice) flush(l *Loop, s *state) {
 	events := v.events
 	if v.leftOut > 0 {
 		events = append(events, plimsoll.QOSEvent{
-			At: l.deps.Now().UnixNano(), Kind: plimsoll.QOSSkipped, Message: fmt.Sprintf("%d more events at once were left out", v.leftOut),
+			At: l.deps.Now().UnixNano(), Kind: plimsoll.QOSSkipped,
+			Message: fmt.Sprintf("%d more events at once were left out", v.leftOut),
 		})
 	}
 	v.events, v.leftOut = nil, 0
@@ -215,13 +223,19 @@ func (v *voice) flush(l *Loop, s *state) {
 			l.deps.Events.Happened(events[i])
 		}
 	}
-	l.deps.Report(plimsoll.NodeReport{SchedulingDisabled: closed, SchedulingReason: reason, Extended: maps.Clone(extended), Events: events})
+	l.deps.Report(
+		plimsoll.NodeReport{
+			SchedulingDisabled: closed, SchedulingReason: reason, Extended: maps.Clone(extended), Events: events,
+		},
+	)
 }
 
-// loud reports whether an event is told on this machine too, for whoever has nothing but this machine: not the small steps, of which there are many.
+// loud reports whether an event is told on this machine too, for whoever has nothing but this
+// machine: not the small steps, of which there are many.
 func loud(kind plimsoll.QOSEventKind) bool {
 	switch kind {
-	case plimsoll.QOSRuleTriggered, plimsoll.QOSRuleRestored, plimsoll.QOSEvicting, plimsoll.QOSFrozen, plimsoll.QOSFailed,
+	case plimsoll.QOSRuleTriggered, plimsoll.QOSRuleRestored, plimsoll.QOSEvicting, plimsoll.QOSFrozen,
+		plimsoll.QOSFailed,
 		plimsoll.QOSMetricMissing, plimsoll.QOSSchedulingDisabled, plimsoll.QOSSchedulingEnabled:
 		return true
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// The condition of the node is told at the start, when it changes, and when it is asked for; its reason stays the same while it lasts, though the
-// cool-down goes on counting.
+// The condition of the node is told at the start, when it changes, and when it is asked for; its
+// reason stays the same while it lasts, though the cool-down goes on counting.
 func TestTheGateIsToldWhenItChanges(t *testing.T) {
 	n := newNode(t, nil)
 	n.loop.SetPolicies(policies(plimsoll.Action{DisableScheduling: true, CoolDown: 5 * time.Second}, plimsoll.Rule{}))
@@ -41,7 +41,8 @@ func TestTheGateIsToldWhenItChanges(t *testing.T) {
 	same(t, "cooled down", gates(), []string{"open"})
 }
 
-// A rule that is deleted while it is triggered is told to have ended, once, or whoever reads would take it to be triggered still.
+// A rule that is deleted while it is triggered is told to have ended, once, or whoever reads would
+// take it to be triggered still.
 func TestADeletedRuleIsToldToHaveEnded(t *testing.T) {
 	n := newNode(t, nil)
 	n.loop.SetPolicies(policies(plimsoll.Action{DisableScheduling: true}, plimsoll.Rule{}))
@@ -71,7 +72,8 @@ func TestPreviewsAreToldOnce(t *testing.T) {
 	}
 }
 
-// A metric that is no number is missing. That is told once, with the reason, and once more only when it was there in between.
+// A metric that is no number is missing. That is told once, with the reason, and once more only
+// when it was there in between.
 func TestAMissingMetricIsToldOnce(t *testing.T) {
 	for name, level := range map[string]float64{"NaN": math.NaN(), "+Inf": math.Inf(1), "-1": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +86,9 @@ func TestAMissingMetricIsToldOnce(t *testing.T) {
 					t.Fatal("nothing is told")
 				}
 				last := n.reports[len(n.reports)-1].Events
-				if len(last) != 1 || last[0].Kind != plimsoll.QOSMetricMissing || !strings.Contains(last[0].Message, "its value is "+name) {
+				if len(last) != 1 || last[0].Kind != plimsoll.QOSMetricMissing || !strings.Contains(
+					last[0].Message, "its value is "+name,
+				) {
 					t.Errorf("told %v", last)
 				}
 				n.set(1)
@@ -101,17 +105,24 @@ func TestAnUnregisteredMetricIsTold(t *testing.T) {
 	n.loop.SetPolicies(policies(throttleByFifth, plimsoll.Rule{Metric: "moon_phase"}))
 	n.steps(3)
 	same(t, "told", n.told(), []string{"metric missing"})
-	if st := n.loop.Status(); len(st.GetLines()) != 1 || !strings.Contains(st.GetLines()[0].GetWaits(), "nobody has registered") {
+	if st := n.loop.Status(); len(st.GetLines()) != 1 || !strings.Contains(
+		st.GetLines()[0].GetWaits(), "nobody has registered",
+	) {
 		t.Errorf("the lines are %v", st.GetLines())
 	}
 }
 
-// A report holds no more events than the coordinator takes, says how many are left out, and no text is longer than it may be.
+// A report holds no more events than the coordinator takes, says how many are left out, and no text
+// is longer than it may be.
 func TestReportsAreBounded(t *testing.T) {
 	n := newNode(t, nil)
 	v := &n.loop.state.voice
 	for range 3 * plimsoll.MaxQOSEvents {
-		v.add(plimsoll.QOSEvent{Kind: plimsoll.QOSFailed, Rule: strings.Repeat("é", 200), Message: strings.Repeat("é", 1000)})
+		v.add(
+			plimsoll.QOSEvent{
+				Kind: plimsoll.QOSFailed, Rule: strings.Repeat("é", 200), Message: strings.Repeat("é", 1000),
+			},
+		)
 	}
 	n.step()
 	if len(n.reports) != 1 || len(n.reports[0].Events) != plimsoll.MaxQOSEvents {
@@ -147,7 +158,8 @@ func TestARefusedActionIsToldAndBackedOff(t *testing.T) {
 	}
 }
 
-// Pressure costs two more files a group, so it is sampled only while some rule asks for it, and only of tasks that are protected.
+// Pressure costs two more files a group, so it is sampled only while some rule asks for it, and
+// only of tasks that are protected.
 func TestPressureIsSampledOnlyWhereItIsAskedFor(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.batch("a")
@@ -168,13 +180,15 @@ func TestPressureIsSampledOnlyWhereItIsAskedFor(t *testing.T) {
 	same(t, "when it is gone", sampled(), []string{})
 }
 
-// A node without control groups still says what the machine uses, closes itself, and has tasks stopped; nothing else is planned, and nothing fails.
+// A node without control groups still says what the machine uses, closes itself, and has tasks
+// stopped; nothing else is planned, and nothing fails.
 func TestANodeWithoutControlGroups(t *testing.T) {
 	n := newNode(t, nil)
 	n.batch("a", "b")
 	all := plimsoll.Action{
-		Weight: &plimsoll.WeightAction{Idle: true}, Throttle: throttleByFifth.Throttle, Freeze: &plimsoll.FreezeAction{For: time.Second},
-		Evict: &plimsoll.EvictAction{Reclaim: true}, DisableScheduling: true,
+		Weight: &plimsoll.WeightAction{Idle: true}, Throttle: throttleByFifth.Throttle,
+		Freeze: &plimsoll.FreezeAction{For: time.Second},
+		Evict:  &plimsoll.EvictAction{Reclaim: true}, DisableScheduling: true,
 	}
 	n.loop.SetPolicies(policies(all, plimsoll.Rule{}))
 	n.set(11)

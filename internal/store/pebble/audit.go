@@ -10,9 +10,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/wal"
 )
 
-// audit looks for batches that are gone in the middle. Pebble makes its state from the tables that the manifest names and
-// all the logs it finds; it does not notice that a log is gone, nor that the manifest lost its end and with it the tables
-// that took the place of removed logs. So the counts in the logs must go on without a gap from the count in the tables to the last.
+// audit looks for batches that are gone in the middle. Pebble makes its state from the tables that
+// the manifest names and all the logs it finds; it does not notice that a log is gone, nor that the
+// manifest lost its end and with it the tables that took the place of removed logs. So the counts
+// in the logs must go on without a gap from the count in the tables to the last.
 func (p place) audit(db *lsm.DB, last meta) error {
 	inTables, err := flushedCommits(db)
 	if err != nil {
@@ -65,7 +66,8 @@ type auditor struct {
 	goodFile string // the log that good was in, empty if it was in a table
 }
 
-// culprit returns the log that lost batches: the one that ended too early, else the first one that is there.
+// culprit returns the log that lost batches: the one that ended too early, else the first one that
+// is there.
 func (a *auditor) culprit() string {
 	if a.goodFile != "" {
 		return a.goodFile
@@ -73,7 +75,8 @@ func (a *auditor) culprit() string {
 	return a.file
 }
 
-// read goes through one log to its end or to where it cannot be read. What is behind that is missed by the next log or the witness.
+// read goes through one log to its end or to where it cannot be read. What is behind that is missed
+// by the next log or the witness.
 func (a *auditor) read(log wal.Reader) error {
 	var record bytes.Buffer
 	for a.next == 0 {

@@ -11,11 +11,15 @@ import (
 
 const benchRecord = 512
 
-// BenchmarkCommit commits batches of records of 512 bytes, with so many batches under way at a time, each synced to the disk.
+// BenchmarkCommit commits batches of records of 512 bytes, with so many batches under way at a
+// time, each synced to the disk.
 func BenchmarkCommit(b *testing.B) {
 	for _, records := range []int{1, 100} {
 		for _, under := range []int{1, 4, 64} {
-			b.Run(fmt.Sprintf("records=%d/pipelined=%d", records, under), func(b *testing.B) { benchCommit(b, records, under) })
+			b.Run(
+				fmt.Sprintf("records=%d/pipelined=%d", records, under),
+				func(b *testing.B) { benchCommit(b, records, under) },
+			)
 		}
 	}
 }
@@ -92,7 +96,10 @@ func BenchmarkOpenAndLoad(b *testing.B) {
 	for b.Loop() {
 		s := mustOpen(b, Config{Dir: dir})
 		n := 0
-		_, _, err := s.Load(b.Context(), func(wire.Kind, string, []byte) error { n++; return nil }, func(uint64, wire.EventChunk) error { return nil })
+		_, _, err := s.Load(
+			b.Context(), func(wire.Kind, string, []byte) error { n++; return nil },
+			func(uint64, wire.EventChunk) error { return nil },
+		)
 		if err != nil || n != records {
 			b.Fatalf("%d records, %v", n, err)
 		}

@@ -36,7 +36,8 @@ func newPromises() *promises {
 	return &promises{contents: map[uint64]storetest.Content{0: {}}}
 }
 
-// run opens a store and works with it until it fails or all batches are through. Up to four batches are under way.
+// run opens a store and works with it until it fails or all batches are through. Up to four batches
+// are under way.
 func (p *promises) run(cfg Config, rng *rand.Rand, batches uint64) (err error) {
 	s, err := Open(cfg)
 	if err != nil {
@@ -96,15 +97,19 @@ type crash struct {
 	what             string
 }
 
-// crashNow copies the file system at this instant. Of what was not synced, the given share survives.
+// crashNow copies the file system at this instant. Of what was not synced, the given share
+// survives.
 func (p *promises) crashNow(fs *vfs.MemFS, rng *rand.Rand, percent int, what string) crash {
-	c := crash{acked: p.acked.Load(), epoch: p.epoch.Load(), what: fmt.Sprintf("%s, %d%% of the rest survives", what, percent)}
+	c := crash{
+		acked: p.acked.Load(), epoch: p.epoch.Load(), what: fmt.Sprintf("%s, %d%% of the rest survives", what, percent),
+	}
 	c.fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
 	c.committed, c.keep = p.committed.Load(), p.keep.Load()
 	return c
 }
 
-// check opens what a crash left: all that was acknowledged is there, and what is there is whole batches up to one of them.
+// check opens what a crash left: all that was acknowledged is there, and what is there is whole
+// batches up to one of them.
 func (p *promises) check(c crash) error {
 	s, err := Open(small(c.fs, "store"))
 	if err != nil {
@@ -116,7 +121,9 @@ func (p *promises) check(c crash) error {
 		return fmt.Errorf("load: %w", err)
 	}
 	if got.Revision < c.acked || got.Revision > c.committed {
-		return fmt.Errorf("revision %d is there, %d was acknowledged and %d the last committed", got.Revision, c.acked, c.committed)
+		return fmt.Errorf(
+			"revision %d is there, %d was acknowledged and %d the last committed", got.Revision, c.acked, c.committed,
+		)
 	}
 	p.mu.Lock()
 	want := p.contents[got.Revision]
@@ -159,7 +166,9 @@ func TestCrashAtEveryPoint(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			percent := []int{0, 50, 100}[rng.IntN(3)]
-			crashes = append(crashes, p.crashNow(mem, rng, percent, fmt.Sprintf("before operation %d on %s", op.Kind, op.Path)))
+			crashes = append(
+				crashes, p.crashNow(mem, rng, percent, fmt.Sprintf("before operation %d on %s", op.Kind, op.Path)),
+			)
 		}
 		return nil
 	}))
@@ -228,8 +237,9 @@ func TestCrashDuringRecovery(t *testing.T) {
 	t.Logf("%d crashes during recovery", second)
 }
 
-// The disk fails at some write, once or for good. Whoever waits is told, the store takes nothing more, and what was acknowledged before is
-// there when the disk is well again, also if the machine dies on the spot.
+// The disk fails at some write, once or for good. Whoever waits is told, the store takes nothing
+// more, and what was acknowledged before is there when the disk is well again, also if the machine
+// dies on the spot.
 func TestDiskErrors(t *testing.T) {
 	rng := randomSeed(t)
 	const batches = 60
@@ -343,7 +353,8 @@ func TestReadErrors(t *testing.T) {
 	t.Logf("%d of 100 runs failed", failed)
 }
 
-// The disk fails at a write of a manifest, which Pebble takes for the end of the process: the store fails like with any other file, and nobody panics.
+// The disk fails at a write of a manifest, which Pebble takes for the end of the process: the store
+// fails like with any other file, and nobody panics.
 func TestManifestErrors(t *testing.T) {
 	rng := randomSeed(t)
 	for at := range int64(40) {

@@ -25,7 +25,8 @@ type place struct {
 	dir string
 }
 
-// panicError is a panic of Pebble: it panics on some damage and on some failures where this package wants an error.
+// panicError is a panic of Pebble: it panics on some damage and on some failures where this package
+// wants an error.
 type panicError struct{ value any }
 
 func (p *panicError) Error() string { return fmt.Sprintf("pebble panicked: %v", p.value) }
@@ -47,7 +48,8 @@ func guard(f func() error) (err error) {
 
 func isNotExist(err error) bool { return errors.Is(err, iofs.ErrNotExist) }
 
-// explain words an error that came up while the store was read, before it was opened for writing. file was read last.
+// explain words an error that came up while the store was read, before it was opened for writing.
+// file was read last.
 func (p place) explain(file string, err error) error {
 	var errno syscall.Errno
 	if known := p.explainKnown(err); known != nil {
@@ -70,7 +72,8 @@ func (p place) explainWrite(file string, err error) error {
 	return fmt.Errorf("%s in %s for writing: %w", opOpen, p.dir, err)
 }
 
-// explainKnown words the errors that mean the same whenever they come up, and returns nil for others.
+// explainKnown words the errors that mean the same whenever they come up, and returns nil for
+// others.
 func (p place) explainKnown(err error) error {
 	var failed *plimsoll.Error
 	var path *iofs.PathError
@@ -104,7 +107,8 @@ func (p place) newer(what string, has, reads uint64) error {
 		p.dir, what, has, reads)}
 }
 
-// damaged says that a file cannot be read, and what can be saved. last is what is known of the last good batch.
+// damaged says that a file cannot be read, and what can be saved. last is what is known of the last
+// good batch.
 func (p place) damaged(file string, last meta, err error) error {
 	file = p.blame(file, err)
 	name := p.fs.PathBase(file)
@@ -119,7 +123,9 @@ func (p place) damaged(file string, last meta, err error) error {
 		save = fmt.Sprintf("It holds the latest batches. If no good copy of it is to be had, move it and %s away and start again: "+
 			"the store then goes on from the last batch before it", p.fs.PathJoin(p.dir, witnessName))
 	case last.revision > 0:
-		save = fmt.Sprintf("The last good revision is %d; bring the file back from a backup of the whole directory", last.revision)
+		save = fmt.Sprintf(
+			"The last good revision is %d; bring the file back from a backup of the whole directory", last.revision,
+		)
 	default:
 		save = "Bring it back from a backup of the whole directory"
 	}
@@ -139,7 +145,8 @@ func (p place) shortened(last, durable meta) error {
 		name, p.dir, durable.revision, durable.epoch, last.revision, last.epoch, p.dir, p.dir, name, p.fs.PathJoin(p.dir, witnessName), last.revision)}
 }
 
-// hollow says that batches are gone in the middle: after the one with the count good comes the one with the count next.
+// hollow says that batches are gone in the middle: after the one with the count good comes the one
+// with the count next.
 func (p place) hollow(file string, good, next uint64) error {
 	return &plimsoll.Error{Code: plimsoll.CodeCorrupt, Op: opOpen, Msg: fmt.Sprintf(
 		"the store file %s in %s is damaged or missing: %d stored batches are gone, with others before and after them. "+
@@ -173,8 +180,8 @@ func (p place) blame(file string, err error) string {
 	return file
 }
 
-// suspect returns the file that most likely lost its end: the manifest if it does not end between two of its records, else the
-// youngest log that does not, else the youngest log.
+// suspect returns the file that most likely lost its end: the manifest if it does not end between
+// two of its records, else the youngest log that does not, else the youngest log.
 func (p place) suspect() string {
 	desc, err := lsm.Peek(p.dir, p.fs)
 	if err != nil || !desc.Exists {

@@ -11,16 +11,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fence stands between Pebble and the file system. After the first write that failed it lets no other through, because
-// Pebble retries or stumbles on where it expects the process to have ended: a zombie that cannot change a file can lose
-// nothing that was acknowledged, whatever it does. It also remembers which file was read last, so that an error that does
-// not say so can be blamed on a file.
+// fence stands between Pebble and the file system. After the first write that failed it lets no
+// other through, because Pebble retries or stumbles on where it expects the process to have ended:
+// a zombie that cannot change a file can lose nothing that was acknowledged, whatever it does. It
+// also remembers which file was read last, so that an error that does not say so can be blamed on a
+// file.
 //
-// Of a log, a manifest, a marker and a directory Pebble is not even told that they failed, neither the first time nor after: it panics
-// then, in a way that nothing can recover from (it unlocks a mutex twice, or it goes on with a picture of its files that was changed for a
-// version that never came to be). So who waits for a sync must ask the fence afterwards.
-// The fence is shut before Pebble hears of such a success, so no success that came before the failure is ever doubted wrongly,
-// and none that is false believed.
+// Of a log, a manifest, a marker and a directory Pebble is not even told that they failed, neither
+// the first time nor after: it panics then, in a way that nothing can recover from (it unlocks a
+// mutex twice, or it goes on with a picture of its files that was changed for a version that never
+// came to be). So who waits for a sync must ask the fence afterwards. The fence is shut before
+// Pebble hears of such a success, so no success that came before the failure is ever doubted
+// wrongly, and none that is false believed.
 type fence struct {
 	vfs.FS
 	touched atomic.Pointer[string]
@@ -29,8 +31,8 @@ type fence struct {
 	cause error         // why the fence is shut; written before down is closed
 	down  chan struct{} // closed when the fence is shut
 
-	// Pebble retries a failed flush at once and for ever. With the fence down such a retry waits for closing, and hung tells
-	// those who wait for the flush that it will not come.
+	// Pebble retries a failed flush at once and for ever. With the fence down such a retry waits
+	// for closing, and hung tells those who wait for the flush that it will not come.
 	hungOnce sync.Once
 	hung     chan struct{}
 	closing  chan struct{}
@@ -106,8 +108,8 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 		return f.dead(name, err)
 	}
 	if isMarker(f.PathBase(name)) {
-		// The marker must not be there after a crash without the file that it names. Pebble trusts the file system to keep
-		// new names in order.
+		// The marker must not be there after a crash without the file that it names. Pebble trusts
+		// the file system to keep new names in order.
 		if err := syncDir(f.FS, f.PathDir(name)); err != nil {
 			return f.dead(name, f.pass(err))
 		}
@@ -119,7 +121,8 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	return f.wrap(name, file, nil)
 }
 
-// dead stands in for a file that could not be made: for one that is quiet, a file that swallows all; for others, the error.
+// dead stands in for a file that could not be made: for one that is quiet, a file that swallows
+// all; for others, the error.
 func (f *fence) dead(name string, err error) (vfs.File, error) {
 	if !f.quiet(name) {
 		return nil, err
@@ -201,7 +204,8 @@ func (f *fence) RemoveAll(name string) error {
 	return f.FS.RemoveAll(name)
 }
 
-// Lock gives Pebble a lock without meaning: the Store holds the real one, from before Pebble is opened until after it is closed.
+// Lock gives Pebble a lock without meaning: the Store holds the real one, from before Pebble is
+// opened until after it is closed.
 func (f *fence) Lock(string) (io.Closer, error) { return nopCloser{}, nil }
 
 func (f *fence) Unwrap() vfs.FS { return f.FS }

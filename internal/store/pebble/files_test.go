@@ -70,7 +70,8 @@ func writeFile(t *testing.T, fs vfs.FS, name string, data []byte) {
 	}
 }
 
-// newest returns the last file of the directory "store" that matches and is not empty; of markers, which are empty, any.
+// newest returns the last file of the directory "store" that matches and is not empty; of markers,
+// which are empty, any.
 func newest(t *testing.T, fs vfs.FS, pattern string) string {
 	t.Helper()
 	files := snapshot(t, fs)

@@ -14,7 +14,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-var update = flag.Bool("update", false, "write testdata/format1 anew; only right if no release ever wrote format 1 otherwise")
+var update = flag.Bool(
+	"update", false, "write testdata/format1 anew; only right if no release ever wrote format 1 otherwise",
+)
 
 const (
 	format1     = "testdata/format1"
@@ -47,7 +49,9 @@ func TestFormat1Opens(t *testing.T) {
 	for r := uint64(format1Keep); r <= format1Last; r++ {
 		want.Chunks = append(want.Chunks, storetest.Chunk{Revision: r, FirstID: r, Count: 1, Data: "event"})
 	}
-	want.Records = []storetest.Record{{Kind: wire.KindNode, Key: format1Node, Value: string(bytes.Repeat([]byte{format1Last}, format1Size))}}
+	want.Records = []storetest.Record{
+		{Kind: wire.KindNode, Key: format1Node, Value: string(bytes.Repeat([]byte{format1Last}, format1Size))},
+	}
 	s := mustOpen(t, Config{Dir: "store", FS: fs})
 	defer mustClose(t, s)
 	if diff := cmp.Diff(want, read(t, s)); diff != "" {

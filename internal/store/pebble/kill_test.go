@@ -33,7 +33,8 @@ func TestCommitForEver(t *testing.T) {
 	}
 }
 
-// A process that is killed loses nothing that it acknowledged; and if a file is cut short after that, it is noticed.
+// A process that is killed loses nothing that it acknowledged; and if a file is cut short after
+// that, it is noticed.
 func TestKilledProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 4))
@@ -59,7 +60,8 @@ func TestKilledProcess(t *testing.T) {
 	wantError(t, err, plimsoll.CodeCorrupt, dir, filepath.Base(last), "damaged or cut short")
 }
 
-// commitUntilKilled kills the process of TestCommitForEver after it acknowledged n batches, and returns the last of them.
+// commitUntilKilled kills the process of TestCommitForEver after it acknowledged n batches, and
+// returns the last of them.
 func commitUntilKilled(t *testing.T, dir string, n int) (acked uint64) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCommitForEver$")

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// formatVersion is the version of this package's files: the layout below and the witness. A change that an older binary would
-// misread raises it.
+// formatVersion is the version of this package's files: the layout below and the witness. A change
+// that an older binary would misread raises it.
 const formatVersion = 1
 
 // The first byte of a key. The bytes between are the kinds of record, followed by the record's key.
@@ -41,7 +41,8 @@ func (m meta) encode() []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(m.time))
 }
 
-// decodeMeta reads the format before it minds the length, so that a newer format is told apart from damage.
+// decodeMeta reads the format before it minds the length, so that a newer format is told apart from
+// damage.
 func decodeMeta(b []byte) (meta, error) {
 	if len(b) < 4 {
 		return meta{}, fmt.Errorf("the store's own record has %d bytes", len(b))
@@ -71,7 +72,9 @@ const chunkHeader = 16
 
 func decodeChunk(key, value []byte) (revision uint64, chunk wire.EventChunk, err error) {
 	if len(key) != chunkKeySize || len(value) < chunkHeader {
-		return 0, chunk, fmt.Errorf("the event chunk %x has a key of %d bytes and a value of %d", key, len(key), len(value))
+		return 0, chunk, fmt.Errorf(
+			"the event chunk %x has a key of %d bytes and a value of %d", key, len(key), len(value),
+		)
 	}
 	return binary.BigEndian.Uint64(key[1:]), wire.EventChunk{
 		FirstID: binary.BigEndian.Uint64(value),

@@ -29,7 +29,9 @@ func (v *visitor) visit(key, value []byte, last meta) error {
 	if key[0] == prefixChunk {
 		revision, chunk, err := decodeChunk(key, value)
 		if err != nil || revision > last.revision {
-			return errors.Join(errLayout, err, fmt.Errorf("a chunk of revision %d stands behind revision %d", revision, last.revision))
+			return errors.Join(
+				errLayout, err, fmt.Errorf("a chunk of revision %d stands behind revision %d", revision, last.revision),
+			)
 		}
 		v.inside = true
 		err = v.chunk(revision, chunk)
@@ -47,8 +49,8 @@ func (v *visitor) visit(key, value []byte, last meta) error {
 	return err
 }
 
-// scan reads all that is stored, in the order of the keys, which verifies every checksum on the way. found is false if the
-// store was never finished making; it is empty then.
+// scan reads all that is stored, in the order of the keys, which verifies every checksum on the
+// way. found is false if the store was never finished making; it is empty then.
 func scan(ctx context.Context, db *lsm.DB, v *visitor) (last meta, found bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -114,7 +116,9 @@ func (s *Store) Load(ctx context.Context, record func(kind wire.Kind, key string
 	return load(ctx, s.db, s.place, s.fence, record, events)
 }
 
-func load(ctx context.Context, db *lsm.DB, at place, fence *fence, record func(kind wire.Kind, key string, value []byte) error,
+func load(ctx context.Context, db *lsm.DB, at place, fence *fence, record func(
+	kind wire.Kind, key string, value []byte,
+) error,
 	events func(revision uint64, chunk wire.EventChunk) error,
 ) (revision uint64, time int64, err error) {
 	if err := ctx.Err(); err != nil {

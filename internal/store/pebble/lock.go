@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// lockHolder names the process that holds the lock, as well as the kernel tells. It must not be asked about a lock of this
-// process: closing the file would give that lock up.
+// lockHolder names the process that holds the lock, as well as the kernel tells. It must not be
+// asked about a lock of this process: closing the file would give that lock up.
 func lockHolder(path string) string {
 	const another = "another process"
 	file, err := os.Open(path)

@@ -8,7 +8,8 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 )
 
-// logger takes Pebble's own log. What Pebble calls fatal does not end the process: it shuts the fence, and the store fails.
+// logger takes Pebble's own log. What Pebble calls fatal does not end the process: it shuts the
+// fence, and the store fails.
 type logger struct {
 	log   *slog.Logger
 	fence *fence
@@ -39,8 +40,12 @@ func (l *logger) listener() *lsm.EventListener {
 			l.fence.touch(&info.Path)
 			l.fence.shut(fmt.Errorf("%s is damaged: %w", info.Path, info.Details))
 		},
-		DiskSlow:        func(info lsm.DiskSlowInfo) { l.log.Warn("pebble: the disk is slow", "info", info.String()) },
-		WriteStallBegin: func(info lsm.WriteStallBeginInfo) { l.log.Warn("pebble: commits wait", "reason", info.Reason) },
-		WriteStallEnd:   func() { l.log.Info("pebble: commits go on") },
+		DiskSlow: func(info lsm.DiskSlowInfo) { l.log.Warn("pebble: the disk is slow", "info", info.String()) },
+		WriteStallBegin: func(
+			info lsm.WriteStallBeginInfo,
+		) {
+			l.log.Warn("pebble: commits wait", "reason", info.Reason)
+		},
+		WriteStallEnd: func() { l.log.Info("pebble: commits go on") },
 	}
 }

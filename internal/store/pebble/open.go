@@ -18,14 +18,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// pebbleFormat is the format of Pebble's own files. From this one on the logs carry how far they were synced and the tables'
-// footers carry checksums. Raising it is a one-way step for every store that is opened, so it does not follow the library.
+// pebbleFormat is the format of Pebble's own files. From this one on the logs carry how far they
+// were synced and the tables' footers carry checksums. Raising it is a one-way step for every store
+// that is opened, so it does not follow the library.
 const pebbleFormat = lsm.FormatTableFormatV6
 
 const lockName = "LOCK"
 
-// Open opens the store in cfg.Dir, or makes one there. What is there is read as a whole first, without changing a file, so that
-// a damaged or newer store is refused as it was found.
+// Open opens the store in cfg.Dir, or makes one there. What is there is read as a whole first,
+// without changing a file, so that a damaged or newer store is refused as it was found.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -69,7 +70,8 @@ func open(cfg Config, at place, lock io.Closer) (*Store, error) {
 	return s, nil
 }
 
-// begin takes over what was found, and writes what a new store lacks: first its own record, then the witness.
+// begin takes over what was found, and writes what a new store lacks: first its own record, then
+// the witness.
 func (s *Store) begin(found state) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +90,8 @@ func (s *Store) begin(found state) (err error) {
 	return nil
 }
 
-// prepare makes the directory and finds its one true name, because the lock knows a directory by its name.
+// prepare makes the directory and finds its one true name, because the lock knows a directory by
+// its name.
 func prepare(cfg Config) (place, error) {
 	at := place{fs: cfg.FS, dir: cfg.Dir}
 	if cfg.FS == vfs.Default {
@@ -138,7 +141,8 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// lock takes the directory for this Store alone. The kernel gives the lock back when the process ends, however it ends.
+// lock takes the directory for this Store alone. The kernel gives the lock back when the process
+// ends, however it ends.
 func (p place) lock() (io.Closer, error) {
 	path := p.fs.PathJoin(p.dir, lockName)
 	lock, err := p.fs.Lock(path)
@@ -261,7 +265,8 @@ func guardMarker(fs vfs.FS, dir, marker string) (value string, err error) {
 	return value, err
 }
 
-// hasPebble reports whether Pebble has files here. Without its marker Pebble would begin anew and remove what it does not know.
+// hasPebble reports whether Pebble has files here. Without its marker Pebble would begin anew and
+// remove what it does not know.
 func (p place) hasPebble(witnessed bool) (bool, error) {
 	value, err := guardMarker(p.fs, p.dir, "manifest")
 	if err != nil {
@@ -282,8 +287,8 @@ func (p place) hasPebble(witnessed bool) (bool, error) {
 	return false, nil
 }
 
-// openPebble opens Pebble behind a fence. A flush that cannot succeed keeps Pebble's Open from ever coming back; it is left
-// behind then, and the fence keeps it from doing harm.
+// openPebble opens Pebble behind a fence. A flush that cannot succeed keeps Pebble's Open from ever
+// coming back; it is left behind then, and the fence keeps it from doing harm.
 func openPebble(cfg Config, at place, fence *fence, readOnly bool) (*lsm.DB, error) {
 	log := &logger{log: cfg.Logger, fence: fence}
 	tables := lsm.NewFileCache(1, openTables)

@@ -15,8 +15,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// Reader is a store that is only read, for which no byte need be written: what there is to do on a disk that is full. It holds the
-// directory's lock as a Store does. What it takes from the logs stays in memory.
+// Reader is a store that is only read, for which no byte need be written: what there is to do on a
+// disk that is full. It holds the directory's lock as a Store does. What it takes from the logs
+// stays in memory.
 type Reader struct {
 	cfg    Config
 	place  place
@@ -30,7 +31,8 @@ type Reader struct {
 
 var errReadOnly = errors.New("the store is only read")
 
-// OpenReadOnly opens the store in cfg.Dir without changing a file. One that was never made cannot be read.
+// OpenReadOnly opens the store in cfg.Dir without changing a file. One that was never made cannot
+// be read.
 func OpenReadOnly(cfg Config) (*Reader, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {

@@ -22,7 +22,8 @@ func mustRead(t *testing.T, cfg Config) *Reader {
 	return r
 }
 
-// A store on a disk that takes no byte is read as a whole, also what stands only in its log, and no file is changed.
+// A store on a disk that takes no byte is read as a whole, also what stands only in its log, and no
+// file is changed.
 func TestAStoreOnAFullDiskIsRead(t *testing.T) {
 	for name, make := range map[string]func(*testing.T, vfs.FS) any{
 		"tables and a log": func(t *testing.T, fs vfs.FS) any { return fill(t, fs, 50, 1) },
@@ -60,7 +61,8 @@ func TestAStoreOnAFullDiskIsRead(t *testing.T) {
 	}
 }
 
-// A store that is only read is in use: nobody else has it until it is closed, and then it is opened for writing as it was.
+// A store that is only read is in use: nobody else has it until it is closed, and then it is opened
+// for writing as it was.
 func TestAReaderHoldsTheDirectory(t *testing.T) {
 	fs := vfs.NewMem()
 	want := fill(t, fs, 20, 3)
@@ -85,8 +87,8 @@ func TestAStoreThatWasNeverMadeIsNotRead(t *testing.T) {
 	wantError(t, err, plimsoll.CodeExhausted, "no space left", "free some")
 }
 
-// At whichever write a disk becomes full, in a commit or while the store is opened, all that was acknowledged can be read, and written
-// again once there is space.
+// At whichever write a disk becomes full, in a commit or while the store is opened, all that was
+// acknowledged can be read, and written again once there is space.
 func TestADiskThatIsFullFromAnyWriteOnLosesNothing(t *testing.T) {
 	for n := int64(0); n < 400; n += 7 {
 		var left atomic.Int64
@@ -114,7 +116,9 @@ func TestADiskThatIsFullFromAnyWriteOnLosesNothing(t *testing.T) {
 		left.Store(0)
 		if r, err := OpenReadOnly(small(fs, "store")); err == nil {
 			if r.last.revision < acked {
-				t.Errorf("full from write %d on: revision %d was acknowledged, and %d is read", n, acked, r.last.revision)
+				t.Errorf(
+					"full from write %d on: revision %d was acknowledged, and %d is read", n, acked, r.last.revision,
+				)
 			}
 			if err := r.Close(); err != nil {
 				t.Error(err)
@@ -125,7 +129,10 @@ func TestADiskThatIsFullFromAnyWriteOnLosesNothing(t *testing.T) {
 		left.Store(1 << 40)
 		s := mustOpen(t, small(fs, "store"))
 		if s.mu.last.revision < acked {
-			t.Errorf("full from write %d on: revision %d was acknowledged, and %d is there with space again", n, acked, s.mu.last.revision)
+			t.Errorf(
+				"full from write %d on: revision %d was acknowledged, and %d is there with space again", n, acked,
+				s.mu.last.revision,
+			)
 		}
 		mustClose(t, s)
 	}

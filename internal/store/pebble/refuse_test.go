@@ -110,7 +110,9 @@ func TestDirectoryIsNoDirectory(t *testing.T) {
 
 func TestDirectoryNotWritable(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EACCES, syscall.EPERM, syscall.EROFS} {
-		for name, op := range map[string]errorfs.OpKind{"lock": errorfs.OpLock, "create": errorfs.OpCreate, "mkdir": errorfs.OpMkdirAll} {
+		for name, op := range map[string]errorfs.OpKind{
+			"lock": errorfs.OpLock, "create": errorfs.OpCreate, "mkdir": errorfs.OpMkdirAll,
+		} {
 			t.Run(name+" "+errno.Error(), func(t *testing.T) {
 				fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(o errorfs.Op) error {
 					if o.Kind == op {
@@ -147,7 +149,8 @@ func TestNoSpaceLeft(t *testing.T) {
 	wantError(t, err, plimsoll.CodeExhausted, "store", "no space left")
 }
 
-// fill makes a store with tables, a log and a witness, and returns what it holds. The store is closed.
+// fill makes a store with tables, a log and a witness, and returns what it holds. The store is
+// closed.
 func fill(t *testing.T, fs vfs.FS, batches int, seed uint64) storetest.Content {
 	t.Helper()
 	return fillWith(t, small(fs, "store"), batches, seed)
@@ -222,7 +225,8 @@ func TestNewerFormats(t *testing.T) {
 	})
 }
 
-// A file that is cut short, removed or spoilt is refused by name, and the directory stays as it was.
+// A file that is cut short, removed or spoilt is refused by name, and the directory stays as it
+// was.
 func TestDamagedFiles(t *testing.T) {
 	cut := func(data []byte) []byte { return data[:len(data)/2] }
 	spoil := func(data []byte) []byte {
@@ -311,7 +315,8 @@ func TestLostEpochIsNoticed(t *testing.T) {
 	wantError(t, err, plimsoll.CodeCorrupt, "of epoch 2 was stored")
 }
 
-// The way out that the error names works: without the witness, the store opens with what is left, which is a whole revision.
+// The way out that the error names works: without the witness, the store opens with what is left,
+// which is a whole revision.
 func TestWhatIsLeftCanBeSaved(t *testing.T) {
 	fs := vfs.NewMem()
 	fillLog(t, fs, 150, 4)
@@ -326,7 +331,9 @@ func TestWhatIsLeftCanBeSaved(t *testing.T) {
 	s := mustOpen(t, small(fs, "store"))
 	defer mustClose(t, s)
 	got := read(t, s)
-	if got.Revision == 0 || got.Revision >= 150 || !strings.Contains(err.Error(), fmt.Sprintf("goes on from revision %d", got.Revision)) {
+	if got.Revision == 0 || got.Revision >= 150 || !strings.Contains(
+		err.Error(), fmt.Sprintf("goes on from revision %d", got.Revision),
+	) {
 		t.Errorf("the store went on from revision %d, the error was: %v", got.Revision, err)
 	}
 }
@@ -359,7 +366,8 @@ func TestTornTailIsTolerated(t *testing.T) {
 	}
 }
 
-// Whatever happens to one file, the store comes back whole or is refused: never less than was acknowledged, never a panic.
+// Whatever happens to one file, the store comes back whole or is refused: never less than was
+// acknowledged, never a panic.
 func TestRandomDamage(t *testing.T) {
 	seed := testrun.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 2))

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reservedFiles is how many descriptors the store keeps for itself. A log that cannot be opened ends the
-// leader, and who takes the last descriptor of the process need not know the store.
+// reservedFiles is how many descriptors the store keeps for itself. A log that cannot be opened
+// ends the leader, and who takes the last descriptor of the process need not know the store.
 const reservedFiles = 64
 
-// openTables is how many tables stay open to be read again. With the other files of the store, a dozen,
-// they are fewer than the reserve: commits alone do not use it up.
+// openTables is how many tables stay open to be read again. With the other files of the store, a
+// dozen, they are fewer than the reserve: commits alone do not use it up.
 const openTables = 32
 
-// reserve is a file system that holds descriptors back. When the process has none left, opening a file
-// costs some of the reserve, and closing one of its own files gives that descriptor back to it. It is
-// filled otherwise when the process has descriptors again.
+// reserve is a file system that holds descriptors back. When the process has none left, opening a
+// file costs some of the reserve, and closing one of its own files gives that descriptor back to
+// it. It is filled otherwise when the process has descriptors again.
 type reserve struct {
 	vfs.FS
 	missing atomic.Int32 // of the reserve
@@ -61,8 +61,9 @@ func (r *reserve) fill() {
 	}
 }
 
-// release gives up one descriptor of the reserve, and reports whether there was one. It is only one:
-// the rest of the process may take what is given up, and that is lost until others close files.
+// release gives up one descriptor of the reserve, and reports whether there was one. It is only
+// one: the rest of the process may take what is given up, and that is lost until others close
+// files.
 func (r *reserve) release() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +90,8 @@ func (r *reserve) close() {
 	}
 }
 
-// reservedFile is a file whose descriptor belongs to the reserve if that lacks one when it is closed.
+// reservedFile is a file whose descriptor belongs to the reserve if that lacks one when it is
+// closed.
 type reservedFile struct {
 	vfs.File
 	reserve *reserve

@@ -77,8 +77,9 @@ func TestCommitsGoOnWithoutDescriptors(t *testing.T) {
 	mustClose(t, s)
 }
 
-// A descriptor that the rest of the process takes from under the store costs the reserve that one alone. The
-// reserve is filled again when the process has descriptors, and given back with the store.
+// A descriptor that the rest of the process takes from under the store costs the reserve that one
+// alone. The reserve is filled again when the process has descriptors, and given back with the
+// store.
 func TestTheReserveIsFilledAgain(t *testing.T) {
 	r := newReserve(nil)
 	held := func() int {

@@ -105,7 +105,9 @@ func (c Config) Validate() error {
 	case c.CacheBytes < 0:
 		return plimsoll.Invalid("store.cacheBytes", "is negative; leave it 0 for the default")
 	case c.MemTableBytes < minMemTableBytes || c.MemTableBytes > 1<<30:
-		return plimsoll.Invalid("store.memTableBytes", "is %d, which is not between %d and %d", c.MemTableBytes, minMemTableBytes, 1<<30)
+		return plimsoll.Invalid(
+			"store.memTableBytes", "is %d, which is not between %d and %d", c.MemTableBytes, minMemTableBytes, 1<<30,
+		)
 	}
 	return nil
 }
@@ -176,7 +178,8 @@ func (s *Store) Lead(ctx context.Context) (uint64, error) {
 	return next.epoch, nil
 }
 
-// writeMeta writes the store's own record alone, and returns when it is durable. The caller holds mu.
+// writeMeta writes the store's own record alone, and returns when it is durable. The caller holds
+// mu.
 func (s *Store) writeMeta(next meta) error {
 	batch := s.db.NewBatch()
 	if err := batch.Set(metaKey, next.encode(), nil); err != nil {
@@ -231,10 +234,15 @@ func (s *Store) Commit(batch *wire.Batch) (store.Pending, error) {
 // admit refuses a batch that must not be stored.
 func (s *Store) admit(batch *wire.Batch) error {
 	if epoch := s.epoch.Load(); epoch == 0 || batch.Epoch != epoch {
-		return plimsoll.Errorf(plimsoll.CodeStale, "revision %d comes from the leader of epoch %d, and epoch %d leads", batch.Revision, batch.Epoch, epoch)
+		return plimsoll.Errorf(
+			plimsoll.CodeStale, "revision %d comes from the leader of epoch %d, and epoch %d leads", batch.Revision,
+			batch.Epoch, epoch,
+		)
 	}
 	if batch.Revision <= s.mu.last.revision {
-		return plimsoll.Invalid("batch", "revision %d is not after %d, which is stored", batch.Revision, s.mu.last.revision)
+		return plimsoll.Invalid(
+			"batch", "revision %d is not after %d, which is stored", batch.Revision, s.mu.last.revision,
+		)
 	}
 	if err := checkKinds(batch); err != nil {
 		return err
@@ -290,8 +298,8 @@ func fillKey(dst []byte, m *wire.Mutation) {
 	copy(dst[1:], m.Key)
 }
 
-// apply hands a batch to Pebble, in a goroutine of its own: where Pebble waits for a flush that will not come, or panics with its
-// locks held, it is left behind. The caller holds mu.
+// apply hands a batch to Pebble, in a goroutine of its own: where Pebble waits for a flush that
+// will not come, or panics with its locks held, it is left behind. The caller holds mu.
 func (s *Store) apply(b *lsm.Batch, opts *lsm.WriteOptions) error {
 	done := make(chan error, 1)
 	go func() {
@@ -329,8 +337,8 @@ func (p *pending) Wait() error {
 	if err := p.store.syncWait(p.batch); err != nil {
 		return err
 	}
-	// The batch is durable, whatever becomes of the witness. If that cannot be written the fence is shut now, and the next
-	// Commit says so.
+	// The batch is durable, whatever becomes of the witness. If that cannot be written the fence is
+	// shut now, and the next Commit says so.
 	if err := p.store.witness.note(p.last, p.size); err != nil {
 		p.store.fence.shut(err)
 		p.store.cfg.Logger.Warn("the witness of the store could not be written", "dir", p.store.place.dir, "error", err)
@@ -338,19 +346,22 @@ func (p *pending) Wait() error {
 	return p.batch.Close()
 }
 
-// Confirm implements store.Store. Nobody can have led since Lead while this process holds the directory's lock, and it holds
-// it until Close; so there is nobody to ask.
+// Confirm implements store.Store. Nobody can have led since Lead while this process holds the
+// directory's lock, and it holds it until Close; so there is nobody to ask.
 func (s *Store) Confirm(ctx context.Context) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
 	if s.epoch.Load() == 0 {
-		return plimsoll.Errorf(plimsoll.CodeStale, "the store in %s is open, but its caller does not lead yet", s.place.dir)
+		return plimsoll.Errorf(
+			plimsoll.CodeStale, "the store in %s is open, but its caller does not lead yet", s.place.dir,
+		)
 	}
 	return ctx.Err()
 }
 
-// TrimEvents implements store.Store. It is not synced: a chunk that comes back after a crash does no harm.
+// TrimEvents implements store.Store. It is not synced: a chunk that comes back after a crash does
+// no harm.
 func (s *Store) TrimEvents(keep uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -361,7 +372,8 @@ func (s *Store) TrimEvents(keep uint64) error {
 		return nil
 	}
 	b := s.db.NewBatch()
-	// What an earlier call has removed is left out, because tombstones that overlap make each other dear.
+	// What an earlier call has removed is left out, because tombstones that overlap make each other
+	// dear.
 	if err := b.DeleteRange(appendChunkKey(nil, s.mu.trimmed), appendChunkKey(nil, keep), nil); err != nil {
 		return fmt.Errorf("trim events below revision %d: %w", keep, err)
 	}

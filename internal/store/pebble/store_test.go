@@ -29,7 +29,9 @@ func TestConformance(t *testing.T) {
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			storetest.Run(t, func(t *testing.T) storetest.Harness {
 				cfg := config(t)
-				return storetest.Harness{Openers: storetest.OneOpener, Open: func() (store.Store, error) { return wrapNil(Open(cfg)) }}
+				return storetest.Harness{
+					Openers: storetest.OneOpener, Open: func() (store.Store, error) { return wrapNil(Open(cfg)) },
+				}
 			})
 		})
 	}
@@ -83,7 +85,11 @@ func TestUnknownKindIsRefused(t *testing.T) {
 	defer mustClose(t, s)
 	epoch := lead(t, s)
 	for _, kind := range []wire.Kind{0, wire.NumKinds, wire.Kind(prefixChunk), 0xff} {
-		_, err := s.Commit(&wire.Batch{Epoch: epoch, Revision: 1, Mutations: []wire.Mutation{{Kind: kind, Key: "k", Value: []byte("v")}}})
+		_, err := s.Commit(
+			&wire.Batch{
+				Epoch: epoch, Revision: 1, Mutations: []wire.Mutation{{Kind: kind, Key: "k", Value: []byte("v")}},
+			},
+		)
 		wantError(t, err, plimsoll.CodeInvalid, "kind")
 	}
 }

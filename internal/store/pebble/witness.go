@@ -19,7 +19,8 @@ const witnessSyncBytes = 4 << 20
 
 var witnessMagic = [8]byte{'p', 'l', 'i', 'm', 's', 't', 'o', 'r'}
 
-// A witness is 48 bytes. The first 16 are the same in every format, so that a newer one can be told apart from damage:
+// A witness is 48 bytes. The first 16 are the same in every format, so that a newer one can be told
+// apart from damage:
 //
 //	magic [8], format [4], checksum of the 12 before [4], commits [8], epoch [8], revision [8], zero [4], checksum of all before [4]
 const (
@@ -43,24 +44,32 @@ func encodeWitness(m meta) []byte {
 
 // decodeWitness returns the format alone if it is not ours.
 func decodeWitness(b []byte) (m meta, err error) {
-	if len(b) < witnessHeader || [8]byte(b[:8]) != witnessMagic || binary.BigEndian.Uint32(b[12:]) != crc32.Checksum(b[:12], castagnoli) {
+	if len(b) < witnessHeader || [8]byte(b[:8]) != witnessMagic || binary.BigEndian.Uint32(b[12:]) != crc32.Checksum(
+		b[:12], castagnoli,
+	) {
 		return m, errors.New("its first bytes are not those of a witness")
 	}
 	if m.format = binary.BigEndian.Uint32(b[8:]); m.format != formatVersion {
 		return m, nil
 	}
-	if len(b) != witnessSize || binary.BigEndian.Uint32(b[witnessSize-4:]) != crc32.Checksum(b[:witnessSize-4], castagnoli) {
+	if len(b) != witnessSize || binary.BigEndian.Uint32(b[witnessSize-4:]) != crc32.Checksum(
+		b[:witnessSize-4], castagnoli,
+	) {
 		return m, errors.New("its checksum does not match")
 	}
-	m.commits, m.epoch, m.revision = binary.BigEndian.Uint64(b[16:]), binary.BigEndian.Uint64(b[24:]), binary.BigEndian.Uint64(b[32:])
+	m.commits, m.epoch, m.revision = binary.BigEndian.Uint64(
+		b[16:],
+	), binary.BigEndian.Uint64(b[24:]), binary.BigEndian.Uint64(b[32:])
 	return m, nil
 }
 
-// witness remembers, outside of Pebble's files, a batch that is durable. A log that lost its end looks like
-// one that was torn by a crash before the end was acknowledged, and Pebble opens both; the witness tells them apart.
+// witness remembers, outside of Pebble's files, a batch that is durable. A log that lost its end
+// looks like one that was torn by a crash before the end was acknowledged, and Pebble opens both;
+// the witness tells them apart.
 //
-// It is written after each batch became durable and synced only now and then: it never claims too much, it is exact after the
-// death of the process, and after the death of the machine it claims at most witnessSyncBytes of batches too little.
+// It is written after each batch became durable and synced only now and then: it never claims too
+// much, it is exact after the death of the process, and after the death of the machine it claims at
+// most witnessSyncBytes of batches too little.
 type witness struct {
 	file vfs.File
 	mu   struct {
@@ -84,7 +93,8 @@ func readWitness(fs vfs.FS, dir string) (data []byte, ok bool, err error) {
 	return data, true, errors.Join(err, file.Close())
 }
 
-// openWitness begins a witness, or goes on with one that is there. A new one appears whole or not at all.
+// openWitness begins a witness, or goes on with one that is there. A new one appears whole or not
+// at all.
 func openWitness(fs vfs.FS, dir string, exists bool, last meta) (*witness, error) {
 	path := fs.PathJoin(dir, witnessName)
 	if !exists {

@@ -19,7 +19,12 @@ var contentCases = []testCase{
 	}},
 	{"load gives records by kind and key and chunks by revision", func(t *testing.T, h Harness) {
 		s, epoch := openAndLead(t, h)
-		first := withEvents(batch(epoch, 1, put(wire.KindTask, "b", "3"), put(wire.KindJobSpec, "z", "1"), put(wire.KindTask, "a", "2")), 0, 3)
+		first := withEvents(
+			batch(
+				epoch, 1, put(wire.KindTask, "b", "3"), put(wire.KindJobSpec, "z", "1"), put(wire.KindTask, "a", "2"),
+			),
+			0, 3,
+		)
 		second := withEvents(batch(epoch, 300, put(wire.KindQueueConfig, "", "5"), put(wire.KindNode, "n", "4")), 3, 1)
 		commit(t, s, first)
 		commit(t, s, second)
@@ -37,8 +42,20 @@ var contentCases = []testCase{
 	}},
 	{"a put replaces, a delete removes, a delete of nothing does nothing", func(t *testing.T, h Harness) {
 		s, epoch := openAndLead(t, h)
-		commit(t, s, batch(epoch, 1, put(wire.KindNode, "a", "old"), put(wire.KindNode, "b", "stays"), put(wire.KindNode, "c", "goes")))
-		commit(t, s, batch(epoch, 2, put(wire.KindNode, "a", "new"), del(wire.KindNode, "c"), del(wire.KindNode, "d"), del(wire.KindTask, "b")))
+		commit(
+			t, s,
+			batch(
+				epoch, 1, put(wire.KindNode, "a", "old"), put(wire.KindNode, "b", "stays"),
+				put(wire.KindNode, "c", "goes"),
+			),
+		)
+		commit(
+			t, s,
+			batch(
+				epoch, 2, put(wire.KindNode, "a", "new"), del(wire.KindNode, "c"), del(wire.KindNode, "d"),
+				del(wire.KindTask, "b"),
+			),
+		)
 		holds(t, s, Content{
 			Records:  []Record{{wire.KindNode, "a", "new"}, {wire.KindNode, "b", "stays"}},
 			Revision: 2, Time: timeOf(2),
@@ -46,7 +63,9 @@ var contentCases = []testCase{
 	}},
 	{"the last mutation of a key in a batch counts", func(t *testing.T, h Harness) {
 		s, epoch := openAndLead(t, h)
-		commit(t, s, batch(epoch, 1, put(wire.KindNode, "a", "1"), del(wire.KindNode, "a"), put(wire.KindNode, "b", "1"), put(wire.KindNode, "b", "2"),
+		commit(t, s, batch(epoch, 1, put(
+			wire.KindNode, "a", "1",
+		), del(wire.KindNode, "a"), put(wire.KindNode, "b", "1"), put(wire.KindNode, "b", "2"),
 			del(wire.KindNode, "c"), put(wire.KindNode, "c", "1")))
 		holds(t, s, Content{
 			Records:  []Record{{wire.KindNode, "b", "2"}, {wire.KindNode, "c", "1"}},
@@ -93,7 +112,10 @@ var contentCases = []testCase{
 		s, epoch := openAndLead(t, h)
 		b := withEvents(batch(epoch, 9, put(wire.KindJobSpec, "j", "spec")), 0, 2)
 		commit(t, s, b)
-		want := Content{Records: []Record{{wire.KindJobSpec, "j", "spec"}}, Chunks: []Chunk{chunkOf(b)}, Revision: 9, Time: timeOf(9)}
+		want := Content{
+			Records: []Record{{wire.KindJobSpec, "j", "spec"}}, Chunks: []Chunk{chunkOf(b)}, Revision: 9,
+			Time: timeOf(9),
+		}
 		s = reopen(t, h, s)
 		holds(t, s, want)
 		commit(t, s, batch(lead(t, s), 10, del(wire.KindJobSpec, "j")))
@@ -107,10 +129,14 @@ var contentCases = []testCase{
 		calls := 0
 		fail := func(wire.Kind, string, []byte) error { calls++; return boom }
 		pass := func(wire.Kind, string, []byte) error { return nil }
-		if _, _, err := s.Load(context.Background(), fail, func(uint64, wire.EventChunk) error { return nil }); !errors.Is(err, boom) || calls != 1 {
+		if _, _, err := s.Load(
+			context.Background(), fail, func(uint64, wire.EventChunk) error { return nil },
+		); !errors.Is(err, boom) || calls != 1 {
 			t.Errorf("records: %d calls and %v, want one call and its error", calls, err)
 		}
-		if _, _, err := s.Load(context.Background(), pass, func(uint64, wire.EventChunk) error { return boom }); !errors.Is(err, boom) {
+		if _, _, err := s.Load(
+			context.Background(), pass, func(uint64, wire.EventChunk) error { return boom },
+		); !errors.Is(err, boom) {
 			t.Errorf("events: %v, want the callback's error", err)
 		}
 	}},
@@ -119,7 +145,10 @@ var contentCases = []testCase{
 		commit(t, s, batch(epoch, 1, put(wire.KindNode, "a", "1")))
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, _, err := s.Load(ctx, func(wire.Kind, string, []byte) error { return nil }, func(uint64, wire.EventChunk) error { return nil })
+		_, _, err := s.Load(
+			ctx, func(wire.Kind, string, []byte) error { return nil },
+			func(uint64, wire.EventChunk) error { return nil },
+		)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
@@ -168,7 +197,10 @@ func limits(t *testing.T, h Harness) {
 		for i := range limit.Ops {
 			b.Mutations = append(b.Mutations, put(wire.KindTask, fmt.Sprintf("%06d", i), ""))
 		}
-		b.Mutations = append(b.Mutations, wire.Mutation{Kind: wire.KindNodeStatus, Key: "free", Value: []byte("of charge"), Ephemeral: true})
+		b.Mutations = append(
+			b.Mutations,
+			wire.Mutation{Kind: wire.KindNodeStatus, Key: "free", Value: []byte("of charge"), Ephemeral: true},
+		)
 		commit(t, s, b)
 		m.Apply(b)
 		revision++
@@ -180,7 +212,10 @@ func limits(t *testing.T, h Harness) {
 		commit(t, s, b)
 		m.Apply(b)
 		revision++
-		refused(t, s, batch(epoch, revision, put(wire.KindTask, "k", strings.Repeat("w", limit.Bytes))), plimsoll.CodeInvalid)
+		refused(
+			t, s, batch(epoch, revision, put(wire.KindTask, "k", strings.Repeat("w", limit.Bytes))),
+			plimsoll.CodeInvalid,
+		)
 		over := batch(epoch, revision, put(wire.KindTask, "k", ""))
 		over.Events = wire.EventChunk{Count: 1, Data: make([]byte, limit.Bytes)}
 		refused(t, s, over, plimsoll.CodeInvalid)

@@ -30,7 +30,12 @@ var leaderCases = []testCase{
 		b := withEvents(batch(epoch, 4, put(wire.KindNode, "a", "1")), 0, 1)
 		commit(t, s, b)
 		lead(t, s)
-		holds(t, s, Content{Records: []Record{{wire.KindNode, "a", "1"}}, Chunks: []Chunk{chunkOf(b)}, Revision: 4, Time: timeOf(4)})
+		holds(
+			t, s,
+			Content{
+				Records: []Record{{wire.KindNode, "a", "1"}}, Chunks: []Chunk{chunkOf(b)}, Revision: 4, Time: timeOf(4),
+			},
+		)
 	}},
 	{"only the leader is confirmed", func(t *testing.T, h Harness) {
 		s := open(t, h)

@@ -39,7 +39,9 @@ func (m *Model) Apply(b *wire.Batch) {
 
 // Trim removes the chunks of revisions below keep.
 func (m *Model) Trim(keep uint64) {
-	m.content.Chunks = slices.DeleteFunc(slices.Clone(m.content.Chunks), func(c Chunk) bool { return c.Revision < keep })
+	m.content.Chunks = slices.DeleteFunc(
+		slices.Clone(m.content.Chunks), func(c Chunk) bool { return c.Revision < keep },
+	)
 	if len(m.content.Chunks) == 0 {
 		m.content.Chunks = nil
 	}
@@ -61,8 +63,8 @@ func compareKey(r Record, m wire.Mutation) int {
 	return cmp.Compare(r.Key, m.Key)
 }
 
-// RandomBatch draws a batch that puts and deletes among few keys, so that they meet often. Each carries its revision in a
-// record of its own, which shows a batch that was torn.
+// RandomBatch draws a batch that puts and deletes among few keys, so that they meet often. Each
+// carries its revision in a record of its own, which shows a batch that was torn.
 func RandomBatch(rng *rand.Rand, epoch, revision uint64, valueSize int) *wire.Batch {
 	b := batch(epoch, revision, put(wire.KindJobSpec, "revision", fmt.Sprint(revision)))
 	for range rng.IntN(8) {

@@ -19,7 +19,11 @@ var orderCases = []testCase{
 		const n = 50
 		var under []store.Pending
 		for r := uint64(1); r <= n; r++ {
-			p, err := s.Commit(batch(epoch, r, put(wire.KindNode, "last", fmt.Sprint(r)), put(wire.KindTask, fmt.Sprintf("%03d", r), "")))
+			p, err := s.Commit(
+				batch(
+					epoch, r, put(wire.KindNode, "last", fmt.Sprint(r)), put(wire.KindTask, fmt.Sprintf("%03d", r), ""),
+				),
+			)
 			if err != nil {
 				t.Fatalf("commit revision %d: %v", r, err)
 			}
@@ -39,7 +43,10 @@ var orderCases = []testCase{
 	{"the batch belongs to the caller again after the wait", func(t *testing.T, h Harness) {
 		s, epoch := openAndLead(t, h)
 		b := withEvents(batch(epoch, 1, put(wire.KindNode, "a", "before")), 0, 1)
-		want := Content{Records: []Record{{wire.KindNode, "a", "before"}}, Chunks: []Chunk{chunkOf(b)}, Revision: 1, Time: timeOf(1)}
+		want := Content{
+			Records: []Record{{wire.KindNode, "a", "before"}}, Chunks: []Chunk{chunkOf(b)}, Revision: 1,
+			Time: timeOf(1),
+		}
 		commit(t, s, b)
 		copy(b.Mutations[0].Value, "after!")
 		clear(b.Events.Data)

@@ -1,8 +1,9 @@
-// Package storetest is the conformance suite of store.Store: what the coordinator relies on, as tests that every implementation
-// passes.
+// Package storetest is the conformance suite of store.Store: what the coordinator relies on, as
+// tests that every implementation passes.
 //
-// An implementation's test calls Run with a function that makes a fresh Harness. The suite starts nothing of its own, keeps
-// nothing, and ends in seconds. It cannot cut the power: that a batch survives a crash is for the implementation's own tests.
+// An implementation's test calls Run with a function that makes a fresh Harness. The suite starts
+// nothing of its own, keeps nothing, and ends in seconds. It cannot cut the power: that a batch
+// survives a crash is for the implementation's own tests.
 package storetest
 
 import (
@@ -32,7 +33,8 @@ const (
 type Harness struct {
 	// Open opens the store, each time the same one.
 	Open func() (store.Store, error)
-	// Openers is declared by each implementation, so that no case about two of them is left out by mistake.
+	// Openers is declared by each implementation, so that no case about two of them is left out by
+	// mistake.
 	Openers Openers
 }
 

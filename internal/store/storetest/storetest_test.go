@@ -13,7 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// disk is the plainest store there is: a Model that several may open. A fault makes it break one rule.
+// disk is the plainest store there is: a Model that several may open. A fault makes it break one
+// rule.
 type disk struct {
 	mu    sync.Mutex
 	model Model
@@ -49,7 +50,9 @@ func (s *memStore) Lead(ctx context.Context) (uint64, error) {
 	return s.epoch, ctx.Err()
 }
 
-func (s *memStore) Load(ctx context.Context, record func(wire.Kind, string, []byte) error, events func(uint64, wire.EventChunk) error) (uint64, int64, error) {
+func (s *memStore) Load(
+	ctx context.Context, record func(wire.Kind, string, []byte) error, events func(uint64, wire.EventChunk) error,
+) (uint64, int64, error) {
 	s.disk.mu.Lock()
 	defer s.disk.mu.Unlock()
 	if err := s.gone(); err != nil {
@@ -65,7 +68,9 @@ func (s *memStore) Load(ctx context.Context, record func(wire.Kind, string, []by
 		}
 	}
 	for _, e := range c.Chunks {
-		if err := events(e.Revision, wire.EventChunk{FirstID: e.FirstID, Count: e.Count, Data: []byte(e.Data)}); err != nil {
+		if err := events(
+			e.Revision, wire.EventChunk{FirstID: e.FirstID, Count: e.Count, Data: []byte(e.Data)},
+		); err != nil {
 			return 0, 0, err
 		}
 	}

@@ -1,4 +1,5 @@
-// Package impure breaks every rule of a pure package. Each violation is followed by a part of what is to be said about it.
+// Package impure breaks every rule of a pure package. Each violation is followed by a part of what
+// is to be said about it.
 package impure
 
 import (
