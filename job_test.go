@@ -240,7 +240,8 @@ func TestRetryPolicyDelay(t *testing.T) {
 			map[int32]time.Duration{1: 0, 9: 0},
 		},
 		{
-			"delayed waits a second", plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed},
+			"delayed waits a second",
+			plimsoll.RetryPolicy{Kind: plimsoll.RetryDelayed},
 			map[int32]time.Duration{1: time.Second, 9: time.Second},
 		},
 		{

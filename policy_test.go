@@ -85,7 +85,8 @@ func TestPoliciesRefused(t *testing.T) {
 		{match(plimsoll.ScopeQueue, "batch"), "match[0].values[0]", "not a full queue path"},
 		{plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a"}}, "rules", "is empty"},
 		{
-			plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a", Rules: make([]plimsoll.Rule, 1001)}}, "rules",
+			plimsoll.Policy{NodeQOS: &plimsoll.NodeQOS{Name: "a", Rules: make([]plimsoll.Rule, 1001)}},
+			"rules",
 			"at most 1000",
 		},
 		{options(plimsoll.QOSOptions{Excess: 101}), "options.excess", "0 to 100"},

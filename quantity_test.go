@@ -171,7 +171,9 @@ func TestResourcesValidate(t *testing.T) {
 		{"the usual ones", plimsoll.Resources{"cpu": 1, "memory": 1, "disk": 0, "nvidia.com/gpu": 8}, "", ""},
 		{"the largest", plimsoll.Resources{"memory": plimsoll.MaxAmount}, "", ""},
 		{
-			"larger than that", plimsoll.Resources{"memory": plimsoll.MaxAmount + 1}, "x.memory",
+			"larger than that",
+			plimsoll.Resources{"memory": plimsoll.MaxAmount + 1},
+			"x.memory",
 			"is larger than the largest amount, 8Pi",
 		},
 		{"negative", plimsoll.Resources{"cpu": -1}, "x.cpu", "is negative (-1)"},
@@ -179,7 +181,9 @@ func TestResourcesValidate(t *testing.T) {
 		{"too many names", many, "x", "has 17 names; at most 16"},
 		{"no name", plimsoll.Resources{"": 1}, "x.", "1 to 63 characters"},
 		{
-			"a long name", plimsoll.Resources{strings.Repeat("a", 64): 1}, "x." + strings.Repeat("a", 64),
+			"a long name",
+			plimsoll.Resources{strings.Repeat("a", 64): 1},
+			"x." + strings.Repeat("a", 64),
 			"1 to 63 characters",
 		},
 		{"a name with a space", plimsoll.Resources{"a b": 1}, "x.a b", "made of letters, digits"},

@@ -55,7 +55,11 @@ func vary(v reflect.Value, path string, try func(path string)) {
 	}
 	if v.Type() == reflect.TypeFor[plimsoll.Trait]() {
 		for _, t := range []plimsoll.Trait{
-			{}, {Flag: true}, {Words: []string{"a"}}, {Words: []string{"b"}}, {Words: []string{"a", "b"}},
+			{},
+			{Flag: true},
+			{Words: []string{"a"}},
+			{Words: []string{"b"}},
+			{Words: []string{"a", "b"}},
 			{Words: []string{"ab"}},
 		} {
 			set(reflect.ValueOf(t), fmt.Sprintf("=%v", t))

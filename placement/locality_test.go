@@ -47,14 +47,18 @@ func TestHardLocality(t *testing.T) {
 		{"near two that are apart", selectors{{Task: "web1"}, {Task: "db0"}}, nil, false, nil},
 		{"near what is nowhere", selectors{{Task: "gone"}}, nil, false, nil},
 		{
-			"far from what is nowhere", nil, selectors{{Task: "gone"}, {Job: "gone"}, {Label: "app=gone"}}, false,
+			"far from what is nowhere", nil,
+			selectors{{Task: "gone"}, {Job: "gone"}, {Label: "app=gone"}},
+			false,
 			[]string{"n0", "n1", "n2", "n3"},
 		},
 		{"near one of somebody else", selectors{{Task: "db0"}}, nil, true, nil},
 		{"near two, of which the second is somebody else's", selectors{{Task: "web2"}, {Task: "db2"}}, nil, true, nil},
 		{"the same two, whoever owns them", selectors{{Task: "web2"}, {Task: "db2"}}, nil, false, []string{"n2"}},
 		{
-			"far from one of somebody else", nil, selectors{{Task: "db0"}, {Task: "web1"}}, true,
+			"far from one of somebody else", nil,
+			selectors{{Task: "db0"}, {Task: "web1"}},
+			true,
 			[]string{"n0", "n2", "n3"},
 		},
 	} {

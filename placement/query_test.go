@@ -25,7 +25,11 @@ func anyServer(t *rapid.T, id string) placement.Server {
 	s.Headnode = rapid.IntRange(0, 5).Draw(t, "headnode") == 0
 	s.Reservoir = rapid.Bool().Draw(t, "reservoir")
 	s.Traits = rapid.SampledFrom([]map[string]plimsoll.Trait{
-		nil, {}, {"ssd": {Flag: true}}, {"ssd": {}}, {"ssd": {Flag: true}, "tier": {Words: []string{"gold"}}},
+		nil,
+		{},
+		{"ssd": {Flag: true}},
+		{"ssd": {}},
+		{"ssd": {Flag: true}, "tier": {Words: []string{"gold"}}},
 		{"tier": {Words: []string{"gold", "tin"}}},
 	}).Draw(t, "traits")
 	s.Networks = rapid.SampledFrom([]map[string]bool{nil, {}, {"a": true}, {"a": false, "b": true}}).Draw(t, "networks")

@@ -75,8 +75,13 @@ func TestVolumesThatMove(t *testing.T) {
 		x, y string
 		want bool
 	}{
-		{"n0", "", false}, {"n0", "n1", false}, {"n0", "n0", true}, {"n0", "n0", false}, {"n1", "n0", true},
-		{"n1", "n1", true}, {"", "n1", true},
+		{"n0", "", false},
+		{"n0", "n1", false},
+		{"n0", "n0", true},
+		{"n0", "n0", false},
+		{"n1", "n0", true},
+		{"n1", "n1", true},
+		{"", "n1", true},
 	} {
 		relations, distant := p.Relations(), p.Distant()
 		at["x"], at["y"] = step.x, step.y

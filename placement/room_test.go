@@ -116,7 +116,8 @@ func TestCapnessAndCount(t *testing.T) {
 		milli int64
 		want  []string
 	}{
-		{"capness", 100, []string{"none", "capped"}}, {"capness", 0, []string{"none", "free"}},
+		{"capness", 100, []string{"none", "capped"}},
+		{"capness", 0, []string{"none", "free"}},
 		{"instance-count", 1, []string{"none", "capped", "free"}},
 	} {
 		if got := survivors(t, f, asks(test.milli), test.stage, on); !slices.Equal(got, test.want) {

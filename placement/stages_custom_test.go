@@ -26,7 +26,8 @@ func TestCustomResourcesStayUsable(t *testing.T) {
 		want     string
 	}{
 		{
-			"Who asks for no gpu goes where there is none.", 4, 0, []customServer{{id: "gpus", cpu: 16, gpu: 4}, plain},
+			"Who asks for no gpu goes where there is none.", 4, 0,
+			[]customServer{{id: "gpus", cpu: 16, gpu: 4}, plain},
 			"plain",
 		},
 		{

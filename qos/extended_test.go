@@ -42,15 +42,21 @@ func TestExtended(t *testing.T) {
 		why               string
 	}{
 		{
-			"what others leave", ExtendedInput{Allocatable: 16, Reserve: 2, Predicted: 4, PredictedKnown: true}, 10, 10,
+			"what others leave",
+			ExtendedInput{Allocatable: 16, Reserve: 2, Predicted: 4, PredictedKnown: true},
+			10, 10,
 			"unused",
 		},
 		{
-			"nothing is left", ExtendedInput{Allocatable: 16, Reserve: 2, Predicted: 20, PredictedKnown: true}, 0, 0,
+			"nothing is left",
+			ExtendedInput{Allocatable: 16, Reserve: 2, Predicted: 20, PredictedKnown: true},
+			0, 0,
 			"unused",
 		},
 		{
-			"the reserve is larger than the node", ExtendedInput{Allocatable: 16, Reserve: 20, PredictedKnown: true}, 0,
+			"the reserve is larger than the node",
+			ExtendedInput{Allocatable: 16, Reserve: 20, PredictedKnown: true},
+			0,
 			0, "unused",
 		},
 		{
@@ -60,30 +66,36 @@ func TestExtended(t *testing.T) {
 		},
 		{
 			"and the holders use it",
-			ExtendedInput{Allocatable: 16, Predicted: 12, PredictedKnown: true, Held: 6, Used: 5}, 4, 6, "use too much",
+			ExtendedInput{Allocatable: 16, Predicted: 12, PredictedKnown: true, Held: 6, Used: 5},
+			4, 6, "use too much",
 		},
 		{
 			"nothing is left, and all is held",
-			ExtendedInput{Allocatable: 16, Predicted: 16, PredictedKnown: true, Held: 6}, 0, 6, "does not cover",
+			ExtendedInput{Allocatable: 16, Predicted: 16, PredictedKnown: true, Held: 6},
+			0, 6, "does not cover",
 		},
 		{
 			"a small change is not published",
-			ExtendedInput{Allocatable: 1000, Predicted: 890, PredictedKnown: true, Previous: told(100, 100)}, 110, 100,
+			ExtendedInput{Allocatable: 1000, Predicted: 890, PredictedKnown: true, Previous: told(100, 100)},
+			110, 100,
 			"no more than 10.0 %",
 		},
 		{
 			"a larger one is",
-			ExtendedInput{Allocatable: 1000, Predicted: 889, PredictedKnown: true, Previous: told(100, 100)}, 111, 111,
+			ExtendedInput{Allocatable: 1000, Predicted: 889, PredictedKnown: true, Previous: told(100, 100)},
+			111, 111,
 			"unused",
 		},
 		{
 			"a small decrease is not",
-			ExtendedInput{Allocatable: 1000, Predicted: 910, PredictedKnown: true, Previous: told(100, 100)}, 90, 100,
+			ExtendedInput{Allocatable: 1000, Predicted: 910, PredictedKnown: true, Previous: told(100, 100)},
+			90, 100,
 			"no more",
 		},
 		{
 			"a larger one is, too",
-			ExtendedInput{Allocatable: 1000, Predicted: 911, PredictedKnown: true, Previous: told(100, 100)}, 89, 89,
+			ExtendedInput{Allocatable: 1000, Predicted: 911, PredictedKnown: true, Previous: told(100, 100)},
+			89, 89,
 			"unused",
 		},
 		{
@@ -107,16 +119,20 @@ func TestExtended(t *testing.T) {
 		},
 		{"nothing is known at first", ExtendedInput{Allocatable: 16, Held: 3}, 3, 3, "too little"},
 		{
-			"nothing is known, and more is held than there is", ExtendedInput{Allocatable: 16, Reserve: 2, Held: 20},
+			"nothing is known, and more is held than there is",
+			ExtendedInput{Allocatable: 16, Reserve: 2, Held: 20},
 			14, 20, "too little",
 		},
 		{
-			"nothing is known any more", ExtendedInput{Allocatable: 16, Held: 3, Previous: told(10, 10)}, 10, 3,
+			"nothing is known any more",
+			ExtendedInput{Allocatable: 16, Held: 3, Previous: told(10, 10)},
+			10, 3,
 			"any more",
 		},
 		{
 			"nothing is known any more, and holders had to give way",
-			ExtendedInput{Allocatable: 16, Held: 3, Previous: told(1, 3)}, 1, 3, "any more",
+			ExtendedInput{Allocatable: 16, Held: 3, Previous: told(1, 3)},
+			1, 3, "any more",
 		},
 	} {
 		got := Extended(c.in)

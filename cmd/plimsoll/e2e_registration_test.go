@@ -45,15 +45,18 @@ func TestForgedRegistrationsTakeNothingFromAnAgent(t *testing.T) {
 		{"from the future", plimsoll.Node{ID: "n1", Incarnation: math.MaxUint64}, plimsoll.CodeInvalid},
 		{"without the key", plimsoll.Node{ID: "n1", Incarnation: 1 << 40}, plimsoll.CodeConflict},
 		{
-			"docker.sock", plimsoll.Node{ID: "n2", Incarnation: 1, Address: "unix:" + r.path("docker.sock")},
+			"docker.sock",
+			plimsoll.Node{ID: "n2", Incarnation: 1, Address: "unix:" + r.path("docker.sock")},
 			plimsoll.CodeDenied,
 		},
 		{
-			"another machine", plimsoll.Node{ID: "n2", Incarnation: 1, Address: "169.254.169.254:80"},
+			"another machine",
+			plimsoll.Node{ID: "n2", Incarnation: 1, Address: "169.254.169.254:80"},
 			plimsoll.CodeDenied,
 		},
 		{
-			"absurd", plimsoll.Node{ID: "n2", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1 << 50}},
+			"absurd",
+			plimsoll.Node{ID: "n2", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1 << 50}},
 			plimsoll.CodeInvalid,
 		},
 	} {

@@ -67,13 +67,25 @@ func (p *page) printLines(q *client.NodeQOS, now time.Time) {
 			lines += ", " + m.Format(l.Release)
 		}
 		rows[i] = []cell{
-			{l.Rule, strong}, {l.Metric, plain}, {usage, how}, {lineBar(l), how}, {lines, plain}, {gap, how},
-			{text, how}, {l.Action, plain},
+			{l.Rule, strong},
+			{l.Metric, plain},
+			{usage, how},
+			{lineBar(l), how},
+			{lines, plain},
+			{gap, how},
+			{text, how},
+			{l.Action, plain},
 		}
 	}
 	p.table(
 		[]column{
-			{"RULE", 0}, {"METRIC", 3}, {"USE", 0}, {"", 2}, {"LINE, RELEASE", 0}, {"GAP", 1}, {"STATE", 0},
+			{"RULE", 0},
+			{"METRIC", 3},
+			{"USE", 0},
+			{"", 2},
+			{"LINE, RELEASE", 0},
+			{"GAP", 1},
+			{"STATE", 0},
 			{"ACTION", 4},
 		},
 		rows,
@@ -179,8 +191,16 @@ func (p *page) printQOSTasks(q *client.NodeQOS, most int) {
 		})
 	}
 	p.table([]column{
-		{"NEXT", 0}, {"TASK", 0}, {"CLASS", 1}, {"PRIO", 2}, {"CPU", 0}, {"MEMORY", 3}, {"QUOTA", 0}, {"WEIGHT", 4},
-		{"NOW", 0}, {"MAY BE ACTED ON BY", 0},
+		{"NEXT", 0},
+		{"TASK", 0},
+		{"CLASS", 1},
+		{"PRIO", 2},
+		{"CPU", 0},
+		{"MEMORY", 3},
+		{"QUOTA", 0},
+		{"WEIGHT", 4},
+		{"NOW", 0},
+		{"MAY BE ACTED ON BY", 0},
 	}, rows)
 	if more := len(q.Tasks) - n; more > 0 {
 		p.line(cell{"and " + plural(more, "more task"), faint})

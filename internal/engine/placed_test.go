@@ -69,7 +69,8 @@ func (w *world) selector() plimsoll.Selector {
 
 func (w *world) traits() map[string]plimsoll.Trait {
 	return []map[string]plimsoll.Trait{
-		{"ssd": {Flag: true}}, {"arch": {Words: []string{"arm"}}},
+		{"ssd": {Flag: true}},
+		{"arch": {Words: []string{"arm"}}},
 		{"arch": {Words: []string{"x86", "arm"}}, "ssd": {Flag: true}},
 	}[w.rng.IntN(3)]
 }

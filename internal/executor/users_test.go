@@ -403,7 +403,10 @@ func TestUIDRange(t *testing.T) {
 
 func TestUsersAreChecked(t *testing.T) {
 	for _, u := range []Users{
-		{Allowed: []string{"root"}}, {Allowed: []string{"a", "0"}}, {Allowed: []string{""}}, {UIDs: UIDRange{0, 1}},
+		{Allowed: []string{"root"}},
+		{Allowed: []string{"a", "0"}},
+		{Allowed: []string{""}},
+		{UIDs: UIDRange{0, 1}},
 		{UIDs: UIDRange{5, 4}},
 	} {
 		if err := u.Validate(); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {

@@ -97,7 +97,8 @@ func TestListJobs(t *testing.T) {
 		{"in one of two states", &pb.ListJobsRequest{States: []pb.JobState{2, 6}}, []string{"b.2", "c"}, ""},
 		{
 			"by all filters", &pb.ListJobsRequest{Owner: "bob", Queue: "root.batch", States: []pb.JobState{2, 6}},
-			[]string{"b.2"}, "",
+			[]string{"b.2"},
+			"",
 		},
 		{"a page", &pb.ListJobsRequest{Limit: 2}, []string{"a", "b.2"}, "b.2"},
 		{"the page after", &pb.ListJobsRequest{Limit: 2, After: "b.2"}, []string{"c"}, ""},
@@ -143,7 +144,8 @@ func TestListTasks(t *testing.T) {
 		{"the page after", &pb.ListTasksRequest{Limit: 3, After: "b.2.map.0"}, []string{"b.2.map.10"}, ""},
 		{
 			"after a task in the middle of the number order", &pb.ListTasksRequest{After: "b.2.map.9"},
-			[]string{"b.2.map.10"}, "",
+			[]string{"b.2.map.10"},
+			"",
 		},
 		{"of a node after a task", &pb.ListTasksRequest{Node: "n1", After: "a.map.0"}, []string{"b.2.map.0"}, ""},
 		{"a page of a job", &pb.ListTasksRequest{Job: "a", Limit: 1}, []string{"a.map.0"}, "a.map.0"},

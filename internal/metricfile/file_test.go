@@ -255,7 +255,9 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 		label string
 		want  string
 	}{
-		{"/metrics", "shop", ""}, {"/moved", "shop", "302"}, {"/metrics", "..", "cannot be part of an address"},
+		{"/metrics", "shop", ""},
+		{"/moved", "shop", "302"},
+		{"/metrics", "..", "cannot be part of an address"},
 		{"/metrics", "sho/p", "cannot be part"},
 	} {
 		e, err := newEndpoint(filepath.Join(dir, "{app}", "m.sock"), "http://localhost"+c.path)

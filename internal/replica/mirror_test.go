@@ -113,7 +113,8 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		{"an older epoch", true, messages{welcomeMsg(1, "i1", false)}, plimsoll.CodeStale},
 		{"another leader of the same epoch", true, messages{welcomeMsg(2, "other", false)}, plimsoll.CodeStale},
 		{
-			"an older snapshot of the same epoch", true, messages{welcomeMsg(2, "i2", false), endMsg(9)},
+			"an older snapshot of the same epoch", true,
+			messages{welcomeMsg(2, "i2", false), endMsg(9)},
 			plimsoll.CodeStale,
 		},
 		{"a resumed copy of another epoch", true, messages{welcomeMsg(3, "i3", true)}, plimsoll.CodeCorrupt},
@@ -125,7 +126,8 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		{"an acknowledgement of another epoch", false, messages{ackMsg(1, 3, 10)}, plimsoll.CodeCorrupt},
 		{"a batch before the welcome", true, messages{batchMsg(2, 11)}, plimsoll.CodeCorrupt},
 		{
-			"a batch within the snapshot", true, messages{welcomeMsg(3, "i3", false), batchMsg(3, 11)},
+			"a batch within the snapshot", true,
+			messages{welcomeMsg(3, "i3", false), batchMsg(3, 11)},
 			plimsoll.CodeCorrupt,
 		},
 		{"a reply within the snapshot", true, messages{welcomeMsg(3, "i3", false), replyMsg(1)}, plimsoll.CodeCorrupt},
@@ -134,15 +136,18 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		{"a second end", false, messages{endMsg(11)}, plimsoll.CodeCorrupt},
 		{"a record of no kind", true, messages{welcomeMsg(3, "i3", false), partMsg(0, "x")}, plimsoll.CodeCorrupt},
 		{
-			"a record of an unknown kind", true, messages{welcomeMsg(3, "i3", false), partMsg(99, "x")},
+			"a record of an unknown kind", true,
+			messages{welcomeMsg(3, "i3", false), partMsg(99, "x")},
 			plimsoll.CodeCorrupt,
 		},
 		{
-			"a mutation of an unknown kind", false, messages{batchMsg(2, 11, wire.Mutation{Kind: 99, Key: "x"})},
+			"a mutation of an unknown kind", false,
+			messages{batchMsg(2, 11, wire.Mutation{Kind: 99, Key: "x"})},
 			plimsoll.CodeCorrupt,
 		},
 		{
-			"junk for a batch", false, messages{{Kind: &pb.ReplicateResponse_Batch{Batch: []byte("junk")}}},
+			"junk for a batch", false,
+			messages{{Kind: &pb.ReplicateResponse_Batch{Batch: []byte("junk")}}},
 			plimsoll.CodeCorrupt,
 		},
 		{"nothing", false, messages{{}}, plimsoll.CodeCorrupt},

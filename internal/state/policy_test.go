@@ -79,15 +79,20 @@ func TestPoliciesRefused(t *testing.T) {
 		want string
 	}{
 		{
-			"a rule without its action", []plimsoll.Policy{nodeQOS("n", rule("r", "load", "3", "nope"))},
+			"a rule without its action",
+			[]plimsoll.Policy{nodeQOS("n", rule("r", "load", "3", "nope"))},
 			plimsoll.CodeInvalid, `NodeQOS n: rules[0].action: there is no Action "nope"`,
 		},
 		{
-			"a name of the built-in ones", []plimsoll.Policy{action("plimsoll-mine")}, plimsoll.CodeInvalid,
+			"a name of the built-in ones",
+			[]plimsoll.Policy{action("plimsoll-mine")},
+			plimsoll.CodeInvalid,
 			`"plimsoll-mine" begins as the names of built-in policies do`,
 		},
 		{
-			"an allowed action that is not there", []plimsoll.Policy{taskQOS("t", "old", "nope")}, plimsoll.CodeInvalid,
+			"an allowed action that is not there",
+			[]plimsoll.Policy{taskQOS("t", "old", "nope")},
+			plimsoll.CodeInvalid,
 			`TaskQOS t: allowed[1]: there is no Action "nope"`,
 		},
 		{
@@ -98,28 +103,33 @@ func TestPoliciesRefused(t *testing.T) {
 				`ext_memory_total_usage, load, memory_pressure, memory_total_usage, memory_total_utilization, queue_length`,
 		},
 		{
-			"more than all", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_utilization", "101", "old"))},
+			"more than all",
+			[]plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_utilization", "101", "old"))},
 			plimsoll.CodeInvalid,
 			"rules[0].waterline: 101 is above 100 percent, which memory_total_utilization never is",
 		},
 		{
 			"more than all, in thousandths",
-			[]plimsoll.Policy{nodeQOS("n", rule("r", "cpu_pressure", "100.001%", "old"))}, plimsoll.CodeInvalid,
+			[]plimsoll.Policy{nodeQOS("n", rule("r", "cpu_pressure", "100.001%", "old"))},
+			plimsoll.CodeInvalid,
 			"above 100 percent",
 		},
 		{"bytes without a unit", []plimsoll.Policy{nodeQOS("n", rule("r", "memory_total_usage", "80", "old"))}, plimsoll.CodeInvalid, "rules[0].waterline: 80 is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use memory_total_utilization"},
 		{"a release line without a unit", []plimsoll.Policy{nodeQOS("n", plimsoll.Rule{Name: "r", Metric: "memory_total_usage", Waterline: "80Gi", Release: "70", Action: "old"})}, plimsoll.CodeInvalid, "rules[0].release: 70 is less than a mebibyte, and no node has so little; write the unit, such as 80Gi, or use memory_total_utilization"},
 		{
-			"percent of cores", []plimsoll.Policy{nodeQOS("n", rule("r", "cpu_total_usage", "80%", "old"))},
+			"percent of cores",
+			[]plimsoll.Policy{nodeQOS("n", rule("r", "cpu_total_usage", "80%", "old"))},
 			plimsoll.CodeInvalid, "rules[0].waterline: 80% is a percentage, and cpu_total_usage is measured in cores",
 		},
 		{
-			"a line of zero in a change", []plimsoll.Policy{nodeQOS("there", rule("r", "load", "0", "old"))},
+			"a line of zero in a change",
+			[]plimsoll.Policy{nodeQOS("there", rule("r", "load", "0", "old"))},
 			plimsoll.CodeInvalid, "NodeQOS there: rules[0].waterline: is 0",
 		},
 		{
 			"a metric that nobody measures in a change",
-			[]plimsoll.Policy{nodeQOS("there", rule("r", "nope", "1", "old"))}, plimsoll.CodeInvalid,
+			[]plimsoll.Policy{nodeQOS("there", rule("r", "nope", "1", "old"))},
+			plimsoll.CodeInvalid,
 			"is measured by no node",
 		},
 		{
@@ -132,7 +142,8 @@ func TestPoliciesRefused(t *testing.T) {
 		{"one twice", []plimsoll.Policy{action("x"), action("x")}, plimsoll.CodeInvalid, "Action x stands twice"},
 		{"none of the kinds", []plimsoll.Policy{{}}, plimsoll.CodeInvalid, "kind: is missing"},
 		{
-			"two of the kinds", []plimsoll.Policy{{Action: action("x").Action, TaskQOS: taskQOS("x").TaskQOS}},
+			"two of the kinds",
+			[]plimsoll.Policy{{Action: action("x").Action, TaskQOS: taskQOS("x").TaskQOS}},
 			plimsoll.CodeInvalid, "kind: is given twice",
 		},
 		{"too many", many, plimsoll.CodeExhausted, "at most 1000 are possible"},
@@ -214,7 +225,9 @@ func TestPolicyDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ref := range []plimsoll.PolicyRef{
-		{Kind: plimsoll.PolicyNodeQOS, Name: "n"}, {Kind: plimsoll.PolicyTaskQOS, Name: "t"}, a,
+		{Kind: plimsoll.PolicyNodeQOS, Name: "n"},
+		{Kind: plimsoll.PolicyTaskQOS, Name: "t"},
+		a,
 		{Kind: plimsoll.PolicyAction, Name: "b"},
 	} {
 		if err := s.DeletePolicy(ref); err != nil {

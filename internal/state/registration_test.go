@@ -178,7 +178,9 @@ func TestAbsurdCapacitiesAreRefused(t *testing.T) {
 		name string
 		most int64
 	}{
-		{plimsoll.CPU, 100_000_000}, {plimsoll.Memory, 1 << 50}, {plimsoll.Disk, plimsoll.MaxAmount},
+		{plimsoll.CPU, 100_000_000},
+		{plimsoll.Memory, 1 << 50},
+		{plimsoll.Disk, plimsoll.MaxAmount},
 		{"nvidia.com/gpu", 1 << 50},
 	} {
 		node := plimsoll.Node{ID: "n1", Incarnation: 1, Capacity: plimsoll.Resources{test.name: test.most}}

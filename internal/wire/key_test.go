@@ -14,7 +14,8 @@ import (
 // The key of a policy names its kind and its name, and nothing else is one.
 func TestPolicyKey(t *testing.T) {
 	for _, ref := range []plimsoll.PolicyRef{
-		{Kind: plimsoll.PolicyAction, Name: "shed"}, {Kind: plimsoll.PolicyTaskQOS, Name: "batch"},
+		{Kind: plimsoll.PolicyAction, Name: "shed"},
+		{Kind: plimsoll.PolicyTaskQOS, Name: "batch"},
 		{Kind: plimsoll.PolicyNodeQOS, Name: "busy/odd"},
 	} {
 		if got, ok := SplitPolicyKey(PolicyKey(ref)); !ok || got != ref {

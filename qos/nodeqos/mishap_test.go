@@ -225,8 +225,13 @@ func TestSomeOpenFilesAreLeft(t *testing.T) {
 		v2    bool
 		most  int
 	}{
-		{1024, false, 76}, {1024, true, 128}, {4096, false, 384}, {20_000, false, 1974}, {1 << 20, true, 174_720},
-		{0, false, 0}, {unix.RLIM_INFINITY, true, math.MaxInt},
+		{1024, false, 76},
+		{1024, true, 128},
+		{4096, false, 384},
+		{20_000, false, 1974},
+		{1 << 20, true, 174_720},
+		{0, false, 0},
+		{unix.RLIM_INFINITY, true, math.MaxInt},
 	} {
 		if got := mostGroups(c.limit, c.v2); got != c.most {
 			t.Errorf("limit %d, v2 %t: %d groups, want %d", c.limit, c.v2, got, c.most)
