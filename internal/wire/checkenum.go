@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -16,53 +17,110 @@ import (
 //
 // A single field that is unspecified cannot be told from one that is left out. Whether it may be
 // left out is for the method to say.
-func CheckEnums(m proto.Message) error { return checkEnums(m.ProtoReflect(), "") }
-
-func checkEnums(m protoreflect.Message, path string) error {
-	var err error
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if f.Enum() == nil && f.Message() == nil {
-			return true
-		}
-		err = checkFieldEnums(f, v, joinPath(path, f.JSONName()))
-		return err == nil
-	})
-	return err
-}
-
-func checkFieldEnums(f protoreflect.FieldDescriptor, v protoreflect.Value, path string) (err error) {
-	switch {
-	case f.IsMap():
-		if f.MapValue().Enum() == nil && f.MapValue().Message() == nil {
-			return nil
-		}
-		v.Map().Range(func(key protoreflect.MapKey, v protoreflect.Value) bool {
-			err = checkValueEnums(f.MapValue(), v, joinPath(path, shortened(key.String())), 1)
-			return err == nil
-		})
-	case f.IsList():
-		for i := 0; i < v.List().Len() && err == nil; i++ {
-			err = checkValueEnums(f, v.List().Get(i), fmt.Sprintf("%s[%d]", path, i), 1)
-		}
-	default:
-		err = checkValueEnums(f, v, path, 0)
+func CheckEnums(m proto.Message) error {
+	bad := checkEnums(m.ProtoReflect())
+	if bad == nil {
+		return nil
 	}
-	return err
+	known := strings.Join(valueNames(bad.enum), ", ")
+	return plimsoll.Invalid(bad.path, "%d is not known; possible are %s", bad.number, known)
 }
 
-// checkValueEnums checks one value, of which the number is least or more.
-func checkValueEnums(
-	f protoreflect.FieldDescriptor, v protoreflect.Value, path string, least protoreflect.EnumNumber,
-) error {
-	switch f.Kind() {
-	case protoreflect.MessageKind:
-		return checkEnums(v.Message(), path)
-	case protoreflect.EnumKind:
-		if n := v.Enum(); n < least || f.Enum().Values().ByNumber(n) == nil {
-			return plimsoll.Invalid(
-				path, "%d is not known; possible are %s", n, strings.Join(valueNames(f.Enum()), ", "),
-			)
+// badEnum is a number that is not known. Its path grows from the inside while the check returns, so
+// that a message without one costs no strings.
+type badEnum struct {
+	path   string
+	number protoreflect.EnumNumber
+	enum   protoreflect.EnumDescriptor
+}
+
+// below puts a part before the path.
+func (b *badEnum) below(part string) *badEnum {
+	if b != nil && (b.path == "" || strings.HasPrefix(b.path, "[")) {
+		b.path = part + b.path
+	} else if b != nil {
+		b.path = joinPath(part, b.path)
+	}
+	return b
+}
+
+func checkEnums(m protoreflect.Message) *badEnum {
+	for _, f := range enumFields(m.Descriptor()) {
+		if !m.Has(f) {
+			continue
+		}
+		if bad := checkFieldEnums(f, m.Get(f)); bad != nil {
+			return bad.below(f.JSONName())
 		}
 	}
 	return nil
+}
+
+func checkFieldEnums(f protoreflect.FieldDescriptor, v protoreflect.Value) (bad *badEnum) {
+	switch {
+	case f.IsMap():
+		v.Map().Range(func(key protoreflect.MapKey, v protoreflect.Value) bool {
+			bad = checkValueEnums(f.MapValue(), v, 1)
+			bad.below(shortened(key.String()))
+			return bad == nil
+		})
+	case f.IsList():
+		for i := 0; i < v.List().Len() && bad == nil; i++ {
+			if bad = checkValueEnums(f, v.List().Get(i), 1); bad != nil {
+				bad.below(fmt.Sprintf("[%d]", i))
+			}
+		}
+	default:
+		bad = checkValueEnums(f, v, 0)
+	}
+	return bad
+}
+
+// checkValueEnums checks one value, of which the number is least or more.
+func checkValueEnums(f protoreflect.FieldDescriptor, v protoreflect.Value, least protoreflect.EnumNumber) *badEnum {
+	if f.Message() != nil {
+		return checkEnums(v.Message())
+	}
+	if n := v.Enum(); n < least || f.Enum().Values().ByNumber(n) == nil {
+		return &badEnum{number: n, enum: f.Enum()}
+	}
+	return nil
+}
+
+// enumFieldsOf has the answers of enumFields by the full name of the message. It is as large as the
+// API has messages.
+var enumFieldsOf sync.Map
+
+// enumFields returns the fields of a message that are enumerations, or that have some below them.
+func enumFields(m protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
+	if known, ok := enumFieldsOf.Load(m.FullName()); ok {
+		return known.([]protoreflect.FieldDescriptor) //nolint:forcetypeassert // only the line below stores
+	}
+	var found []protoreflect.FieldDescriptor
+	for i := range m.Fields().Len() {
+		if f := m.Fields().Get(i); hasEnums(f, map[protoreflect.FullName]bool{}) {
+			found = append(found, f)
+		}
+	}
+	enumFieldsOf.Store(m.FullName(), found)
+	return found
+}
+
+// hasEnums reports whether a field is an enumeration or has one below it. seen are the messages that
+// were looked at.
+func hasEnums(f protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool) bool {
+	if f.IsMap() {
+		f = f.MapValue()
+	}
+	m := f.Message()
+	if m == nil || seen[m.FullName()] {
+		return f.Enum() != nil
+	}
+	seen[m.FullName()] = true
+	for i := range m.Fields().Len() {
+		if hasEnums(m.Fields().Get(i), seen) {
+			return true
+		}
+	}
+	return false
 }
