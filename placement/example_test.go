@@ -37,6 +37,6 @@ func Example() {
 	explanation := placer.Explain(request, 0)
 	fmt.Println(explanation.Summary())
 	// Output:
-	// goes to n2 1 of 3 nodes: its record cannot be used: capacity.memory: quantity "lots" cannot
-	// be read; write for example 64Mi or 2G; 1 of 3 nodes: not enough cpu
+	// goes to n2
+	// 1 of 3 nodes: its record cannot be used: capacity.memory: quantity "lots" cannot be read; write for example 64Mi or 2G; 1 of 3 nodes: not enough cpu
 }

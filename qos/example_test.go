@@ -64,8 +64,9 @@ func ExamplePlan() {
 	fmt.Println("closed:", plan.Closed, plan.ClosedBy)
 	fmt.Println("held:", ledger.Held())
 	// Output:
-	// throttle heavy: quota unlimited → quota 1.25 cores (mixed/cpu: cpu_total_usage is 3.25 cores
-	// (line 3 cores)) closed: true mixed/cpu is above its line held: [{heavy 0}]
+	// throttle heavy: quota unlimited → quota 1.25 cores (mixed/cpu: cpu_total_usage is 3.25 cores (line 3 cores))
+	// closed: true mixed/cpu is above its line
+	// held: [{heavy 0}]
 }
 
 // A metric of the user's own: tasks say how much they write, and when the disk is too busy those

@@ -53,6 +53,9 @@ func leftOut(name, base string) bool {
 	return base == "testdata" || base == "node_modules" || name != "." && strings.HasPrefix(base, ".")
 }
 
+// output is the line of a comment from which on an Example says what it prints.
+var output = regexp.MustCompile(`(?i)^ (unordered )?output:`)
+
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
 // pageVoice checks a Markdown page. A row of a table cannot be broken, nor a line with a long
@@ -81,7 +84,7 @@ func wide(name string, number, width, most int) Finding {
 // taken for one, which has done no harm.
 func sourceVoice(name, text string) (found []Finding) {
 	var sentence []string
-	begin, number := 0, 0
+	begin, number, isOutput := 0, 0, false
 	flush := func() {
 		if len(sentence) > 0 {
 			found = append(found, proseVoice(name, begin, strings.Join(sentence, " "))...)
@@ -92,6 +95,9 @@ func sourceVoice(name, text string) (found []Finding) {
 		number++
 		line = strings.TrimRight(line, "\n")
 		comment, isComment := strings.CutPrefix(strings.TrimSpace(line), "//")
+		if isOutput = isComment && (isOutput || output.MatchString(comment)); isOutput {
+			continue
+		}
 		most := maxCodeWidth
 		if isComment {
 			most = maxProseWidth
