@@ -53,13 +53,23 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 	}
 }
 
-// FollowerEvents logs what happens between a gateway and the leader.
+// FollowerEvents logs what happens between a gateway and the leader. A failure that repeats the one
+// before is for the level debug: several come in a second while the leader is away.
 func FollowerEvents(log *slog.Logger) replica.FollowerEvents {
+	last := "" // follower calls both from one goroutine at a time
 	return replica.FollowerEvents{
 		Live: func(epoch, revision uint64, resumed bool) {
+			last = ""
 			log.Info("following the leader", "epoch", epoch, "revision", revision, "resumed", resumed)
 		},
-		Disconnected: func(err error, pause time.Duration) { log.Warn("no leader", "error", err, "again in", pause) },
+		Disconnected: func(err error, pause time.Duration) {
+			level := slog.LevelWarn
+			if err.Error() == last {
+				level = slog.LevelDebug
+			}
+			last = err.Error()
+			log.Log(context.Background(), level, "no leader", "error", err, "again in", pause)
+		},
 	}
 }
 

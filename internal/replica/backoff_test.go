@@ -3,18 +3,14 @@ package replica
 import (
 	"context"
 	"errors"
-	"net/http"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
-
-type refusing struct{}
-
-// RoundTrip fails as a port does that nobody listens on.
-func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("connection refused")
-}
 
 // The pause doubles from the least to the most, and half of it is random, so that gateways do not all come back at once
 // (gateways.md section 6, item 3).
@@ -34,7 +30,9 @@ func TestBackoffDoublesAndIsJittered(t *testing.T) {
 					cancel()
 				}
 			}},
-		}, &http.Client{Transport: refusing{}}, "http://nobody")
+		}, func(context.Context) (*transport.ConnClient, error) {
+			return nil, errors.New("no route to host")
+		})
 		if err := f.Run(ctx); err != nil {
 			t.Error(err)
 		}
@@ -55,19 +53,13 @@ func TestBackoffDoublesAndIsJittered(t *testing.T) {
 	})
 }
 
-type silent struct{}
-
-// RoundTrip takes the request and never answers.
-func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
 // A leader that takes the connection and then says nothing is given up.
 func TestSilentLeaderIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
+		network := newFakeNetwork(t)
+		network.lose(true)
 		f := newFollower(FollowerConfig{
 			Gateway: "g", Leader: "unix:/silent",
 			Events: FollowerEvents{Disconnected: func(err error, _ time.Duration) {
@@ -76,7 +68,7 @@ func TestSilentLeaderIsGivenUp(t *testing.T) {
 				}
 				cancel()
 			}},
-		}, &http.Client{Transport: silent{}}, "http://silent")
+		}, network.dial)
 		if err := f.Run(ctx); err != nil {
 			t.Error(err)
 		}
@@ -84,4 +76,39 @@ func TestSilentLeaderIsGivenUp(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 	})
+}
+
+// Random numbers that are as large as they may be: the longest pauses.
+func largest(n int64) int64 { return n - 1 }
+
+// While nobody listens the pause stays short, because such an attempt costs the leader nothing.
+// When the port answers again the pauses begin anew.
+func TestAPortThatAnswersAgainIsTriedSoon(t *testing.T) {
+	r := newRedial(DefaultMinBackoff, DefaultMaxBackoff)
+	closed := &plimsoll.Error{Op: "dial", Err: syscall.ECONNREFUSED}
+	refused := plimsoll.Errorf(plimsoll.CodeUnavailable, "loads the active state")
+	for i, want := range []struct {
+		lived bool
+		err   error
+		pause time.Duration
+	}{
+		{true, errLost, 50 * time.Millisecond},
+		{false, closed, 50 * time.Millisecond},
+		{false, closed, 100 * time.Millisecond},
+		{false, closed, 200 * time.Millisecond},
+		{false, closed, 250 * time.Millisecond},
+		{false, closed, 250 * time.Millisecond},
+		{false, refused, 50 * time.Millisecond},
+		{false, refused, 100 * time.Millisecond},
+		{false, refused, 200 * time.Millisecond},
+		{false, refused, 400 * time.Millisecond},
+		{false, refused, 800 * time.Millisecond},
+		{false, refused, time.Second},
+		{false, refused, time.Second},
+		{false, closed, 50 * time.Millisecond},
+	} {
+		if pause := r.after(want.lived, want.err, largest); pause != want.pause {
+			t.Errorf("failure %d: the pause is %s, want %s", i, pause, want.pause)
+		}
+	}
 }

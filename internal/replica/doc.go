@@ -7,8 +7,9 @@
 // that was committed when the call began), Do (a command to the leader) and Watch.
 //
 // It owns, at the leader: a bounded log of encoded batches, and up to three goroutines a stream
-// beside its handler's. At the gateway: two goroutines while Follower.Run runs. It does not decode
-// records, decide anything about jobs, write to disk, or answer reads from the leader's tables.
+// beside its handler's. At the gateway: three goroutines while Follower.Run follows a stream, and a
+// few while it looks for the leader. It does not decode records, decide anything about jobs, write
+// to disk, or answer reads from the leader's tables.
 //
 // Guarantees (each is a test that cites the obligation of the protocol):
 //   - A batch is in every stream before a reply or an acknowledgement that follows it (O1, O2).
@@ -20,6 +21,8 @@
 //   - Snapshot and live batches meet without a gap or an overlap; a copy equals the leader's at the
 //     same revision (O6).
 //   - An older epoch, or an older revision of the same epoch, is refused (O8).
+//   - A link that is lost without a word is found in four seconds, and replaced if there is a way
+//     to the leader (docs/recovery.md).
 //   - A slow gateway slows nobody down: the log is shared and bounded, and who falls out of it
 //     starts again from a snapshot. One that has not read its stream for a minute is cut off.
 //

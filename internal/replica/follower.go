@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +24,7 @@ import (
 // Defaults of FollowerConfig.
 const (
 	DefaultMinBackoff  = 50 * time.Millisecond
-	DefaultMaxBackoff  = 2 * time.Second
+	DefaultMaxBackoff  = time.Second
 	DefaultMaxCommands = 8_192
 
 	DefaultMaxCommandBytes = 64 << 20
@@ -48,8 +47,9 @@ type FollowerConfig struct {
 	MaxCommands int
 	// MaxCommandBytes bounds, encoded, the commands that wait to be sent; default DefaultMaxCommandBytes.
 	MaxCommandBytes int
-	// MinBackoff and MaxBackoff bound the pause before the follower connects again: it doubles with each failure in a row, and half of
-	// it is random. Defaults DefaultMinBackoff and DefaultMaxBackoff.
+	// MinBackoff and MaxBackoff bound the pause before the follower connects again: it doubles with
+	// each failure in a row, and half of it is random. While nobody listens at the address it is a
+	// quarter of a second at most. Defaults DefaultMinBackoff and DefaultMaxBackoff.
 	MinBackoff, MaxBackoff time.Duration
 	// Events tells what happens.
 	Events FollowerEvents
@@ -59,7 +59,8 @@ type FollowerConfig struct {
 type FollowerEvents struct {
 	// Live is called when the copy follows a leader: after a snapshot, or at once if it could be resumed.
 	Live func(epoch, revision uint64, resumed bool)
-	// Disconnected is called when a stream has ended or could not be opened, with the pause before the next try.
+	// Disconnected is called when a stream has ended or could not be opened, with the pause before
+	// the next try: 0 if the leader has already answered on another connection.
 	Disconnected func(err error, pause time.Duration)
 }
 
@@ -80,13 +81,13 @@ func (c *FollowerConfig) Validate() error {
 // Follower keeps a copy of the leader's state. Its methods may be called from any goroutine.
 type Follower struct {
 	config FollowerConfig
-	http   *http.Client
-	client plimsollv1connect.ReplicationServiceClient
+	dial   dial
 
 	mirror  mirror // the receiving goroutine's alone
 	latest  atomic.Pointer[Snapshot]
 	watches watches
 	wake    chan struct{} // capacity 1: the sender has to look
+	doubt   chan struct{} // capacity 1: a barrier has timed out
 
 	mu struct {
 		sync.Mutex
@@ -100,24 +101,20 @@ func NewFollower(config FollowerConfig) (*Follower, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure the replica: %w", err)
 	}
-	client, url, err := transport.Client(config.Leader)
-	if err != nil {
-		return nil, fmt.Errorf("configure the replica: %w", err)
-	}
-	transport.SendToken(client, config.Tokens.For(config.Leader))
-	return newFollower(config, client, url), nil
+	tokens := config.Tokens.For(config.Leader)
+	return newFollower(config, func(ctx context.Context) (*transport.ConnClient, error) {
+		return transport.Dial(ctx, config.Leader, tokens)
+	}), nil
 }
 
-func newFollower(config FollowerConfig, client *http.Client, url string) *Follower {
+func newFollower(config FollowerConfig, dial dial) *Follower {
 	if config.MinBackoff == 0 {
 		config.MinBackoff = DefaultMinBackoff
 	}
 	if config.MaxBackoff == 0 {
 		config.MaxBackoff = max(DefaultMaxBackoff, config.MinBackoff)
 	}
-	f := &Follower{config: config, http: client, wake: make(chan struct{}, 1)}
-	f.client = plimsollv1connect.NewReplicationServiceClient(client, url,
-		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
+	f := &Follower{config: config, dial: dial, wake: make(chan struct{}, 1), doubt: make(chan struct{}, 1)}
 	f.mirror.eventCapacity = config.EventCapacity
 	f.mu.link.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
 	f.mu.link.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
@@ -127,44 +124,64 @@ func newFollower(config FollowerConfig, client *http.Client, url string) *Follow
 
 // Run follows the leader, connecting again whenever the stream ends, until ctx ends; then it returns nil.
 func (f *Follower) Run(ctx context.Context) error {
-	defer f.http.CloseIdleConnections()
-	redial := plimsoll.Backoff{First: f.config.MinBackoff, Longest: f.config.MaxBackoff}
-	for failures := 0; ; failures++ {
-		lived, err := f.follow(ctx)
+	redial := newRedial(f.config.MinBackoff, f.config.MaxBackoff)
+	var next *transport.ConnClient // on which the leader has answered
+	for {
+		link, lived, err := next, false, error(nil)
+		if next = nil; link == nil {
+			link, err = f.reach(ctx)
+		}
+		if err == nil {
+			next, lived, err = f.follow(ctx, link)
+		}
 		if ctx.Err() != nil {
+			if next != nil {
+				next.Cut()
+			}
 			return nil
 		}
-		if lived {
-			failures = 0
+		var pause time.Duration
+		if next == nil {
+			pause = redial.after(lived, err, rand.Int64N)
 		}
-		pause := redial.Jittered(failures+1, rand.Int64N)
 		if report := f.config.Events.Disconnected; report != nil {
 			report(err, pause)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
+		if next == nil {
+			wait(ctx, pause)
 		}
+	}
+}
+
+func wait(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
 type clientStream = connect.BidiStreamForClient[pb.ReplicateRequest, pb.ReplicateResponse]
 
-// follow opens one stream and follows it to its end. lived reports whether the copy became live.
-func (f *Follower) follow(ctx context.Context) (lived bool, err error) {
+// follow opens a stream on a connection, follows it to its end and ends the connection. lived
+// reports whether the copy became live; next is the connection to go on with, if there is one.
+func (f *Follower) follow(ctx context.Context, link *transport.ConnClient) (
+	next *transport.ConnClient, lived bool, err error,
+) {
+	defer link.Cut()
 	ctx, cancelCause := context.WithCancelCause(ctx)
 	cancel := func() { cancelCause(nil) }
 	defer cancel()
-	// A leader that accepts the connection and then says nothing is as good as none.
+	// A leader that takes the stream and then says nothing on it is as good as none.
 	silence := time.AfterFunc(helloTimeout, func() { cancelCause(errSilent) })
 	defer silence.Stop()
-	stream := f.client.Replicate(ctx)
+	client := plimsollv1connect.NewReplicationServiceClient(link.HTTP, link.URL,
+		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
+	stream := client.Replicate(ctx)
 	if err := stream.Send(f.mirror.open(f.config.Gateway)); err != nil && !errors.Is(err, io.EOF) {
 		_, _ = stream.CloseRequest(), stream.CloseResponse() // there is no stream; Send has said why
-		return false, fmt.Errorf("connect to the leader: %w", wire.FromConnectError(err))
+		return nil, false, fmt.Errorf("connect to the leader: %w", wire.FromConnectError(err))
 	}
 	var group errgroup.Group
 	group.Go(func() error {
@@ -180,16 +197,24 @@ func (f *Follower) follow(ctx context.Context) (lived bool, err error) {
 		lived, err = f.receive(stream, silence)
 		return err
 	})
+	group.Go(func() error {
+		var err error
+		if next, err = f.watch(ctx, link); err != nil {
+			cancelCause(err)
+			link.Cut() // what is written to it waits for ever
+		}
+		return nil
+	})
 	err = group.Wait()
 	f.disconnect()
 	_ = stream.CloseResponse() // the stream has ended, and Receive has said why
-	if errors.Is(context.Cause(ctx), errSilent) {
-		err = errSilent
+	for _, cause := range []error{errSilent, errLost, errReplaced} {
+		if errors.Is(context.Cause(ctx), cause) {
+			err = cause
+		}
 	}
-	return lived, err
+	return next, lived, err
 }
-
-var errSilent = plimsoll.Errorf(plimsoll.CodeUnavailable, "the leader accepted the connection but did not answer within %s", helloTimeout)
 
 // send sends syncs and commands until the stream ends. Why it ended is for the receiver to find.
 func (f *Follower) send(ctx context.Context, stream *clientStream) {
@@ -313,7 +338,7 @@ func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan struct{}, c
 
 // Barrier returns a snapshot that holds everything that was committed when the call began. It costs one round trip to the leader,
 // shared with all who wait at the same time. Without a leader it fails at once with CodeUnavailable; it never answers from a copy
-// that may be stale.
+// that may be stale. One that times out makes the follower check its connection.
 func (f *Follower) Barrier(ctx context.Context) (*Snapshot, error) {
 	r, err := f.join()
 	if err != nil {
@@ -324,6 +349,9 @@ func (f *Follower) Barrier(ctx context.Context) (*Snapshot, error) {
 	case <-r.done:
 		return r.snapshot, r.err
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			notify(f.doubt)
+		}
 		return nil, ended(ctx, "the leader did not confirm in time that this gateway's copy is fresh; try again")
 	}
 }

@@ -147,7 +147,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 
 // gateways.md 3.2 O3: the snapshot is published, then watchers are told, then those who wait are released.
 func TestFollowerPublishesBeforeItReleases(t *testing.T) {
-	f := newFollower(FollowerConfig{Gateway: "g"}, nil, "")
+	f := newFollower(FollowerConfig{Gateway: "g"}, nil)
 	f.mirror.open("g")
 	give := func(message *pb.ReplicateResponse) {
 		t.Helper()

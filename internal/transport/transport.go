@@ -188,12 +188,16 @@ func newClient(address string, t *http.Transport) (client *http.Client, baseURL 
 		return dialer.DialContext(ctx, network, rest)
 	}
 	t.IdleConnTimeout = idleTimeout
-	client = &http.Client{Transport: refusals{t}}
+	return &http.Client{Transport: refusals{t}}, urlOf(network, rest), nil
+}
+
+// urlOf returns the URL of requests to an address.
+func urlOf(network, rest string) string {
 	switch {
 	case network == "unix":
-		return client, "http://plimsoll", nil
+		return "http://plimsoll"
 	case strings.HasPrefix(rest, ":"): // this machine, which a request must name
-		return client, "http://localhost" + rest, nil
+		return "http://localhost" + rest
 	}
-	return client, "http://" + rest, nil
+	return "http://" + rest
 }

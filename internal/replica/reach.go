@@ -1,0 +1,237 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+const (
+	// attemptEvery is how long an attempt to reach the leader is alone: then another begins beside
+	// it. So an attempt that is lost on the way costs no more, and a leader that is slow is
+	// reached.
+	attemptEvery = 2 * time.Second
+	// linkGrace is how much later than a new connection the present one may answer in a check.
+	linkGrace = time.Second
+	// closedPause is the longest pause while nobody listens at the leader's address. Such an
+	// attempt costs the leader nothing, and it is often about to come back.
+	closedPause = 250 * time.Millisecond
+)
+
+// dial connects to the leader. Nothing has been said on the connection that it returns.
+type dial func(ctx context.Context) (*transport.ConnClient, error)
+
+// reach returns a connection on which the leader has answered. It fails with the first attempt that
+// fails, or if none is answered within helloTimeout.
+//
+// What it asks changes nothing at the leader. A hello makes the leader give up the nodes of the
+// gateway's older stream, so one must not lie on a connection that is not going to be used.
+func (f *Follower) reach(ctx context.Context) (*transport.ConnClient, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, helloTimeout, errSilent)
+	type attempt struct {
+		conn *transport.ConnClient
+		err  error
+	}
+	attempts := make(chan attempt)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	begin := func() {
+		conn, err := f.dial(ctx)
+		if err == nil {
+			if err = answers(ctx, conn); err != nil {
+				conn.Cut()
+			}
+		}
+		select {
+		case attempts <- attempt{conn, err}:
+		case <-ctx.Done():
+			if err == nil {
+				conn.Cut()
+			}
+		}
+	}
+	ticker := time.NewTicker(attemptEvery)
+	defer ticker.Stop()
+	for {
+		group.Go(begin)
+		select {
+		case a := <-attempts:
+			if a.err != nil {
+				return nil, unreached(ctx, a.err)
+			}
+			return a.conn, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// answers returns nil once the process at the other end of a connection has answered a question
+// that costs it nothing.
+func answers(ctx context.Context, conn *transport.ConnClient) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, conn.URL+"/readyz", http.NoBody)
+	if err != nil {
+		return fmt.Errorf("ask the leader whether it is there: %w", err)
+	}
+	response, err := conn.HTTP.Do(request)
+	if err != nil {
+		return err //nolint:wrapcheck // unreached does it
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 4096)) // any answer will do
+	_ = response.Body.Close()                                       // as above
+	return nil
+}
+
+// unreached is the error of an attempt.
+func unreached(ctx context.Context, err error) error {
+	var refusal *plimsoll.Error
+	switch {
+	case errors.Is(context.Cause(ctx), errSilent):
+		return errSilent
+	case errors.As(err, &refusal):
+		return fmt.Errorf("connect to the leader: %w", refusal)
+	}
+	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Op: "connect to the leader", Err: err}
+}
+
+// errSilent, errLost and errReplaced are why a connection was given up.
+var (
+	errSilent = plimsoll.Errorf(plimsoll.CodeUnavailable, "the leader did not answer within %s", helloTimeout)
+	errLost   = plimsoll.Errorf(plimsoll.CodeUnavailable,
+		"nothing has come from the leader for %s, not even the answer to a ping", lostAfter*silenceTick)
+	errReplaced = plimsoll.Errorf(plimsoll.CodeUnavailable,
+		"the leader answers on a new connection and not on this one, which is given up")
+)
+
+// watch looks after the connection of a stream until ctx ends or the connection is given up. Then
+// err says why, and next is the connection to go on with, nil if there is none yet.
+func (f *Follower) watch(ctx context.Context, link *transport.ConnClient) (next *transport.ConnClient, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	compared := make(chan *transport.ConnClient, 1) // of the check that is under way
+	var group sync.WaitGroup
+	defer func() {
+		cancel()
+		group.Wait()
+		select {
+		case unused := <-compared:
+			if unused != nil {
+				unused.Cut()
+			}
+		default:
+		}
+	}()
+	ticker := time.NewTicker(silenceTick)
+	defer ticker.Stop()
+	var s silence
+	checking := false
+	for {
+		var check, lost bool
+		select {
+		case <-ctx.Done():
+			return nil, nil //nolint:nilnil // the stream has ended, and others know why
+		case <-f.doubt:
+			check = s.doubt()
+		case <-ticker.C:
+			check, lost = s.tick(link.Heard())
+		case standby := <-compared:
+			if checking = false; standby != nil {
+				return standby, errReplaced
+			}
+		}
+		if lost {
+			return nil, errLost
+		}
+		if check && !checking {
+			checking = true
+			group.Go(func() { compared <- f.compare(ctx, link) })
+		}
+	}
+}
+
+// compare asks the leader over the connection of the present stream and over a new one, in
+// parallel. It returns the new one if that is answered and the present one is not.
+func (f *Follower) compare(ctx context.Context, link *transport.ConnClient) *transport.ConnClient {
+	ctx, cancel := context.WithCancel(ctx)
+	alive := make(chan struct{})
+	reached := make(chan *transport.ConnClient, 1)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	group.Go(func() {
+		if answers(ctx, link) == nil {
+			close(alive)
+		}
+	})
+	group.Go(func() {
+		standby, err := f.reach(ctx)
+		if err != nil {
+			standby = nil // nobody is there to go to
+		}
+		reached <- standby
+	})
+	var standby *transport.ConnClient
+	select {
+	case <-alive:
+		cancel()
+		standby = <-reached
+	case standby = <-reached:
+	}
+	if standby == nil {
+		return nil
+	}
+	grace := time.NewTimer(linkGrace)
+	defer grace.Stop()
+	select {
+	case <-alive:
+	case <-ctx.Done():
+	case <-grace.C:
+		return standby
+	}
+	standby.Cut()
+	return nil
+}
+
+// redial says how long to wait before the leader is tried again.
+type redial struct {
+	closed   plimsoll.Backoff // while nobody listens
+	refused  plimsoll.Backoff // while the leader is reached and does not take the stream
+	failures int              // in a row, of the same kind
+	listens  bool             // at the last failure somebody listened
+}
+
+// closing are the errors of a connection to an address at which nobody listens, or which somebody
+// closes who stands in front of it.
+var closing = []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, io.EOF, io.ErrUnexpectedEOF}
+
+func newRedial(first, longest time.Duration) *redial {
+	return &redial{
+		closed:  plimsoll.Backoff{First: first, Longest: min(longest, max(first, closedPause))},
+		refused: plimsoll.Backoff{First: first, Longest: longest},
+	}
+}
+
+// after returns the pause after a stream that ended with err. lived says that the copy was live on
+// it. An address that answers again, or no more, is tried again soon.
+func (r *redial) after(lived bool, err error, random func(int64) int64) time.Duration {
+	listens := !slices.ContainsFunc(closing, func(closed error) bool { return errors.Is(err, closed) })
+	if lived || listens != r.listens {
+		r.failures = 0
+	}
+	r.failures++
+	r.listens = listens
+	if listens {
+		return r.refused.Jittered(r.failures, random)
+	}
+	return r.closed.Jittered(r.failures, random)
+}
