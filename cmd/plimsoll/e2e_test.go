@@ -435,7 +435,11 @@ func (s *site) clean() {
 	if err != nil {
 		s.t.Error(err)
 	}
-	for _, agent := range append(agents, filepath.Join(s.data(), "agent")) {
+	ofData, err := filepath.Glob(filepath.Join(s.data(), "agent*"))
+	if err != nil {
+		s.t.Error(err)
+	}
+	for _, agent := range append(agents, append(ofData, filepath.Join(s.data(), "agent"))...) {
 		sum := sha256.Sum256([]byte(agent))
 		trees, err := filepath.Glob("/sys/fs/cgroup/*/plimsoll/*" + hex.EncodeToString(sum[:4]) + "*")
 		unified, err2 := filepath.Glob("/sys/fs/cgroup/plimsoll/*" + hex.EncodeToString(sum[:4]) + "*")

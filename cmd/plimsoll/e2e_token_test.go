@@ -625,36 +625,3 @@ func TestTokensOfOtherMachines(t *testing.T) {
 		return nil
 	})
 }
-
-// TestFirstStepsOfTheREADME: they work as they stand there, without a word of tokens.
-func TestFirstStepsOfTheREADME(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, steps, ok := strings.Cut(string(readme), "## First steps")
-	if !ok {
-		t.Fatal("there are no first steps")
-	}
-	steps = strings.Split(steps, "```")[1]
-	if strings.Contains(strings.ToLower(steps), "token") {
-		t.Errorf("the first steps are of tokens:\n%s", steps)
-	}
-	s := newSite(t)
-	listen := freePorts(t, 1)[0]
-	t.Chdir("../..")
-	for line := range strings.Lines(steps) {
-		line, _, _ = strings.Cut(line, " #")
-		words := strings.Fields(strings.ReplaceAll(line, "/tmp/plimsoll", s.data()))
-		switch {
-		case len(words) == 0 || words[0] != "bin/plimsoll":
-		case words[1] == "dev":
-			start(t, append(words[1:], "--listen", listen)...).says(readyLine)
-		default:
-			_, stderr, code := runAs(t, os.Getenv("HOME"), []string{"PLIMSOLL_SERVER=http://" + listen}, words[1:]...)
-			if code != 0 {
-				t.Errorf("%s: exit code %d, %s", line, code, stderr)
-			}
-		}
-	}
-}

@@ -18,6 +18,8 @@ const (
 	// logShare is the part of the node's descriptors that logs may take: one in eight.
 	logShare = 8
 
+	boundLogs = "logs" // in the metric of refusals
+
 	logPollQuiet = 500 * time.Millisecond // how soon a follower sees what is written after a pause
 	quietPolls   = 50                     // looks that found nothing make a pause
 )
@@ -37,6 +39,9 @@ func newLogSlots() *logSlots {
 		Name: "plimsoll_agent_refused_total",
 		Help: "Readers of logs and connections that were refused because there were too many, by the bound.",
 	}, []string{"bound"})
+	for _, bound := range append(transport.ConnectionBounds(), boundLogs) {
+		s.refused.WithLabelValues(bound) // shown as 0 before it counts, so that rates are right
+	}
 	s.open = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plimsoll_agent_logs_open", Help: "Logs that are being read or followed.",
 	}, func() float64 { return float64(s.taken.Load()) })
@@ -55,7 +60,7 @@ func (s *logSlots) all() []prometheus.Collector {
 func (s *logSlots) enter(node string) error {
 	if s.taken.Add(1) > s.most {
 		s.leave()
-		s.refuse("logs")
+		s.refuse(boundLogs)
 		return plimsoll.Errorf(
 			plimsoll.CodeExhausted,
 			"%d logs of node %q are being read, as many as may; end one of them, or try again later", s.most, node,

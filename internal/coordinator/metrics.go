@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // metrics are what /metrics shows of the coordinator. It is a prometheus.Collector of them all.
@@ -27,7 +28,7 @@ type metrics struct {
 }
 
 func newMetrics(s *status) *metrics {
-	return &metrics{
+	m := &metrics{
 		turns: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_coordinator_turns_total", Help: "Turns of the engine that were finished.",
 		}),
@@ -73,6 +74,14 @@ func newMetrics(s *status) *metrics {
 		}, []string{"bound"}),
 		terms: termMetrics{s},
 	}
+	// Shown as 0 before they count, so that rates are right.
+	for _, bound := range []string{boundCommands, boundBytes} {
+		m.inboxRefused.WithLabelValues(bound)
+	}
+	for _, bound := range transport.ConnectionBounds() {
+		m.refused.WithLabelValues(bound)
+	}
+	return m
 }
 
 func (m *metrics) all() []prometheus.Collector {

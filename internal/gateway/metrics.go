@@ -53,6 +53,9 @@ func newMetrics(g *Gateway) *metrics {
 			Name: "plimsoll_gateway_streams_open", Help: "Watches and logs under way, by RPC.",
 		}, []string{"rpc"}),
 	}
+	for _, bound := range append(transport.ConnectionBounds(), ownBounds()...) {
+		m.refusals.WithLabelValues(bound) // shown as 0 before it counts, so that rates are right
+	}
 	m.registry.MustRegister(
 		m.requests, m.refusals, m.cut, m.closed, m.barrier, m.watches,
 		gauge("plimsoll_gateway_user_connections", "Connections of users.", func() float64 {

@@ -29,6 +29,14 @@ const (
 	boundMessageElements = "message_elements"
 )
 
+// ownBounds are all of them.
+func ownBounds() []string {
+	return []string{
+		boundRequests, boundStreams, boundAgentRequests, boundAgentStreams, boundLogs,
+		boundUserBytes, boundAgentBytes, boundMessageBytes, boundMessageElements,
+	}
+}
+
 const (
 	// blockedAnswer is how long an answer may wait for its caller until it can be given up for
 	// another request.

@@ -41,6 +41,13 @@ const (
 	BoundDescriptors       = "descriptors"
 )
 
+// ConnectionBounds are all bounds that ConnectionsConfig.Refused may be told.
+func ConnectionBounds() []string {
+	return []string{
+		BoundConnections, BoundPeerConnections, BoundAgentConnections, BoundStreamConnections, BoundDescriptors,
+	}
+}
+
 // ConnectionsConfig sets up Connections. A zero value stands for the default.
 type ConnectionsConfig struct {
 	Users  int // connections of users; default a quarter of RLIMIT_NOFILE, at most 8,192
