@@ -8,78 +8,79 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// maxErrands is how many tasks may be in the act of being stopped or reclaimed from, each with its
-// goroutine. A step for which there is no room is not done, and planned anew from the next sample.
-const maxErrands = 64
+// maxBackground is the number of tasks that may be stopped or reclaimed from at a time, each in its
+// goroutine. A step without a free place is not done, and planned anew from the next sample.
+const maxBackground = 64
 
-// evictTime is how long stopping a task may take beyond its grace.
+// evictTime is the time beyond its grace that stopping a task may take.
 const evictTime = 30 * time.Second
 
-// errands are steps that take their time and are done beside the loop.
-type errands struct {
-	ended chan struct{} // there is something to take
+// background runs the steps that take their time, outside of the loop.
+type background struct {
+	ended chan struct{} // signals that take has something to return
 	work  sync.WaitGroup
 	mu    struct {
 		sync.Mutex
 		running map[qos.Key]bool
-		done    []errand
+		done    []finished
 	}
 }
 
-// errand is one that has ended.
-type errand struct {
+// finished is a background step that has ended.
+type finished struct {
 	step  qos.Step
 	freed int64
 	err   error
 }
 
-func newErrands() *errands {
-	e := &errands{ended: make(chan struct{}, 1)}
-	e.mu.running = map[qos.Key]bool{}
-	return e
+func newBackground() *background {
+	b := &background{ended: make(chan struct{}, 1)}
+	b.mu.running = map[qos.Key]bool{}
+	return b
 }
 
-// room reports whether another one can be started for a task. It reserves the place.
-func (e *errands) room(k qos.Key) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.mu.running) >= maxErrands || e.mu.running[k] {
+// reserve reserves the place for a step on a task. It reports whether there is one: a task has one
+// background step at a time.
+func (b *background) reserve(k qos.Key) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.mu.running) >= maxBackground || b.mu.running[k] {
 		return false
 	}
-	e.mu.running[k] = true
+	b.mu.running[k] = true
 	return true
 }
 
-// start does it in a goroutine of its own, in the place that room reserved.
-func (e *errands) start(
+// start runs do in a goroutine of its own, in the place that reserve took.
+func (b *background) start(
 	ctx context.Context, step qos.Step, limit time.Duration, do func(ctx context.Context) (freed int64, err error),
 ) {
-	e.work.Go(func() {
+	b.work.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		freed, err := do(ctx)
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.mu.running, step.Key())
-		e.mu.done = append(e.mu.done, errand{step, freed, err})
-		poke(e.ended)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.mu.running, step.Key())
+		b.mu.done = append(b.mu.done, finished{step, freed, err})
+		signal(b.ended)
 	})
 }
 
-// take returns those that have ended since it was called last.
-func (e *errands) take() []errand {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	done := e.mu.done
-	e.mu.done = nil
+// take returns the steps that have ended since the last call.
+func (b *background) take() []finished {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	done := b.mu.done
+	b.mu.done = nil
 	return done
 }
 
-// drop gives back a place that was reserved and is not used.
-func (e *errands) drop(k qos.Key) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.mu.running, k)
+// release frees a place that was reserved and is not used.
+func (b *background) release(k qos.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.mu.running, k)
 }
 
-func (e *errands) wait() { e.work.Wait() }
+func (b *background) wait() { b.work.Wait() }
