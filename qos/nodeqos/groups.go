@@ -86,8 +86,8 @@ func (s *loopState) ledgerHolds(k qos.Key, group string) bool {
 	return throttled
 }
 
-// Bounds on open files. A group needs up to filesV1 or filesV2 for its directories and counters. The
-// rest of an agent keeps filesLeft, or a quarter of all files if that is less.
+// Bounds on open files. A group needs up to filesV1 or filesV2 for its directories and counters.
+// The rest of an agent keeps filesLeft, or a quarter of all files if that is less.
 const (
 	filesV1   = 10
 	filesV2   = 6
