@@ -11,25 +11,25 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// demand is what one rule that fires wants.
+// demand is the gap that one firing rule wants closed.
 type demand struct {
 	*run
-	metric *Metric // nil: nobody registered it
-	action *plimsoll.Action
-	of     string // the dimension
-	gap    int64  // what is still to be released of it
-	blind  bool   // the metric is missing, or nobody registered it
-	done   bool   // a rung was used that must show its effect before the next one
-	why    string
+	metric     *Metric // nil: not registered
+	action     *plimsoll.Action
+	of         string // the dimension
+	gap        int64  // amount of it that is still to be released
+	gapUnknown bool   // the metric is missing or not registered, so the gap is unknown
+	done       bool   // the effect of a used rung must show before the next rung
+	why        string
 }
 
-// act plans what the rules that fire call for; then, on top of it, what those would that are only
-// previewed.
+// act plans the actions of the rules that fire and, on top of them, the actions of the previewed
+// rules.
 func (r *round) act() {
 	for _, preview := range []bool{false, true} {
 		first := len(r.demands)
 		for i := range r.runs {
-			if u := &r.runs[i]; u.Preview == preview && u.action >= 0 && (u.fires && !u.held || u.lost) {
+			if u := &r.runs[i]; u.Preview == preview && u.action >= 0 && (u.fires && !u.held || u.actsUnmeasured) {
 				r.demands = append(r.demands, r.demand(u))
 			}
 		}
@@ -37,21 +37,21 @@ func (r *round) act() {
 		if len(set) == 0 {
 			continue
 		}
-		r.stand()
+		r.classify()
 		done := slices.Clone(r.acted)
 		r.merged, r.asked = make([]merged, len(r.Tasks)), 0
-		r.spread()
-		r.expect(set)
-		r.climb(set)
+		r.collectVector()
+		r.subtractPending(set)
+		r.useRungs(set)
 		if preview {
-			r.acted = done // what is only said keeps nobody from getting something back
+			r.acted = done // previewed steps do not stop giving back
 		}
 	}
 }
 
-// spread collects the metrics of the demands whose dimensions no other part of the vector of
-// releases tells.
-func (r *round) spread() {
+// collectVector collects the metrics of the demands whose dimensions are not built in, or that have
+// a Release of their own. Their dimensions become part of the vector of releases.
+func (r *round) collectVector() {
 	r.vector = r.vector[:0]
 	for i := range r.demands {
 		m := r.demands[i].metric
@@ -71,24 +71,25 @@ var dimensions = [...]string{DimensionCPU, DimensionExtCPU, DimensionMemory, Dim
 func (r *round) demand(u *run) demand {
 	d := demand{
 		run: u, of: u.report.Dimension, metric: u.metric, action: &r.p.actions[u.action],
-		blind: u.lost || u.metric == nil,
+		gapUnknown: u.actsUnmeasured || u.metric == nil,
 	}
-	if !d.blind {
+	if !d.gapUnknown {
 		d.gap = r.gapAbove(u)
 		u.report.Gap = d.gap
 	}
 	return d
 }
 
-// gapAbove is how much is to be released until a metric is at its target.
+// gapAbove returns the amount to be released until a metric is at its target.
 func (r *round) gapAbove(u *run) int64 {
 	gap := u.amount - u.target
 	return plus(gap, mulDiv(max(gap, 0), r.p.opt.Excess, 1000))
 }
 
-// expect subtracts what is on its way: what tasks use that were told to stop, until they are gone
-// or overdue. What steps for the real rules release counts for previewed ones too.
-func (r *round) expect(set []demand) {
+// subtractPending subtracts releases that are on their way from the gaps. They are the use of tasks
+// that are being stopped, until they are gone or overdue, and recent steps. Steps of the real rules
+// count for previewed rules too.
+func (r *round) subtractPending(set []demand) {
 	for i := range r.tasks {
 		t := &r.tasks[i]
 		e := r.l.leaving[t.Key()]
@@ -96,7 +97,7 @@ func (r *round) expect(set []demand) {
 			continue
 		}
 		for j := range set {
-			if amount, known := set[j].use(t); known && !set[j].blind {
+			if amount, known := set[j].use(t); known && !set[j].gapUnknown {
 				set[j].gap = plus(set[j].gap, -max(amount, 0))
 			}
 		}
@@ -112,12 +113,12 @@ func (r *round) expect(set []demand) {
 		}
 	}
 	release(set, r.l.changes(false))
-	r.expectGone(set)
+	r.subtractGone(set)
 }
 
-// expectGone subtracts what those used that have gone so lately that it is in the node's figures
-// still.
-func (r *round) expectGone(set []demand) {
+// subtractGone subtracts the use of tasks that have gone so recently that the node's figures still
+// include it.
+func (r *round) subtractGone(set []demand) {
 	if len(r.l.leaving) == 0 {
 		return
 	}
@@ -135,7 +136,7 @@ func (r *round) expectGone(set []demand) {
 			if e.Gone != 0 && !r.hidden(e.Gone, set[j].reading.at) {
 				continue
 			}
-			if amount, known := set[j].use(&t); known && !set[j].blind {
+			if amount, known := set[j].use(&t); known && !set[j].gapUnknown {
 				set[j].gap = plus(set[j].gap, -max(amount, 0))
 			}
 		}
@@ -149,7 +150,7 @@ func (d *demand) use(t *Task) (int64, bool) {
 	return d.metric.release(t)
 }
 
-// release subtracts what a step gives back from the gaps of everybody whom it helps.
+// release subtracts the amounts of a step from the gaps of all demands on their dimensions.
 func release(set []demand, amounts []Amount) {
 	for _, a := range amounts {
 		for i := range set {
@@ -160,10 +161,10 @@ func release(set []demand, amounts []Amount) {
 	}
 }
 
-// climb goes up the ladder: weight, throttle, freeze, evict. Demands with the largest action
-// priority come first and, of one dimension, the lowest line: what is released for it often
-// suffices for the others.
-func (r *round) climb(set []demand) {
+// useRungs uses the rungs of the ladder in order: weight, throttle, freeze, reclaim, evict. Demands
+// with the highest action priority come first and, within a dimension, those with the lowest line.
+// Releases for the lowest line often suffice for the others.
+func (r *round) useRungs(set []demand) {
 	slices.SortStableFunc(set, func(a, b demand) int {
 		if c := cmp.Compare(b.priority(), a.priority()); c != 0 {
 			return c
@@ -183,7 +184,7 @@ func (r *round) climb(set []demand) {
 	}
 	r.rung(set, evictRung)
 	for i := range set {
-		if d := &set[i]; !d.blind {
+		if d := &set[i]; !d.gapUnknown {
 			d.report.LeftGap = d.gap
 		}
 	}
@@ -196,7 +197,7 @@ func (d *demand) priority() int {
 	return d.metric.ActionPriority
 }
 
-// rung is a step of the ladder that can be precise.
+// rung is a step of the ladder that can act precisely.
 type rung struct {
 	verb       Verb
 	has        func(a *plimsoll.Action) bool
@@ -222,15 +223,15 @@ var (
 	}
 )
 
-// rung acts for all demands whose action has it: precisely for those whose metric can be
-// quantified, on all candidates for the others (design, "Executor phase").
+// rung acts for all demands whose action has the rung. It acts precisely for quantified metrics,
+// and on all candidates for the others (design, "Executor phase").
 func (r *round) rung(set []demand, g *rung) {
-	var stand *Metric // does for those that cannot do it themselves
+	var substitute *Metric // stands in for metrics that cannot be acted on themselves
 	for i := range set {
-		if d := &set[i]; g.has(
-			d.action,
-		) && d.metric != nil && g.able(d.metric) && (stand == nil || better(d.metric, stand)) {
-			stand = d.metric
+		d := &set[i]
+		if g.has(d.action) && d.metric != nil && g.able(d.metric) &&
+			(substitute == nil || higherPriority(d.metric, substitute)) {
+			substitute = d.metric
 		}
 	}
 	for i := range set {
@@ -239,25 +240,25 @@ func (r *round) rung(set []demand, g *rung) {
 			continue
 		}
 		switch precise := d.metric != nil && g.quantified(d.metric); {
-		case d.blind || !precise && (d.metric == nil || g.able(d.metric)):
-			r.all(d, g, stand)
+		case d.gapUnknown || !precise && (d.metric == nil || g.able(d.metric)):
+			r.actOnAll(d, g, substitute)
 		case precise:
-			r.precisely(set, d, g)
+			r.actPrecisely(set, d, g)
 		}
 	}
 }
 
-// better puts the higher action priority first (design: GetHighestPriority…AbleMetric); names
-// decide between equals.
-func better(a, b *Metric) bool {
+// higherPriority reports whether a has the higher action priority. Names decide between equals
+// (design: GetHighestPriority…AbleMetric).
+func higherPriority(a, b *Metric) bool {
 	if a.ActionPriority != b.ActionPriority {
 		return a.ActionPriority > b.ActionPriority
 	}
 	return a.Name < b.Name
 }
 
-// all acts on every candidate: nobody can say how many would be enough.
-func (r *round) all(d *demand, g *rung, by *Metric) {
+// actOnAll acts on every candidate, for a gap that is not known.
+func (r *round) actOnAll(d *demand, g *rung, by *Metric) {
 	if by == nil {
 		d.report.Note = "nothing that is measured here can be " + map[Verb]string{
 			Throttle: "throttled", Freeze: "frozen", Evict: "evicted",
@@ -277,14 +278,14 @@ func (r *round) all(d *demand, g *rung, by *Metric) {
 	}
 }
 
-// precisely acts on one candidate after the other until the gap is gone.
-func (r *round) precisely(set []demand, d *demand, g *rung) {
+// actPrecisely acts on one candidate after the other until the gap is gone.
+func (r *round) actPrecisely(set []demand, d *demand, g *rung) {
 	if d.gap <= 0 {
 		return
 	}
 	left := int64(0)
 	if g.verb != Throttle && d.action.Throttle != nil && d.metric.Throttleable {
-		left = r.throttleable(d) // it will be throttled away step by step: nobody must be stopped for that
+		left = r.throttleable(d) // later steps will throttle so much away, so no task is stopped for it
 	}
 	for _, i := range r.order(d.metric) {
 		if d.gap-left <= 0 {
@@ -303,24 +304,25 @@ func (r *round) precisely(set []demand, d *demand, g *rung) {
 			continue
 		}
 		release(set, amounts)
-		left -= own // it is gone or stands still
+		left -= own // the task releases nothing more by throttling
 	}
 }
 
-// unable passes over tasks that cannot be acted on now.
+// unable reports whether a task cannot be acted on now, and records the reason.
 func (r *round) unable(d *demand, verb Verb, i int32) bool {
 	why := r.hindered[i]
-	if why == 0 && (r.failed(verb, i) || verb == Evict && d.gentle() && r.failed(Throttle, i) && !r.givenUp(i)) {
+	if why == 0 && (r.failed(verb, i) ||
+		verb == Evict && d.prefersThrottling() && r.failed(Throttle, i) && !r.givenUp(i)) {
 		why = WhyFailed
 	}
 	if why != 0 {
 		r.skip(d, verb, i, why)
 		return true
 	}
-	return r.acted[i]&(bit(verb)|bit(Evict)) != 0 // for another rule: its release is counted
+	return r.acted[i]&(bit(verb)|bit(Evict)) != 0 // acted on for another rule, and its release is counted
 }
 
-// hindrance says why nothing can be done about a task now.
+// hindrance returns why a task cannot be acted on now; 0 if it can.
 func (r *round) hindrance(i int32) Why {
 	t := &r.tasks[i]
 	e := r.l.leaving[t.Key()]
@@ -335,34 +337,34 @@ func (r *round) hindrance(i int32) Why {
 	return 0
 }
 
-// failed reports whether the like of a verb failed on a task so lately that it is not tried again
+// failed reports whether a verb of the same kind failed on a task recently, so that it is not tried
 // yet.
 func (r *round) failed(verb Verb, i int32) bool {
 	f := r.l.failures(verb)[r.tasks[i].Key()]
 	return f != nil && f.Until > r.now
 }
 
-// gentle reports whether a demand would rather throttle or freeze. Then a task that cannot be, just
-// now, is not stopped instead.
-func (d *demand) gentle() bool {
+// prefersThrottling reports whether a demand prefers throttling or freezing. A task on which that
+// fails for now is not stopped instead.
+func (d *demand) prefersThrottling() bool {
 	return d.metric != nil && d.metric.Throttleable && (d.action.Throttle != nil || d.action.Freeze != nil)
 }
 
-// givenUp reports whether changing a task's groups has failed so often that it will not do.
+// givenUp reports whether changes of a task's groups have failed too often to be tried any more.
 func (r *round) givenUp(i int32) bool {
 	f := r.l.failed[r.tasks[i].Key()]
-	return f != nil && f.Count >= patience
+	return f != nil && f.Count >= maxFailedChanges
 }
 
-// patience is how often changing a task's groups may fail until it is stopped where it would only
-// have been throttled.
-const patience = 3
+// maxFailedChanges is the number of failed changes after which a task is stopped instead of
+// throttled.
+const maxFailedChanges = 3
 
 func (r *round) skip(d *demand, verb Verb, i int32, why Why) {
-	r.pass(Skip{Task: r.tasks[i].ID, Rule: d.key, Verb: verb, Why: why})
+	r.recordSkip(Skip{Task: r.tasks[i].ID, Rule: d.key, Verb: verb, Why: why})
 }
 
-func (r *round) pass(s Skip) {
+func (r *round) recordSkip(s Skip) {
 	if len(r.res.Skipped) >= MaxSkipped {
 		r.res.Omitted++
 		return
@@ -384,8 +386,8 @@ func (r *round) step(d *demand, verb Verb, i int32) Step {
 	}
 }
 
-// add puts a step into the plan. A plan of more than a few may well take all tasks, some of them
-// twice: growing bit by bit would copy it again and again.
+// add appends a step to the plan. A large plan may well take all tasks, some of them twice, so it
+// grows in large steps to avoid copies.
 func (r *round) add(s *Step) {
 	if n := len(r.res.Steps); n == cap(r.res.Steps) && n >= 64 {
 		r.res.Steps = slices.Grow(r.res.Steps, max(n, len(r.tasks)*3/2))
@@ -393,20 +395,20 @@ func (r *round) add(s *Step) {
 	r.res.Steps = append(r.res.Steps, *s)
 }
 
-// reason says why, for people.
+// reason returns the reason of the demand's steps, for people.
 func (d *demand) reason() string {
 	if d.why == "" {
-		d.why = d.tell()
+		d.why = d.describe()
 	}
 	return d.why
 }
 
-func (d *demand) tell() string {
+func (d *demand) describe() string {
 	if d.metric == nil {
-		return fmt.Sprintf("%s: nobody has registered %s, so nobody can say how much is enough", d.key, d.Metric)
+		return fmt.Sprintf("%s: nobody has registered %s, so the amount to release is unknown", d.key, d.Metric)
 	}
-	if d.blind {
-		return fmt.Sprintf("%s: %s is missing, so nobody can say how much is enough", d.key, d.Metric)
+	if d.gapUnknown {
+		return fmt.Sprintf("%s: %s is missing, so the amount to release is unknown", d.key, d.Metric)
 	}
 	line := "line " + d.metric.Format(d.line)
 	if d.rule.target != d.line {
@@ -415,17 +417,17 @@ func (d *demand) tell() string {
 	return fmt.Sprintf("%s: %s is %s (%s)", d.key, d.Metric, d.metric.Format(d.report.Usage), line)
 }
 
-// reweight is the first rung. It says nothing about how much it releases, so the next sample must
-// show whether it was enough.
+// reweight is the first rung. Its release is not known, so the next sample must show whether it was
+// enough.
 func (r *round) reweight(d *demand) {
 	w := d.action.Weight
 	if w == nil || d.metric == nil || !d.metric.Throttleable {
-		return // it is no matter of processors
+		return // weights share processors only
 	}
 	for _, i := range r.rankOrder() {
 		if r.candidate(d.run, i) && r.tasks[i].heavier(w) && !r.unable(d, Reweight, i) {
 			r.reweightTask(d, i)
-			d.done = d.state.Weighed == 0 // once: who starts later must not hold up the other rungs
+			d.done = d.state.Weighed == 0 // once: tasks that start later must not hold up the other rungs
 		}
 	}
 }
@@ -455,11 +457,11 @@ func (r *round) reweightTask(d *demand, i int32) {
 	}
 }
 
-// reclaim is for memory, before anybody is stopped: what the kernel can take back without harm. It
-// gets one chance for each time that the rule is triggered.
+// reclaim asks the kernel for memory that it can take back without harm, before a task is stopped.
+// It is done once for each time that the rule is triggered.
 func (r *round) reclaim(d *demand) {
 	e := d.action.Evict
-	if e == nil || !e.Reclaim || d.metric == nil || !d.metric.Reclaimable || d.blind || d.done {
+	if e == nil || !e.Reclaim || d.metric == nil || !d.metric.Reclaimable || d.gapUnknown || d.done {
 		return
 	}
 	if at := r.reclaimed(d.of); at != 0 {
@@ -468,7 +470,7 @@ func (r *round) reclaim(d *demand) {
 	}
 	left := plus(d.gap, -r.asked)
 	if r.asked > 0 {
-		d.done = true // another rule asks already: see what comes of it
+		d.done = true // another rule asks already, and its effect must show first
 	}
 	if d.of != DimensionMemory && d.of != DimensionExtMemory {
 		left = reclaimBlind
@@ -490,8 +492,8 @@ func (r *round) reclaim(d *demand) {
 	}
 }
 
-// reclaimed returns when the kernel was asked for some of a dimension since a rule that still acts
-// was triggered; 0 if it was not. What is asked for one rule counts for all: they see one overload.
+// reclaimed returns the time at which memory of a dimension was asked for since a rule that still
+// acts was triggered; 0 if it was not. One request counts for all rules: they see one overload.
 func (r *round) reclaimed(dimension string) (latest int64) {
 	for _, known := range r.reclaims { // thousands of rules may ask
 		if known.Dimension == dimension {
@@ -507,17 +509,17 @@ func (r *round) reclaimed(dimension string) (latest int64) {
 	return latest
 }
 
-// ReclaimTime is how long memory may take to be reclaimed before tasks are stopped instead.
+// ReclaimTime is the time that reclaiming memory may take before tasks are stopped instead.
 const ReclaimTime = 3 * time.Second
 
-// reclaimBlind is how much is asked for when nobody can say how much is enough.
+// reclaimBlind is the amount asked for when the gap is not known.
 const reclaimBlind = int64(64 << 20)
 
-// evict stops a task. What it releases is everything that it uses.
+// evict plans that a task is stopped. Its release is everything that the task uses.
 func (r *round) evict(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	t := &r.tasks[i]
 	releases := r.releases(i)
-	if !d.blind && m.EvictQuantified {
+	if !d.gapUnknown && m.EvictQuantified {
 		if _, known := m.release(t); !known {
 			return nil, WhyUnknown
 		}
@@ -532,7 +534,7 @@ func (r *round) evict(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	return s.Release, 0
 }
 
-// releases is all that ends with a task, less what a step of this plan has released of it already.
+// releases returns the amounts that end with a task, less the releases of its steps in this plan.
 func (r *round) releases(i int32) []Amount {
 	t := &r.tasks[i]
 	n := 0
@@ -557,8 +559,8 @@ func (r *round) releases(i int32) []Amount {
 	return r.newest(n)
 }
 
-// merge returns what the rules that fire say together of a task: the larger floor and the larger
-// step, and the shortest grace, 0 being its own.
+// merge returns the combined parameters of the firing rules for a task: the larger floor and step,
+// and the shortest grace; grace 0 is the task's own.
 func (r *round) merge(i int32) *merged {
 	out := &r.merged[i]
 	if out.done {
@@ -580,8 +582,8 @@ func (r *round) merge(i int32) *merged {
 	return out
 }
 
-// report fills in the gaps of the rules that do not fire: the room below the line, and what is left
-// of it after what is given back.
+// report fills in the gaps of the rules that do not fire: the room below the line, and the
+// remainder after giving back.
 func (r *round) report() {
 	for i := range r.runs {
 		switch u := &r.runs[i]; {

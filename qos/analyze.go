@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// run is one rule in one sample.
+// run is one rule in one sample. Invariants: at most one of fires and actsUnmeasured is true; held
+// and actsUnmeasured are never both true.
 type run struct {
 	*rule
-	state  *ruleState // its new one
-	report *RuleReport
-	fires  bool
-	lost   bool  // it is active, its metric is missing, and it does not hold
-	held   bool  // its reading was counted before, so it takes nothing now
-	gives  bool  // something is given back by its reading
-	amount int64 // usage, in the dimension's finest unit
-	target int64 // the same of the target
+	state          *ruleState // its state after the sample
+	report         *RuleReport
+	fires          bool
+	actsUnmeasured bool  // active, with a missing metric, and without hold: it acts without a value
+	held           bool  // its reading was counted before, so it takes nothing now
+	gives          bool  // something is given back by its reading
+	amount         int64 // usage in the dimension's finest unit
+	target         int64 // target in the same unit
 
 	reading reading
 }
 
-// active reports whether something taken for the rule must not be given back now.
+// active reports whether resources taken for the rule must not be given back now.
 func (u *run) active() bool { return u.state.Active }
 
-// round is the making of one plan.
+// round holds the working data of one call of Plan.
 type round struct {
 	View
 	p    *Policies
@@ -34,34 +35,34 @@ type round struct {
 	runs []run
 	res  *Result
 
-	tasks    []Task     // those of the snapshot, with their bias
-	standing []standing // by task; nil until somebody is to be acted on
-	orders   []ordered
-	open     []int32  // tasks that some action may act on
-	hindered []Why    // by task: why nothing can be done about it now
-	acted    []uint16 // by task: bits of the verbs that it was given
-	freed    []int64  // by task: nanocores that its steps release, short of stopping it
-	merged   []merged // by task: what the demands together say of it; made anew for each set of demands
-	vector   []*Metric
-	byRank   []int32
-	asked    int64    // bytes that the kernel is asked to take back
-	reclaims []Amount // by dimension, when it was asked before
-	measured []measurement
-	arena    []Amount      // of which those of the steps are parts, so that each need not be allocated
-	changes  []QuotaChange // of the task that is throttled just now
-	demands  []demand
-	given    []Amount // what was given back in this round, by dimension
-	back     bool     // the clock was set back since the last plan: older times say nothing
+	tasks       []Task        // tasks of the snapshot, with their bias
+	eligibility []eligibility // by task; nil until a task is to be acted on
+	orders      []ordered
+	open        []int32  // tasks that some action may act on
+	hindered    []Why    // by task: why it cannot be acted on now
+	acted       []uint16 // by task: bits of the verbs of its steps
+	freed       []int64  // by task: nanocores that its steps release, without stopping it
+	merged      []merged // by task; made anew for each set of demands
+	vector      []*Metric
+	byRank      []int32
+	asked       int64    // bytes that the kernel is asked to reclaim
+	reclaims    []Amount // by dimension: when memory was asked for before
+	measured    []measurement
+	arena       []Amount      // backing array of the steps' amounts, so that each need not be allocated
+	changes     []QuotaChange // scratch space for the task that is being throttled
+	demands     []demand
+	given       []Amount // amounts given back in this round
+	back        bool     // the clock was set back since the last plan, so older times mean nothing
 }
 
-// measurement is the value of a metric, which is looked at once however many rules have it.
+// measurement is the value of a metric, computed once however many rules have the metric.
 type measurement struct {
 	metric *Metric
 	value  int64
 	known  bool
 }
 
-// merged is what all demands together say of one task.
+// merged holds the combined parameters of all demands for one task.
 type merged struct {
 	by    Throttling
 	grace time.Duration
@@ -73,13 +74,13 @@ type ordered struct {
 	order  []int32
 }
 
-// Plan says what one sample calls for: which tasks to act on, in which order and by how much, and
-// what to give back. It changes nothing: the same arguments give the same plan. Ledger.Accept makes
-// it count.
+// Plan returns the actions that one sample calls for: the tasks to act on, the order and the
+// amounts, and the resources to give back. It changes nothing, and the same arguments give the same
+// plan. Ledger.Accept makes the plan count.
 //
-// Each rule brings its metric to its line and no further: tasks are taken in the order of the
-// metric's sorter, each release is subtracted from the gaps of all rules whose dimension it lowers,
-// and when the gap is gone nobody else is touched.
+// Each rule brings its metric to its line and no further. Tasks are taken in the order of the
+// metric's sorter. Each release is subtracted from the gaps of all rules whose dimension it lowers.
+// When the gap is gone no other task is touched.
 func Plan(s *Snapshot, p *Policies, l *Ledger, now int64) *Result {
 	r := newRound(s, p, l, now)
 	if r.res.Waits = r.waits(); r.res.Waits != "" {
@@ -102,7 +103,7 @@ func newRound(s *Snapshot, p *Policies, l *Ledger, now int64) *round {
 	}
 }
 
-// waits says why nothing is planned at all.
+// waits returns why nothing is planned at all; empty if there is a plan.
 func (r *round) waits() string {
 	switch {
 	case r.l.sequence != 0 && r.Sequence <= r.l.sequence:
@@ -113,9 +114,9 @@ func (r *round) waits() string {
 	return ""
 }
 
-// analyze looks at every rule: is its metric above the line, for how long, does it fire (crane's
-// analyzer). A sample below the line begins the count anew; in between the release line and the
-// waterline a rule that is active goes on to act.
+// analyze updates every rule: whether its metric is above the line, for how long, and whether it
+// fires (crane's analyzer). A sample below the line begins the count anew. Between the release line
+// and the waterline an active rule goes on to act.
 func (r *round) analyze() {
 	r.runs = make([]run, len(r.p.rules))
 	r.res.Rules = make([]RuleReport, len(r.p.rules))
@@ -139,13 +140,12 @@ func (r *round) analyze() {
 	r.waterlines()
 }
 
-// of reports whether it is the state of this rule, and not of one that had its name.
+// of reports whether the state belongs to the rule, and not to an earlier one of the same name.
 func (s *ruleState) of(rule *rule) bool {
 	return s.Metric == rule.Metric || s.Metric == ""
 }
 
-// ended notes the rules that were active and are not there any more: nobody else would say that
-// they have ended.
+// ended records the rules that were active and no longer exist, so that their end is reported.
 func (r *round) ended() {
 	rules := make(map[string]*rule, len(r.p.rules))
 	for i := range r.p.rules {
@@ -200,7 +200,7 @@ func (r *round) usage(m *Metric) (value int64, known bool) {
 	return value, known
 }
 
-// count enters a sample.
+// count adds a reading to the rule's counts.
 func (u *run) count(value, now int64) {
 	st, rep := u.state, u.report
 	if value > u.line {
@@ -230,8 +230,8 @@ func (u *run) count(value, now int64) {
 	}
 }
 
-// missing is when a rule's metric was not measured. Nothing is known, so nothing is triggered and
-// nothing restored; when it stays away from a rule that is active, the rule says what then.
+// missing handles a rule whose metric was not measured. Nothing is triggered and nothing restored.
+// After Options.Stale an active rule acts without a value, unless its Hold is set.
 func (r *round) missing(u *run) {
 	st, rep := u.state, u.report
 	if st.Missing == 0 {
@@ -244,15 +244,16 @@ func (r *round) missing(u *run) {
 	case u.Hold:
 		rep.Note = fmt.Sprintf("not measured for %v; the rule says hold", away.Round(time.Second))
 	default:
-		rep.Note = fmt.Sprintf("not measured for %v, so nobody can say how much is enough", away.Round(time.Second))
-		u.lost = true
+		rep.Note = fmt.Sprintf("not measured for %v, so the amount to release is unknown", away.Round(time.Second))
+		u.actsUnmeasured = true
 	}
 	r.pace(u)
 }
 
-// gate says whether the node takes new tasks: not while a rule is active whose action says so, nor
-// until that action's cool-down has passed since it last fired. An action that is not there says so
-// too: nobody knows what to do, so at least it is not made worse.
+// gate decides whether the node takes new tasks. The node is closed while a rule is active whose
+// action disables scheduling, and until that action's cool-down has passed since the rule last
+// fired. A rule whose action does not exist closes the node too, so that the overload does not
+// grow.
 func (r *round) gate() {
 	was := false
 	for i := range r.runs {
@@ -285,7 +286,7 @@ func (r *round) gate() {
 	r.res.Spoke = r.res.Spoke || was && !r.res.Closed
 }
 
-// waterlines fills in the three sets.
+// waterlines fills in the three sets of lines.
 func (r *round) waterlines() {
 	for i := range r.runs {
 		u := &r.runs[i]
@@ -306,8 +307,8 @@ func (r *round) waterlines() {
 	}
 }
 
-// Smallest returns the lowest line of a metric; ok is false if there is none (design: "the minimum
-// value in the waterline").
+// Smallest returns the lowest line of a metric; ok is false if the metric has none (design: "the
+// minimum value in the waterline").
 func Smallest(lines []Waterline, metric string) (value int64, ok bool) {
 	for i := range lines {
 		if lines[i].Metric == metric && (!ok || lines[i].Value < value) {
@@ -317,12 +318,12 @@ func Smallest(lines []Waterline, metric string) (value int64, ok bool) {
 	return value, ok
 }
 
-// stand fills in what the policies say of every task, once.
-func (r *round) stand() {
-	if r.standing != nil {
+// classify evaluates the policies for every task, once per plan.
+func (r *round) classify() {
+	if r.eligibility != nil {
 		return
 	}
-	r.standing = make([]standing, len(r.Tasks))
+	r.eligibility = make([]eligibility, len(r.Tasks))
 	r.acted = make([]uint16, len(r.Tasks))
 	r.freed = make([]int64, len(r.Tasks))
 	r.hindered = make([]Why, len(r.Tasks))
@@ -333,25 +334,25 @@ func (r *round) stand() {
 	}
 	for i := range r.Tasks {
 		n := len(r.p.actions)
-		r.standing[i].allowed = bits[i*n : (i+1)*n : (i+1)*n]
-		r.p.stand(&r.Tasks[i], &r.standing[i])
+		r.eligibility[i].allowed = bits[i*n : (i+1)*n : (i+1)*n]
+		r.p.classify(&r.Tasks[i], &r.eligibility[i])
 		r.hindered[i] = r.hindrance(int32(i))
-		if s := &r.standing[i]; s.critical == "" && slices.Contains(s.allowed, true) {
+		if s := &r.eligibility[i]; s.critical == "" && slices.Contains(s.allowed, true) {
 			r.open = append(r.open, int32(i))
 		}
 		if r.p.biased {
-			r.tasks[i].Bias = r.standing[i].bias
+			r.tasks[i].Bias = r.eligibility[i].bias
 		}
 	}
 }
 
 // candidate reports whether a rule's action may act on a task.
 func (r *round) candidate(u *run, task int32) bool {
-	s := &r.standing[task]
+	s := &r.eligibility[task]
 	return u.action >= 0 && s.critical == "" && s.allowed[u.action]
 }
 
-// order returns the tasks that some action may act on in the order of a metric's sorter.
+// order returns the tasks that may be acted on, in the order of a metric's sorter.
 func (r *round) order(m *Metric) []int32 {
 	for i := range r.orders {
 		if o := &r.orders[i]; o.metric == m || o.metric.Sort == m.Sort {
@@ -364,7 +365,8 @@ func (r *round) order(m *Metric) []int32 {
 	return order
 }
 
-// rankOrder is the order when nothing measured can be trusted: class and priority alone.
+// rankOrder returns the tasks that may be acted on by class and priority alone, for decisions
+// without a trusted measurement.
 func (r *round) rankOrder() []int32 {
 	if r.byRank == nil {
 		r.byRank = slices.Clone(r.open)

@@ -9,9 +9,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// busyNode is a node with many tasks, half of whose rules are on processors and half on memory, of
-// two actions, with five policies for its tasks. If it is busy, every rule fires, and about half of
-// the tasks must be acted on.
+// busyNode is a node with many tasks and five policies for them. Half of its rules are on
+// processors and half on memory, with two actions. If busy, every rule fires, and about half of the
+// tasks must be acted on.
 func busyNode(tb testing.TB, tasks, rules int, busy bool) (*Snapshot, *Policies, *Ledger) {
 	tb.Helper()
 	s := &Snapshot{Sequence: 1, At: int64(time.Hour), Cores: 256 * Core, Memory: 1 << 40, Values: map[string]int64{}}
@@ -74,8 +74,8 @@ func busyNode(tb testing.TB, tasks, rules int, busy bool) (*Snapshot, *Policies,
 	return s, Compile(policies, registry, nil, Options{}), NewLedger()
 }
 
-// BenchmarkPlan measures one plan: when every rule fires, and when none does, which is what a node
-// does once a second.
+// BenchmarkPlan measures one plan when every rule fires, and one when none does, as once a second
+// on a node.
 func BenchmarkPlan(b *testing.B) {
 	for _, size := range []struct {
 		tasks, rules int
@@ -97,8 +97,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// processorTime is what the process has used so far. Unlike the wall clock, it says the same on a
-// machine that others use too.
+// processorTime is the processor time that the process has used so far. Unlike the wall clock, it
+// does not depend on other load of the machine.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -63,14 +63,14 @@ func builtin() []Metric {
 
 func whole(*View) int64 { return 100 * plimsoll.LineScale }
 
-// percentOf converts thousandths of a percent to an amount of what there is.
+// percentOf converts thousandths of a percent to an amount of a node's resource.
 func percentOf(all func(v *View) int64) func(v *View, value int64) int64 {
 	return func(v *View, value int64) int64 { return mulDiv(value, all(v), 100*plimsoll.LineScale) }
 }
 
-// extUsage is what the holders of an extended resource use of what is offered, in thousandths of a
-// percent. If nothing is offered but something is used, that is as far above any line as can be
-// told.
+// extUsage returns the use of an extended resource by its holders, as a part of the offer, in
+// thousandths of a percent. If something is used while nothing is offered, the value is above any
+// possible line.
 func extUsage(dimension string) func(v *View) (int64, bool) {
 	return func(v *View) (int64, bool) {
 		switch offered, used := v.offered(dimension), v.usedOf(dimension); {
@@ -84,8 +84,8 @@ func extUsage(dimension string) func(v *View) (int64, bool) {
 	}
 }
 
-// extAmount converts thousandths of a percent to an amount of what is offered. The value that
-// stands for too much to tell is all that is used.
+// extAmount converts thousandths of a percent to an amount of the offer. MaxLine stands for a use
+// without an offer, and is converted to the whole use.
 func extAmount(dimension string) func(v *View, value int64) int64 {
 	return func(v *View, value int64) int64 {
 		if value >= plimsoll.MaxLine {
@@ -102,8 +102,8 @@ func (v *View) offered(dimension string) int64 {
 	return v.ExtCPU
 }
 
-// usedOf is what all tasks use of a dimension, without those whose use is not known: it is their
-// first sample.
+// usedOf returns the use of a dimension by all tasks. Tasks whose use is not known, at their first
+// sample, are left out.
 func (v *View) usedOf(dimension string) (sum int64) {
 	for i := range v.Tasks {
 		if amount, known := v.Tasks[i].use(dimension); known {
@@ -113,9 +113,9 @@ func (v *View) usedOf(dimension string) (sum int64) {
 	return sum
 }
 
-// pressure is the highest pressure of a protected task: one above best-effort that nothing was
-// taken from and that its own quota does not hold up. A group that is throttled reports pressure
-// whatever the node's load is, so to count it would throttle on and on.
+// pressure returns the highest pressure of the protected tasks. A protected task is above
+// best-effort, nothing is taken from it, and its own quota does not hold it up. A throttled group
+// reports pressure whatever the node's load is, so counting it would throttle on and on.
 func pressure(of func(t *Task) int64) func(v *View) (int64, bool) {
 	return func(v *View) (highest int64, ok bool) {
 		known, unknown := false, false
@@ -130,6 +130,6 @@ func pressure(of func(t *Task) int64) func(v *View) (int64, bool) {
 			}
 			highest, known = max(highest, of(t)), true
 		}
-		return highest, known || !unknown // nobody is there who could suffer
+		return highest, known || !unknown // without protected tasks the pressure is 0
 	}
 }

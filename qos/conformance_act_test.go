@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// actInput is what cases of evicting, throttling, restoring and sorting give. Their unit of
+// actInput is the input of cases of evicting, throttling, restoring and sorting. Their unit of
 // processors is the core for tasks and the millicore for the node.
 type actInput struct {
 	NodeUsage         map[string]float64
@@ -55,7 +55,7 @@ func (f *fault) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// cores converts cores to nanocores. What is finer is cut off, as the measurements of a node are.
+// cores converts cores to nanocores. Finer parts are cut off, as in the measurements of a node.
 func cores(v float64) int64 { return int64(v*float64(Core) + 1e-3) }
 
 const milliCore = Core / 1000
@@ -176,7 +176,7 @@ func (x *setting) rules(t *testing.T, marks map[string][]string, down bool) (rul
 	return rules
 }
 
-// hold notes that the quota of every group was taken away, from what its specification allows.
+// hold records that the quota of every group was lowered from its specification.
 func (x *setting) hold() {
 	for i := range x.snapshot.Tasks {
 		t := &x.snapshot.Tasks[i]
@@ -303,8 +303,8 @@ func (x *setting) apply(s *Step) {
 	}
 }
 
-// gap returns what is left of a metric's gap to its smallest line, positive above it; for lines to
-// restore by, positive below it.
+// gap returns the rest of a metric's gap to its smallest line, positive above it. For lines to
+// restore by it is positive below the line.
 func (x *setting) gap(metric string) (left float64, ok bool) {
 	for i := range x.last.Rules {
 		rep := &x.last.Rules[i]
@@ -339,7 +339,7 @@ func (c *conformanceCase) checkAct(t *testing.T, kind string) (outcomes [][]stri
 	return outcomes
 }
 
-// differ holds one key of an outcome against what happened.
+// differ compares one key of an outcome with our outcome.
 func (x *setting) differ(t *testing.T, key string, raw json.RawMessage) []string {
 	switch key {
 	case "evictedInOrder":

@@ -184,8 +184,8 @@ func newAnalysis(t *testing.T, c *conformanceCase) *analysis {
 	return a
 }
 
-// tickOutcome is what a sample led to, in the words of the cases. What is absent there is empty,
-// but for the two maps of parameters.
+// tickOutcome is the outcome of a sample, in the words of the cases. Absent fields are empty,
+// except for the two maps of parameters.
 type tickOutcome struct {
 	Notified, DisableScheduling, EnableScheduling bool
 	EvictPods, ThrottleDownPods, ThrottleUpPods   []string

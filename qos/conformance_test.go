@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// deviation is a way in which we differ from the cases on purpose. It speaks of what a case is
-// about, not of its id. DESIGN.md has the same table.
+// deviation is an intended difference from the cases. It is identified by the subject of a case,
+// not by its id. DESIGN.md has the same table.
 type deviation struct {
 	name    string
 	applies func(c *conformanceCase) bool
@@ -34,8 +34,8 @@ var deviations = []deviation{
 // match labels by more than equality are left out.
 const labelExpressions = "label expressions"
 
-// conformanceCase is a case of any of the files. What is not known here is an error: a case must
-// not pass because half of it was not read.
+// conformanceCase is a case of any of the files. Unknown fields are errors: a case must not pass
+// because half of it was not read.
 type conformanceCase struct {
 	ID, Description, Basis, Comment string
 
@@ -57,7 +57,7 @@ type conformanceCase struct {
 	left []string // names of policies that were left out, with the deviation
 }
 
-// tally counts what became of the cases.
+// tally counts the results of the cases.
 type tally struct {
 	ran, deviates, later int
 	shown                []string // names of deviations that a case showed

@@ -112,8 +112,8 @@ var theirs = strings.NewReplacer(
 	"spec.eviction.terminationGracePeriodSeconds",
 )
 
-// checkValid compares whether an object is valid, and whether the field that we name is one of
-// those at fault or has one of them below it.
+// checkValid compares whether an object is valid. If it is not, our field must be one of the fields
+// at fault, or contain one.
 func (c *conformanceCase) checkValid(t *testing.T) []string {
 	o := c.object()
 	if o == nil {
@@ -148,7 +148,11 @@ func (c *conformanceCase) checkValid(t *testing.T) []string {
 // usesProbe reports whether an object does not have just the node's own probe.
 func (c *conformanceCase) usesProbe() bool {
 	o := c.object()
-	return o != nil && c.Kind == "NodeQOS" && (o.Spec.NodeQualityProbe.HTTPGet != nil || o.Spec.NodeQualityProbe.NodeLocalGet == nil)
+	if o == nil || c.Kind != "NodeQOS" {
+		return false
+	}
+	probe := &o.Spec.NodeQualityProbe
+	return probe.HTTPGet != nil || probe.NodeLocalGet == nil
 }
 
 func (c *conformanceCase) stepsByZero() bool {
@@ -172,7 +176,7 @@ func (c *conformanceCase) selectsByExpression() bool {
 	return !equality
 }
 
-// kubernetesName is what a label's key, behind its prefix, and its value look like there.
+// kubernetesName matches the key of a Kubernetes label, behind its prefix, and its value.
 var kubernetesName = regexp.MustCompile(`^([a-z0-9.-]+/)?([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`)
 
 // selectsOddly reports whether an object selects by labels that Kubernetes does not allow.
@@ -189,8 +193,7 @@ func (c *conformanceCase) selectsOddly() bool {
 	return false
 }
 
-// throttlesForMemory reports whether lines of what can be throttled stand beside lines of what
-// cannot.
+// throttlesForMemory reports whether lines of throttleable metrics stand beside lines of others.
 func (c *conformanceCase) throttlesForMemory() bool {
 	if c.Input == nil || c.Input.StepCPURatio == nil {
 		return false

@@ -21,8 +21,8 @@ func ranked(id string, class plimsoll.Class, priority int32, use int64, started 
 	return with(task(id, use), func(t *Task) { t.Class, t.Priority, t.Started = class, priority, started })
 }
 
-// sentences are those of the design that this package implements, each with its test. What is
-// quoted is the design's.
+// sentences are the sentences of the design that this package implements, each with its test. The
+// quotations are from the design.
 var sentences = []struct {
 	says string
 	test func(t *testing.T)
@@ -119,9 +119,8 @@ var sentences = []struct {
 	}},
 	{"the gap value is always kept positive", func(t *testing.T) {
 		for _, use := range []int64{0, 4 * Core, 9 * Core} {
-			if gap := newStage(
-				t, rules(evicting(), CPUTotalUsage, "4"),
-			).sample(CPUTotalUsage, use).Rules[0].Gap; gap != max(use-4*Core, 4*Core-use) {
+			x := newStage(t, rules(evicting(), CPUTotalUsage, "4"))
+			if gap := x.sample(CPUTotalUsage, use).Rules[0].Gap; gap != max(use-4*Core, 4*Core-use) {
 				t.Errorf("at %d it is %d", use, gap)
 			}
 		}
@@ -219,8 +218,8 @@ func equal(t *testing.T, got, want string) {
 	}
 }
 
-// TestLadder: weight first and wait for a sample, then quotas step by step, then, for what they
-// cannot release, the end of tasks.
+// TestLadder: weight first, and a wait for the next sample. Then quotas step by step. Then the end
+// of tasks, for the rest that quotas cannot release.
 func TestLadder(t *testing.T) {
 	a := &plimsoll.Action{
 		CoolDown: 10 * time.Second, Weight: &plimsoll.WeightAction{Idle: true},
@@ -278,7 +277,8 @@ func TestReclaimComesBeforeStopping(t *testing.T) {
 	x.want(got, ";;evict a;evict a;")
 }
 
-// TestFlapping: what is taken again soon after it was given back is kept for longer each time.
+// TestFlapping: each time that something is taken again soon after it was given back, it is kept
+// for longer.
 func TestFlapping(t *testing.T) {
 	x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), task("a", 2*Core))
 	longest, waited := 0, 0
@@ -298,8 +298,8 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
-// TestSparedTasksGetBackFirst: what a policy avoids to act on comes last when something is taken,
-// and first when it is given back, also when nothing fires.
+// TestSparedTasksGetBackFirst: a task that a policy avoids comes last when something is taken. It
+// comes first when it is given back, also when nothing fires.
 func TestSparedTasksGetBackFirst(t *testing.T) {
 	p := append(rules(throttling(), CPUTotalUsage, "4"), plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{
 		Name: "spare", Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Values: []string{"bob"}}},

@@ -1,23 +1,33 @@
-// Package qos keeps a machine loaded up to its lines and never past them: given what was measured
-// on a node and its policies, it says which tasks to act on, in which order, by how much and why,
-// and what to give back.
+// Package qos plans how a machine stays loaded up to its lines and never past them. From a snapshot
+// of the node and its policies it plans which tasks to act on, in which order, by how much and why.
+// The same plan gives back earlier cuts as soon as there is room.
 //
-// The design is crane's "Pod Sorting And Precise Execution": waterlines in three sets, gaps, a
-// table of metrics with their attributes (Metric, Registry), sorters composed of keys (OrderedBy),
-// and precise execution: what can be quantified is done until the gap is gone and no further. Where
-// the original leaves something open or goes wrong, DESIGN.md says what is done here.
+// The design is crane's "Pod Sorting And Precise Execution". It has waterlines in three sets, gaps,
+// a table of metrics with their attributes (Metric, Registry), and sorters composed of keys
+// (OrderedBy). Execution is precise: a quantified action goes on until the gap is gone and no
+// further. DESIGN.md describes the places where the original leaves something open or goes wrong.
 //
 // Plan is pure: Snapshot, Policies and Ledger go in, a Result with ordered steps comes out, and
-// nothing is changed. Ledger is the memory between samples; whoever executes calls Accept, Begin
-// and Done. Numbers are integers: nanocores, bytes, thousandths of a percent.
+// nothing is changed. Ledger is the memory between samples; the executor of a plan calls Accept,
+// Begin and Done. Numbers are integers: nanocores, bytes, thousandths of a percent. A sample is
+// handled so:
 //
-// What it does not do: measure, write to control groups, know a clock, or speak to anybody.
-// qos/nodeqos does that, in the node's agent and in any Go program, with metrics of its own too
-// (NewRegistry). A metric throttles by quotas of processors, or by numbers of its own (Limit).
+//	result := qos.Plan(snapshot, policies, ledger, now)
+//	ledger.Accept(result, snapshot)
+//	for i := range result.Steps {
+//		step := &result.Steps[i]
+//		ledger.Begin(step, now)
+//		ledger.Done(step, execute(step), now)
+//	}
+//
+// The package does not measure, write to control groups, read a clock, or use the network. Its
+// callers do: qos/nodeqos runs the loop in the node's agent and in any Go program, with metrics of
+// its own too (NewRegistry), and internal/rehearsal tries policies out. A metric throttles by
+// quotas of processors, or by numbers of its own (Limit).
 //
 // Cost: a sample at which no rule fires and nothing is held costs one look at each rule. Otherwise
-// a plan matches each task with each TaskQOS once, sorts the tasks once a sorter, and looks at each
-// candidate at most once a rule and rung: O(tasks × (log tasks + TaskQOS + rules that fire)). Its
-// memory is of the same order and is given back with the Result. A Ledger holds at most one entry a
-// rule and three a task of the node.
+// a plan matches each task with each TaskQOS once and sorts the tasks once for each sorter. It
+// looks at each candidate at most once for each rule and rung: O(tasks × (log tasks + TaskQOS +
+// rules that fire)). The memory of a plan is of the same order and is given back with the Result. A
+// Ledger holds at most one entry for each rule and three for each task of the node.
 package qos

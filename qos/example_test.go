@@ -23,7 +23,7 @@ func burner(id string, use int64) qos.Task {
 	}
 }
 
-// One sample of a node is above its line: who is acted on, how, and why?
+// One sample of a node is above its line. The plan names the tasks, the steps and the reasons.
 func ExamplePlan() {
 	policies := []plimsoll.Policy{
 		{
@@ -56,27 +56,29 @@ func ExamplePlan() {
 	ledger.Accept(plan, sample)
 	for i := range plan.Steps {
 		s := &plan.Steps[i]
-		ledger.Begin(s, 1) // here the ledger can be written down; then the step is done
+		ledger.Begin(s, 1) // the ledger can be written to disk here, and then the step is done
 		before, after := s.Change()
-		fmt.Printf("%s %s: %s → %s (%s)\n", s.Verb, s.Task, before, after, s.Reason)
+		fmt.Printf("%s %s: %s → %s\n", s.Verb, s.Task, before, after)
+		fmt.Println("reason:", s.Reason)
 		ledger.Done(s, nil, 1)
 	}
 	fmt.Println("closed:", plan.Closed, plan.ClosedBy)
 	fmt.Println("held:", ledger.Held())
 	// Output:
-	// throttle heavy: quota unlimited → quota 1.25 cores (mixed/cpu: cpu_total_usage is 3.25 cores (line 3 cores))
+	// throttle heavy: quota unlimited → quota 1.25 cores
+	// reason: mixed/cpu: cpu_total_usage is 3.25 cores (line 3 cores)
 	// closed: true mixed/cpu is above its line
 	// held: [{heavy 0}]
 }
 
-// A metric of the user's own: tasks say how much they write, and when the disk is too busy those
-// who write most are stopped until it is not.
+// A metric of the user's own: tasks report how much they write. When the disk is too busy, the
+// tasks that write most are stopped until it is not.
 func ExampleNewRegistry() {
 	const rate = "disk_write_rate"
 	sorter := qos.OrderedBy(qos.ClassAndPriority, qos.ByValue(rate), qos.RunningTime)
 	registry, err := qos.NewRegistry(qos.Metric{
 		Name: rate, Help: "megabytes written in a second", Unit: "MB/s", Scale: 1, ActionPriority: 6,
-		Sort: &sorter, Evictable: true, EvictQuantified: true, // what ends with a task is its own value
+		Sort: &sorter, Evictable: true, EvictQuantified: true, // the release of a task is its own value
 	})
 	if err != nil {
 		fmt.Println(err)

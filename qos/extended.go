@@ -6,59 +6,60 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Offer is what a node lends of one extended resource: what is allocated on it but not used.
+// Offer is the amount of one extended resource that a node lends: allocated on the node but not
+// used.
 type Offer struct {
-	// Target is what there really is to lend. The use of the holders is measured against it
-	// (Snapshot.ExtCPU and ExtMemory), so that they are acted on when it falls below what they use.
+	// Target is the amount that there really is to lend. The use of the holders is measured against
+	// it (Snapshot.ExtCPU and ExtMemory). When it falls below their use, they are acted on.
 	Target int64
-	// Published is what others are told, and what may be placed. Invariant: at least what running
-	// tasks hold, so that nothing is withdrawn on paper that was not taken back by acting on
-	// somebody.
+	// Published is the amount that the scheduler may place. Invariant: at least the amount that
+	// running tasks hold. Nothing is withdrawn on paper before it was taken back from a task.
 	Published int64
 	Told      bool   // Target comes from a prediction, perhaps from an earlier one
 	Why       string // for people
 }
 
-// ExtendedInput is what Extended goes by, all in one unit: nanocores, or bytes.
+// ExtendedInput is the input of Extended, all in one unit: nanocores, or bytes.
 type ExtendedInput struct {
-	Allocatable int64 // what the node gives to tasks
-	Reserve     int64 // what is never lent
-	// Predicted is the peak to reckon with of all that runs on the node and holds nothing extended
+	Allocatable int64 // amount that the node gives to tasks
+	Reserve     int64 // amount that is never lent
+	// Predicted is the expected peak of all use on the node outside of the extended resource
 	// (Predictor.Peak).
 	Predicted      int64
 	PredictedKnown bool
-	Held           int64 // what running tasks hold of the resource
-	Used           int64 // what they use
-	Previous       Offer // what was answered last; zero: nothing yet
-	// DeadBand is by how much an offer must change to be published anew, in thousandths of the one
-	// before. 0: 100; a negative one is none.
+	Held           int64 // amount of the resource that running tasks hold
+	Used           int64 // amount of it that they use
+	Previous       Offer // the last result; zero: there was none
+	// DeadBand is the least change of an offer that is published anew, in thousandths of the offer
+	// before. 0: 100; negative: every change is published.
 	DeadBand int64
 }
 
-// Extended says what a node may lend now: allocatable − reserve − predicted. While nothing can be
-// predicted, the target that was told last stands, and nothing is offered beyond what is held.
+// Extended returns the amount that a node may lend now: allocatable − reserve − predicted. Without
+// a prediction the last predicted target stands, and nothing is offered beyond the amount that is
+// held.
 func Extended(in ExtendedInput) Offer {
 	most := max(in.Allocatable-max(in.Reserve, 0), 0)
 	held := max(in.Held, 0)
 	if !in.PredictedKnown {
 		o := Offer{
 			Target: min(held, most), Published: held, Told: in.Previous.Told,
-			Why: "too little is known yet of what the other tasks use",
+			Why: "too little is known yet of the use by other tasks",
 		}
 		if o.Told {
-			o.Target, o.Why = min(max(in.Previous.Target, 0), most), "it is not known any more what the other tasks use"
+			o.Target, o.Why = min(max(in.Previous.Target, 0), most), "the use by other tasks is not known any more"
 		}
 		return o
 	}
 	o := Offer{Target: max(most-max(in.Predicted, 0), 0), Told: true}
 	if o.Target < held {
-		o.Published, o.Why = held, "what is left does not cover what is held; nothing new is lent"
+		o.Published, o.Why = held, "the remainder does not cover the amount that is held; nothing new is lent"
 		if in.Used > o.Target {
 			o.Why += ", and the holders use too much of it"
 		}
 		return o
 	}
-	o.Published, o.Why = o.Target, "what the other tasks leave unused at their peak"
+	o.Published, o.Why = o.Target, "the part that the other tasks leave unused at their peak"
 	band := in.DeadBand
 	if band == 0 {
 		band = defaultDeadBand
@@ -73,14 +74,13 @@ func Extended(in ExtendedInput) Offer {
 
 const defaultDeadBand = 100
 
-// ReservedPrefix is that of the names of built-in policies. Nobody else's policy may have such a
-// name.
+// ReservedPrefix begins the names of built-in policies. No other policy may have such a name.
 const ReservedPrefix = "plimsoll-"
 
-// ExtendedPolicies are the rules that a node adds to those of its users when it lends extended
-// resources: when the holders use more than there is to lend, their quotas are lowered, and memory
-// is taken back, if need be by stopping them. They are acted on and nobody else is: what a task
-// that holds nothing extended releases does not count.
+// ExtendedPolicies returns the rules that a node adds to those of its users when it lends extended
+// resources. When the holders use more than there is to lend, their quotas are lowered. Memory is
+// taken back, if need be by stopping them. No other task is acted on, since releases of a task
+// without extended resources do not count.
 func ExtendedPolicies() []plimsoll.Policy {
 	const cpu, memory = ReservedPrefix + "ext-cpu", ReservedPrefix + "ext-memory"
 	return []plimsoll.Policy{

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// What is used where nothing is offered is as far above any line as can be told, and is not shown
-// as a number that somebody might believe.
+// A use without an offer is above any possible line. It is not shown as a number, which could be
+// mistaken for a measurement.
 func TestAPartOfNothing(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {
@@ -32,7 +32,7 @@ func TestAPartOfNothing(t *testing.T) {
 	}
 }
 
-// What is offered in each situation.
+// Offers in each situation.
 func TestExtended(t *testing.T) {
 	told := func(target, published int64) Offer { return Offer{Target: target, Published: published, Told: true} }
 	for _, c := range []struct {
@@ -145,9 +145,9 @@ func TestExtended(t *testing.T) {
 	}
 }
 
-// Whatever comes in, in whatever order: nothing that is held is withdrawn on paper; nothing beyond
-// it is published without a prediction, and never more than the target and the dead band; the
-// target is what is left, exactly.
+// For any input in any order, no amount that is held is withdrawn on paper. Without a prediction
+// nothing beyond it is published. The offer never exceeds the target and the dead band. The target
+// is the exact remainder.
 func TestExtendedNeverBelowHeld(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		amount := rapid.Int64Range(0, 1<<50)
@@ -239,8 +239,9 @@ func lending(target int64, quotas ...int64) *Snapshot {
 	return s
 }
 
-// When the target falls below what the holders use, they are throttled as far as needed; who holds
-// nothing extended is left alone; and nobody is touched while it does not.
+// When the target falls below the use of the holders, they are throttled as far as needed. Tasks
+// without extended resources are left alone. While the target is not below the use, no task is
+// acted on.
 func TestExtendedShrinksByThrottling(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {

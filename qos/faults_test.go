@@ -181,16 +181,16 @@ var faults = map[string]func(t *testing.T){
 			},
 		)
 		x := newStage(t, p, with(task("gone", 4*Core), func(t *Task) { t.Gone = true }),
-			with(task("critical", 3*Core), func(t *Task) { t.Labels = map[string]string{"critical": "yes"} }), task("refuses", 2*Core), task("goes", Core))
+			with(task("critical", 3*Core), func(t *Task) { t.Labels = map[string]string{"critical": "yes"} }),
+			task("refuses", 2*Core), task("goes", Core))
 		res := x.sample(CPUTotalUsage, 5*Core)
 		x.want(told(res), "evict refuses")
 		x.l.Begin(&res.Steps[0], x.at)
 		x.l.Done(&res.Steps[0], errInjected, x.at)
 		res = x.sample(CPUTotalUsage, 5*Core)
 		x.want(told(res), "evict goes")
-		if got := fmt.Sprint(
-			skipped(res, "gone"), "; ", skipped(res, "refuses"),
-		); got != fmt.Sprint(WhyGone, "; ", WhyFailed) {
+		got := fmt.Sprint(skipped(res, "gone"), "; ", skipped(res, "refuses"))
+		if got != fmt.Sprint(WhyGone, "; ", WhyFailed) {
 			t.Errorf("passed over: %s", got)
 		}
 	},

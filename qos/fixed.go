@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// mulDiv returns a*b/c, rounded toward zero, for a, b >= 0 and c > 0; what does not fit is
+// mulDiv returns a*b/c, rounded toward zero, for a, b >= 0 and c > 0. A result that does not fit is
 // MaxInt64.
 func mulDiv(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
@@ -16,8 +16,8 @@ func mulDiv(a, b, c int64) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
-// plus returns a+b, or the outermost number on that side if that is beyond it: what is measured may
-// be absurd, but must not turn round.
+// plus returns a+b, and the outermost number on that side if the sum is beyond it. Measured values
+// may be absurd, but a sum of them must not wrap around.
 func plus(a, b int64) int64 {
 	sum := a + b
 	switch {

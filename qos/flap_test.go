@@ -63,8 +63,8 @@ func TestTheWaitIsRememberedForACoolDown(t *testing.T) {
 	}
 }
 
-// Who holds extended cores gets what it holds back at once, but step by step while the metric of
-// another rule is missing: nobody knows how much room there is.
+// A holder of extended cores gets them back at once. While the metric of another rule is missing it
+// gets them step by step: the room is not known.
 func TestWhoCannotSeeGivesBackStepByStep(t *testing.T) {
 	for _, missing := range []bool{false, true} {
 		p := append(rules(throttling(), CPUTotalUsage, "4"), ExtendedPolicies()...)
@@ -108,8 +108,8 @@ func TestManyGroupsWaitOnce(t *testing.T) {
 	}
 }
 
-// A rule that takes many samples to be triggered guards against flapping as well: what counts is
-// when the line was crossed.
+// A rule that takes many samples to be triggered guards against flapping as well: the time of
+// crossing the line counts.
 func TestFlappingIsSeenHoweverLateARuleIsTriggered(t *testing.T) {
 	p := rules(throttling(), CPUTotalUsage, "4")
 	p[2].NodeQOS.Rules[0].TriggerAfter = 12
@@ -128,8 +128,8 @@ func TestFlappingIsSeenHoweverLateARuleIsTriggered(t *testing.T) {
 	}
 }
 
-// What others get back while a rule is above its line, because they were frozen for as long as they
-// may be, has not led to that.
+// Thawing other tasks at the end of their time, while a rule is above its line, has not caused the
+// overload.
 func TestThawingDuringAnOverloadIsNoFlapping(t *testing.T) {
 	a := throttling()
 	a.Throttle.Step, a.CoolDown = 5, 5*time.Minute
@@ -152,7 +152,7 @@ func TestThawingDuringAnOverloadIsNoFlapping(t *testing.T) {
 	}
 }
 
-// While a metric is missing nobody is thawed before its time.
+// While a metric is missing no task is thawed before its time.
 func TestWhoCannotSeeThawsNobodyEarly(t *testing.T) {
 	a := &plimsoll.Action{Freeze: &plimsoll.FreezeAction{For: time.Minute}, CoolDown: time.Second}
 	x := newStage(t, rules(a, CPUTotalUsage, "4"), with(task("a", Core), func(t *Task) { t.Groups[0].Frozen = true }))
@@ -167,7 +167,8 @@ func TestWhoCannotSeeThawsNobodyEarly(t *testing.T) {
 	}
 }
 
-// Who was given something lately is remembered through a restart, although it has gone meanwhile.
+// A task that was given something recently is remembered through a restart, even if it has gone
+// since.
 func TestWhatWasGivenIsRemembered(t *testing.T) {
 	l := NewLedger()
 	l.hold(Key{Task: "a", Attempt: 1}, "n/r0")

@@ -40,8 +40,8 @@ func fixedPolicies() []plimsoll.Policy {
 	}
 }
 
-// FuzzDecodeLedger: whatever a ledger's file holds, it is refused or can be planned with and
-// written again.
+// FuzzDecodeLedger: a ledger's file of any content is refused, or can be planned with and written
+// again.
 func FuzzDecodeLedger(f *testing.F) {
 	f.Add(
 		[]byte(
@@ -77,7 +77,7 @@ func FuzzDecodeLedger(f *testing.F) {
 	})
 }
 
-// FuzzCompile: policies that nobody has validated do no harm either.
+// FuzzCompile: policies that were not validated do no harm either.
 func FuzzCompile(f *testing.F) {
 	for _, p := range [][]plimsoll.Policy{
 		fixedPolicies(),

@@ -9,22 +9,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// MaxHalfLife is the longest half-life that a Predictor takes; a longer one is cut to it.
+// MaxHalfLife is the longest half-life of a Predictor; a longer one is cut to it.
 const MaxHalfLife = 30 * 24 * time.Hour
 
-// PredictorConfig says what a Predictor remembers and how careful it is. The zero value is usable.
+// PredictorConfig sets the memory and the margin of a Predictor. The zero value is usable.
 type PredictorConfig struct {
 	// HalfLife is the age at which a sample counts half. 0: 24 h, so that yesterday's peak still
 	// counts today. It is kept between a second and 30 days.
 	HalfLife time.Duration
 	// Percentile of the remembered use, in thousandths: 990 leaves one in a hundred above. 0: 990.
 	Percentile int64
-	// Margin is what is added to the percentile, in percent of it. 0: 15; a negative one is none.
+	// Margin is added to the percentile, in percent of it. 0: 15; negative: no margin.
 	Margin int64
-	// WarmUp is how much time must have been observed before anything is predicted. 0: 10 min.
+	// WarmUp is the time that must have been observed before there is a prediction. 0: 10 min.
 	WarmUp time.Duration
-	// Stale is how old the last observation may be; a longer pause does not count as observed. 0: 1
-	// min.
+	// Stale is the greatest age of the last observation. A longer pause does not count as observed.
+	// 0: 1 min.
 	Stale time.Duration
 }
 
@@ -49,11 +49,11 @@ func (c PredictorConfig) withDefaults() PredictorConfig {
 	return c
 }
 
-// Predictor foretells the peak of one number, such as the nanocores or the bytes that tasks use. It
+// Predictor predicts the peak of one number, such as the nanocores or the bytes that tasks use. It
 // is a histogram whose samples fade: a new sample weighs twice as much as one that is a half-life
-// old. It is bounded by the largest value, whatever the number of samples: about 450 buckets of 8
-// bytes for 256 cores, 1,300 for anything. It knows no clock: times are Unix nanoseconds, and one
-// that runs backwards goes on from where it is set to.
+// old. Its size is bounded by the largest value, whatever the number of samples: about 450 buckets
+// of 8 bytes for 256 cores, at most 1,300. It reads no clock: times are Unix nanoseconds. When the
+// time goes back, the Predictor goes on from the new time.
 type Predictor struct {
 	cfg     PredictorConfig
 	buckets []uint64 // weights
@@ -62,19 +62,19 @@ type Predictor struct {
 	last    int64    // time of the last sample
 	value   int64    // its value
 	seen    int64    // nanoseconds that were observed. Invariant: at most WarmUp
-	any     bool     // there is a last sample
+	any     bool     // a sample was observed
 }
 
-// NewPredictor returns one that has seen nothing.
+// NewPredictor returns a Predictor without samples.
 func NewPredictor(cfg PredictorConfig) *Predictor { return &Predictor{cfg: cfg.withDefaults()} }
 
-// fullWeight is that of a sample at the origin, in fixed point; fadeSteps is how finely a half-life
-// is divided.
+// fullWeight is the weight of a sample at the origin, in fixed point. fadeSteps is the number of
+// parts of a half-life.
 const (
 	fullWeight = 1 << 16
 	fadeSteps  = 16
 	maxDoubled = 20              // half-lives after which the origin moves
-	maxTotal   = uint64(1) << 60 // at which it moves too
+	maxTotal   = uint64(1) << 60 // total weight at which the origin moves too
 )
 
 // doubling[i] is 2^(i/fadeSteps), in units of 1/fullWeight.
@@ -83,15 +83,16 @@ var doubling = [fadeSteps]uint64{
 	125515,
 }
 
-// Observe enters what is used at an instant. Negative values count as 0.
+// Observe adds the use at an instant. Negative values count as 0.
 func (p *Predictor) Observe(at, value int64) {
 	value = max(value, 0)
 	switch pause := at - p.last; {
 	case !p.any:
 		p.origin, p.any = at, true
-	case pause < 0: // the clock was set back: what is remembered moves with it
+	case pause < 0: // the clock was set back, so the recorded samples move with it
 		p.origin += pause
-	case pause > int64(max(p.cfg.HalfLife, p.cfg.Stale)): // what comes now will soon outweigh the past, so it must be enough to go by
+	// new samples will soon outweigh the old, so they must warm up
+	case pause > int64(max(p.cfg.HalfLife, p.cfg.Stale)):
 		p.seen = 0
 	case pause <= int64(p.cfg.Stale):
 		p.seen = min(p.seen+pause, int64(p.cfg.WarmUp))
@@ -106,8 +107,8 @@ func (p *Predictor) Observe(at, value int64) {
 	p.total += weight
 }
 
-// weigh returns the weight of a sample that is the newest, after moving the origin if it would
-// become too large.
+// weigh returns the weight of a new sample. It first moves the origin if the weight would become
+// too large.
 func (p *Predictor) weigh(at int64) uint64 {
 	half := int64(p.cfg.HalfLife)
 	doubled := (at - p.origin) / half
@@ -124,7 +125,7 @@ func (p *Predictor) weigh(at int64) uint64 {
 	return doubling[part] << (since / half)
 }
 
-// fade moves the origin by a number of half-lives, so that everything weighs that many times half.
+// fade moves the origin by a number of half-lives, and halves all weights so many times.
 func (p *Predictor) fade(halves int64) {
 	p.origin += halves * int64(p.cfg.HalfLife)
 	p.total = 0
@@ -137,9 +138,8 @@ func (p *Predictor) fade(halves int64) {
 	}
 }
 
-// Peak returns what must be reckoned with at an instant: the percentile with its margin or, if that
-// is more, what is used right now. ok is false until enough was observed, and when the last
-// observation is too old.
+// Peak returns the expected peak at an instant: the percentile with its margin or, if that is more,
+// the present use. ok is false until enough was observed, and when the last observation is too old.
 func (p *Predictor) Peak(at int64) (value int64, ok bool) {
 	age := at - p.last
 	if !p.any || p.seen < int64(p.cfg.WarmUp) || age > int64(p.cfg.Stale) {
@@ -174,8 +174,8 @@ const (
 	maxBuckets = (63 - unitBits - octaveBits + 1) * perOctave
 )
 
-// bucketOf returns the bucket of a value: those that are larger than the end of the one before, up
-// to its own end.
+// bucketOf returns the bucket of a value. A bucket holds the values above the end of the one
+// before, up to its own end.
 func bucketOf(value int64) int {
 	if value <= 0 {
 		return 0
@@ -195,8 +195,8 @@ func bucketEnd(i int) int64 {
 	return int64(end)
 }
 
-// predictorFile is a predictor as it is written down. Buckets holds index and weight in turn, of
-// those that are not empty.
+// predictorFile is the encoded form of a predictor. Buckets holds index and weight in turn, of the
+// buckets that are not empty.
 type predictorFile struct {
 	Version  int
 	HalfLife time.Duration
@@ -210,7 +210,7 @@ type predictorFile struct {
 
 const predictorVersion = 1
 
-// Checkpoint writes the predictor down; the same one is always the same bytes.
+// Checkpoint returns the predictor as JSON; equal predictors give equal bytes.
 func (p *Predictor) Checkpoint() ([]byte, error) {
 	f := predictorFile{
 		Version: predictorVersion, HalfLife: p.cfg.HalfLife, Origin: p.origin, Last: p.last, Value: p.value,
@@ -228,9 +228,9 @@ func (p *Predictor) Checkpoint() ([]byte, error) {
 	return data, nil
 }
 
-// RestorePredictor reads what Checkpoint wrote. With the same configuration it answers as the one
-// that was written down; with another half-life, what is remembered keeps the weight it had and
-// fades at the new pace from then on.
+// RestorePredictor reads the output of Checkpoint. With the same configuration it answers as the
+// original did. With another half-life the recorded samples keep their weight, and fade at the new
+// pace from then on.
 func RestorePredictor(cfg PredictorConfig, data []byte) (*Predictor, error) {
 	var f predictorFile
 	if err := json.Unmarshal(data, &f); err != nil {

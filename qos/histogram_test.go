@@ -79,7 +79,7 @@ func TestPredictorSquareWave(t *testing.T) {
 	}
 }
 
-// What is used right now is reckoned with even if it never was before.
+// The present use counts at once, even if it is the first of its size.
 func TestPredictorPresentUse(t *testing.T) {
 	p := NewPredictor(PredictorConfig{WarmUp: time.Second})
 	at := watch(p, 0, Core, time.Hour)
@@ -93,9 +93,9 @@ func TestPredictorPresentUse(t *testing.T) {
 	}
 }
 
-// An hour of load fades: with the median, an equally long calm time outweighs it, and with the 90th
-// percentile a calm of a little more than three half-lives does (1/8 of the old weight against 7/8,
-// then less than a tenth).
+// An hour of load fades. With the median, an equally long calm time outweighs it. With the 90th
+// percentile, a calm of a little more than three half-lives does: 1/8 of the old weight against
+// 7/8, then less than a tenth.
 func TestPredictorDecays(t *testing.T) {
 	half := time.Hour
 	p := NewPredictor(PredictorConfig{HalfLife: half, Percentile: 900, Margin: -1, WarmUp: time.Second})
@@ -110,7 +110,7 @@ func TestPredictorDecays(t *testing.T) {
 	}
 }
 
-// The table of weights is what powers of two say, to half a unit.
+// The weights in the table are powers of two, to half a unit.
 func TestPredictorWeights(t *testing.T) {
 	for i, got := range doubling {
 		if want := math.Round(fullWeight * math.Exp2(float64(i)/fadeSteps)); float64(got) != want {
@@ -144,8 +144,8 @@ func TestPredictorBuckets(t *testing.T) {
 	}
 }
 
-// A clock that is set back by an hour or forward by years neither loses what is known nor keeps
-// later samples from counting.
+// A clock that is set back by an hour or forward by years loses no samples, and later samples
+// count.
 func TestPredictorClock(t *testing.T) {
 	p := NewPredictor(PredictorConfig{WarmUp: time.Minute, Margin: -1, HalfLife: time.Hour})
 	at := watch(p, 1000*second, 4*Core, time.Hour)
@@ -212,7 +212,7 @@ func TestPredictorCheckpoint(t *testing.T) {
 	})
 }
 
-// With another half-life, what was remembered keeps its weight.
+// With another half-life, earlier samples keep their weight.
 func TestPredictorOtherHalfLife(t *testing.T) {
 	p := NewPredictor(PredictorConfig{HalfLife: time.Hour, WarmUp: time.Minute, Margin: -1})
 	at := watch(p, 0, 6*Core, 10*time.Hour)
@@ -230,7 +230,7 @@ func TestPredictorOtherHalfLife(t *testing.T) {
 	}
 }
 
-// What cannot have been written by Checkpoint is refused, and never makes it panic.
+// A checkpoint that Checkpoint cannot have written is refused, and never causes a panic.
 func TestPredictorBadCheckpoint(t *testing.T) {
 	for _, data := range []string{
 		``, `{}`, `[]`, `{"Version":2,"HalfLife":3600000000000}`, `{"Version":1}`, `{"Version":1,"HalfLife":-1}`,

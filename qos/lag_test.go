@@ -82,9 +82,8 @@ func TestNobodyWaitsForARuleThatIsGone(t *testing.T) {
 	if steps := turn(t, quota(at(2*second, 1*Core, 0, "a")), p, l, nil); len(steps) != 0 {
 		t.Errorf("while the rule is there: %v, want nothing before the wait is over", steps)
 	}
-	if steps := turn(
-		t, quota(at(3*second, 1*Core, 0, "a")), none, l, nil,
-	); len(steps) != 1 || steps[0].Verb != Restore || steps[0].After != Unlimited {
+	steps := turn(t, quota(at(3*second, 1*Core, 0, "a")), none, l, nil)
+	if len(steps) != 1 || steps[0].Verb != Restore || steps[0].After != Unlimited {
 		t.Errorf("without the rule: %v, want all of the quota back", steps)
 	}
 }
@@ -117,8 +116,7 @@ func TestRulesThatEnd(t *testing.T) {
 	}
 }
 
-// What was throttled counts as released until the figures show it; what could not be done counts
-// for nothing.
+// A throttling step counts as released until the figures show it. A failed step counts for nothing.
 func TestThrottledCountsUntilItShows(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -151,9 +149,8 @@ func TestGoneCountsUntilItShows(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		p, sample := lagging(t, 2500*time.Millisecond)
 		l, at := NewLedger(), int64(time.Hour)
-		if got := turn(
-			t, sample(at, 0, 1200, "a", "b"), p, l, nil,
-		); len(got) != 1 || got[0].Task != "a" || got[0].Verb != Evict {
+		got := turn(t, sample(at, 0, 1200, "a", "b"), p, l, nil)
+		if len(got) != 1 || got[0].Task != "a" || got[0].Verb != Evict {
 			t.Fatalf("first %+v", got)
 		}
 		for i, want := range []int{0, 0, 0, 1} {
@@ -207,8 +204,8 @@ func TestEvictionThatNobodyKnowsOf(t *testing.T) {
 	}
 }
 
-// A clock that is set back by an hour does not keep a frozen task standing still for an hour more,
-// nor one that waits waiting.
+// After the clock was set back by an hour, a frozen task does not stand still for an hour more. A
+// waiting task does not wait for an hour more.
 func TestLedgerMovesWithTheClock(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {

@@ -2,8 +2,6 @@ package qos
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,69 +10,71 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Ledger is what a node's planning remembers from one sample to the next: how often each rule was
-// crossed, what was taken from which task and what it had before, and which tasks are on their way
-// out. The zero value is not usable; make it with NewLedger or DecodeLedger. It is bounded by the
-// rules and by the tasks of the node.
+// Ledger is the memory of a node's planning between samples. It holds the counts of each rule, the
+// resources taken from tasks with their original values, and the tasks that are being stopped.
+// NewLedger and DecodeLedger make one; the zero value is not usable. Its size is bounded by the
+// rules and the tasks of the node.
 //
-// Whoever executes a plan calls Accept with it, Begin before each step, so that the ledger can be
-// kept on disk before anything is done, and Done after it.
+// The executor of a plan calls Accept with the plan. It calls Begin before each step, so that the
+// ledger can be on disk before the step is done, and Done after each step.
 type Ledger struct {
 	sequence  uint64
 	at        int64 // of the last sample
 	rules     map[string]*ruleState
 	held      map[Key]*hold
 	leaving   map[Key]*leaving
-	failed    map[Key]*failure // a change of their groups failed
-	unstopped map[Key]*failure // stopping them failed
+	failed    map[Key]*failure // tasks on which a change of groups or limits failed lately
+	unstopped map[Key]*failure // tasks that could not be stopped lately
 	underway  map[Key]Step     // changes of metrics' own limits that were begun and are not done
-	given     int64            // when a quota or a weight was given back last, to whomever
+	given     int64            // when a quota or a weight was given back to any task last
 	recent    []change         // in the order of their times. Invariant: at most mostRecent
 }
 
-// change is what was released or given back so lately that it does not show in the figures yet.
+// change is a release, or its return to a task, so recent that the figures do not show it yet.
 type change struct {
 	At    int64
 	Gives bool `json:",omitempty"`
 	Amount
 }
 
-// ruleState counts readings in a row.
+// ruleState is the state of one rule between samples. Times are Unix nanoseconds; 0 means never.
 type ruleState struct {
-	Rule      string
-	Metric    string `json:",omitempty"` // of which it speaks; a rule that is changed to another one begins anew
-	Above     int32  `json:",omitempty"`
-	Below     int32  `json:",omitempty"`
-	Active    bool   `json:",omitempty"` // it was triggered and is not restored
-	Since     int64  `json:",omitempty"` // when it was triggered
-	Rising    int64  `json:",omitempty"` // when it was above its line first, in the row that triggered it or may do so
-	LastAbove int64  `json:",omitempty"` // when it last fired; the cool-down counts from here
-	Missing   int64  `json:"-"`          // since when its metric is missing; a restart begins anew
-	Read      int64  `json:"-"`          // when its metric was measured that was counted last; as Missing
-	Gave      int64  `json:"-"`          // when it was measured by which something was given back last
-	Reclaimed int64  `json:",omitempty"` // when memory was reclaimed for it since it was triggered
-	Weighed   int64  `json:",omitempty"` // when a weight was lowered for it first since it was triggered
+	Rule   string
+	Metric string `json:",omitempty"` // its metric; a rule that is changed to another metric begins anew
+	Above  int32  `json:",omitempty"`
+	Below  int32  `json:",omitempty"`
+	Active bool   `json:",omitempty"` // triggered and not restored; Since is set then
+	Since  int64  `json:",omitempty"` // when it was triggered
+	// Rising is the time of crossing the line, in the row of readings that triggers the rule.
+	Rising    int64 `json:",omitempty"`
+	LastAbove int64 `json:",omitempty"` // when it last fired; the cool-down counts from here
+	Missing   int64 `json:"-"`          // since when its metric is missing; not kept over a restart
+	Read      int64 `json:"-"`          // time of the last counted reading; not kept over a restart
+	Gave      int64 `json:"-"`          // time of the last reading by which something was given back
+	Reclaimed int64 `json:",omitempty"` // when memory was reclaimed for the rule since it was triggered
+	Weighed   int64 `json:",omitempty"` // when a weight was first lowered for the rule since it was triggered
 }
 
-// hold is what was taken from a task and not given back yet.
+// hold records the resources taken from one task and not given back yet.
 type hold struct {
 	Task      string
 	Attempt   int32
-	Rule      string // for which it was taken last
+	Rule      string // rule of the last change
 	Groups    []original
 	Limits    []limited     `json:",omitempty"` // sorted by metric
-	Frozen    int64         `json:",omitempty"` // when it is thawed at the latest; 0: it is not frozen
-	Thawed    int64         `json:",omitempty"` // when it was thawed last
-	FrozenUse int64         `json:",omitempty"` // nanocores that it used before
+	Frozen    int64         `json:",omitempty"` // the latest time at which the task is thawed; 0: not frozen
+	Thawed    int64         `json:",omitempty"` // when the task was thawed last
+	FrozenUse int64         `json:",omitempty"` // nanocores that the task used before it was frozen
 	Taken     int64         // when something was taken last
 	Given     int64         `json:",omitempty"` // when something was given back last
-	Wait      time.Duration `json:",omitempty"` // how long after Taken nothing is given back
-	Longest   time.Duration `json:",omitempty"` // what Wait is at the most, and how long after Given it is remembered
+	Wait      time.Duration `json:",omitempty"` // nothing is given back for so long after Taken. Invariant: <= Longest
+	// Longest is the upper bound of Wait. The hold is remembered at least so long after Given.
+	Longest time.Duration `json:",omitempty"`
 }
 
 func (h *hold) key() Key { return Key{h.Task, h.Attempt} }
 
-// original is what a group had before anything was taken from it.
+// original records the settings of a group before the first change to it.
 type original struct {
 	Group    string
 	Throttle bool  `json:",omitempty"` // Quota is set
@@ -84,19 +84,19 @@ type original struct {
 	Idle     bool  `json:",omitempty"`
 }
 
-// leaving is a task that was told to stop.
+// leaving is a task that is being stopped.
 type leaving struct {
-	Task     string
-	Attempt  int32
-	Rule     string `json:",omitempty"` // empty: somebody else stops it
-	Deadline int64  // until then what it uses counts as on its way
-	Told     bool   `json:",omitempty"` // it is known that it was told
-	Gone     int64  `json:",omitempty"` // when it had gone; what it used is in the node's figures for a while
-	Used     used   // in its last sample
-	doubted  bool   // nobody knows whether it was told; the next sample says so
+	Task        string
+	Attempt     int32
+	Rule        string `json:",omitempty"` // rule that stops it; empty: it is not stopped by a rule
+	Deadline    int64  // until then its use counts as released
+	Told        bool   `json:",omitempty"` // the stop was delivered
+	Gone        int64  `json:",omitempty"` // when it had gone; its use stays in the node's figures for a while
+	Used        used   // its use in its last sample
+	unconfirmed bool   // it is unknown whether the stop was delivered; the next sample decides
 }
 
-// used is what a task used.
+// used records the resource use of a task.
 type used struct {
 	CPU         int64            `json:",omitempty"`
 	CPUKnown    bool             `json:",omitempty"`
@@ -120,7 +120,7 @@ func (u *used) note(t *Task) {
 	}
 }
 
-// task returns a task that uses as much.
+// task returns a task with the recorded use.
 func (e *leaving) task() Task {
 	u := &e.Used
 	return Task{
@@ -129,17 +129,17 @@ func (e *leaving) task() Task {
 	}
 }
 
-// failure is a task on which an action failed. Whoever cannot be throttled may still be stopped,
-// and the other way round.
+// failure records failed actions on a task. Throttling and stopping fail independently: each may
+// still be tried when the other has failed.
 type failure struct {
 	Task    string
 	Attempt int32
 	Count   int32
-	Until   int64 // until then it is left alone
+	Until   int64 // until then the task is left alone
 	Reason  string
 }
 
-// NewLedger returns one that remembers nothing.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
 		rules: map[string]*ruleState{}, held: map[Key]*hold{}, leaving: map[Key]*leaving{}, failed: map[Key]*failure{},
@@ -150,7 +150,7 @@ func NewLedger() *Ledger {
 
 func (l *Ledger) holds(k Key) bool { return l.held[k].takes() }
 
-// Held returns the keys of the tasks from which something was taken, in order.
+// Held returns the keys of the tasks from which something is taken, in order.
 func (l *Ledger) Held() []Key {
 	keys := slices.SortedFunc(maps.Keys(l.held), compareKeys)
 	return slices.DeleteFunc(keys, func(k Key) bool { return !l.holds(k) })
@@ -163,8 +163,8 @@ func compareKeys(a, b Key) int {
 	return cmp.Compare(a.Attempt, b.Attempt)
 }
 
-// Original returns the quota that a group had before anything was taken from it; ok is false if
-// none was.
+// Original returns the quota that a group had before it was throttled; ok is false if it is not
+// throttled.
 func (l *Ledger) Original(k Key, group string) (quota int64, ok bool) {
 	if o := l.held[k].group(group); o != nil && o.Throttle {
 		return o.Quota, true
@@ -172,7 +172,8 @@ func (l *Ledger) Original(k Key, group string) (quota int64, ok bool) {
 	return 0, false
 }
 
-// Weight returns the weight that a group had before it was lowered; ok is false if it was not.
+// Weight returns the weight that a group had before it was lowered; ok is false if it is not
+// lowered.
 func (l *Ledger) Weight(k Key, group string) (shares int64, idle, ok bool) {
 	if o := l.held[k].group(group); o != nil && o.Reweight {
 		return o.Shares, o.Idle, true
@@ -180,7 +181,8 @@ func (l *Ledger) Weight(k Key, group string) (shares int64, idle, ok bool) {
 	return 0, false, false
 }
 
-// FrozenUntil returns when a frozen task is thawed at the latest; 0 if it is not frozen by us.
+// FrozenUntil returns the latest time at which a frozen task is thawed; 0 if the ledger has not
+// frozen it.
 func (l *Ledger) FrozenUntil(k Key) int64 {
 	if h := l.held[k]; h != nil {
 		return h.Frozen
@@ -188,7 +190,7 @@ func (l *Ledger) FrozenUntil(k Key) int64 {
 	return 0
 }
 
-// takes reports whether something is taken now.
+// takes reports whether something is taken from the task now.
 func (h *hold) takes() bool {
 	return h != nil && (len(h.Groups) > 0 || len(h.Limits) > 0 || h.Frozen != 0)
 }
@@ -205,9 +207,9 @@ func (h *hold) group(name string) *original {
 	return nil
 }
 
-// Adopt notes that something was taken from a group by somebody who kept no record of it: an agent
-// that was killed, or an earlier version. It is given back like anything else. A group of which
-// something is noted already is left as it is.
+// Adopt records changes to a group of which there is no record: they are by an agent that was
+// killed, or by an earlier version. They are given back like any others. A group with a record is
+// left as it is.
 func (l *Ledger) Adopt(k Key, g *Group, quota, shares int64) {
 	h := l.hold(k, "")
 	if h.group(g.Name) != nil {
@@ -224,7 +226,7 @@ func (l *Ledger) Adopt(k Key, g *Group, quota, shares int64) {
 		h.Groups = append(h.Groups, o)
 	}
 	if g.Frozen && h.Frozen == 0 {
-		h.Frozen = 1 // long ago: it is thawed at once
+		h.Frozen = 1 // a time in the past, so the task is thawed at once
 	}
 	if !h.takes() {
 		delete(l.held, k)
@@ -240,8 +242,8 @@ func (l *Ledger) hold(k Key, rule string) *hold {
 	return h
 }
 
-// Accept makes what a plan found out about the rules the ledger's own, and forgets tasks that are
-// no longer there. A plan is accepted once, before its steps are begun.
+// Accept takes over the rule states of a plan, and forgets tasks that are no longer there. A plan
+// is accepted once, before its steps are begun.
 func (l *Ledger) Accept(r *Result, s *Snapshot) {
 	if r.Waits != "" {
 		return
@@ -253,7 +255,7 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 	}
 	l.rules = next
 	if r.At < l.at {
-		l.setBack(r.At, l.at-r.At)
+		l.moveBack(r.At, l.at-r.At)
 	}
 	l.at = r.At
 	present := make(map[Key]bool, len(s.Tasks))
@@ -270,17 +272,18 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 		}
 		switch {
 		case e == nil:
-		case !t.Stopping && (e.doubted || e.Deadline <= r.At): // it was never told, or that was forgotten
+		// the stop was never delivered, or the task has forgotten it
+		case !t.Stopping && (e.unconfirmed || e.Deadline <= r.At):
 			delete(l.leaving, t.Key())
 		default:
-			e.doubted = false
+			e.unconfirmed = false
 			e.Used.note(t)
 		}
 	}
 	forget(l.held, present)
 	forget(l.failed, present)
 	forget(l.unstopped, present)
-	l.bury(r, present)
+	l.forgetGone(r, present)
 	l.recent = slices.DeleteFunc(l.recent, func(c change) bool { return shows(c.At, r.oldest, r.lag) })
 	maps.DeleteFunc(l.held, func(_ Key, h *hold) bool { return !h.kept(r.At, r.settle) })
 	longest := int64(maxBackoff * r.backoff)
@@ -292,9 +295,9 @@ func (l *Ledger) Accept(r *Result, s *Snapshot) {
 	}
 }
 
-// setBack moves what is remembered with a clock that was set back. Else a frozen task would stand
-// still, and others would wait, until the clock is where it was.
-func (l *Ledger) setBack(now, by int64) {
+// moveBack moves recorded times when the clock was set back. Otherwise a frozen task would stand
+// still, and others would wait, until the clock has caught up.
+func (l *Ledger) moveBack(now, by int64) {
 	past := func(times ...*int64) {
 		for _, t := range times {
 			if *t > now {
@@ -319,9 +322,9 @@ func (l *Ledger) setBack(now, by int64) {
 	l.recent = nil
 }
 
-// bury forgets tasks that were told to stop, once they are gone and their use is not in the node's
-// figures any more.
-func (l *Ledger) bury(r *Result, present map[Key]bool) {
+// forgetGone forgets stopped tasks once they are gone and the node's figures do not include their
+// use any more.
+func (l *Ledger) forgetGone(r *Result, present map[Key]bool) {
 	for _, k := range slices.SortedFunc(maps.Keys(l.leaving), compareKeys) {
 		e := l.leaving[k]
 		if !present[k] && e.Gone == 0 {
@@ -333,18 +336,18 @@ func (l *Ledger) bury(r *Result, present map[Key]bool) {
 	}
 }
 
-// shows reports whether a change is in a reading that was taken then.
+// shows reports whether a reading is late enough to include a change.
 func shows(change, reading int64, lag time.Duration) bool { return reading-change >= int64(lag) }
 
 func forget[V any](m map[Key]V, present map[Key]bool) {
 	maps.DeleteFunc(m, func(k Key, _ V) bool { return !present[k] })
 }
 
-// maxBackoff is how often Options.Backoff doubles, as a factor.
+// maxBackoff is the largest multiple of Options.Backoff that a failure waits.
 const maxBackoff = 32
 
-// Begin notes a step that is about to be done. After it the ledger can be written down, and
-// whatever happens then, what is taken can be given back.
+// Begin records a step that is about to be done. The caller can then write the ledger to disk. If
+// the process ends while the step is done, the next one can give the change back.
 func (l *Ledger) Begin(s *Step, now int64) {
 	if s.Preview {
 		return
@@ -352,7 +355,7 @@ func (l *Ledger) Begin(s *Step, now int64) {
 	if s.OwnLimit {
 		l.beginLimit(s)
 		if s.Before == s.After {
-			return // it is set once more
+			return // the same limit is set once more
 		}
 	}
 	switch s.Verb {
@@ -384,7 +387,7 @@ func (l *Ledger) take(s *Step, now int64) {
 		return
 	}
 	if s.OwnLimit {
-		return // beginLimit has noted it
+		return // beginLimit has recorded it
 	}
 	o := h.group(s.Group)
 	if o == nil {
@@ -399,10 +402,10 @@ func (l *Ledger) take(s *Step, now int64) {
 	}
 }
 
-// flaps reports whether something is taken again soon after it was given back, or so soon after
-// another one got something that this one pays for that. What counts is when the line was crossed,
-// however many samples it took to trigger the rule; and what was given since then has not led to
-// it.
+// flaps reports whether a task loses something again soon after it got something back. A task also
+// flaps if it loses something soon after another task got something back, and so pays for it. The
+// time that counts is that of crossing the line, however many samples it took to trigger the rule.
+// Giving back after that time has not caused the crossing.
 func (l *Ledger) flaps(h *hold, s *Step, now int64) bool {
 	crossed := now
 	if r := l.rules[s.Rule]; r != nil && r.Rising > 0 {
@@ -412,9 +415,9 @@ func (l *Ledger) flaps(h *hold, s *Step, now int64) bool {
 		l.given > h.Taken && l.given < crossed && crossed-l.given < int64(s.settle)
 }
 
-// Done notes how a step ended. What failed counts for nothing, and the task is left alone for a
-// while; but not if only no memory could be reclaimed from it: that is asked for once, and when it
-// was in vain the task is the first to be stopped.
+// Done records the outcome of a step. A failed step counts for nothing, and its task is left alone
+// for a while. Failing to reclaim memory is an exception: it is asked for once and, if that was in
+// vain, the task is the first to be stopped.
 func (l *Ledger) Done(s *Step, err error, now int64) {
 	if s.Preview {
 		return
@@ -429,7 +432,7 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 		case Evict:
 			delete(l.leaving, s.Key())
 		case Freeze:
-			if h := l.held[s.Key()]; h != nil { // whoever cannot freeze a group lets it run again
+			if h := l.held[s.Key()]; h != nil { // a group that failed to freeze runs again
 				h.Frozen, h.FrozenUse = 0, 0
 			}
 		}
@@ -453,7 +456,7 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 	}
 	if s.Verb.Gives() {
 		h.Given = now
-		// a task thaws at its time, and not because there is room
+		// tasks thaw at their time, and not because there is room
 		if s.Verb == Unweight || s.Verb == Restore && s.Before != s.After {
 			l.given = now
 		}
@@ -475,9 +478,9 @@ func (l *Ledger) Done(s *Step, err error, now int64) {
 	h.Groups = slices.DeleteFunc(h.Groups, func(o original) bool { return !o.Throttle && !o.Reweight })
 }
 
-// note remembers a change. Those of one kind that were made after one sample are one. If there are
-// too many because a metric is measured seldom, the oldest counts as made with the next of its
-// kind: it is counted on for too long rather than forgotten.
+// note records a change. Changes of one kind after one sample are merged. If a metric that is
+// measured seldom makes the list too long, the oldest change is merged with the next of its kind.
+// Its amount is then counted for too long rather than forgotten.
 func (l *Ledger) note(c change) {
 	like := func(o change) bool { return o.Gives == c.Gives && o.Dimension == c.Dimension }
 	for i := len(l.recent) - 1; i >= 0 && l.recent[i].At >= l.at; i-- {
@@ -500,7 +503,7 @@ func (l *Ledger) note(c change) {
 // mostRecent is how many changes are remembered until the readings show them.
 const mostRecent = 512
 
-// failures are those that keep a verb from being tried.
+// failures returns the record of failures that keeps a verb from being tried.
 func (l *Ledger) failures(v Verb) map[Key]*failure {
 	if v == Evict {
 		return l.unstopped
@@ -515,7 +518,7 @@ func (l *Ledger) fail(s *Step, err error, now int64) {
 		f = &failure{Task: s.Task, Attempt: s.Attempt}
 		failed[s.Key()] = f
 	}
-	f.Count = min(f.Count+1, mostFailures)
+	f.Count = min(f.Count+1, maxFailureCount)
 	f.Until = now + int64(plimsoll.Backoff{First: s.backoff, Longest: maxBackoff * s.backoff}.Delay(int(f.Count)))
 	f.Reason = err.Error()
 	if len(f.Reason) > 512 {
@@ -523,103 +526,11 @@ func (l *Ledger) fail(s *Step, err error, now int64) {
 	}
 }
 
-// mostFailures is up to where failures are counted.
-const mostFailures = 32
+// maxFailureCount is the highest count of failures that is kept.
+const maxFailureCount = 32
 
-// kept reports whether a hold still says something: something is taken, or was given back so lately
+// kept reports whether a hold is still needed: something is taken, or was given back so recently
 // that taking it again would be flapping.
 func (h *hold) kept(now int64, settle time.Duration) bool {
 	return h.takes() || now-h.Given < max(3*int64(max(h.Wait, settle)), int64(h.Longest))
-}
-
-// ledgerFile is the ledger as it is written down.
-type ledgerFile struct {
-	Version  int
-	Sequence uint64
-	At       int64
-	Given    int64 `json:",omitempty"`
-	Rules    []*ruleState
-	Held     []*hold
-	Leaving  []*leaving
-	Failed   []*failure
-
-	Unstopped []*failure `json:",omitempty"`
-	Recent    []change   `json:",omitempty"`
-}
-
-const ledgerVersion = 1
-
-// Encode writes the ledger down; the same ledger is always the same bytes.
-func (l *Ledger) Encode() ([]byte, error) {
-	f := ledgerFile{Version: ledgerVersion, Sequence: l.sequence, At: l.at, Given: l.given, Recent: l.recent}
-	for _, name := range slices.Sorted(maps.Keys(l.rules)) {
-		f.Rules = append(f.Rules, l.rules[name])
-	}
-	f.Held, f.Leaving, f.Failed, f.Unstopped = inOrder(l.held), inOrder(l.leaving), inOrder(l.failed), inOrder(
-		l.unstopped,
-	)
-	data, err := json.Marshal(&f)
-	if err != nil {
-		return nil, fmt.Errorf("encode the ledger: %w", err)
-	}
-	return data, nil
-}
-
-func inOrder[V any](m map[Key]V) []V {
-	var all []V
-	for _, k := range slices.SortedFunc(maps.Keys(m), compareKeys) {
-		all = append(all, m[k])
-	}
-	return all
-}
-
-// DecodeLedger reads what Encode wrote. Samples are numbered anew, and how long a metric is missing
-// is counted anew, since whoever takes them has started anew too; and of an eviction that was
-// begun, the next sample says whether it was done: else the task would be taken as leaving for
-// ever.
-func DecodeLedger(data []byte) (*Ledger, error) {
-	var f ledgerFile
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, fmt.Errorf("decode the ledger: %w", err)
-	}
-	if f.Version != ledgerVersion {
-		return nil, plimsoll.Errorf(
-			plimsoll.CodeInternal, "the ledger was written by another version (%d, this one reads %d)", f.Version,
-			ledgerVersion,
-		)
-	}
-	l := NewLedger()
-	l.at, l.given, l.recent = f.At, f.Given, f.Recent
-	for _, r := range f.Rules {
-		if r != nil {
-			r.Above, r.Below = min(
-				max(r.Above, 0), plimsoll.MaxRuleSamples,
-			), min(max(r.Below, 0), plimsoll.MaxRuleSamples)
-			l.rules[r.Rule] = r
-		}
-	}
-	for _, h := range f.Held {
-		if h != nil {
-			h.Wait = min(max(h.Wait, 0), max(h.Longest, 0))
-			l.held[h.key()] = h
-		}
-	}
-	for _, e := range f.Leaving {
-		if e != nil {
-			e.doubted = !e.Told
-			l.leaving[Key{e.Task, e.Attempt}] = e
-		}
-	}
-	recall(l.failed, f.Failed)
-	recall(l.unstopped, f.Unstopped)
-	return l, nil
-}
-
-func recall(into map[Key]*failure, all []*failure) {
-	for _, e := range all {
-		if e != nil {
-			e.Count = min(max(e.Count, 0), mostFailures)
-			into[Key{e.Task, e.Attempt}] = e
-		}
-	}
 }

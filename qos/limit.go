@@ -9,20 +9,20 @@ import (
 )
 
 // Limit lets a metric throttle tasks by a number of its own, such as a rate of requests or a count
-// of workers, instead of by quotas of processors. All numbers are in the metric's finest unit, and
-// Unlimited is no limit. The functions plan; whoever executes the plan sets the limit.
+// of workers. Quotas of processors do not change then. All numbers are in the metric's finest unit,
+// and Unlimited is no limit. The functions plan; the executor of the plan sets the limit.
 //
-// The zero value goes by what the snapshot tells of each task (Task.Values): it takes Step percent
-// of the limit, or of the task's value while there is none, down to MinRatio percent of Original.
+// The zero value uses each task's value in the snapshot (Task.Values). It takes Step percent of the
+// limit, or of the task's value while there is no limit, down to MinRatio percent of Original.
 type Limit struct {
 	// Original returns the limit that a task has before anything is taken from it. nil: Unlimited.
 	Original func(t *Task) int64
-	// Throttle returns the limit after one step down, and how much of the metric's dimension the
-	// task then uses less than in the snapshot. A Step of 100 goes as far down as is allowed. A
-	// limit that is not lower than before says that nothing more can be taken.
+	// Throttle returns the limit after one step down, and the amount of the metric's dimension that
+	// the task then uses less than in the snapshot. A Step of 100 goes as far down as is allowed.
+	// If the limit is not lower than before, nothing more can be taken.
 	Throttle func(t *Task, before int64, by Throttling) (after, release int64)
-	// Restore returns the limit after one step up, and how much of the dimension the task may use
-	// in addition. original or more gives everything back.
+	// Restore returns the limit after one step up, and the amount of the dimension that the task
+	// may use in addition. A limit of original or more gives everything back.
 	Restore func(t *Task, before, original int64, by Throttling) (after, use int64)
 }
 
@@ -35,7 +35,7 @@ func (m *Metric) stepDown(t *Task, before int64, by Throttling) (after, release 
 	base := before
 	if before < 0 {
 		if base = value; value == 0 {
-			return before, 0 // a limit would release nothing, and hold the task up as soon as it uses some
+			return before, 0 // a limit would release nothing, and hold the task up later
 		}
 	}
 	floor := mulDiv(max(m.original(t), 0), int64(by.MinRatio), 100)
@@ -73,7 +73,7 @@ func (m *Metric) original(t *Task) int64 {
 // lower reports whether limit a holds a task to less than limit b.
 func lower(a, b int64) bool { return a >= 0 && (b < 0 || a < b) }
 
-// limited is the limit of a metric's own that a task was given.
+// limited is a metric's own limit that a task was given.
 type limited struct {
 	Metric   string
 	Original int64
@@ -98,8 +98,8 @@ func (l *Ledger) Limited(k Key) bool {
 	return h != nil && len(h.Limits) > 0
 }
 
-// Limits returns steps that set the limits of metrics' own once more that a task was given. Whoever
-// keeps such limits may have been started anew, and may have forgotten them.
+// Limits returns steps that set the recorded limits of a task once more. The program that enforces
+// the limits may have been started anew, and may have forgotten them.
 func (l *Ledger) Limits(k Key, registry *Registry) (steps []Step) {
 	if !l.Limited(k) {
 		return nil
@@ -118,7 +118,8 @@ func (l *Ledger) Limits(k Key, registry *Registry) (steps []Step) {
 	return steps
 }
 
-// limitOf returns what a task is held to now, and what it had before anything was taken from it.
+// limitOf returns the task's limit now, and the limit that it had before anything was taken from
+// it.
 func (r *round) limitOf(t *Task, m *Metric) (now, original int64) {
 	if x := r.l.held[t.Key()].limit(m.Name); x != nil {
 		return x.Now, x.Original
@@ -127,7 +128,7 @@ func (r *round) limitOf(t *Task, m *Metric) (now, original int64) {
 	return original, original
 }
 
-// throttleLimit lowers the limit of a metric's own by one step.
+// throttleLimit lowers a metric's own limit by one step.
 func (r *round) throttleLimit(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	t := &r.tasks[i]
 	if r.l.changing(t.Key()) {
@@ -152,7 +153,7 @@ func (r *round) throttleLimit(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	return s.Release, 0
 }
 
-// limit makes a step one of the metric's own limit.
+// limit turns a step into a change of the metric's own limit.
 func (s *Step) limit(m *Metric, before, after int64) {
 	s.by, s.OwnLimit, s.Before, s.After = m, true, before, after
 }
@@ -164,7 +165,8 @@ func (s *Step) formatLimit(limit int64) string {
 	return "limit " + s.by.Format(limit)
 }
 
-// limitable is what lowering a metric's own limit as far as allowed would release of a task.
+// limitable returns the amount that a task would still release if a metric's own limit were lowered
+// to its floor.
 func (r *round) limitable(m *Metric, i int32) int64 {
 	t := &r.tasks[i]
 	if _, known := t.Values[m.Name]; !known && m.Limit.Throttle == nil {
@@ -178,19 +180,19 @@ func (r *round) limitable(m *Metric, i int32) int64 {
 	if !lower(max(after, 0), before) {
 		return 0
 	}
-	if r.acted[i]&bit(Throttle) != 0 { // a step of this plan has taken a part of it
+	if r.acted[i]&bit(Throttle) != 0 { // a step of this plan has taken a part already
 		_, taken := m.stepDown(t, before, by)
 		release -= taken
 	}
 	return max(release, 0)
 }
 
-// raiseLimits gives a task a step of one limit back that a metric of its own has set. One change of
-// a task is under way at a time.
+// raiseLimits raises one metric's own limit of a task by a step. A task has one such change under
+// way at a time.
 func (r *round) raiseLimits(i int32, h *hold, l leeway) bool {
 	t := &r.tasks[i]
 	if len(h.Limits) > 0 && r.l.changing(t.Key()) {
-		r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: WhyChanging})
+		r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: WhyChanging})
 		return true
 	}
 	for j := range h.Limits {
@@ -221,7 +223,8 @@ func (r *round) raiseLimits(i int32, h *hold, l leeway) bool {
 	return false
 }
 
-// roomOf is the room below the lowest line of a metric's dimension; 0: no rule tells it.
+// roomOf returns the room below the lowest line of a metric's dimension; 0 if no rule has such a
+// line.
 func (r *round) roomOf(m *Metric) (least int64) {
 	for j := range r.runs {
 		u := &r.runs[j]
@@ -242,8 +245,8 @@ func (l *Ledger) changing(k Key) bool {
 	return ok
 }
 
-// beginLimit notes a change of a metric's own limit that is about to be made. It may take its time.
-// Until it is over, Release counts as on its way.
+// beginLimit records a change of a metric's own limit that is about to be made. The change may take
+// its time. Until it has ended, its Release counts as on its way.
 func (l *Ledger) beginLimit(s *Step) {
 	l.underway[s.Key()] = *s
 	if s.Verb != Throttle {
@@ -257,8 +260,8 @@ func (l *Ledger) beginLimit(s *Step) {
 	h.limit(s.By()).Now = s.After
 }
 
-// doneLimit notes how such a change has ended. A change that failed may have been made in part, so
-// the limit is remembered and given back later.
+// doneLimit records the outcome of a change of a metric's own limit. A failed change may have been
+// made in part, so the limit is remembered and given back later.
 func (l *Ledger) doneLimit(s *Step, err error) {
 	delete(l.underway, s.Key())
 	h := l.held[s.Key()]
@@ -270,15 +273,14 @@ func (l *Ledger) doneLimit(s *Step, err error) {
 	case s.Verb == Restore && s.Whole:
 		h.Limits = slices.DeleteFunc(h.Limits, func(x limited) bool { return x.Metric == s.By() })
 		if len(h.Limits) == 0 {
-			h.Limits = nil // as it reads back
+			h.Limits = nil // DecodeLedger gives nil, too
 		}
 	default:
 		x.Now = s.After
 	}
 }
 
-// changes returns what is released, or with gives what is given back, by limits that are being
-// changed.
+// changes returns the amounts that unfinished changes of limits release or, with gives, give back.
 func (l *Ledger) changes(gives bool) (amounts []Amount) {
 	for _, k := range slices.SortedFunc(maps.Keys(l.underway), compareKeys) {
 		if s := l.underway[k]; s.Verb.Gives() == gives {
@@ -288,7 +290,7 @@ func (l *Ledger) changes(gives bool) (amounts []Amount) {
 	return amounts
 }
 
-// checkLimit reports what is wrong with a metric's own limit.
+// checkLimit returns an error if the metric's own limit contradicts its other fields.
 func (m *Metric) checkLimit() error {
 	switch {
 	case m.Limit == nil:

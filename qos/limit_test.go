@@ -94,7 +94,7 @@ func TestAMetricThrottlesByALimitOfItsOwn(t *testing.T) {
 	equal(t, fmt.Sprint(c.l.Held()), "[{a 0} {b 0}]")
 }
 
-// What a limit took is given back, the more important task first, up to what the task had, and not
+// Limits are raised again, those of the more important task first, up to the original limit but not
 // beyond the line.
 func TestALimitIsGivenBack(t *testing.T) {
 	c := newClients(t, requests(), false, client("a", 0), client("b", 1))
@@ -139,7 +139,8 @@ func TestALimitIsPlannedByFunctions(t *testing.T) {
 	}
 }
 
-// Where an action throttles and stops, only what limits cannot release is taken by stopping.
+// Where an action throttles and stops, tasks are stopped only for the rest that limits cannot
+// release.
 func TestTasksAreStoppedForWhatLimitsCannotRelease(t *testing.T) {
 	m := requests()
 	m.Limit.Throttle = func(t *Task, before int64, by Throttling) (after, release int64) {
@@ -166,7 +167,7 @@ func TestTasksAreStoppedForWhatLimitsCannotRelease(t *testing.T) {
 	}
 }
 
-// While a limit is being changed, what it will release counts, and nobody else pays for it.
+// While a limit is being changed its release counts, and no other task pays for it.
 func TestALimitThatIsBeingChangedCounts(t *testing.T) {
 	c := newClients(t, requests(), false, client("a", 0), client("b", 1))
 	set := func(a, b int64) *Result {

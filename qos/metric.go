@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Dimensions of the built-in metrics. Metrics of one dimension are forms of one resource: percent
-// and absolute lines of it are one line, and what a task releases counts for all of them.
+// Dimensions of the built-in metrics. Metrics of one dimension are forms of one resource: their
+// percent and absolute lines are compared, and a task's release counts for all of them.
 const (
 	DimensionCPU       = "cpu"        // nanocores
 	DimensionMemory    = "memory"     // bytes
@@ -24,32 +24,32 @@ const (
 	CPUTotalUtilization    = "cpu_total_utilization"    // percent of the node's cores
 	MemoryTotalUsage       = "memory_total_usage"       // bytes that are not available
 	MemoryTotalUtilization = "memory_total_utilization" // percent of the node's memory
-	ExtCPUTotalUsage       = "ext_cpu_total_usage"      // percent of the extended cores offered that their holders use
-	ExtMemoryTotalUsage    = "ext_memory_total_usage"   // percent of the extended memory offered that its holders use
-	// percent of time in which a protected task waits for a processor
+	ExtCPUTotalUsage       = "ext_cpu_total_usage"      // percent of the offered extended cores that their holders use
+	ExtMemoryTotalUsage    = "ext_memory_total_usage"   // percent of the offered extended memory that its holders use
+	// CPUPressure is the percent of time in which a protected task waits for a processor.
 	CPUPressure    = "cpu_pressure"
 	MemoryPressure = "memory_pressure" // percent of time in which a protected task waits for memory
 	Load           = "load"            // load average over a minute
 )
 
-// View is what a metric may look at.
+// View is the input of a metric's functions.
 type View struct {
 	*Snapshot
 	ledger *Ledger
 }
 
-// Held reports whether something was taken from the task that it has not got back.
+// Held reports whether something was taken from the task that has not been given back.
 func (v *View) Held(t *Task) bool { return v.ledger.holds(t.Key()) }
 
-// Metric says what can be done about a metric and how (design, "Definition of metric attribute").
-// It is a row of a Registry.
+// Metric describes one metric, how to act on it and how its values are read (design, "Definition of
+// metric attribute"). It is a row of a Registry.
 type Metric struct {
 	Name  string
-	Help  string // what it is, in a line
-	Unit  string // of its lines, for people: cores, bytes, percent; may be empty
-	Scale int64  // how many of its finest units make one; lines are read that finely. 0: plimsoll.LineScale
+	Help  string // its description, in a line
+	Unit  string // unit of its lines, for people: cores, bytes, percent; may be empty
+	Scale int64  // how many of its finest units make one unit, so the precision of lines; 0: plimsoll.LineScale
 
-	ActionPriority int // 0 to 10: which metric's action is used when one must stand in for another
+	ActionPriority int // 0 to 10; the highest stands in for a metric that cannot be acted on itself
 
 	Sort *Sorter // the order in which tasks are acted on; nil: not sortable, GeneralSorter is used
 
@@ -58,27 +58,28 @@ type Metric struct {
 
 	Dimension string // empty: the metric's own name
 	// Amount converts a value or line of the metric to the dimension's finest unit, such as percent
-	// to nanocores. nil: as it is.
+	// to nanocores. nil: the value itself.
 	Amount func(v *View, value int64) int64
-	// the largest value that is possible, for telling lines that can never be crossed; nil: none
+	// Most returns the largest possible value, so that lines above it can be refused. nil: there is
+	// none.
 	Most func(v *View) int64
 
 	Throttleable       bool
 	ThrottleQuantified bool
-	// Throttle lowers the quotas of a task by one step, and says how much of the metric's dimension
-	// that releases. No changes: nothing more can be taken. nil: ThrottleCPU. Whatever it does,
-	// what the quotas release of the processors counts as well.
+	// Throttle lowers the quotas of a task by one step. release is the amount of the metric's
+	// dimension that the step releases; the processor time that the quotas release counts as well.
+	// No changes: nothing more can be taken. nil: ThrottleCPU.
 	Throttle func(t *Task, by Throttling) (changes []QuotaChange, release int64)
-	// Restore raises them by one step, and says how much of the dimension the task may use in
-	// addition. No changes: it has everything back. nil: RestoreCPU.
+	// Restore raises the quotas of a task by one step. use is the amount of the dimension that the
+	// task may then use in addition. No changes: the task has everything back. nil: RestoreCPU.
 	Restore func(t *Task, by Throttling) (changes []QuotaChange, use int64)
 
-	Limit *Limit // throttling changes a number of the metric's own, and no quotas; nil: quotas
+	Limit *Limit // throttling changes a number of the metric's own instead of quotas; nil: quotas
 
 	Evictable       bool
 	EvictQuantified bool
-	// Release returns how much of the dimension the node gets back when the task is gone; ok is
-	// false if nobody knows. nil: the use of the dimension that the snapshot tells.
+	// Release returns the amount of the dimension that the node gets back when the task is gone. ok
+	// is false if the amount is not known. nil: the task's use of the dimension in the snapshot.
 	Release func(t *Task) (amount int64, ok bool)
 
 	Reclaimable bool // the kernel can be asked to take back some before tasks are stopped
@@ -91,8 +92,8 @@ func (m *Metric) dimension() string {
 	return m.Dimension
 }
 
-// LineScale is how many units of the metric's values make one of its lines: Scale, or the usual
-// one.
+// LineScale returns the number of the metric's finest units in one unit of its lines: Scale, or
+// plimsoll.LineScale.
 func (m *Metric) LineScale() int64 {
 	if m.Scale <= 0 {
 		return plimsoll.LineScale
@@ -123,7 +124,7 @@ func (m *Metric) sorter() Sorter {
 	return *m.Sort
 }
 
-// release returns what the end of a task gives back of the metric's dimension.
+// release returns the amount of the metric's dimension that the end of a task gives back.
 func (m *Metric) release(t *Task) (int64, bool) {
 	if m.Release != nil {
 		return m.Release(t)
@@ -159,7 +160,7 @@ func (m *Metric) Format(value int64) string {
 	case unitBytes:
 		return formatBytes(value)
 	case unitPercent:
-		if value > plimsoll.MaxLine/2 { // a part of nothing, or how far above a line that is
+		if value > plimsoll.MaxLine/2 { // a use without an offer, or the distance of one from its line
 			return "∞ %"
 		}
 		return decimal(value, m.LineScale(), 1) + " %"
@@ -222,7 +223,7 @@ func (m *Metric) FormatAmount(amount int64) string {
 	return m.Format(amount)
 }
 
-// Registry is the table of metrics. Make it with NewRegistry; add to it before it is used.
+// Registry is the table of metrics. NewRegistry makes one; it is not changed any more.
 type Registry struct {
 	metrics []Metric // Invariant: sorted by name
 }
@@ -230,10 +231,10 @@ type Registry struct {
 // MaxMetrics bounds a registry.
 const MaxMetrics = 128
 
-// NewRegistry returns the built-in metrics and those that are given.
+// NewRegistry returns a registry of the built-in metrics and the given ones.
 func NewRegistry(more ...Metric) (*Registry, error) { return NewRegistrySorted(nil, more...) }
 
-// NewRegistrySorted is NewRegistry with other orders for built-in metrics.
+// NewRegistrySorted is like NewRegistry, with other sorters for built-in metrics.
 func NewRegistrySorted(sorters map[string]*Sorter, more ...Metric) (*Registry, error) {
 	r := &Registry{metrics: builtin()}
 	if err := r.resort(sorters); err != nil {
@@ -265,14 +266,14 @@ func (r *Registry) add(m *Metric) error {
 		)
 	case m.ThrottleQuantified && !m.Throttleable, m.EvictQuantified && !m.Evictable:
 		return plimsoll.Invalid(
-			"metric", "%s: what cannot be done cannot be quantified; say that it is throttleable or evictable too",
+			"metric", "%s: the releases of an impossible action cannot be quantified; say that it is throttleable or evictable too",
 			m.Name,
 		)
 	case m.ThrottleQuantified && m.Throttle == nil && m.Limit == nil &&
 		m.dimension() != DimensionCPU && m.dimension() != DimensionExtCPU:
 		return plimsoll.Invalid(
 			"metric",
-			"%s: nobody can say what a quota of processors releases of it; give Throttle, or say that it is not quantified",
+			"%s: the release of a quota of processors is not known; give Throttle, or say that it is not quantified",
 			m.Name,
 		)
 	}
@@ -292,7 +293,7 @@ func isMetricName(s string) bool {
 	return s != "" && len(s) <= 128 && s[0] >= 'a'
 }
 
-// Find returns a metric; nil if nobody registered it.
+// Find returns a metric; nil if it is not registered.
 func (r *Registry) Find(name string) *Metric {
 	i, found := slices.BinarySearchFunc(
 		r.metrics, name, func(m Metric, name string) int { return strings.Compare(m.Name, name) },
@@ -312,7 +313,7 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// CheckRule reports what is wrong with a rule's metric and lines.
+// CheckRule returns an error if a rule's metric is not registered or its lines are not possible.
 func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 	m := r.Find(rule.Metric)
 	if m == nil {
@@ -355,8 +356,8 @@ func (r *Registry) CheckRule(rule *plimsoll.Rule) error {
 	return m.checkBytes("release", rule.Release, release)
 }
 
-// checkBytes refuses what cannot be a line of the node's memory: who writes 80 means something
-// else.
+// checkBytes refuses a line below a mebibyte for the node's memory. A plain 80 lacks its unit, or
+// was meant as a percentage.
 func (m *Metric) checkBytes(field, text string, line int64) error {
 	const least = 1 << 20
 	if m.Unit != unitBytes || m.Most == nil || line >= least*m.LineScale() {

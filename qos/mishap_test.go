@@ -9,7 +9,7 @@ import (
 )
 
 // Memory that the kernel could not take back from a task does not spare the task: it is still the
-// first to be stopped, and nobody who is worth more goes in its place.
+// first to be stopped, and no more important task goes in its place.
 func TestATaskThatNothingCouldBeReclaimedFromIsStillTheFirst(t *testing.T) {
 	a := evicting()
 	a.Evict.Reclaim = true
@@ -80,8 +80,8 @@ func TestATaskThatCannotBeReachedKeepsNobodyFromTheirWeight(t *testing.T) {
 }
 
 // A stop that was forgotten, since supervisor and agent were both started again, is not waited for
-// for ever: once it is overdue and nobody is stopping the task, it counts as any other. It gets
-// back what was taken from it, and can be told again.
+// for ever. Once it is overdue and the task is not being stopped, the task counts as any other. It
+// gets everything back, and can be stopped again.
 func TestAStopThatWasForgotten(t *testing.T) {
 	a := throttling()
 	a.Evict = &plimsoll.EvictAction{}
@@ -181,9 +181,8 @@ func TestWhoCannotBeThrottledCanStillBeStopped(t *testing.T) {
 	x.want(told(x.sample(CPUTotalUsage, 5*Core)), "throttle a unlimited → 1.6 cores")
 }
 
-// A task that could not be throttled, frozen or given something back just now is not stopped
-// instead, and neither is another one for its share. But when it has failed three times, something
-// else must do.
+// A task that could not be throttled, frozen or restored just now is not stopped instead. No other
+// task is stopped for its share either. After three failures another action is due.
 func TestWhoCannotBeThrottledJustNowIsNotStoppedInstead(t *testing.T) {
 	for name, a := range map[string]*plimsoll.Action{
 		"throttle": {Throttle: &plimsoll.ThrottleAction{Step: 20}, Evict: &plimsoll.EvictAction{}},
@@ -202,8 +201,8 @@ func TestWhoCannotBeThrottledJustNowIsNotStoppedInstead(t *testing.T) {
 				x.l.Done(&res.Steps[i], errInjected, x.at)
 			}
 		}
-		if failures != patience || stopped != "evict a" {
-			t.Errorf("%s: after %d failures %q, want the end of it after %d", name, failures, stopped, patience)
+		if failures != maxFailedChanges || stopped != "evict a" {
+			t.Errorf("%s: after %d failures %q, want the end of it after %d", name, failures, stopped, maxFailedChanges)
 		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// with returns the options with those of policies put over them. Of several policies that give the
-// same option the first one by name counts.
+// with returns the options overridden by those of policies. If several policies give the same
+// option, the first policy by name counts.
 func (o Options) with(nodes []*plimsoll.NodeQOS) Options {
 	nodes = slices.Clone(nodes)
 	slices.SortStableFunc(nodes, func(a, b *plimsoll.NodeQOS) int { return strings.Compare(b.Name, a.Name) })
-	for _, n := range nodes { // the first one by name comes last, and stays
+	for _, n := range nodes { // the first policy by name comes last, so its options stay
 		given := &n.Options
 		if given.Excess > 0 {
 			o.Excess = int64(given.Excess) * 10 // percent to thousandths
@@ -36,6 +36,6 @@ func (o Options) with(nodes []*plimsoll.NodeQOS) Options {
 	return o
 }
 
-// Options returns the options that the node plans with: those of its policies over its own, and
-// defaults for the rest.
+// Options returns the options that the node plans with: its policies' options, then its own, then
+// the defaults.
 func (p *Policies) Options() Options { return p.opt }

@@ -32,7 +32,7 @@ func TestPoliciesSetTheOptions(t *testing.T) {
 	}
 }
 
-// An option of a policy is what the node plans with: with an excess more is taken than the gap.
+// The node plans with the options of its policies: with an excess, more than the gap is taken.
 func TestAnExcessInAPolicyTakesMore(t *testing.T) {
 	policies := rules(&plimsoll.Action{Evict: &plimsoll.EvictAction{}}, CPUTotalUsage, "10")
 	tasks := []Task{task("a", 2*Core), task("b", 2*Core), task("c", 2*Core)}

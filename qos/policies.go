@@ -10,30 +10,30 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Options of a node's planning. The zero value is usable. Policies can set each of them
+// Options tune a node's planning. The zero value is usable. Policies can set each of them
 // (plimsoll.QOSOptions).
 type Options struct {
-	// Excess is how far below its line a metric is brought, in thousandths of the gap (crane's
-	// execute-excess; its default is 100).
+	// Excess is the distance below its line to which a metric is brought, in thousandths of the gap
+	// (crane's execute-excess; its default is 100).
 	Excess int64
-	// Overdue is how long after its grace an evicted task may still be there until it is no longer
-	// counted on. 0: 30 s.
+	// Overdue is the time after its grace for which an evicted task may still be there. After that
+	// its release is not counted on any more. 0: 30 s.
 	Overdue time.Duration
-	// Stale is how old a sample may be, and how long a metric may be missing before its rule says
-	// what then. 0: 5 s.
+	// Stale is the greatest age of a sample, and the time for which a metric may be missing before
+	// its rule acts without a value. 0: 5 s.
 	Stale time.Duration
-	// Backoff is how long a task is left alone after an action on it failed; it doubles up to 32
-	// times. 0: 5 s.
+	// Backoff is the time for which a task is left alone after an action on it failed. It doubles
+	// with each failure, up to 32 times as long. 0: 5 s.
 	Backoff time.Duration
-	// Settle is how long a task that was throttled again soon after it got something back waits for
-	// the next step; it doubles each time, up to the action's cool-down. 0: 10 s.
+	// Settle is the wait for the next step of a task that was throttled again soon after it got
+	// something back. It doubles each time, up to the action's cool-down. 0: 10 s.
 	Settle time.Duration
-	// Lag is how long it takes until what was done shows in the figures of a sample. Until then it
-	// is counted on as it was planned, so that nothing is taken, or given back, twice for one
-	// cause. 0: 500 ms, which means the next sample if there is one a second.
+	// Lag is the time until a change shows in the figures of a sample. Until then the planned
+	// amount is counted on, so that nothing is taken or given back twice for one cause. 0: 500 ms,
+	// which means the next sample if there is one a second.
 	Lag time.Duration
-	// WholeSteps takes and gives back whole steps, though the last one goes beyond the line, as
-	// crane does. Without it a step ends at the line.
+	// WholeSteps takes and gives back whole steps as crane does, even if the last one goes beyond
+	// the line. Without it a step ends at the line.
 	WholeSteps bool
 }
 
@@ -42,7 +42,13 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&o.Overdue, 30 * time.Second}, {&o.Stale, 5 * time.Second}, {&o.Backoff, 5 * time.Second}, {&o.Settle, 10 * time.Second}, {&o.Lag, 500 * time.Millisecond}} {
+	}{
+		{&o.Overdue, 30 * time.Second},
+		{&o.Stale, 5 * time.Second},
+		{&o.Backoff, 5 * time.Second},
+		{&o.Settle, 10 * time.Second},
+		{&o.Lag, 500 * time.Millisecond},
+	} {
 		if *d.field <= 0 {
 			*d.field = d.value
 		}
@@ -50,7 +56,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Policies are those that concern one node, ready for planning. They are not changed any more.
+// Policies holds the policies that concern one node, ready for planning. They are not changed any
+// more.
 type Policies struct {
 	opt      Options
 	registry *Registry
@@ -63,10 +70,10 @@ type Policies struct {
 type rule struct {
 	plimsoll.Rule
 	key    string  // nodeqos/rule
-	metric *Metric // nil: nobody registered it
-	action int     // index in actions; -1: it is not there
+	metric *Metric // nil: not registered
+	action int     // index in actions; -1: there is no such action
 	line   int64   // in the metric's finest unit
-	target int64   // where it ends to act: Release, or line. Invariant: 0 < target <= line
+	target int64   // it acts down to here: Release, or line. Invariant: 0 < target <= line
 }
 
 type taskQOS struct {
@@ -82,12 +89,12 @@ type requirement struct {
 	values []string
 	ranges [][2]int32 // ScopePriority
 	class  []plimsoll.Class
-	broken bool // some value cannot be read: excluding by it would match what it was meant to spare
+	broken bool // some value cannot be read; excluding by it would match tasks that it was meant to spare
 }
 
-// Compile makes the policies of the node with these attributes ready. Policies are taken as valid
-// (plimsoll.Policy.Validate); what cannot be used all the same does not match, and a rule on a
-// metric that nobody registered is kept, since a node must say so.
+// Compile prepares the policies of the node with these attributes. Policies are taken as valid
+// (plimsoll.Policy.Validate). An invalid part does not match any task. A rule on an unregistered
+// metric is kept, since the node must report it.
 func Compile(policies []plimsoll.Policy, registry *Registry, attributes map[string]string, opt Options) *Policies {
 	p := &Policies{registry: registry}
 	var nodes []*plimsoll.NodeQOS
@@ -120,7 +127,7 @@ func Compile(policies []plimsoll.Policy, registry *Registry, attributes map[stri
 	return p
 }
 
-// Selected reports whether a rule concerns the node.
+// Selected reports whether any rule concerns the node.
 func (p *Policies) Selected() bool { return len(p.rules) > 0 }
 
 func (p *Policies) rule(node string, r *plimsoll.Rule) rule {
@@ -168,7 +175,7 @@ func (p *Policies) task(t *plimsoll.TaskQOS) taskQOS {
 	return out
 }
 
-// read makes a value ready.
+// read parses a value of the requirement.
 func (r *requirement) read(v string) {
 	switch r.scope {
 	case plimsoll.ScopePriority:
@@ -218,8 +225,8 @@ func (r *requirement) fits(t *Task) bool {
 	return false
 }
 
-// matches reports whether the policy is for a task. One without labels and requirements is for
-// none.
+// matches reports whether the policy is for a task. A policy without labels and requirements is for
+// no task.
 func (q *taskQOS) matches(t *Task) bool {
 	if len(q.labels) == 0 && len(q.match) == 0 {
 		return false
@@ -235,7 +242,7 @@ func (q *taskQOS) matches(t *Task) bool {
 	return true
 }
 
-// pair is a label that must be there.
+// pair is a label that a task or node must have.
 type pair struct{ key, value string }
 
 func pairs(m map[string]string) []pair {
@@ -246,7 +253,7 @@ func pairs(m map[string]string) []pair {
 	return all
 }
 
-// covers reports whether have holds everything of want.
+// covers reports whether have contains all pairs of want.
 func covers(have map[string]string, want []pair) bool {
 	for _, w := range want {
 		if got, ok := have[w.key]; !ok || got != w.value {
@@ -256,15 +263,15 @@ func covers(have map[string]string, want []pair) bool {
 	return true
 }
 
-// standing is what policies say of one task.
-type standing struct {
+// eligibility is the outcome of all TaskQOS policies for one task.
+type eligibility struct {
 	allowed  []bool // by action
-	critical string // name of the TaskQOS that says so; empty: it is not
+	critical string // name of the TaskQOS that makes the task critical; empty: not critical
 	bias     int8
 }
 
-// stand fills in what the policies say of a task; allowed has one element an action.
-func (p *Policies) stand(t *Task, s *standing) {
+// classify evaluates the TaskQOS policies for a task; allowed has one element for each action.
+func (p *Policies) classify(t *Task, s *eligibility) {
 	s.critical, s.bias = "", 0
 	clear(s.allowed)
 	for i := range p.tasks {
@@ -281,16 +288,16 @@ func (p *Policies) stand(t *Task, s *standing) {
 		case q.Prefer && s.bias == 0:
 			s.bias = -1
 		case q.Avoid:
-			s.bias = 1 // whoever wants it spared is heard first
+			s.bias = 1 // avoid wins over prefer
 		}
 	}
 }
 
-// Allowed returns the names of the actions that may act on a task, and why none may if it is
-// critical.
+// Allowed returns the names of the actions that may act on a task and, if the task is critical, the
+// reason why there are none.
 func (p *Policies) Allowed(t *Task) (actions []string, critical string) {
-	s := standing{allowed: make([]bool, len(p.actions))}
-	p.stand(t, &s)
+	s := eligibility{allowed: make([]bool, len(p.actions))}
+	p.classify(t, &s)
 	if s.critical != "" {
 		return nil, fmt.Sprintf("TaskQOS %s says that it is critical", s.critical)
 	}
@@ -302,7 +309,7 @@ func (p *Policies) Allowed(t *Task) (actions []string, critical string) {
 	return actions, ""
 }
 
-// Unregistered returns the rules whose metric nobody registered, as nodeqos/rule.
+// Unregistered returns the rules whose metric is not registered, as nodeqos/rule.
 func (p *Policies) Unregistered() []string {
 	var keys []string
 	for i := range p.rules {

@@ -273,7 +273,7 @@ func (w *drawn) drawHold(t *rapid.T, task *Task) {
 	w.ledger.held[task.Key()] = h
 }
 
-// TestPlanProperties holds plans of random nodes against what every plan must keep. A failure
+// TestPlanProperties holds plans of random nodes against the invariants of every plan. A failure
 // prints the seed that repeats it.
 func TestPlanProperties(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
@@ -298,8 +298,8 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
-// TestPlansAreBounded: with a thousand rules that nobody can satisfy, since every task is left
-// alone for a while, a plan still explains only so much.
+// TestPlansAreBounded: a plan has a bounded number of explanations. It has a thousand rules that
+// cannot be satisfied, since every task is left alone for a while.
 func TestPlansAreBounded(t *testing.T) {
 	s, p, l := busyNode(t, 1000, 1000, true)
 	for i := range s.Tasks {
@@ -329,16 +329,15 @@ func encoded(t *rapid.T, l *Ledger) string {
 	return string(data)
 }
 
-// checkRepeats: the same input gives the same plan, in whatever order the tasks are listed.
+// checkRepeats: the same input gives the same plan, for any order of the list of tasks.
 func (w *drawn) checkRepeats(t *rapid.T, res *Result) {
 	if again := Plan(w.snapshot, w.policies, w.ledger, w.now); !reflect.DeepEqual(res, again) {
 		t.Fatalf("another plan of the same:\n%+v\n%+v", res, again)
 	}
 	other := *w.snapshot
 	other.Tasks = rapid.Permutation(w.snapshot.Tasks).Draw(t, "order")
-	if again := Plan(
-		&other, w.policies, w.ledger, w.now,
-	); !reflect.DeepEqual(res.Steps, again.Steps) || !reflect.DeepEqual(res.Rules, again.Rules) {
+	again := Plan(&other, w.policies, w.ledger, w.now)
+	if !reflect.DeepEqual(res.Steps, again.Steps) || !reflect.DeepEqual(res.Rules, again.Rules) {
 		t.Fatalf("the order of the list counts:\n%+v\n%+v", res.Steps, again.Steps)
 	}
 }
@@ -389,7 +388,7 @@ func group(task *Task, name string) *Group {
 	return &task.Groups[slices.IndexFunc(task.Groups, func(g Group) bool { return g.Name == name })]
 }
 
-// checkThrottled: a quota goes down, and not below the floor or what the kernel takes.
+// checkThrottled: a quota goes down, and not below the floor or the kernel's minimum.
 func (w *drawn) checkThrottled(t *rapid.T, s *Step, task *Task) {
 	if s.OwnLimit {
 		now, original := limitsOf(w.ledger, s)
@@ -419,8 +418,8 @@ func limitsOf(l *Ledger, s *Step) (now, original int64) {
 	return Unlimited, Unlimited
 }
 
-// checkGiven: something was taken, and nobody gets more than there was. What somebody else has
-// raised meanwhile stays.
+// checkGiven: something was taken, and no task gets more than its original. A quota that another
+// program has raised stays.
 func (w *drawn) checkGiven(t *rapid.T, s *Step, task *Task) {
 	if !w.ledger.holds(s.Key()) || task.Gone {
 		t.Fatalf("nothing was taken of which this is given back: %+v", s)
@@ -499,7 +498,8 @@ func (w *drawn) wants(rep *RuleReport, g *rung) (asks, precisely bool) {
 	return rep.Fires && g.quantified(metric), true
 }
 
-// expected is what a rule may count on: what those use who were told to stop in time.
+// expected is the release that a rule may count on: the use of tasks that were told to stop in
+// time.
 func (w *drawn) expected(rep *RuleReport) (sum int64) {
 	metric := w.registry.Find(rep.Metric)
 	for i := range w.snapshot.Tasks {
@@ -515,7 +515,7 @@ func (w *drawn) expected(rep *RuleReport) (sum int64) {
 	return sum
 }
 
-// checkPreview: what is only previewed changes nothing that is done.
+// checkPreview: a previewed rule changes no real step.
 func (w *drawn) checkPreview(t *rapid.T, res *Result) {
 	var without []plimsoll.Policy
 	for _, p := range w.all {
@@ -561,7 +561,7 @@ func (w *drawn) checkMinimal(t *rapid.T, res *Result, g *rung) {
 	t.Fatalf("%v of %v was not needed:\n%+v\n%+v", g.verb, last, res.Steps, res.Rules)
 }
 
-// checkOrder: whoever comes before the last one taken was taken too, or it is said why not.
+// checkOrder: each candidate before the last one taken was taken too, or its skip is explained.
 func (w *drawn) checkOrder(t *rapid.T, res *Result, g *rung) {
 	taken := map[Key]bool{}
 	for i := range res.Steps {
@@ -600,7 +600,7 @@ func (w *drawn) checkOrder(t *rapid.T, res *Result, g *rung) {
 	}
 }
 
-// checkLedger: what is written down is read again, before and after the plan was executed, and the
+// checkLedger: an encoded ledger is decoded again, before and after the plan was executed, and the
 // next plan can be made.
 func (w *drawn) checkLedger(t *rapid.T, res *Result) {
 	w.ledger.Accept(res, w.snapshot)

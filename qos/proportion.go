@@ -1,8 +1,8 @@
 package qos
 
-// InProportion returns the functions Throttle and Restore of a metric that tasks tell each for
-// itself and whose value follows the processor time that they get, such as requests in a second: a
-// task that loses a fifth of what it uses loses a fifth of its value.
+// InProportion returns Throttle and Restore for a metric of tasks that follows their processor
+// time, such as requests in a second. A task that loses a fifth of its processor time loses a fifth
+// of its value.
 func InProportion(metric string) (throttle, restore func(t *Task, by Throttling) ([]QuotaChange, int64)) {
 	share := func(t *Task, cpu int64) int64 {
 		if value := t.Values[metric]; t.CPUKnown && t.CPU > 0 && value > 0 && cpu > 0 {
@@ -21,8 +21,8 @@ func InProportion(metric string) (throttle, restore func(t *Task, by Throttling)
 	return throttle, restore
 }
 
-// throttleableOwn is what throttling a task as far as allowed would release of a metric with a
-// Throttle of its own.
+// throttleableOwn returns the amount that throttling a task to its floor would still release, for a
+// metric with its own Throttle.
 func (r *round) throttleableOwn(m *Metric, i int32) int64 {
 	by := r.merge(i).by
 	all := by

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// reading is when a metric was measured.
+// reading is the time at which a metric was measured.
 type reading struct {
 	at  int64
-	own bool // it has a time of its own; else it was measured with the sample, so it is new
+	own bool // the metric has its own time; otherwise it was measured with the sample, so it is new
 }
 
 func (s *Snapshot) reading(metric string) reading {
@@ -19,9 +19,9 @@ func (s *Snapshot) reading(metric string) reading {
 	return reading{min(at, s.At), own}
 }
 
-// enter counts a rule's reading, if it is newer than the one that was counted last. A reading is
-// counted once: it triggers, takes and restores in that round, and until a newer one comes the rule
-// stays as it is.
+// enter counts a rule's reading, if it is newer than the last counted one. A reading is counted
+// once: it triggers, takes and restores in that round. Until a newer reading comes, the rule stays
+// as it is.
 func (r *round) enter(u *run, value int64) {
 	st := u.state
 	u.reading = r.reading(u.Metric)
@@ -39,16 +39,16 @@ func (r *round) enter(u *run, value int64) {
 	}
 }
 
-// pace has a rule whose metric is missing go on once in Options.Stale, as if there were a reading
-// so often: nothing shows in between what came of the last step.
+// pace lets a rule whose metric is missing go on once in Options.Stale, as if it had a reading that
+// often. Nothing in between would show the effect of the last step.
 func (r *round) pace(u *run) {
 	st, stale := u.state, int64(r.p.opt.Stale)
 	u.reading = reading{st.Missing + (r.now-st.Missing)/stale*stale, true}
-	if !u.lost {
+	if !u.actsUnmeasured {
 		return
 	}
 	if !r.isNewer(u.reading, st.Read) {
-		u.lost, u.held = false, true
+		u.actsUnmeasured, u.held = false, true
 		return
 	}
 	st.Read = u.reading.at
@@ -57,12 +57,12 @@ func (r *round) pace(u *run) {
 // isNewer reports whether a reading is newer than the last one.
 func (r *round) isNewer(x reading, last int64) bool { return r.back || !x.own || x.at > last }
 
-// hidden reports whether what was done at an instant does not show yet in a reading.
+// hidden reports whether a change made at an instant does not show yet in a reading.
 func (r *round) hidden(done, reading int64) bool {
 	return !r.back && !shows(done, reading, r.p.opt.Lag)
 }
 
-// oldest returns when the oldest value was measured that a rule goes by.
+// oldest returns the time of the oldest value that a rule uses.
 func (r *round) oldest() int64 {
 	oldest := r.At
 	for i := range r.runs {
@@ -73,7 +73,7 @@ func (r *round) oldest() int64 {
 	return oldest
 }
 
-// markGiven notes by which readings something was given back.
+// markGiven records, for each rule, the reading by which something was given back.
 func (r *round) markGiven() {
 	for i := range r.runs {
 		if u := &r.runs[i]; u.gives && u.reading.own {

@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// repeat takes samples in which the metric is one reading, which was taken at an instant, and does
-// what is planned.
+// repeat takes samples that all have one reading of the metric, taken at an instant, and carries
+// out the plans.
 func (x *stage) repeat(samples int, metric string, value, at int64) (steps []string) {
 	x.s.Times = map[string]int64{metric: at}
 	for range samples {
@@ -50,14 +50,14 @@ func TestARuleCountsAReadingOnce(t *testing.T) {
 	}
 }
 
-// One reading throttles each task once; the next one shows what came of it.
+// One reading throttles each task once; the next one shows the effect.
 func TestAReadingThrottlesOnce(t *testing.T) {
 	x := newStage(t, rules(throttling(), CPUTotalUsage, "4"), task("a", 2*Core))
 	x.wantSteps(x.repeat(14, CPUTotalUsage, 9*Core, x.at+1), "throttle a unlimited → 1.6 cores")
 	x.wantSteps(x.repeat(14, CPUTotalUsage, 9*Core, x.at+1), "throttle a 1.6 cores → 1.28 cores")
 }
 
-// One reading stops as many tasks as it calls for, and nobody else when those have gone.
+// One reading stops as many tasks as it calls for, and no other task when those have gone.
 func TestAReadingStopsOnce(t *testing.T) {
 	x := newStage(t, rules(evicting(), CPUTotalUsage, "4"), task("a", 2*Core), task("b", Core))
 	read := x.at + 1
@@ -115,7 +115,7 @@ func TestRulesOfDifferentPaceGiveBack(t *testing.T) {
 	}
 }
 
-// What was taken and given back after a reading is not in it, however long ago that is.
+// A reading does not include steps after it, however long ago they are.
 func TestADeedCountsUntilAReadingShowsIt(t *testing.T) {
 	slow := Metric{Name: "slow", Scale: Core, Dimension: DimensionCPU, Throttleable: true, ThrottleQuantified: true}
 	x := newStageWith(t, rules(throttling(), CPUTotalUsage, "4", "slow", "4"), []Metric{slow}, task("a", 5*Core))
@@ -159,8 +159,8 @@ func TestReadingsMoveWithTheClock(t *testing.T) {
 	x.wantSteps(x.repeat(5, CPUTotalUsage, 9*Core, x.at+1), "throttle a 1.28 cores → 1.024 cores")
 }
 
-// However seldom a metric is measured, what is remembered until a reading shows it is bounded, and
-// none of it is forgotten.
+// However seldom a metric is measured, the memory of steps that no reading shows is bounded, and
+// none is forgotten.
 func TestDeedsThatDoNotShowAreBounded(t *testing.T) {
 	l := NewLedger()
 	const deeds = 5 * mostRecent
@@ -180,8 +180,8 @@ func TestDeedsThatDoNotShowAreBounded(t *testing.T) {
 	}
 }
 
-// A cut ends where the gap is gone, what is given back ends at the line, and with whole steps
-// neither does.
+// A cut ends where the gap is gone, and giving back ends at the line. With whole steps neither
+// does.
 func TestAStepEndsAtTheLine(t *testing.T) {
 	ext := func(t *Task) { t.ExtCPU, t.Groups[0].Ext, t.Groups[0].Quota = 3*Core, 3*Core, 3*Core }
 	wide := func(t *Task) { t.Groups[0].Quota = 8 * Core }
@@ -246,8 +246,7 @@ func TestAStepEndsAtTheLine(t *testing.T) {
 	}
 }
 
-// Where nobody can say how much is enough, a step is whole although the gap of another rule is
-// small.
+// Where the gap is not known a step is whole, although the gap of another rule is small.
 func TestAStepIsWholeWhereNobodyKnowsTheGap(t *testing.T) {
 	p := rules(throttling(), CPUTotalUsage, "4", Load, "1")
 	x := newStage(t, p, task("a", 2*Core), task("b", Core), task("c", Core))
@@ -265,7 +264,7 @@ func TestAFrozenTaskNeedsRoomForAllOfIt(t *testing.T) {
 	x.want(told(x.sample(CPUTotalUsage, 2*Core)), "thaw a")
 }
 
-// What is given back to a task stays below the line of a rule that would stop it, too.
+// Giving back stays below the line of a rule that would stop the task, too.
 func TestNothingIsGivenBackUpToALineThatStops(t *testing.T) {
 	p := rules(throttling(), CPUTotalUsage, "6")
 	p = append(p, plimsoll.Policy{Action: &plimsoll.Action{Name: "stop", CoolDown: 1, Evict: &plimsoll.EvictAction{}}})

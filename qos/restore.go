@@ -9,15 +9,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// giveBack plans what tasks get back of what was taken from them. It looks at what is held, not at
-// whether a rule was restored just now: as long as something is held and there is room below the
-// line, somebody gets a step. The highest rank comes first.
+// giveBack plans the return of resources to the tasks from which they were taken. As long as
+// something is held and there is room below the line, a task gets a step. It does not matter
+// whether a rule was restored just now. The highest rank comes first.
 func (r *round) giveBack() {
 	order := r.held()
 	if len(order) == 0 {
 		return
 	}
-	r.stand() // with what policies prefer and avoid
+	r.classify() // sets the bias of each task
 	r.sortToRestore(order)
 	defer r.markGiven()
 	weights := max(1, len(order)/10)
@@ -30,20 +30,20 @@ func (r *round) giveBack() {
 		}
 		limit, why := r.room(i, h)
 		if why != 0 {
-			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: why})
+			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: why})
 			continue
 		}
 		switch {
-		case h.Frozen != 0 && limit.by.Stepwise: // all that it used, before its time
-			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyMissing})
+		case h.Frozen != 0 && limit.by.Stepwise: // a thaw gives everything back, so it waits
+			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyMissing})
 		case h.Frozen != 0 && !r.fits(limit, h.FrozenUse):
-			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyLine})
+			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyLine})
 		case h.Frozen != 0:
 			r.thaw(i, h, limit.reason)
 		case r.raiseLimits(i, h, limit):
 		case h.throttled() && r.raise(i, h, limit):
 		case limit.cooling:
-			r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
+			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
 		case weights > 0 || limit.free:
 			if r.unweight(i, h, limit.reason) {
 				weights--
@@ -74,20 +74,20 @@ func (r *round) sortToRestore(order []int32) {
 	OrderedBy(restoreOrder).sort(r.tasks, order)
 }
 
-// leeway is how much a task may be given back.
+// leeway bounds the amount that a task may be given back.
 type leeway struct {
-	free bool // no rule speaks of it any more: everything at once
+	free bool // no rule may act on the task, so it gets everything back at once
 	// A rule has fired within its action's cool-down. A low weight takes nothing from a task while
-	// processors are idle, and when it is given back nobody can say what that costs, so it waits
-	// for that.
+	// processors are idle. The cost of giving it back is not known, so it waits for the cool-down.
 	cooling bool
 	by      Throttling
 	reason  string
-	metric  *Metric // whose Restore is used
-	own     int64   // the room below its line, in its dimension's finest unit
+	metric  *Metric // its Restore is used
+	own     int64   // room below the metric's line, in its dimension's finest unit
 }
 
-// room looks whether a task may get something back now.
+// room returns the room in which a task may get something back now, or the reason why there is
+// none.
 func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 	t := &r.tasks[i]
 	switch {
@@ -103,11 +103,11 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 	least := int64(math.MaxInt64)
 	for j := range r.runs {
 		u := &r.runs[j]
-		if u.Preview || !r.candidate(u, i) || !holdsBack(&r.p.actions[u.action]) {
+		if u.Preview || !r.candidate(u, i) || !isReversible(&r.p.actions[u.action]) {
 			continue
 		}
 		switch {
-		case r.now < h.Taken+int64(h.Wait): // guards against flapping, which needs a rule
+		case r.now < h.Taken+int64(h.Wait): // without a rule there is no flapping
 			return l, WhyWaits
 		case u.active():
 			return l, WhyActive
@@ -119,38 +119,38 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 		if a := r.p.actions[u.action].Throttle; a != nil {
 			l.by.MinRatio, l.by.Step = max(l.by.MinRatio, a.MinRatio), max(l.by.Step, a.Step)
 		}
-		if why := r.below(u, t, &l, &least); why != 0 {
+		if why := r.roomBelowRule(u, t, &l, &least); why != 0 {
 			return l, why
 		}
 	}
 	if l.by.Step == 0 {
 		l.by.Step = defaultStep
 	}
-	if !l.free && !r.spares(i, &l) {
+	if !l.free && !r.fitsEvictLines(i, &l) {
 		return l, WhyLine
 	}
 	return l, 0
 }
 
-// spares lowers the room to that below the lines of rules that only stop the task. It reports
-// whether any is left.
-func (r *round) spares(i int32, l *leeway) bool {
+// fitsEvictLines lowers the room to that below the lines of rules that only stop the task. It
+// reports whether any room is left.
+func (r *round) fitsEvictLines(i int32, l *leeway) bool {
 	for j := range r.runs {
 		u := &r.runs[j]
-		if u.Preview || !r.candidate(u, i) || holdsBack(&r.p.actions[u.action]) {
+		if u.Preview || !r.candidate(u, i) || isReversible(&r.p.actions[u.action]) {
 			continue
 		}
 		known := u.report.Known && u.metric != nil && u.metric.EvictQuantified
-		if known && !l.by.within(u, &r.tasks[i], r.roomLeft(u)) {
+		if known && !l.by.limitRoom(u, &r.tasks[i], r.roomLeft(u)) {
 			return false
 		}
 	}
 	return true
 }
 
-// within lowers the room of a task to that below the line of a rule on processors. It reports
-// whether any is left.
-func (by *Throttling) within(u *run, t *Task, room int64) bool {
+// limitRoom lowers the room of a task to that below the line of a rule on processors. It reports
+// whether any room is left.
+func (by *Throttling) limitRoom(u *run, t *Task, room int64) bool {
 	switch dimension := u.metric.dimension(); {
 	case dimension != DimensionCPU && dimension != DimensionExtCPU, dimension == DimensionExtCPU && t.ExtCPU <= 0:
 		return true
@@ -162,17 +162,17 @@ func (by *Throttling) within(u *run, t *Task, room int64) bool {
 	return true
 }
 
-// defaultStep is used when something is to be given back that no rule throttles any more, in
-// percent.
+// defaultStep is the step in percent for a task that no rule throttles any more.
 const defaultStep = 10
 
-// holdsBack reports whether an action takes something that is given back later.
-func holdsBack(a *plimsoll.Action) bool {
+// isReversible reports whether an action takes something that is given back later.
+func isReversible(a *plimsoll.Action) bool {
 	return a.Throttle != nil || a.Weight != nil || a.Freeze != nil
 }
 
-// below looks whether there is room below one line.
-func (r *round) below(u *run, t *Task, l *leeway, least *int64) Why {
+// roomBelowRule lowers the room to that below one rule's line, and returns the reason if none is
+// left.
+func (r *round) roomBelowRule(u *run, t *Task, l *leeway, least *int64) Why {
 	if u.metric == nil {
 		return 0
 	}
@@ -196,7 +196,7 @@ func (r *round) below(u *run, t *Task, l *leeway, least *int64) Why {
 		return 0
 	}
 	gap := r.roomLeft(u)
-	if gap <= 0 || !l.by.within(u, t, gap) {
+	if gap <= 0 || !l.by.limitRoom(u, t, gap) {
 		return WhyLine
 	}
 	if gap < *least {
@@ -208,7 +208,7 @@ func (r *round) below(u *run, t *Task, l *leeway, least *int64) Why {
 	return 0
 }
 
-// roomBelow is how far a metric is below its target; 0 if it is not below.
+// roomBelow returns the distance of a metric below its target; 0 if it is not below.
 func (r *round) roomBelow(u *run) int64 {
 	gap := max(u.target-u.amount, 0)
 	if r.p.opt.WholeSteps {
@@ -217,8 +217,8 @@ func (r *round) roomBelow(u *run) int64 {
 	return gap
 }
 
-// roomLeft is the room below a rule's target without the amounts that are given back in this round,
-// that were given back since the rule's reading began, and that are on their way.
+// roomLeft returns the room below a rule's target. It leaves out amounts that are given back in
+// this round or are on their way, and those given back since the rule's reading began.
 func (r *round) roomLeft(u *run) int64 {
 	dimension := u.metric.dimension()
 	left := plus(r.roomBelow(u), -r.givenOf(dimension))
@@ -244,8 +244,8 @@ func (r *round) givenOf(dimension string) (sum int64) {
 	return sum
 }
 
-// giving begins a step that gives something back, by the readings of the rules that may act on the
-// task: nothing more is given back by those.
+// giving begins a step that gives something back to a task. It marks the readings of the rules that
+// may act on the task: nothing more is given back by the same readings.
 func (r *round) giving(i int32, verb Verb, h *hold, reason string) Step {
 	r.acted[i] |= bit(verb)
 	t := &r.tasks[i]
@@ -266,7 +266,7 @@ func (r *round) thaw(i int32, h *hold, reason string) {
 	r.add(&s)
 }
 
-// cost notes what giving back may cost the node.
+// cost records the amount that giving back may cost the node.
 func (r *round) cost(i int32, cpu int64) []Amount {
 	amounts := []Amount{{DimensionCPU, cpu}}
 	if r.tasks[i].ExtCPU > 0 {
@@ -276,13 +276,14 @@ func (r *round) cost(i int32, cpu int64) []Amount {
 	return amounts
 }
 
-// fits reports whether there is room for a task to use that much more.
+// fits reports whether the room lets a task use so many more nanocores.
 func (r *round) fits(l leeway, cpu int64) bool {
 	return l.by.Room <= 0 || cpu <= l.by.Room || r.p.opt.WholeSteps
 }
 
-// raise gives a task a step of its quotas back, as far as there is room; what nobody limits any
-// more, at once. It reports whether there is a step to give, be there room or not.
+// raise plans a step up of a task's quotas, as far as there is room. A quota that no rule limits
+// any more is restored at once. raise reports whether a step is due, even if there is no room for
+// it.
 func (r *round) raise(i int32, h *hold, l leeway) (due bool) {
 	t := &r.tasks[i]
 	key := t.Key()
@@ -293,7 +294,7 @@ func (r *round) raise(i int32, h *hold, l leeway) (due bool) {
 		changes = capRaises(t, changes, l.by)
 	}
 	if due && len(changes) == 0 {
-		r.pass(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: WhyLine})
+		r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: WhyLine})
 	}
 	for _, c := range changes {
 		cpu = plus(cpu, t.Groups[c.Group].raisedBy(c.After, r.Cores))
@@ -313,8 +314,8 @@ func (r *round) raise(i int32, h *hold, l leeway) (due bool) {
 	return due
 }
 
-// capRaises lowers what a task gets back to the room below the line. A hundredth of a quota is not
-// worth a step.
+// capRaises lowers the changes to the room below the line. An increase below a hundredth of the
+// quota is not worth a step.
 func capRaises(t *Task, changes []QuotaChange, by Throttling) []QuotaChange {
 	if by.Room <= 0 {
 		return changes
@@ -335,12 +336,12 @@ func capRaises(t *Task, changes []QuotaChange, by Throttling) []QuotaChange {
 	return out
 }
 
-// raisedBy is how much more a group may use of a machine with these cores after its quota is
-// changed.
+// raisedBy returns the additional use of a group after its quota is changed, on a machine with so
+// many cores.
 func (g *Group) raisedBy(after, cores int64) int64 {
 	switch {
 	case !g.limited():
-		return 0 // somebody else has lifted it
+		return 0 // another program has removed the quota
 	case after > 0:
 		return max(after-g.Quota, 0)
 	}
@@ -358,7 +359,7 @@ func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) 
 			changes, func(c QuotaChange) bool { _, ok := l.by.Original(&t.Groups[c.Group]); return !ok },
 		)
 	}
-	for j := range t.Groups { // what somebody else has lifted meanwhile, or nobody limits any more
+	for j := range t.Groups { // quotas that another program has removed, or that no rule limits any more
 		g := &t.Groups[j]
 		if most, ok := l.by.Original(g); ok && (l.free || !g.limited()) {
 			changes = append(changes, QuotaChange{Group: j, Before: quotaOf(g), After: most, Whole: true})
@@ -367,7 +368,7 @@ func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) 
 	return changes, own
 }
 
-// unweight gives a task its weight back, if its groups can be reached.
+// unweight plans to restore the weights of a task's groups. It reports whether any was lowered.
 func (r *round) unweight(i int32, h *hold, reason string) (given bool) {
 	t := &r.tasks[i]
 	for j := range t.Groups {

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// steadily makes a plan of a node whose demand stays as it is and whose figures are exact, though
-// they may be late and the node may be measured seldom.
+// steadily makes a plan of a node with a constant demand and exact figures. The figures may be
+// late, and the node may be measured seldom.
 func steadily(r *rand.Rand, p *simPlan) {
 	p.noise, p.gaps, p.faults, p.ext = 0, false, false, false
 	p.throttle, p.freeze, p.evictCPU, p.memLine = true, 0, false, p.memory
@@ -22,9 +22,9 @@ func steadily(r *rand.Rand, p *simPlan) {
 	}
 }
 
-// TestAConstantDemandSettlesAtItsLine: on a node whose demand is constant, what is given back never
-// brings it above its line, a cut does not bring it below where it ends to act, and in the end it
-// is there, or everybody has everything back. Between two readings nothing is done.
+// TestAConstantDemandSettlesAtItsLine: on a node with a constant demand, giving back never crosses
+// the line. A cut does not bring the node below the target of the rule. In the end the node is at
+// its target, or every task has everything back. Between two readings nothing is done.
 func TestAConstantDemandSettlesAtItsLine(t *testing.T) {
 	first := testrun.Seed(t)
 	for i := range testrun.Count(5, 20, 2_000) {
@@ -51,7 +51,7 @@ func TestAConstantDemandSettlesAtItsLine(t *testing.T) {
 	}
 }
 
-// demand draws what tasks want from now on.
+// demand draws the demand of tasks from now on.
 func (w *world) demand() {
 	for _, t := range w.tasks {
 		if t.grows, t.mostMem = 0, t.Memory; t.protected || t.Labels["critical"] != "" {
@@ -105,7 +105,7 @@ func grainOf(tasks []*simTask) int64 {
 	return int64(len(tasks)) * (&Group{}).grain()
 }
 
-// settled: the node uses all that it may, but for what is not worth a step.
+// settled: the node uses all that it may, except for an amount that is not worth a step.
 func (w *world) settled(last int) {
 	use, worth := w.history[0].cpu, int64(0)
 	held := slices.ContainsFunc(w.tasks, func(t *simTask) bool {
@@ -120,13 +120,13 @@ func (w *world) settled(last int) {
 	}
 }
 
-// checkRoom: what tasks get back of their quotas has room below the line of every rule that takes
+// checkRoom: the quotas given back to tasks have room below the line of every rule that takes
 // processors from them. Nothing is taken or given back for a rule whose reading was used before.
 func (w *drawn) checkRoom(t *rapid.T, res *Result) {
 	for i := range res.Rules {
 		rep := &res.Rules[i]
 		a, m := w.actions[rep.Action], w.registry.Find(rep.Metric)
-		if a == nil || !holdsBack(a) || m == nil || !m.ThrottleQuantified || !rep.Known || rep.Preview {
+		if a == nil || !isReversible(a) || m == nil || !m.ThrottleQuantified || !rep.Known || rep.Preview {
 			continue
 		}
 		gave := w.ledger.rules[rep.Rule]

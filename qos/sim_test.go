@@ -13,7 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// simPlan is what is drawn for a run.
+// simPlan holds the random parameters of a run.
 type simPlan struct {
 	cores, memory     int64
 	guards, burners   int
@@ -162,8 +162,8 @@ func (w *world) run(ticks int, each func(i int)) {
 	}
 }
 
-// standStill: nobody is frozen for longer than the action says, apart from when the agent was away
-// or the kernel refused to thaw.
+// standStill: no task is frozen for longer than the action says. Times when the agent was away or
+// the kernel refused to thaw do not count.
 func (w *world) standStill() {
 	for _, t := range w.tasks {
 		if t.frozenFor-t.excused > int64(w.plan.freeze)+second {
@@ -172,7 +172,7 @@ func (w *world) standStill() {
 	}
 }
 
-// check holds a plan against what is true.
+// check compares a plan with the true state of the node.
 func (w *world) check(res *Result, s *Snapshot) {
 	gap, sum, last, precise := map[string]int64{}, map[string]int64{}, map[string]int64{}, true
 	for i := range res.Rules {
@@ -186,7 +186,8 @@ func (w *world) check(res *Result, s *Snapshot) {
 	for i := range res.Steps {
 		st := &res.Steps[i]
 		for j := range s.Tasks {
-			if t := &s.Tasks[j]; t.ID == st.Task && (t.Class == plimsoll.ClassGuaranteed || t.Labels["critical"] != "") {
+			t := &s.Tasks[j]
+			if t.ID == st.Task && (t.Class == plimsoll.ClassGuaranteed || t.Labels["critical"] != "") {
 				w.fail("%v of %s, which no policy allows", st.Verb, st.Task)
 			}
 		}
@@ -202,13 +203,14 @@ func (w *world) check(res *Result, s *Snapshot) {
 			dying[st.Task] = true
 		}
 	}
-	if cpu := DimensionCPU; precise && !w.plan.ext && gap[DimensionMemory] == 0 && sum[cpu] > 0 && sum[cpu]-last[cpu] >= gap[cpu] {
+	if cpu := DimensionCPU; precise && !w.plan.ext && gap[DimensionMemory] == 0 && sum[cpu] > 0 &&
+		sum[cpu]-last[cpu] >= gap[cpu] {
 		w.fail("%d nanocores are released for a gap of %d, %d of them by the last step", sum[cpu], gap[cpu], last[cpu])
 	}
 }
 
-// justified: at some instant that the figures may be of, and as far as noise can mislead, the node
-// was above its line without those that were told to stop.
+// justified: the node was above its line at some instant of which the figures may be, without the
+// tasks that were told to stop. Noise may add to the figures.
 func (w *world) justified(st *Step, dying map[string]bool, precise bool) {
 	p := &w.plan
 	line, dim := p.memLine, 1
@@ -280,8 +282,8 @@ func simulate(t *testing.T, seed uint64) (fault string) {
 	return w.fault
 }
 
-// fixed is what nobody may take away: the use of those that no policy allows to be acted on, and
-// the least that the others keep.
+// fixed is the use that no step may lower: that of tasks which no policy allows to be acted on, and
+// the floors of the others.
 func (w *world) fixed() (cpu int64) {
 	for _, t := range w.tasks {
 		if t.protected || t.Labels["critical"] != "" {
@@ -293,10 +295,10 @@ func (w *world) fixed() (cpu int64) {
 	return cpu
 }
 
-// settling is a bound on how many samples it takes until the node is below its line when the load
-// is steady: the triggering and, for each step from all processors down to the target, with quotas
-// that are twice the use at first or more, until it shows; after what is left alone because acting
-// on it failed, and after what stands still runs again.
+// settling bounds the number of samples until the node is below its line under a steady load. It
+// adds the samples to trigger, and for each step down the samples until it shows. The steps lead
+// from all processors down to the target; at first quotas are at least twice the use. It also adds
+// the time until tasks with failed actions may be tried again, and until frozen tasks run again.
 func (w *world) settling() int {
 	p, fixed, quotas := &w.plan, w.fixed(), int64(0)
 	for _, t := range w.tasks {
@@ -317,7 +319,7 @@ func (w *world) waiting() (ticks int) {
 	return ticks
 }
 
-// steady lets the load stay as it is, and holds what happens then against the bounds.
+// steady keeps the load as it is, and compares the result with the bounds.
 func (w *world) steady() {
 	p := &w.plan
 	settle := w.settling()
@@ -396,7 +398,7 @@ func (w *world) lentTooMuch() bool {
 	return w.plan.ext && used > most && floor < w.offer.Target*9/10
 }
 
-// awaited: somebody was told to stop, and what it uses counts as on its way until it is overdue.
+// awaited: a task was told to stop, and its use counts as on its way until it is overdue.
 func (w *world) awaited() bool {
 	return slices.ContainsFunc(slices.Concat(w.tasks, w.buried), func(t *simTask) bool {
 		return t.dies != 0 && t.gone+(w.plan.lag()+1)*second > w.now || t.dies != 0 && t.gone == 0
@@ -413,25 +415,23 @@ func (w *world) oneStep() (most int64) {
 	return most
 }
 
-// undershot: throttling ends at the line. What is released beyond it is one step of one task, and
-// what noise can make of the node's figures, before and after, and of the tasks'. But a task that
-// was told to stop and is overdue goes in addition, when it goes.
+// undershot: throttling ends at the line. The excess is at most one step of one task, and the
+// effect of noise. Noise is in the figures of the node, before and after, and in those of the
+// tasks. A task that was told to stop and is overdue goes in addition, when it goes.
 func (w *world) undershot(since int) {
 	p := &w.plan
-	if since < 20 || w.tick-w.took > int(
-		p.lag(),
-	)+1 || w.awaited() || !p.throttle || p.freeze > 0 || p.evictCPU || p.ext {
+	if since < 20 || w.tick-w.took > int(p.lag())+1 || w.awaited() || !p.throttle || p.freeze > 0 || p.evictCPU ||
+		p.ext {
 		return
 	}
 	low := p.release - 3*mulDiv(p.line, int64(p.noise), 1000) - w.oneStep() - Core/1000
-	if now, before := w.history[0], w.history[1]; now.cpu < low && before.cpu >= low && len(now.tasks) == len(
-		before.tasks,
-	) {
+	if now, before := w.history[0], w.history[1]; now.cpu < low && before.cpu >= low &&
+		len(now.tasks) == len(before.tasks) {
 		w.fail("throttling went on down to %d, and the target is %d; one step is %d", now.cpu, p.release, w.oneStep())
 	}
 }
 
-// spared: the memory is below its line in the end, or there is nobody left who may be stopped.
+// spared: the memory is below its line in the end, or no task is left that may be stopped.
 func (w *world) spared() {
 	left := 0
 	for _, t := range w.tasks {
@@ -447,9 +447,9 @@ func (w *world) spared() {
 const watched = 400
 
 // mostFlips bounds how often something is taken from a task that had got something back while it is
-// watched: the wait doubles each time, up to the cool-down, and then it happens once in each. Where
-// figures are noisy, or what is to be lent moves, a line is crossed now and then without that
-// anything was given back too much: after three times the shortest wait that does not count.
+// watched. The wait doubles each time, up to the cool-down, and then it happens once in each. With
+// noisy figures, or a changing amount to lend, a line is crossed now and then although the amounts
+// given back were right. After three times the shortest wait such a crossing does not count.
 func (p *simPlan) mostFlips() int {
 	const settle = 10 * time.Second
 	longest, chance := max(p.cool, settle), 0
@@ -459,7 +459,7 @@ func (p *simPlan) mostFlips() int {
 	return 1 + chance + int(math.Ceil(math.Log2(float64(longest)/float64(settle)))) + int(watched*time.Second/longest)
 }
 
-// gone lets the load go: everybody gets back what was taken, and the node is open again.
+// gone ends the load: all tasks get everything back, and the node is open again.
 func (w *world) gone() {
 	bound := w.giving()
 	for i := range bound {
@@ -487,9 +487,9 @@ func (w *world) gone() {
 	}
 }
 
-// giving is a bound on how many samples it takes until everything is given back: the longest wait,
-// the cool-down, the fading of what is predicted, and for each task in turn the steps from the
-// least quota to all processors, one in as many samples as it takes until a step shows.
+// giving bounds the number of samples until everything is given back. It adds the longest wait, the
+// cool-down and the fading of the prediction. For each task in turn it adds the steps from the
+// least quota to all processors, each with the samples until it shows.
 func (w *world) giving() int {
 	step, fade := float64(w.plan.step), 0
 	if w.plan.ext {
@@ -499,13 +499,13 @@ func (w *world) giving() int {
 	return fade + w.waiting() + 2*int(w.plan.cool/time.Second) + 60 + len(w.tasks)*int(steps+2)*int(w.plan.lag()+1)
 }
 
-// A node that is driven over its lines by changing loads, seen late, with noise and gaps, by an
-// agent that is killed now and then and whose actions fail: what is said in the comments of check,
-// justified, standStill, steady and gone holds.
+// A node is driven over its lines by changing loads, seen late, with noise and gaps. Its agent is
+// killed now and then, and actions fail. The rules in the comments of check, justified, standStill,
+// steady and gone hold.
 //
-// It is nearly all of the time that the tests of this package take, a minute with the race
-// detector. No other test has an agent over hours, where lines that pull against each other make
-// tasks flap, starve, or never get back what was taken.
+// The test takes nearly all of the time of this package's tests, a minute with the race detector.
+// No other test has an agent over hours, where lines that pull against each other make tasks flap,
+// starve, or never get back their resources.
 func TestSimulation(t *testing.T) {
 	first := testrun.Seed(t)
 	for i := range testrun.Count(40, 200, 20_000) {

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// simTask is a task as the kernel has it: what it wants, what it may, and what it gets.
+// simTask is a task in the kernel: its demand, its bounds, and its use.
 type simTask struct {
 	Task
 	protected bool
@@ -121,7 +121,7 @@ func (w *world) add(protected bool) *simTask {
 	return t
 }
 
-// load changes what tasks want: at will, to what is steady, or to next to nothing.
+// load changes the demand of tasks: at random, to a steady value, or to next to nothing.
 func (w *world) load() {
 	for _, t := range w.tasks {
 		switch {
@@ -134,15 +134,14 @@ func (w *world) load() {
 			t.grows = int64(w.r.IntN(3)) / 2 * t.mostMem / 50
 		}
 	}
-	if !w.calm && !w.quiet && w.r.IntN(15) == 0 && len(
-		w.tasks,
-	) < w.plan.guards+w.plan.burners && (w.last == nil || !w.last.Closed) {
+	if !w.calm && !w.quiet && w.r.IntN(15) == 0 && len(w.tasks) < w.plan.guards+w.plan.burners &&
+		(w.last == nil || !w.last.Closed) {
 		w.add(false)
 	}
 }
 
 // kernel lets a second pass: processors are shared by weight up to the quotas, memory grows, and
-// what was told to stop goes.
+// stopped tasks go.
 func (w *world) kernel() {
 	w.tick++
 	w.now += second
@@ -224,8 +223,8 @@ func (w *world) noisy(v int64) int64 {
 	return v + mulDiv(v, int64(w.r.IntN(2*w.plan.noise+1)), 1000) - mulDiv(v, int64(w.plan.noise), 1000)
 }
 
-// sample is what the agent sees: what was, some samples ago, with noise and gaps. Quotas and the
-// list of tasks it reads itself.
+// sample is the agent's view: the state some samples ago, with noise and gaps. Quotas and the list
+// of tasks are of now.
 func (w *world) sample() *Snapshot {
 	w.sequence++
 	s := &Snapshot{
@@ -279,7 +278,7 @@ func (w *world) read(s *Snapshot, m measure) {
 	}
 }
 
-// lend decides what is offered of the processors.
+// lend sets the offer of processors.
 func (w *world) lend(s *Snapshot, others int64) {
 	if !w.plan.ext {
 		return
@@ -365,7 +364,7 @@ func (w *world) write() {
 	w.disk = data
 }
 
-// restart begins anew from what was written down or, if that is lost, from what the groups have.
+// restart begins anew from the written ledger or, if that is lost, from the groups.
 func (w *world) restart() {
 	w.note("the agent is back; the ledger is lost: %v", w.disk == nil)
 	if w.sequence = 0; w.disk != nil && w.r.IntN(5) > 0 {
@@ -387,7 +386,7 @@ func (w *world) restart() {
 	}
 }
 
-// do is what the kernel does about a step.
+// do applies a step as the kernel does.
 func (w *world) do(s *Step) {
 	i := slices.IndexFunc(w.tasks, func(t *simTask) bool { return t.ID == s.Task })
 	if i < 0 {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Compare says which of two tasks is acted on first: a negative number means a. It looks at the
+// Compare orders two tasks: a negative result means that a is acted on before b. It looks at the
 // tasks alone.
 type Compare func(a, b *Task) int
 
-// Sorter puts tasks in the order in which they are acted on: what is worth least comes first. It is
-// total: tasks that no key tells apart come in the order of their ids, so that the same tasks are
-// always in the same order.
+// Sorter puts tasks in the order in which they are acted on, the least valuable first. The order is
+// total: tasks that no key tells apart are ordered by id, so that the same tasks always come in the
+// same order.
 type Sorter struct{ keys []Compare }
 
 // OrderedBy makes a sorter that compares by the first key that tells two tasks apart (design,
@@ -59,7 +59,7 @@ func ClassAndPriority(a, b *Task) int {
 	return cmp.Compare(a.Bias, b.Bias)
 }
 
-// CPUUsage puts the heavier user first: acting on it brings the node below its line soonest. One
+// CPUUsage puts the heavier user first: acting on it brings the node below its line soonest. A task
 // whose use is not known comes last.
 func CPUUsage(a, b *Task) int { return heavier(a.CPU, a.CPUKnown, b.CPU, b.CPUKnown) }
 
@@ -76,11 +76,11 @@ func heavier(a int64, aKnown bool, b int64, bKnown bool) int {
 	return cmp.Compare(b, a)
 }
 
-// ExtCPUUsage puts users of extended processors first and, among them, the one that uses less of
-// what it holds: it has the least need of it.
+// ExtCPUUsage puts users of extended processors first. Among them the task that uses the smaller
+// part of its share comes first, since it has the least need of it.
 func ExtCPUUsage(a, b *Task) int { return extended(a.CPU, a.ExtCPU, b.CPU, b.ExtCPU) }
 
-// ExtMemUsage is the same for extended memory.
+// ExtMemUsage orders users of extended memory as ExtCPUUsage orders those of extended processors.
 func ExtMemUsage(a, b *Task) int { return extended(a.Memory, a.ExtMemory, b.Memory, b.ExtMemory) }
 
 func extended(aUse, aHolds, bUse, bHolds int64) int {
@@ -93,7 +93,7 @@ func extended(aUse, aHolds, bUse, bHolds int64) int {
 	return compareRatios(max(aUse, 0), aHolds, max(bUse, 0), bHolds)
 }
 
-// ExtMemFirst puts users of extended memory first, whatever they use.
+// ExtMemFirst puts users of extended memory first, without regard to their use.
 func ExtMemFirst(a, b *Task) int {
 	if (a.ExtMemory > 0) != (b.ExtMemory > 0) {
 		return sign(a.ExtMemory > 0)
@@ -101,7 +101,8 @@ func ExtMemFirst(a, b *Task) int {
 	return 0
 }
 
-// RunningTime puts the younger first: least work is lost. One that has not started is the youngest.
+// RunningTime puts the younger task first, so that the least work is lost. A task that has not
+// started is the youngest.
 func RunningTime(a, b *Task) int {
 	if a.Started == 0 || b.Started == 0 {
 		return cmp.Compare(a.Started, b.Started)
@@ -109,23 +110,23 @@ func RunningTime(a, b *Task) int {
 	return cmp.Compare(b.Started, a.Started)
 }
 
-// The sorters of the design, and one for memory. They are functions, so that nobody can change
-// them.
+// The sorters of the design, and one for memory. They are functions, so that they cannot be
+// changed.
 
 // GeneralSorter is for metrics without a sorter of their own.
 func GeneralSorter() Sorter { return OrderedBy(ClassAndPriority, RunningTime) }
 
-// CPUUsageSorter is that of the processor metrics.
+// CPUUsageSorter is the sorter of the processor metrics.
 func CPUUsageSorter() Sorter {
 	return OrderedBy(ClassAndPriority, CPUUsage, ExtCPUUsage, RunningTime)
 }
 
-// ExtCPUUsageSorter is that of the use of extended processors.
+// ExtCPUUsageSorter is the sorter of the metric of extended processors.
 func ExtCPUUsageSorter() Sorter {
 	return OrderedBy(ClassAndPriority, ExtCPUUsage, CPUUsage, RunningTime)
 }
 
-// MemUsageSorter is that of the memory metrics.
+// MemUsageSorter is the sorter of the memory metrics.
 func MemUsageSorter() Sorter {
 	return OrderedBy(ClassAndPriority, ExtMemFirst, MemUsage, ExtMemUsage, RunningTime)
 }
@@ -139,8 +140,8 @@ func ByValue(metric string) Compare {
 	}
 }
 
-// restoreOrder is the order in which tasks get back what was taken: the highest class and priority
-// first, then the heavier user, which suffers most, then the older.
+// restoreOrder is the order in which tasks get their resources back: the highest class and priority
+// first, then the heavier user, which suffers most, then the older task.
 func restoreOrder(a, b *Task) int {
 	if c := ClassAndPriority(b, a); c != 0 {
 		return c

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// sortKey is a key of a sorter with the name that files use for it.
+// sortKey is a key of a sorter, with its name in files.
 type sortKey struct {
 	name string
 	key  Compare
@@ -25,7 +25,8 @@ var sortKeys = [...]sortKey{
 	{"running-time", RunningTime},
 }
 
-// priorityAndBias puts the lower priority first, and in it those that policies prefer.
+// priorityAndBias puts the lower priority first and, within a priority, the tasks that policies
+// prefer.
 func priorityAndBias(a, b *Task) int {
 	if c := cmp.Compare(a.Priority, b.Priority); c != 0 {
 		return c
@@ -33,7 +34,8 @@ func priorityAndBias(a, b *Task) int {
 	return cmp.Compare(a.Bias, b.Bias)
 }
 
-// SortKeys returns the names of the keys that ParseSorter knows, beside those of tasks' own values.
+// SortKeys returns the names of the keys that ParseSorter knows, without those of the tasks' own
+// values.
 func SortKeys() []string {
 	names := make([]string, len(sortKeys))
 	for i := range sortKeys {
@@ -43,8 +45,8 @@ func SortKeys() []string {
 }
 
 // ParseSorter makes the sorter of a metric from the names of its keys. The first key that tells two
-// tasks apart decides. Beside SortKeys there are value, the tasks' own value of the metric, and
-// value:NAME, that of another one.
+// tasks apart decides. Two more kinds of key are possible: "value" is the tasks' own value of the
+// metric, and "value:NAME" their value of another metric.
 func ParseSorter(metric string, names []string) (Sorter, error) {
 	if len(names) == 0 {
 		return Sorter{}, plimsoll.Invalid("sort", "is empty; give keys such as [class, priority, value, running-time]")
@@ -71,7 +73,7 @@ func ParseSorter(metric string, names []string) (Sorter, error) {
 	return OrderedBy(keys...), nil
 }
 
-// resort gives metrics other orders.
+// resort replaces the sorters of built-in metrics.
 func (r *Registry) resort(sorters map[string]*Sorter) error {
 	for _, name := range slices.Sorted(maps.Keys(sorters)) {
 		i := slices.IndexFunc(r.metrics, func(m Metric) bool { return m.Name == name })

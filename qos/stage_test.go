@@ -109,8 +109,8 @@ func with(t Task, change func(t *Task)) Task {
 	return t
 }
 
-// rules are policies: a rule for each pair of a metric and a line, with an action that everybody
-// allows.
+// rules are policies: a rule for each pair of a metric and a line, with an action that is allowed
+// on every task.
 func rules(a *plimsoll.Action, pairs ...string) []plimsoll.Policy {
 	if a.CoolDown == 0 {
 		a.CoolDown = 10 * time.Second

@@ -5,22 +5,21 @@ import (
 	"slices"
 )
 
-// Throttling says how far and in which steps quotas change.
+// Throttling holds the bounds and the step of a change of quotas.
 type Throttling struct {
 	MinRatio int32 // percent of a group's limit that it keeps
 	Step     int32 // percent of the quota, or of the use where there is none
 	Cores    int64 // nanocores of the node
-	// Room is how many nanocores there are below the line when something is given back; 0: nobody
-	// says.
+	// Room is the room below the line when something is given back, in nanocores; 0: not known.
 	Room int64
-	// Gap is how many nanocores there are above it when something is taken; 0: nobody says.
+	// Gap is the amount above the line when something is taken, in nanocores; 0: not known.
 	Gap int64
-	// Amount is how much of its own dimension Metric.Throttle is to release at the most, or
-	// Metric.Restore may let the task use in addition.
+	// Amount is the most that Metric.Throttle is to release, or Metric.Restore to give back, of the
+	// metric's own dimension.
 	Amount   int64
-	Stepwise bool // nothing is given back at once, however much room there seems to be: the metric of a rule is missing
+	Stepwise bool // the metric of a rule is missing, so giving back takes single steps, whatever the room
 	// Original returns the quota that a group had before anything was taken from it; ok is false if
-	// nobody knows.
+	// it is not recorded.
 	Original func(g *Group) (quota int64, ok bool)
 }
 
@@ -28,14 +27,16 @@ type Throttling struct {
 type QuotaChange struct {
 	Group         int // index in Task.Groups
 	Before, After int64
-	Whole         bool // After is what the group had before anything was taken from it
+	Whole         bool // After is the group's original quota
 }
 
-// ThrottleCPU lowers the quotas of a task's groups by one step: to quota × (1 − step), or use × (1
-// − step) where there is none, but not below what the group asked for, its limit × MinRatio, or
-// what the kernel takes at the least. Groups without a name are left alone. release is what they
-// will use less, in nanocores: a quota far above the use releases nothing yet. The step ends where
-// by.Gap is released.
+// ThrottleCPU lowers the quotas of a task's groups by one step, to quota × (1 − step). A group
+// without a quota gets use × (1 − step). The floor is the largest of three: the group's request,
+// its limit × MinRatio, and the least quota that the kernel takes. Groups without a name are left
+// alone. The step ends where by.Gap is released.
+//
+// release is the decrease of their use, in nanocores: a quota far above the use releases nothing
+// yet.
 func ThrottleCPU(t *Task, by Throttling) (changes []QuotaChange, release int64) {
 	return throttleCPU(nil, t, by)
 }
@@ -55,13 +56,13 @@ func throttleCPU(changes []QuotaChange, t *Task, by Throttling) (_ []QuotaChange
 		case g.limited():
 			base = g.Quota
 		case g.CPU <= 0:
-			continue // it does not run: a quota would release nothing and hold it up as soon as it does
+			continue // a quota of an idle group releases nothing, and holds it up later
 		}
 		next := max(mulDiv(max(base, 0), int64(100-by.Step), 100), g.floor(by))
 		if by.Gap > 0 {
 			use := g.uses()
 			if by.Cores > 0 {
-				use = min(use, by.Cores) // more is a slip of the figures
+				use = min(use, by.Cores) // a larger use is an error of the figures
 			}
 			next = max(next, use-max(left, g.grain()))
 		}
@@ -75,7 +76,8 @@ func throttleCPU(changes []QuotaChange, t *Task, by Throttling) (_ []QuotaChange
 	return changes, release
 }
 
-// uses is what a group uses under its quota. What was measured may be from before that was lowered.
+// uses returns the use of a group below its quota. The measured use may be from before the quota
+// was lowered.
 func (g *Group) uses() int64 {
 	if g.limited() {
 		return min(g.CPU, g.Quota)
@@ -83,7 +85,7 @@ func (g *Group) uses() int64 {
 	return g.CPU
 }
 
-// grain is the least by which a quota is worth being changed.
+// grain is the least change of a quota that is worth a step.
 func (g *Group) grain() int64 { return g.leastQuota() / 10 }
 
 func quotaOf(g *Group) int64 {
@@ -98,9 +100,10 @@ func (g *Group) floor(by Throttling) int64 {
 	return max(g.Request, mulDiv(max(g.Limit, 0), int64(by.MinRatio), 100), g.leastQuota())
 }
 
-// RestoreCPU raises the quotas of a task's groups by one step: to quota × (1 + step), at most to
-// what they had. A group that holds extended cores gets what it holds at once. Plan gives no more
-// of it than there is room for. use is what they may use in addition, in nanocores.
+// RestoreCPU raises the quotas of a task's groups by one step, to quota × (1 + step), at most to
+// the original quota. A group that holds extended cores gets all of them back at once. Plan limits
+// the step to the room below the line. use is the amount that the groups may use in addition, in
+// nanocores.
 func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 	for i := range t.Groups {
 		g := &t.Groups[i]
@@ -121,17 +124,17 @@ func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 		c := QuotaChange{Group: i, Before: g.Quota}
 		switch {
 		case known && most > 0 && g.Quota >= most:
-			c.After, c.Whole = g.Quota, true // somebody else has given it more
+			c.After, c.Whole = g.Quota, true // another program has raised the quota further
 
 		case most > 0 && next >= most:
 			c.After, c.Whole = most, true
 		case most <= 0 && by.Cores > 0 && next >= by.Cores && g.Ext <= 0:
-			c.After, c.Whole = Unlimited, true // no more can be used
+			c.After, c.Whole = Unlimited, true // the node has no more cores
 		default:
 			c.After = next
 		}
 		if c.After > 0 && c.After <= g.Quota && !known {
-			continue // it has what it may have
+			continue // the group has its full quota
 		}
 		changes = append(changes, c)
 		if c.After > 0 {
@@ -143,7 +146,7 @@ func RestoreCPU(t *Task, by Throttling) (changes []QuotaChange, use int64) {
 	return changes, use
 }
 
-// throttle takes one step from a task.
+// throttle plans one step down for a task.
 func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	t := &r.tasks[i]
 	switch {
@@ -184,24 +187,24 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		s := r.step(d, Throttle, i)
 		s.Group, s.Before, s.After = t.Groups[c.Group].Name, c.Before, c.After
 		if j == 0 {
-			s.Release = amounts // of all groups together
+			s.Release = amounts // the sum over all groups
 		}
 		r.add(&s)
 	}
 	return amounts, 0
 }
 
-// mostToRelease is how much throttling a task may release at the most: the largest gap of the rules
-// that throttle it. It is 0, which says nothing, if one of them cannot tell its gap.
+// mostToRelease returns the largest gap of the rules that throttle a task, as the bound of its
+// release. It returns 0, for no bound, if one of the rules cannot tell its gap.
 func (r *round) mostToRelease(by *demand, i int32) (gap int64) {
-	if r.p.opt.WholeSteps || by.blind || !by.metric.ThrottleQuantified {
+	if r.p.opt.WholeSteps || by.gapUnknown || !by.metric.ThrottleQuantified {
 		return 0
 	}
 	for j := range r.demands {
 		d := &r.demands[j]
 		switch {
 		case d.Preview != by.Preview || d.action.Throttle == nil || d.done || !r.candidate(d.run, i):
-		case d.blind || d.metric.Throttleable && !d.metric.ThrottleQuantified:
+		case d.gapUnknown || d.metric.Throttleable && !d.metric.ThrottleQuantified:
 			return 0
 		case d.of == DimensionCPU || d.of == DimensionExtCPU && r.tasks[i].ExtCPU > 0:
 			gap = max(gap, d.gap)
@@ -232,8 +235,8 @@ func (t *Task) limited() bool {
 	return true
 }
 
-// quotaRelease is what lower quotas release: of the processors and, if the task holds extended
-// ones, of those.
+// quotaRelease returns the release of lower quotas: of the processors and, if the task holds
+// extended processors, of those too.
 func (r *round) quotaRelease(i int32, changes []QuotaChange) []Amount {
 	t, sum := &r.tasks[i], int64(0)
 	for _, c := range changes {
@@ -252,10 +255,10 @@ func (r *round) quotaRelease(i int32, changes []QuotaChange) []Amount {
 	return r.newest(n)
 }
 
-// newest returns the last n amounts of the arena. Whoever appends to them gets a copy.
+// newest returns the last n amounts of the arena. Appending to them copies them.
 func (r *round) newest(n int) []Amount { return slices.Clip(r.arena[len(r.arena)-n:]) }
 
-// throttleable is what can still be released by throttling the candidates of a demand down to their
+// throttleable returns the amount that the candidates of a demand would still release at their
 // floors, beyond the steps of this plan.
 func (r *round) throttleable(d *demand) (sum int64) {
 	for _, i := range r.open {
@@ -264,12 +267,11 @@ func (r *round) throttleable(d *demand) (sum int64) {
 	return sum
 }
 
-// throttleableOf is the same of one task.
+// throttleableOf returns the same amount for one task.
 func (r *round) throttleableOf(d *demand, i int32) int64 {
 	t := &r.tasks[i]
-	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(
-		d.run, i,
-	) || t.Frozen() || r.hindered[i] != 0 || r.givenUp(i) {
+	if d.of == DimensionExtCPU && t.ExtCPU <= 0 || !r.candidate(d.run, i) || t.Frozen() || r.hindered[i] != 0 ||
+		r.givenUp(i) {
 		return 0
 	}
 	if d.metric.Limit != nil {
@@ -287,7 +289,7 @@ func (r *round) throttleableOf(d *demand, i int32) int64 {
 	return max(whole-r.freed[i], 0)
 }
 
-// freeze lets a task stand still.
+// freeze plans that a task stands still for a bounded time.
 func (r *round) freeze(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	t := &r.tasks[i]
 	h := r.l.held[t.Key()]
@@ -302,7 +304,7 @@ func (r *round) freeze(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		return nil, WhyUnknown
 	}
 	use := max(t.CPU-r.freed[i], 0)
-	if use == 0 && !d.blind {
+	if use == 0 && !d.gapUnknown {
 		return nil, WhyNothing
 	}
 	s := r.step(d, Freeze, i)

@@ -1,12 +1,12 @@
-// Program qos-loop is a proxy that protects itself: it runs the node loop of Plimsoll with a metric
-// and actions of its own. It is a module of its own, as a program of yours would be.
+// Program qos-loop is a proxy that limits its own load: it runs the node loop of Plimsoll with a
+// metric and actions of its own. It is a module of its own, as a program of yours would be.
 //
 // The proxy serves clients. All of them together may make 1,000 requests in a second. When they
-// make more, guests are held to lower rates, the least important first. If that is not enough, the
-// proxy hangs up on some. When there is room again, everybody gets back what was taken. The proxy
-// gives the loop five functions for that: measure, sort, throttle, restore and evict.
+// make more, the rates of guests are limited, the least important first. If that is not enough, the
+// proxy disconnects some. When there is room again, the limits are raised. The proxy gives the loop
+// five functions for that: measure, sort, throttle, restore and evict.
 //
-// Here the clients are only imagined, so that there is something to see:
+// Here the clients are simulated, so that there is something to see:
 //
 //	cd examples/qos-loop && go run .
 package main
@@ -38,13 +38,13 @@ func main() {
 	}
 }
 
-// run serves the clients through a calm time, a busy one and a calm one again, each of 20 samples.
+// run serves the clients in three phases, calm, busy and calm again, each of 20 samples.
 func run(ctx context.Context, dir string, interval time.Duration, out io.Writer) error {
 	p := newProxy(out)
 	loop, err := nodeqos.New(nodeqos.Config{
 		Dir: dir, Node: "proxy", Interval: interval, Metrics: []nodeqos.Metric{p.requests(interval)},
 		Options: qos.Options{Lag: 3 * interval / 2}, // a new limit shows in the second sample after it
-	}, nodeqos.Deps{Tasks: p.tasks, Evict: p.hangUp, Report: p.report})
+	}, nodeqos.Deps{Tasks: p.tasks, Evict: p.disconnect, Report: p.report})
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,8 @@ func run(ctx context.Context, dir string, interval time.Duration, out io.Writer)
 	return <-ended
 }
 
-// policies say from which line on something is done, what, and to whom.
+// policies returns one rule: above 1,000 requests/s, guests are slowed down and, if need be,
+// evicted.
 func policies() []plimsoll.Policy {
 	guests := plimsoll.Requirement{Scope: plimsoll.ScopeClass, Values: []string{"best-effort"}}
 	return []plimsoll.Policy{
@@ -85,10 +86,10 @@ func policies() []plimsoll.Policy {
 	}
 }
 
-// leastRate is what each guest keeps who is not hung up on.
+// leastRate is the lowest limit of a guest.
 const leastRate = 200
 
-// requests is the proxy's metric. The loop measures it for each client, and adds it up.
+// requests is the proxy's metric. The loop measures it for each client, and adds the values up.
 func (p *proxy) requests(interval time.Duration) nodeqos.Metric {
 	byRate := qos.OrderedBy(qos.ClassAndPriority, qos.ByValue("requests"), qos.RunningTime)
 	return nodeqos.Metric{
@@ -100,11 +101,12 @@ func (p *proxy) requests(interval time.Duration) nodeqos.Metric {
 		},
 		PerTask: true, Sum: true, Every: interval,
 		Measure: p.measure,
-		Actions: nodeqos.Actions{Throttle: p.setLimit, Restore: p.setLimit, Evict: p.kick},
+		Actions: nodeqos.Actions{Throttle: p.setLimit, Restore: p.setLimit, Evict: p.evict},
 	}
 }
 
-// halve plans a step down: a part of the rate that the client has, but not below leastRate.
+// halve lowers the limit of a client by by.Step percent, but not below leastRate. A client without
+// a limit starts from its rate.
 func halve(t *qos.Task, before int64, by qos.Throttling) (after, release int64) {
 	rate := t.Values["requests"]
 	if before < 0 {
@@ -125,8 +127,8 @@ type proxy struct {
 
 type client struct {
 	nodeqos.Task
-	wants float64 // requests in a second that it would make
-	limit float64 // that it may make; 0: as many as it likes
+	wants float64 // requests in a second without a limit
+	limit float64 // limit of its requests in a second; 0: none
 }
 
 func newProxy(out io.Writer) *proxy {
@@ -143,7 +145,7 @@ func newProxy(out io.Writer) *proxy {
 	return p
 }
 
-// demand says how many requests each client would make.
+// demand sets the number of requests that each client would make.
 func (p *proxy) demand(name string, want float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +155,7 @@ func (p *proxy) demand(name string, want float64) {
 	}
 }
 
-// tasks tells the loop who is there.
+// tasks returns the clients that are connected, as tasks of the loop.
 func (p *proxy) tasks() []nodeqos.Task {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +189,7 @@ func (p *proxy) measure(_ context.Context, task *nodeqos.Task) (float64, bool, e
 	return c.wants, true, nil
 }
 
-// setLimit is how a client is throttled, and how it gets back what was taken: no limit is infinite.
+// setLimit throttles a client, and gives its rate back: an infinite limit is none.
 func (p *proxy) setLimit(_ context.Context, task *nodeqos.Task, limit float64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,13 +201,13 @@ func (p *proxy) setLimit(_ context.Context, task *nodeqos.Task, limit float64) e
 	return nil
 }
 
-// kick is how a client is evicted for too many requests.
-func (p *proxy) kick(ctx context.Context, task *nodeqos.Task, grace time.Duration, reason string) error {
-	return p.hangUp(ctx, task.ID, task.Attempt, grace, reason)
+// evict disconnects a client for too many requests.
+func (p *proxy) evict(ctx context.Context, task *nodeqos.Task, grace time.Duration, reason string) error {
+	return p.disconnect(ctx, task.ID, task.Attempt, grace, reason)
 }
 
-// hangUp is how a client is evicted for any other metric, such as the memory of the machine.
-func (p *proxy) hangUp(_ context.Context, id string, _ int32, _ time.Duration, _ string) error {
+// disconnect evicts a client for any other metric, such as the memory of the machine.
+func (p *proxy) disconnect(_ context.Context, id string, _ int32, _ time.Duration, _ string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, c := range p.mu.clients {
@@ -217,7 +219,7 @@ func (p *proxy) hangUp(_ context.Context, id string, _ int32, _ time.Duration, _
 	return nodeqos.ErrGone
 }
 
-// report prints what the loop has done.
+// report prints the events of the loop.
 func (p *proxy) report(r plimsoll.NodeReport) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

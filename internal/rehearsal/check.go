@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// check reports every reference that leads nowhere and every rule that is impossible, and notes
-// what may not be meant.
+// check returns an error for every reference to a missing policy and every impossible rule. It
+// notes parts that are probably mistakes.
 func (x *rehearsal) check() error {
 	var problems []error
 	rules := 0
@@ -113,7 +113,7 @@ func (x *rehearsal) noAction(name string) string {
 	return fmt.Sprintf("there is no Action %q in %s", name, where)
 }
 
-// each calls do with all policies until it returns true.
+// each calls do with all policies until do returns true.
 func (x *rehearsal) each(do func(p *plimsoll.Policy) bool) bool {
 	for _, list := range [][]plimsoll.Policy{x.Policies, x.Others} {
 		for i := range list {
@@ -149,7 +149,7 @@ func (x *rehearsal) used(action string) bool {
 	})
 }
 
-// unknown reports whether a metric is one that the node's agent has and nobody here knows.
+// unknown reports whether a metric is defined on the node's agent only.
 func (x *rehearsal) unknown(metric string) bool {
 	return x.Registry.Find(metric) == nil && slices.Contains(x.Node.Announced, metric)
 }

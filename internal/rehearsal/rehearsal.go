@@ -1,4 +1,4 @@
-// Package rehearsal plays QoS policies on an imagined node, and tells what they would do there.
+// Package rehearsal simulates QoS policies on a copy of a node, and reports their actions there.
 //
 //	snapshot, ledger := rehearsal.FromAgent(&report)
 //	result, err := rehearsal.Run(&rehearsal.Config{
@@ -6,18 +6,18 @@
 //		Node: rehearsal.Node{Attributes: attributes, Snapshot: snapshot, Ledger: ledger},
 //	})
 //
-// Run first checks the policies as a server would, and notes what is valid and may still not be
-// meant. With a snapshot it then plans as the node's agent does (package qos), does the steps to a
-// copy of the snapshot, lets a second go by and plans again. It ends when no rule fires, when
-// nothing more can be done, or when the samples are over.
+// Run first checks the policies as a server would, and notes valid parts that are probably
+// mistakes. With a snapshot it then plans as the node's agent does (package qos). It applies the
+// steps to a copy of the snapshot, advances the copy by a second, and plans again. It ends when no
+// rule fires, when nothing more can be done, or after the given number of samples.
 //
-// Every rule counts as having been above its line for as long as its triggerAfter says, and one
-// that is only previewed as one that acts. A lower weight is taken to release nothing, a lower
-// quota what was above it, and an eviction all that the task used.
+// Every rule fires on the first sample above its line, whatever its triggerAfter, and a rule with
+// preview acts. A lower weight is taken to release nothing, a lower quota the use above it, and an
+// eviction the whole use of the task.
 //
-// The package applies nothing, starts nothing and asks nobody: the time is that of the snapshot. A
-// sample costs one qos.Plan and a copy of the tasks. Nodes and steps are told in the types with
-// which package client tells what an agent does. Its caller is plimsoll policy test.
+// The package applies nothing to real tasks, starts nothing and uses no network; its time is that
+// of the snapshot. A sample costs one qos.Plan and a copy of the tasks. Nodes and steps have the
+// types with which package client describes those of an agent. Its caller is plimsoll policy test.
 package rehearsal
 
 import (
@@ -29,38 +29,38 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Config is what is rehearsed, and where. Run changes nothing of it but the ledger.
+// Config holds the policies and the node of a rehearsal. Run changes only the ledger.
 type Config struct {
-	Registry *qos.Registry     // of the metrics that rules may name
-	Policies []plimsoll.Policy // that are rehearsed
-	Others   []plimsoll.Policy // that the server has beside them; nil: it was not asked
+	Registry *qos.Registry     // metrics that rules may name
+	Policies []plimsoll.Policy // the rehearsed policies
+	Others   []plimsoll.Policy // other policies of the server; nil: it was not asked
 	Node     Node
-	Samples  int // that are played at most after the first
+	Samples  int // largest number of samples after the first
 }
 
-// Node is where policies are rehearsed.
+// Node is the node on which policies are rehearsed.
 type Node struct {
-	Attributes map[string]string // that NodeQOS select by
+	Attributes map[string]string // attributes that NodeQOS select by
 	Announced  []string          // metrics that the node's agent defines
 	Snapshot   *qos.Snapshot     // nil: the policies are only checked
-	Ledger     *qos.Ledger       // what was taken from tasks before; nil: nothing
+	Ledger     *qos.Ledger       // resources taken from tasks before; nil: none
 }
 
-// Result is what a rehearsal found out.
+// Result is the outcome of a rehearsal.
 type Result struct {
-	Notes    []string       // what is valid and may still not be meant
-	First    client.NodeQOS // the lines and the tasks as the first sample has them
-	Samples  []Sample       // in which something was done; the first one in any case
-	Outcomes []Outcome      // of the rules that fired at first
+	Notes    []string       // valid parts that are probably mistakes
+	First    client.NodeQOS // lines and tasks in the first sample
+	Samples  []Sample       // samples with steps, and the first one in any case
+	Outcomes []Outcome      // results of the rules that fired in the first sample
 }
 
-// Sample is what one sample led to.
+// Sample holds the steps that one sample led to, and the skipped tasks.
 type Sample struct {
 	Steps   []client.QOSStep
 	Skipped []client.QOSSkip
 }
 
-// Outcome is where the metric of a rule came to. Before, After and Release are in 1/Scale of Unit.
+// Outcome is the final value of a rule's metric. Before, After and Release are in 1/Scale of Unit.
 type Outcome struct {
 	Rule    string // nodeqos/rule
 	Metric  string
@@ -69,12 +69,12 @@ type Outcome struct {
 	Before  int64
 	After   int64
 	Release int64
-	Told    bool // what releases the metric can be told beforehand
+	Told    bool // releases of the metric are known beforehand
 	Reached bool // the release line
-	More    bool // it is not reached, and another sample would do more
+	More    bool // not reached, and another sample would bring further steps
 }
 
-// Run rehearses policies. The error names every policy and field that is wrong.
+// Run rehearses policies. The error names every wrong policy and field.
 func Run(c *Config) (*Result, error) {
 	x := &rehearsal{Config: *c, snapshot: c.Node.Snapshot, ledger: c.Node.Ledger, out: &Result{}}
 	if x.ledger == nil {
@@ -84,20 +84,20 @@ func Run(c *Config) (*Result, error) {
 		return nil, err
 	}
 	if x.snapshot != nil {
-		x.play()
+		x.simulate()
 	}
 	return x.out, nil
 }
 
-// rehearsal is one run.
+// rehearsal is the state of one Run.
 type rehearsal struct {
 	Config
-	snapshot *qos.Snapshot // as it is now
+	snapshot *qos.Snapshot // the projected snapshot of the current sample
 	ledger   *qos.Ledger
 	out      *Result
 }
 
-// compile makes the policies ready: each rule fires on the first sample above its line, and none is
+// compile prepares the policies: each rule fires on the first sample above its line, and none is
 // only previewed.
 func (x *rehearsal) compile() *qos.Policies {
 	var all []plimsoll.Policy
@@ -121,8 +121,9 @@ func (x *rehearsal) compile() *qos.Policies {
 	return qos.Compile(all, x.Registry, x.Node.Attributes, qos.Options{})
 }
 
-// play plays one sample after the other, until no rule fires any more or nothing more can be done.
-func (x *rehearsal) play() {
+// simulate plans one sample after the other, until no rule fires any more or nothing more can be
+// done.
+func (x *rehearsal) simulate() {
 	policies := x.compile()
 	var last *qos.Result
 	pause := false
@@ -130,31 +131,31 @@ func (x *rehearsal) play() {
 		res := qos.Plan(x.snapshot, policies, x.ledger, x.snapshot.At)
 		fires := slices.ContainsFunc(res.Rules, func(r qos.RuleReport) bool { return r.Fires })
 		if n == 0 {
-			x.see(policies, res)
+			x.recordFirst(policies, res)
 		}
 		last = res
 		if n > 0 && !fires || n == x.Samples {
 			break
 		}
 		if len(res.Steps) == 0 && n > 0 && pause {
-			break // it has waited long enough, too
+			break // waiting has not helped either
 		}
 		if len(res.Steps) > 0 || n == 0 {
 			x.out.Samples = append(x.out.Samples, sampleOf(res))
 		}
-		x.pass(res)
+		x.advance(res)
 		if pause = len(res.Steps) == 0; pause {
-			x.snapshot.At += int64(qos.ReclaimTime) // what was reclaimed may still show
+			x.snapshot.At += int64(qos.ReclaimTime) // reclaimed memory may still show
 		}
 		if !fires {
 			break
 		}
 	}
-	x.conclude(last)
+	x.recordOutcomes(last)
 }
 
-// see notes what the first sample says.
-func (x *rehearsal) see(policies *qos.Policies, res *qos.Result) {
+// recordFirst records the lines and tasks of the first sample.
+func (x *rehearsal) recordFirst(policies *qos.Policies, res *qos.Result) {
 	q := &x.out.First
 	q.CPU, q.Memory = x.snapshot.Cores, x.snapshot.Memory
 	metric := qos.CPUTotalUsage
@@ -179,12 +180,12 @@ func (x *rehearsal) see(policies *qos.Policies, res *qos.Result) {
 		q.Lines = append(q.Lines, l)
 	}
 	for _, i := range policies.Order(x.snapshot.Tasks, metric) {
-		q.Tasks = append(q.Tasks, imagined(&x.snapshot.Tasks[i], policies))
+		q.Tasks = append(q.Tasks, projectedTask(&x.snapshot.Tasks[i], policies))
 	}
 }
 
-// imagined is a task of a snapshot as an agent would tell of it.
-func imagined(t *qos.Task, policies *qos.Policies) client.QOSTask {
+// projectedTask returns a task of a snapshot in the form of an agent's report.
+func projectedTask(t *qos.Task, policies *qos.Policies) client.QOSTask {
 	out := client.QOSTask{
 		Task: t.ID, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, CPU: t.CPU, CPUKnown: t.CPUKnown,
 		Memory: t.Memory, MemoryKnown: t.MemoryKnown,
@@ -228,8 +229,8 @@ func sampleOf(res *qos.Result) Sample {
 	return out
 }
 
-// conclude says where each rule that fired at first has come to.
-func (x *rehearsal) conclude(last *qos.Result) {
+// recordOutcomes records the final metric of each rule that fired in the first sample.
+func (x *rehearsal) recordOutcomes(last *qos.Result) {
 	for i := range last.Rules {
 		r := &last.Rules[i]
 		j := slices.IndexFunc(x.out.First.Lines, func(l client.QOSLine) bool { return l.Rule == r.Rule })

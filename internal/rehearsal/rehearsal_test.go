@@ -36,8 +36,8 @@ func rule(metric, line, action string) plimsoll.Policy {
 	}}}}
 }
 
-// busy is a machine of 4 cores on which a service uses one, and two tasks of class best-effort,
-// each limited to one, a core together.
+// busy is a machine of 4 cores. A service uses one core. Two tasks of class best-effort, each
+// limited to one core, use one core together.
 func busy() *qos.Snapshot {
 	task := func(id string, class plimsoll.Class, cores float64) qos.Task {
 		cpu := int64(cores * float64(qos.Core))
@@ -118,9 +118,8 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 		t.Errorf("with a server that has no actions: %v", err)
 	}
 	c.Others = []plimsoll.Policy{slow}
-	if _, err := run(t, c); err == nil || !strings.Contains(
-		err.Error(), `rules[0].metric: nobody has registered "no_such_metric"`,
-	) {
+	unregistered := `rules[0].metric: nobody has registered "no_such_metric"`
+	if _, err := run(t, c); err == nil || !strings.Contains(err.Error(), unregistered) {
 		t.Errorf("with a metric that nobody knows: %v", err)
 	}
 	c.Node.Announced = []string{"no_such_metric"}
@@ -130,7 +129,7 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 	}
 }
 
-// What can never do anything is noted, though it is valid.
+// Policies that can never act are noted, though they are valid.
 func TestNotes(t *testing.T) {
 	c := rehearsal.Config{
 		Policies: []plimsoll.Policy{slow, stop, rule(qos.MemoryTotalUsage, "64Gi", "slow")},
@@ -142,9 +141,8 @@ func TestNotes(t *testing.T) {
 	here := mustRun(t, c)
 	unused, nobody := "Action stop is named by no rule of these files", "NodeQOS nodes, rule r: no TaskQOS allows slow, so no task is acted on"
 	never := "NodeQOS nodes, rule r: the line, 64.0 GiB, is never crossed on this node: memory_total_usage is at most 16.0 GiB"
-	if diff := cmp.Diff(
-		[]string{unused, nobody, "NodeQOS nodes does not select this node"}, elsewhere.Notes,
-	); diff != "" {
+	notSelected := []string{unused, nobody, "NodeQOS nodes does not select this node"}
+	if diff := cmp.Diff(notSelected, elsewhere.Notes); diff != "" {
 		t.Errorf("elsewhere, -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{unused, nobody, never}, here.Notes); diff != "" {
@@ -161,9 +159,8 @@ func TestQuotasGoDownUntilTheLineIsReached(t *testing.T) {
 	if diff := cmp.Diff([]string{"throttle a, throttle b", "throttle a, throttle b"}, done(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if len(
-		r.Outcomes,
-	) != 1 || !r.Outcomes[0].Reached || r.Outcomes[0].Before != 2*qos.Core || r.Outcomes[0].After != qos.Core*3/2 {
+	if len(r.Outcomes) != 1 || !r.Outcomes[0].Reached || r.Outcomes[0].Before != 2*qos.Core ||
+		r.Outcomes[0].After != qos.Core*3/2 {
 		t.Errorf("it comes to %+v", r.Outcomes)
 	}
 	if diff := cmp.Diff(busy(), snapshot); diff != "" {
@@ -184,7 +181,8 @@ func TestWhereARuleComesTo(t *testing.T) {
 		policies := []plimsoll.Policy{stop, allow("stop"), rule(qos.CPUTotalUsage, test.line, "stop")}
 		r := mustRun(t, rehearsal.Config{Policies: policies, Node: rehearsal.Node{Snapshot: busy()}})
 		want := test.want
-		want.Rule, want.Metric, want.Unit, want.Scale, want.Before, want.Told = "nodes/r", qos.CPUTotalUsage, "cores", qos.Core, 2*qos.Core, true
+		want.Rule, want.Metric, want.Unit, want.Scale = "nodes/r", qos.CPUTotalUsage, "cores", qos.Core
+		want.Before, want.Told = 2*qos.Core, true
 		if diff := cmp.Diff([]rehearsal.Outcome{want}, r.Outcomes); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", test.line, diff)
 		}
@@ -196,8 +194,8 @@ func TestWhereARuleComesTo(t *testing.T) {
 	}
 }
 
-// What an agent tells is what it plans with, and what it has taken is known: a task is not
-// throttled below what its original quota allows.
+// A node is rehearsed from its agent's report, with the original quotas: a task is not throttled
+// below the floor that its original quota allows.
 func TestFromAgent(t *testing.T) {
 	q := client.NodeQOS{
 		Sequence: 7, At: 1e18, CPU: 4 * qos.Core, Memory: 16 << 30,

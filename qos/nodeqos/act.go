@@ -10,14 +10,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// act does what was planned. All steps are noted, and the ledger is on disk, before the first of
-// them is done: whatever happens to this process in between, the next one knows what to give back.
-func (s *state) act(ctx context.Context, l *Loop, at int64) {
+// act carries out the plan. All steps are in the ledger, and the ledger is on disk, before the
+// first step is done. If the process ends in between, the next one can give everything back.
+func (s *loopState) act(ctx context.Context, l *Loop, at int64) {
 	var steps []*qos.Step
 	for i := range s.result.Steps {
 		step := &s.result.Steps[i]
 		if step.Preview {
-			s.voice.preview(step, s.now)
+			s.reporter.preview(step, s.now)
 			continue
 		}
 		if !s.ready(l, step) {
@@ -28,7 +28,8 @@ func (s *state) act(ctx context.Context, l *Loop, at int64) {
 		steps = append(steps, step)
 	}
 	l.saveLedger(at)
-	soon, cancel := context.WithTimeout(ctx, l.cfg.interval()/2) // for all of them: the next sample is to be on time
+	// for all steps together, so that the next sample is on time
+	soon, cancel := context.WithTimeout(ctx, l.cfg.interval()/2)
 	defer cancel()
 	for _, step := range steps {
 		s.do(ctx, soon, l, step)
@@ -36,32 +37,32 @@ func (s *state) act(ctx context.Context, l *Loop, at int64) {
 	l.saveLedger(at)
 }
 
-// ready reports whether a step can be done as it was planned. What is not done is planned anew from
+// ready reports whether a step can be done as planned. A step that is not done is planned anew from
 // the next sample.
-func (s *state) ready(l *Loop, step *qos.Step) bool {
+func (s *loopState) ready(l *Loop, step *qos.Step) bool {
 	switch {
 	case step.OwnLimit, step.Verb == qos.Evict, step.Verb == qos.Reclaim:
-		return l.errands.room(step.Key())
+		return l.background.reserve(step.Key())
 	case step.Verb == qos.Freeze, step.Verb == qos.Thaw:
 		return true
 	}
 	g := s.groups[step.Key()]
 	if g == nil || g.control == nil {
-		return true // the error is told
+		return true // the step will fail, with an event
 	}
 	if g.readAt == s.number {
 		return true
 	}
 	quota, weight := g.quota, g.weight
 	if err := g.read(s.number); err != nil {
-		s.lose(l, g, step.Key(), TroubleRead, err)
+		s.groupError(l, g, step.Key(), TroubleRead, err)
 		return !g.gone
 	}
-	return quota == g.quota && weight == g.weight // else somebody else has changed it since it was read
+	return quota == g.quota && weight == g.weight // otherwise another program has changed the group
 }
 
-// do does one step: what is over at once within soon, the rest beside the loop.
-func (s *state) do(ctx, soon context.Context, l *Loop, step *qos.Step) {
+// do does one step: an immediate one within soon, any other in the background.
+func (s *loopState) do(ctx, soon context.Context, l *Loop, step *qos.Step) {
 	switch {
 	case step.OwnLimit:
 		s.limit(ctx, l, step)
@@ -76,9 +77,8 @@ func (s *state) do(ctx, soon context.Context, l *Loop, step *qos.Step) {
 	s.finish(l, step, s.change(soon, step))
 }
 
-// change does a step that is over when it returns: everything but stopping a task and reclaiming
-// memory.
-func (s *state) change(ctx context.Context, step *qos.Step) error {
+// change does an immediate step: any but stopping a task and reclaiming memory.
+func (s *loopState) change(ctx context.Context, step *qos.Step) error {
 	g := s.groups[step.Key()]
 	switch {
 	case g == nil || g.gone:
@@ -96,39 +96,39 @@ func (s *state) change(ctx context.Context, step *qos.Step) error {
 	case qos.Thaw:
 		return g.thaw()
 	}
-	return plimsoll.Errorf(plimsoll.CodeInternal, "nobody knows how to %s a task", step.Verb)
+	return plimsoll.Errorf(plimsoll.CodeInternal, "there is no way to %s a task", step.Verb)
 }
 
-// finish notes how a step ended. A task that has gone meanwhile is no failure: there is nothing
-// left to act on, nor to tell.
-func (s *state) finish(l *Loop, step *qos.Step, err error) {
+// finish records the outcome of a step. A task that has gone meanwhile is no failure, and there is
+// nothing to report.
+func (s *loopState) finish(l *Loop, step *qos.Step, err error) {
 	s.dirty = true
 	at := l.at(l.deps.Now())
 	if errors.Is(err, cgroup.ErrGone) {
 		if g := s.groups[step.Key()]; g != nil && !g.gone {
-			s.lose(l, g, step.Key(), "", err)
+			s.groupError(l, g, step.Key(), "", err)
 		}
 		s.ledger.Done(step, nil, at)
 		return
 	}
 	s.ledger.Done(step, err, at)
 	if err != nil {
-		if step.Verb != qos.Thaw || s.stuck(l, step.Key()) {
-			s.voice.failed(l, step, err)
+		if step.Verb != qos.Thaw || s.reportStuck(l, step.Key()) {
+			s.reporter.failed(l, step, err)
 		}
 		return
 	}
-	if !step.OwnLimit || step.Before != step.After { // else it was set once more
-		s.voice.done(l, step)
+	if !step.OwnLimit || step.Before != step.After { // otherwise the same limit was set once more
+		s.reporter.done(l, step)
 	}
 }
 
-// stuckAgain is after how long it is told once more that a task cannot be thawed. That is tried at
+// stuckAgain is the pause between two reports that a task cannot be thawed. Thawing is tried at
 // each sample.
 const stuckAgain = time.Minute
 
-// stuck reports whether it is to be told that a task cannot be thawed.
-func (s *state) stuck(l *Loop, key qos.Key) bool {
+// reportStuck reports whether the failure to thaw a task is to be reported now.
+func (s *loopState) reportStuck(l *Loop, key qos.Key) bool {
 	g, now := s.groups[key], l.deps.Now()
 	if g == nil {
 		return true
@@ -140,34 +140,36 @@ func (s *state) stuck(l *Loop, key qos.Key) bool {
 	return true
 }
 
-// thawFirst lets a task go on before it is stopped, or before the loop ends.
-func (s *state) thawFirst(l *Loop, key qos.Key, reason string) {
+// thawFirst thaws a task before it is stopped, or before the loop ends.
+func (s *loopState) thawFirst(l *Loop, key qos.Key, reason string) {
 	step := &qos.Step{Verb: qos.Thaw, Task: key.Task, Attempt: key.Attempt, Reason: reason}
 	s.finish(l, step, s.change(context.Background(), step))
 }
 
-// evict has a task stopped, beside the loop.
-func (s *state) evict(ctx context.Context, l *Loop, step *qos.Step) {
+// evict stops a task in the background.
+func (s *loopState) evict(ctx context.Context, l *Loop, step *qos.Step) {
 	key := step.Key()
 	if s.ledger.FrozenUntil(key) != 0 {
 		s.thawFirst(l, key, "it is being stopped, and must hear that")
 	}
 	s.evicting[key] = true
-	s.voice.done(l, step)
+	s.reporter.done(l, step)
 	stop := s.stop(l, step)
-	l.errands.start(ctx, *step, step.Grace+evictTime, func(ctx context.Context) (int64, error) { return 0, stop(ctx) })
+	l.background.start(ctx, *step, step.Grace+evictTime, func(ctx context.Context) (int64, error) {
+		return 0, stop(ctx)
+	})
 }
 
-// reclaim asks the kernel for memory, beside the loop: it may take its time.
-func (s *state) reclaim(ctx context.Context, l *Loop, step *qos.Step) {
+// reclaim asks the kernel for memory in the background, since it may take its time.
+func (s *loopState) reclaim(ctx context.Context, l *Loop, step *qos.Step) {
 	g := s.groups[step.Key()]
 	if g == nil || g.control == nil {
-		l.errands.drop(step.Key())
+		l.background.release(step.Key())
 		s.finish(l, step, s.change(ctx, step))
 		return
 	}
 	control, bytes := g.control, step.Bytes
-	l.errands.start(ctx, *step, qos.ReclaimTime, func(ctx context.Context) (int64, error) {
+	l.background.start(ctx, *step, qos.ReclaimTime, func(ctx context.Context) (int64, error) {
 		freed, err := control.Reclaim(ctx, bytes)
 		if errors.Is(err, cgroup.ErrUnsupported) { // v1 can only take all page cache, which does no harm
 			freed, err = control.Reclaim(ctx, cgroup.Everything)
@@ -179,15 +181,15 @@ func (s *state) reclaim(ctx context.Context, l *Loop, step *qos.Step) {
 	})
 }
 
-// collectErrands notes how what was done beside the loop has ended. What was given up because ctx
-// has ended is noted as nothing.
-func (l *Loop) collectErrands(ctx context.Context) {
+// collectFinished records the outcomes of background steps. A step that failed because ctx has
+// ended is not recorded as a failure.
+func (l *Loop) collectFinished(ctx context.Context) {
 	s := &l.state
 	s.Lock()
 	defer s.Unlock()
-	for _, e := range l.errands.take() {
+	for _, e := range l.background.take() {
 		if ctx.Err() != nil && e.err != nil {
-			continue // it was given up, so nothing is known of it
+			continue // its outcome is unknown
 		}
 		if e.step.Verb == qos.Evict {
 			s.evicted(l, &e)
@@ -197,14 +199,14 @@ func (l *Loop) collectErrands(ctx context.Context) {
 		s.finish(l, &e.step, e.err)
 	}
 	l.saveLedger(l.at(l.deps.Now()))
-	s.voice.flush(l, s)
+	s.reporter.flush(l, s)
 }
 
-func (s *state) evicted(l *Loop, e *errand) {
+func (s *loopState) evicted(l *Loop, e *finished) {
 	s.dirty = true
 	s.ledger.Done(&e.step, e.err, l.at(l.deps.Now()))
 	if e.err != nil {
 		delete(s.evicting, e.step.Key())
-		s.voice.failed(l, &e.step, e.err)
+		s.reporter.failed(l, &e.step, e.err)
 	}
 }

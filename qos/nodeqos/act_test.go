@@ -15,9 +15,9 @@ import (
 
 var throttleByFifth = plimsoll.Action{Throttle: &plimsoll.ThrottleAction{MinRatio: 10, Step: 20}}
 
-// When a line is crossed by two and a half steps, exactly three tasks are throttled, those of the
-// lowest priority, in the kernel. Below the line they get everything back, the highest priority
-// first, to exactly what they had.
+// When a line is crossed by two and a half steps, exactly three tasks of the lowest priority are
+// throttled, in the kernel. Below the line they get everything back, the highest priority first, up
+// to the exact original.
 func TestThrottleOnlyAsManyAsNeededAndGiveBackExactly(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.batch("a", "b", "c", "d")
@@ -105,8 +105,8 @@ func TestFreezeHasALimit(t *testing.T) {
 	same(t, "told", n.told(), []string{"rule triggered", "frozen a running → frozen", "thawed a frozen → running"})
 }
 
-// A frozen task that somebody stops must hear SIGTERM, so it is thawed; and what the loop itself
-// stops is thawed first.
+// A frozen task that is being stopped must receive SIGTERM, so it is thawed. The loop thaws a task
+// before it stops it.
 func TestFrozenTasksAreThawedToBeStopped(t *testing.T) {
 	for _, who := range []string{"somebody else", "the loop", "the end of the loop"} {
 		t.Run(who, func(t *testing.T) {
@@ -155,9 +155,9 @@ func TestFrozenTasksAreThawedToBeStopped(t *testing.T) {
 	}
 }
 
-// Just as many tasks are stopped as the gap needs. Those that are on their way count, so nobody
-// else is stopped for them; one whose stopping was refused counts for nothing, is told, and is left
-// alone for a while.
+// Just as many tasks are stopped as the gap needs. Tasks that are on their way count, so no other
+// task is stopped for them. A task whose stop was refused counts for nothing, is reported, and is
+// left alone for a while.
 func TestEvictExactlyAndCountThoseOnTheirWay(t *testing.T) {
 	n := newNode(t, nil)
 	n.batch("a", "b", "c", "d", "e")
@@ -186,8 +186,8 @@ func TestEvictExactlyAndCountThoseOnTheirWay(t *testing.T) {
 	})
 }
 
-// Stopping tasks may take for ever: the loop goes on meanwhile, and what is given up when it ends
-// is told as nothing.
+// Stopping tasks may take for ever. The loop goes on meanwhile, and a stop that is cut off when it
+// ends is not reported.
 func TestStoppingTasksDoesNotHoldUpTheLoop(t *testing.T) {
 	n := newNode(t, nil)
 	n.batch("a", "b")
@@ -203,8 +203,8 @@ func TestStoppingTasksDoesNotHoldUpTheLoop(t *testing.T) {
 		t.Errorf("%d samples", n.loop.state.number)
 	}
 	stop()
-	n.loop.errands.wait()
-	n.loop.collectErrands(ctx)
+	n.loop.background.wait()
+	n.loop.collectFinished(ctx)
 	same(t, "told", n.told(), []string{"rule triggered", "evicting a running → stopping"})
 }
 
@@ -237,8 +237,8 @@ func TestAGroupThatVanishesIsNoFailure(t *testing.T) {
 	}
 }
 
-// What somebody else writes to a group between its readings is seen before the group is acted on,
-// so that what it had is recorded right.
+// Changes to a group by other programs between its readings are noticed before the loop changes it,
+// so that the right original is recorded.
 func TestWhatOthersWriteIsSeenBeforeActing(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.batch("a")
@@ -255,7 +255,7 @@ func TestWhatOthersWriteIsSeenBeforeActing(t *testing.T) {
 	same(t, "and back", n.quotas(), "a:60000")
 }
 
-// A guaranteed task may use in one period what it left of the one before. If policies allow to
+// A guaranteed task may use the unused part of one period in the next. If policies allow to
 // throttle it below that, the burst gives way.
 func TestGuaranteedTasksGetABurst(t *testing.T) {
 	n := newNode(t, subtree(t))
@@ -274,8 +274,8 @@ func TestGuaranteedTasksGetABurst(t *testing.T) {
 	}
 }
 
-// Before a task is stopped the kernel may take back what it can of its memory, beside the loop.
-// Only when that had its time and was not enough is the task stopped.
+// Before a task is stopped the kernel may reclaim memory of it, in the background. The task is
+// stopped only if that had its time and was not enough.
 func TestMemoryIsReclaimedBeforeAnybodyIsStopped(t *testing.T) {
 	n := newNode(t, subtree(t))
 	g := n.burning("a")

@@ -11,20 +11,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Actions are what a Go program does itself about a task for a metric of its own. They are called
-// beside the loop, for several tasks at once but for one task one after the other, and must end
-// with ctx. An error is told, and the task is left alone for a while; ErrGone is no error.
+// Actions are a Go program's own ways to act on a task for a metric of its own. They are called in
+// the background, for several tasks at once but for one task one after the other, and must end with
+// ctx. An error is reported, and the task is left alone for a while. ErrGone is no error.
 type Actions struct {
-	// Throttle holds a task to a limit in the metric's unit, and Restore to a higher one;
-	// math.Inf(1) is none. Both go with qos.Metric.Limit, which plans the limits. They have
-	// Metric.Timeout. A limit may be set again: after a failure, and when the loop is started anew.
+	// Throttle lowers a task's limit, and Restore raises it. limit is in the metric's unit;
+	// math.Inf(1) is no limit. Both need qos.Metric.Limit, which plans the limits. Each call may
+	// take Metric.Timeout. A limit may be set again, after a failure and when the loop is started
+	// anew.
 	Throttle func(ctx context.Context, task *Task, limit float64) error
 	Restore  func(ctx context.Context, task *Task, limit float64) error
-	// Evict stops a task for this metric. It has the grace and half a minute. nil: Deps.Evict.
+	// Evict stops a task for this metric. It may take the grace and half a minute more. nil:
+	// Deps.Evict.
 	Evict func(ctx context.Context, task *Task, grace time.Duration, reason string) error
 }
 
-// ErrGone is the error of an action whose task does not exist any more.
+// ErrGone is the error of an action whose task no longer exists.
 var ErrGone = cgroup.ErrGone
 
 func (m *Metric) validateActions() error {
@@ -32,7 +34,7 @@ func (m *Metric) validateActions() error {
 	switch {
 	case limited != (m.Actions.Throttle != nil) || limited != (m.Actions.Restore != nil):
 		return plimsoll.Invalid("metric",
-			"%s: Limit plans what Actions.Throttle and Actions.Restore do; give all three, or none", m.Name)
+			"%s: Limit plans the limits that Actions.Throttle and Actions.Restore set; give all three, or none", m.Name)
 	case limited && m.Limit.Throttle == nil && !m.PerTask:
 		return plimsoll.Invalid("metric",
 			"%s: a limit goes by the tasks' own values; set PerTask, or give Limit.Throttle", m.Name)
@@ -42,7 +44,7 @@ func (m *Metric) validateActions() error {
 	return nil
 }
 
-// actor returns the user-defined metric by whose functions a step is done; nil if there is none.
+// actor returns the user-defined metric whose functions do a step; nil if there is none.
 func (l *Loop) actor(step *qos.Step) *Metric {
 	i := slices.IndexFunc(l.cfg.Metrics, func(m Metric) bool { return m.Name == step.By() })
 	if i < 0 {
@@ -51,8 +53,8 @@ func (l *Loop) actor(step *qos.Step) *Metric {
 	return &l.cfg.Metrics[i]
 }
 
-// find returns a copy of a task of the sample; nil if it is not there any more.
-func (s *state) find(key qos.Key) *Task {
+// find returns a copy of a task of the sample; nil if it is no longer there.
+func (s *loopState) find(key qos.Key) *Task {
 	i := slices.IndexFunc(s.tasks, func(t Task) bool { return t.Key() == key })
 	if i < 0 {
 		return nil
@@ -61,11 +63,11 @@ func (s *state) find(key qos.Key) *Task {
 	return &t
 }
 
-// limit has a metric's own limit of a task changed, beside the loop.
-func (s *state) limit(ctx context.Context, l *Loop, step *qos.Step) {
+// limit changes a metric's own limit of a task in the background.
+func (s *loopState) limit(ctx context.Context, l *Loop, step *qos.Step) {
 	m, task := l.actor(step), s.find(step.Key())
 	if m == nil || task == nil {
-		l.errands.drop(step.Key())
+		l.background.release(step.Key())
 		s.finish(l, step, cgroup.ErrGone)
 		return
 	}
@@ -77,14 +79,14 @@ func (s *state) limit(ctx context.Context, l *Loop, step *qos.Step) {
 	if step.After >= 0 {
 		limit = float64(step.After) / float64(m.LineScale())
 	}
-	l.errands.start(ctx, *step, m.timeout(), func(ctx context.Context) (int64, error) {
+	l.background.start(ctx, *step, m.timeout(), func(ctx context.Context) (int64, error) {
 		return 0, set(ctx, task, limit)
 	})
 }
 
-// reassert sets the limits of metrics' own once more that an earlier Run has recorded: the program
-// that keeps them may have been started anew. One change of a task is under way at a time.
-func (s *state) reassert(ctx context.Context, l *Loop, at int64) {
+// reassert sets the limits recorded by an earlier Run once more: the program that enforces them may
+// have been started anew. A task has one such change under way at a time.
+func (s *loopState) reassert(ctx context.Context, l *Loop, at int64) {
 	if s.first {
 		s.recorded = nil
 		for _, key := range s.ledger.Held() {
@@ -95,7 +97,7 @@ func (s *state) reassert(ctx context.Context, l *Loop, at int64) {
 		if s.find(step.Key()) == nil || l.actor(&step) == nil {
 			return true
 		}
-		if !l.errands.room(step.Key()) {
+		if !l.background.reserve(step.Key()) {
 			return false
 		}
 		s.ledger.Begin(&step, at)
@@ -105,7 +107,7 @@ func (s *state) reassert(ctx context.Context, l *Loop, at int64) {
 }
 
 // stop returns the function that stops a task for a step.
-func (s *state) stop(l *Loop, step *qos.Step) func(ctx context.Context) error {
+func (s *loopState) stop(l *Loop, step *qos.Step) func(ctx context.Context) error {
 	m, task := l.actor(step), s.find(step.Key())
 	if m != nil && m.Actions.Evict != nil && task != nil {
 		return func(ctx context.Context) error { return m.Actions.Evict(ctx, task, step.Grace, step.Reason) }

@@ -117,7 +117,7 @@ func throttle(step int32) plimsoll.Action {
 	return plimsoll.Action{Throttle: &plimsoll.ThrottleAction{Step: step}}
 }
 
-// next lets a second pass, and waits for what was begun in it.
+// next lets a second pass, and waits for the actions begun in it.
 func (n *node) next() {
 	n.step()
 	n.settle()
@@ -155,8 +155,8 @@ func TestAProgramEvictsItself(t *testing.T) {
 	same(t, "while it leaves", s.told(), "")
 }
 
-// A function that takes its time holds up nothing, is not called twice for one task, and what it
-// will release counts.
+// A slow function delays nothing and is not called twice for one task, and its release counts in
+// advance.
 func TestAProgramMayTakeItsTime(t *testing.T) {
 	s := newServer(map[string]float64{"a": 60, "z": 60})
 	n := serving(t, s, throttle(50))
@@ -192,7 +192,7 @@ func TestLimitsAreSetAgainAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.change(func() { clear(s.limits) })
-	rules, _ := n.loop.current()
+	rules, _ := n.loop.currentPolicies()
 	n.loop = n.start()
 	n.loop.policies.compiled = rules
 	n.next()
@@ -204,7 +204,7 @@ func TestLimitsAreSetAgainAfterARestart(t *testing.T) {
 	same(t, "given back", s.told(), "restore z +Inf")
 }
 
-// What would be planned and could not be done, or done and could not be planned, is refused.
+// A limit that can be planned but not set, or set but not planned, is refused.
 func TestALimitWithoutItsFunctionsIsRefused(t *testing.T) {
 	for name, change := range map[string]func(m *Metric){
 		"no Throttle": func(m *Metric) { m.Actions.Throttle = nil },

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Task is one attempt of a task that runs on the node, or is about to.
+// Task is one attempt of a task that runs on the node, or will run soon.
 type Task struct {
 	ID        string
 	Attempt   int32
@@ -21,60 +21,62 @@ type Task struct {
 	Labels    map[string]string // of its job
 	Started   int64             // Unix nanoseconds; 0: it does not run yet
 	Resources plimsoll.Resources
-	Stopping  bool // somebody stops it already
+	Stopping  bool // it is being stopped already
 }
 
 // Key names the attempt.
 func (t *Task) Key() qos.Key { return qos.Key{Task: t.ID, Attempt: t.Attempt} }
 
-// Config says how a Loop works. Every field but Dir has a usable zero value.
+// Config configures a Loop. Every field but Dir has a usable zero value.
 type Config struct {
-	Dir      string        // the agent's; the ledger is Dir/qos/ledger.json
+	Dir      string        // the agent's directory; the ledger is Dir/qos/ledger.json
 	Node     string        // id of the node, for Status
 	Interval time.Duration // between two samples; 0: DefaultInterval
-	// Subtree is where the tasks' groups are. nil: no control groups. Then metrics, their own
-	// Actions, evictions and the gate work; tasks' use of processors and memory is not known.
+	// Subtree holds the tasks' control groups. nil: there are none. Then metrics, their own
+	// Actions, evictions and the gate work, but the tasks' use of processors and memory is not
+	// known.
 	Subtree     *Subtree
 	Proc        string // where proc is mounted; empty: /proc
 	Attributes  map[string]string
-	Allocatable plimsoll.Resources // of the node, for what is offered as extended resources
+	Allocatable plimsoll.Resources // of the node; bounds the offer of extended resources
 	Extended    ExtendedConfig
 	Metrics     []Metric    // user-defined ones; see LoadMetrics
-	Options     qos.Options // options of policies count over these
+	Options     qos.Options // options of policies override these
 }
 
-// Bounds on Config.Interval, and what it is when it is zero.
+// Bounds on Config.Interval, and its default.
 const (
 	DefaultInterval = time.Second
 	MinInterval     = 50 * time.Millisecond
 	MaxInterval     = time.Minute
 )
 
-// ExtendedConfig says what of a node is lent to best-effort tasks as ext-cpu and ext-memory.
+// ExtendedConfig sets the part of a node that is lent to best-effort tasks as ext-cpu and
+// ext-memory.
 type ExtendedConfig struct {
 	Enabled       bool
 	CPUReserve    int32         // percent of the allocatable processors that are never offered
 	MemoryReserve int32         // percent of the allocatable memory that is never offered
-	HalfLife      time.Duration // after which use that was seen counts half; 0: the predictor's own default
-	// how much must have been seen before anything is offered; 0: the predictor's own default
+	HalfLife      time.Duration // age at which observed use counts half; 0: the predictor's default
+	// WarmUp is the time of observation before the first offer; 0: the predictor's default.
 	WarmUp time.Duration
 }
 
-// Deps is what a Loop works with.
+// Deps holds the functions that a Loop calls.
 type Deps struct {
 	// Tasks returns the attempts on the node. It is called at every sample and must answer at once.
 	Tasks func() []Task
-	// Evict stops a task: it goes back to its queue. It is called beside the loop and may take its
-	// time, until ctx ends. Grace 0 is the task's own.
+	// Evict stops a task, which goes back to its queue. It is called in the background and may take
+	// its time, until ctx ends. Grace 0 is the task's own.
 	Evict func(ctx context.Context, task string, attempt int32, grace time.Duration, reason string) error
-	// Report gets what the node says of itself: when the condition or the offers change, and with
-	// new events. It must not block. nil: nobody is told; Status and Events tell the same.
+	// Report receives the node's condition and offers when they change, and new events. It must not
+	// block. nil: no reports; Status and Events have the same facts.
 	Report func(plimsoll.NodeReport)
-	Events Events           // tells what happens
+	Events Events           // for logs and metrics
 	Now    func() time.Time // nil: time.Now
 }
 
-// Validate reports the first field that is wrong, with what to do about it.
+// Validate returns an error for the first wrong field, with its name and the fix.
 func (c *Config) Validate() error {
 	if c.Dir == "" {
 		return plimsoll.Invalid("dir", "is empty; name the directory that the agent keeps its state in")
@@ -112,5 +114,5 @@ func (c *Config) interval() time.Duration {
 	return c.Interval
 }
 
-// directory is where the loop keeps what it must remember.
+// directory is the directory of the loop's records.
 func (c *Config) directory() string { return filepath.Join(c.Dir, "qos") }

@@ -5,21 +5,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Events tells what happens in a Loop, to whoever has nothing but this machine. A nil function is
-// not called. They must not block.
+// Events is a set of functions that a Loop calls for logs and metrics on this machine. A nil
+// function is not called. They must not block.
 type Events struct {
-	// Happened is called with what is reported of the node and is large enough to be told here too.
+	// Happened is called with the reported events that also matter to operators of this machine
+	// alone.
 	Happened func(plimsoll.QOSEvent)
-	// StepFailed is called when something that was decided could not be done.
+	// StepFailed is called when a planned step has failed.
 	StepFailed func(step *qos.Step, err error)
-	// Adopted is called when a task has less than its specification says and no record says why: it
-	// is given back.
+	// Adopted is called when a task has less than its specification allows, without a record of the
+	// change. The difference is given back.
 	Adopted func(Adopted)
-	// OtherBoot is called when the record of what was taken from tasks is of another boot, which
-	// nothing has outlived.
+	// OtherBoot is called when the ledger is of another boot. Control groups do not outlive a boot,
+	// so the ledger is dropped. boot is the id of this boot.
 	OtherBoot func(boot string)
-	// Trouble is called when something could not be done. The loop goes on without it, or tries
-	// again.
+	// Trouble is called when the loop fails at something. It goes on without, or tries again.
 	Trouble func(Trouble)
 }
 
@@ -42,7 +42,7 @@ func (e Events) withDefaults() Events {
 	return e
 }
 
-// Adopted is what a task was found to have.
+// Adopted holds the settings of a task that were found without a record.
 type Adopted struct {
 	Task    string
 	Attempt int32
@@ -51,10 +51,10 @@ type Adopted struct {
 	Idle    bool
 }
 
-// Trouble is something that a Loop could not do.
+// Trouble is a failure of the loop itself.
 type Trouble struct {
 	Kind     TroubleKind
-	Task     string // that it is about; empty: it is about none
+	Task     string // of the task concerned; empty: none
 	Attempt  int32
 	Group    string // of TroubleClose
 	Resource string // of TroubleNoPressure and TroublePressureEnded
@@ -62,7 +62,7 @@ type Trouble struct {
 	Err      error
 }
 
-// TroubleKind says in words what could not be done.
+// TroubleKind describes the failure in words.
 type TroubleKind string
 
 // The kinds of trouble.
@@ -77,11 +77,11 @@ const (
 	TroubleBurst          TroubleKind = "a protected task got no burst"
 	TroubleNoPressure     TroubleKind = "the kernel tells no pressure at once; it is read at every sample"
 	TroublePressureEnded  TroubleKind = "the kernel tells pressure no more at once; it is read at every sample"
-	TroubleSavePredictors TroubleKind = "what was learnt of the use of the node cannot be recorded"
-	TroubleLoadPredictors TroubleKind = "what was learnt of the use of the node cannot be read; it is learnt anew"
-	TroubleSaveLedger     TroubleKind = "what is taken from tasks cannot be recorded"
-	TroubleLedger         TroubleKind = "the record of what was taken from tasks cannot be read; " +
-		"it is moved aside, and the tasks' groups tell what to give back"
+	TroubleSavePredictors TroubleKind = "the predicted use of the node cannot be recorded"
+	TroubleLoadPredictors TroubleKind = "the predicted use of the node cannot be read; it is learnt anew"
+	TroubleSaveLedger     TroubleKind = "the resources taken from tasks cannot be recorded"
+	TroubleLedger         TroubleKind = "the record of resources taken from tasks cannot be read; " +
+		"it is moved aside, and the tasks' groups show the changes to give back"
 )
 
 func (l *Loop) trouble(kind TroubleKind, err error) {

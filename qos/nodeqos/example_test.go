@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// A program keeps the length of its queue below a line: jobs are put off, the least important
+// A program keeps the length of its queue below a line. Jobs are put off, the least important
 // first.
 func ExampleLoop() {
 	dir, err := os.MkdirTemp("", "nodeqos-")

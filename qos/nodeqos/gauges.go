@@ -11,12 +11,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// maxMeasuring is how many measurements of one user-defined metric are under way at once. Metrics
-// do not share them: tasks that answer late, of one metric, must not make another one go missing.
+// maxMeasuring is the number of measurements of one user-defined metric that run at once. Each
+// metric has its own slots: slow answers for one metric must not make another one go missing.
 const maxMeasuring = 8
 
-// gauges hold what was measured last of the user-defined metrics. Measuring goes on beside the
-// loop, which takes what is there.
+// gauges hold the last values of the user-defined metrics. They are measured in the background; the
+// loop reads the values that are there.
 type gauges struct {
 	mu struct {
 		sync.Mutex
@@ -25,19 +25,19 @@ type gauges struct {
 	}
 }
 
-// gauge is one metric.
+// gauge is the last measurement of one metric.
 type gauge struct {
-	began   time.Time // when it began to be measured. Invariant: every reading is of then or later
+	began   time.Time // start of the measurement. Invariant: no reading is older
 	node    reading
 	tasks   map[qos.Key]reading
-	trouble string // what went wrong last; empty: nothing
+	trouble string // last error; empty: none
 }
 
 // reading is one value, in the metric's finest unit.
 type reading struct {
 	value int64
 	at    time.Time
-	told  bool // the task tells this metric. Invariant: true for a node's
+	told  bool // the task has this metric. Invariant: true for a node's
 	known bool
 }
 
@@ -47,7 +47,7 @@ func newGauges() *gauges {
 	return g
 }
 
-// setTasks says of which tasks metrics are measured.
+// setTasks sets the tasks that are measured.
 func (g *gauges) setTasks(tasks []Task) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *Loop) measureAll(ctx context.Context, m *Metric) {
 		if ctx.Err() != nil {
 			break
 		}
-		slots <- struct{}{} // one comes free at the latest when a measurement's time is up
+		slots <- struct{}{} // a slot is free at the latest when a measurement times out
 		work.Go(func() {
 			defer func() { <-slots }()
 			readings[i], errs[i] = l.measureTask(ctx, m, &tasks[i])
@@ -164,9 +164,9 @@ func fixed(value float64, m *qos.Metric) (int64, error) {
 	return int64(math.Round(scaled)), nil
 }
 
-// fill enters what was measured into a snapshot, with its time. What is too old is missing. Of a
-// metric of tasks, those that do not tell it do not count; when none of those that should tell it
-// does, it is missing. One that is being stopped or stands still need not tell it.
+// fill enters the values into a snapshot, with their times. A value that is too old is missing. Of
+// a metric of tasks, only the tasks that have it count. If all of those fail, the metric is
+// missing. A stopping or frozen task may fail.
 func (g *gauges) fill(snap *qos.Snapshot, now time.Time, metrics []Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -185,7 +185,7 @@ func (g *gauges) fill(snap *qos.Snapshot, now time.Time, metrics []Metric) {
 	}
 }
 
-// fresh reports whether a measurement is not older than two intervals.
+// fresh reports whether a measurement is not older than two intervals and the timeout.
 func (m *Metric) fresh(at, now time.Time) bool { return now.Sub(at) <= 2*m.every()+m.timeout() }
 
 func (v *gauge) fillTasks(snap *qos.Snapshot, now time.Time, m *Metric) {
@@ -197,7 +197,7 @@ func (v *gauge) fillTasks(snap *qos.Snapshot, now time.Time, m *Metric) {
 		case t.Gone || !r.told:
 			continue
 		case !r.known || !m.fresh(r.at, now):
-			if !t.Stopping && !t.Frozen() { // which cannot answer: what they told is over
+			if !t.Stopping && !t.Frozen() { // such a task cannot answer, and its last value is void
 				silent++
 			}
 			continue

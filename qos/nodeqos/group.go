@@ -14,45 +14,45 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// rereadSamples is after how many samples a group's quota, weight and freezer are read again, of
-// different groups each time: what somebody else wrote is noticed by then. In between what we wrote
-// counts.
+// rereadSamples is the number of samples after which a group's quota, weight and freezer are read
+// again, of different groups each time. Changes by other programs are noticed by then. In between
+// the loop's own writes count.
 const rereadSamples = 8
 
-// freezeTime is how long a group may take to stand still before that counts as failed: processes in
-// an uninterruptible sleep hold it up.
+// freezeTime is the time after which freezing a group counts as failed: processes in an
+// uninterruptible sleep delay it.
 const freezeTime = 100 * time.Millisecond
 
 // group is the control group of one attempt, as far as it is known.
 type group struct {
-	key     string // the Sampler's
+	key     string // key in the Sampler
 	name    string
-	control *cgroup.Control // nil: it could not be opened yet, or is gone
-	gone    bool            // it was removed; it never comes back
-	missing bool            // it was not there when it was to be opened
+	control *cgroup.Control // nil: not opened yet, or gone
+	gone    bool            // removed. Invariant: stays true, since a removed group never comes back
+	missing bool            // absent when it was to be opened
 
-	pressure bool // its pressure is sampled
-	noQuota  bool // the machine has no controller for it
-	noIdle   bool // the kernel knows no idle groups: the least weight stands for it
+	pressure bool // the Sampler samples its pressure
+	noQuota  bool // the machine has no controller for quotas
+	noIdle   bool // the kernel knows no idle groups, so the least weight stands for idle
 
-	quota  cgroup.Quota
-	weight cgroup.Scheduling
-	frozen bool
-	owed   bool // freezing it has failed: whether it runs again is not known, so it is thawed once more
-	burst  bool // it was asked for
+	quota       cgroup.Quota
+	weight      cgroup.Scheduling
+	frozen      bool
+	thawPending bool // freezing has failed, so it may still be frozen and must be thawed
+	burst       bool // the burst was asked for
 
-	readAt  uint64 // number of the sample at which the above was read last
+	readAt  uint64 // number of the sample at which quota, weight and frozen were read last; 0: never
 	phase   uint64 // spreads the groups over rereadSamples
-	seen    uint64 // number of the sample at which its task was there last
-	adopted bool   // what was taken from it without a record has been looked for
+	seen    uint64 // number of the last sample at which its task was there
+	adopted bool   // changes without a record have been looked for
 	sampled *sample.Group
-	stuckAt time.Time // when it was told last that it cannot be thawed
-	trouble string    // what was complained of last
+	stuckAt time.Time // time of the last report that it cannot be thawed
+	trouble string    // the last error that was reported
 }
 
 func sampleKey(t *Task) string { return t.ID + "." + strconv.Itoa(int(t.Attempt)) }
 
-// open opens the group's files. ErrGone: there is no such group, or not yet.
+// open opens the group's files. ErrGone: the group does not exist, or not yet.
 func (g *group) open(s *cgroup.Subtree, sampler *sample.Sampler, pressure bool) error {
 	handle, err := s.Open(g.name)
 	if err != nil {
@@ -69,7 +69,7 @@ func (g *group) open(s *cgroup.Subtree, sampler *sample.Sampler, pressure bool) 
 	return nil
 }
 
-// close gives back what open took.
+// close closes the group's files.
 func (g *group) close(sampler *sample.Sampler) error {
 	g.sampled = nil
 	if g.control == nil {
@@ -81,8 +81,8 @@ func (g *group) close(sampler *sample.Sampler) error {
 	return err
 }
 
-// read reads what the kernel has. What the machine cannot do counts as not limited, not idle and
-// not frozen.
+// read reads the group's settings from the kernel. Where the machine lacks a controller the group
+// counts as not limited, not idle and not frozen.
 func (g *group) read(sequence uint64) error {
 	g.readAt = sequence
 	quota, err := g.control.Quota()
@@ -106,8 +106,8 @@ func (g *group) read(sequence uint64) error {
 	return nil
 }
 
-// setQuota writes a quota in the group's own period. The kernel takes no quota below the burst, so
-// if need be the burst goes first.
+// setQuota writes a quota in the group's own period. The kernel refuses a quota below the burst, so
+// the burst is removed first if need be.
 func (g *group) setQuota(nanocores int64) error {
 	q := cgroup.Quota{Micros: microsOf(nanocores, g.quota.PeriodMicros)}
 	err := g.control.SetQuota(q)
@@ -125,8 +125,8 @@ func (g *group) setQuota(nanocores int64) error {
 	return err
 }
 
-// setWeight writes a weight. Before Linux 5.15 no group can be idle; there it gets the least weight
-// that there is.
+// setWeight writes a weight. Before Linux 5.15 no group can be idle; there it gets the least
+// weight.
 func (g *group) setWeight(w qos.Weight) error {
 	s := cgroup.Scheduling{Shares: w.Shares, Idle: w.Idle}
 	if w.Idle {
@@ -145,29 +145,28 @@ func (g *group) setWeight(w qos.Weight) error {
 	return err
 }
 
-// idle reports whether the group runs only when nothing else wants to, as far as the kernel knows
-// such.
+// idle reports whether the group is idle, or has the least weight on a kernel without idle groups.
 func (g *group) idle() bool { return g.weight.Idle || g.noIdle && g.weight.Shares <= cgroup.MinShares }
 
 func (g *group) freeze(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()
 	err := g.control.Freeze(ctx)
-	g.frozen, g.owed = err == nil, err != nil
+	g.frozen, g.thawPending = err == nil, err != nil
 	return err
 }
 
 func (g *group) thaw() error {
 	err := g.control.Thaw()
 	if err == nil {
-		g.frozen, g.owed = false, false
+		g.frozen, g.thawPending = false, false
 	}
 	return err
 }
 
-// setBurst lets a protected group use later what it left of its quota: as much as the quota of one
-// period, which is the most that the kernel takes. A request that needs more than its share of one
-// period is then not held up if the period before had less to do. It is done once, and best effort.
+// setBurst lets a protected group use the unused part of its quota later, up to the quota of one
+// period, which is the kernel's maximum. A request that needs more than its share of one period is
+// then not delayed if the period before had less to do. setBurst is tried once, and may fail.
 func (g *group) setBurst() error {
 	if g.burst || g.quota.Micros <= 0 {
 		return nil
@@ -176,7 +175,7 @@ func (g *group) setBurst() error {
 	return g.control.SetBurst(g.quota.Micros)
 }
 
-// describe returns the group as the planner sees it.
+// describe returns the group in the planner's form.
 func (g *group) describe(t *Task) qos.Group {
 	out := qos.Group{
 		Quota: nanocoresOf(g.quota), Period: g.quota.PeriodMicros * int64(time.Microsecond),
@@ -197,29 +196,29 @@ func (g *group) describe(t *Task) qos.Group {
 
 // nanocores converts milli-cores.
 func nanocores(milli int64) int64 {
-	if milli > qos.Core { // no machine has that; it must not overflow
+	if milli > qos.Core { // no machine has so many; the product must not overflow
 		milli = qos.Core
 	}
 	return milli * (qos.Core / 1000)
 }
 
-// specQuota is the quota that a task's specification gives it, in nanocores; 0: none.
+// specQuota returns the quota of a task's specification, in nanocores; 0: none.
 func specQuota(r plimsoll.Resources) int64 {
 	return nanocores(r[plimsoll.CPU] + r[plimsoll.ExtCPU])
 }
 
-// defaultShares is the weight of a group for which no processor was asked.
+// defaultShares is the weight of a group without a request for processors.
 const defaultShares = 1024
 
-// Shares of a v2 group whose weight nobody set (100), as they are read back, and the most by which
-// two numbers of shares differ that are one weight there.
+// defaultSharesV2 is the number of shares read back from a v2 group with the default weight, 100.
+// weightGrain is the largest difference of two numbers of shares that are one weight there.
 const (
 	defaultSharesV2 = 2598
 	weightGrain     = 27
 )
 
-// specShares is the weight that a task's specification gives it, as it is read back: found is what
-// was read. What is lent gives no weight, nor does best effort without a processor
+// specShares returns the weight of a task's specification, as it would be read back; found is the
+// weight read. Extended processors give no weight, nor does best effort without a processor
 // (internal/executor).
 func specShares(class plimsoll.Class, r plimsoll.Resources, v2 bool, found int64) int64 {
 	milli := min(r[plimsoll.CPU], cgroup.MaxShares)
@@ -237,7 +236,7 @@ func specShares(class plimsoll.Class, r plimsoll.Resources, v2 bool, found int64
 	return shares
 }
 
-// nanocoresOf converts a quota to the nearest number of nanocores; microsOf is its exact inverse,
+// nanocoresOf converts a quota to the nearest number of nanocores. microsOf is its exact inverse,
 // since a microsecond of even the longest period is a thousand nanocores.
 func nanocoresOf(q cgroup.Quota) int64 {
 	if q.Unlimited() || q.PeriodMicros <= 0 {
@@ -268,5 +267,5 @@ func scale(a, b, c int64) int64 {
 	return int64(min(n, 1<<63-1))
 }
 
-// errNoGroup says that a task has no control group that could be changed.
+// errNoGroup is the error of a change to a task without a control group.
 var errNoGroup = fmt.Errorf("the task has no control group here: %w", cgroup.ErrUnsupported)

@@ -28,8 +28,8 @@ const burnVariable = "NODEQOS_TEST_BURN"
 
 var burnt atomic.Int64
 
-// TestMain is also what tests run in control groups: a process that uses all the processor it gets,
-// and 8 MiB, so that no shell is needed.
+// TestMain is also the program that tests run in control groups: a process that uses all its
+// processor time, and 8 MiB, so that no shell is needed.
 func TestMain(m *testing.M) {
 	if os.Getenv(burnVariable) != "" {
 		if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err == nil {
@@ -99,8 +99,8 @@ func subtree(t testing.TB) *cgroup.Subtree {
 	return s
 }
 
-// node is a loop that the test steps by hand: it is the clock, the machine's counters, and whoever
-// the loop speaks to.
+// node is a loop that the test drives by hand. It also is the loop's clock, the machine's counters,
+// and the receiver of reports.
 type node struct {
 	t    testing.TB
 	loop *Loop
@@ -117,8 +117,8 @@ type node struct {
 	during  func(task string) // called while a plan throttles a task
 }
 
-// pretend is a metric that is what the test says. A task that is throttled by a step releases one
-// of it, and one that is stopped two.
+// pretend is a metric whose value the test sets. A task that is throttled by a step releases 1, and
+// a stopped task releases 2.
 func (n *node) pretend() Metric {
 	m := Metric{Every: MinEvery, Metric: qos.Metric{
 		Name: "pretend", ActionPriority: 9, Throttleable: true, ThrottleQuantified: true, Evictable: true,
@@ -207,7 +207,7 @@ func (n *node) start() *Loop {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() {
-		l.errands.wait()
+		l.background.wait()
 		if l.state.sampler != nil {
 			if err := l.end(); err != nil {
 				n.t.Error(err)
@@ -343,7 +343,7 @@ func (n *node) batch(ids ...string) {
 	}
 }
 
-// burning adds a best-effort task that burns what it gets, in a group of its own.
+// burning adds a best-effort task that uses all the processor time it gets, in a group of its own.
 func (n *node) burning(id string) *cgroup.Group {
 	n.t.Helper()
 	n.batch(id)
@@ -362,7 +362,7 @@ func same(t testing.TB, what string, got, want any) {
 	}
 }
 
-// eventually waits for what the kernel or another goroutine brings about.
+// eventually waits for an effect of the kernel or of another goroutine.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(time.Millisecond)
@@ -386,8 +386,8 @@ func used(t testing.TB, g *cgroup.Group) time.Duration {
 	return u.CPU
 }
 
-// settle waits until what was started beside the loop has ended, and lets the loop note it.
+// settle waits until the background steps have ended, and lets the loop record them.
 func (n *node) settle() {
-	n.loop.errands.wait()
-	n.loop.collectErrands(n.t.Context())
+	n.loop.background.wait()
+	n.loop.collectFinished(n.t.Context())
 }

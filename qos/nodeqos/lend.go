@@ -11,11 +11,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// checkpointEvery is how often what the predictors have learnt is written down. They learn over
-// hours.
+// checkpointEvery is the interval at which the predictors are recorded. They learn over hours.
 const checkpointEvery = time.Minute
 
-// lending is what the node offers of what its tasks leave unused.
+// lending computes the extended resources that the node offers: the part that its tasks leave
+// unused.
 type lending struct {
 	cfg         qos.PredictorConfig
 	cpu, memory *qos.Predictor // nil: nothing is lent
@@ -30,9 +30,9 @@ func (n *lending) init(c *Config) {
 	}
 }
 
-// lend fills in what is offered now. What the holders of extended resources use is not counted
-// against them: it is what is lent.
-func (s *state) lend(l *Loop, snap *qos.Snapshot) {
+// lend fills in the current offers. The use by holders of extended resources is left out of the
+// predicted use, since it is the lent part.
+func (s *loopState) lend(l *Loop, snap *qos.Snapshot) {
 	n := &s.lending
 	if n.cpu == nil {
 		return
@@ -66,11 +66,11 @@ func (s *state) lend(l *Loop, snap *qos.Snapshot) {
 	}
 }
 
-// ext sums up one extended resource.
+// ext sums up one extended resource over the tasks.
 type ext struct {
 	all        string // metric of the whole node's use
 	held, used int64
-	known      bool // the use of all holders is
+	known      bool // the use of every holder is known
 }
 
 func (e *ext) add(holds, uses int64, known bool) {
@@ -97,7 +97,7 @@ func (e *ext) input(p *qos.Predictor, at, allocatable int64, reserve int32, was 
 	}
 }
 
-// offered returns the offers as a report tells them; nil: nothing.
+// offered returns the offers in the form of a report; nil: none.
 func (n *lending) offered() plimsoll.Resources {
 	r := plimsoll.Resources{}
 	if milli := n.offers.cpu.Published / (qos.Core / 1000); milli > 0 {
@@ -112,7 +112,7 @@ func (n *lending) offered() plimsoll.Resources {
 	return r
 }
 
-// predictorsFile is what is written down.
+// predictorsFile is the content of the file predictorsName.
 type predictorsFile struct{ CPU, Memory json.RawMessage }
 
 func (l *Loop) savePredictors() {
@@ -133,7 +133,7 @@ func (l *Loop) savePredictors() {
 	}
 }
 
-// loadPredictors goes on from what was learnt before, across boots too.
+// loadPredictors restores the recorded predictors, across boots too.
 func (l *Loop) loadPredictors() {
 	n := &l.state.lending
 	if n.cpu == nil {

@@ -16,61 +16,61 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Loop is the QoS loop of one node. Make it with New; Run does the work.
+// Loop is the QoS loop of one node. New makes one, and Run runs it.
 type Loop struct {
 	cfg      Config
 	deps     Deps
 	registry *qos.Registry
-	base     time.Time // the ledger's time is this plus what has passed, so that setting the clock changes no deadline
+	base     time.Time // the ledger's time is base plus the elapsed time, so that setting the clock changes no deadline
 
 	policies struct {
 		sync.Mutex
 		compiled *qos.Policies
-		pressure bool // a rule asks for pressure
+		pressure bool // some rule asks for pressure
 	}
-	gauges  *gauges
-	again   chan struct{} // Resend was called
-	wake    chan struct{} // there is pressure: sample at once
-	errands *errands
-	sampled broadcast // after each sample
-	changed broadcast // when policies are set
-	state   state
+	gauges      *gauges
+	resendAsked chan struct{} // Resend was called
+	wake        chan struct{} // pressure asks for a sample at once
+	background  *background
+	sampled     broadcast // after each sample
+	changed     broadcast // when policies are set
+	state       loopState
 }
 
-// state is what one sample hands to the next.
-type state struct {
-	sync.Mutex // held during a sample, and by Status
+// loopState is the state of the loop between samples.
+type loopState struct {
+	sync.Mutex // held during a sample and by Status
 
-	sampler  *sample.Sampler // nil while Run is not under way
-	sweep    sample.Sweep
-	cores    int64 // nanocores of the machine, as they were read last
-	memory   int64 // bytes of the machine, as they were read last
-	load     int64 // of the machine, as it was read last
-	loadAt   int64 // when that was new
-	closing  error
-	v2       bool // groups are v2's alone
-	most     int  // how many groups may be open
-	groups   map[qos.Key]*group
-	evicting map[qos.Key]bool // what we told to stop and is still there
-	recorded []qos.Step       // limits of an earlier Run that are still to be set again
+	sampler   *sample.Sampler // nil while Run is not under way
+	sweep     sample.Sweep
+	cores     int64 // nanocores of the machine, by the last reading
+	memory    int64 // bytes of the machine, by the last reading
+	load      int64 // load of the machine, by the last reading
+	loadAt    int64 // time at which that reading was new
+	closing   error
+	v2        bool // the groups are of cgroup v2 alone
+	maxGroups int  // largest number of open groups
+	groups    map[qos.Key]*group
+	evicting  map[qos.Key]bool // tasks that the loop has told to stop and that are still there
+	recorded  []qos.Step       // limits of an earlier Run that must be set again
 
 	number    uint64        // of the sample
 	now       time.Time     // of the sample
-	last      time.Time     // of the sample before
-	took      time.Duration // of the last sample, with all that was done about it at once
-	startedAt int64         // Unix nanoseconds at which Run began
-	first     bool          // this is the first sample of this Run
+	last      time.Time     // time of the previous sample
+	took      time.Duration // duration of the last sample, with all immediate steps
+	startedAt int64         // Unix nanoseconds; the time at which Run began
+	first     bool          // the current sample is the first of this Run
 
 	tasks    []Task
 	policies *qos.Policies // of the last plan
-	snapshot *qos.Snapshot // the last one; nil: there was none
+	snapshot *qos.Snapshot // of the last sample; nil: there was none
 	result   *qos.Result   // the last plan
 
-	ledger  *qos.Ledger
-	dirty   bool  // the ledger is to be written
-	savedAt int64 // when it was written
-	lending lending
-	voice   voice
+	ledger   *qos.Ledger
+	dirty    bool  // the ledger must be written
+	savedAt  int64 // time at which it was written
+	lending  lending
+	reporter reporter
 }
 
 // New checks the configuration. It starts nothing.
@@ -99,18 +99,18 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, deps: deps, registry: registry, base: deps.Now(), gauges: newGauges(),
-		again: make(chan struct{}, 1), wake: make(chan struct{}, 1), errands: newErrands(),
+		resendAsked: make(chan struct{}, 1), wake: make(chan struct{}, 1), background: newBackground(),
 	}
 	l.state.groups, l.state.evicting, l.state.ledger = map[qos.Key]*group{}, map[qos.Key]bool{}, qos.NewLedger()
 	l.state.v2 = cfg.Subtree != nil && cfg.Subtree.Hierarchy().Version() == cgroup.V2
 	l.state.lending.init(&cfg)
-	l.state.voice.init()
+	l.state.reporter.init()
 	l.SetPolicies(nil)
 	return l, nil
 }
 
-// SetPolicies replaces all policies; the next sample goes by them. Those that do not concern the
-// node are left out.
+// SetPolicies replaces all policies from the next sample on. Policies that do not concern the node
+// are left out.
 func (l *Loop) SetPolicies(policies []plimsoll.Policy) {
 	all := slices.Clone(policies)
 	if l.cfg.Extended.Enabled {
@@ -131,30 +131,30 @@ func (l *Loop) SetPolicies(policies []plimsoll.Policy) {
 	l.changed.send()
 }
 
-func (l *Loop) current() (p *qos.Policies, pressure bool) {
+func (l *Loop) currentPolicies() (p *qos.Policies, pressure bool) {
 	l.policies.Lock()
 	defer l.policies.Unlock()
 	return l.policies.compiled, l.policies.pressure
 }
 
-// Resend has the condition and the offers reported once more, though they have not changed: the
+// Resend reports the condition and the offers once more, even if they have not changed: the
 // coordinator may have forgotten them.
-func (l *Loop) Resend() { poke(l.again) }
+func (l *Loop) Resend() { signal(l.resendAsked) }
 
-// poke wakes whoever receives from a channel of capacity one.
-func poke(c chan struct{}) {
+// signal wakes the receiver of a channel of capacity one.
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is woken already
+	default: // a signal is pending already
 	}
 }
 
-// at converts a time to the ledger's: Unix nanoseconds of a clock that nobody sets.
+// at converts a time to the ledger's: Unix nanoseconds of a clock that is never set.
 func (l *Loop) at(now time.Time) int64 { return l.base.UnixNano() + int64(now.Sub(l.base)) }
 
-// Run keeps the node at its lines until ctx ends. Then it thaws what it froze, which nobody else
-// would, and leaves the rest as it is: what was taken from tasks is on record, and the next Run
-// gives it back. A Loop runs once at a time.
+// Run keeps the node at its lines until ctx ends. Then it thaws the tasks that it froze, since no
+// other program would. Other changes stay: they are on record, and the next Run gives them back. A
+// Loop runs once at a time.
 func (l *Loop) Run(ctx context.Context) error {
 	if err := l.begin(); err != nil {
 		return err
@@ -169,8 +169,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	work.Go(func() error { return l.watchPressure(ctx, cgroup.Memory) })
 	work.Go(func() error { return l.loop(ctx) })
 	err := work.Wait()
-	l.errands.wait()
-	l.collectErrands(ctx)
+	l.background.wait()
+	l.collectFinished(ctx)
 	return errors.Join(err, l.end())
 }
 
@@ -189,8 +189,8 @@ func (l *Loop) begin() error {
 		return fmt.Errorf("start the QoS loop: %w", err)
 	}
 	s.sampler, s.first, s.number = sampler, true, 0
-	s.most = mostGroups(openFiles(), s.v2)
-	s.startedAt, s.voice.told = l.deps.Now().UnixNano(), false
+	s.maxGroups = maxGroups(openFiles(), s.v2)
+	s.startedAt, s.reporter.reported = l.deps.Now().UnixNano(), false
 	clear(s.evicting)
 	s.ledger = l.loadLedger()
 	l.loadPredictors()
@@ -209,7 +209,7 @@ func (l *Loop) loop(ctx context.Context) error {
 		case <-timer.C:
 			l.sample(ctx)
 			now := l.deps.Now()
-			for next = next.Add(l.cfg.interval()); !next.After(now); { // what was missed is not made up for
+			for next = next.Add(l.cfg.interval()); !next.After(now); { // missed samples are not made up for
 				next = now.Add(l.cfg.interval())
 			}
 			timer.Reset(next.Sub(now))
@@ -217,31 +217,31 @@ func (l *Loop) loop(ctx context.Context) error {
 			if l.soon() {
 				l.sample(ctx)
 			}
-		case <-l.errands.ended:
-			l.collectErrands(ctx)
-		case <-l.again:
+		case <-l.background.ended:
+			l.collectFinished(ctx)
+		case <-l.resendAsked:
 			l.resend()
 		}
 	}
 }
 
 // soon reports whether pressure is a reason to sample now: some rule asks for it, and the last
-// sample is not of just now.
+// sample is not too recent.
 func (l *Loop) soon() bool {
-	_, pressure := l.current()
+	_, pressure := l.currentPolicies()
 	l.state.Lock()
 	defer l.state.Unlock()
 	return pressure && l.deps.Now().Sub(l.state.last) >= l.cfg.interval()/4
 }
 
-// sample measures, plans and acts, once.
+// sample measures, plans and acts once.
 func (l *Loop) sample(ctx context.Context) {
 	s := &l.state
 	s.Lock()
 	defer s.Unlock()
 	defer l.sampled.send()
 	var pressure bool
-	s.policies, pressure = l.current()
+	s.policies, pressure = l.currentPolicies()
 	s.number++
 	s.now = l.deps.Now()
 	defer func() { s.took = l.deps.Now().Sub(s.now) }()
@@ -249,7 +249,7 @@ func (l *Loop) sample(ctx context.Context) {
 	at := l.at(s.now)
 	s.tasks = l.deps.Tasks()
 	l.gauges.setTasks(s.tasks)
-	s.follow(l, pressure)
+	s.syncGroups(l, pressure)
 	snap, err := s.measure(l, at)
 	if err != nil {
 		l.trouble(TroubleMeasure, err)
@@ -257,25 +257,25 @@ func (l *Loop) sample(ctx context.Context) {
 	}
 	s.reassert(ctx, l, at)
 	s.first = false
-	s.letGo(l)
+	s.thawStopping(l)
 	s.snapshot, s.result = snap, qos.Plan(snap, s.policies, s.ledger, at)
 	if s.result.Waits == "" {
 		s.ledger.Accept(s.result, snap)
-		s.voice.rules(l, s.result)
+		s.reporter.rules(l, s.result)
 		s.act(ctx, l, at)
 	}
-	s.voice.flush(l, s)
+	s.reporter.flush(l, s)
 }
 
-// Took returns how long the last sample took, with all that was done about it at once.
+// Took returns the duration of the last sample, with all immediate steps.
 func (l *Loop) Took() time.Duration {
 	l.state.Lock()
 	defer l.state.Unlock()
 	return l.state.took
 }
 
-// letGo thaws what somebody stops: a task that stands still does not hear SIGTERM.
-func (s *state) letGo(l *Loop) {
+// thawStopping thaws tasks that are being stopped: a frozen task does not receive SIGTERM.
+func (s *loopState) thawStopping(l *Loop) {
 	for i := range s.tasks {
 		if t := &s.tasks[i]; t.Stopping && s.ledger.FrozenUntil(t.Key()) != 0 {
 			s.thawFirst(l, t.Key(), "it is being stopped, and must hear that")
@@ -283,7 +283,7 @@ func (s *state) letGo(l *Loop) {
 	}
 }
 
-// end gives back what cannot be left.
+// end thaws frozen tasks, writes the records, and closes all files.
 func (l *Loop) end() error {
 	s := &l.state
 	s.Lock()
@@ -296,10 +296,10 @@ func (l *Loop) end() error {
 	s.dirty = true
 	l.saveLedger(l.at(l.deps.Now()))
 	l.savePredictors()
-	s.voice.flush(l, s)
+	s.reporter.flush(l, s)
 	errs := []error{s.closing}
 	for key, g := range s.groups {
-		if g.owed && g.control != nil {
+		if g.thawPending && g.control != nil {
 			if err := g.thaw(); !errors.Is(err, cgroup.ErrGone) {
 				errs = append(errs, err)
 			}
@@ -315,11 +315,11 @@ func (l *Loop) end() error {
 	return nil
 }
 
-// broadcast tells everybody who waits.
+// broadcast wakes all waiters at once.
 type broadcast struct {
 	mu struct {
 		sync.Mutex
-		next chan struct{} // closed by the next send; nil: nobody waits
+		next chan struct{} // closed by the next send; nil: there is no waiter
 	}
 }
 

@@ -46,7 +46,7 @@ func fakeTree(t testing.TB, group string) *cgroup.Subtree {
 	return s
 }
 
-// direct is a metric that is what the test says, at once.
+// direct is a metric whose value the test sets, with immediate effect.
 func direct(level *atomic.Int64) Metric {
 	return Metric{Metric: qos.Metric{
 		Name: "direct", Throttleable: true, ThrottleQuantified: true, Evictable: true,
@@ -157,8 +157,8 @@ func TestRunSamplesAtItsInterval(t *testing.T) {
 	})
 }
 
-// Whoever watches gets the state at once and then the newest at each interval, until its own error,
-// which it gets back, or the end of its context.
+// A watcher gets the state at once and then the newest state at each interval. It ends with the
+// watcher's own error, which is returned, or with its context.
 func TestWatch(t *testing.T) {
 	tree, proc := fakeTree(t, "a-1"), fakeProc(t)
 	dir := t.TempDir()
@@ -191,17 +191,18 @@ func TestWatch(t *testing.T) {
 			t.Errorf("samples %d, %d, %d", seen[0].GetSequence(), seen[1].GetSequence(), seen[2].GetSequence())
 		}
 		line, task := seen[1].GetLines()[0], seen[1].GetTasks()[0]
-		if seen[1].GetNode() != "n1" || !line.GetTriggered() || line.GetGap() != 500 || line.GetUsage() != 10_500 || line.GetScale() != 1000 {
+		if seen[1].GetNode() != "n1" || !line.GetTriggered() || line.GetGap() != 500 || line.GetUsage() != 10_500 ||
+			line.GetScale() != 1000 {
 			t.Errorf("the line is %v", line)
 		}
-		if task.GetRung() != "throttle" || task.GetOriginalQuotaNanocores() != qos.Core || task.GetQuotaNanocores() >= qos.Core || len(task.GetAllowed()) != 1 {
+		if task.GetRung() != "throttle" || task.GetOriginalQuotaNanocores() != qos.Core ||
+			task.GetQuotaNanocores() >= qos.Core || len(task.GetAllowed()) != 1 {
 			t.Errorf("the task is %v", task)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.Watch(
-			ctx, time.Minute, func(*pb.NodeQOSStatus) error { return nil },
-		); !errors.Is(err, context.DeadlineExceeded) {
+		err = r.Watch(ctx, time.Minute, func(*pb.NodeQOSStatus) error { return nil })
+		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("watching ended with %v", err)
 		}
 		r.end(t)
@@ -227,8 +228,8 @@ func TestMissedSamplesAreNotMadeUpFor(t *testing.T) {
 	})
 }
 
-// Metrics are measured at their own intervals, whatever they do: one that hangs is given up in
-// time, is missing when what it said last is too old, and holds up neither the loop nor the others.
+// Metrics are measured at their own intervals. A measurement that hangs is given up in time, and
+// delays neither the loop nor other metrics. The metric is missing once its last value is too old.
 func TestAMetricThatHangsIsMissing(t *testing.T) {
 	proc, dir := fakeProc(t), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -281,7 +282,7 @@ func TestAMetricThatHangsIsMissing(t *testing.T) {
 	})
 }
 
-// What cannot be meant is refused before anything is started, with the field and the fix.
+// An impossible configuration is refused before anything is started, with the field and the fix.
 func TestBadConfigurationIsRefused(t *testing.T) {
 	deps := Deps{
 		Tasks: func() []Task { return nil }, Report: func(plimsoll.NodeReport) {},

@@ -10,7 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// NewRegistry checks metrics and returns the table of the built-in metrics and of these.
+// NewRegistry validates metrics, and returns a registry of them and the built-in metrics.
 func NewRegistry(metrics []Metric) (*qos.Registry, error) {
 	var rows []qos.Metric
 	sorters := map[string]*qos.Sorter{}
@@ -35,7 +35,7 @@ func NewRegistry(metrics []Metric) (*qos.Registry, error) {
 	return registry, nil
 }
 
-// Metric is a user-defined metric: what can be done about it, and how it is measured.
+// Metric is a user-defined metric, with its attributes, its measurement and its actions.
 //
 //	requests := nodeqos.Metric{
 //		Metric: qos.Metric{
@@ -49,21 +49,20 @@ func NewRegistry(metrics []Metric) (*qos.Registry, error) {
 //	}
 type Metric struct {
 	qos.Metric
-	Actions  Actions // what is done about a task by the program itself
-	OnlySort bool    // Name is a built-in metric, and Sort its order from now on; nothing else is given
+	Actions  Actions // the program's own ways to act on a task
+	OnlySort bool    // the sorter of the built-in metric Name is replaced; Sort is the only other field set
 	// Measure returns the value now, in the metric's unit. task is nil unless PerTask. ok is false
-	// for a task that does not tell this metric. It is called beside the loop, for several tasks at
-	// once, and must end with ctx. nil: Metric.Usage tells it from what is measured anyway.
+	// for a task that does not have the metric. Measure is called in the background, for several
+	// tasks at once, and must end with ctx. nil: Metric.Usage computes the value from the snapshot.
 	Measure func(ctx context.Context, task *Task) (value float64, ok bool, err error)
-	// it is measured for each task; the node's value is the largest, or with Sum that of all
-	// together
+	// PerTask measures each task. The node's value is then the largest value or, with Sum, the sum.
 	PerTask bool
 	Sum     bool          // only with PerTask
 	Every   time.Duration // between two measurements; 0: DefaultEvery
 	Timeout time.Duration // of one measurement; 0: DefaultTimeout, or Every if that is less
 }
 
-// Bounds and defaults of how metrics are measured.
+// Bounds and defaults of measurements.
 const (
 	DefaultEvery   = 5 * time.Second
 	DefaultTimeout = 2 * time.Second
@@ -85,7 +84,7 @@ func (m *Metric) timeout() time.Duration {
 	return m.Timeout
 }
 
-// Validate reports what is wrong with how the metric is measured.
+// Validate returns an error if the metric cannot be measured as it says.
 func (m *Metric) Validate() error {
 	switch {
 	case m.OnlySort && m.Sort == nil:
@@ -102,17 +101,17 @@ func (m *Metric) Validate() error {
 		)
 	case m.Sum && !m.PerTask:
 		return plimsoll.Invalid(
-			"metric", "%s: only what is measured for each task can be summed up; give perTask: true", m.Name,
+			"metric", "%s: only values of tasks can be summed up; give perTask: true", m.Name,
 		)
 	case m.EvictQuantified && m.Release == nil && m.Dimension == "" && !(m.PerTask && m.Sum):
 		return plimsoll.Invalid(
 			"metric",
-			"%s: nobody can say how much of it goes with a task; evictQuantified needs perTask: true and aggregate: sum",
+			"%s: the release of a task that is evicted is not known; evictQuantified needs perTask: true and aggregate: sum",
 			m.Name,
 		)
 	case m.ThrottleQuantified && m.Throttle == nil && m.ownDimension() && !(m.PerTask && m.Sum) &&
 		(m.Limit == nil || m.Limit.Throttle == nil):
-		return plimsoll.Invalid("metric", "%s: nobody can say how much of it goes when a task is throttled; "+
+		return plimsoll.Invalid("metric", "%s: the release of a task that is throttled is not known; "+
 			"throttleQuantified needs perTask: true and aggregate: sum", m.Name)
 	}
 	return m.validateActions()
@@ -120,7 +119,7 @@ func (m *Metric) Validate() error {
 
 func (m *Metric) ownDimension() bool { return m.Dimension == "" || m.Dimension == m.Name }
 
-// MetricNames returns the names of the metrics in order, as a node announces them.
+// MetricNames returns the sorted names of the metrics, as a node announces them.
 func MetricNames(metrics []Metric) []string {
 	names := make([]string, 0, len(metrics))
 	for i := range metrics {

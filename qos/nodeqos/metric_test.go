@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// A value is kept in fixed point; what cannot be held against a line is refused.
+// A value is kept in fixed point. A value that cannot be compared with a line is refused.
 func TestValuesAreFixed(t *testing.T) {
 	for _, c := range []struct {
 		value float64
@@ -35,8 +35,8 @@ func TestValuesAreFixed(t *testing.T) {
 	}
 }
 
-// Each task is asked. One that does not tell the metric does not count, one that fails is missing,
-// and when all fail that should tell it, the node's value is missing.
+// Each task is measured. A task without the metric does not count, and a task that fails is
+// missing. When all tasks with the metric fail, the node's value is missing.
 func TestAMetricIsMeasuredOfEachTask(t *testing.T) {
 	n := newNode(t, nil)
 	n.cfg.Metrics = []Metric{{

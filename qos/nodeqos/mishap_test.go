@@ -53,9 +53,8 @@ func TestWhereNoGroupCanBeIdle(t *testing.T) {
 	n.steps(12)
 	same(t, "weight", weight(), "1")
 	events := strings.Join(n.told(), "\n")
-	if strings.Contains(events, "failed") || strings.Count(
-		events, "reweighted",
-	) != 1 || !strings.Contains(events, "throttled") {
+	if strings.Contains(events, "failed") || strings.Count(events, "reweighted") != 1 ||
+		!strings.Contains(events, "throttled") {
 		t.Errorf("told:\n%s", events)
 	}
 	n.set(1)
@@ -123,9 +122,9 @@ func TestAGroupThatCannotBeOpenedIsComplainedOfOnce(t *testing.T) {
 	}
 }
 
-// A task that does not answer because it is being stopped, or stands still, is not missed: what it
-// told does not count any more. Else stopping the one task that is over the line would mean that
-// the metric is missing, and that everybody is acted on.
+// A task that does not answer because it is being stopped, or is frozen, is not missed: its last
+// value does not count any more. Otherwise stopping the one task above the line would make the
+// metric go missing, and all candidates would be acted on.
 func TestATaskThatIsStoppedIsNotMissed(t *testing.T) {
 	for name, action := range map[string]plimsoll.Action{
 		"stopping": {Evict: &plimsoll.EvictAction{}},
@@ -179,10 +178,10 @@ func TestATaskThatIsStoppedIsNotMissed(t *testing.T) {
 	}
 }
 
-// What a program prints may be no text. It is made one, in no more bytes than a report takes,
-// before anybody is told: a report that is refused is lost.
+// The output of a program may be no text. It is converted, in no more bytes than a report takes,
+// before it is reported: a report that is refused is lost.
 func TestWhatIsNoTextIsMadeOne(t *testing.T) {
-	var v voice
+	var v reporter
 	v.init()
 	v.add(plimsoll.QOSEvent{Kind: plimsoll.QOSMetricMissing, Message: strings.Repeat("a\xff", 250)})
 	r := wire.NodeReportFromProto(wire.NodeReportToProto(&plimsoll.NodeReport{Events: v.events}))
@@ -191,7 +190,8 @@ func TestWhatIsNoTextIsMadeOne(t *testing.T) {
 	}
 }
 
-// A sample in which the size of the machine cannot be read is no reason to take back what was lent.
+// A sample in which the size of the machine cannot be read is no reason to take back lent
+// resources.
 func TestAMachineThatCannotBeReadOnceIsNotEmpty(t *testing.T) {
 	n := newNode(t, fakeTree(t, "a-1"))
 	n.cfg.Extended = ExtendedConfig{Enabled: true, WarmUp: 2 * time.Second}
@@ -233,26 +233,26 @@ func TestSomeOpenFilesAreLeft(t *testing.T) {
 		{0, false, 0},
 		{unix.RLIM_INFINITY, true, math.MaxInt},
 	} {
-		if got := mostGroups(c.limit, c.v2); got != c.most {
+		if got := maxGroups(c.limit, c.v2); got != c.most {
 			t.Errorf("limit %d, v2 %t: %d groups, want %d", c.limit, c.v2, got, c.most)
 		}
 	}
 	n := newNode(t, fakeTree(t, "a-1"))
 	var told []Trouble
 	n.loop.deps.Events.Trouble = func(t Trouble) { told = append(told, t) }
-	n.loop.state.most = 0
+	n.loop.state.maxGroups = 0
 	n.tasks = []Task{{ID: "a", Attempt: 1, Group: "a-1", Class: plimsoll.ClassBestEffort, Started: n.now.UnixNano()}}
 	n.steps(20)
 	if len(told) != 1 || told[0].Kind != TroubleUnwatched || n.loop.state.sampler.Len() != 0 {
 		t.Errorf("%d groups are open: %+v", n.loop.state.sampler.Len(), told)
 	}
-	n.loop.state.most = 1
+	n.loop.state.maxGroups = 1
 	n.step()
 	same(t, "groups that are open", n.loop.state.sampler.Len(), 1)
 }
 
-// Whoever could not freeze a group thaws it until that has worked, though the record does not say
-// that it is frozen.
+// A group that could not be frozen is thawed until that has worked, although the record does not
+// have it as frozen.
 func TestAGroupThatCouldNotBeFrozenIsThawed(t *testing.T) {
 	n := newNode(t, fakeTree(t, "a-1"))
 	dir := filepath.Join(n.tree.Hierarchy().Root(), "n1", "a-1")
@@ -269,9 +269,8 @@ func TestAGroupThatCouldNotBeFrozenIsThawed(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "cgroup.freeze"), "1\n") // as if the kernel had not taken that either
 	n.set(1)
 	n.step()
-	if data, err := os.ReadFile(
-		filepath.Join(dir, "cgroup.freeze"),
-	); err != nil || strings.TrimSpace(string(data)) != "0" {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.freeze"))
+	if err != nil || strings.TrimSpace(string(data)) != "0" {
 		t.Errorf("the freezer says %q, %v", data, err)
 	}
 }

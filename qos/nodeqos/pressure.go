@@ -8,20 +8,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// stall and stallWindow are how much waiting on the machine is a reason to sample at once. The
-// kernel may allow only a wider window (cgroup.WatchMachinePressure).
+// stall and stallWindow are the amount of waiting on the machine that asks for a sample at once.
+// The kernel may allow only a wider window (cgroup.WatchMachinePressure).
 const (
 	stall       = 100 * time.Millisecond
 	stallWindow = time.Second
 )
 
 // watchPressure wakes the loop when tasks of the machine wait for a resource, as long as some rule
-// asks for pressure. The machine's pressure is only a reason to look: what counts is that of the
-// protected groups. Where the kernel has no triggers the loop samples at its intervals.
+// asks for pressure. The machine's pressure only asks for a sample; the pressure of the protected
+// groups decides. On kernels without triggers the loop samples at its intervals.
 func (l *Loop) watchPressure(ctx context.Context, what cgroup.Resource) error {
 	for {
 		changed := l.changed.wait()
-		if _, asked := l.current(); asked && !l.awaitPressure(ctx, what) {
+		if _, asked := l.currentPolicies(); asked && !l.awaitPressure(ctx, what) {
 			return nil
 		}
 		select {
@@ -32,8 +32,8 @@ func (l *Loop) watchPressure(ctx context.Context, what cgroup.Resource) error {
 	}
 }
 
-// awaitPressure has a trigger until no rule asks for pressure any more; false: there will be none,
-// or ctx has ended.
+// awaitPressure keeps a trigger until no rule asks for pressure any more. It returns false if
+// triggers do not work, or ctx has ended.
 func (l *Loop) awaitPressure(ctx context.Context, what cgroup.Resource) bool {
 	trigger, err := cgroup.WatchMachinePressure(
 		l.cfg.Proc, cgroup.Watch{Resource: what, Kind: cgroup.Some, Stall: stall, Window: stallWindow},
@@ -46,10 +46,10 @@ func (l *Loop) awaitPressure(ctx context.Context, what cgroup.Resource) bool {
 		if err = trigger.Wait(ctx); err != nil {
 			break
 		}
-		if _, asked := l.current(); !asked {
+		if _, asked := l.currentPolicies(); !asked {
 			break
 		}
-		poke(l.wake)
+		signal(l.wake)
 	}
 	if closeErr := errors.Join(ignoreEnd(ctx, err), trigger.Close()); closeErr != nil {
 		l.deps.Events.Trouble(Trouble{Kind: TroublePressureEnded, Resource: string(what), Err: closeErr})
@@ -57,7 +57,7 @@ func (l *Loop) awaitPressure(ctx context.Context, what cgroup.Resource) bool {
 	return err == nil
 }
 
-// ignoreEnd leaves out the error that only says that ctx has ended.
+// ignoreEnd returns nil if ctx has ended: the error says nothing else.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -61,8 +61,8 @@ func TestOneReadingIsCountedOnce(t *testing.T) {
 	same(t, "after three", n.evicted, []string{"a"})
 }
 
-// A reading is as old as the beginning of its measurement: what was done while that went on may not
-// be in it.
+// A reading is as old as the beginning of its measurement: steps during the measurement may not be
+// in it.
 func TestAReadingHasTheTimeOfItsBeginning(t *testing.T) {
 	n := newNode(t, nil)
 	m := &n.loop.cfg.Metrics[0]

@@ -19,8 +19,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// tasksCPU is what all tasks use, as a form of cpu: unlike the machine's own use, nobody else on it
-// disturbs a test with that.
+// tasksCPU is the use of all tasks, as a form of cpu. Unlike the machine's use, it does not depend
+// on other programs.
 func tasksCPU() Metric {
 	return Metric{Metric: qos.Metric{
 		Name: "tasks_cpu", Unit: "cores", Scale: qos.Core, Dimension: qos.DimensionCPU,
@@ -56,8 +56,8 @@ func burners(t testing.TB, s *cgroup.Subtree, count int) (tasks []Task, groups [
 	return tasks, groups
 }
 
-// The loop by itself, on real burners: what all of them use comes down to the line and is held
-// there by quotas; when no rule speaks of them any more, they have none, as before.
+// The loop by itself, on real burners: their use comes down to the line and is held there by
+// quotas. When no rule speaks of them any more, they have no quotas, as before.
 func TestRealBurnersAreBroughtToTheLine(t *testing.T) {
 	s := subtree(t)
 	tasks, groups := burners(t, s, 3)
@@ -140,8 +140,8 @@ func TestPressureWakesTheLoop(t *testing.T) {
 	})
 }
 
-// What the others leave unused is lent to those that hold extended processors; when the others want
-// it back, the holders are throttled, and nothing is withdrawn on paper that they still hold.
+// The use that other tasks leave is lent to holders of extended processors. When the others want it
+// back, the holders are throttled. Amounts that they still hold are not withdrawn on paper.
 func TestWhatIsLentIsTakenBackByThrottling(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.cfg.Extended = ExtendedConfig{Enabled: true, CPUReserve: 10, WarmUp: 3 * time.Second, HalfLife: time.Minute}
@@ -208,8 +208,8 @@ func TestWhatIsLentIsTakenBackByThrottling(t *testing.T) {
 }
 
 // BenchmarkLoop is one sample of a node with idle tasks: an op is a second of the agent's life.
-// cpu-ms/op is what that costs of a core, in tenths of a percent; heap-MB is all that is alive
-// after it.
+// cpu-ms/op is its processor time, so the load of a core in tenths of a percent. heap-MB is the
+// live heap after it.
 func BenchmarkLoop(b *testing.B) {
 	for _, tasks := range []int{200, 1000} {
 		b.Run("tasks="+strconv.Itoa(tasks), func(b *testing.B) {
@@ -267,7 +267,7 @@ func BenchmarkCrossing(b *testing.B) {
 		Options: qos.Options{Settle: time.Millisecond, Lag: time.Millisecond},
 	}, tasks...)
 	defer r.end(b)
-	// else what is taken again so soon is kept for longer
+	// otherwise the flapping guard would keep it for longer
 	hasty := plimsoll.Action{Throttle: throttleByFifth.Throttle, CoolDown: time.Millisecond}
 	r.SetPolicies(policies(hasty, plimsoll.Rule{Metric: "direct"}))
 	g, err := s.Open("task-0-1")

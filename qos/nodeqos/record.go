@@ -13,20 +13,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// What is kept on disk is for a loop that is started again on the same boot: control groups do not
-// outlive the kernel, so nothing is synced, and what was written during another boot is forgotten.
+// Files of the loop. They are for a loop that is started again on the same boot. Control groups do
+// not outlive the kernel, so nothing is synced, and the ledger of another boot is not used.
 const (
 	ledgerName     = "ledger.json"
 	predictorsName = "predictors.json"
 )
 
-// recordEvery is how old the record of counts and cool-downs may be; what is taken and given back
-// is recorded at once.
+// recordEvery is the greatest age of recorded counts and cool-downs. Changes of tasks are recorded
+// at once.
 const recordEvery = 10 * time.Second
 
-// ledgerFile is what is written down.
+// ledgerFile is the content of the file ledgerName.
 type ledgerFile struct {
-	Boot   string // id of the boot during which it was written
+	Boot   string // id of the boot in which it was written
 	Ledger json.RawMessage
 }
 
@@ -39,7 +39,7 @@ func (l *Loop) makeDirectory() error {
 	return nil
 }
 
-// bootID names this run of the kernel; empty: it is not known.
+// bootID returns the id of this boot; empty if it is not known.
 func (l *Loop) bootID() string {
 	proc := l.cfg.Proc
 	if proc == "" {
@@ -52,8 +52,8 @@ func (l *Loop) bootID() string {
 	return strings.TrimSpace(string(data))
 }
 
-// loadLedger reads what an earlier loop has written down. What cannot be read is moved aside: what
-// was taken is then found by looking at the groups.
+// loadLedger reads the ledger of an earlier loop. An unreadable file is moved aside, and the groups
+// then show which changes to give back.
 func (l *Loop) loadLedger() *qos.Ledger {
 	path := l.path(ledgerName)
 	data, err := os.ReadFile(path)
@@ -79,8 +79,8 @@ func (l *Loop) loadLedger() *qos.Ledger {
 	return ledger
 }
 
-// saveLedger writes the ledger down if something was done, and from time to time while rules count.
-// A disk that is full is no reason to do nothing: what is taken from a group can be told by its
+// saveLedger writes the ledger if a step was done, and from time to time while rules count. A full
+// disk does not stop the loop: changes can also be found by comparing a group with its
 // specification.
 func (l *Loop) saveLedger(at int64) {
 	s := &l.state
@@ -102,7 +102,7 @@ func (l *Loop) saveLedger(at int64) {
 	s.dirty, s.savedAt = false, at
 }
 
-// replace writes a file as a whole, or leaves the old one.
+// replace writes a file as a whole, or keeps the old one.
 func replace(path string, data []byte) error {
 	temporary := path + ".new"
 	if err := os.WriteFile(temporary, data, 0o644); err != nil {

@@ -31,8 +31,8 @@ func (n *node) kill() {
 	s.sampler = nil
 }
 
-// Whatever happens to the agent, and to its record, nothing stays throttled for ever: the next one
-// gives everything back, to exactly what it had.
+// After any failure of the agent and of its record, nothing stays throttled for ever. The next
+// agent gives everything back, to the exact original.
 func TestNothingStaysTakenAfterARestart(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -161,14 +161,13 @@ func TestQuotasAreConvertedExactly(t *testing.T) {
 			}
 		}
 	}
-	if nanocoresOf(
-		cgroup.Quota{Micros: -1, PeriodMicros: 100_000},
-	) != qos.Unlimited || microsOf(qos.Unlimited, 100_000) != -1 {
+	unlimited := cgroup.Quota{Micros: -1, PeriodMicros: 100_000}
+	if nanocoresOf(unlimited) != qos.Unlimited || microsOf(qos.Unlimited, 100_000) != -1 {
 		t.Error("no quota is not no quota")
 	}
 }
 
-// A v2 weight is coarser than the shares that it was made of: what is read back is not taken for
+// A v2 weight is coarser than the shares that it was made of. The weight read back is not taken for
 // less than the specification says.
 func TestTheWeightOfTheSpecificationIsRecognised(t *testing.T) {
 	cores := func(milli int64) plimsoll.Resources { return plimsoll.Resources{plimsoll.CPU: milli} }

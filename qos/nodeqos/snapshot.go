@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// measure sweeps the machine and the groups, and makes of that what the planner looks at.
-func (s *state) measure(l *Loop, at int64) (*qos.Snapshot, error) {
+// measure sweeps the machine and the groups, and makes the planner's snapshot.
+func (s *loopState) measure(l *Loop, at int64) (*qos.Snapshot, error) {
 	if err := s.sampler.Sweep(s.now, &s.sweep); err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func (s *state) measure(l *Loop, at int64) (*qos.Snapshot, error) {
 	return snap, nil
 }
 
-// matchSamples finds each group's sample, and notes which groups are gone.
-func (s *state) matchSamples() {
+// matchSamples finds the sample of each group, and marks groups that are gone.
+func (s *loopState) matchSamples() {
 	byKey := make(map[string]*sample.Group, len(s.sweep.Groups))
 	for i := range s.sweep.Groups {
 		byKey[s.sweep.Groups[i].Key] = &s.sweep.Groups[i]
@@ -57,8 +57,8 @@ func (s *state) matchSamples() {
 	}
 }
 
-// describe fills in all of a task but its groups.
-func (s *state) describe(t *Task, g *group, out *qos.Task) {
+// describe fills in all fields of a task but its groups.
+func (s *loopState) describe(t *Task, g *group, out *qos.Task) {
 	*out = qos.Task{
 		ID: t.ID, Attempt: t.Attempt, Class: t.Class, Priority: t.Priority, Owner: t.Owner, Queue: t.Queue,
 		Labels: t.Labels, Started: t.Started,
@@ -73,14 +73,15 @@ func (s *state) describe(t *Task, g *group, out *qos.Task) {
 	out.CPU, out.CPUKnown, out.Memory, out.MemoryKnown = m.CPU, m.CPUKnown, m.Memory, m.MemoryKnown
 	out.OwnQuota = m.ThrottledKnown && m.Throttled > 0
 	if g.pressure && m.CPUPressureKnown && m.MemoryPressureKnown {
-		out.CPUPressure, out.MemoryPressure, out.PressureKnown = m.CPUPressure*perHundredth, m.MemoryPressure*perHundredth, true
+		out.CPUPressure, out.MemoryPressure = m.CPUPressure*perHundredth, m.MemoryPressure*perHundredth
+		out.PressureKnown = true
 	}
 }
 
 // perHundredth converts hundredths of a percent to thousandths.
 const perHundredth = plimsoll.LineScale / 100
 
-// nodeValues are the built-in metrics of the machine, as far as they were measured.
+// nodeValues returns the built-in metrics of the machine, as far as they were measured.
 func nodeValues(n *sample.Node) map[string]int64 {
 	values := make(map[string]int64, 8)
 	if n.CPUKnown {
@@ -99,12 +100,12 @@ func nodeValues(n *sample.Node) map[string]int64 {
 	return values
 }
 
-// loadEvery is how often the kernel computes the load.
+// loadEvery is the interval at which the kernel computes the load.
 const loadEvery = 5 * time.Second
 
-// readLoad says when the load was computed: it is new when it has changed, and at the latest when
-// it must have been computed once more.
-func (s *state) readLoad(snap *qos.Snapshot) {
+// readLoad sets the time at which the load was computed. The load is new when it has changed, and
+// at the latest after loadEvery.
+func (s *loopState) readLoad(snap *qos.Snapshot) {
 	load, known := snap.Values[qos.Load]
 	if !known {
 		return

@@ -11,12 +11,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// Status returns what the last sample said and led to. It waits for a sample that is under way.
+// Status returns the figures and the plan of the last sample. It waits for a sample that is under
+// way.
 func (l *Loop) Status() *pb.NodeQOSStatus {
 	s := &l.state
 	s.Lock()
 	defer s.Unlock()
-	out := &pb.NodeQOSStatus{Node: l.cfg.Node, SchedulingDisabled: s.voice.closed, SchedulingReason: s.voice.reason}
+	out := &pb.NodeQOSStatus{
+		Node: l.cfg.Node, SchedulingDisabled: s.reporter.closed, SchedulingReason: s.reporter.reason,
+	}
 	if l.cfg.Subtree == nil {
 		out.Unable = "tasks have no control groups, so they cannot be slowed down or measured; they can be evicted, and new ones kept away"
 	}
@@ -113,14 +116,15 @@ func (l *Loop) waterlines(res *qos.Result) *pb.QOSWaterlines {
 	return &pb.QOSWaterlines{Throttle: set(res.Down), Restore: set(res.Up), Evict: set(res.Evict)}
 }
 
-func (s *state) task(t *qos.Task) *pb.QOSTask {
+func (s *loopState) task(t *qos.Task) *pb.QOSTask {
 	key := t.Key()
 	out := &pb.QOSTask{
 		Task: t.ID, Attempt: t.Attempt, Class: pb.Class(t.Class), Priority: t.Priority, CpuNanocores: t.CPU,
 		MemoryBytes: t.Memory, Started: t.Started,
 		Pending: t.Stopping || s.evicting[key], Stopping: t.Stopping, CpuUnknown: !t.CPUKnown,
 		MemoryUnknown: !t.MemoryKnown,
-		Owner:         t.Owner, Queue: t.Queue, Labels: t.Labels, ExtCpuNanocores: t.ExtCPU, ExtMemoryBytes: t.ExtMemory,
+		Owner:         t.Owner, Queue: t.Queue, Labels: t.Labels,
+		ExtCpuNanocores: t.ExtCPU, ExtMemoryBytes: t.ExtMemory,
 		CpuPressure: t.CPUPressure, MemoryPressure: t.MemoryPressure, PressureKnown: t.PressureKnown,
 		OwnQuota: t.OwnQuota, Values: maps.Clone(t.Values),
 	}
@@ -140,12 +144,13 @@ func (s *state) task(t *qos.Task) *pb.QOSTask {
 	return out
 }
 
-// taken fills in what the task has and had.
-func (s *state) taken(t *qos.Task, out *pb.QOSTask) {
+// taken fills in the task's quota, weight and rung, and the original values.
+func (s *loopState) taken(t *qos.Task, out *pb.QOSTask) {
 	key := t.Key()
 	if g := s.groups[key]; g != nil && g.control != nil {
 		out.QuotaNanocores = max(nanocoresOf(g.quota), 0)
-		out.OriginalQuotaNanocores, out.Idle, out.Frozen, out.Shares = out.QuotaNanocores, g.weight.Idle, g.frozen, g.weight.Shares
+		out.OriginalQuotaNanocores = out.QuotaNanocores
+		out.Idle, out.Frozen, out.Shares = g.weight.Idle, g.frozen, g.weight.Shares
 		if shares, _, ok := s.ledger.Weight(key, g.name); ok {
 			out.OriginalShares, out.Rung = shares, "weight"
 		}
@@ -176,7 +181,7 @@ func (l *Loop) step(step *qos.Step) *pb.QOSStep {
 			out.Amount += ", "
 		}
 		amount := qos.FormatAmount(a.Dimension, a.Value)
-		if m := l.registry.Find(a.Dimension); m != nil { // a metric that is a dimension of its own
+		if m := l.registry.Find(a.Dimension); m != nil { // the metric is a dimension of its own
 			amount = m.FormatAmount(a.Value)
 		}
 		out.Amount += a.Dimension + " " + amount
@@ -184,8 +189,8 @@ func (l *Loop) step(step *qos.Step) *pb.QOSStep {
 	return out
 }
 
-// Watch calls each with the status now and then at every interval, until it fails or ctx ends; both
-// are returned. There is nothing new to tell more often than there are samples.
+// Watch calls each with the status now and then at every interval. It returns the error of each, or
+// of ctx when it ends. There is no new status between two samples.
 func (l *Loop) Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -194,7 +199,7 @@ func (l *Loop) Watch(ctx context.Context, interval time.Duration, each func(*pb.
 		if err := each(l.Status()); err != nil {
 			return err
 		}
-		timer.Reset(max(interval-l.cfg.interval()/2, 0)) // the sample after that is the one to tell
+		timer.Reset(max(interval-l.cfg.interval()/2, 0)) // the next sample after that is reported
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// TestStatusTellsHowFarARuleIs: what it waits for while it counts, and a gap only when it is above
-// its line or acts.
+// TestStatusTellsHowFarARuleIs: the count of samples while it waits, and a gap only when it is
+// above its line or acts.
 func TestStatusTellsHowFarARuleIs(t *testing.T) {
 	n := newNode(t, nil)
 	n.loop.SetPolicies(
@@ -22,7 +22,14 @@ func TestStatusTellsHowFarARuleIs(t *testing.T) {
 		level float64
 		waits string
 		gap   int64
-	}{{9, "", 0}, {11, "1 of 3 samples", 3000}, {11, "2 of 3 samples", 3000}, {11, "", 3000}, {9, "", 1000}, {7, "", 0}} {
+	}{
+		{9, "", 0},
+		{11, "1 of 3 samples", 3000},
+		{11, "2 of 3 samples", 3000},
+		{11, "", 3000},
+		{9, "", 1000},
+		{7, "", 0},
+	} {
 		n.set(c.level)
 		n.step()
 		line := n.loop.Status().GetLines()[0]
@@ -32,8 +39,8 @@ func TestStatusTellsHowFarARuleIs(t *testing.T) {
 	}
 }
 
-// TestStatusTellsWhatAPlanIsMadeOf: the machine and its values, and of each task by what policies
-// choose it and what it holds.
+// TestStatusTellsWhatAPlanIsMadeOf: the machine and its values, and of each task the attributes
+// that policies select by and the resources that it holds.
 func TestStatusTellsWhatAPlanIsMadeOf(t *testing.T) {
 	n := newNode(t, nil)
 	n.add(Task{

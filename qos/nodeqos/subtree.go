@@ -6,12 +6,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// Subtree is a directory of control groups, v1 or v2. Make it with OpenSubtree.
+// Subtree is a directory of control groups, v1 or v2. OpenSubtree makes one.
 type Subtree = cgroup.Subtree
 
 // OpenSubtree makes or finds a directory of control groups, such as "batch/workers", below the root
-// at which the machine has mounted them. Task.Group names a group in it. The error says in words
-// what the machine does not allow.
+// at which the machine has mounted them. Task.Group names a group in it. The error describes
+// the limitation of the machine.
 func OpenSubtree(path string) (*Subtree, error) {
 	h, err := cgroup.Detect(cgroup.DefaultRoot)
 	if err != nil {

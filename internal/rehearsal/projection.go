@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// FromAgent makes of what a node's agent tells the snapshot that it plans with, and of what it has
-// taken a ledger.
+// FromAgent makes a snapshot and a ledger from an agent's report: the node as the agent plans with
+// it, and the resources taken from its tasks.
 func FromAgent(q *client.NodeQOS) (*qos.Snapshot, *qos.Ledger) {
 	s := &qos.Snapshot{
 		Sequence: q.Sequence, At: q.At, Cores: q.CPU, Memory: q.Memory, Values: q.Values,
@@ -45,36 +45,37 @@ func FromAgent(q *client.NodeQOS) (*qos.Snapshot, *qos.Ledger) {
 	return s, l
 }
 
-// pass does the steps of a plan to the snapshot, and lets a second go by.
-func (x *rehearsal) pass(res *qos.Result) {
+// advance applies the steps of a plan to the snapshot, and lets a second pass.
+func (x *rehearsal) advance(res *qos.Result) {
 	s := x.snapshot
-	next := imagination{*s}
+	next := projection{*s}
 	next.Tasks, next.Values = slices.Clone(s.Tasks), maps.Clone(s.Values)
 	x.ledger.Accept(res, s)
 	for i := range s.Tasks {
 		if s.Tasks[i].Stopping {
-			next.remove(s.Tasks[i].Key()) // by the next sample it is gone
+			next.remove(s.Tasks[i].Key()) // it is gone by the next sample
 		}
 	}
 	for i := range res.Steps {
 		step := &res.Steps[i]
 		x.ledger.Begin(step, s.At)
-		next.suffer(step)
+		next.apply(step)
 		x.ledger.Done(step, nil, s.At)
 	}
 	next.Sequence, next.At = s.Sequence+1, s.At+int64(time.Second)
 	x.snapshot = &next.Snapshot
 }
 
-// imagination is a snapshot that goes by what is done, as far as that can be told.
-type imagination struct{ qos.Snapshot }
+// projection is the snapshot expected after the planned steps. Effects that are not known are left
+// out.
+type projection struct{ qos.Snapshot }
 
-func (s *imagination) find(key qos.Key) int {
+func (s *projection) find(key qos.Key) int {
 	return slices.IndexFunc(s.Tasks, func(t qos.Task) bool { return t.Key() == key })
 }
 
-// suffer changes it as a step would.
-func (s *imagination) suffer(step *qos.Step) {
+// apply changes the projection as a step would change the node.
+func (s *projection) apply(step *qos.Step) {
 	i := s.find(step.Key())
 	if i < 0 {
 		return
@@ -110,8 +111,8 @@ func (s *imagination) suffer(step *qos.Step) {
 	s.lower(qos.CPUTotalUsage, qos.CPUTotalUtilization, before-t.CPU, s.Cores)
 }
 
-// remove takes a task away.
-func (s *imagination) remove(key qos.Key) {
+// remove removes a task and its use.
+func (s *projection) remove(key qos.Key) {
 	i := s.find(key)
 	if i < 0 {
 		return
@@ -121,8 +122,8 @@ func (s *imagination) remove(key qos.Key) {
 	s.Tasks = slices.Delete(s.Tasks, i, i+1)
 }
 
-// lower takes an amount from both forms of what is measured of a resource.
-func (s *imagination) lower(usage, utilization string, amount, all int64) {
+// lower subtracts an amount from both metrics of a resource.
+func (s *projection) lower(usage, utilization string, amount, all int64) {
 	if v, ok := s.Values[usage]; ok {
 		s.Values[usage] = max(v-amount, 0)
 	}

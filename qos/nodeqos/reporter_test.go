@@ -41,8 +41,8 @@ func TestTheGateIsToldWhenItChanges(t *testing.T) {
 	same(t, "cooled down", gates(), []string{"open"})
 }
 
-// A rule that is deleted while it is triggered is told to have ended, once, or whoever reads would
-// take it to be triggered still.
+// A rule that is deleted while it is triggered is reported as ended, once. Otherwise it would be
+// taken to be triggered still.
 func TestADeletedRuleIsToldToHaveEnded(t *testing.T) {
 	n := newNode(t, nil)
 	n.loop.SetPolicies(policies(plimsoll.Action{DisableScheduling: true}, plimsoll.Rule{}))
@@ -55,7 +55,7 @@ func TestADeletedRuleIsToldToHaveEnded(t *testing.T) {
 	same(t, "told", n.told(), []string{"rule restored", "scheduling enabled"})
 }
 
-// What would be done in preview is told once, not at every sample, and nothing is done.
+// A previewed step is reported once, not at every sample, and nothing is done.
 func TestPreviewsAreToldOnce(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.batch("a", "b")
@@ -99,7 +99,7 @@ func TestAMissingMetricIsToldOnce(t *testing.T) {
 	}
 }
 
-// A rule on a metric that nobody registered closes nothing and stops nobody, but is told at once.
+// A rule on an unregistered metric closes nothing and stops no task, but is reported at once.
 func TestAnUnregisteredMetricIsTold(t *testing.T) {
 	n := newNode(t, nil)
 	n.loop.SetPolicies(policies(throttleByFifth, plimsoll.Rule{Metric: "moon_phase"}))
@@ -116,7 +116,7 @@ func TestAnUnregisteredMetricIsTold(t *testing.T) {
 // is longer than it may be.
 func TestReportsAreBounded(t *testing.T) {
 	n := newNode(t, nil)
-	v := &n.loop.state.voice
+	v := &n.loop.state.reporter
 	for range 3 * plimsoll.MaxQOSEvents {
 		v.add(
 			plimsoll.QOSEvent{
@@ -133,7 +133,8 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 }
 
-// What the kernel refuses is told with its reason, and the task is left alone for a while.
+// A step that the kernel refuses is reported with its reason, and the task is left alone for a
+// while.
 func TestARefusedActionIsToldAndBackedOff(t *testing.T) {
 	n := newNode(t, subtree(t))
 	n.batch("a")
@@ -180,8 +181,8 @@ func TestPressureIsSampledOnlyWhereItIsAskedFor(t *testing.T) {
 	same(t, "when it is gone", sampled(), []string{})
 }
 
-// A node without control groups still says what the machine uses, closes itself, and has tasks
-// stopped; nothing else is planned, and nothing fails.
+// A node without control groups still reports the use of the machine, closes itself, and has tasks
+// stopped. No other step is planned, and none fails.
 func TestANodeWithoutControlGroups(t *testing.T) {
 	n := newNode(t, nil)
 	n.batch("a", "b")

@@ -10,56 +10,54 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// voice is what the loop tells: the node's condition and offers when they change, and what happens
-// once, when it happens.
-type voice struct {
+// reporter sends changes of the node's condition and offers, and events, to Deps.Report.
+type reporter struct {
 	events  []plimsoll.QOSEvent // Invariant: at most maxEvents
-	leftOut int                 // events for which there was no room
+	leftOut int                 // number of events for which there was no room
 
-	told     bool // something was reported
+	reported bool // the condition was reported since Run began
 	closed   bool
 	reason   string
 	extended plimsoll.Resources
 
-	missing   map[string]*absence  // metrics of rules that are not measured
-	previewed map[string]time.Time // steps that were told as previews, and when they were planned last
+	missing   map[string]*absence  // metrics of rules that are missing
+	previewed map[string]time.Time // previewed steps that were reported, and the time of their last plan
 }
 
-// absence is since when a metric is missing, and whether that was told.
+// absence is the time since which a metric is missing, and whether that was reported.
 type absence struct {
-	since time.Time
-	told  bool
+	since    time.Time
+	reported bool
 }
 
-// maxEvents leaves room in a report for one that says how many were left out.
+// maxEvents leaves room in a report for one event that counts the omitted ones.
 const maxEvents = plimsoll.MaxQOSEvents - 1
 
-// previewAgain is after how long a step that would not be done any more is told again when it would
-// be.
+// previewAgain is the pause after which a previewed step is reported anew.
 const previewAgain = time.Minute
 
-// maxPreviewed bounds what is remembered of previews.
+// maxPreviewed bounds the memory of previewed steps.
 const maxPreviewed = 10_000
 
-func (v *voice) init() {
-	v.missing, v.previewed = map[string]*absence{}, map[string]time.Time{}
+func (rep *reporter) init() {
+	rep.missing, rep.previewed = map[string]*absence{}, map[string]time.Time{}
 }
 
-// add tells an event. Texts are cut to what a report takes.
-func (v *voice) add(e plimsoll.QOSEvent) {
-	if len(v.events) >= maxEvents {
-		v.leftOut++
+// add queues an event for the next report. Its texts are cut to the length that a report accepts.
+func (rep *reporter) add(e plimsoll.QOSEvent) {
+	if len(rep.events) >= maxEvents {
+		rep.leftOut++
 		return
 	}
 	for _, text := range []*string{&e.Rule, &e.Metric, &e.Before, &e.After} {
 		*text = cut(*text, plimsoll.MaxQOSText)
 	}
 	e.Message = cut(e.Message, plimsoll.MaxQOSMessage)
-	v.events = append(v.events, e)
+	rep.events = append(rep.events, e)
 }
 
 func cut(s string, most int) string {
-	s = strings.ToValidUTF8(s, "?") // it may come from a program
+	s = strings.ToValidUTF8(s, "?") // the text may come from a program
 	if len(s) <= most {
 		return s
 	}
@@ -82,51 +80,50 @@ func eventOf(step *qos.Step, kind plimsoll.QOSEventKind, at time.Time) plimsoll.
 	}
 }
 
-// done tells of a step that was done, or for Evict that is under way.
-func (v *voice) done(l *Loop, step *qos.Step) {
+// done reports a step that was done or, for Evict, begun.
+func (rep *reporter) done(l *Loop, step *qos.Step) {
 	e := eventOf(step, doneKinds[step.Verb], l.deps.Now())
-	if step.Verb == qos.Reclaim { // Bytes is what came of it
+	if step.Verb == qos.Reclaim { // Bytes is the reclaimed amount
 		e.Before, e.After = "", ""
 		e.Message = fmt.Sprintf("%s given back; %s", qos.FormatAmount(qos.DimensionMemory, step.Bytes), step.Reason)
 	}
-	v.add(e)
+	rep.add(e)
 }
 
-// failed tells of a step that was not done.
-func (v *voice) failed(l *Loop, step *qos.Step, err error) {
+// failed reports a step that failed.
+func (rep *reporter) failed(l *Loop, step *qos.Step, err error) {
 	e := eventOf(step, plimsoll.QOSFailed, l.deps.Now())
 	e.Message = fmt.Sprintf("%s: %v; %s", step.Verb, err, step.Reason)
-	v.add(e)
+	rep.add(e)
 	l.deps.Events.StepFailed(step, err)
 }
 
-// preview tells of a step that would be done, once, and not again while it would still be.
-func (v *voice) preview(step *qos.Step, now time.Time) {
+// preview reports a previewed step once, and not again as long as it stays planned.
+func (rep *reporter) preview(step *qos.Step, now time.Time) {
 	key := fmt.Sprintf("%s/%s/%d/%s", step.Verb, step.Task, step.Attempt, step.Rule)
-	last, known := v.previewed[key]
-	if len(v.previewed) >= maxPreviewed && !known {
-		maps.DeleteFunc(v.previewed, func(_ string, at time.Time) bool { return now.Sub(at) >= previewAgain })
-		if len(v.previewed) >= maxPreviewed {
-			v.leftOut++
+	last, known := rep.previewed[key]
+	if len(rep.previewed) >= maxPreviewed && !known {
+		maps.DeleteFunc(rep.previewed, func(_ string, at time.Time) bool { return now.Sub(at) >= previewAgain })
+		if len(rep.previewed) >= maxPreviewed {
+			rep.leftOut++
 			return
 		}
 	}
-	v.previewed[key] = now
+	rep.previewed[key] = now
 	if !known || now.Sub(last) >= previewAgain {
-		v.add(eventOf(step, plimsoll.QOSPreviewed, now))
+		rep.add(eventOf(step, plimsoll.QOSPreviewed, now))
 	}
 }
 
-// rules tells what has changed about the rules: triggered, restored, and metrics that are missing
-// for so long that it matters.
-func (v *voice) rules(l *Loop, res *qos.Result) {
+// rules reports changes of the rules: triggered, restored, and metrics that are missing for long.
+func (rep *reporter) rules(l *Loop, res *qos.Result) {
 	now := l.state.now
-	if len(v.missing) > len(res.Rules) { // of rules that are not there any more
-		clear(v.missing)
+	if len(rep.missing) > len(res.Rules) { // rules have been removed
+		clear(rep.missing)
 	}
 	for _, r := range res.Ended {
 		l.state.dirty = true
-		v.add(plimsoll.QOSEvent{
+		rep.add(plimsoll.QOSEvent{
 			At: now.UnixNano(), Kind: plimsoll.QOSRuleRestored, Rule: r.Rule, Metric: r.Metric,
 			Message: "there is no such rule for this node any more",
 		})
@@ -137,43 +134,43 @@ func (v *voice) rules(l *Loop, res *qos.Result) {
 		if r.Triggered {
 			e.Kind, e.Message = plimsoll.QOSRuleTriggered, l.levels(r)
 			l.state.dirty = true
-			v.add(e)
+			rep.add(e)
 		}
 		if r.Restored {
 			e.Kind, e.Message = plimsoll.QOSRuleRestored, l.levels(r)
 			l.state.dirty = true
-			v.add(e)
+			rep.add(e)
 		}
-		v.absence(l, r, e)
+		rep.absence(l, r, e)
 	}
 }
 
-// absence tells once that a metric is missing, as soon as that matters to its rule.
-func (v *voice) absence(l *Loop, r *qos.RuleReport, e plimsoll.QOSEvent) {
+// absence reports once that a metric is missing, as soon as that matters to its rule.
+func (rep *reporter) absence(l *Loop, r *qos.RuleReport, e plimsoll.QOSEvent) {
 	if r.Known && !r.Absent {
-		delete(v.missing, r.Metric)
+		delete(rep.missing, r.Metric)
 		return
 	}
 	now := l.state.now
-	a := v.missing[r.Metric]
+	a := rep.missing[r.Metric]
 	if a == nil {
 		a = &absence{since: now}
-		v.missing[r.Metric] = a
+		rep.missing[r.Metric] = a
 	}
-	if a.told || !r.Absent && now.Sub(a.since) < l.state.policies.Options().Stale {
+	if a.reported || !r.Absent && now.Sub(a.since) < l.state.policies.Options().Stale {
 		return
 	}
-	a.told = true
+	a.reported = true
 	e.Kind, e.Message = plimsoll.QOSMetricMissing, r.Note
 	if r.Absent {
 		e.Message = "nobody has registered it on this node"
 	} else if why := l.gauges.trouble(r.Metric); why != "" {
 		e.Message = why
 	}
-	v.add(e)
+	rep.add(e)
 }
 
-// levels says where a metric is.
+// levels describes the metric's value and the lines of a rule.
 func (l *Loop) levels(r *qos.RuleReport) string {
 	m := l.registry.Find(r.Metric)
 	if m == nil {
@@ -186,40 +183,41 @@ func (l *Loop) levels(r *qos.RuleReport) string {
 	return text
 }
 
-// gate returns the condition of the node with a reason that does not change while it lasts.
-func (s *state) gate() (closed bool, reason string) {
+// gate returns the condition of the node, with a reason that does not change while it lasts.
+func (s *loopState) gate() (closed bool, reason string) {
 	if s.result == nil || s.result.Waits != "" {
-		return s.voice.closed, s.voice.reason
+		return s.reporter.closed, s.reporter.reason
 	}
 	reason, _, _ = strings.Cut(s.result.ClosedBy, " for another ")
 	return s.result.Closed, cut(reason, plimsoll.MaxQOSMessage)
 }
 
-// flush reports what is new.
-func (v *voice) flush(l *Loop, s *state) {
+// flush sends a report if anything has changed.
+func (rep *reporter) flush(l *Loop, s *loopState) {
 	closed, reason := s.gate()
 	extended := s.lending.offered()
-	if closed != v.closed {
+	if closed != rep.closed {
 		e := plimsoll.QOSEvent{At: l.deps.Now().UnixNano(), Kind: plimsoll.QOSSchedulingEnabled}
 		if closed {
 			e.Kind, e.Message = plimsoll.QOSSchedulingDisabled, reason
 		}
-		v.add(e)
+		rep.add(e)
 	}
-	if v.told && closed == v.closed && reason == v.reason && maps.Equal(extended, v.extended) && len(v.events) == 0 {
+	if rep.reported && closed == rep.closed && reason == rep.reason && maps.Equal(extended, rep.extended) &&
+		len(rep.events) == 0 {
 		return
 	}
-	v.told, v.closed, v.reason, v.extended = true, closed, reason, extended
-	events := v.events
-	if v.leftOut > 0 {
+	rep.reported, rep.closed, rep.reason, rep.extended = true, closed, reason, extended
+	events := rep.events
+	if rep.leftOut > 0 {
 		events = append(events, plimsoll.QOSEvent{
 			At: l.deps.Now().UnixNano(), Kind: plimsoll.QOSSkipped,
-			Message: fmt.Sprintf("%d more events at once were left out", v.leftOut),
+			Message: fmt.Sprintf("%d more events at once were left out", rep.leftOut),
 		})
 	}
-	v.events, v.leftOut = nil, 0
+	rep.events, rep.leftOut = nil, 0
 	for i := range events {
-		if loud(events[i].Kind) {
+		if isLogged(events[i].Kind) {
 			l.deps.Events.Happened(events[i])
 		}
 	}
@@ -230,9 +228,9 @@ func (v *voice) flush(l *Loop, s *state) {
 	)
 }
 
-// loud reports whether an event is told on this machine too, for whoever has nothing but this
-// machine: not the small steps, of which there are many.
-func loud(kind plimsoll.QOSEventKind) bool {
+// isLogged reports whether an event also goes to Events.Happened, for operators with access to this
+// machine only. The small steps do not: there are many of them.
+func isLogged(kind plimsoll.QOSEventKind) bool {
 	switch kind {
 	case plimsoll.QOSRuleTriggered, plimsoll.QOSRuleRestored, plimsoll.QOSEvicting, plimsoll.QOSFrozen,
 		plimsoll.QOSFailed,
@@ -248,8 +246,8 @@ func (l *Loop) resend() {
 	s.Lock()
 	defer s.Unlock()
 	if s.snapshot == nil {
-		return // the first sample will tell it
+		return // the first sample will report it
 	}
-	s.voice.told = false
-	s.voice.flush(l, s)
+	s.reporter.reported = false
+	s.reporter.flush(l, s)
 }

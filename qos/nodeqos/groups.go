@@ -11,9 +11,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// follow makes the groups those of the tasks that are there now: opened, sampled, and read when it
-// is their turn.
-func (s *state) follow(l *Loop, pressure bool) {
+// syncGroups matches the groups with the tasks that are there now. It opens new groups, closes
+// those of gone tasks, and reads each group in its turn.
+func (s *loopState) syncGroups(l *Loop, pressure bool) {
 	for i := range s.tasks {
 		t := &s.tasks[i]
 		g := s.groups[t.Key()]
@@ -23,7 +23,7 @@ func (s *state) follow(l *Loop, pressure bool) {
 		}
 		g.seen = s.number
 		if g.control == nil {
-			g.name = t.Group // the agent tells it as soon as it knows the task
+			g.name = t.Group // the agent knows it as soon as it knows the task
 		}
 		if t.Group == "" || l.cfg.Subtree == nil || g.gone {
 			continue
@@ -39,27 +39,27 @@ func (s *state) follow(l *Loop, pressure bool) {
 	}
 }
 
-// open opens a group that is not open, and reads it when it is time.
-func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
+// open opens a closed group, and reads it in its turn.
+func (s *loopState) open(l *Loop, g *group, t *Task, pressure bool) {
 	if g.control != nil && g.pressure != pressure {
 		s.closeGroup(l, g)
 	}
-	if g.control == nil && s.sampler.Len() >= s.most {
-		l.complain(g, t.Key(), TroubleUnwatched, errTooManyFiles)
+	if g.control == nil && s.sampler.Len() >= s.maxGroups {
+		l.reportGroup(g, t.Key(), TroubleUnwatched, errTooManyFiles)
 		return
 	}
 	if g.control == nil {
 		if err := g.open(l.cfg.Subtree, s.sampler, pressure); err != nil {
 			if g.missing = errors.Is(err, cgroup.ErrGone); !g.missing {
-				l.complain(g, t.Key(), TroubleOpen, err)
+				l.reportGroup(g, t.Key(), TroubleOpen, err)
 			}
 			return
 		}
 		g.missing, g.readAt = false, 0
 	}
-	if g.owed {
+	if g.thawPending {
 		if err := g.thaw(); err != nil {
-			s.lose(l, g, t.Key(), TroubleThaw, err)
+			s.groupError(l, g, t.Key(), TroubleThaw, err)
 			return
 		}
 	}
@@ -67,7 +67,7 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 		return
 	}
 	if err := g.read(s.number); err != nil {
-		s.lose(l, g, t.Key(), TroubleRead, err)
+		s.groupError(l, g, t.Key(), TroubleRead, err)
 		return
 	}
 	if !g.adopted {
@@ -81,13 +81,13 @@ func (s *state) open(l *Loop, g *group, t *Task, pressure bool) {
 	}
 }
 
-func (s *state) ledgerHolds(k qos.Key, group string) bool {
+func (s *loopState) ledgerHolds(k qos.Key, group string) bool {
 	_, throttled := s.ledger.Original(k, group)
 	return throttled
 }
 
-// A group has up to so many files open, its directories and counters; and so many are left, or a
-// quarter of all, for everything else that an agent does.
+// Bounds on open files. A group needs up to filesV1 or filesV2 for its directories and counters.
+// The rest of an agent keeps filesLeft, or a quarter of all files if that is less.
 const (
 	filesV1   = 10
 	filesV2   = 6
@@ -98,8 +98,8 @@ var errTooManyFiles = errors.New(
 	"there would be too few open files left for the agent; raise its limit of open files (RLIMIT_NOFILE)",
 )
 
-// mostGroups is how many groups may be open at a time with a limit of open files.
-func mostGroups(limit uint64, v2 bool) int {
+// maxGroups returns the largest number of groups that may be open with a limit of open files.
+func maxGroups(limit uint64, v2 bool) int {
 	if limit > math.MaxInt32 {
 		return math.MaxInt
 	}
@@ -110,26 +110,25 @@ func mostGroups(limit uint64, v2 bool) int {
 	return (files - min(filesLeft, files/4)) / each
 }
 
-// openFiles is the limit of open files of this process.
+// openFiles returns the limit of open files of this process.
 func openFiles() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return math.MaxUint64 // there is none that could be told
+		return math.MaxUint64 // no known limit
 	}
 	return limit.Cur
 }
 
-// reconcile looks for what was taken from a group without a record, by an agent that was killed or
-// by an earlier version, so that it is given back. Only groups that may be older than this loop can
-// have such.
-func (s *state) reconcile(l *Loop, g *group, t *Task) {
+// reconcile gives back changes to a group of which there is no record. They are by an agent that
+// was killed, or by an earlier version. Only groups that may be older than this loop can have such.
+func (s *loopState) reconcile(l *Loop, g *group, t *Task) {
 	if !s.first && (t.Started == 0 || t.Started >= s.startedAt) {
 		return
 	}
 	key := t.Key()
 	if g.frozen && s.ledger.FrozenUntil(key) == 0 {
 		step := &qos.Step{
-			Verb: qos.Thaw, Task: t.ID, Attempt: t.Attempt, Reason: "it was frozen, and there is no record by whom",
+			Verb: qos.Thaw, Task: t.ID, Attempt: t.Attempt, Reason: "it was frozen without a record",
 		}
 		s.finish(l, step, g.thaw())
 	}
@@ -153,25 +152,25 @@ func specQuotaOf(t *Task) int64 {
 	return qos.Unlimited
 }
 
-// lose handles an error of a group: one that is gone is no fault.
-func (s *state) lose(l *Loop, g *group, key qos.Key, what TroubleKind, err error) {
+// groupError handles an error of a group. A group that is gone is no fault.
+func (s *loopState) groupError(l *Loop, g *group, key qos.Key, what TroubleKind, err error) {
 	if errors.Is(err, cgroup.ErrGone) {
 		g.gone = true
 		s.closeGroup(l, g)
 		return
 	}
-	l.complain(g, key, what, err)
+	l.reportGroup(g, key, what, err)
 }
 
-func (s *state) closeGroup(l *Loop, g *group) {
+func (s *loopState) closeGroup(l *Loop, g *group) {
 	if err := g.close(s.sampler); err != nil {
 		l.deps.Events.Trouble(Trouble{Kind: TroubleClose, Group: g.name, Err: err})
 	}
 }
 
-// complain tells what is wrong with a group, once and not at each sample: what is wrong with one,
-// such as too many open files, is often wrong with a thousand.
-func (l *Loop) complain(g *group, key qos.Key, what TroubleKind, err error) {
+// reportGroup reports an error of a group once and not at each sample. One cause, such as too many
+// open files, often concerns a thousand groups.
+func (l *Loop) reportGroup(g *group, key qos.Key, what TroubleKind, err error) {
 	if g.trouble == err.Error() {
 		return
 	}
