@@ -143,7 +143,7 @@ func (s *Supervisor) replaceForeign(task, owner, taskDir string) (ownership, err
 		return before, err
 	}
 	if err := os.RemoveAll(taskDir); err != nil {
-		return ownership{}, fmt.Errorf("remove what a task of another owner has left: %w", err)
+		return ownership{}, fmt.Errorf("remove the files of a task of another owner: %w", err)
 	}
 	if err := os.Mkdir(taskDir, privateMode); err != nil {
 		return ownership{}, fmt.Errorf("make the task's own directory: %w", err)
@@ -205,7 +205,7 @@ func (s *Supervisor) ownershipOf(task string) (found ownership, err error) {
 	dir := filepath.Join(s.cfg.Dir, tasksDir, task)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return ownership{}, fmt.Errorf("look whose the directory of a task is: %w", err)
+		return ownership{}, fmt.Errorf("find the owner of a task's directory: %w", err)
 	}
 	newest := int64(0)
 	for _, e := range entries {
