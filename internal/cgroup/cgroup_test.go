@@ -191,7 +191,7 @@ func TestAddListRemove(t *testing.T) {
 	})
 }
 
-func TestKillReachesWhatForksIgnoresAndIsFrozen(t *testing.T) {
+func TestKillReachesForkedIgnoringAndFrozenProcesses(t *testing.T) {
 	scripts := map[string]string{
 		"ignores signals": "trap '' TERM INT HUP; sleep 1000 & wait; sleep 1000",
 		"forks on":        "f() { while :; do (sleep 0.01; (sleep 1000) & ) & sleep 0.01; done; }; f & f & wait",

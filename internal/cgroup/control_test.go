@@ -425,7 +425,7 @@ func TestFreezeEndsWithItsContext(t *testing.T) {
 }
 
 // Kill ends processes that Control has frozen.
-func TestKillReachesWhatControlFroze(t *testing.T) {
+func TestKillReachesAFrozenGroup(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		g := create(t, s, Limits{})
 		c := control(t, g)

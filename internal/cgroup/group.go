@@ -19,8 +19,8 @@ import (
 // Limits are the limits of a group. Zero is no limit.
 type Limits struct {
 	CPUMilli int64 // a hard quota, and a weight in proportion to it when the machine is busy
-	// memory without swap, which is turned off where the kernel can; the kernel rounds down to
-	// pages
+	// MemoryBytes is memory without swap, which is turned off where the kernel can. The kernel
+	// rounds it down to pages.
 	MemoryBytes int64
 	Pids        int64 // processes and threads at once
 }

@@ -62,7 +62,7 @@ var limiting = [...]string{cpuController, memoryController, pidsController}
 // mount is one mounted hierarchy.
 type mount struct {
 	path string
-	// Usable controllers of the hierarchy.
+	// controllers are the usable controllers of the hierarchy.
 	controllers []string
 	v2          bool
 }
