@@ -89,7 +89,7 @@ func TestTasksWithoutMemoryShareALimit(t *testing.T) {
 }
 
 // A machine without controllers reports, at the start, the limits that it lacks.
-func TestMissingControllersAreTold(t *testing.T) {
+func TestMissingControllersAreReported(t *testing.T) {
 	if h, err := cgroup.Detect(cgroup.DefaultRoot); err != nil || h.Version() == cgroup.V2 {
 		t.Skip("the machine has no v1 control groups beside v2")
 	}

@@ -85,7 +85,7 @@ func makePassage(path string) error {
 // making it durable costs nothing.
 type ownership struct {
 	Owner string `json:"owner,omitempty"`
-	// Of the directory; tasks that share its files get it too; 0: unknown.
+	// Group is the directory's group, which tasks that share its files get too; 0: unknown.
 	Group uint32 `json:"gid,omitempty"`
 }
 
@@ -267,7 +267,8 @@ const maxDepth = 256
 // names.
 type handover struct {
 	from, to, group uint32
-	// Include files with several names: the previous uid was of this range, so all are the task's.
+	// links includes files with several names. The previous uid was of the attempts' range, so all
+	// such files are the task's.
 	links bool
 }
 

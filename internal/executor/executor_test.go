@@ -35,7 +35,7 @@ func TestHowAttemptsEnd(t *testing.T) {
 	})
 }
 
-func TestWhatCannotStart(t *testing.T) {
+func TestCommandsThatCannotStart(t *testing.T) {
 	dir := t.TempDir()
 	mayPass(t, dir)
 	write := func(name, text string, perm os.FileMode) string {
@@ -96,7 +96,7 @@ func TestWhatCannotStart(t *testing.T) {
 
 // A reason for not starting that lies with the node is a node fault, with its message. Without the
 // reason, the next attempt starts.
-func TestWhatTheNodeCannotStart(t *testing.T) {
+func TestNodeFaultsAtTheStart(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		inTheWay := func(path string) {
 			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
@@ -134,7 +134,7 @@ func TestWhatTheNodeCannotStart(t *testing.T) {
 
 // An error of exec for lack of resources is the node's fault; an error about the program is the
 // task's.
-func TestWhoseFaultAFailedExecIs(t *testing.T) {
+func TestAFailedExecIsTheTasksOrTheNodesFault(t *testing.T) {
 	c := &command{path: "/bin/x", dir: "/"}
 	for err, node := range map[error]bool{
 		syscall.EAGAIN: true, syscall.ENOMEM: true, syscall.EMFILE: true, syscall.EIO: true, syscall.ENOSPC: true,

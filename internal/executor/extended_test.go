@@ -12,7 +12,7 @@ import (
 )
 
 // Lent resources count into the limits, but give no weight: their owner goes first.
-func TestWhatIsLentIsLimitedAndYields(t *testing.T) {
+func TestLentResourcesAreLimitedAndYield(t *testing.T) {
 	const core = int64(1000)
 	for _, c := range []struct {
 		name      string
@@ -97,7 +97,7 @@ func TestALentProcessorInTheControlGroup(t *testing.T) {
 
 // The agent opens the node's control group from the supervisor's capabilities, and finds attempts
 // in it by their names.
-func TestTheSubtreeIsTold(t *testing.T) {
+func TestTheSubtreeIsReported(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone, bare}, func(_ *testing.T, n *node) {
 		n.start(request("job.g.0", "sleep 1000"))
 		caps := n.Capabilities()
@@ -123,7 +123,7 @@ func TestTheSubtreeIsTold(t *testing.T) {
 
 // A stop thaws a frozen group, which would receive SIGTERM only after the grace. The task ends by
 // itself.
-func TestWhatIsFrozenHearsTheStop(t *testing.T) {
+func TestAStopThawsAFrozenAttempt(t *testing.T) {
 	const script = `trap 'exit 7' TERM; echo ready >> said; while :; do sleep 0.01; done`
 	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
 		freeze := func(task string) {
@@ -157,7 +157,7 @@ func TestWhatIsFrozenHearsTheStop(t *testing.T) {
 }
 
 // If the agent freezes a task and does not come back, the supervisor thaws the task.
-func TestWhatIsFrozenRunsAgainWithoutAnAgent(t *testing.T) {
+func TestAFrozenAttemptIsThawedWithoutAnAgent(t *testing.T) {
 	short := func(m mode) mode { m.thaw = 300 * time.Millisecond; return m }
 	eachMode(t, []mode{short(inGroups), short(inV1Alone)}, func(_ *testing.T, n *node) {
 		n.start(request("job.g.0", `while :; do echo beat >> said; sleep 0.01; done`))

@@ -18,7 +18,8 @@ import (
 type attemptRecord struct {
 	Job string `json:"job"`
 	PID int    `json:"pid"`
-	// Field 22 of /proc/<pid>/stat; together with the boot id it identifies the process for ever.
+	// Start is field 22 of /proc/<pid>/stat; together with the boot id it identifies the process
+	// for ever.
 	Start     uint64        `json:"startTicks"`
 	Boot      string        `json:"bootId"`
 	Started   int64         `json:"startedUnixNanos"`

@@ -30,7 +30,7 @@ const maxSocketPath = 107
 // maxRequestBytes bounds an agent's request, which holds a group's specification from a job.
 const maxRequestBytes = 4 << 20
 
-// NoCgroups, as CgroupRoot, runs all attempts without control groups.
+// NoCgroups is the CgroupRoot that runs all attempts without control groups.
 const NoCgroups = "none"
 
 // Names in the agent's directory.
@@ -58,7 +58,8 @@ type SupervisorConfig struct {
 
 	MeasureDisk time.Duration // interval of measuring disk usage; 0: DefaultMeasureDisk
 
-	// Time without agent after which frozen attempts are thawed; 0: DefaultThawAfter.
+	// ThawAfter is the time without agent after which frozen attempts are thawed; 0:
+	// DefaultThawAfter.
 	ThawAfter time.Duration
 	Events    Events // callbacks for events
 }
@@ -94,7 +95,7 @@ func (c *SupervisorConfig) Validate() error {
 // form, for the agent.
 type Capabilities struct {
 	PID int `json:"pid"`
-	// Version in use; empty: none, and tasks run without limits.
+	// Cgroups is the version in use; empty: none, and tasks run without limits.
 	Cgroups string `json:"cgroups,omitempty"`
 	// Limits that are missing, and why, for people; empty: none.
 	Limits string `json:"limits,omitempty"`
@@ -103,10 +104,10 @@ type Capabilities struct {
 	// Disk is DiskMeasured, or the reason for not measuring. It is empty for an older supervisor,
 	// which does not measure.
 	Disk string `json:"disk,omitempty"`
-	// Reason for starting programs through a shell; empty: they are not.
+	// Trace is the reason for starting programs through a shell; empty: they are not.
 	Trace string `json:"trace,omitempty"`
 
-	// Mount point of control groups; empty if Cgroups is.
+	// CgroupRoot is the mount point of control groups; empty if Cgroups is.
 	CgroupRoot string `json:"cgroupRoot,omitempty"`
 	// Subtree is the path of the node's control group, in which CgroupName names an attempt's.
 	Subtree string `json:"subtree,omitempty"`
@@ -128,7 +129,8 @@ type Supervisor struct {
 	// attempts has every attempt that was started or found, until it is forgotten.
 	attempts map[attemptKey]*attempt
 	watchers map[*watcher]struct{}
-	// Start of the time without watcher, or of its last thaw; zero: an agent watches.
+	// unwatchedSince is the start of the time without watcher, or its last thaw; zero: an agent
+	// watches.
 	unwatchedSince time.Time
 	work           *errgroup.Group // nil before Run and after it began to end
 	workCtx        func() context.Context

@@ -25,7 +25,7 @@ const (
 	trapped    = syscall.WaitStatus(int(syscall.SIGTRAP)<<8 | 0x7f)
 )
 
-func TestWhatAnEndMeans(t *testing.T) {
+func TestClassify(t *testing.T) {
 	asked := &stopRequest{result: plimsoll.ResultPreempted, message: "make room"}
 	for _, c := range []struct {
 		name    string
@@ -135,7 +135,7 @@ func TestReaperKeepsEarlyEventsForTheLaunch(t *testing.T) {
 	}
 }
 
-func TestConfigNamesWhatIsWrong(t *testing.T) {
+func TestConfigNamesTheWrongField(t *testing.T) {
 	for field, cfg := range map[string]SupervisorConfig{
 		"dir": {Dir: "relative"}, "socket": {Dir: "/x", Socket: "/" + string(make([]byte, 200))},
 	} {
@@ -258,7 +258,7 @@ func withoutKill(t *testing.T, f func()) {
 
 // A set-uid program that may not be signaled without root's rights does not save the rest of its
 // task.
-func TestWhatMayNotBeSignaledDoesNotSaveTheRest(t *testing.T) {
+func TestASetUIDProgramDoesNotSaveTheRest(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process as somebody else")
 	}

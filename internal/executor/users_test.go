@@ -344,7 +344,7 @@ func TestHandoverLeavesFilesOfManyNames(t *testing.T) {
 
 // The error names the directory that a task's user may not enter, for a program and for the data
 // directory.
-func TestWhatCannotBeReachedIsExplained(t *testing.T) {
+func TestUnreachableDirectoriesAreExplained(t *testing.T) {
 	needRoot(t)
 	hidden := t.TempDir()
 	mayPass(t, hidden)
