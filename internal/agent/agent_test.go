@@ -307,7 +307,7 @@ func TestANewAgentOverRunningTasks(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotHereIsLost(t *testing.T) {
+func TestAnAttemptThatIsNotHereIsLost(t *testing.T) {
 	w := newWorld(t)
 	w.cluster.assign("j.g.0", 2, plimsoll.TaskRunning) // never started here
 	w.cluster.assign("j.g.1", 1, plimsoll.TaskBound)   // its directory exists, but no process

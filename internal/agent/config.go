@@ -31,7 +31,7 @@ type Config struct {
 	Insecure  bool     // allow Listen to be reached from other machines without encryption
 
 	Access *transport.Access // callers that Listen accepts; required unless Listen is a socket
-	// Finds the token for a gateway; nil: none is sent.
+	// Tokens finds the token for a gateway; nil: none is sent.
 	Tokens func(gateway string) (from *token.Source)
 
 	Capacity   plimsoll.Resources // amounts that replace the measured ones, and custom resources
@@ -44,12 +44,12 @@ type Config struct {
 	// name.
 	Networks map[string]string
 
-	// Used unless a gateway names another; 0: DefaultHeartbeatInterval.
+	// HeartbeatInterval is used unless a gateway names another; 0: DefaultHeartbeatInterval.
 	HeartbeatInterval time.Duration
-	// Bound of one call to a gateway or the supervisor; 0: DefaultCallTimeout.
+	// CallTimeout bounds one call to a gateway or the supervisor; 0: DefaultCallTimeout.
 	CallTimeout time.Duration
 
-	// Longest time for leaving after ctx has ended; 0: the agent does not leave.
+	// LeaveTimeout bounds the time for leaving after ctx has ended; 0: the agent does not leave.
 	LeaveTimeout time.Duration
 
 	QOS QOSConfig // the node's QoS loop
@@ -59,7 +59,8 @@ type Config struct {
 	Users    executor.Users
 	TaskPids int64 // most processes and threads of a task at once; 0: DefaultTaskPids
 
-	// Number of ended attempts whose directories are kept; 0: DefaultKeepAttempts.
+	// KeepAttempts is the number of ended attempts whose directories are kept; 0:
+	// DefaultKeepAttempts.
 	KeepAttempts int
 	KeepBytes    int64 // bytes of these directories together; 0: DefaultKeepBytes
 }

@@ -66,7 +66,7 @@ func TestANodeWhoseDiskIsNearlyFullTakesNoNewTasks(t *testing.T) {
 
 // A shortage is reported once, with the numbers of its beginning, and again after each
 // registration. It is added to the loop's condition, which stands alone again when there is room.
-func TestAShortageIsToldBesideWhatTheLoopSays(t *testing.T) {
+func TestAShortageIsAddedToTheLoopsCondition(t *testing.T) {
 	n := newNodeOutbox()
 	n.registered()
 	n.sent(t, "")

@@ -52,7 +52,7 @@ func owned(id string, attempt int32, state plimsoll.TaskState) assignmentOf {
 
 // An evicted attempt is reported with the reason. It is not started again although it is still
 // assigned, until the coordinator has the report.
-func TestWhatWasEvictedIsNotStartedAgain(t *testing.T) {
+func TestAnEvictedAttemptIsNotStartedAgain(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	b.list(owned("j.g.0", 1, plimsoll.TaskRunning))
@@ -140,7 +140,7 @@ func TestAnEvictionThatFailed(t *testing.T) {
 	b.evictNow("j.g.0", true, 0)
 }
 
-func TestWhatCannotBeEvicted(t *testing.T) {
+func TestAttemptsThatCannotBeEvicted(t *testing.T) {
 	b := newBook(t)
 	stopping := live("j.stopping.0", 1, plimsoll.TaskStopping)
 	b.hold(
@@ -161,7 +161,7 @@ func TestWhatCannotBeEvicted(t *testing.T) {
 }
 
 // The list of live tasks, which the loop reads every second, is rebuilt only after a change.
-func TestWhatLivesHere(t *testing.T) {
+func TestLiveTasks(t *testing.T) {
 	b := newBook(t)
 	b.hold(
 		live("j.g.1", 1, plimsoll.TaskRunning), live("j.g.0", 3, plimsoll.TaskRunning),
@@ -194,7 +194,7 @@ func TestWhatLivesHere(t *testing.T) {
 
 // The worth of an attempt is noted once: at its start, or with the assignment of an attempt that
 // was found.
-func TestWhatAnAttemptIsWorthIsNoted(t *testing.T) {
+func TestTheWorthOfAnAttemptIsNoted(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	if n := b.takeNotes(); len(n) != 0 {

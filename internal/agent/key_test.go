@@ -81,7 +81,7 @@ func TestTheAgentAnswersTheChallengeForItsNodeAlone(t *testing.T) {
 }
 
 // An agent registers with its key, and each call has the key's session.
-func TestEveryCallSaysWhoseItIs(t *testing.T) {
+func TestEveryCallHasTheSessionOfTheKey(t *testing.T) {
 	w := newWorld(t)
 	stop, _ := w.run(w.config())
 	defer stop() //nolint:errcheck // other tests check the result of Run

@@ -125,7 +125,7 @@ func TestNothingIsStartedWhileDisconnected(t *testing.T) {
 	b.expect("start j.g.0 1")
 }
 
-func TestAListReplacesWhatWasAssigned(t *testing.T) {
+func TestAListReplacesTheAssignments(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning), live("j.g.1", 1, plimsoll.TaskRunning))
 	b.list(task("j.g.0", 1, plimsoll.TaskRunning), task("j.g.1", 1, plimsoll.TaskRunning))
@@ -158,7 +158,7 @@ func TestStartsAreBounded(t *testing.T) {
 	}
 }
 
-func TestAStartWhoseFateIsNotKnown(t *testing.T) {
+func TestAStartWithAnUnknownOutcome(t *testing.T) {
 	b := newBook(t)
 	b.hold()
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
@@ -181,7 +181,7 @@ func TestAStartIsRepeatedIfItWasNotHeard(t *testing.T) {
 	b.expect("start j.g.0 1")
 }
 
-func TestAStartThatFailedAfterTheWatchToldOfIt(t *testing.T) {
+func TestAStartThatFailedAfterTheWatchReportedIt(t *testing.T) {
 	b := newBook(t)
 	b.hold()
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
@@ -193,7 +193,7 @@ func TestAStartThatFailedAfterTheWatchToldOfIt(t *testing.T) {
 }
 
 // A stop of an attempt that the supervisor does not hold is not repeated.
-func TestAStopOfWhatIsNotHeld(t *testing.T) {
+func TestAStopOfAnAttemptThatIsNotHeld(t *testing.T) {
 	b := newBook(t)
 	b.hold()
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
@@ -219,7 +219,7 @@ func TestAStartAnsweredAfterItsEnd(t *testing.T) {
 	b.expect("forget j.g.0 1")
 }
 
-func TestWhatTheSupervisorNoLongerHoldsIsLost(t *testing.T) {
+func TestAnAttemptThatTheSupervisorNoLongerHoldsIsLost(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	b.list(task("j.g.0", 1, plimsoll.TaskRunning))
@@ -247,7 +247,7 @@ func TestAStopIsRepeatedToAnotherSupervisor(t *testing.T) {
 }
 
 // A coordinator that asks for an acknowledged report does not have it, and gets it again.
-func TestWhatTheCoordinatorDoesNotKnowIsRepeated(t *testing.T) {
+func TestReportsThatTheCoordinatorLacksAreRepeated(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskFinished), live("j.g.1", 1, plimsoll.TaskRunning))
 	b.list(task("j.g.0", 1, plimsoll.TaskRunning), task("j.g.1", 1, plimsoll.TaskRunning))

@@ -44,7 +44,7 @@ func (n *nodeOutbox) sent(t *testing.T, want string) {
 
 // The newest condition is reported, with all events. A report without answer is repeated unchanged,
 // so that it is not accepted twice.
-func TestNewsAreRepeatedAsTheyWere(t *testing.T) {
+func TestNodeReportsAreRepeatedUnchanged(t *testing.T) {
 	n := newNodeOutbox()
 	n.sent(t, "")
 	n.add(closed("a", "1"))
@@ -97,7 +97,7 @@ func TestTooManyEvents(t *testing.T) {
 
 // Only the faulty part of a refused report is left out. If that is the offers, the events are still
 // reported. If that is the events, the condition is.
-func TestNewsThatAreRefused(t *testing.T) {
+func TestRefusedNodeReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.gateways["a"] = local{c}
@@ -122,7 +122,7 @@ func TestNewsThatAreRefused(t *testing.T) {
 }
 
 // Every report arrives once, whatever fails on the way. Each registration repeats the condition.
-func TestNewsOverABadNetwork(t *testing.T) {
+func TestNodeReportsOverABadNetwork(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.gateways["a"] = local{c}
@@ -159,7 +159,7 @@ func TestNewsOverABadNetwork(t *testing.T) {
 }
 
 // A gateway of an older version does not accept reports of the node, and all else continues.
-func TestAGatewayThatTakesNoNews(t *testing.T) {
+func TestAGatewayWithoutNodeReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		c.noNews = plimsoll.Errorf(plimsoll.CodeUnimplemented, "no such call")
@@ -181,7 +181,7 @@ func TestAGatewayThatTakesNoNews(t *testing.T) {
 }
 
 // A coordinator without room for reports of the node keeps the session and all other messages.
-func TestNewsThatThereIsNoRoomFor(t *testing.T) {
+func TestNodeReportsWithoutRoomAtTheCoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		c.noNews = plimsoll.Errorf(plimsoll.CodeExhausted, "no room for another resource")

@@ -151,7 +151,7 @@ func TestAPolicyOfAnUnknownKind(t *testing.T) {
 
 // An attempt of unknown worth is spared even by policies that allow everything, and no other is: no
 // job can have its queue.
-func TestWhatIsNotKnownIsSpared(t *testing.T) {
+func TestTasksOfUnknownWorthAreSpared(t *testing.T) {
 	registry, err := qos.NewRegistry()
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func (w *world) awaitNote(task string) {
 
 // The loop gets the policies, the tasks with their worth, and the registered node. Its reports
 // reach the coordinator.
-func TestTheLoopHasWhatItNeeds(t *testing.T) {
+func TestTheLoopGetsItsInputs(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config()
 	cfg.Capacity = plimsoll.Resources{plimsoll.CPU: 8000}
@@ -183,7 +183,7 @@ func TestAnHourWithoutACoordinator(t *testing.T) {
 
 // A supervisor that cannot stop a task is the loop's concern. A loop that fails does not end the
 // agent.
-func TestWhatFailsStaysWhereItIs(t *testing.T) {
+func TestAFailingLoopDoesNotEndTheAgent(t *testing.T) {
 	w := newWorld(t)
 	w.qos.fails = errors.New("out of files")
 	w.run(w.config())

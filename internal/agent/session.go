@@ -37,19 +37,26 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sessionManager keeps a session with one gateway at a time.
+// sessionManager keeps a session with one gateway at a time. Its fields are set before run; node,
+// lastGateway and sequence change during sessions.
 type sessionManager struct {
-	node        plimsoll.Node
-	gateways    []string
-	dial        func(address string) (gateway, error)
-	every       time.Duration // heartbeat interval unless the gateway names one
-	timeout     time.Duration // of a call
-	ledger      *ledger
-	out         *outbox
-	events      Events
-	lastGateway string                          // gateway of the last session of this incarnation; empty: none
-	sequence    uint64                          // of the last report of this incarnation
-	networks    func() (map[string]bool, error) // networks that are up now; nil: they do not change
+	// node is the description that is sent with each registration. rebase renews its incarnation,
+	// remeasure its networks.
+	node     plimsoll.Node
+	gateways []string
+	dial     func(address string) (gateway, error)
+	every    time.Duration // heartbeat interval unless the gateway names one
+	timeout  time.Duration // of a call
+	ledger   *ledger
+	out      *outbox
+	events   Events
+	// lastGateway is the gateway of the last session of this incarnation. It is empty before the
+	// first registration.
+	lastGateway string
+	// sequence is that of the last report of tasks. It grows with each request.
+	sequence uint64
+	// networks returns the networks that are up now; nil: they do not change.
+	networks func() (map[string]bool, error)
 
 	policies   *policyBook // nil: no policies are needed
 	nodeOut    *nodeOutbox // reports of the QoS loop; nil: none

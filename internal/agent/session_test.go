@@ -86,7 +86,7 @@ func TestHeartbeatsComeAsOftenAsTheGatewayWants(t *testing.T) {
 	})
 }
 
-func TestAGatewayThatForgotTheNodeIsToldAgain(t *testing.T) {
+func TestANodeThatTheGatewayForgotRegistersAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.gateways["a"] = local{c}
@@ -100,7 +100,7 @@ func TestAGatewayThatForgotTheNodeIsToldAgain(t *testing.T) {
 }
 
 // A network that comes up or goes down is reported with the next heartbeat, once.
-func TestANetworkThatGoesDownIsTold(t *testing.T) {
+func TestANetworkThatGoesDownIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.gateways["a"] = local{c}
