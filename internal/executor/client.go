@@ -305,8 +305,8 @@ func (c *Client) Forget(ctx context.Context, task string, attempt int32) error {
 }
 
 // Watch calls changed with all attempts of the supervisor, then with each change. snapshotEnd is
-// true once, after the last attempt of the first round. Several changes of one attempt may be
-// reported as one. Watch returns the error of changed, or an error when the stream ends.
+// true once, after the last attempt of the first round. Of several changes of one attempt, perhaps
+// only the last is reported. Watch returns the error of changed, or an error when the stream ends.
 func (c *Client) Watch(ctx context.Context, changed func(attempts []Status, snapshotEnd bool) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
