@@ -23,21 +23,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// Agent keeps the tasks of one node as the coordinator wants them.
+// Agent runs the tasks of one node that the coordinator has assigned to it.
 type Agent struct {
 	cfg     Config
 	deps    Deps
 	machine machine
 	newLoop func(nodeqos.Config, nodeqos.Deps) (qosLoop, error)
 
-	tasksMemory int64 // what all tasks may use together. Set before anything is started.
+	tasksMemory int64 // memory limit of all tasks together; set before any task starts
 }
 
-// retryDelay is how long an operation that the supervisor could not do waits before it is tried
-// again.
+// retryDelay is the pause after an operation that the supervisor could not do.
 const retryDelay = time.Second
 
-// New makes an agent. It starts nothing and touches nothing.
+// New makes an agent. It starts nothing and touches nothing on the machine.
 func New(cfg Config, deps Deps) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -54,11 +53,11 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 }
 
 // Run takes the directory, becomes the node's next incarnation and works until ctx ends, when it
-// returns nil, or until it cannot go on: the directory cannot be used (CodeAlreadyRunning if
-// another agent does), or another agent has taken over the node's id (CodeStale). Tasks run on in
-// either case. While the disk of the directory is full it waits for space.
+// returns nil. It returns an error if it cannot continue. CodeAlreadyRunning means that another
+// agent uses the directory, CodeStale that another agent has taken over the node's id. In either
+// case tasks run on. While the disk of the directory is full, Run waits for space.
 //
-// When ctx ends, it leaves first, see Config.LeaveTimeout.
+// When ctx ends, the agent first leaves, see Config.LeaveTimeout.
 func (a *Agent) Run(ctx context.Context) error {
 	for waits := false; ; waits = true {
 		err := a.start(ctx)
@@ -75,14 +74,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// start is Run without the wait for space.
+// start is Run without waiting for space.
 func (a *Agent) start(ctx context.Context) (err error) {
 	unlock, err := lockDir(a.cfg.Dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	id, err := begin(a.cfg.Dir, a.cfg.Node, time.Now())
+	id, err := beginIncarnation(a.cfg.Dir, a.cfg.Node, time.Now())
 	if err != nil {
 		return err
 	}
@@ -112,7 +111,7 @@ func (a *Agent) start(ctx context.Context) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	node.Key, node.Session = key.Public(), nodekey.Hash(key.Session())
-	s := a.newSpeaker(node, id, key, ledger, out)
+	s := a.newSessionManager(node, id, key, ledger, out)
 	err = a.work(ctx, s, proofHandler{node.ID, key}, listener)
 	if err == nil && ctx.Err() != nil && a.cfg.LeaveTimeout > 0 {
 		a.leave(ctx, s)
@@ -132,7 +131,7 @@ func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
 	}
 	before, err := discardedBefore(l.trash)
 	if err != nil {
-		return nil, fmt.Errorf("look what was put away: %w", err)
+		return nil, fmt.Errorf("list the trash: %w", err)
 	}
 	l.mu.discarded = before
 	dirs, err := scanDirs(l.root, l.trouble)
@@ -143,7 +142,7 @@ func (a *Agent) openLedger(node string, out *outbox) (*ledger, error) {
 	return l, nil
 }
 
-// describe says what the node is and has.
+// describe measures the node and returns its description for the coordinator.
 func (a *Agent) describe(id identity, listening net.Addr) (plimsoll.Node, error) {
 	capacity, err := a.machine.capacity(a.cfg.Dir)
 	if err != nil {
@@ -171,7 +170,8 @@ func (a *Agent) describe(id identity, listening net.Addr) (plimsoll.Node, error)
 	return node, node.Validate()
 }
 
-// describeCgroups adds what only the supervisor knows, and says once what tasks must do without.
+// describeCgroups adds the supervisor's facts to the description, and reports once the limits that
+// are missing.
 func (a *Agent) describeCgroups(node *plimsoll.Node) {
 	caps := a.deps.Executor.Capabilities()
 	kind := caps.Cgroups
@@ -186,12 +186,12 @@ func (a *Agent) describeCgroups(node *plimsoll.Node) {
 	if missing != "" {
 		a.deps.Events.Limited(kind, missing)
 	}
-	if node.Attributes["cgroup"] == "" { // unless Config.Attributes says otherwise
+	if node.Attributes["cgroup"] == "" { // unless Config.Attributes has it
 		node.Attributes["cgroup"] = kind
 	}
 }
 
-// address is where gateways find the log service.
+// address returns the address of the log service for gateways.
 func (a *Agent) address(listening net.Addr, host string) string {
 	if a.cfg.Advertise != "" {
 		return a.cfg.Advertise
@@ -210,12 +210,14 @@ func (a *Agent) address(listening net.Addr, host string) string {
 	return tcp.String()
 }
 
-func (a *Agent) newSpeaker(node plimsoll.Node, id identity, key *nodekey.Key, l *ledger, out *outbox) *speaker {
-	return &speaker{
+func (a *Agent) newSessionManager(
+	node plimsoll.Node, id identity, key *nodekey.Key, l *ledger, out *outbox,
+) *sessionManager {
+	return &sessionManager{
 		node: node, gateways: a.cfg.Gateways, every: a.cfg.HeartbeatInterval, timeout: a.cfg.CallTimeout, ledger: l,
 		out: out, events: a.deps.Events,
 		networks: func() (map[string]bool, error) { return a.machine.networks(&a.cfg) },
-		news:     newNewsbox(),
+		nodeOut:  newNodeOutbox(),
 		dial:     func(address string) (gateway, error) { return dialGateway(address, key, a.cfg.Tokens) },
 		rebase: func() (uint64, bool, error) {
 			changed, err := id.rebase(a.cfg.Dir, time.Now())
@@ -224,13 +226,13 @@ func (a *Agent) newSpeaker(node plimsoll.Node, id identity, key *nodekey.Key, l 
 	}
 }
 
-// work runs everything until ctx ends or one part cannot go on.
-func (a *Agent) work(ctx context.Context, s *speaker, proof proofHandler, listener net.Listener) error {
+// work runs all parts of the agent until ctx ends or one of them fails.
+func (a *Agent) work(ctx context.Context, s *sessionManager, proof proofHandler, listener net.Listener) error {
 	node, l, out := &s.node, s.ledger, s.out
 	hosts := append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address)
 	watch := &qosHandler{node: node.ID}
 	logs := &logHandler{l, a.deps.Events.Trouble, newLogSlots()}
-	m := newMetrics(s.news, watch, logs.slots)
+	m := newMetrics(s.nodeOut, watch, logs.slots)
 	if a.deps.Metrics != nil {
 		if err := a.deps.Metrics.Register(m); err != nil {
 			return errors.Join(fmt.Errorf("register the agent's metrics: %w", err), listener.Close())
@@ -238,7 +240,7 @@ func (a *Agent) work(ctx context.Context, s *speaker, proof proofHandler, listen
 		defer a.deps.Metrics.Unregister(m)
 	}
 	j := &janitor{ledger: l, count: a.cfg.KeepAttempts, bytes: a.cfg.KeepBytes}
-	held := make(chan struct{}) // closed when the supervisor has said what it holds for the first time
+	held := make(chan struct{}) // closed when the supervisor has sent its first complete list
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		handler := newHandler(logs, watch, proof, m.handler())
@@ -247,34 +249,33 @@ func (a *Agent) work(ctx context.Context, s *speaker, proof proofHandler, listen
 			Connections: transport.FewConnections(logs.slots.refuse),
 		})
 	})
-	group.Go(func() error { a.follow(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
-	group.Go(func() error { a.act(ctx, l, out); return nil })
+	group.Go(func() error { a.followSupervisor(ctx, l, sync.OnceFunc(func() { close(held) })); return nil })
+	group.Go(func() error { a.performAll(ctx, l, out); return nil })
 	group.Go(func() error {
-		w := diskWatch{dir: a.cfg.Dir, measure: a.machine.room, news: s.news, trouble: a.deps.Events.Trouble}
+		w := diskWatch{dir: a.cfg.Dir, measure: a.machine.room, nodeOut: s.nodeOut, trouble: a.deps.Events.Trouble}
 		w.run(ctx)
 		return nil
 	})
 	group.Go(func() error {
 		select {
-		case <-held: // a node that cannot run tasks is not offered
+		case <-held: // before that the node could not run tasks
 			a.describeCgroups(&s.node)
-			return a.speak(ctx, s, l, m)
+			return a.runLoopAndSessions(ctx, s, l, m)
 		case <-ctx.Done():
 			return nil
 		}
 	})
-	group.Go(func() error { a.tidy(ctx, j.sweep); return nil })
-	// Beside the sweeps, so that a task with millions of files does not keep others' directories in
-	// place.
+	group.Go(func() error { a.repeat(ctx, j.sweep); return nil })
+	// A loop of its own, so that a task with millions of files does not delay the sweeps.
 	group.Go(func() error {
-		a.tidy(ctx, func(ctx context.Context) error { return emptyDir(ctx, l.trash) })
+		a.repeat(ctx, func(ctx context.Context) error { return emptyDir(ctx, l.trash) })
 		return nil
 	})
 	return group.Wait()
 }
 
-// tidy does something with old directories again and again, until ctx ends.
-func (a *Agent) tidy(ctx context.Context, do func(context.Context) error) {
+// repeat calls do at intervals, until ctx ends.
+func (a *Agent) repeat(ctx context.Context, do func(context.Context) error) {
 	ticker := time.NewTicker(janitorInterval)
 	defer ticker.Stop()
 	for {
@@ -289,15 +290,15 @@ func (a *Agent) tidy(ctx context.Context, do func(context.Context) error) {
 	}
 }
 
-// speak runs the QoS loop and the sessions with gateways. The loop needs no gateway, and a loop
-// that fails does not end the sessions.
-func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, m *metrics) error {
+// runLoopAndSessions runs the QoS loop and the sessions with gateways. The loop needs no gateway,
+// and a loop that fails does not end the sessions.
+func (a *Agent) runLoopAndSessions(ctx context.Context, s *sessionManager, l *ledger, m *metrics) error {
 	loop, policies, err := a.makeQOS(&s.node, l, m.report)
 	if err != nil {
 		return err
 	}
 	s.policies, s.registered = policies, func() {
-		s.news.registered()
+		s.nodeOut.registered()
 		loop.Resend()
 	}
 	m.watch.loop.Store(&loop)
@@ -312,9 +313,9 @@ func (a *Agent) speak(ctx context.Context, s *speaker, l *ledger, m *metrics) er
 	return group.Wait()
 }
 
-// follow enters what the supervisor says into the ledger, and connects again when the connection is
-// lost.
-func (a *Agent) follow(ctx context.Context, l *ledger, first func()) {
+// followSupervisor records the supervisor's attempts in the ledger, and reconnects when the
+// connection is lost.
+func (a *Agent) followSupervisor(ctx context.Context, l *ledger, first func()) {
 	for failures := 1; ; failures++ {
 		l.beginAttempts()
 		err := a.deps.Executor.Watch(ctx, func(attempts []executor.Status, synced bool) error {
@@ -334,8 +335,8 @@ func (a *Agent) follow(ctx context.Context, l *ledger, first func()) {
 	}
 }
 
-// act does what the ledger says, several operations at a time, and writes reports to the disk.
-func (a *Agent) act(ctx context.Context, l *ledger, out *outbox) {
+// perform carries out the ledger's operations, several at a time, and writes reports to the disk.
+func (a *Agent) performAll(ctx context.Context, l *ledger, out *outbox) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	for {
@@ -346,7 +347,7 @@ func (a *Agent) act(ctx context.Context, l *ledger, out *outbox) {
 		}
 		ops := l.settle(time.Now())
 		if notes := l.takeNotes(); len(notes) > 0 {
-			calls.Go(func() { a.keep(l, notes) })
+			calls.Go(func() { a.writeNotes(l, notes) })
 		}
 		for _, o := range ops {
 			calls.Go(func() {
@@ -366,8 +367,8 @@ func (a *Agent) act(ctx context.Context, l *ledger, out *outbox) {
 	}
 }
 
-// keep notes what attempts are worth in their directories.
-func (a *Agent) keep(l *ledger, notes []note) {
+// writeNotes writes the worth of attempts into their directories.
+func (a *Agent) writeNotes(l *ledger, notes []note) {
 	for i := range notes {
 		if err := notes[i].write(l.attemptDir(notes[i].key)); err != nil {
 			a.deps.Events.Trouble(Trouble{Kind: TroubleNoteWorth, Task: notes[i].key.task, Err: err})
@@ -377,7 +378,8 @@ func (a *Agent) keep(l *ledger, notes []note) {
 
 func (a *Agent) perform(ctx context.Context, l *ledger, o *op) (result executor.Status, err error) {
 	if o.kind == opStart {
-		ctx = context.WithoutCancel(ctx) // an agent that stops must know whether it has begun
+		// An agent that stops must know whether the attempt has started.
+		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.CallTimeout)
 	defer cancel()

@@ -23,17 +23,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// patience is how long a test waits for what must come. It is reached only by a test that fails.
+// patience bounds a test's wait for an event. Only a failing test reaches it.
 const patience = 20 * time.Second
 
-// world is an agent's surroundings: gateways on a real network, and a supervisor.
+// world is the environment of an agent: gateways on a real network, and a supervisor.
 type world struct {
 	*testing.T
-	ctx      context.Context //nolint:containedctx // it ends with the test that the world stands for
+	ctx      context.Context //nolint:containedctx // it ends with the world's test
 	dir      string
 	cluster  *cluster
 	super    *supervisor
-	executor Executor // super, unless a test has a real one
+	executor Executor // super, unless a test uses a real one
 	qos      *qosFake
 	address  string
 	log      *logBuffer
@@ -91,7 +91,7 @@ func (w *world) config() Config {
 	}
 }
 
-// run runs an agent until stop is called, which returns what Run returned.
+// run runs an agent until stop is called; stop returns the result of Run.
 func (w *world) run(cfg Config) (stop func() error, ended <-chan struct{}) {
 	w.Helper()
 	deps := Deps{Executor: w.executor, Events: eventsTo(w.log)}
@@ -108,9 +108,10 @@ func (w *world) run(cfg Config) (stop func() error, ended <-chan struct{}) {
 	return w.start(a)
 }
 
-// eventsTo writes down what happens, a line each.
+// eventsTo writes events to a log, one line each.
 func eventsTo(log io.Writer) Events {
-	write := func(words ...any) { _, _ = fmt.Fprintln(log, words...) } // a buffer takes everything
+	// A buffer returns no error.
+	write := func(words ...any) { _, _ = fmt.Fprintln(log, words...) }
 	return Events{
 		Registered:        func(gateway string, _ *plimsoll.Node) { write("registered at", gateway) },
 		Disconnected:      func(gateway string, err error, _ time.Duration) { write("no session with", gateway, err) },
@@ -129,7 +130,7 @@ func (w *world) start(a *Agent) (stop func() error, ended <-chan struct{}) {
 	var err error
 	go func() { defer close(done); err = a.Run(ctx) }()
 	stop = func() error { cancel(); <-done; return err }
-	w.Cleanup(func() { _ = stop() }) // a test that cares has looked at the error
+	w.Cleanup(func() { _ = stop() }) // a test that needs the result has read it
 	return stop, done
 }
 
@@ -190,7 +191,8 @@ func TestATaskFromBindingToItsEnd(t *testing.T) {
 	if node.Attributes["cgroup"] != CgroupNone || node.Attributes["rack"] != "r7" {
 		t.Errorf("attributes %v", node.Attributes)
 	}
-	if up, known := node.Facts.Networks["back"]; up || !known || !node.Facts.Traits["ssd"].Flag || node.Facts.LastBoot <= 0 {
+	if up, known := node.Facts.Networks["back"]; up || !known ||
+		!node.Facts.Traits["ssd"].Flag || node.Facts.LastBoot <= 0 {
 		t.Errorf("facts %+v", node.Facts)
 	}
 	if n := strings.Count(w.log.String(), "limited"); n != 1 {
@@ -237,8 +239,9 @@ func TestTheNetworkIsAway(t *testing.T) {
 	w.run(w.config())
 	w.await("it runs", func() bool { return w.cluster.has("j.g.0", 1, plimsoll.TaskRunning) > 0 })
 	w.cluster.disconnect(plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader"))
-	w.super.finish("j.g.0", 1, plimsoll.ResultSucceeded, 0) // ends while nobody can be told
-	w.cluster.assign("j.g.1", 1, plimsoll.TaskBound)        // bound while the agent cannot know
+	// Ends while no gateway can be reached.
+	w.super.finish("j.g.0", 1, plimsoll.ResultSucceeded, 0)
+	w.cluster.assign("j.g.1", 1, plimsoll.TaskBound) // bound while the agent cannot know
 	var watches int
 	w.cluster.look(func() { watches = w.cluster.watches })
 	w.cluster.disconnect(nil)
@@ -274,7 +277,8 @@ func TestANewAgentOverRunningTasks(t *testing.T) {
 			w.cluster.has("j.g.2", 1, plimsoll.TaskRunning) > 0
 	})
 	w.cluster.disconnect(plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader"))
-	w.super.finish("j.g.0", 1, plimsoll.ResultFailed, 4) // while the agent lives; it cannot report it
+	// While the agent lives but cannot report.
+	w.super.finish("j.g.0", 1, plimsoll.ResultFailed, 4)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -303,10 +307,10 @@ func TestANewAgentOverRunningTasks(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotHereIsLost(t *testing.T) {
+func TestAnAttemptThatIsNotHereIsLost(t *testing.T) {
 	w := newWorld(t)
-	w.cluster.assign("j.g.0", 2, plimsoll.TaskRunning) // never heard of
-	w.cluster.assign("j.g.1", 1, plimsoll.TaskBound)   // its directory is there, but no process
+	w.cluster.assign("j.g.0", 2, plimsoll.TaskRunning) // never started here
+	w.cluster.assign("j.g.1", 1, plimsoll.TaskBound)   // its directory exists, but no process
 	w.cluster.assign("j.g.2", 1, plimsoll.TaskBound)
 	write(t, filepath.Join(w.dir, "tasks", "j.g.1", "1", "stdout"), []byte("torn"))
 	w.run(w.config())
@@ -356,8 +360,8 @@ func TestTheSupervisorIsAway(t *testing.T) {
 	w.await("the other runs", func() bool { return w.cluster.has("j.g.1", 1, plimsoll.TaskRunning) > 0 })
 }
 
-// A start that the supervisor refuses is the task's fault if what was asked for is wrong, and else
-// the node's.
+// A start that the supervisor refuses is the task's fault if the request is wrong, and else the
+// node's.
 func TestAStartThatIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		err     error
@@ -398,7 +402,7 @@ func TestAnAgentThatCannotBegin(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := w.config()
-	cfg.Dir = filepath.Join(w.dir, identityFile, "below") // a file stands in the way
+	cfg.Dir = filepath.Join(w.dir, identityFile, "below") // a file is in the way
 	third, err := New(cfg, Deps{Executor: w.super})
 	if err != nil {
 		t.Fatal(err)
@@ -465,7 +469,7 @@ func runWithLogs(t *testing.T, w *world) plimsollv1connect.LogServiceClient {
 	return plimsollv1connect.NewLogServiceClient(client, base)
 }
 
-// TestLogsOverTheNetwork reads what a task wrote from the agent's own address.
+// TestLogsOverTheNetwork reads a task's output from the agent's own address.
 func TestLogsOverTheNetwork(t *testing.T) {
 	w := newWorld(t)
 	logs := runWithLogs(t, w)

@@ -7,16 +7,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// beginAttempts says that a list of all attempts that the supervisor holds follows. Until it is
-// complete nothing is decided.
+// beginAttempts announces a list of all attempts of the supervisor. Until the list is complete no
+// action is decided.
 func (l *ledger) beginAttempts() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.synced, l.mu.seen = false, map[attemptKey]bool{}
 }
 
-// attempts enters a part of the supervisor's list, or changes to it. complete says that the list
-// has been sent.
+// attempts records a part of the supervisor's list, or changes to it. complete is true at the end
+// of the list.
 func (l *ledger) attempts(list []executor.Status, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -28,26 +28,26 @@ func (l *ledger) attempts(list []executor.Status, complete bool) {
 	}
 	for task, entries := range l.mu.entries {
 		for _, e := range entries {
-			e.stopping = false // the supervisor may be another one: ask again
+			e.stopping = false // the supervisor may be a new one: ask again
 			if e.phase != phaseLive || l.mu.seen[attemptKey{task, e.attempt}] {
 				continue
 			}
-			e.gone()
+			e.markGone()
 		}
 	}
 	l.mu.synced, l.mu.known, l.mu.seen = true, true, nil
-	l.touchAll()
+	l.markAllDirty()
 }
 
-// gone enters that the supervisor no longer holds a live attempt.
-func (e *entry) gone() {
+// markGone records that the supervisor no longer holds a live attempt.
+func (e *entry) markGone() {
 	e.phase = phaseOrphan
 	if e.void {
 		e.phase, e.void = phaseEnded, false
 	}
 }
 
-// attempt enters what the supervisor says about one attempt.
+// attempt records the supervisor's status of one attempt.
 func (l *ledger) attempt(a *executor.Status) {
 	if err := validateTaskID(a.Task); err != nil || a.Attempt < 1 {
 		l.trouble(Trouble{Kind: TroubleForeign, Task: a.Task, Attempt: a.Attempt})
@@ -59,7 +59,7 @@ func (l *ledger) attempt(a *executor.Status) {
 	}
 	e := l.ensure(key)
 	e.onDisk = true
-	defer l.touch(a.Task)
+	defer l.markDirty(a.Task)
 	if e.phase == phaseEnded || e.void {
 		l.attemptAfterEnd(a, e)
 		return
@@ -81,9 +81,9 @@ func (l *ledger) attempt(a *executor.Status) {
 	}
 }
 
-// attemptAfterEnd enters what is said about an attempt whose end is reported already. A call and
-// the watch may overtake each other, so after an end that the supervisor has told itself,
-// everything else is old. After an end that was made up, the attempt must not live.
+// attemptAfterEnd records the status of an attempt whose end is reported already. A call and the
+// watch may overtake each other. So after an end that the supervisor has reported, every other
+// status is old. After an end that the agent has inferred, the attempt must not live.
 func (l *ledger) attemptAfterEnd(a *executor.Status, e *entry) {
 	switch {
 	case a.State == plimsoll.TaskFinished:
@@ -96,12 +96,12 @@ func (l *ledger) attemptAfterEnd(a *executor.Status, e *entry) {
 	}
 }
 
-// done says what became of an operation.
+// done records the result of an operation.
 func (l *ledger) done(o *op, result executor.Status, err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.busy--
-	defer l.touch(o.task)
+	defer l.markDirty(o.task)
 	switch o.kind {
 	case opStart:
 		l.started(attemptKey{o.task, o.start.Attempt}, result, err, now)
@@ -112,7 +112,7 @@ func (l *ledger) done(o *op, result executor.Status, err error, now time.Time) {
 				delete(l.mu.evicting, attemptKey{o.task, o.stop.Attempt})
 			}
 			if plimsoll.CodeOf(err) == plimsoll.CodeNotFound && e.phase == phaseLive {
-				e.gone()
+				e.markGone()
 			}
 		}
 	case opForget:
@@ -129,12 +129,12 @@ func (l *ledger) started(key attemptKey, result executor.Status, err error, now 
 		result.Task, result.Attempt = key.task, key.attempt
 		l.attempt(&result)
 	case e == nil || e.phase == phaseEnded || e.reported >= plimsoll.TaskRunning:
-		// the watch has told more than this call
+		// The watch has already reported a later status.
 	case transient(err):
 		if e.phase == phaseStarting {
 			l.mu.known = false
-			// whether it was started is not known: the supervisor's list will tell, or the start is
-			// repeated
+			// The attempt may have started or not. The supervisor's list will tell, or the start is
+			// repeated.
 			l.remove(key)
 		}
 	case plimsoll.CodeOf(err) == plimsoll.CodeAlreadyExists:
@@ -142,14 +142,14 @@ func (l *ledger) started(key attemptKey, result executor.Status, err error, now 
 	default:
 		result := plimsoll.ResultNodeFault
 		if plimsoll.CodeOf(err) == plimsoll.CodeInvalid {
-			result = plimsoll.ResultNeverStarted // what was asked for is wrong, here and anywhere
+			result = plimsoll.ResultNeverStarted // the request is wrong, here and on any node
 		}
 		e.onDisk = true
-		l.makeUpEnd(key, result, cleanMessage(err.Error()), now)
+		l.inferEnd(key, result, cleanMessage(err.Error()), now)
 	}
 }
 
-// transient reports whether a call may have had its effect, or may be repeated with hope.
+// transient reports whether a call may have had its effect, or may succeed when repeated.
 func transient(err error) bool {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeUnavailable, plimsoll.CodeDeadline, plimsoll.CodeCanceled, plimsoll.CodeExhausted,
@@ -159,9 +159,9 @@ func transient(err error) bool {
 	return false
 }
 
-// status tells where an attempt's files are, for those who read its logs. attempt 0 is the newest
-// that has begun. known is false if the task has left no trace here; begun is false if it is
-// assigned but has no directory yet; writing says whether more may be written.
+// status locates an attempt's files for a reader of its logs. Attempt 0 is the newest one with a
+// directory. known is false if the task has left no trace here. begun is false if the task is
+// assigned but has no directory yet. writing is true if the attempt may still write.
 func (l *ledger) status(task string, attempt int32) (key attemptKey, known, begun, writing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// able is a supervisor that says what it can do.
+// able is a supervisor with settable capabilities.
 type able struct {
 	*supervisor
 	caps executor.Capabilities
@@ -17,8 +17,8 @@ type able struct {
 // Capabilities implements Executor.
 func (s *able) Capabilities() executor.Capabilities { return s.caps }
 
-// An agent registers how many tasks its node takes, and each start says how many processes the task
-// may have and what all tasks may use together; without flags the defaults.
+// An agent registers its node's number of tasks. Each start has the process limit of the task and
+// the memory limit of all tasks. Without flags these are the defaults.
 func TestAgentBoundsItsTasks(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Config)
@@ -51,8 +51,8 @@ func TestAgentBoundsItsTasks(t *testing.T) {
 	}
 }
 
-// What tasks may use together is what the node offers without what is kept back, and less than all
-// that the machine has.
+// The memory limit of all tasks is the offered memory without the reserve, and less than the
+// machine has.
 func TestTasksMemory(t *testing.T) {
 	const gib = int64(1) << 30
 	for _, c := range []struct {
@@ -72,7 +72,7 @@ func TestTasksMemory(t *testing.T) {
 	}
 }
 
-// A node where nobody sees what tasks take of the disk says so when its agent starts, and shows it.
+// An agent that cannot measure disk usage says so when it starts, and in its node's attributes.
 func TestNodeThatCannotMeasureItsDiskSaysSo(t *testing.T) {
 	for name, c := range map[string]struct {
 		disk, attribute, says string

@@ -19,42 +19,50 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// Config says how an agent works. Every field but Dir and Gateways has a usable zero value.
+// Config configures an agent. Every field but Dir and Gateways has a usable zero value.
 type Config struct {
 	Node     string   // id of the node; empty: the one in Dir, or else the host's name
-	Dir      string   // where the agent keeps what it knows; one agent a directory
-	Gateways []string // addresses of gateways; the next one is tried when one fails
+	Dir      string   // the agent's own directory; one agent per directory
+	Gateways []string // addresses of gateways; after a failure the next one is tried
 
 	Listen    string   // address of the log service; empty: unix:DIR/agent.sock
-	Advertise string   // address that gateways use for it; empty: Listen
+	Advertise string   // the address of Listen for gateways; empty: Listen
 	Hosts     []string // further hosts that callers may use for Listen; see transport.Serve
 	Insecure  bool     // allow Listen to be reached from other machines without encryption
 
-	Access *transport.Access                         // who may call Listen; required unless that is a socket
-	Tokens func(gateway string) (from *token.Source) // finds the token for a gateway; nil: none is sent
+	Access *transport.Access // callers that Listen accepts; required unless Listen is a socket
+	// Tokens finds the token for a gateway; nil: none is sent.
+	Tokens func(gateway string) (from *token.Source)
 
 	Capacity   plimsoll.Resources // amounts that replace the measured ones, and custom resources
-	Attributes map[string]string  // facts that are added to the measured ones, or replace them
+	Attributes map[string]string  // attributes that extend or replace the measured ones
 
-	// what placement needs to know; LastBoot and Networks are added to what is measured; MaxTasks
-	// 0: DefaultMaxTasks
+	// Facts are the node's facts for placement. LastBoot and Networks are added to the measured
+	// ones. A MaxTasks of 0 means DefaultMaxTasks.
 	Facts plimsoll.NodeFacts
-	// names of networks and the interfaces that they are up with; empty: the interface has that
-	// name
+	// Networks maps names of networks to their interfaces; empty: the interface has the network's
+	// name.
 	Networks map[string]string
 
-	HeartbeatInterval time.Duration // used until a gateway names another; 0: DefaultHeartbeatInterval
-	CallTimeout       time.Duration // for one call to a gateway or the supervisor; 0: DefaultCallTimeout
+	// HeartbeatInterval is used unless a gateway names another; 0: DefaultHeartbeatInterval.
+	HeartbeatInterval time.Duration
+	// CallTimeout bounds one call to a gateway or the supervisor; 0: DefaultCallTimeout.
+	CallTimeout time.Duration
 
-	LeaveTimeout time.Duration // how long Run may take to leave when it is told to stop; 0: it just ends
+	// LeaveTimeout bounds the time for leaving after ctx has ended; 0: the agent does not leave.
+	LeaveTimeout time.Duration
 
-	QOS QOSConfig // how the node is kept at its waterlines
+	QOS QOSConfig // the node's QoS loop
 
-	Users    executor.Users // as whom tasks run, if the supervisor is root; only told here, the Executor sees to it
-	TaskPids int64          // the most processes and threads of a task at once; 0: DefaultTaskPids
+	// Users of tasks, if the supervisor is root; only for a message, because the Executor applies
+	// them.
+	Users    executor.Users
+	TaskPids int64 // most processes and threads of a task at once; 0: DefaultTaskPids
 
-	KeepAttempts int   // ended attempts whose directories are kept; 0: DefaultKeepAttempts
-	KeepBytes    int64 // bytes that these may use together; 0: DefaultKeepBytes
+	// KeepAttempts is the number of ended attempts whose directories are kept; 0:
+	// DefaultKeepAttempts.
+	KeepAttempts int
+	KeepBytes    int64 // bytes of these directories together; 0: DefaultKeepBytes
 }
 
 // Defaults for fields of Config that are zero.
@@ -67,28 +75,29 @@ const (
 	DefaultKeepBytes         = int64(2 << 30)
 )
 
-// Deps is what an agent works with.
+// Deps are the agent's dependencies.
 type Deps struct {
 	Executor Executor // the node's supervisor
-	Events   Events   // tells what happens
-	// Retire ends the supervisor if none of its attempts runs, and returns how many do. It is
-	// called when the agent leaves and uses Executor no more. If no supervisor answers, the error
-	// is CodeUnavailable. nil: the supervisor stays.
+	Events   Events   // callbacks for events
+	// Retire ends the supervisor if none of its attempts runs, and returns the number of running
+	// attempts. It is called when the agent leaves and uses Executor no more. If no supervisor
+	// answers, the error is CodeUnavailable. nil: the supervisor stays.
 	Retire func(ctx context.Context) (running int, err error)
-	// Metrics gets the agent's metrics too. They are always served on Config.Listen, at /metrics.
+	// Metrics also gets the agent's metrics, which Config.Listen always serves at /metrics.
 	Metrics prometheus.Registerer
 }
 
 // CgroupNone is the value of the node attribute cgroup when tasks run without limits.
 const CgroupNone = "none"
 
-// DiskNotMeasured is the value of the node attribute disk when nobody sees what tasks take of it.
+// DiskNotMeasured is the value of the node attribute disk when the disk usage of tasks is not
+// measured.
 const DiskNotMeasured = "not measured"
 
-// maxSocketPath is what the kernel takes as the path of a unix socket.
+// maxSocketPath is the longest path of a unix socket that the kernel accepts.
 const maxSocketPath = 107
 
-// Validate reports the first field that is wrong, with what to do about it.
+// Validate reports the first field that is wrong, and names the fix.
 func (c *Config) Validate() error {
 	if c.Dir == "" {
 		return plimsoll.Invalid("dir", "is empty; name the directory that the agent keeps its state in")
@@ -132,8 +141,8 @@ func (c *Config) Validate() error {
 	return c.validateBounds()
 }
 
-// validateFacts also checks the networks that are named, and that a trait with words has some: no
-// task could ask for it.
+// validateFacts also checks the named networks. A trait must not have an empty list of words,
+// because no task could ask for it.
 func (c *Config) validateFacts() error {
 	facts := c.Facts
 	facts.Networks = maps.Clone(facts.Networks)
@@ -175,8 +184,8 @@ func (c *Config) validateBounds() error {
 	return nil
 }
 
-// withDefaults fills in what is zero. Dir becomes absolute, because other processes are told paths
-// below it.
+// withDefaults fills in fields that are zero. Dir becomes absolute, because other processes get
+// paths below it.
 func (c Config) withDefaults() (Config, error) {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -218,12 +227,11 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// checkSocket reports whether gateways would call a unix socket: they do that only if it is in the
-// agent's directory.
+// checkSocket reports whether gateways would call a unix socket: only one in the agent's directory.
 func (c *Config) checkSocket(field, address string) error {
 	network, path, err := transport.Split(address)
 	if err != nil || network != "unix" {
-		return nil //nolint:nilerr // that it is an address is looked at elsewhere
+		return nil //nolint:nilerr // the form of the address is checked elsewhere
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return fmt.Errorf("find the socket %s: %w", address, err)
@@ -238,7 +246,7 @@ func (c *Config) checkSocket(field, address string) error {
 	return nil
 }
 
-// hostID makes a node id of the host's name, without its domain.
+// hostID makes a node id from the host's name, without its domain.
 func hostID() (string, error) {
 	name, err := os.Hostname()
 	if err != nil {

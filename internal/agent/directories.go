@@ -17,14 +17,14 @@ import (
 
 const (
 	markFile = "reported.json" // in an attempt's directory: its end was acknowledged
-	workDir  = "work"          // in a task's directory: what its attempts share
+	workDir  = "work"          // in a task's directory: shared by its attempts
 )
 
-// keptDir is the directory of an attempt, found at the start.
+// keptDir is the directory of an attempt, found at the start of the agent.
 type keptDir struct {
 	key   attemptKey
 	end   *plimsoll.TaskReport // its end, if that was acknowledged; else nil
-	worth *worth               // nil: not known
+	worth *worth               // nil: unknown
 }
 
 // mark is the content of markFile.
@@ -35,8 +35,8 @@ type mark struct {
 	At       int64  `json:"at"`
 }
 
-// scanDirs finds the directories of attempts. What does not look like one is left alone, and what
-// cannot be read is told: the supervisor knows what runs there.
+// scanDirs finds the directories of attempts. Other entries are left alone. An unreadable directory
+// is reported, and left to the supervisor, which knows its attempts.
 func scanDirs(root string, trouble func(Trouble)) ([]keptDir, error) {
 	tasks, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +66,8 @@ func scanDirs(root string, trouble func(Trouble)) ([]keptDir, error) {
 	return dirs, nil
 }
 
-// readDir reads what the agent has noted in an attempt's directory. What an attempt that is over
-// was worth is of no interest.
+// readDir reads the agent's notes in an attempt's directory. The worth of an ended attempt is not
+// needed.
 func readDir(dir string, key attemptKey) keptDir {
 	d := keptDir{key: key, end: readMark(dir, key)}
 	if d.end == nil {
@@ -76,8 +76,8 @@ func readDir(dir string, key attemptKey) keptDir {
 	return d
 }
 
-// readMark returns the acknowledged end of an attempt. A mark that is missing or torn is none: the
-// attempt is then judged anew.
+// readMark returns the acknowledged end of an attempt. Without a readable mark it returns nil, and
+// the attempt's state is found again.
 func readMark(dir string, key attemptKey) *plimsoll.TaskReport {
 	data, err := os.ReadFile(filepath.Join(dir, markFile))
 	if err != nil {
@@ -101,8 +101,8 @@ func parseResult(s string) plimsoll.TaskResult {
 	return plimsoll.ResultLost
 }
 
-// writeMark notes that an end was acknowledged. It need not be durable: without it the end is
-// reported once more.
+// writeMark records that an end was acknowledged. It is not synced: without it the end is reported
+// once more.
 func writeMark(dir string, end *plimsoll.TaskReport) error {
 	data, err := json.Marshal(mark{end.Result.String(), end.ExitCode, end.Message, end.At})
 	if err != nil {
@@ -118,12 +118,12 @@ func writeMark(dir string, end *plimsoll.TaskReport) error {
 // candidate is a directory that may be removed.
 type candidate struct {
 	key attemptKey
-	at  int64 // when its attempt ended
+	at  int64 // time of the attempt's end
 }
 
-// removable returns the directories of attempts that are over and acknowledged and that nobody may
-// ask about again, the newest first. The directory of an attempt that is still assigned is never
-// among them: it is what keeps it from being started again.
+// removable returns the directories that may be removed, the newest first. Their attempts have
+// ended, are acknowledged, and cannot be asked about again. The directory of an assigned attempt
+// stays, because it prevents a second start.
 func (l *ledger) removable() []candidate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,8 +151,8 @@ func (l *ledger) isRemovable(task string, e *entry) bool {
 	return e.phase == phaseEnded && e.acked || e.phase == phaseOrphan
 }
 
-// retire takes the directory of an attempt out of the way if it still may be removed, and with the
-// last one of a task also the task's own. It only renames; sweep removes.
+// retire moves the directory of an attempt to the trash, if it may still be removed. With a task's
+// last attempt it also moves the task's own directory. It only renames; emptyDir removes.
 func (l *ledger) retire(key attemptKey) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +183,7 @@ func (l *ledger) discard(path string) error {
 	return nil
 }
 
-// discardedBefore returns the highest number in the trash, where the next ones must not meet it.
+// discardedBefore returns the highest number in the trash. Later directories get higher ones.
 func discardedBefore(trash string) (last uint64, err error) {
 	entries, err := os.ReadDir(trash)
 	for _, e := range entries {
@@ -194,8 +194,8 @@ func discardedBefore(trash string) (last uint64, err error) {
 	return last, err
 }
 
-// janitor bounds the directories that are kept. Sizes are measured once, when an attempt is over.
-// The task's own working directory is counted with its newest attempt.
+// janitor bounds the directories that are kept. Sizes are measured once, after an attempt's end.
+// The task's own directory counts with its newest attempt.
 type janitor struct {
 	ledger *ledger
 	count  int
@@ -203,10 +203,10 @@ type janitor struct {
 	sizes  map[attemptKey]int64
 }
 
-// janitorInterval is how often the directories are looked at.
+// janitorInterval is the interval between sweeps.
 const janitorInterval = 10 * time.Second
 
-// sweep puts away the oldest directories that are over the bounds.
+// sweep retires the oldest directories that exceed the bounds.
 func (j *janitor) sweep(ctx context.Context) error {
 	sizes := make(map[attemptKey]int64, len(j.sizes))
 	counted := map[string]bool{}
@@ -216,7 +216,7 @@ func (j *janitor) sweep(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if kept++; over || kept > j.count { // once over, all that are older go too
+		if kept++; over || kept > j.count { // once over a bound, all older ones go too
 			over = true
 			failed = errors.Join(failed, j.ledger.retire(c.key))
 			continue
@@ -240,8 +240,7 @@ func (j *janitor) sweep(ctx context.Context) error {
 	return failed
 }
 
-// emptyDir removes what was put away, until ctx ends. That takes long if tasks have made many
-// files.
+// emptyDir removes the entries of the trash, until ctx ends. A task with many files takes long.
 func emptyDir(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -257,14 +256,14 @@ func emptyDir(ctx context.Context, dir string) error {
 	return failed
 }
 
-// removeAll removes what a task has left. Tasks make directories that nobody may write, such as
-// Go's module cache; without root's rights these must be made writable first.
+// removeAll removes a task's files. Tasks make directories without write permission, such as Go's
+// module cache. Without root's rights the mode of these must be changed first.
 func removeAll(dir string) error {
 	err := os.RemoveAll(dir)
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	root, err := os.OpenRoot(dir) // what a task may exchange for a link meanwhile cannot lead out of it
+	root, err := os.OpenRoot(dir) // a link that a task puts there cannot lead out of it
 	if err != nil {
 		return err
 	}
@@ -282,8 +281,8 @@ func removeAll(dir string) error {
 	return nil
 }
 
-// diskUsage is how many bytes the files below a directory take on the disk. What cannot be read
-// counts nothing: tasks may have put anything there, and may be changing it.
+// diskUsage returns the disk usage of the files below a directory. Unreadable files count nothing,
+// because tasks may have put anything there, and may be changing it.
 func diskUsage(ctx context.Context, dir string) (total int64) {
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
@@ -295,7 +294,7 @@ func diskUsage(ctx context.Context, dir string) (total int64) {
 		return nil
 	})
 	if err != nil {
-		return total // the agent is being stopped
+		return total // the agent is stopping
 	}
 	return total
 }

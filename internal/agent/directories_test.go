@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withoutOverride runs f without root's right to pass over permissions, on a thread that is thrown
+// withoutOverride runs f without root's right to ignore permissions, on a thread that is thrown
 // away.
 func withoutOverride(t *testing.T, f func()) {
 	t.Helper()

@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	diskInterval = time.Second // between two looks at the disk of the agent's directory
-	fullPause    = time.Second // before an agent starts again that could not, because that disk was full
+	diskInterval = time.Second // between two checks of free space in the agent's directory
+	fullPause    = time.Second // before another start of an agent that failed on a full disk
 )
 
-// diskWatch stops new tasks while the disk of the agent's directory has too little room for those
-// that run.
+// diskWatch stops new tasks while the disk of the agent's directory has too little room for the
+// running ones.
 type diskWatch struct {
 	dir     string
 	measure func(dir string) (disk.Space, error)
-	news    *newsbox
+	nodeOut *nodeOutbox
 	trouble func(Trouble)
 	gate    disk.Gate
-	shut    bool // as the newsbox knows
+	closed  bool // the state in nodeOut
 }
 
-// run looks now and every second until ctx ends.
+// run checks the disk now and every second, until ctx ends.
 func (w *diskWatch) run(ctx context.Context) {
 	ticker := time.NewTicker(diskInterval)
 	defer ticker.Stop()
 	for {
-		w.look()
+		w.check()
 		select {
 		case <-ctx.Done():
 			return
@@ -40,30 +40,30 @@ func (w *diskWatch) run(ctx context.Context) {
 	}
 }
 
-// look says once what is missing, with the numbers of then: each report of the node costs the
-// coordinator a commit.
-func (w *diskWatch) look() {
+// check reports a change of the shortage, once, with the numbers of that moment. Each report of the
+// node costs the coordinator a commit.
+func (w *diskWatch) check() {
 	space, err := w.measure(w.dir)
 	if err != nil {
-		return // what was known last holds
+		return // the last state stays
 	}
-	was := w.shut
-	if w.shut = w.gate.Shut(space); w.shut == was {
+	was := w.closed
+	if w.closed = w.gate.Shut(space); w.closed == was {
 		return
 	}
-	if !w.shut {
-		w.news.setShortage("")
+	if !w.closed {
+		w.nodeOut.setShortage("")
 		return
 	}
 	why := space.Shortage()
 	w.trouble(Trouble{Kind: TroubleDisk, Err: errors.New(why + "; tasks are taken again with " + space.Enough())})
-	w.news.setShortage(why)
+	w.nodeOut.setShortage(why)
 }
 
-// noSpace reports whether something failed because the disk is full.
+// noSpace reports whether an operation failed because the disk is full.
 func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// cutText returns so many bytes of a text at most, whole characters.
+// cutText returns at most most bytes of a text, in whole characters.
 func cutText(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "")

@@ -16,15 +16,15 @@ import (
 
 const mib = int64(1) << 20
 
-// gauge is a disk of 1,000 MiB as a test wants it.
+// gauge is a disk of 1,000 MiB with settable free space.
 type gauge struct{ free atomic.Int64 } // MiB
 
 func (g *gauge) measure(dir string) (disk.Space, error) {
 	return disk.Space{Path: dir, Free: g.free.Load() * mib, Size: 1000 * mib}, nil
 }
 
-// A node whose disk is nearly full takes no new tasks and says why; those that run go on, and their
-// ends are reported. When there is room it takes tasks again.
+// A node whose disk is nearly full takes no new tasks and says why. Running tasks run on, and their
+// ends are reported. With enough room the node takes tasks again.
 func TestANodeWhoseDiskIsNearlyFullTakesNoNewTasks(t *testing.T) {
 	w := newWorld(t)
 	g := &gauge{}
@@ -45,7 +45,7 @@ func TestANodeWhoseDiskIsNearlyFullTakesNoNewTasks(t *testing.T) {
 	g.free.Store(49)
 	w.await("that it takes no new tasks", func() bool { _, closed := w.cluster.told(); return closed })
 	w.cluster.look(func() {
-		why := w.cluster.news[len(w.cluster.news)-1].Report.SchedulingReason
+		why := w.cluster.nodeReports[len(w.cluster.nodeReports)-1].Report.SchedulingReason
 		for _, word := range []string{w.dir, "49Mi free", "needs 50Mi"} {
 			if !strings.Contains(why, word) {
 				t.Errorf("the reason %q does not say %q", why, word)
@@ -64,41 +64,41 @@ func TestANodeWhoseDiskIsNearlyFullTakesNoNewTasks(t *testing.T) {
 	}
 }
 
-// A shortage is told once, as it was found, and again after each registration; it is told beside
-// what the loop says, and what the loop says holds again when there is room.
-func TestAShortageIsToldBesideWhatTheLoopSays(t *testing.T) {
-	n := newNewsbox()
+// A shortage is reported once, with the numbers of its beginning, and again after each
+// registration. It is added to the loop's condition, which stands alone again when there is room.
+func TestAShortageIsAddedToTheLoopsCondition(t *testing.T) {
+	n := newNodeOutbox()
 	n.registered()
 	n.sent(t, "")
 	n.setShortage("disk")
 	n.sent(t, "1 disk")
-	n.taken()
+	n.accepted()
 	n.sent(t, "")
 	n.registered()
 	n.sent(t, "2 disk")
-	n.taken()
+	n.accepted()
 	n.add(closed("hot", "1"))
 	n.sent(t, "3 disk; hot 1")
-	n.taken()
+	n.accepted()
 	n.setShortage("")
 	n.sent(t, "4 hot")
-	n.taken()
+	n.accepted()
 	n.setShortage(strings.Repeat("ü", plimsoll.MaxQOSMessage))
 	if r, _ := n.next(); len(r.SchedulingReason) > plimsoll.MaxQOSMessage || r.Validate() != nil {
 		t.Errorf("a long reason: %d bytes, %v", len(r.SchedulingReason), r.Validate())
 	}
 }
 
-// The disk is looked at every second, and a report is made only when the gate shuts or opens.
+// The disk is checked every second, and a report is made only when the gate shuts or opens.
 func TestTheAgentsDiskIsLookedAtEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, n := &gauge{}, newNewsbox()
+		g, n := &gauge{}, newNodeOutbox()
 		g.free.Store(500)
-		w := diskWatch{dir: "/d", measure: g.measure, news: n, trouble: func(Trouble) {}}
+		w := diskWatch{dir: "/d", measure: g.measure, nodeOut: n, trouble: func(Trouble) {}}
 		go w.run(t.Context())
 		for i, step := range []struct {
 			free int64
-			want string // reason that is told; none: nothing is told
+			want string // reported reason; none: no report
 		}{
 			{60, "none"},
 			{45, "the disk of /d has 45Mi free and needs 50Mi"},
@@ -112,7 +112,7 @@ func TestTheAgentsDiskIsLookedAtEverySecond(t *testing.T) {
 			got := "none"
 			if r, _ := n.next(); r != nil {
 				got = r.SchedulingReason
-				n.taken()
+				n.accepted()
 			}
 			if got != step.want {
 				t.Errorf("step %d, %d MiB free: told %q, want %q", i, step.free, got, step.want)
@@ -121,7 +121,7 @@ func TestTheAgentsDiskIsLookedAtEverySecond(t *testing.T) {
 	})
 }
 
-// An agent that is started on a full disk waits for space, and works when there is some.
+// An agent that starts on a full disk waits for space, and then works.
 func TestAnAgentWaitsForSpace(t *testing.T) {
 	w := newWorld(t)
 	if err := syscall.Mount("tmpfs", w.dir, "tmpfs", 0, "size=1m"); err != nil {

@@ -7,35 +7,34 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// Events tells what happens in an agent. A nil function is not called. They are called from any
-// goroutine and must not block.
+// Events are callbacks for events of an agent. A nil function is not called. Calls come from any
+// goroutine, so a function must not block.
 type Events struct {
-	// Registered is called when a gateway has taken the node in, as it describes itself.
+	// Registered is called when a gateway has registered the node with this description.
 	Registered func(gateway string, node *plimsoll.Node)
-	// Disconnected is called when the session with a gateway has ended or could not begin; the next
-	// is tried after the pause.
+	// Disconnected is called when a session with a gateway ended or failed to begin. The next
+	// session follows after the pause.
 	Disconnected func(gateway string, err error, pause time.Duration)
-	// SupervisorLost is called when the connection to the supervisor has ended; it is tried again
-	// after the pause.
+	// SupervisorLost is called when the connection to the supervisor has ended. The next try
+	// follows after the pause.
 	SupervisorLost func(err error, pause time.Duration)
-	// Limited is called once a run if tasks run without some limits, with the kind of control
-	// groups and the reason.
+	// Limited is called once per run if some limits are missing, with the kind of control groups
+	// and the reason.
 	Limited func(cgroups, reason string)
-	// Users is called once a run, with a sentence that says as whom tasks run.
+	// Users is called once per run, with a sentence that names the users of tasks.
 	Users func(sentence string)
-	// ReportsCut is called when the end of the reports on disk could not be read; the supervisor's
-	// records make up for it.
+	// ReportsCut is called when the end of the reports on disk could not be read. The supervisor's
+	// records replace the lost ones.
 	ReportsCut func(bytes int64)
-	// NodeReportRefused is called when a report of the node was refused for good; what is wrong in
-	// it is left out.
+	// NodeReportRefused is called when a report of the node was refused for good. The faulty part
+	// is left out.
 	NodeReportRefused func(events int, err error)
-	// Left is called when an agent that was told to stop has left. So many attempts go on without
-	// it; err is why no gateway could be told.
+	// Left is called when an agent has left after ctx ended. running attempts run on; err says why
+	// no gateway could be told.
 	Left func(running int, err error)
-	// Trouble is called when something could not be done. The agent goes on without it, or tries
-	// again.
+	// Trouble is called after a failure. The agent continues without the operation, or retries.
 	Trouble func(Trouble)
-	// QOS tells what happens in the loop that keeps the node at its lines.
+	// QOS are the callbacks of the node's QoS loop.
 	QOS nodeqos.Events
 }
 
@@ -70,32 +69,32 @@ func (e Events) withDefaults() Events {
 	return e
 }
 
-// Trouble is something that an agent could not do.
+// Trouble is a failure that does not end the agent.
 type Trouble struct {
 	Kind    TroubleKind
-	Task    string // that it is about; empty: it is about none
-	Attempt int32  // 0: it is about none in particular
+	Task    string // the task concerned; empty: none
+	Attempt int32  // 0: no particular attempt
 	Policy  string // of TroublePolicy
 	Err     error  // nil if the kind says it all
 }
 
-// TroubleKind says in words what could not be done.
+// TroubleKind describes the failed operation in words.
 type TroubleKind string
 
-// The kinds of trouble.
+// Kinds of trouble.
 const (
-	TroubleScan         TroubleKind = "the directory of a task cannot be read; what the supervisor says of it holds"
+	TroubleScan         TroubleKind = "the directory of a task cannot be read; the supervisor's records are used for it"
 	TroubleOldDirs      TroubleKind = "directories of old tasks could not be removed"
-	TroubleSupervisor   TroubleKind = "the supervisor could not do what was asked"
+	TroubleSupervisor   TroubleKind = "the supervisor could not carry out a request"
 	TroubleDisk         TroubleKind = "the disk of the agent's directory is too full; no new tasks are taken, and those that run go on"
 	TroubleKeepReports  TroubleKind = "reports are not kept on disk"
-	TroubleNoteWorth    TroubleKind = "what a task is worth could not be noted in its directory"
+	TroubleNoteWorth    TroubleKind = "the worth of a task could not be noted in its directory"
 	TroubleNoteEnd      TroubleKind = "the end of an attempt could not be noted in its directory"
 	TroubleForeign      TroubleKind = "the supervisor holds an attempt that cannot be ours"
 	TroubleAssignment   TroubleKind = "an assignment was left out"
 	TroubleSendLog      TroubleKind = "a log could not be sent"
 	TroubleUnread       TroubleKind = "a stream was cut because its caller did not read it"
-	TroubleNetworks     TroubleKind = "the networks of this machine cannot be read; what was known of them stays"
+	TroubleNetworks     TroubleKind = "the networks of this machine cannot be read; their last known state stays"
 	TroubleIncarnation  TroubleKind = "another incarnation of the node could not be noted"
 	TroubleReport       TroubleKind = "a report was refused for good and is dropped"
 	TroubleNodeReport   TroubleKind = "a report of the node is not taken; tasks go on, and it is tried again and again"

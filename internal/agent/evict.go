@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// eviction is a stop that this node has decided on itself, because it is over a line.
+// eviction is a stop that this node has decided on itself, because it exceeds a waterline.
 type eviction struct {
 	grace  time.Duration
 	reason string
@@ -21,10 +21,9 @@ func (v *eviction) op(key attemptKey, once bool) op {
 	}}
 }
 
-// evict has the supervisor stop an attempt, with the result evicted, and returns when that has
-// begun. It needs no gateway. The end is reported like any other as soon as somebody can be told,
-// and until then the attempt's directory keeps it from being started again. One that is being
-// stopped already, by whomever, is left to that.
+// evict makes the supervisor stop an attempt with the result evicted, and returns when the stop has
+// begun. It needs no gateway. The end is reported like any other, and until then the attempt's
+// directory prevents a second start. An attempt that is already being stopped is left to that stop.
 func (a *Agent) evict(
 	ctx context.Context, l *ledger, task string, attempt int32, grace time.Duration, reason string,
 ) error {
@@ -37,8 +36,8 @@ func (a *Agent) evict(
 	return err
 }
 
-// beginEviction decides whether an attempt can be evicted. If needed, the operation must be carried
-// out and followed by done.
+// beginEviction decides whether an attempt can be evicted. If needed is true, the caller must
+// perform the operation and then call done.
 func (l *ledger) beginEviction(key attemptKey, v eviction) (o op, needed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,12 +58,11 @@ func (l *ledger) beginEviction(key attemptKey, v eviction) (o op, needed bool, e
 	e.stopping = true
 	l.mu.evicting[key] = v
 	l.mu.busy++
-	l.touch(key.task)
+	l.markDirty(key.task)
 	return v.op(key, true), true, nil
 }
 
-// settleEvictions asks again for the evictions that a supervisor may have forgotten, because it was
-// replaced.
+// settleEvictions repeats the evictions that a new supervisor may not know.
 func (l *ledger) settleEvictions() {
 	keys := make([]attemptKey, 0, len(l.mu.evicting))
 	for key := range l.mu.evicting {

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// evictNow begins an eviction of attempt 1 of a task and checks whether the supervisor is to be
+// evictNow begins an eviction of attempt 1 of a task and checks whether the supervisor must be
 // asked.
 func (b *book) evictNow(task string, needed bool, code plimsoll.Code) op {
 	b.Helper()
@@ -23,9 +23,9 @@ func (b *book) evictNow(task string, needed bool, code plimsoll.Code) op {
 	return o
 }
 
-// noted says of each attempt that lives "task class queue", with ! if it is being stopped.
+// noted lists each live attempt as "task class queue", with ! if it is being stopped.
 func (b *book) noted() (all []string) {
-	for _, t := range b.residents() {
+	for _, t := range b.liveTasks() {
 		s := t.ID + " " + t.Class.String() + " " + t.Queue
 		if t.Stopping {
 			s += " !"
@@ -42,7 +42,7 @@ func (b *book) living(want ...string) {
 	}
 }
 
-// owned is an assignment with what policies go by.
+// owned is an assignment with a class, an owner and a queue.
 func owned(id string, attempt int32, state plimsoll.TaskState) assignmentOf {
 	a := task(id, attempt, state)
 	a.owner, a.queue, a.labels = "ann", "root.a", map[string]string{"app": "web"}
@@ -50,9 +50,9 @@ func owned(id string, attempt int32, state plimsoll.TaskState) assignmentOf {
 	return a
 }
 
-// What was evicted is reported with the reason, and is not started again although it is still
-// assigned, whatever the coordinator asks for until it has heard.
-func TestWhatWasEvictedIsNotStartedAgain(t *testing.T) {
+// An evicted attempt is reported with the reason. It is not started again although it is still
+// assigned, until the coordinator has the report.
+func TestAnEvictedAttemptIsNotStartedAgain(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	b.list(owned("j.g.0", 1, plimsoll.TaskRunning))
@@ -66,7 +66,7 @@ func TestWhatWasEvictedIsNotStartedAgain(t *testing.T) {
 	b.doneAll([]op{o}, nil)
 	b.expect()
 	b.living("j.g.0 burstable root.a !")
-	// the coordinator wants it stopped too: it is being stopped
+	// The coordinator wants it stopped too, but it is already being stopped.
 	b.assign([]assignmentOf{owned("j.g.0", 1, plimsoll.TaskStopping)}, nil, false)
 	b.expect()
 	ended := live("j.g.0", 1, plimsoll.TaskFinished)
@@ -84,12 +84,11 @@ func TestWhatWasEvictedIsNotStartedAgain(t *testing.T) {
 		t.Errorf("the reason is told as %q", reports[1].Message)
 	}
 	b.ack()
-	b.list(owned("j.g.0", 2, plimsoll.TaskBound)) // it comes back, if it must
+	b.list(owned("j.g.0", 2, plimsoll.TaskBound)) // the next attempt may start
 	b.expect("forget j.g.0 1", "start j.g.0 2")
 }
 
-// A node that is over its line does not wait for the network: not when it is away, and not when the
-// agent has been restarted meanwhile.
+// An eviction does not wait for the network, even if the agent has been restarted meanwhile.
 func TestEvictionsNeedNoGateway(t *testing.T) {
 	b := newBook(t)
 	key := attemptKey{"j.g.0", 1}
@@ -106,12 +105,14 @@ func TestEvictionsNeedNoGateway(t *testing.T) {
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	b.living("j.g.0 best-effort root.a")
 	b.doneAll([]op{b.evictNow("j.g.0", true, 0)}, nil)
-	b.hold(live("j.g.0", 1, plimsoll.TaskRunning)) // another supervisor, which does not know that it is being stopped
+	// A new supervisor, which does not know of the stop.
+	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	ops := b.expect("stop j.g.0 1")
 	if ops[0].stop.Result != plimsoll.ResultEvicted || ops[0].stop.Message != "over the line" {
 		t.Errorf("it is stopped again by %+v", ops[0].stop)
 	}
-	b.doneAll(ops, plimsoll.Errorf(plimsoll.CodeUnavailable, "gone")) // and that one goes away too
+	// The new supervisor is lost too.
+	b.doneAll(ops, plimsoll.Errorf(plimsoll.CodeUnavailable, "gone"))
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	b.doneAll(b.expect("stop j.g.0 1"), nil)
 	ended := live("j.g.0", 1, plimsoll.TaskFinished)
@@ -126,8 +127,8 @@ func TestEvictionsNeedNoGateway(t *testing.T) {
 	b.waiting("j.g.0 1 Running", "j.g.0 1 Finished evicted")
 }
 
-// Whether an eviction that failed is tried again is for the loop to decide: it has seen by then
-// whether it is still needed.
+// The ledger does not repeat a failed eviction. The loop decides, because it knows whether the
+// eviction is still needed.
 func TestAnEvictionThatFailed(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
@@ -139,7 +140,7 @@ func TestAnEvictionThatFailed(t *testing.T) {
 	b.evictNow("j.g.0", true, 0)
 }
 
-func TestWhatCannotBeEvicted(t *testing.T) {
+func TestAttemptsThatCannotBeEvicted(t *testing.T) {
 	b := newBook(t)
 	stopping := live("j.stopping.0", 1, plimsoll.TaskStopping)
 	b.hold(
@@ -148,7 +149,7 @@ func TestWhatCannotBeEvicted(t *testing.T) {
 	)
 	b.living("j.killed.0 guaranteed ?", "j.stopping.0 guaranteed ? !", "j.unknown.0 guaranteed ?")
 	b.evictNow("j.unknown.0", false, plimsoll.CodeConflict) // nothing is assigned yet
-	b.evictNow("j.stopping.0", false, 0)                    // somebody stops it already
+	b.evictNow("j.stopping.0", false, 0)                    // a stop is under way already
 	b.evictNow("j.ended.0", false, plimsoll.CodeNotFound)
 	b.evictNow("j.never.0", false, plimsoll.CodeNotFound)
 	b.list(owned("j.killed.0", 1, plimsoll.TaskStopping), owned("j.stopping.0", 1, plimsoll.TaskRunning))
@@ -159,8 +160,8 @@ func TestWhatCannotBeEvicted(t *testing.T) {
 	}
 }
 
-// The list that the loop asks for every second is made anew only when something has changed.
-func TestWhatLivesHere(t *testing.T) {
+// The list of live tasks, which the loop reads every second, is rebuilt only after a change.
+func TestLiveTasks(t *testing.T) {
 	b := newBook(t)
 	b.hold(
 		live("j.g.1", 1, plimsoll.TaskRunning), live("j.g.0", 3, plimsoll.TaskRunning),
@@ -168,7 +169,7 @@ func TestWhatLivesHere(t *testing.T) {
 	)
 	b.list(owned("j.g.0", 3, plimsoll.TaskRunning), owned("j.g.1", 1, plimsoll.TaskRunning))
 	b.expect()
-	first := b.residents()
+	first := b.liveTasks()
 	want := nodeqos.Task{
 		ID: "j.g.0", Attempt: 3, Group: "j.g.0-3", Class: plimsoll.ClassBurstable, Priority: 7, Owner: "ann",
 		Queue:  "root.a",
@@ -177,23 +178,23 @@ func TestWhatLivesHere(t *testing.T) {
 	if diff := cmp.Diff(want, first[0]); diff != "" || len(first) != 2 {
 		t.Errorf("%d live here; the first (-want +got):\n%s", len(first), diff)
 	}
-	if again := b.residents(); &again[0] != &first[0] {
+	if again := b.liveTasks(); &again[0] != &first[0] {
 		t.Error("it was made anew although nothing has changed")
 	}
 	b.attempts([]executor.Status{live("j.g.1", 1, plimsoll.TaskStopping)}, false)
 	b.living("j.g.0 burstable root.a", "j.g.1 burstable root.a !")
 	b.attempts([]executor.Status{live("j.g.0", 3, plimsoll.TaskFinished)}, false)
 	b.living("j.g.1 burstable root.a !")
-	b.beginAttempts() // the supervisor is away: what ran still runs
+	b.beginAttempts() // without the supervisor, live attempts count as live
 	b.living("j.g.1 burstable root.a !")
-	if again := b.residents(); cap(again) > 0 && testing.AllocsPerRun(100, func() { b.residents() }) > 0 {
+	if again := b.liveTasks(); cap(again) > 0 && testing.AllocsPerRun(100, func() { b.liveTasks() }) > 0 {
 		t.Error("asking costs memory although nothing has changed")
 	}
 }
 
-// What an attempt is worth is noted once, when it is known: at its start, or with the assignment of
-// one that was found.
-func TestWhatAnAttemptIsWorthIsNoted(t *testing.T) {
+// The worth of an attempt is noted once: at its start, or with the assignment of an attempt that
+// was found.
+func TestTheWorthOfAnAttemptIsNoted(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	if n := b.takeNotes(); len(n) != 0 {

@@ -20,12 +20,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/disk"
 )
 
-// machine reads what a machine has. root stands before /proc and the mount points of cgroups.
+// machine measures a machine. root stands before /proc and the mount points of cgroups.
 type machine struct {
 	root string
 	cpus func() (int, error)                   // processors that this process may run on
 	disk func(dir string) (int64, error)       // bytes of the file system that dir is on
-	room func(dir string) (disk.Space, error)  // what is left of it
+	room func(dir string) (disk.Space, error)  // free space of it
 	uts  func() (kernel, host string, _ error) // kernel release and host name
 }
 
@@ -33,11 +33,12 @@ func thisMachine() machine {
 	return machine{root: "/", cpus: affinity, disk: fileSystemBytes, room: disk.Measure, uts: uname}
 }
 
-// capacity measures what tasks may use of the machine: cpu is the processors that the agent may run
-// on, or its own cgroup's quota if that is less; memory is the machine's, or the least limit of the
-// cgroups that the agent is in; disk is the size of the file system of dir. That is its whole size
-// and not what is free, so that it does not shrink by what tasks have written when the agent starts
-// again; Config.Capacity can name less.
+// capacity measures the machine's resources for tasks.
+//
+// Cpu is the number of processors that the agent may use, or the least quota of its cgroups. Memory
+// is the machine's, or the least limit of its cgroups. Disk is the size of the file system of dir.
+// Its free space would shrink with the files of tasks at each start of the agent. Config.Capacity
+// can name less.
 func (m machine) capacity(dir string) (plimsoll.Resources, error) {
 	cpus, err := m.cpus()
 	if err != nil {
@@ -66,7 +67,7 @@ func (m machine) capacity(dir string) (plimsoll.Resources, error) {
 	}, nil
 }
 
-// attributes are facts about the machine that placement and people may ask for.
+// attributes returns facts about the machine for placement and people.
 func (m machine) attributes() (map[string]string, error) {
 	kernel, host, err := m.uts()
 	if err != nil {
@@ -104,14 +105,13 @@ func (m machine) memTotal() (int64, error) {
 	return 0, errors.New("/proc/meminfo has no line MemTotal")
 }
 
-// group is one directory of a cgroup hierarchy that this process is in, or is below of.
+// group is one directory of a cgroup hierarchy, with this process in it or below it.
 type group struct {
 	dir string
 	v2  bool
 }
 
-// ownGroups returns the cgroups of this process and all that are above them, as far as they can be
-// seen from here.
+// ownGroups returns the cgroups of this process and their parents, as far as they are visible.
 func (m machine) ownGroups() []group {
 	membership, err := os.ReadFile(filepath.Join(m.root, "proc/self/cgroup"))
 	if err != nil {
@@ -141,7 +141,7 @@ func (m machine) ownGroups() []group {
 	return groups
 }
 
-// findMount finds where a hierarchy is mounted, and the cgroup's path below that. controllers is
+// findMount finds the mount point of a hierarchy, and the cgroup's path below it. controllers is
 // empty for version 2.
 func findMount(mounts, controllers, cgroup string) (point, below string, ok bool) {
 	for line := range strings.Lines(mounts) {
@@ -162,7 +162,8 @@ func findMount(mounts, controllers, cgroup string) (point, below string, ok bool
 		case cgroup == root || strings.HasPrefix(cgroup, root+"/"):
 			return fields[4], path.Clean("/" + strings.TrimPrefix(cgroup, root)), true
 		}
-		return fields[4], "/", true // mounted from another namespace: what can be seen is the mount point
+		// Mounted from another namespace: only the mount point is visible.
+		return fields[4], "/", true
 	}
 	return "", "", false
 }
@@ -212,7 +213,7 @@ func (g group) read(name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// number reads an amount; "max", nothing, and what is no number are 0: no bound.
+// number reads an amount. The result is 0, no bound, for "max", an empty string and other text.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -224,7 +225,8 @@ func number(s string) int64 {
 func affinity() (int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return runtime.NumCPU(), nil //nolint:nilerr // more than 1024 processors do not fit the set; the runtime has counted them
+		// More than 1024 processors do not fit the set; the runtime has counted them.
+		return runtime.NumCPU(), nil //nolint:nilerr // see above
 	}
 	return set.Count(), nil
 }

@@ -4,10 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -15,17 +11,16 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
-	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// cluster stands for the coordinator and its gateways: it assigns tasks to one node and takes
-// reports in.
+// cluster stands for the coordinator and its gateways: it assigns tasks to one node and accepts
+// reports.
 type cluster struct {
 	mu          sync.Mutex
-	changed     chan struct{} // closed and made anew at each change
+	changed     chan struct{} // closed and replaced at each change
 	tasks       map[string]*pb.Assignment
 	version     int
 	node        plimsoll.Node
@@ -42,11 +37,11 @@ type cluster struct {
 	every       time.Duration
 	policies    map[plimsoll.PolicyRef]*pb.Policy
 	noNews      error // of ReportNode
-	lostAnswers int   // so many reports of the node are taken, and the answer is lost
-	news        []*pb.ReportNodeRequest
+	lostAnswers int   // so many reports of the node are accepted without an answer
+	nodeReports []*pb.ReportNodeRequest
 	left        []*pb.LeaveNodeRequest
 	signature   []byte            // of the last registration
-	sessions    map[string]string // that the last call of each kind came with
+	sessions    map[string]string // session in the last call of each kind
 }
 
 func newCluster() *cluster {
@@ -56,7 +51,7 @@ func newCluster() *cluster {
 	}
 }
 
-// change does something and tells everybody who waits.
+// change calls do under the lock and wakes every waiter.
 func (c *cluster) change(do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,14 +61,14 @@ func (c *cluster) change(do func()) {
 	c.changed = make(chan struct{})
 }
 
-// look reads something.
+// look calls read under the lock.
 func (c *cluster) look(read func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	read()
 }
 
-// until waits until something is so.
+// until waits for a condition.
 func (c *cluster) until(ctx context.Context, so func() bool) bool {
 	for {
 		c.mu.Lock()
@@ -118,7 +113,7 @@ func (c *cluster) check(incarnation uint64) error {
 	return c.refuse
 }
 
-// has reports whether a report of this state has come, and how often.
+// has returns the number of reports with this state.
 func (c *cluster) has(task string, attempt int32, state plimsoll.TaskState) int {
 	n := 0
 	for _, r := range c.reports {
@@ -211,7 +206,7 @@ func (c *cluster) reportNode(
 	)
 }
 
-// hear takes a report of the node in, unless it was taken before.
+// hear accepts a report of the node, unless it was accepted before.
 func (c *cluster) hear(req *pb.ReportNodeRequest) (err error) {
 	c.change(func() {
 		report := wire.NodeReportFromProto(req.Report)
@@ -219,9 +214,9 @@ func (c *cluster) hear(req *pb.ReportNodeRequest) (err error) {
 			return
 		}
 		if n := len(
-			c.news,
-		); n == 0 || c.news[n-1].Sequence < req.Sequence || c.news[n-1].Incarnation < req.Incarnation {
-			c.news = append(c.news, req)
+			c.nodeReports,
+		); n == 0 || c.nodeReports[n-1].Sequence < req.Sequence || c.nodeReports[n-1].Incarnation < req.Incarnation {
+			c.nodeReports = append(c.nodeReports, req)
 		}
 		if c.lostAnswers > 0 {
 			c.lostAnswers--
@@ -231,9 +226,9 @@ func (c *cluster) hear(req *pb.ReportNodeRequest) (err error) {
 	return err
 }
 
-// told returns the messages of the events that were told, and the last condition.
+// told returns the messages of all reported events, and the last condition.
 func (c *cluster) told() (messages []string, closed bool) {
-	for _, n := range c.news {
+	for _, n := range c.nodeReports {
 		for _, e := range n.Report.Events {
 			messages = append(messages, e.Message)
 		}
@@ -255,7 +250,7 @@ func (c *cluster) policy(name string, action *plimsoll.Action) {
 	})
 }
 
-// sendPolicies adds to a message what has changed of the policies since it was sent.
+// sendPolicies adds the policies that have changed since sent to a message.
 func (c *cluster) sendPolicies(m *pb.WatchAssignmentsResponse, sent map[plimsoll.PolicyRef]*pb.Policy) {
 	for ref, p := range c.policies {
 		if sent[ref] != p {
@@ -391,7 +386,7 @@ type qosFake struct {
 	changed  chan struct{}
 	cfg      nodeqos.Config
 	deps     nodeqos.Deps
-	policies [][]plimsoll.Policy // as they were set
+	policies [][]plimsoll.Policy // every set of SetPolicies
 	resends  int
 	watching int
 	fails    error // of Run
@@ -428,7 +423,7 @@ func (q *qosFake) until(ctx context.Context, so func() bool) bool {
 	}
 }
 
-// names returns the names of the policies that were set last.
+// names returns the names of the last set of policies.
 func (q *qosFake) names() []string {
 	var names []string
 	if n := len(q.policies); n > 0 {
@@ -477,195 +472,7 @@ func (q *qosFake) Watch(ctx context.Context, interval time.Duration, each func(*
 	return ctx.Err()
 }
 
-// supervisor is an Executor without processes. It lives longer than an agent.
-type supervisor struct {
-	dir      string // the agent's
-	mu       sync.Mutex
-	changed  chan struct{}
-	attempts map[attemptKey]*executor.Status
-	log      []attemptKey // every change
-	starts   map[attemptKey]int
-	asked    []Start // every call
-	stops    []Stop
-	cut      int
-	failing  error // of Start, Stop and Retire
-	retired  bool
-}
-
-func newSupervisor(dir string) *supervisor {
-	return &supervisor{
-		dir: dir, changed: make(chan struct{}), attempts: map[attemptKey]*executor.Status{},
-		starts: map[attemptKey]int{},
-	}
-}
-
-func (s *supervisor) change(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func (s *supervisor) look(read func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	read()
-}
-
-func (s *supervisor) until(ctx context.Context, so func() bool) bool {
-	for {
-		s.mu.Lock()
-		changed, ok := s.changed, so()
-		s.mu.Unlock()
-		if ok {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-changed:
-		}
-	}
-}
-
-func (s *supervisor) put(a executor.Status) {
-	s.attempts[attemptKey{a.Task, a.Attempt}] = &a
-	s.log = append(s.log, attemptKey{a.Task, a.Attempt})
-}
-
-// finish ends an attempt.
-func (s *supervisor) finish(task string, attempt int32, result plimsoll.TaskResult, code int32) {
-	s.change(func() {
-		a := *s.attempts[attemptKey{task, attempt}]
-		a.State, a.Result, a.ExitCode, a.Finished = plimsoll.TaskFinished, result, code, time.Now().UnixNano()
-		s.put(a)
-	})
-}
-
-func (s *supervisor) Watch(ctx context.Context, each func([]executor.Status, bool) error) error {
-	s.mu.Lock()
-	cut, at := s.cut, len(s.log)
-	var all []executor.Status
-	for _, a := range s.attempts {
-		all = append(all, *a)
-	}
-	s.mu.Unlock()
-	if err := each(all, true); err != nil {
-		return err
-	}
-	for {
-		s.mu.Lock()
-		changed := s.changed
-		var news []executor.Status
-		for ; at < len(s.log); at++ {
-			if a := s.attempts[s.log[at]]; a != nil {
-				news = append(news, *a)
-			}
-		}
-		gone := s.cut != cut
-		s.mu.Unlock()
-		if gone {
-			return plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor is away")
-		}
-		if err := each(news, false); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-	}
-}
-
-func (s *supervisor) Start(_ context.Context, start Start) (result executor.Status, err error) {
-	s.change(func() {
-		key := attemptKey{start.Task, start.Attempt}
-		s.asked = append(s.asked, start)
-		if err = s.failing; err != nil {
-			return
-		}
-		if a := s.attempts[key]; a != nil {
-			result = *a
-			return
-		}
-		dir := filepath.Join(s.dir, "tasks", start.Task, strconv.Itoa(int(start.Attempt)))
-		if err = os.MkdirAll(filepath.Join(filepath.Dir(dir), workDir), 0o755); err != nil {
-			return
-		}
-		if err = os.Mkdir(dir, 0o755); os.IsExist(err) {
-			err = plimsoll.Errorf(plimsoll.CodeAlreadyExists, "%s is there", dir)
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, "stdout"), []byte("hello from "+start.Task+"\n"), 0o644)
-		}
-		if err != nil {
-			return
-		}
-		s.starts[key]++
-		result = executor.Status{
-			Task: start.Task, Attempt: start.Attempt, State: plimsoll.TaskRunning, Started: time.Now().UnixNano(),
-		}
-		s.put(result)
-	})
-	return result, err
-}
-
-func (s *supervisor) Stop(_ context.Context, stop Stop) (err error) {
-	s.change(func() {
-		if err = s.failing; err != nil {
-			return
-		}
-		s.stops = append(s.stops, stop)
-		a := s.attempts[attemptKey{stop.Task, stop.Attempt}]
-		if a == nil {
-			err = plimsoll.Errorf(plimsoll.CodeNotFound, "not held")
-		} else if a.State != plimsoll.TaskFinished {
-			ended := *a
-			ended.State, ended.Result, ended.Message, ended.ExitCode = plimsoll.TaskFinished, stop.Result, stop.Message, 143
-			ended.Finished = time.Now().UnixNano()
-			s.put(ended)
-		}
-	})
-	return err
-}
-
-func (s *supervisor) Capabilities() executor.Capabilities {
-	return executor.Capabilities{Limits: "this supervisor runs no processes"}
-}
-
-func (s *supervisor) Forget(_ context.Context, task string, attempt int32) (err error) {
-	s.change(func() {
-		if key := (attemptKey{task, attempt}); s.attempts[key] == nil {
-			err = plimsoll.Errorf(plimsoll.CodeNotFound, "not held")
-		} else {
-			delete(s.attempts, key)
-		}
-	})
-	return err
-}
-
-func (s *supervisor) Retire(context.Context) (running int, err error) {
-	s.change(func() {
-		if err = s.failing; err != nil {
-			return
-		}
-		for _, a := range s.attempts {
-			if a.State != plimsoll.TaskFinished {
-				running++
-			}
-		}
-		s.retired = running == 0
-	})
-	return running, err
-}
-
-func (s *supervisor) stopped(task string, attempt int32) bool {
-	return slices.ContainsFunc(s.stops, func(stop Stop) bool { return stop.Task == task && stop.Attempt == attempt })
-}
-
-// hanging is a gateway that does not answer a farewell.
+// hanging is a gateway that does not answer LeaveNode.
 type hanging struct{ local }
 
 func (hanging) leave(ctx context.Context, _ *pb.LeaveNodeRequest) error {

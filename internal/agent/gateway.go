@@ -16,24 +16,24 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// gateway is one gateway as the agent sees it. Errors are plimsoll.Errors; CodeStale means that
+// gateway is one gateway as the agent uses it. Errors are plimsoll.Errors; CodeStale means that
 // another agent has taken over.
 type gateway interface {
-	// register makes the node known and returns how often it wants to hear of it; 0: not said.
+	// register registers the node and returns the interval of heartbeats; 0: unspecified.
 	register(ctx context.Context, node *plimsoll.Node) (every time.Duration, err error)
 	heartbeat(ctx context.Context, node string, incarnation uint64) (registered bool, err error)
-	// watch calls each with what is assigned, and with changes, until ctx ends or the connection is
+	// watch calls each with all assignments, then with changes, until ctx ends or the connection is
 	// lost.
 	watch(ctx context.Context, node string, incarnation uint64, each func(*assignments)) error
 	reporter
 	close()
 }
 
-// reporter takes what a node has to tell, and answers when it is durable.
+// reporter accepts a node's reports, and answers when they are durable.
 type reporter interface {
 	report(ctx context.Context, node string, incarnation, sequence uint64, reports []plimsoll.TaskReport) error
 	reportNode(ctx context.Context, node string, incarnation, sequence uint64, report *plimsoll.NodeReport) error
-	// leave says that the agent stops, and answers when that is durable.
+	// leave reports that the agent stops, and answers when that is durable.
 	leave(ctx context.Context, left *pb.LeaveNodeRequest) error
 }
 
@@ -41,13 +41,13 @@ type reporter interface {
 type assignments struct {
 	changed  []assignmentOf
 	removed  []string
-	complete bool // all that was assigned when the watch began has been sent, and all policies
+	complete bool // the last message of the first list, which has all assignments and policies
 
 	policies     []plimsoll.Policy    // new and changed
-	policiesGone []plimsoll.PolicyRef // that are no longer, or no longer concern this node
+	policiesGone []plimsoll.PolicyRef // removed, or no longer of this node
 }
 
-// connectGateway speaks to a gateway over the network.
+// connectGateway is a gateway over the network.
 type connectGateway struct {
 	http *http.Client
 	rpc  plimsollv1connect.AgentServiceClient
@@ -65,8 +65,8 @@ func dialGateway(address string, key *nodekey.Key, tokens func(gateway string) *
 	return &connectGateway{client, plimsollv1connect.NewAgentServiceClient(client, base, connect.WithGRPC()), key}, nil
 }
 
-// own makes a request that says whose it is.
-func own[Q any](g *connectGateway, m *Q) *connect.Request[Q] {
+// withSession makes a request that carries the session of the node's key.
+func withSession[Q any](g *connectGateway, m *Q) *connect.Request[Q] {
 	req := connect.NewRequest(m)
 	req.Header().Set(nodekey.Header, g.key.Session())
 	return req
@@ -88,7 +88,7 @@ func (g *connectGateway) register(ctx context.Context, node *plimsoll.Node) (tim
 }
 
 func (g *connectGateway) heartbeat(ctx context.Context, node string, incarnation uint64) (bool, error) {
-	res, err := g.rpc.Heartbeat(ctx, own(g, &pb.HeartbeatRequest{Node: node, Incarnation: incarnation}))
+	res, err := g.rpc.Heartbeat(ctx, withSession(g, &pb.HeartbeatRequest{Node: node, Incarnation: incarnation}))
 	if err != nil {
 		return false, wire.FromConnectError(err)
 	}
@@ -101,7 +101,7 @@ func (g *connectGateway) watch(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := g.rpc.WatchAssignments(
-		ctx, own(g, &pb.WatchAssignmentsRequest{Node: node, Incarnation: incarnation}),
+		ctx, withSession(g, &pb.WatchAssignmentsRequest{Node: node, Incarnation: incarnation}),
 	)
 	if err != nil {
 		return wire.FromConnectError(err)
@@ -109,7 +109,7 @@ func (g *connectGateway) watch(
 	for stream.Receive() {
 		each(assignmentsFromProto(stream.Msg()))
 	}
-	cancel() // what the gateway still wants to say is of no interest
+	cancel() // later messages are not needed
 	err, closed := stream.Err(), stream.Close()
 	if err == nil {
 		err = closed
@@ -148,7 +148,7 @@ func (g *connectGateway) report(
 	for i := range reports {
 		req.Reports = append(req.Reports, wire.TaskReportToProto(&reports[i]))
 	}
-	if _, err := g.rpc.ReportTasks(ctx, own(g, req)); err != nil {
+	if _, err := g.rpc.ReportTasks(ctx, withSession(g, req)); err != nil {
 		return wire.FromConnectError(err)
 	}
 	return nil
@@ -160,11 +160,11 @@ func (g *connectGateway) reportNode(
 	req := &pb.ReportNodeRequest{
 		Node: node, Incarnation: incarnation, Sequence: sequence, Report: wire.NodeReportToProto(report),
 	}
-	_, err := g.rpc.ReportNode(ctx, own(g, req))
+	_, err := g.rpc.ReportNode(ctx, withSession(g, req))
 	return wire.FromConnectError(err)
 }
 
 func (g *connectGateway) leave(ctx context.Context, left *pb.LeaveNodeRequest) error {
-	_, err := g.rpc.LeaveNode(ctx, own(g, left))
+	_, err := g.rpc.LeaveNode(ctx, withSession(g, left))
 	return wire.FromConnectError(err)
 }

@@ -15,15 +15,14 @@ import (
 
 const identityFile = "node.json"
 
-// identity says who the agent is. A start of the agent raises the incarnation, so that what an
-// earlier one sent late is refused.
+// identity is the id and incarnation of the agent's node. Each start of the agent raises the
+// incarnation, so that late messages of an earlier one are refused.
 type identity struct {
 	Node        string `json:"node"`
 	Incarnation uint64 `json:"incarnation"`
 }
 
-// lockDir makes the directory and takes its lock, which the kernel gives back when the process
-// ends.
+// lockDir makes the directory and takes its lock, which the kernel releases when the process ends.
 func lockDir(dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, &plimsoll.Error{
@@ -53,11 +52,10 @@ func lockDir(dir string) (unlock func() error, err error) {
 	return f.Close, nil
 }
 
-// begin reads who the agent was, and makes a new incarnation durable before anybody hears of it. A
-// new directory counts from the wall clock and not from 1, so that two machines that were given the
-// same id by mistake never have the same incarnation, and a machine that was set up anew is not
-// taken for an old one.
-func begin(dir, node string, now time.Time) (identity, error) {
+// beginIncarnation reads the identity and makes a new incarnation durable before it is used. In a
+// new directory incarnations start from the wall clock, not from 1. So two machines with the same
+// id by mistake have different incarnations, and a reinstalled machine does not repeat an old one.
+func beginIncarnation(dir, node string, now time.Time) (identity, error) {
 	path := filepath.Join(dir, identityFile)
 	var id identity
 	data, err := os.ReadFile(path)
@@ -65,11 +63,11 @@ func begin(dir, node string, now time.Time) (identity, error) {
 	case errors.Is(err, os.ErrNotExist):
 		id.Incarnation = uint64(max(now.UnixMilli(), 0))
 	case err != nil:
-		return identity{}, fmt.Errorf("read who this node is: %w", err)
+		return identity{}, fmt.Errorf("read the identity of this node: %w", err)
 	default:
 		if err := json.Unmarshal(data, &id); err != nil || id.Node == "" || id.Incarnation == 0 {
 			return identity{}, &plimsoll.Error{
-				Code: plimsoll.CodeCorrupt, Op: "read who this node is", Err: err,
+				Code: plimsoll.CodeCorrupt, Op: "read the identity of this node", Err: err,
 				Msg: path + " is damaged; remove it to let the node begin anew (tasks that run on it are then reported as lost)",
 			}
 		}
@@ -95,7 +93,7 @@ func begin(dir, node string, now time.Time) (identity, error) {
 func (id identity) write(dir string) error {
 	data, err := json.Marshal(id)
 	if err != nil {
-		return fmt.Errorf("encode who this node is: %w", err)
+		return fmt.Errorf("encode the identity of this node: %w", err)
 	}
 	if err := writeDurably(filepath.Join(dir, identityFile), append(data, '\n')); err != nil {
 		return fmt.Errorf("record a new incarnation of the node: %w", err)
@@ -103,9 +101,9 @@ func (id identity) write(dir string) error {
 	return nil
 }
 
-// rebase makes the incarnation count from the clock again, if it is ahead of it: a coordinator
-// refuses one that is from the future, as it is when the clock was wrong at the first start.
-// changed says whether that is another one.
+// rebase restarts the incarnation from the clock, if it is ahead of the clock. A coordinator
+// refuses an incarnation from the future, which a wrong clock at the first start may have caused.
+// changed reports whether the incarnation is a new one.
 func (id *identity) rebase(dir string, now time.Time) (changed bool, err error) {
 	next := uint64(max(now.UnixMilli(), 1))
 	if next >= id.Incarnation {
@@ -119,7 +117,7 @@ func (id *identity) rebase(dir string, now time.Time) (changed bool, err error) 
 	return true, nil
 }
 
-// writeDurably replaces a file: after a crash there is the old one or the new one, whole.
+// writeDurably replaces a file: after a crash it is the whole old or the whole new one.
 func writeDurably(path string, data []byte) error {
 	temp := path + ".new"
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

@@ -12,14 +12,15 @@ import (
 func TestEachStartRaisesTheIncarnation(t *testing.T) {
 	dir := t.TempDir()
 	now := time.UnixMilli(1_800_000_000_000)
-	first, err := begin(dir, "n1", now)
+	first, err := beginIncarnation(dir, "n1", now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := (identity{"n1", 1_800_000_000_001}); first != want {
 		t.Errorf("first start: %+v, want %+v", first, want)
 	}
-	second, err := begin(dir, "", time.UnixMilli(1)) // the clock does not matter any more, and the id is remembered
+	// The clock has no effect any more, and the id is remembered.
+	second, err := beginIncarnation(dir, "", time.UnixMilli(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestBeginRefuses(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, identityFile)
 			write(t, path, []byte(test.content))
-			if _, err := begin(dir, test.node, time.Now()); plimsoll.CodeOf(err) != test.code {
+			if _, err := beginIncarnation(dir, test.node, time.Now()); plimsoll.CodeOf(err) != test.code {
 				t.Errorf("error %v, want code %s", err, test.code)
 			}
 			if data, err := os.ReadFile(path); err != nil || string(data) != test.content {

@@ -17,8 +17,8 @@ import (
 
 const keyFile = "node.key"
 
-// openKey reads the key of the node, or makes one that is durable before anybody hears of it.
-// The process that has it is the node's agent.
+// openKey reads the key of the node, or makes one that is durable before it is used. The process
+// with the key is the node's agent.
 func openKey(dir string) (*nodekey.Key, error) {
 	path := filepath.Join(dir, keyFile)
 	seed, err := os.ReadFile(path)
@@ -31,7 +31,8 @@ func openKey(dir string) (*nodekey.Key, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the node's key: %w", err)
 	default:
-		if err := os.Chmod(path, 0o600); err != nil { // a copy of the directory may have made it wider
+		// A copy of the directory may have a wider mode.
+		if err := os.Chmod(path, 0o600); err != nil {
 			return nil, fmt.Errorf("protect the node's key: %w", err)
 		}
 	}
@@ -46,7 +47,7 @@ func openKey(dir string) (*nodekey.Key, error) {
 	return key, nil
 }
 
-// proofHandler shows gateways that this is the node's agent.
+// proofHandler proves to gateways that this process is the node's agent.
 type proofHandler struct {
 	node string
 	key  *nodekey.Key

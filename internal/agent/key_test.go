@@ -80,11 +80,11 @@ func TestTheAgentAnswersTheChallengeForItsNodeAlone(t *testing.T) {
 	}
 }
 
-// An agent registers with its key, and says with each call that it is the one.
-func TestEveryCallSaysWhoseItIs(t *testing.T) {
+// An agent registers with its key, and each call has the key's session.
+func TestEveryCallHasTheSessionOfTheKey(t *testing.T) {
 	w := newWorld(t)
 	stop, _ := w.run(w.config())
-	defer stop() //nolint:errcheck // other tests look at how it ends
+	defer stop() //nolint:errcheck // other tests check the result of Run
 	w.cluster.assign("j.g.0", 1, plimsoll.TaskBound)
 	w.super.until(w.ctx, func() bool { return w.super.starts[attemptKey{"j.g.0", 1}] == 1 })
 	w.super.finish("j.g.0", 1, plimsoll.ResultSucceeded, 0)
@@ -102,7 +102,7 @@ func TestEveryCallSaysWhoseItIs(t *testing.T) {
 	})
 }
 
-// An agent with a clock that was wrong at its first start goes on when the clock is right.
+// An agent whose clock was wrong at its first start continues when the clock is right.
 func TestAnIncarnationFromTheFutureIsMadeAnew(t *testing.T) {
 	dir := t.TempDir()
 	id := identity{"n1", math.MaxUint64}
@@ -113,7 +113,7 @@ func TestAnIncarnationFromTheFutureIsMadeAnew(t *testing.T) {
 	if changed, err := id.rebase(dir, now.Add(time.Hour)); err != nil || changed {
 		t.Errorf("one that is not ahead: incarnation %d, changed %t, %v", id.Incarnation, changed, err)
 	}
-	if next, err := begin(dir, "", now); err != nil || next.Incarnation != 1_800_000_000_001 {
+	if next, err := beginIncarnation(dir, "", now); err != nil || next.Incarnation != 1_800_000_000_001 {
 		t.Errorf("after the next start: %+v, %v", next, err)
 	}
 }
@@ -123,7 +123,7 @@ func TestAnAgentThatIsRefusedForItsIncarnationRegistersWithAnother(t *testing.T)
 		c := newCluster()
 		c.refuse = plimsoll.Invalid("incarnation", "7 is from the future")
 		b.gateways["a"] = local{c}
-		b.speaker.rebase = func() (uint64, bool, error) {
+		b.sessions.rebase = func() (uint64, bool, error) {
 			c.change(func() { c.refuse = nil })
 			return 5, true, nil
 		}
@@ -135,8 +135,8 @@ func TestAnAgentThatIsRefusedForItsIncarnationRegistersWithAnother(t *testing.T)
 	})
 }
 
-// Whoever registers the node's id with another key does not end its agent: it registers as soon as
-// that is possible.
+// A registration of the node's id with another key does not end the agent: it registers again as
+// soon as possible.
 func TestAForeignKeyDoesNotEndTheAgent(t *testing.T) {
 	for _, code := range []plimsoll.Code{plimsoll.CodeConflict, plimsoll.CodeDenied} {
 		inBubble(t, func(t *testing.T, b *bubble) {

@@ -9,14 +9,13 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// leave is the end of an agent that was told to stop: it ends the supervisor if no attempt runs,
-// and tells a gateway, so that the node takes no more tasks. Attempts that run go on, and the
-// next agent takes them up again. ctx has ended.
+// leave ends the supervisor if no attempt runs, and tells a gateway, so that the node gets no more
+// tasks. Running attempts run on, and the next agent adopts them. ctx has ended.
 //
-// The node is empty if this agent knows of every attempt that can run, none of them does, and
-// each end was acknowledged. Only then the coordinator gives up the tasks that are bound to it at
-// once: no attempt may start elsewhere while it runs here.
-func (a *Agent) leave(ctx context.Context, s *speaker) {
+// The node is empty if this agent knows every attempt that can run, none of them runs, and each end
+// was acknowledged. Only then the coordinator gives up the node's tasks at once: no task may start
+// elsewhere while it runs here.
+func (a *Agent) leave(ctx context.Context, s *sessionManager) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.LeaveTimeout)
 	defer cancel()
 	running := a.retire(ctx, s.ledger)
@@ -24,7 +23,7 @@ func (a *Agent) leave(ctx context.Context, s *speaker) {
 	a.deps.Events.Left(running, s.leave(ctx, a.cfg.LeaveTimeout, running, empty))
 }
 
-// retire ends the supervisor if no attempt runs, and returns how many do.
+// retire ends the supervisor if no attempt runs, and returns the number of running attempts.
 func (a *Agent) retire(ctx context.Context, l *ledger) (running int) {
 	if a.deps.Retire == nil {
 		return l.live()
@@ -33,23 +32,23 @@ func (a *Agent) retire(ctx context.Context, l *ledger) (running int) {
 	if err == nil {
 		return running
 	}
-	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable { // there is none
+	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable { // otherwise no supervisor runs
 		a.deps.Events.Trouble(Trouble{Kind: TroubleRetire, Err: err})
 	}
 	return l.live()
 }
 
-// leave tells the gateway that was spoken to last, or another one. Each has a part of the time.
-func (s *speaker) leave(ctx context.Context, all time.Duration, running int, empty bool) error {
-	if s.told == "" {
-		return nil // nobody knows of this agent
+// leave tells the gateway of the last session, or else another one. Each gets a part of the time.
+func (s *sessionManager) leave(ctx context.Context, all time.Duration, running int, empty bool) error {
+	if s.lastGateway == "" {
+		return nil // no gateway has registered this agent
 	}
 	left := &pb.LeaveNodeRequest{
 		Node: s.node.ID, Incarnation: s.node.Incarnation, Running: int32(running), Empty: empty,
 	}
-	others := slices.DeleteFunc(slices.Clone(s.gateways), func(g string) bool { return g == s.told })
+	others := slices.DeleteFunc(slices.Clone(s.gateways), func(g string) bool { return g == s.lastGateway })
 	var err error
-	for _, address := range append([]string{s.told}, others...) {
+	for _, address := range append([]string{s.lastGateway}, others...) {
 		if err = s.leaveAt(ctx, address, all/time.Duration(len(s.gateways)), left); err == nil {
 			return nil
 		}
@@ -57,7 +56,9 @@ func (s *speaker) leave(ctx context.Context, all time.Duration, running int, emp
 	return err
 }
 
-func (s *speaker) leaveAt(ctx context.Context, address string, timeout time.Duration, left *pb.LeaveNodeRequest) error {
+func (s *sessionManager) leaveAt(
+	ctx context.Context, address string, timeout time.Duration, left *pb.LeaveNodeRequest,
+) error {
 	g, err := s.dial(address)
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func (s *speaker) leaveAt(ctx context.Context, address string, timeout time.Dura
 	return g.leave(ctx, left)
 }
 
-// live returns how many attempts run, as far as it is known.
+// live returns the number of attempts that may run, as far as the ledger knows.
 func (l *ledger) live() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +83,7 @@ func (l *ledger) live() (n int) {
 	return n
 }
 
-// empty reports whether it is known that no attempt runs, and that each end was acknowledged.
+// empty reports whether no attempt can run, and each end was acknowledged.
 func (l *ledger) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

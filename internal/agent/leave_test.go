@@ -17,14 +17,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// leaving is the configuration of an agent that leaves when it is told to stop.
+// leaving is the configuration of an agent that leaves when ctx ends.
 func (w *world) leaving() Config {
 	cfg := w.config()
 	cfg.LeaveTimeout = patience
 	return cfg
 }
 
-// stopped runs stop and returns what the cluster was told.
+// stopped runs stop and returns the message of the agent that left.
 func (w *world) stopped(stop func() error) (left *pb.LeaveNodeRequest) {
 	w.Helper()
 	if err := stop(); err != nil {
@@ -78,7 +78,7 @@ func TestAStoppedAgentLeavesItsTasksToTheSupervisor(t *testing.T) {
 	}
 }
 
-// An end that is not acknowledged is not lost: the node is not empty before the cluster knows it.
+// A node with an end that is not acknowledged is not empty, so the end is not lost.
 func TestANodeWithAnUnreportedEndIsNotEmpty(t *testing.T) {
 	w := newWorld(t)
 	w.cluster.assign("j.g.0", 1, plimsoll.TaskBound)
@@ -91,8 +91,8 @@ func TestANodeWithAnUnreportedEndIsNotEmpty(t *testing.T) {
 	}
 }
 
-// What is not known is not claimed: neither of an attempt whose start was not answered, nor before
-// the supervisor has said what it holds.
+// A node does not claim to be empty while it may have an unknown attempt. Such are an attempt whose
+// start was not answered, and all attempts before the supervisor's first list.
 func TestANodeIsEmptyOnlyIfThatIsKnown(t *testing.T) {
 	b := newBook(t)
 	if b.empty() {
@@ -127,15 +127,15 @@ func TestANodeIsEmptyOnlyIfThatIsKnown(t *testing.T) {
 	}
 }
 
-// The gateway that was spoken to last is told, or another one. One that hangs does not take the
-// time of the others, and an agent that can tell nobody stops all the same.
+// The agent tells the gateway of the last session, or another one. A hanging gateway does not use
+// up the others' time. Without any gateway the agent stops all the same.
 func TestAnAgentLeavesThroughAnyGateway(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
-		b.speaker.gateways, b.speaker.told = []string{"x", "hangs", "a"}, "hangs"
+		b.sessions.gateways, b.sessions.lastGateway = []string{"x", "hangs", "a"}, "hangs"
 		b.gateways["a"], b.gateways["hangs"] = local{c}, hanging{local{newCluster()}}
 		began := time.Now()
-		if err := b.speaker.leave(t.Context(), 6*time.Second, 3, false); err != nil {
+		if err := b.sessions.leave(t.Context(), 6*time.Second, 3, false); err != nil {
 			t.Error(err)
 		}
 		if want := []string{"hangs", "x", "a"}; !slices.Equal(b.dialed, want) || time.Since(began) != 2*time.Second {
@@ -145,17 +145,17 @@ func TestAnAgentLeavesThroughAnyGateway(t *testing.T) {
 			t.Errorf("told %v", c.left)
 		}
 		delete(b.gateways, "a")
-		if err := b.speaker.leave(t.Context(), 6*time.Second, 0, true); err == nil {
+		if err := b.sessions.leave(t.Context(), 6*time.Second, 0, true); err == nil {
 			t.Error("nobody was told, and that is no error")
 		}
-		b.speaker.told = ""
-		if err := b.speaker.leave(t.Context(), 6*time.Second, 0, true); err != nil || len(b.dialed) != 6 {
+		b.sessions.lastGateway = ""
+		if err := b.sessions.leave(t.Context(), 6*time.Second, 0, true); err != nil || len(b.dialed) != 6 {
 			t.Errorf("an agent that was never registered dialed %v (%v)", b.dialed, err)
 		}
 	})
 }
 
-// The real supervisor is gone when the agent has left, and stays while a task runs.
+// The real supervisor ends when the agent leaves, and stays while a task runs.
 func TestARealSupervisorEndsWithItsAgent(t *testing.T) {
 	w := newWorld(t)
 	binary, err := os.Executable()

@@ -12,40 +12,65 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// ledger holds what is wanted on this node and what is here, and turns the difference into
-// operations. What arrives from the gateway and the supervisor is written into it; settle compares,
-// one changed task at a time. It does no I/O except for the renames of retire, and may be used by
+// ledger holds the wanted and the present state of the node's tasks, and turns the difference into
+// operations. Messages of the gateway and the supervisor are recorded in it. settle compares both
+// states of each changed task. It does no I/O except for the renames of retire, and may be used by
 // several goroutines.
 type ledger struct {
 	node  string
-	root  string // the directory of all tasks' directories
-	trash string // where retired directories wait to be removed
+	root  string // parent of all tasks' directories
+	trash string // retired directories, to be removed
 	out   *outbox
-	wake  chan struct{} // capacity 1: there is something to settle
+	wake  chan struct{} // capacity 1: some task is to be settled
 
 	trouble func(Trouble)
 
 	mu struct {
 		sync.Mutex
-		wanted    map[string]assignment
-		fresh     map[string]assignment // the list that is being received; nil: none
-		listed    bool                  // wanted was complete once; before that, nothing is decided
-		connected bool                  // wanted is complete, and changes to it arrive
-		entries   map[string][]*entry   // by task; in the order of attempts; never empty
-		synced    bool                  // what the supervisor holds is in entries, and changes to it arrive
-		known     bool                  // every attempt that can run is in entries
-		seen      map[attemptKey]bool   // told by the supervisor since its watch began; nil: synced
-		dirty     []string              // tasks to settle, in the order of their change
-		isDirty   map[string]bool
-		ops       []op // wait for their turn
-		queued    map[attemptKey]bool
-		busy      int // ops under way
+
+		// wanted has the assignments by task. It keeps the last complete list while the agent is
+		// not connected.
+		wanted map[string]assignment
+		// fresh is the list that is being received, and replaces wanted when it is complete. It is
+		// nil between lists.
+		fresh map[string]assignment
+		// listed is true once wanted was complete. Before that, no task is settled.
+		listed bool
+		// connected is true while wanted is complete and its changes arrive. Only then attempts
+		// are started, and ends inferred.
+		connected bool
+
+		// entries has the attempts by task, in the order of attempts. No list is empty.
+		entries map[string][]*entry
+		// synced is true while entries has all attempts of the supervisor and their changes arrive.
+		// Only then tasks are settled.
+		synced bool
+		// known is true while every attempt that can run is in entries.
+		known bool
+		// seen has the attempts of the supervisor's present list. It is nil while synced.
+		seen map[attemptKey]bool
+
+		// dirty has the tasks to settle, in the order of their change; isDirty has the same tasks.
+		dirty   []string
+		isDirty map[string]bool
+
+		// ops has the waiting operations, in their order. busy is the number of operations under
+		// way, at most maxOps but for evictions.
+		ops  []op
+		busy int
+		// queued has the attempts with an opStart in ops.
+		queued map[attemptKey]bool
+		// discarded is the highest number in the trash.
 		discarded uint64
 
-		evicting map[attemptKey]eviction // stops that this node has decided on itself
-		notes    []note                  // wait to be written
-		version  uint64                  // raised at each change of a task
-		tasks    residents
+		// evicting has the stops that this node has decided on itself. They are repeated for a new
+		// supervisor until the attempt has ended.
+		evicting map[attemptKey]eviction
+		// notes wait to be written.
+		notes []note
+		// version is raised at each change of a task. tasks is valid for one version.
+		version uint64
+		tasks   liveTaskCache
 	}
 }
 
@@ -59,21 +84,36 @@ type assignment struct {
 	labels map[string]string // of the job
 }
 
-// entry is an attempt that has left a trace on this node.
+// entry is the present state of an attempt that has left a trace on this node.
 type entry struct {
-	attempt   int32
-	phase     phase
-	stopping  bool // we have asked the supervisor to stop it
-	ending    bool // the supervisor has said that it is being stopped
-	void      bool // it lives although its end was reported
-	onDisk    bool // its directory is there
-	confirmed bool // its end was told by the supervisor
-	acked     bool // its end was acknowledged
-	reported  plimsoll.TaskState
-	started   int64
-	worth     *worth              // nil: not known yet
-	noted     bool                // worth is on disk, or about to be
-	end       plimsoll.TaskReport // invariant: set if phase is phaseEnded or void is true
+	attempt int32
+	phase   phase
+
+	// stopping is true once a stop is queued for the supervisor. A failed stop resets it, and so
+	// does a new list of the supervisor.
+	stopping bool
+	// ending is true if the supervisor reports that the attempt is being stopped.
+	ending bool
+	// void is true for an attempt that lives although its end was reported. It must be stopped.
+	void bool
+	// onDisk is true if the attempt's directory exists.
+	onDisk bool
+
+	// reported is the latest state that was reported. It never goes back.
+	reported plimsoll.TaskState
+	// started is the start in Unix nanoseconds; 0 before it.
+	started int64
+	// end is set if phase is phaseEnded or void is true.
+	end plimsoll.TaskReport
+	// confirmed is true if the supervisor itself has reported the end.
+	confirmed bool
+	// acked is true if the coordinator has acknowledged end.
+	acked bool
+
+	// worth is nil until it is known.
+	worth *worth
+	// noted is true if worth is on disk, or waits in notes.
+	noted bool
 }
 
 type opKind uint8
@@ -91,11 +131,11 @@ type op struct {
 	start Start
 	stop  Stop
 	end   plimsoll.TaskReport // opForget
-	mark  bool                // opForget: note in the attempt's directory that its end was acknowledged
-	once  bool                // opStop: give an eviction up if this fails
+	mark  bool                // opForget: record in the attempt's directory that its end was acknowledged
+	once  bool                // opStop: drop the eviction if the stop fails
 }
 
-// maxOps is how many calls to the supervisor may be under way at a time.
+// maxOps is the largest number of simultaneous calls to the supervisor.
 const maxOps = 32
 
 func newLedger(node, dir string, out *outbox, trouble func(Trouble)) *ledger {
@@ -115,7 +155,7 @@ func (l *ledger) attemptDir(key attemptKey) string {
 	return filepath.Join(l.root, key.task, strconv.Itoa(int(key.attempt)))
 }
 
-func (l *ledger) poke() {
+func (l *ledger) notify() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -151,17 +191,17 @@ func (l *ledger) remove(key attemptKey) {
 	l.mu.entries[key.task] = rest
 }
 
-func (l *ledger) touch(task string) {
+func (l *ledger) markDirty(task string) {
 	l.mu.version++
 	if !l.mu.isDirty[task] {
 		l.mu.isDirty[task] = true
 		l.mu.dirty = append(l.mu.dirty, task)
 	}
-	l.poke()
+	l.notify()
 }
 
-// touchAll settles every task. The order does not matter, but it is always the same.
-func (l *ledger) touchAll() {
+// markAllDirty settles every task, always in the same order.
+func (l *ledger) markAllDirty() {
 	tasks := make([]string, 0, len(l.mu.wanted)+len(l.mu.entries))
 	for task := range l.mu.wanted {
 		tasks = append(tasks, task)
@@ -171,12 +211,12 @@ func (l *ledger) touchAll() {
 	}
 	slices.Sort(tasks)
 	for _, task := range slices.Compact(tasks) {
-		l.touch(task)
+		l.markDirty(task)
 	}
 }
 
-// restore enters what an earlier agent left: directories on disk, and ends that no gateway has
-// acknowledged.
+// restore records the state that an earlier agent left: directories on disk, and ends that no
+// gateway has acknowledged.
 func (l *ledger) restore(dirs []keptDir, ends []plimsoll.TaskReport) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,22 +233,22 @@ func (l *ledger) restore(dirs []keptDir, ends []plimsoll.TaskReport) {
 	}
 }
 
-// disconnect says that changes to what is wanted no longer arrive. What runs goes on; nothing is
-// started.
+// disconnect records that changes of assignments no longer arrive. Running tasks run on, and no
+// task is started.
 func (l *ledger) disconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.connected, l.mu.fresh = false, nil
 }
 
-// beginList says that a list of all that is wanted follows.
+// beginList announces a list of all assignments.
 func (l *ledger) beginList() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.connected, l.mu.fresh = false, map[string]assignment{}
 }
 
-// assign enters a part of the list, or changes to it. complete says that the list has been sent.
+// assign records a part of the list, or changes to it. complete is true at the end of the list.
 func (l *ledger) assign(changed []assignmentOf, removed []string, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,20 +263,20 @@ func (l *ledger) assign(changed []assignmentOf, removed []string, complete bool)
 			continue
 		}
 		into[c.task] = c.assignment
-		l.touch(c.task)
+		l.markDirty(c.task)
 	}
 	for _, task := range removed {
 		delete(into, task)
-		l.touch(task)
+		l.markDirty(task)
 	}
 	if complete && l.mu.fresh != nil {
 		l.mu.wanted, l.mu.fresh, l.mu.connected, l.mu.listed = l.mu.fresh, nil, true, true
-		l.repeat()
-		l.touchAll()
+		l.repeatReports()
+		l.markAllDirty()
 	}
 }
 
-// assignmentOf is an assignment with the task that it is for.
+// assignmentOf is an assignment with its task and node.
 type assignmentOf struct {
 	task string
 	node string
@@ -258,7 +298,7 @@ func (a *assignmentOf) validate(node string) error {
 	return nil
 }
 
-// validateTaskID makes sure that an id is safe to use as the name of a directory.
+// validateTaskID checks that an id is safe as the name of a directory.
 func validateTaskID(id string) error {
 	if job, group, _, ok := wire.SplitTaskID(id); ok && len(group) <= maxGroupName {
 		if plimsoll.ValidateID("job", job) == nil && plimsoll.ValidateID("group", group) == nil {
@@ -270,8 +310,8 @@ func validateTaskID(id string) error {
 
 const maxGroupName = 63
 
-// repeat reports again what the coordinator should know by now, but does not seem to.
-func (l *ledger) repeat() {
+// repeatReports sends reports again that the coordinator should have, but does not seem to.
+func (l *ledger) repeatReports() {
 	for _, task := range sortedKeys(l.mu.wanted) {
 		w := l.mu.wanted[task]
 		e := l.find(attemptKey{task, w.attempt})
@@ -300,7 +340,7 @@ func (l *ledger) report(task string, e *entry, state plimsoll.TaskState, at int6
 	l.out.add(plimsoll.TaskReport{Task: task, Attempt: e.attempt, State: state, At: at})
 }
 
-// acknowledged notes that the coordinator has these reports.
+// acknowledged records that the coordinator has these reports.
 func (l *ledger) acknowledged(reports []plimsoll.TaskReport) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -314,24 +354,24 @@ func (l *ledger) acknowledged(reports []plimsoll.TaskReport) {
 		if e.phase == phaseEnded {
 			l.forget(r.Task, e)
 		}
-		l.touch(r.Task)
+		l.markDirty(r.Task)
 	}
 }
 
 func (l *ledger) forget(task string, e *entry) {
 	l.mu.ops = append(l.mu.ops, op{kind: opForget, task: task, end: e.end, mark: e.onDisk})
-	l.poke()
+	l.notify()
 }
 
-// settle compares what is wanted and what is here of each task that has changed, and returns the
-// operations whose turn it is. Each of them must be followed by done.
+// settle compares the wanted and the present state of each changed task, and returns the operations
+// that may begin now. The caller must call done after each.
 func (l *ledger) settle(now time.Time) []op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.version++ // what is decided here shows in residents too
+	l.mu.version++ // its decisions change the live tasks too
 	if l.mu.synced {
-		// also before it is known what is wanted: a node that is over its line cannot wait for the
-		// network
+		// Evictions do not wait for the assignments, because the node may exceed a waterline
+		// without a network.
 		l.settleEvictions()
 	}
 	if l.mu.synced && l.mu.listed {
@@ -345,7 +385,7 @@ func (l *ledger) settle(now time.Time) []op {
 	for len(l.mu.ops) > 0 && l.mu.busy < maxOps {
 		next := l.mu.ops[0]
 		l.mu.ops = l.mu.ops[1:]
-		if next.kind == opStart && !l.launch(&next, now) {
+		if next.kind == opStart && !l.prepareStart(&next, now) {
 			continue
 		}
 		l.mu.busy++
@@ -382,15 +422,16 @@ func (l *ledger) settleTask(task string, now time.Time) {
 			}})
 		case actionEnd:
 			if l.mu.connected {
-				l.makeUpEnd(key, a.result, a.message, now)
+				l.inferEnd(key, a.result, a.message, now)
 			}
 		}
 	}
-	l.appraise(task)
+	l.recordWorth(task)
 	l.clean(task)
 }
 
-// grace is the task's own, if it is still known here; else 0, and the supervisor knows it.
+// grace returns the task's own grace, if the task is still assigned. Otherwise it returns 0, and
+// the supervisor uses the grace from the start.
 func (l *ledger) grace(task string) time.Duration {
 	w, ok := l.mu.wanted[task]
 	if ok && w.spec.KillGrace <= 0 {
@@ -399,8 +440,8 @@ func (l *ledger) grace(task string) time.Duration {
 	return w.spec.KillGrace
 }
 
-// makeUpEnd reports the end of an attempt that the supervisor cannot tell anything about.
-func (l *ledger) makeUpEnd(key attemptKey, result plimsoll.TaskResult, message string, now time.Time) {
+// inferEnd reports the end of an attempt that the supervisor does not know.
+func (l *ledger) inferEnd(key attemptKey, result plimsoll.TaskResult, message string, now time.Time) {
 	e := l.ensure(key)
 	e.phase, e.acked, e.reported = phaseEnded, false, plimsoll.TaskFinished
 	e.end = plimsoll.TaskReport{
@@ -411,7 +452,7 @@ func (l *ledger) makeUpEnd(key attemptKey, result plimsoll.TaskResult, message s
 	l.out.add(e.end)
 }
 
-// clean drops attempts that are over and have left nothing on the disk.
+// clean drops attempts that have ended and left no directory.
 func (l *ledger) clean(task string) {
 	w, wanted := l.mu.wanted[task]
 	for _, e := range slices.Clone(l.mu.entries[task]) {
@@ -421,15 +462,15 @@ func (l *ledger) clean(task string) {
 	}
 }
 
-// launch looks again whether a start is wanted when its turn has come, and fills it in.
-func (l *ledger) launch(o *op, now time.Time) bool {
+// prepareStart checks again whether a start is wanted when its turn has come, and fills it in.
+func (l *ledger) prepareStart(o *op, now time.Time) bool {
 	key := attemptKey{o.task, o.start.Attempt}
 	delete(l.mu.queued, key)
 	still := slices.ContainsFunc(l.compare(o.task), func(a action) bool {
 		return a.kind == actionStart && a.attempt == key.attempt
 	})
 	if !still || !l.mu.connected || !l.mu.synced {
-		l.touch(o.task)
+		l.markDirty(o.task)
 		return false
 	}
 	w := l.mu.wanted[o.task]

@@ -16,7 +16,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// book is a ledger whose operations a test carries out by hand.
+// book is a ledger whose operations the test performs.
 type book struct {
 	*testing.T
 	*ledger
@@ -49,11 +49,11 @@ func live(id string, attempt int32, state plimsoll.TaskState) executor.Status {
 	return a
 }
 
-// list tells all that is assigned, hold all that the supervisor holds.
+// list gives all assignments, hold all attempts of the supervisor.
 func (b *book) list(tasks ...assignmentOf)   { b.beginList(); b.assign(tasks, nil, true) }
 func (b *book) hold(list ...executor.Status) { b.beginAttempts(); b.attempts(list, true) }
 
-// expect settles and checks what is to be done.
+// expect settles and checks the operations.
 func (b *book) expect(want ...string) []op {
 	b.Helper()
 	ops := b.settle(time.Unix(0, 100))
@@ -74,7 +74,7 @@ func (b *book) expect(want ...string) []op {
 	return ops
 }
 
-// waiting checks which reports wait, as "task attempt state".
+// waiting checks the waiting reports, as "task attempt state".
 func (b *book) waiting(want ...string) {
 	b.Helper()
 	var got []string
@@ -110,7 +110,7 @@ func TestNothingIsDecidedBeforeBothListsAreComplete(t *testing.T) {
 	b.assign([]assignmentOf{task("j.g.1", 1, plimsoll.TaskBound)}, nil, false)
 	b.expect()
 	b.attempts(nil, true)
-	b.expect() // what runs is not assigned, as far as is known: it may be in the part of the list that has yet to come
+	b.expect() // the running task is not assigned yet: it may be in a later part of the list
 	b.assign([]assignmentOf{task("j.g.0", 1, plimsoll.TaskRunning)}, nil, true)
 	b.expect("start j.g.1 1")
 }
@@ -125,7 +125,7 @@ func TestNothingIsStartedWhileDisconnected(t *testing.T) {
 	b.expect("start j.g.0 1")
 }
 
-func TestAListReplacesWhatWasAssigned(t *testing.T) {
+func TestAListReplacesTheAssignments(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning), live("j.g.1", 1, plimsoll.TaskRunning))
 	b.list(task("j.g.0", 1, plimsoll.TaskRunning), task("j.g.1", 1, plimsoll.TaskRunning))
@@ -150,7 +150,7 @@ func TestStartsAreBounded(t *testing.T) {
 	if len(first) != maxOps || len(b.settle(time.Unix(0, 1))) != 0 {
 		t.Fatalf("%d starts at once, want %d", len(first), maxOps)
 	}
-	// no longer wanted when its turn comes
+	// No longer wanted when its turn comes.
 	b.assign([]assignmentOf{task(tasks[maxOps].task, 1, plimsoll.TaskStopping)}, nil, false)
 	b.doneAll(first, nil)
 	if got := len(b.settle(time.Unix(0, 1))); got != 2 {
@@ -158,7 +158,7 @@ func TestStartsAreBounded(t *testing.T) {
 	}
 }
 
-func TestAStartWhoseFateIsNotKnown(t *testing.T) {
+func TestAStartWithAnUnknownOutcome(t *testing.T) {
 	b := newBook(t)
 	b.hold()
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
@@ -166,7 +166,8 @@ func TestAStartWhoseFateIsNotKnown(t *testing.T) {
 	b.beginAttempts() // the connection broke
 	b.doneAll(ops, plimsoll.Errorf(plimsoll.CodeUnavailable, "gone"))
 	b.expect()
-	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskRunning)}, true) // it had been started
+	// It had been started.
+	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskRunning)}, true)
 	b.expect()
 	b.waiting("j.g.0 1 Running")
 }
@@ -180,7 +181,7 @@ func TestAStartIsRepeatedIfItWasNotHeard(t *testing.T) {
 	b.expect("start j.g.0 1")
 }
 
-func TestAStartThatFailedAfterTheWatchToldOfIt(t *testing.T) {
+func TestAStartThatFailedAfterTheWatchReportedIt(t *testing.T) {
 	b := newBook(t)
 	b.hold()
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
@@ -191,14 +192,14 @@ func TestAStartThatFailedAfterTheWatchToldOfIt(t *testing.T) {
 	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished node fault")
 }
 
-// What the supervisor does not hold need not be stopped again and again.
-func TestAStopOfWhatIsNotHeld(t *testing.T) {
+// A stop of an attempt that the supervisor does not hold is not repeated.
+func TestAStopOfAnAttemptThatIsNotHeld(t *testing.T) {
 	b := newBook(t)
 	b.hold()
 	b.list(task("j.g.0", 1, plimsoll.TaskBound))
 	b.doneAll(b.expect("start j.g.0 1"), plimsoll.Errorf(plimsoll.CodeInternal, "no space left"))
 	b.waiting("j.g.0 1 Starting", "j.g.0 1 Finished node fault")
-	// told before the start failed
+	// The watch reports the attempt before the start fails.
 	b.attempts([]executor.Status{{Task: "j.g.0", Attempt: 1, State: plimsoll.TaskStarting}}, false)
 	b.doneAll(b.expect("stop j.g.0 1"), plimsoll.Errorf(plimsoll.CodeNotFound, "there is no attempt 1"))
 	b.expect()
@@ -218,15 +219,15 @@ func TestAStartAnsweredAfterItsEnd(t *testing.T) {
 	b.expect("forget j.g.0 1")
 }
 
-func TestWhatTheSupervisorNoLongerHoldsIsLost(t *testing.T) {
+func TestAnAttemptThatTheSupervisorNoLongerHoldsIsLost(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskRunning))
 	b.list(task("j.g.0", 1, plimsoll.TaskRunning))
 	b.expect()
-	b.hold() // another supervisor
+	b.hold() // a new supervisor
 	b.expect()
 	b.waiting("j.g.0 1 Running", "j.g.0 1 Finished lost")
-	// after all: it must not live, for its end was told
+	// It lives after all. Its end was reported, so it must not live.
 	b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskRunning)}, false)
 	b.expect("stop j.g.0 1")
 	b.ack()
@@ -245,8 +246,8 @@ func TestAStopIsRepeatedToAnotherSupervisor(t *testing.T) {
 	b.expect("stop j.g.0 1")
 }
 
-// A coordinator that asks for what was acknowledged has not got it: it is told again.
-func TestWhatTheCoordinatorDoesNotKnowIsRepeated(t *testing.T) {
+// A coordinator that asks for an acknowledged report does not have it, and gets it again.
+func TestReportsThatTheCoordinatorLacksAreRepeated(t *testing.T) {
 	b := newBook(t)
 	b.hold(live("j.g.0", 1, plimsoll.TaskFinished), live("j.g.1", 1, plimsoll.TaskRunning))
 	b.list(task("j.g.0", 1, plimsoll.TaskRunning), task("j.g.1", 1, plimsoll.TaskRunning))
@@ -322,8 +323,8 @@ func TestJanitor(t *testing.T) {
 		live("j.g.3", 1, plimsoll.TaskRunning),
 		ended("j.g.4", 1, 5),
 	}
-	// j.g.3 runs and the end of j.g.4 is not known to the coordinator yet, so they are kept
-	// whatever the bounds.
+	// j.g.3 runs, and the coordinator does not know the end of j.g.4 yet. So both stay, whatever
+	// the bounds.
 	assigned := []assignmentOf{task("j.g.3", 1, plimsoll.TaskRunning), task("j.g.4", 1, plimsoll.TaskRunning)}
 	always := []string{"j.g.3/1", "j.g.4/1"}
 	tests := []struct {
@@ -348,7 +349,7 @@ func TestJanitor(t *testing.T) {
 			b.settle(time.Unix(0, 1))
 			b.ack()
 			j := &janitor{ledger: b.ledger, count: test.count, bytes: test.bytes}
-			for range 2 { // and the second time changes nothing
+			for range 2 { // the second time changes nothing
 				if err := j.sweep(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -415,12 +416,12 @@ func TestMarksSurviveARestart(t *testing.T) {
 	}
 	b.restore(dirs, nil)
 	b.hold()
-	b.list(task("j.g.0", 2, plimsoll.TaskRunning)) // it was acknowledged, and the coordinator does not know
+	b.list(task("j.g.0", 2, plimsoll.TaskRunning)) // acknowledged, but unknown to the coordinator
 	b.expect()
 	b.waiting("j.g.0 2 Finished out of memory")
 }
 
-// Removing what a task has left takes as long as it has files, and that holds up nothing else.
+// Removing a task's many files takes long, and delays no other work.
 func TestTheJanitorWaitsForNoRemoval(t *testing.T) {
 	b := newBook(t)
 	last := filepath.Join(b.trash, "7")

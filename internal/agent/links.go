@@ -13,16 +13,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// What the kernel says of a network interface below /sys/class/net.
+// Values of the kernel's files below /sys/class/net.
 const (
 	loopbackType = "772" // ARPHRD_LOOPBACK, in type
 	flagUp       = 1     // IFF_UP, in flags
 )
 
-// networks returns what the node's networks are and whether they are up: those that are configured,
-// each by the state of its interface, and the machine's interfaces that are up, by their own names.
-// The loopback and the ends of containers' pairs (veth…) are not networks of the node, unless they
-// are configured.
+// networks returns the node's networks, each with true if it is up. They are the configured
+// networks, each by the state of its interface, and the machine's other interfaces that are up. The
+// loopback and the ends of containers' pairs (veth…) count only if they are configured.
 func (m machine) networks(cfg *Config) (map[string]bool, error) {
 	found := make(map[string]bool, len(cfg.Networks)+len(cfg.Facts.Networks))
 	maps.Copy(found, cfg.Facts.Networks)
@@ -36,7 +35,8 @@ func (m machine) networks(cfg *Config) (map[string]bool, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the network interfaces: %w", err)
 	}
-	for _, e := range entries { // in the order of the names, so that the same are left out if there are too many
+	// In the order of names, so that a surplus always leaves out the same.
+	for _, e := range entries {
 		name := e.Name()
 		if _, known := found[name]; known || len(found) >= plimsoll.MaxNodeNetworks {
 			continue
@@ -49,9 +49,9 @@ func (m machine) networks(cfg *Config) (map[string]bool, error) {
 	return found, nil
 }
 
-// linkUp reports whether an interface is there and can be used. Some drivers do not say: then it
-// counts that it is switched on (Linux, Documentation/networking/operstates.rst: unknown is to be
-// taken as usable).
+// linkUp reports whether an interface exists and is usable. Some drivers do not report their state.
+// Then an interface that is switched on counts as usable (Linux,
+// Documentation/networking/operstates.rst).
 func (m machine) linkUp(name string) bool {
 	switch m.link(name, "operstate") {
 	case "up":
@@ -63,7 +63,7 @@ func (m machine) linkUp(name string) bool {
 	return false
 }
 
-// link reads one thing of an interface; empty if there is no such interface.
+// link reads one file of an interface; empty if there is no such interface.
 func (m machine) link(name, what string) string {
 	if name == "" || name != filepath.Base(name) || name == ".." {
 		return ""
@@ -71,7 +71,7 @@ func (m machine) link(name, what string) string {
 	return group{dir: filepath.Join(m.root, "sys/class/net", name)}.read(what)
 }
 
-// bootTime is when the machine was started, in Unix seconds; 0 if the kernel does not say.
+// bootTime returns the machine's start in Unix seconds; 0 if the kernel does not report it.
 func (m machine) bootTime() int64 {
 	data, err := os.ReadFile(filepath.Join(m.root, "proc/stat"))
 	if err != nil {
@@ -85,7 +85,7 @@ func (m machine) bootTime() int64 {
 	return 0
 }
 
-// facts adds what is measured to what is configured.
+// facts combines the configured and the measured facts.
 func (m machine) facts(cfg *Config) (facts plimsoll.NodeFacts, err error) {
 	facts = cfg.Facts
 	if facts.LastBoot == 0 {

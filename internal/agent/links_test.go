@@ -21,8 +21,7 @@ func links(of map[string][3]string) map[string]string {
 	return files
 }
 
-// The interfaces that are up are networks of the node, and so are those that are configured, up or
-// not.
+// Interfaces that are up are networks of the node, and so are the configured ones, up or not.
 func TestNetworks(t *testing.T) {
 	m := fakeMachine(t, links(map[string][3]string{
 		"lo": {"unknown", "772", "0x9"}, "eth0": {"up", "1", "0x1003"}, "eth1": {"down", "1", "0x1002"},
@@ -69,7 +68,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// A machine with more interfaces than a node may name is still a node.
+// A machine with more interfaces than a node may name can still be a node.
 func TestManyInterfaces(t *testing.T) {
 	of := map[string][3]string{}
 	for i := range plimsoll.MaxNodeNetworks + 50 {
@@ -90,8 +89,7 @@ func TestManyInterfaces(t *testing.T) {
 	}
 }
 
-// A machine without /sys or /proc has no networks but those that are configured, and its last boot
-// is not known.
+// A machine without /sys or /proc has only the configured networks, and its last boot is unknown.
 func TestFactsOfABareMachine(t *testing.T) {
 	facts, err := fakeMachine(t, nil).facts(
 		&Config{Networks: map[string]string{"external": "eth0"}, Facts: plimsoll.NodeFacts{Release: "7.0"}},

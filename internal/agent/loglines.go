@@ -10,9 +10,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// lastLines returns where the last n lines of a log begin, which ends at end. A line that has not
-// ended yet counts. It reads backwards, a buffer at a time, so it keeps nothing in memory and reads
-// no more than these lines take. Holes are stepped over, and hold no line breaks.
+// lastLines returns the position of the last n lines of a log that ends at end. An unfinished line
+// counts. It reads backwards, one buffer at a time, so it keeps no line in memory and reads little
+// more than these lines. Holes have no line breaks and are skipped.
 func lastLines(f *os.File, end, n int64, buffer []byte) (begin int64, err error) {
 	low, _, err := executor.LogData(f, 0)
 	if err != nil {
@@ -25,11 +25,11 @@ func lastLines(f *os.File, end, n int64, buffer []byte) (begin int64, err error)
 		switch {
 		case err != nil:
 			return 0, err
-		case data >= at: // nothing but a hole, so the next look is at twice as much
+		case data >= at: // a hole, so the next step is twice as large
 			at, window = from, min(2*window, at)
 			window = max(window, size)
 			continue
-		case at-from > size: // the data are somewhere in it
+		case at-from > size: // the data are inside the step
 			window = max(window/2, size)
 			continue
 		}

@@ -18,7 +18,7 @@ func written(t *testing.T, dir, text string) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() }) // nothing that matters was written
+	t.Cleanup(func() { _ = f.Close() }) // no written data matters
 	if _, err := f.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestTailOfALogCountsLines(t *testing.T) {
 	}
 }
 
-// With follow, the last lines come first and then all that is written.
+// With follow, the last lines come first and then all new output.
 func TestTailOfALogThatIsFollowed(t *testing.T) {
 	tl, dir, read := tailOf(t)
 	tl.lines, tl.follow = 2, true
@@ -83,8 +83,8 @@ func TestTailOfALogThatIsFollowed(t *testing.T) {
 	}
 }
 
-// The lines of a log are found without holding them, however long they are, and at once where the
-// log is mostly holes.
+// The last lines of a log are found without holding any in memory, however long they are. A hole
+// takes no time.
 func TestTailOfALogKeepsNothingInMemory(t *testing.T) {
 	_, dir, _ := tailOf(t)
 	const line = 20 << 20

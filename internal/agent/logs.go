@@ -23,19 +23,19 @@ import (
 
 const (
 	logChunk = 64 << 10
-	logPoll  = 100 * time.Millisecond // how soon a follower sees what was written
+	logPoll  = 100 * time.Millisecond // interval of checks for new output
 
-	answerTimeout = 10 * time.Second // for what is no stream
+	answerTimeout = 10 * time.Second // for answers that are no stream
 )
 
-// logHandler serves what tasks have written.
+// logHandler serves the logs of tasks.
 type logHandler struct {
 	ledger  *ledger
 	trouble func(Trouble)
 	slots   *logSlots
 }
 
-// newHandler serves what gateways ask an agent for.
+// newHandler serves the requests of gateways to an agent.
 func newHandler(logs *logHandler, qos *qosHandler, proof proofHandler, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	bounded := wire.Bounded(wire.RequestBounds(1 << 20))
@@ -61,8 +61,8 @@ func newHandler(logs *logHandler, qos *qosHandler, proof proofHandler, metrics h
 	}, mux)
 }
 
-// ReadTaskLog sends the files of an attempt, and what is appended to them until the attempt has
-// ended if that is asked for.
+// ReadTaskLog sends the logs of an attempt. If the request says follow, new output is sent until
+// the attempt has ended.
 func (h *logHandler) ReadTaskLog(
 	ctx context.Context, req *connect.Request[pb.ReadTaskLogRequest],
 	stream *connect.ServerStream[pb.ReadTaskLogResponse],
@@ -94,10 +94,10 @@ func (h *logHandler) ReadTaskLog(
 	if m.TailLines < 0 {
 		return wire.ConnectError(plimsoll.Invalid("tailLines", "is negative; give the number of lines, or 0 for all"))
 	}
-	if err := h.slots.enter(h.ledger.node); err != nil {
+	if err := h.slots.acquire(h.ledger.node); err != nil {
 		return wire.ConnectError(err)
 	}
-	defer h.slots.leave()
+	defer h.slots.release()
 	t := &tail{
 		ledger: h.ledger, task: m.Task, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes, lines: m.TailLines,
 	}
@@ -109,7 +109,8 @@ func (h *logHandler) ReadTaskLog(
 		return stream.Send(&pb.ReadTaskLogResponse{Stream: name, Data: data})
 	})
 	if err != nil && ctx.Err() == nil && plimsoll.CodeOf(err) == plimsoll.CodeInternal {
-		h.trouble(Trouble{Kind: TroubleSendLog, Task: m.Task, Err: err}) // the caller is told only that
+		// The caller does not see the cause.
+		h.trouble(Trouble{Kind: TroubleSendLog, Task: m.Task, Err: err})
 	}
 	return wire.ConnectError(err)
 }
@@ -120,8 +121,8 @@ type tail struct {
 	task    string
 	attempt int32
 	follow  bool
-	last    int64 // only so many bytes of what is there at the beginning; 0: all
-	lines   int64 // the same in lines, of each stream
+	last    int64 // begin with the last bytes of each stream; 0: begin with all
+	lines   int64 // begin with the last lines of each stream
 	streams []tailed
 	buffer  [logChunk]byte
 }
@@ -129,7 +130,7 @@ type tail struct {
 type tailed struct {
 	name string
 	file *os.File // nil: not there yet
-	end  int64    // not following: what was written later is not sent
+	end  int64    // without follow: the size at the start of reading
 	at   int64
 }
 
@@ -142,14 +143,13 @@ func (t *tail) run(ctx context.Context, send func(name string, data []byte) erro
 		return send(name, data)
 	}
 	for quiet := 0; ; quiet++ {
-		// Whether more may come is asked before reading, so that what was written last is not
-		// missed.
+		// The status is read before the files, so that the last output is not missed.
 		key, known, begun, writing := t.ledger.status(t.task, t.attempt)
 		if !known {
 			return t.unknown()
 		}
 		if begun {
-			t.attempt = key.attempt // a follower stays with the attempt that it began with
+			t.attempt = key.attempt // a follower stays with its first attempt
 			for i := range t.streams {
 				if err := t.copy(&t.streams[i], t.ledger.attemptDir(key), note); err != nil {
 					return err
@@ -165,7 +165,7 @@ func (t *tail) run(ctx context.Context, send func(name string, data []byte) erro
 		if found {
 			found, quiet = false, 0
 		}
-		if quiet == quietPolls { // a task that writes little costs little
+		if quiet == quietPolls { // a quiet task is checked less often
 			ticker.Reset(logPollQuiet)
 		}
 		select {
@@ -187,7 +187,7 @@ func (t *tail) unknown() error {
 		"to make room", t.attempt, t.task)
 }
 
-// copy sends what a stream has gained.
+// copy sends the new bytes of a stream.
 func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) error) error {
 	if s.file == nil {
 		f, err := executor.OpenLog(filepath.Join(dir, s.name))
@@ -241,15 +241,15 @@ func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) e
 	return nil
 }
 
-// skip goes on where the log has bytes again, and returns where these end: the oldest are given up
-// when it is over its limit, and what a task leaves out with a seek was never written.
+// skip moves over a hole to the next bytes of the log, and returns the end of those bytes. The
+// oldest blocks are given back over the limit, and a seek of the task leaves a hole.
 func (s *tailed) skip() (end int64, err error) {
 	info, err := s.file.Stat()
 	if err != nil {
 		return 0, fmt.Errorf("measure a log: %w", err)
 	}
 	if info.Size() < s.at {
-		s.at = 0 // it was cut to nothing
+		s.at = 0 // the log was truncated to nothing
 	}
 	s.at, end, err = executor.LogData(s.file, s.at)
 	return end, err
@@ -258,7 +258,7 @@ func (s *tailed) skip() (end int64, err error) {
 func (t *tail) close() {
 	for _, s := range t.streams {
 		if s.file != nil {
-			_ = s.file.Close() // it was only read
+			_ = s.file.Close() // nothing was written to it
 		}
 	}
 }

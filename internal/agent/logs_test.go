@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// tailOf is a tail of one stream, and the directory that its file is in.
+// tailOf returns a tail of one stream, and the directory of its file.
 func tailOf(t *testing.T) (tl *tail, dir string, read func() (string, error)) {
 	t.Helper()
 	dir = t.TempDir()
@@ -28,7 +28,7 @@ func tailOf(t *testing.T) (tl *tail, dir string, read func() (string, error)) {
 	}
 }
 
-// A task may put a FIFO in the place of its log. Who reads that is told so at once, and no thread
+// A task may put a FIFO in the place of its log. A reader gets an error at once, and no thread
 // waits for a writer.
 func TestLogOfAFIFOIsRefused(t *testing.T) {
 	_, dir, read := tailOf(t)
@@ -42,15 +42,14 @@ func TestLogOfAFIFOIsRefused(t *testing.T) {
 	}
 }
 
-// A log of 4 TB that holds a few words, with holes before, between and behind them, is read as
-// these words, at once.
+// A log of 4 TB with a few words between holes is read as these words, at once.
 func TestHolesOfALogAreSkipped(t *testing.T) {
 	tl, dir, read := tailOf(t)
 	f, err := os.Create(filepath.Join(dir, executor.Stdout))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() }) // nothing that matters was written
+	t.Cleanup(func() { _ = f.Close() }) // no written data matters
 	const tera = 1 << 40
 	write := func(text string, at int64) {
 		if _, err := f.WriteAt([]byte(text), at); err != nil {

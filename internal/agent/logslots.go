@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	maxLogStreams = 64 // logs of one node that are read at a time
-	// logStreamFiles is how many descriptors one of them takes: two logs, and a part of a
+	maxLogStreams = 64 // most logs of one node that are read at once
+	// logStreamFiles is the number of descriptors for one log reader: two logs, and a part of a
 	// connection.
 	logStreamFiles = 4
-	// logShare is the part of the node's descriptors that logs may take: one in eight.
+	// logShare bounds log readers to one in eight of the process's descriptors.
 	logShare = 8
 
 	boundLogs = "logs" // in the metric of refusals
 
-	logPollQuiet = 500 * time.Millisecond // how soon a follower sees what is written after a pause
-	quietPolls   = 50                     // looks that found nothing make a pause
+	logPollQuiet = 500 * time.Millisecond // interval of checks for new output after a pause
+	quietPolls   = 50                     // checks without new output before the pause begins
 )
 
-// logSlots bounds how many logs of a node are read at a time, and counts those that were refused.
+// logSlots bounds the number of logs of a node that are read at once, and counts refusals.
 type logSlots struct {
 	most    int64
 	taken   atomic.Int64
@@ -56,10 +56,10 @@ func (s *logSlots) all() []prometheus.Collector {
 	return []prometheus.Collector{s.refused, s.open, s.cut}
 }
 
-// enter takes a place; leave gives it back.
-func (s *logSlots) enter(node string) error {
+// acquire takes a slot; release gives it back.
+func (s *logSlots) acquire(node string) error {
 	if s.taken.Add(1) > s.most {
-		s.leave()
+		s.release()
 		s.refuse(boundLogs)
 		return plimsoll.Errorf(
 			plimsoll.CodeExhausted,
@@ -72,4 +72,4 @@ func (s *logSlots) enter(node string) error {
 // refuse counts a refusal.
 func (s *logSlots) refuse(bound string) { s.refused.WithLabelValues(bound).Inc() }
 
-func (s *logSlots) leave() { s.taken.Add(-1) }
+func (s *logSlots) release() { s.taken.Add(-1) }

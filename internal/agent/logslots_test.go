@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// Whoever follows a log takes one of the node's places for it, and one descriptor of each log.
+// A follower of a log takes one of the node's slots, and one descriptor of each log.
 func TestFollowersOfLogsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	logs := runWithLogs(t, w)
@@ -39,7 +39,7 @@ func TestFollowersOfLogsAreBounded(t *testing.T) {
 		}
 		ends = append(ends, func() {
 			cancel()
-			_ = stream.Close() // it was given up
+			_ = stream.Close() // the stream was given up
 		})
 	}
 	if took := openDescriptors(t) - before; took > most*logStreamFiles {

@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// lost is a gateway whose link is lost without a word after the registration.
+// lost is a gateway whose link is lost silently after the registration.
 type lost struct{ local }
 
 func (lost) heartbeat(ctx context.Context, _ string, _ uint64) (bool, error) {
@@ -16,14 +16,14 @@ func (lost) heartbeat(ctx context.Context, _ string, _ uint64) (bool, error) {
 	return false, plimsoll.Errorf(plimsoll.CodeDeadline, "%v", context.Cause(ctx))
 }
 
-// A link to a gateway that is lost without a word is found in four seconds, with the interval that
-// gateways name. Another gateway is tried before the node is taken for silent.
+// A silently lost link to a gateway is found in four seconds, with the interval that gateways name.
+// The agent tries another gateway before the node is taken for silent.
 func TestALostLinkToAGatewayIsFoundInFourSeconds(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		first, second := newCluster(), newCluster()
 		first.every, second.every = 2*time.Second, 2*time.Second
 		b.gateways["a"], b.gateways["b"] = lost{local{first}}, local{second}
-		b.speaker.gateways = []string{"a", "b"}
+		b.sessions.gateways = []string{"a", "b"}
 		registered := func() (n int) {
 			second.look(func() { n = second.registers })
 			return n

@@ -10,31 +10,32 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// metrics are what /metrics shows of the agent. It is a prometheus.Collector of them all.
+// metrics are the agent's values on /metrics. It is a prometheus.Collector of them all.
 type metrics struct {
-	events *prometheus.CounterVec // what the loop has done and seen
-	news   *newsbox
-	watch  *qosHandler // knows the loop, when there is one
-	logs   *logSlots
+	events  *prometheus.CounterVec // the loop's events
+	nodeOut *nodeOutbox
+	watch   *qosHandler // has the loop, once it runs
+	logs    *logSlots
 }
 
-func newMetrics(news *newsbox, watch *qosHandler, logs *logSlots) *metrics {
-	m := &metrics{news: news, watch: watch, logs: logs, events: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newMetrics(out *nodeOutbox, watch *qosHandler, logs *logSlots) *metrics {
+	m := &metrics{nodeOut: out, watch: watch, logs: logs, events: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plimsoll_agent_qos_events_total",
 		Help: "What the QoS loop has done and seen, by kind: throttled, evicting, failed and so on.",
 	}, []string{"kind"})}
 	for kind := plimsoll.QOSRuleTriggered; kind.Known(); kind++ {
-		m.events.WithLabelValues(kind.String()) // shown as 0 before it happens, so that rates are right
+		// Shown as 0 before the first event, so that rates are right.
+		m.events.WithLabelValues(kind.String())
 	}
 	return m
 }
 
-// report counts what the loop says, and passes it on.
+// report counts the loop's events, and passes the report on.
 func (m *metrics) report(r plimsoll.NodeReport) {
 	for i := range r.Events {
 		m.events.WithLabelValues(r.Events[i].Kind.String()).Inc()
 	}
-	m.news.add(r)
+	m.nodeOut.add(r)
 }
 
 // figure is one value of the loop.
@@ -48,7 +49,7 @@ func described(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("plimsoll_agent_"+name, help, labels, nil)
 }
 
-var ( // the table of what is asked of the loop at each scrape
+var ( // values that each scrape reads from the loop
 	sampleSeconds = described(
 		"qos_sample_seconds", "Time that the last sample took, with all that was done about it at once.",
 	)
@@ -93,12 +94,12 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	for _, c := range m.logs.all() {
 		c.Collect(to)
 	}
-	for _, f := range append(m.figures(), figure{eventsWaiting, float64(m.news.waiting()), nil}) {
+	for _, f := range append(m.figures(), figure{eventsWaiting, float64(m.nodeOut.waiting()), nil}) {
 		to <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, f.value, f.labels...)
 	}
 }
 
-// figures asks the loop; nil: there is none yet.
+// figures reads the loop's values; nil: the loop does not run yet.
 func (m *metrics) figures() []figure {
 	loop := m.watch.loop.Load()
 	if loop == nil {

@@ -18,37 +18,37 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// attemptKey names one attempt.
+// attemptKey identifies one attempt.
 type attemptKey struct {
 	task    string
 	attempt int32
 }
 
-// outbox holds the reports that no gateway has acknowledged yet, in memory and in one file. Per
-// attempt the newest report that it began and the one that it ended are kept. The file is a log of
-// reports and acknowledgements; it is written anew when it has grown, after an error, and at each
-// start. It may be called by several goroutines.
+// outbox holds the reports that no gateway has acknowledged yet, in memory and in one file. Each
+// attempt has at most two reports: the newest about its start or progress, and its end. The file is
+// a log of reports and acknowledgements. It is rewritten when it has grown, after an error, and at
+// each start. outbox may be used by several goroutines.
 //
 // A record of the file: length (4 bytes, little endian), CRC-32C of the payload (4), payload: kind
 // (1), an encoded TaskReport.
 type outbox struct {
 	dir     string
-	changed chan struct{} // capacity 1: something waits to be sent
+	changed chan struct{} // capacity 1: a report waits
 
 	mu struct { // memory; held for moments only
 		sync.Mutex
 		slots   map[attemptKey]*slot
-		order   []attemptKey // of the first report that waits; invariant: its keys are those of slots
+		order   []attemptKey // oldest first; invariant: its keys are those of slots
 		unsaved []byte       // records that are not in the file yet
-		urgent  bool         // an end is among unsaved
+		urgent  bool         // unsaved has an end
 	}
 	io struct { // the file; held while the disk works; taken before mu
 		sync.Mutex
 		file   *os.File
 		number uint64
 		size   int64
-		limit  int64 // size from which the file is written anew
-		broken bool  // the file may end in half a record: write it anew
+		limit  int64 // size at which the file is rewritten
+		broken bool  // the file may end in half a record: rewrite it
 	}
 }
 
@@ -68,8 +68,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// openOutbox loads what an earlier agent left. dropped is how many bytes at the end of its file
-// could not be read: what was being written when the machine went down.
+// openOutbox loads the reports of an earlier agent. dropped is the number of bytes at the end of
+// its file that could not be read, because the machine went down during a write.
 func openOutbox(dir string) (o *outbox, dropped int64, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, 0, fmt.Errorf("make the directory for reports: %w", err)
@@ -105,7 +105,7 @@ func (o *outbox) path(number uint64) string {
 	return filepath.Join(o.dir, fmt.Sprintf("%0*x%s", outboxNameSize, number, outboxSuffix))
 }
 
-// files returns the numbers of the files that are there, in order.
+// files returns the numbers of the existing files, in order.
 func (o *outbox) files() ([]uint64, error) {
 	entries, err := os.ReadDir(o.dir)
 	if err != nil {
@@ -126,8 +126,7 @@ func (o *outbox) files() ([]uint64, error) {
 	return numbers, nil
 }
 
-// replay applies the records at the start of data that are whole, and returns how many bytes they
-// are.
+// replay applies the whole records at the start of data, and returns their length.
 func (o *outbox) replay(data []byte) (used int) {
 	for {
 		rest := data[used:]
@@ -176,10 +175,10 @@ func appendRecord(dst []byte, kind byte, r *plimsoll.TaskReport) []byte {
 // maxMessage bounds the text of a report.
 const maxMessage = 4 << 10
 
-// cleanMessage makes a text fit for a report.
+// cleanMessage cuts a text to the bound and makes it valid UTF-8.
 func cleanMessage(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxMessage)], "?") }
 
-// add queues a report. It is sent, and written to the file by the next flush.
+// add queues a report for sending. The next flush writes it to the file.
 func (o *outbox) add(r plimsoll.TaskReport) {
 	r.Message = cleanMessage(r.Message)
 	o.mu.Lock()
@@ -227,7 +226,8 @@ func (o *outbox) drop(r *plimsoll.TaskReport) {
 	}
 	if s.began == nil && s.ended == nil {
 		delete(o.mu.slots, key)
-		if i := slices.Index(o.mu.order, key); i == 0 { // as a rule: what is oldest is acknowledged first
+		// The usual case: the oldest is acknowledged first.
+		if i := slices.Index(o.mu.order, key); i == 0 {
 			o.mu.order = o.mu.order[1:]
 		} else {
 			o.mu.order = slices.Delete(o.mu.order, i, i+1)
@@ -235,8 +235,7 @@ func (o *outbox) drop(r *plimsoll.TaskReport) {
 	}
 }
 
-// next returns up to limit reports that wait, oldest first, that an attempt began before that it
-// ended.
+// next returns up to limit waiting reports, oldest first. An attempt's start comes before its end.
 func (o *outbox) next(limit int) []plimsoll.TaskReport {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -279,8 +278,8 @@ func (o *outbox) ends() []plimsoll.TaskReport {
 	return reports
 }
 
-// flush writes what was added, and makes ends durable. After an error the reports are still in
-// memory, and the next flush writes the file anew.
+// flush writes new records, and makes ends durable. After an error the reports are still in memory,
+// and the next flush rewrites the file.
 func (o *outbox) flush() error {
 	o.io.Lock()
 	defer o.io.Unlock()
@@ -298,7 +297,7 @@ func (o *outbox) flush() error {
 	return o.write(records, urgent)
 }
 
-// all returns everything that waits as records.
+// all returns the records of all waiting reports.
 func (o *outbox) all() []byte {
 	var records []byte
 	for _, key := range o.mu.order {
@@ -328,8 +327,7 @@ func (o *outbox) write(records []byte, urgent bool) error {
 	return nil
 }
 
-// rewrite begins a new file that holds only what waits. The old one is removed when the new one is
-// durable.
+// rewrite begins a new file with records. The old file is removed when the new one is durable.
 func (o *outbox) rewrite(records []byte) error {
 	o.io.broken = true
 	temp := filepath.Join(o.dir, outboxUnnamed)
@@ -365,7 +363,7 @@ func (o *outbox) rewrite(records []byte) error {
 	return nil
 }
 
-// close writes what was added and closes the file.
+// close flushes and closes the file.
 func (o *outbox) close() error {
 	err := o.flush()
 	o.io.Lock()

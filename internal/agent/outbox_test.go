@@ -46,7 +46,7 @@ func TestOutboxKeepsTwoReportsAnAttempt(t *testing.T) {
 	starting := running("j.g.0", 1)
 	starting.State = plimsoll.TaskStarting
 	o.add(starting)
-	o.add(running("j.g.0", 1)) // takes the place of starting
+	o.add(running("j.g.0", 1)) // replaces starting
 	o.add(finished("j.g.1", 1, 1))
 	o.add(running("j.g.1", 1)) // late: it has ended
 	o.add(finished("j.g.0", 1, 3))
@@ -93,11 +93,11 @@ func TestOutboxSurvivesARestart(t *testing.T) {
 	}
 }
 
-// TestOutboxCutAtEveryByte is a crash at every point of writing: what was written whole is there,
-// and nothing else.
+// TestOutboxCutAtEveryByte crashes at every point of writing. Exactly the whole records are read
+// back.
 func TestOutboxCutAtEveryByte(t *testing.T) {
 	var file []byte
-	var ends []int // of each record
+	var ends []int // end of each record
 	var after [][]plimsoll.TaskReport
 	model, _ := mustOpenOutbox(t, t.TempDir())
 	add := func(kind byte, r plimsoll.TaskReport) {

@@ -16,30 +16,29 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// policyFile is in the agent's directory: the policies that concern the node, as one
+// policyFile, in the agent's directory, has the policies of the node, as one
 // WatchAssignmentsResponse.
 const policyFile = "policies.pb"
 
-// policyBook holds the policies that concern the node, in memory and on disk, so that an agent that
-// is restarted while no gateway can be reached goes on with them. It is used by one goroutine at a
-// time.
+// policyBook holds the policies of the node, in memory and on disk. So an agent that restarts
+// without a gateway continues with them. It is used by one goroutine at a time.
 type policyBook struct {
 	path    string
-	apply   func([]plimsoll.Policy) // gets the complete set when it has changed
+	apply   func([]plimsoll.Policy) // called with the complete set after a change
 	trouble func(Trouble)
 
 	set     map[plimsoll.PolicyRef]plimsoll.Policy
 	fresh   map[plimsoll.PolicyRef]plimsoll.Policy // the list that is being received; nil: none
-	applied []byte                                 // the set that was applied last
-	saved   []byte                                 // the set that is on disk
+	applied []byte                                 // the last set that was applied
+	saved   []byte                                 // the set on disk
 }
 
 func newPolicyBook(path string, apply func([]plimsoll.Policy), trouble func(Trouble)) *policyBook {
 	return &policyBook{path: path, apply: apply, trouble: trouble, set: map[plimsoll.PolicyRef]plimsoll.Policy{}}
 }
 
-// open reads what an earlier agent has kept, and applies it. A file that cannot be read is as none,
-// and is replaced with the next list.
+// open reads the policies of an earlier agent, and applies them. An unreadable file counts as
+// empty, and the next list replaces it.
 func (b *policyBook) open() {
 	data, err := os.ReadFile(b.path)
 	if err == nil {
@@ -65,11 +64,11 @@ func (b *policyBook) put(into map[plimsoll.PolicyRef]plimsoll.Policy, p plimsoll
 	into[p.Ref()] = p
 }
 
-// begin says that a list of all policies follows.
+// begin announces a list of all policies.
 func (b *policyBook) begin() { b.fresh = map[plimsoll.PolicyRef]plimsoll.Policy{} }
 
-// take enters a part of the list, or changes to it. complete says that the list has been sent: it
-// replaces what was known.
+// take records a part of the list, or changes to it. complete is true at the end of the list, which
+// then replaces the old set.
 func (b *policyBook) take(changed []plimsoll.Policy, gone []plimsoll.PolicyRef, complete bool) {
 	into := b.set
 	if b.fresh != nil {
@@ -89,11 +88,11 @@ func (b *policyBook) take(changed []plimsoll.Policy, gone []plimsoll.PolicyRef, 
 	b.publish()
 }
 
-// publish applies the set and keeps it, if it is another one than before.
+// publish applies and saves the set, if it has changed.
 func (b *policyBook) publish() {
 	policies, data := b.all()
 	if b.applied == nil || !bytes.Equal(b.applied, data) {
-		b.apply(append(policies, sparing()))
+		b.apply(append(policies, unknownTaskPolicy()))
 		b.applied = data
 	}
 	if bytes.Equal(b.saved, data) {
@@ -106,7 +105,7 @@ func (b *policyBook) publish() {
 	b.saved = data
 }
 
-// all returns the set in the order of kinds and names, and the same as bytes, which are never nil.
+// all returns the set in the order of kinds and names, and its encoding, which is never nil.
 func (b *policyBook) all() (policies []plimsoll.Policy, data []byte) {
 	m := &pb.WatchAssignmentsResponse{SnapshotEnd: true}
 	for _, p := range b.set {

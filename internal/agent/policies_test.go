@@ -14,12 +14,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// shelf is a policyBook whose sets a test looks at.
+// shelf is a policyBook that records its sets.
 type shelf struct {
 	*testing.T
 	*policyBook
 	log  *logBuffer
-	sets []string // names of each set that was applied, without the one that is always there
+	sets []string // names in each applied set, without the one that is always there
 }
 
 func newShelf(t *testing.T, path string) *shelf {
@@ -36,7 +36,7 @@ func newShelf(t *testing.T, path string) *shelf {
 	return s
 }
 
-// expect checks the sets that were applied since it was asked last.
+// expect checks the sets that were applied since the last call.
 func (s *shelf) expect(want ...string) {
 	s.Helper()
 	if diff := cmp.Diff(want, s.sets); diff != "" {
@@ -56,8 +56,8 @@ func actions(names ...string) (refs []plimsoll.PolicyRef) {
 	return refs
 }
 
-// A list replaces what was known when it is complete; until then what was known stays. Changes
-// behind it count at once. What changes nothing is not applied again.
+// A complete list replaces the known policies; until then the known ones stay. Later changes count
+// at once. A change without effect is not applied.
 func TestAListOfPoliciesReplacesThem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), policyFile)
 	s := newShelf(t, path)
@@ -86,13 +86,13 @@ func TestAListOfPoliciesReplacesThem(t *testing.T) {
 	s.expect("")
 }
 
-// An agent that is restarted while no gateway can be reached goes on with what it knew.
+// An agent that restarts without a gateway continues with the policies that it knew.
 func TestPoliciesSurviveARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), policyFile)
 	s := newShelf(t, path)
 	s.begin()
 	s.take([]plimsoll.Policy{closing("a"), closing("b")}, nil, true)
-	s.begin() // the network goes away while a list is being received
+	s.begin() // the network fails during a list
 	s.take([]plimsoll.Policy{closing("c")}, nil, false)
 
 	s = newShelf(t, path)
@@ -105,7 +105,7 @@ func TestPoliciesSurviveARestart(t *testing.T) {
 	}
 }
 
-// A file that is damaged is as none, and the next list takes its place.
+// A damaged file counts as empty, and the next list replaces it.
 func TestPoliciesThatCannotBeRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), policyFile)
 	if err := os.WriteFile(path, []byte("\xff\xff\xff"), 0o644); err != nil {
@@ -121,8 +121,7 @@ func TestPoliciesThatCannotBeRead(t *testing.T) {
 	newShelf(t, path).expect("a")
 }
 
-// A directory that cannot be written keeps no policy from being applied, and they are written with
-// the next change.
+// With a read-only directory policies still apply, and they are written with the next change.
 func TestPoliciesThatCannotBeKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "later", policyFile)
 	s := newShelf(t, path)
@@ -139,7 +138,7 @@ func TestPoliciesThatCannotBeKept(t *testing.T) {
 	newShelf(t, path).expect("a b")
 }
 
-// A policy that is none, as a newer server may send it, takes nothing else with it.
+// A policy of an unknown kind, from a newer server, does not affect other policies.
 func TestAPolicyOfAnUnknownKind(t *testing.T) {
 	s := newShelf(t, filepath.Join(t.TempDir(), policyFile))
 	s.begin()
@@ -150,9 +149,9 @@ func TestAPolicyOfAnUnknownKind(t *testing.T) {
 	}
 }
 
-// What nothing is known of is spared even by policies that allow everything, and nothing else is:
-// no job can be in its queue.
-func TestWhatIsNotKnownIsSpared(t *testing.T) {
+// An attempt of unknown worth is spared even by policies that allow everything, and no other is: no
+// job can have its queue.
+func TestTasksOfUnknownWorthAreSpared(t *testing.T) {
 	registry, err := qos.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
@@ -161,19 +160,19 @@ func TestWhatIsNotKnownIsSpared(t *testing.T) {
 		Name: "all", Allowed: []string{"a"},
 		Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeOwner, Not: true, Values: []string{"nobody"}}},
 	}}
-	compiled := qos.Compile([]plimsoll.Policy{closing("a"), all, sparing()}, registry, nil, qos.Options{})
+	compiled := qos.Compile([]plimsoll.Policy{closing("a"), all, unknownTaskPolicy()}, registry, nil, qos.Options{})
 	asked := func(task nodeqos.Task) (allowed []string, exempt string) {
 		return compiled.Allowed(
 			&qos.Task{ID: task.ID, Class: task.Class, Priority: task.Priority, Owner: task.Owner, Queue: task.Queue},
 		)
 	}
 	if allowed, exempt := asked(
-		(&entry{attempt: 1, phase: phaseLive}).resident("j.g.0"),
+		(&entry{attempt: 1, phase: phaseLive}).qosTask("j.g.0"),
 	); len(allowed) != 0 || exempt == "" {
 		t.Errorf("what is not known may be acted on by %v (%s)", allowed, exempt)
 	}
 	known := &entry{attempt: 1, phase: phaseLive, worth: &worth{Class: "guaranteed", Queue: "root.a"}}
-	if allowed, exempt := asked(known.resident("j.g.0")); len(allowed) != 1 || exempt != "" {
+	if allowed, exempt := asked(known.qosTask("j.g.0")); len(allowed) != 1 || exempt != "" {
 		t.Errorf("what is known may be acted on by %v (%s)", allowed, exempt)
 	}
 	if err := plimsoll.ValidateQueuePath("queue", unknownQueue); err == nil {

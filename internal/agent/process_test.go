@@ -98,7 +98,7 @@ func (w *world) taskFile(task, name string) string {
 	return filepath.Join(w.dir, "tasks", task, workDir, name)
 }
 
-// pids returns the pids that the attempts of a task had.
+// pids returns the pids of the attempts of a task.
 func (w *world) pids(task string) []string {
 	w.Helper()
 	data, err := os.ReadFile(w.taskFile(task, "pids"))
@@ -108,8 +108,8 @@ func (w *world) pids(task string) []string {
 	return strings.Fields(string(data))
 }
 
-// TestAgentRestartsOverRealProcesses is the issue's "a test kills and restarts the agent under
-// running tasks: same pids go on, exit codes arrive".
+// TestAgentRestartsOverRealProcesses restarts the agent under running tasks. Their pids stay the
+// same, and their exit codes arrive.
 func TestAgentRestartsOverRealProcesses(t *testing.T) {
 	w := newProcessWorld(t)
 	tasks := []string{"j.g.0", "j.g.1", "j.g.2"}
@@ -165,7 +165,7 @@ func (w *world) awaitLog(task, text string) {
 	}
 }
 
-// awaitExit waits until a process is no more.
+// awaitExit waits until a process has ended.
 func (w *world) awaitExit(pid string) {
 	w.Helper()
 	n, err := strconv.Atoi(pid)
@@ -179,7 +179,7 @@ func (w *world) awaitExit(pid string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	defer func() { _ = unix.Close(fd) }() // it was only watched
+	defer func() { _ = unix.Close(fd) }() // nothing was written to it
 	for {
 		got, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
 		if errors.Is(err, unix.EINTR) {
@@ -192,8 +192,8 @@ func (w *world) awaitExit(pid string) {
 	}
 }
 
-// A real supervisor that cannot make a task's directory says that its node is at fault, and why;
-// when what was in the way is gone, the next attempt runs.
+// A real supervisor that cannot make a task's directory reports a node fault, with the reason. Once
+// the obstacle is gone, the next attempt runs.
 func TestANodeThatCannotMakeDirectories(t *testing.T) {
 	w := newProcessWorld(t)
 	inTheWay := filepath.Join(w.dir, "tasks", "j.g.0")

@@ -16,11 +16,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// QOSConfig says how the node is kept at its waterlines. Its zero value is usable.
+// QOSConfig configures the node's QoS loop. Its zero value is usable.
 type QOSConfig struct {
-	Interval time.Duration          // between two samples; 0: nodeqos.DefaultInterval
-	Metrics  []nodeqos.Metric       // user-defined ones, which policies of this node can use
-	Extended nodeqos.ExtendedConfig // what is lent to best-effort tasks
+	Interval time.Duration          // time between samples; 0: nodeqos.DefaultInterval
+	Metrics  []nodeqos.Metric       // user-defined metrics for policies of this node
+	Extended nodeqos.ExtendedConfig // resources lent to best-effort tasks
 }
 
 func (c *QOSConfig) validate(dir string) error {
@@ -33,22 +33,22 @@ func (c *QOSConfig) validate(dir string) error {
 	return nil
 }
 
-// qosLoop is the node's QoS loop as the agent sees it.
+// qosLoop is the node's QoS loop as the agent uses it.
 type qosLoop interface {
 	Run(ctx context.Context) error
 	SetPolicies(policies []plimsoll.Policy)
-	// Resend has the condition and the offers told once more.
+	// Resend reports the condition and the offers once more.
 	Resend()
 	scraped
-	// Watch calls each with what the loop sees, now and at every interval, until it fails or ctx
+	// Watch calls each with the loop's status, now and at every interval, until each fails or ctx
 	// ends.
 	Watch(ctx context.Context, interval time.Duration, each func(*pb.NodeQOSStatus) error) error
 }
 
-// scraped is what /metrics asks of the loop.
+// scraped are the values of the loop on /metrics.
 type scraped interface {
 	Status() *pb.NodeQOSStatus
-	// Took is how long the last sample took.
+	// Took returns the duration of the last sample.
 	Took() time.Duration
 }
 
@@ -56,8 +56,8 @@ func newQOSLoop(cfg nodeqos.Config, deps nodeqos.Deps) (qosLoop, error) {
 	return nodeqos.New(cfg, deps)
 }
 
-// makeQOS makes the loop of a node that is described, and gives it the policies of an earlier
-// agent. The supervisor must have said what it holds.
+// makeQOS makes the loop of a described node, and gives it the policies of an earlier agent. The
+// supervisor's first list must be complete.
 func (a *Agent) makeQOS(
 	node *plimsoll.Node, l *ledger, report func(plimsoll.NodeReport),
 ) (qosLoop, *policyBook, error) {
@@ -74,7 +74,7 @@ func (a *Agent) makeQOS(
 		Attributes:  maps.Clone(node.Attributes),
 		Allocatable: allocatable(node), Extended: a.cfg.QOS.Extended, Metrics: a.cfg.QOS.Metrics,
 	}, nodeqos.Deps{
-		Tasks: l.residents,
+		Tasks: l.liveTasks,
 		Evict: func(ctx context.Context, task string, attempt int32, grace time.Duration, reason string) error {
 			return a.evict(ctx, l, task, attempt, grace, reason)
 		},
@@ -89,7 +89,7 @@ func (a *Agent) makeQOS(
 	return loop, policies, nil
 }
 
-// allocatable is what tasks can be promised of a node: its capacity without what is kept back.
+// allocatable returns the resources for tasks: the node's capacity without the reserve.
 func allocatable(node *plimsoll.Node) plimsoll.Resources {
 	r := maps.Clone(node.Capacity)
 	for name, part := range node.Facts.Reserve {
@@ -98,18 +98,17 @@ func allocatable(node *plimsoll.Node) plimsoll.Resources {
 	return r
 }
 
-// maxQOSWatchers is how many may watch the loop at a time: each costs a copy of what it sees, every
-// second.
+// maxQOSWatchers bounds simultaneous watchers: each costs a copy of the loop's status every second.
 const maxQOSWatchers = 16
 
-// qosHandler lets people watch the loop.
+// qosHandler serves the loop's status to people.
 type qosHandler struct {
 	node     string
 	loop     atomic.Pointer[qosLoop] // nil: it does not run yet
 	watchers atomic.Int32
 }
 
-// WatchQOS sends what the loop sees and would do, now and after each interval.
+// WatchQOS sends the loop's status and plan, now and after each interval.
 func (h *qosHandler) WatchQOS(
 	ctx context.Context, req *connect.Request[pb.WatchQOSRequest], stream *connect.ServerStream[pb.WatchQOSResponse],
 ) error {
@@ -146,7 +145,7 @@ func (h *qosHandler) WatchQOS(
 	})
 	var sent *connect.Error
 	if errors.As(err, &sent) {
-		return err // the stream's own
+		return err // an error of the stream
 	}
 	return wire.ConnectError(err)
 }

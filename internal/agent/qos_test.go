@@ -28,10 +28,10 @@ func (w *world) awaitQOS(what string, so func() bool) {
 	}
 }
 
-// policies waits until the loop has these, with the one that is always there.
+// policies waits until the loop has these policies, and the one that is always there.
 func (w *world) policies(names ...string) {
 	w.Helper()
-	names = append(names, sparing().TaskQOS.Name)
+	names = append(names, unknownTaskPolicy().TaskQOS.Name)
 	w.awaitQOS("policies "+strings.Join(names, ", "), func() bool { return slices.Equal(w.qos.names(), names) })
 }
 
@@ -42,8 +42,8 @@ func (w *world) runs(task string) {
 	w.await(task+" runs", func() bool { return w.cluster.has(task, 1, plimsoll.TaskRunning) > 0 })
 }
 
-// resident waits until the loop is told of a task with what it is worth.
-func (w *world) resident(task string) nodeqos.Task {
+// qosTask waits until the loop has a task with its worth.
+func (w *world) qosTask(task string) nodeqos.Task {
 	w.Helper()
 	var found nodeqos.Task
 	w.awaitSupervisor(task+" is known to the loop", func() bool {
@@ -61,7 +61,7 @@ func (w *world) resident(task string) nodeqos.Task {
 	return found
 }
 
-// awaitNote waits until what attempt 1 of a task is worth is on disk.
+// awaitNote waits until the worth of attempt 1 of a task is on disk.
 func (w *world) awaitNote(task string) {
 	w.Helper()
 	ticker := time.NewTicker(logPoll / 10)
@@ -75,9 +75,9 @@ func (w *world) awaitNote(task string) {
 	}
 }
 
-// The loop gets the policies, the tasks with what they are worth, and the node as it is registered;
-// what it says reaches the coordinator.
-func TestTheLoopHasWhatItNeeds(t *testing.T) {
+// The loop gets the policies, the tasks with their worth, and the registered node. Its reports
+// reach the coordinator.
+func TestTheLoopGetsItsInputs(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config()
 	cfg.Capacity = plimsoll.Resources{plimsoll.CPU: 8000}
@@ -97,13 +97,13 @@ func TestTheLoopHasWhatItNeeds(t *testing.T) {
 	w.cluster.policy("a", nil)
 	w.policies("b")
 	w.runs("j.g.0")
-	if r := w.resident(
-		"j.g.0",
-	); r.Owner != "ann" || r.Queue != "root.batch" || r.Labels["app"] != "j" || r.Class != plimsoll.ClassBurstable {
+	if r := w.qosTask("j.g.0"); r.Owner != "ann" || r.Queue != "root.batch" ||
+		r.Labels["app"] != "j" || r.Class != plimsoll.ClassBurstable {
 		t.Errorf("the loop is told %+v", r)
 	}
 	got := w.qos.cfg
-	if got.Node != "n1" || got.Dir != w.dir || got.Interval != 2*time.Second || !got.Extended.Enabled || got.Allocatable[plimsoll.CPU] != 6000 || len(got.Metrics) != 2 {
+	if got.Node != "n1" || got.Dir != w.dir || got.Interval != 2*time.Second || !got.Extended.Enabled ||
+		got.Allocatable[plimsoll.CPU] != 6000 || len(got.Metrics) != 2 {
 		t.Errorf("the loop is made with %+v", got)
 	}
 	if got.Attributes["rack"] != "r7" || got.Attributes["cgroup"] != CgroupNone {
@@ -119,9 +119,9 @@ func TestTheLoopHasWhatItNeeds(t *testing.T) {
 	w.awaitQOS("that it is asked to tell its condition", func() bool { return w.qos.resends > 0 })
 }
 
-// With the coordinator away an eviction is carried out, and an agent that is restarted meanwhile
-// goes on with the policies and tasks that it knew. When the coordinator is back it hears of both
-// ends, and nothing was started twice.
+// Without a coordinator an eviction is carried out, and a restarted agent continues with the
+// policies and tasks that it knew. The coordinator later gets both ends, and no task was started
+// twice.
 func TestAnHourWithoutACoordinator(t *testing.T) {
 	w := newWorld(t)
 	w.cluster.policy("a", closing("a").Action)
@@ -151,7 +151,7 @@ func TestAnHourWithoutACoordinator(t *testing.T) {
 	w.qos.change(func() { w.qos.policies, w.qos.deps = nil, nodeqos.Deps{Tasks: func() []nodeqos.Task { return nil }} })
 	w.run(w.config())
 	w.policies("a")
-	if r := w.resident("j.g.1"); r.Owner != "ann" || r.Labels["app"] != "j" {
+	if r := w.qosTask("j.g.1"); r.Owner != "ann" || r.Labels["app"] != "j" {
 		t.Errorf("after the restart the loop is told %+v", r)
 	}
 	evict("j.g.1")
@@ -181,14 +181,14 @@ func TestAnHourWithoutACoordinator(t *testing.T) {
 	})
 }
 
-// A supervisor that cannot stop a task is the loop's business; a loop that fails does not take the
-// agent with it.
-func TestWhatFailsStaysWhereItIs(t *testing.T) {
+// A supervisor that cannot stop a task is the loop's concern. A loop that fails does not end the
+// agent.
+func TestAFailingLoopDoesNotEndTheAgent(t *testing.T) {
 	w := newWorld(t)
 	w.qos.fails = errors.New("out of files")
 	w.run(w.config())
 	w.runs("j.g.0")
-	w.resident("j.g.0")
+	w.qosTask("j.g.0")
 	w.super.change(func() { w.super.failing = plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor is away") })
 	if err := w.qos.deps.Evict(
 		w.ctx, "j.g.0", 1, 0, "over the line",
@@ -251,7 +251,7 @@ func TestWatchingTheLoop(t *testing.T) {
 	w.awaitQOS("the end of all watches", func() bool { return w.qos.watching == 0 })
 }
 
-// Before the supervisor has said what it holds there is nothing to see.
+// Before the supervisor's first list the loop has no status.
 func TestWatchingTooEarly(t *testing.T) {
 	h := &qosHandler{node: "n1"}
 	err := h.WatchQOS(t.Context(), connect.NewRequest(&pb.WatchQOSRequest{Node: "n1"}), nil)
@@ -260,8 +260,7 @@ func TestWatchingTooEarly(t *testing.T) {
 	}
 }
 
-// /metrics shows where the node stands to its lines, and counts what was done. A metric that is
-// missing has no usage.
+// /metrics has the node's usage and waterlines, and counts actions. A missing metric has no usage.
 func TestMetrics(t *testing.T) {
 	w := newWorld(t)
 	w.run(w.config())

@@ -2,23 +2,23 @@ package agent
 
 import "github.com/plimsoll-dev/plimsoll"
 
-// phase is where an attempt is in its life on this node.
+// phase is the position of an attempt in its life on this node.
 type phase uint8
 
 const (
-	// its directory is there, but the supervisor does not hold it and its end is not known
+	// Its directory exists, but the supervisor does not hold it and its end is unknown.
 	phaseOrphan   phase = iota + 1
 	phaseStarting       // the supervisor was asked to start it
 	phaseLive           // the supervisor holds it, and it has not ended
 	phaseEnded          // its end is known, and reported
 )
 
-// want is what the coordinator wants of a task on this node.
+// want is the coordinator's wanted state of a task on this node.
 type want struct {
 	attempt int32
 	state   plimsoll.TaskState
-	result  plimsoll.TaskResult // stopping: why
-	message string              // stopping: more about why
+	result  plimsoll.TaskResult // stopping: the reason
+	message string              // stopping: details
 }
 
 // have is an attempt of the task on this node.
@@ -34,10 +34,10 @@ type actionKind uint8
 const (
 	actionStart actionKind = iota + 1
 	actionStop
-	actionEnd // report that it has ended, with the result
+	actionEnd // report its end, with the result
 )
 
-// action is what is to be done about one attempt.
+// action is one step for one attempt.
 type action struct {
 	kind    actionKind
 	attempt int32
@@ -45,9 +45,9 @@ type action struct {
 	message string
 }
 
-// reconcile compares what is wanted of one task (nil: nothing) with what is here, and returns what
-// is to be done. It assumes that held is complete, and looks at nothing else, so it may be asked
-// again at any time.
+// reconcile compares the wanted state of one task (nil: none) with its attempts here, and returns
+// the actions. held must be complete. The function depends on nothing else, so it may be called at
+// any time.
 func reconcile(wanted *want, held []have) []action {
 	var actions []action
 	newest, busy := int32(0), false
@@ -70,7 +70,7 @@ func reconcile(wanted *want, held []have) []action {
 		}
 	}
 	if wanted == nil || wanted.attempt <= newest {
-		return actions // a list that is older than what is here changes nothing
+		return actions // an old list changes nothing
 	}
 	switch wanted.state {
 	case plimsoll.TaskBound, plimsoll.TaskStarting:
@@ -87,7 +87,7 @@ func reconcile(wanted *want, held []have) []action {
 	return actions
 }
 
-// stopReason says why a live attempt must be stopped; ResultNone: it may run on.
+// stopReason returns the reason for stopping a live attempt; ResultNone: it may run on.
 func stopReason(wanted *want, h *have) (result plimsoll.TaskResult, message string) {
 	switch {
 	case h.void:

@@ -21,8 +21,7 @@ func wanted(attempt int32, state plimsoll.TaskState) *want {
 	return &want{attempt: attempt, state: state}
 }
 
-// TestReconcile is the whole rule: what is wanted of a task, what is here, and what is done about
-// it.
+// TestReconcile is the whole rule: the wanted state of a task, its attempts here, and the actions.
 func TestReconcile(t *testing.T) {
 	evicted := &want{attempt: 1, state: plimsoll.TaskStopping, result: plimsoll.ResultEvicted}
 	tests := []struct {

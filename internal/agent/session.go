@@ -15,17 +15,17 @@ import (
 
 const (
 	reportBatch = 500 // reports in one request
-	// reportLinger lets what follows at once go with the first: that a task starts, runs, and often
-	// has ended. Each request costs the coordinator a commit.
+	// reportLinger is the wait for further reports to send with the first. A task often starts,
+	// runs and ends within moments, and each request costs the coordinator a commit.
 	reportLinger = 5 * time.Millisecond
-	reportTries  = 4 // failures in a row before another gateway is tried
-	// heartbeatTimeout is how long a gateway may take to answer a heartbeat, for which it asks
-	// nobody. With the interval that gateways name, a link that was lost without a word is found in
-	// 4 s: well before its node would be taken for silent.
+	reportTries  = 4 // consecutive failures before another gateway is tried
+	// heartbeatTimeout bounds a gateway's answer to a heartbeat, for which it asks no other server.
+	// With the interval that gateways name, a silent link is found lost within 4 s. Only much later
+	// would its node be taken for silent.
 	heartbeatTimeout = 2 * time.Second
 )
 
-// redial is how long to wait before a gateway or the supervisor is tried again.
+// redial are the pauses before another try to reach a gateway or the supervisor.
 var redial = plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
 func pause(ctx context.Context, d time.Duration) {
@@ -37,8 +37,11 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// speaker keeps a session with one gateway at a time.
-type speaker struct {
+// sessionManager keeps a session with one gateway at a time. Its fields are set before run; node,
+// lastGateway and sequence change during sessions.
+type sessionManager struct {
+	// node is the description that is sent with each registration. rebase renews its incarnation,
+	// remeasure its networks.
 	node     plimsoll.Node
 	gateways []string
 	dial     func(address string) (gateway, error)
@@ -47,20 +50,24 @@ type speaker struct {
 	ledger   *ledger
 	out      *outbox
 	events   Events
-	told     string                          // gateway that has taken this incarnation in last; empty: none
-	sequence uint64                          // of the last report of this incarnation
-	networks func() (map[string]bool, error) // which are up now; nil: they do not change
+	// lastGateway is the gateway of the last session of this incarnation. It is empty before the
+	// first registration.
+	lastGateway string
+	// sequence is that of the last report of tasks. It grows with each request.
+	sequence uint64
+	// networks returns the networks that are up now; nil: they do not change.
+	networks func() (map[string]bool, error)
 
-	policies   *policyBook // nil: nobody wants them
-	news       *newsbox    // what the QoS loop says of the node; nil: nothing
-	registered func()      // called after each registration; nil: by nobody
+	policies   *policyBook // nil: no policies are needed
+	nodeOut    *nodeOutbox // reports of the QoS loop; nil: none
+	registered func()      // called after each registration; may be nil
 
-	// rebase makes the incarnation count from the clock, and returns it and whether it is another
-	// one; nil: it stays
+	// rebase restarts the incarnation from the clock; changed is true if it is a new one. nil: no
+	// rebase.
 	rebase func() (incarnation uint64, changed bool, err error)
 }
 
-// errTakenOver ends the agent.
+// errTakenOver is the error of an agent whose node id another agent has taken.
 func errTakenOver(node string, err error) error {
 	return &plimsoll.Error{
 		Code: plimsoll.CodeStale, Op: "run the agent", Err: err,
@@ -69,8 +76,9 @@ func errTakenOver(node string, err error) error {
 	}
 }
 
-// run goes from gateway to gateway until ctx ends or another agent has taken over.
-func (s *speaker) run(ctx context.Context) error {
+// run keeps sessions with one gateway after another, until ctx ends or another agent has taken
+// over.
+func (s *sessionManager) run(ctx context.Context) error {
 	failures := 0
 	for turn := 0; ; turn++ {
 		address := s.gateways[turn%len(s.gateways)]
@@ -82,7 +90,7 @@ func (s *speaker) run(ctx context.Context) error {
 		if plimsoll.CodeOf(err) == plimsoll.CodeStale {
 			return errTakenOver(s.node.ID, err)
 		}
-		if s.fromTheFuture(err) {
+		if s.renewIncarnation(err) {
 			turn-- // the same gateway again
 		}
 		if listed {
@@ -95,8 +103,8 @@ func (s *speaker) run(ctx context.Context) error {
 	}
 }
 
-// fromTheFuture reports whether the incarnation was refused and is another one now.
-func (s *speaker) fromTheFuture(err error) bool {
+// renewIncarnation reports whether the incarnation was refused and has been replaced.
+func (s *sessionManager) renewIncarnation(err error) bool {
 	var e *plimsoll.Error
 	if s.rebase == nil || !errors.As(err, &e) || e.Code != plimsoll.CodeInvalid || e.Field != "incarnation" {
 		return false
@@ -109,9 +117,9 @@ func (s *speaker) fromTheFuture(err error) bool {
 	return changed
 }
 
-// session registers with a gateway and speaks to it until something fails. listed says whether it
-// got as far as a complete list of assignments.
-func (s *speaker) session(ctx context.Context, address string) (listed bool, err error) {
+// session registers with a gateway and works with it until an error. listed is true if a complete
+// list of assignments arrived.
+func (s *sessionManager) session(ctx context.Context, address string) (listed bool, err error) {
 	g, err := s.dial(address)
 	if err != nil {
 		return false, err
@@ -121,12 +129,12 @@ func (s *speaker) session(ctx context.Context, address string) (listed bool, err
 	if err != nil {
 		return false, err
 	}
-	s.told = address
+	s.lastGateway = address
 	s.events.Registered(address, &s.node)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.heartbeats(ctx, g, every) })
 	group.Go(func() error { return s.reports(ctx, g) })
-	if s.news != nil {
+	if s.nodeOut != nil {
 		group.Go(func() error { return s.reportNode(ctx, g) })
 	}
 	group.Go(func() error {
@@ -150,7 +158,7 @@ func (s *speaker) session(ctx context.Context, address string) (listed bool, err
 	return listed, err
 }
 
-func (s *speaker) register(ctx context.Context, g gateway) (every time.Duration, err error) {
+func (s *sessionManager) register(ctx context.Context, g gateway) (every time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	every, err = g.register(ctx, &s.node)
@@ -166,9 +174,8 @@ func (s *speaker) register(ctx context.Context, g gateway) (every time.Duration,
 	return every, nil
 }
 
-// remeasure reports whether a network has come up or gone down since the node was described, and
-// takes that in.
-func (s *speaker) remeasure() bool {
+// remeasure measures the networks again, and reports whether any has come up or gone down.
+func (s *sessionManager) remeasure() bool {
 	if s.networks == nil {
 		return false
 	}
@@ -182,9 +189,9 @@ func (s *speaker) remeasure() bool {
 	return changed
 }
 
-// heartbeats says at intervals that the node is alive. A gateway that has forgotten it, or that is
-// to hear of a network that came up or went down, is told again who it is.
-func (s *speaker) heartbeats(ctx context.Context, g gateway, every time.Duration) error {
+// heartbeats sends heartbeats at intervals. It registers the node again if the gateway does not
+// know it, or if a network came up or went down.
+func (s *sessionManager) heartbeats(ctx context.Context, g gateway, every time.Duration) error {
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for {
@@ -208,9 +215,8 @@ func (s *speaker) heartbeats(ctx context.Context, g gateway, every time.Duration
 	}
 }
 
-// reports sends what waits in the outbox, one request at a time, until it is empty, and again when
-// something was added.
-func (s *speaker) reports(ctx context.Context, g gateway) error {
+// reports sends the waiting reports, one request at a time, and continues when new ones are added.
+func (s *sessionManager) reports(ctx context.Context, g gateway) error {
 	limit, failures := reportBatch, 0
 	for {
 		batch := s.out.next(limit)
@@ -224,8 +230,8 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 			continue
 		}
 		if err := s.out.flush(); err != nil {
-			// The coordinator will make durable what this disk cannot keep; the supervisor holds
-			// the ends until then.
+			// The coordinator makes durable the reports that this disk cannot keep. The supervisor
+			// holds the ends until then.
 			s.events.Trouble(Trouble{Kind: TroubleKeepReports, Err: err})
 		}
 		err := s.send(ctx, g, batch)
@@ -235,7 +241,7 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 		case ctx.Err() != nil || plimsoll.CodeOf(err) == plimsoll.CodeStale:
 			return err
 		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid && limit > 1:
-			limit = 1 // find the one that cannot be accepted
+			limit = 1 // find the one that is refused
 			continue
 		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
 			s.events.Trouble(Trouble{Kind: TroubleReport, Task: batch[0].Task, Attempt: batch[0].Attempt, Err: err})
@@ -252,7 +258,7 @@ func (s *speaker) reports(ctx context.Context, g gateway) error {
 	}
 }
 
-func (s *speaker) send(ctx context.Context, g gateway, batch []plimsoll.TaskReport) error {
+func (s *sessionManager) send(ctx context.Context, g gateway, batch []plimsoll.TaskReport) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	s.sequence++

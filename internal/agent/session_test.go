@@ -13,23 +13,23 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// bubble is a speaker in virtual time, with gateways without a network.
+// bubble is a sessionManager in virtual time, with gateways without a network.
 type bubble struct {
 	*book
-	speaker  *speaker
+	sessions *sessionManager
 	gateways map[string]gateway
 	dialed   []string
 	stop     context.CancelFunc
 	ended    chan error
 }
 
-// inBubble runs a test in virtual time. The supervisor holds nothing.
+// inBubble runs a test in virtual time. The supervisor holds no attempt.
 func inBubble(t *testing.T, do func(t *testing.T, b *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bubble{book: newBook(t), gateways: map[string]gateway{}, ended: make(chan error, 1)}
 		b.hold()
-		b.speaker = &speaker{
+		b.sessions = &sessionManager{
 			node: plimsoll.Node{ID: "n1", Incarnation: 7}, gateways: []string{"a"}, every: 3 * time.Second,
 			timeout: 15 * time.Second,
 			ledger:  b.ledger, out: b.out, events: Events{}.withDefaults(),
@@ -54,7 +54,7 @@ func inBubble(t *testing.T, do func(t *testing.T, b *bubble)) {
 func (b *bubble) run() {
 	ctx, cancel := context.WithCancel(b.Context())
 	b.stop = cancel
-	go func() { b.ended <- b.speaker.run(ctx); close(b.ended) }()
+	go func() { b.ended <- b.sessions.run(ctx); close(b.ended) }()
 	synctest.Wait()
 }
 
@@ -86,7 +86,7 @@ func TestHeartbeatsComeAsOftenAsTheGatewayWants(t *testing.T) {
 	})
 }
 
-func TestAGatewayThatForgotTheNodeIsToldAgain(t *testing.T) {
+func TestANodeThatTheGatewayForgotRegistersAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.gateways["a"] = local{c}
@@ -99,15 +99,15 @@ func TestAGatewayThatForgotTheNodeIsToldAgain(t *testing.T) {
 	})
 }
 
-// A network that comes up or goes down is told with the next heartbeat, once.
-func TestANetworkThatGoesDownIsTold(t *testing.T) {
+// A network that comes up or goes down is reported with the next heartbeat, once.
+func TestANetworkThatGoesDownIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.gateways["a"] = local{c}
 		var fails error
 		up := true
-		b.speaker.networks = func() (map[string]bool, error) { return map[string]bool{"back": up}, fails }
-		b.speaker.node.Facts.Networks = map[string]bool{"back": true}
+		b.sessions.networks = func() (map[string]bool, error) { return map[string]bool{"back": up}, fails }
+		b.sessions.node.Facts.Networks = map[string]bool{"back": true}
 		b.run()
 		after(10 * time.Second)
 		if c.registers != 1 {
@@ -132,7 +132,7 @@ func TestANetworkThatGoesDownIsTold(t *testing.T) {
 func TestEachFailureTriesTheNextGateway(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
-		b.speaker.gateways = []string{"x", "y", "a"}
+		b.sessions.gateways = []string{"x", "y", "a"}
 		b.gateways["a"] = local{c}
 		b.run()
 		after(time.Second)
@@ -149,7 +149,7 @@ func TestEachFailureTriesTheNextGateway(t *testing.T) {
 
 func TestAllGatewaysAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		b.speaker.gateways = []string{"x", "y"}
+		b.sessions.gateways = []string{"x", "y"}
 		b.run()
 		after(10 * time.Minute)
 		if n := len(b.dialed); n < 600/5 || n > 2*600/5+10 {
@@ -177,7 +177,7 @@ func TestReportsAreRepeatedUntilTheyAreAcknowledged(t *testing.T) {
 		if len(b.out.next(10)) != 0 || c.has("j.g.0", 1, plimsoll.TaskFinished) != 1 {
 			t.Errorf("%d wait, %d came, want none and one", len(b.out.next(10)), len(c.reports))
 		}
-		if s := c.requests[0].Sequence; s < 3*reportTries || s != b.speaker.sequence {
+		if s := c.requests[0].Sequence; s < 3*reportTries || s != b.sessions.sequence {
 			t.Errorf("sequence %d, want one that was raised by each try", s)
 		}
 	})
@@ -214,7 +214,7 @@ func TestManyReportsGoInBatches(t *testing.T) {
 	})
 }
 
-// Whatever call says so, an agent that was replaced ends, and does not try the next gateway.
+// After a stale error of any call the agent ends, and does not try the next gateway.
 func TestStaleEndsTheAgent(t *testing.T) {
 	for name, provoke := range map[string]func(*bubble, *cluster){
 		"at registration":      func(_ *bubble, c *cluster) { c.disconnect(nil) },
@@ -283,7 +283,7 @@ func TestFollowingALog(t *testing.T) {
 		write(t, filepath.Join(filepath.Dir(path), "stderr"), []byte("oh"))
 		expect("stdout:second", "stderr:oh")
 		expect()
-		b.beginAttempts() // the supervisor is away: it may still be writing
+		b.beginAttempts() // without the supervisor, it may still be writing
 		expect()
 		appendTo(t, path, "last")
 		b.attempts([]executor.Status{live("j.g.0", 1, plimsoll.TaskFinished)}, true)

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// Supervised is an Executor that speaks to the supervisor process of a directory, and starts it if
+// Supervised is an Executor over the supervisor process of a directory. It starts the process if
 // none runs.
 type Supervised struct {
 	cfg executor.ClientConfig
@@ -30,14 +30,14 @@ func NewSupervised(cfg executor.ClientConfig) (*Supervised, error) {
 	return &Supervised{cfg: cfg}, nil
 }
 
-// Watch connects, starting a supervisor if none runs, and follows what it holds.
+// Watch connects, starting a supervisor if none runs, and follows its attempts.
 func (s *Supervised) Watch(ctx context.Context, each func(attempts []executor.Status, synced bool) error) error {
 	client, err := executor.Connect(ctx, s.cfg)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if old(client) {
+	if ignoresUsers(client) {
 		if err := s.retire(ctx, client); err == nil {
 			return plimsoll.Errorf(
 				plimsoll.CodeUnavailable, "the supervisor of an older version was ended; another takes its place",
@@ -58,11 +58,13 @@ func (s *Supervised) use(client *executor.Client) {
 	}
 }
 
-// old reports whether a supervisor runs all tasks as root, whatever it is told.
-func old(client *executor.Client) bool { return os.Geteuid() == 0 && !client.Capabilities().Users }
+// ignoresUsers reports whether a supervisor runs all tasks as root, whatever its requests say.
+func ignoresUsers(client *executor.Client) bool {
+	return os.Geteuid() == 0 && !client.Capabilities().Users
+}
 
-// retire ends a supervisor of an older version. It is left alone while attempts of its run: their
-// exit codes would be lost.
+// retire ends a supervisor of an older version. While attempts run it stays, because their exit
+// codes would be lost.
 func (s *Supervised) retire(ctx context.Context, client *executor.Client) error {
 	running, err := client.Retire(ctx)
 	if err != nil {
@@ -78,7 +80,7 @@ func (s *Supervised) retire(ctx context.Context, client *executor.Client) error 
 // Retire ends the supervisor if none of its attempts runs.
 func (s *Supervised) Retire(ctx context.Context) (running int, err error) {
 	cfg := s.cfg
-	cfg.Command = nil // one that does not run is not started
+	cfg.Command = nil // do not start a supervisor
 	client, err := executor.Connect(ctx, cfg)
 	if err != nil {
 		return 0, err
@@ -96,7 +98,7 @@ func (s *Supervised) client() (*executor.Client, error) {
 	return s.mu.client, nil
 }
 
-// Capabilities says what the supervisor could do when it was connected to last.
+// Capabilities returns the supervisor's capabilities at the last connection.
 func (s *Supervised) Capabilities() executor.Capabilities {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +111,7 @@ func (s *Supervised) Start(ctx context.Context, start Start) (executor.Status, e
 	if err != nil {
 		return executor.Status{}, err
 	}
-	if old(client) {
+	if ignoresUsers(client) {
 		if err := s.retire(ctx, client); err != nil {
 			return executor.Status{}, err
 		}

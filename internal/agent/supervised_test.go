@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// sinceSynced calls f when the supervisor has told what it holds, and ends the watch.
+// sinceSynced calls f after the supervisor's first list, and ends the watch.
 func sinceSynced(t *testing.T, s *Supervised, f func()) error {
 	t.Helper()
 	over := errors.New("over")
@@ -31,8 +31,7 @@ func sinceSynced(t *testing.T, s *Supervised, f func()) error {
 	return err
 }
 
-// outdate makes the supervisor of a directory one of a version that knows nothing of users, as far
-// as the agent can tell.
+// outdate makes the supervisor of a directory look like an older version, which ignores users.
 func outdate(t *testing.T, dir string) (pid int) {
 	t.Helper()
 	path := filepath.Join(dir, "supervisor.json")
@@ -54,8 +53,8 @@ func outdate(t *testing.T, dir string) (pid int) {
 	return caps.PID
 }
 
-// A supervisor outlives agents. One of an older version, which would run every task as root, gets
-// no new ones: it is replaced, as soon as what it has started is over.
+// A supervisor outlives agents. One of an older version would run every task as root. So it gets no
+// new tasks, and is replaced when its own have ended.
 func TestASupervisorThatWouldRunTasksAsRootIsReplaced(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only a supervisor that is root could")
@@ -93,7 +92,7 @@ func TestASupervisorThatWouldRunTasksAsRootIsReplaced(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// It is asked to end when nothing runs any more, and then another one starts.
+	// The old supervisor is ended when no task runs any more, and then another one starts.
 	for replaced := false; !replaced; {
 		err := sinceSynced(t, s, func() {
 			data, err := os.ReadFile(filepath.Join(w.dir, "supervisor.json"))

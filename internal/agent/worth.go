@@ -11,11 +11,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// worthFile is in an attempt's directory: what policies go by. An agent that is restarted while the
-// network is away has it from there.
+// worthFile, in an attempt's directory, has the attempt's worth. An agent that restarts without a
+// network reads it from there.
 const worthFile = "worth.json"
 
-// worth is what policies go by: how much a task counts on its node, and whose it is.
+// worth is the input of policies for a task: its importance on the node, and its owner.
 type worth struct {
 	Class     string             `json:"class"`
 	Priority  int32              `json:"priority,omitempty"`
@@ -32,7 +32,7 @@ func (a *assignment) worth() *worth {
 	}
 }
 
-// readWorth returns nil if nothing was noted, or what was is torn.
+// readWorth returns nil if there is no readable note.
 func readWorth(dir string) *worth {
 	data, err := os.ReadFile(filepath.Join(dir, worthFile))
 	if err != nil {
@@ -48,13 +48,13 @@ func readWorth(dir string) *worth {
 	return &w
 }
 
-// note is what is to be written into an attempt's directory.
+// note is a worth to be written into an attempt's directory.
 type note struct {
 	key   attemptKey
 	worth *worth
 }
 
-// write need not be durable: a machine that goes down takes the attempt with it.
+// write is not durable: a machine that goes down takes the attempt with it.
 func (n *note) write(dir string) error {
 	data, err := json.Marshal(n.worth)
 	if err != nil {
@@ -67,9 +67,9 @@ func (n *note) write(dir string) error {
 	return os.Rename(temp, filepath.Join(dir, worthFile))
 }
 
-// appraise takes in what the attempts of a task that live are worth, as soon as an assignment
-// tells, and has it noted.
-func (l *ledger) appraise(task string) {
+// recordWorth records the worth of a task's live attempts as soon as an assignment has it, and adds
+// notes.
+func (l *ledger) recordWorth(task string) {
 	w, wanted := l.mu.wanted[task]
 	for _, e := range l.mu.entries[task] {
 		if e.phase != phaseLive || e.noted {
@@ -85,7 +85,7 @@ func (l *ledger) appraise(task string) {
 	}
 }
 
-// takeNotes returns what is to be written since the last call.
+// takeNotes returns the notes that were added since the last call.
 func (l *ledger) takeNotes() []note {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,15 +94,15 @@ func (l *ledger) takeNotes() []note {
 	return notes
 }
 
-// residents is what residents answered last. The slice is never changed after that.
-type residents struct {
-	version uint64 // of the ledger, when it was made
+// liveTaskCache is the last result of liveTasks. The slice is never changed.
+type liveTaskCache struct {
+	version uint64 // version of the ledger at that time
 	list    []nodeqos.Task
 }
 
-// residents returns the attempts that live on this node, in the order of their tasks. The caller
-// must not change them. It is asked every second, and costs nothing while nothing has changed.
-func (l *ledger) residents() []nodeqos.Task {
+// liveTasks returns the live attempts of this node, in the order of their tasks. The caller must
+// not change them. It is called every second, and costs nothing between changes.
+func (l *ledger) liveTasks() []nodeqos.Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.tasks.list != nil && l.mu.tasks.version == l.mu.version {
@@ -112,31 +112,29 @@ func (l *ledger) residents() []nodeqos.Task {
 	for _, task := range sortedKeys(l.mu.entries) {
 		for _, e := range l.mu.entries[task] {
 			if e.phase == phaseLive {
-				list = append(list, e.resident(task))
+				list = append(list, e.qosTask(task))
 			}
 		}
 	}
-	l.mu.tasks = residents{l.mu.version, list}
+	l.mu.tasks = liveTaskCache{l.mu.version, list}
 	return list
 }
 
-// unknownQueue is the queue of an attempt of which nothing is known yet. No queue can have that
-// name, so that sparing reaches these only.
+// unknownQueue is the queue of an attempt without known worth. No real queue can have that name, so
+// that unknownTaskPolicy matches only such attempts.
 const unknownQueue = "?"
 
-// sparing keeps attempts of which nothing is known yet from being acted on, whatever other policies
-// say.
-func sparing() plimsoll.Policy {
+// unknownTaskPolicy prevents actions on attempts without known worth, whatever other policies say.
+func unknownTaskPolicy() plimsoll.Policy {
 	return plimsoll.Policy{TaskQOS: &plimsoll.TaskQOS{
-		Name: "what is not known yet", Critical: true,
+		Name: "tasks of unknown worth", Critical: true,
 		Match: []plimsoll.Requirement{{Scope: plimsoll.ScopeQueue, Values: []string{unknownQueue}}},
 	}}
 }
 
-// resident is an attempt as the loop sees it. As long as nothing is known of it, it is worth the
-// most, and its control group is not told: the loop could not tell what was taken from it from what
-// it never had.
-func (e *entry) resident(task string) nodeqos.Task {
+// qosTask returns an attempt in the loop's form. Without known worth it ranks highest, and has no
+// control group: the loop could not tell reduced limits from original ones.
+func (e *entry) qosTask(task string) nodeqos.Task {
 	t := nodeqos.Task{
 		ID: task, Attempt: e.attempt, Class: plimsoll.ClassGuaranteed, Priority: math.MaxInt32, Queue: unknownQueue,
 		Started:  e.started,
@@ -144,7 +142,7 @@ func (e *entry) resident(task string) nodeqos.Task {
 	}
 	if w := e.worth; w != nil {
 		t.Group = executor.CgroupName(task, e.attempt)
-		t.Class, _ = plimsoll.ParseClass(w.Class) // it was checked when it was read
+		t.Class, _ = plimsoll.ParseClass(w.Class) // it was validated when it was read
 		t.Priority, t.Owner, t.Queue, t.Labels, t.Resources = w.Priority, w.Owner, w.Queue, w.Labels, w.Resources
 	}
 	return t

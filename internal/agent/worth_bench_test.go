@@ -9,9 +9,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// BenchmarkResidents asks what lives on a node, as the QoS loop does every second: when nothing has
-// changed, and when something has.
-func BenchmarkResidents(b *testing.B) {
+// BenchmarkLiveTasks lists the live tasks of a node, as the QoS loop does every second, with and
+// without a change.
+func BenchmarkLiveTasks(b *testing.B) {
 	for _, tasks := range []int{200, 1000} {
 		dir := b.TempDir()
 		out, _, err := openOutbox(filepath.Join(dir, "reports"))
@@ -36,14 +36,14 @@ func BenchmarkResidents(b *testing.B) {
 		b.Run(fmt.Sprintf("tasks=%d/unchanged", tasks), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				l.residents()
+				l.liveTasks()
 			}
 		})
 		b.Run(fmt.Sprintf("tasks=%d/changed", tasks), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				l.mu.version++
-				if got := len(l.residents()); got != tasks {
+				if got := len(l.liveTasks()); got != tasks {
 					b.Fatalf("%d tasks", got)
 				}
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// realRoots returns the roots to run the tests of real groups on: what the machine has, its v1
-// hierarchies alone if v2 is mounted beside them, and its v2 hierarchy alone.
+// realRoots returns the roots for tests of real groups: the machine's own, its v1 hierarchies alone
+// if v2 is mounted beside them, and its v2 hierarchy alone.
 func realRoots(t *testing.T) map[string]string {
 	t.Helper()
 	h, err := Detect(DefaultRoot)
@@ -77,8 +77,8 @@ func realSubtree(t *testing.T, root string) *Subtree {
 	return s
 }
 
-// timeLimit returns a context for what the kernel does in its own time; it outlives the test's own
-// context for cleanups.
+// timeLimit returns a context for kernel work of unknown length. It outlives the test's own
+// context, for cleanups.
 func timeLimit(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 	t.Cleanup(cancel)
@@ -94,8 +94,8 @@ func create(t *testing.T, s *Subtree, l Limits) *Group {
 	return g
 }
 
-// shell starts a shell script in the group: it waits for a line before it runs, so it runs as a
-// member.
+// shell starts a shell script in the group. The script waits for a line first, so all of it runs as
+// a member.
 func shell(t *testing.T, g *Group, script string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "read go\n"+script)
@@ -115,7 +115,7 @@ func shell(t *testing.T, g *Group, script string) *exec.Cmd {
 	return cmd
 }
 
-// eventually waits for a condition that processes outside of the test bring about.
+// eventually waits for a condition that depends on processes outside of the test.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	if err := retry(timeLimit(t), func() (bool, error) { return cond(), nil }); err != nil {
@@ -191,7 +191,7 @@ func TestAddListRemove(t *testing.T) {
 	})
 }
 
-func TestKillReachesWhatForksIgnoresAndIsFrozen(t *testing.T) {
+func TestKillReachesForkedIgnoringAndFrozenProcesses(t *testing.T) {
 	scripts := map[string]string{
 		"ignores signals": "trap '' TERM INT HUP; sleep 1000 & wait; sleep 1000",
 		"forks on":        "f() { while :; do (sleep 0.01; (sleep 1000) & ) & sleep 0.01; done; }; f & f & wait",
@@ -357,8 +357,8 @@ func TestV2FilesOnAFakeTree(t *testing.T) {
 	}
 }
 
-// The kernel shows a process of an outer pid namespace as 0, and a signal to 0 would reach our own
-// process group.
+// The kernel shows a process of an outer pid namespace as 0, and a signal to 0 would reach the
+// test's own process group.
 func TestKillSparesItsOwnProcessGroup(t *testing.T) {
 	h, err := Detect(fakeV2(t, "cpu memory"))
 	if err != nil {
@@ -373,7 +373,7 @@ func TestKillSparesItsOwnProcessGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // it is tried once all the same
+	cancel() // one try happens all the same
 	if err := g.Kill(ctx); err == nil || !strings.Contains(err.Error(), "another pid namespace") {
 		t.Errorf("got %v", err)
 	}
@@ -389,7 +389,7 @@ func TestUnusableControlGroupsAreExplained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, err := Detect(c.root)
 			if c.want == "" {
-				// A directory that is no control group has no kernel files: nothing is made in it.
+				// A directory that is no control group has no kernel files, and none is made in it.
 				if _, err = h.Subtree("other"); err == nil || plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
 					t.Fatalf("got %v", err)
 				}

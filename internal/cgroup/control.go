@@ -11,14 +11,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// What can be wrong with a group besides the value that is written to it. They are matched with
-// errors.Is.
+// Errors of a group, to be matched with errors.Is. A refused value is a plimsoll.Error instead.
 var (
-	// ErrGone says that the group was removed. It never comes back: a later group of the same name
-	// is another one.
+	// ErrGone says that the group was removed. The error is final: a later group of the same name
+	// is a different group.
 	ErrGone error = &plimsoll.Error{Code: plimsoll.CodeNotFound, Msg: "the control group is gone"}
-	// ErrUnsupported says that the machine has no controller, or the kernel no file, for what was
-	// asked.
+	// ErrUnsupported says that the machine has no controller for the request, or that its kernel
+	// has no such file.
 	ErrUnsupported error = &plimsoll.Error{
 		Code: plimsoll.CodeUnimplemented, Msg: "this machine's control groups cannot do that",
 	}
@@ -28,13 +27,14 @@ var (
 	}
 )
 
-// Control changes a group that runs: its processor quota, weight and burst, freezing, memory. It
-// keeps the group's directories open, so it never reaches a later group of the same name: once the
-// group is removed, everything answers ErrGone. A change is an open, a write and a close;
-// directories are kept and not the files, because a machine has a thousand groups, and each has a
-// dozen such files of which nearly none is written. Reader is for what is read every second.
+// Control changes a running group: processor quota, weight and burst, freezing, memory.
 //
-// It is safe for concurrent use; two changes of one thing at once leave one or the other.
+// Control keeps the group's directories open, so it never reaches a later group of the same name.
+// Once the group is removed, every call answers ErrGone. A change costs an open, a write and a
+// close. Files are not kept open: a machine has a thousand groups with a dozen files each, and few
+// are ever written. Reader is the type for reading counters every second.
+//
+// Control is safe for concurrent use. Of two simultaneous changes of one setting, one remains.
 type Control struct {
 	name  string
 	h     *Hierarchy
@@ -43,10 +43,10 @@ type Control struct {
 		dirs []int // one for each of h.mounts; -1: not needed
 		open bool
 	}
-	reclaim reclaims
+	reclaim reclaimSlot
 }
 
-// Control opens the group, which must be there. Close gives the descriptors back.
+// Control opens the group, which must exist. Close releases the descriptors.
 func (g *Group) Control() (*Control, error) {
 	c := &Control{name: g.name, h: g.s.h}
 	c.files.open = true
@@ -79,7 +79,7 @@ func openDir(dir string) (int, error) {
 	return fd, nil
 }
 
-// Close gives the descriptors back and ends what Reclaim may have under way. Calls after it answer
+// Close releases the descriptors and ends a call of Reclaim that is under way. Later calls answer
 // fs.ErrClosed.
 func (c *Control) Close() error {
 	c.reclaim.stop()
@@ -99,8 +99,8 @@ func (c *Control) Close() error {
 // Name returns the group's name in its subtree.
 func (c *Control) Name() string { return c.name }
 
-// with returns the mount of a controller, or ErrUnsupported.
-func (c *Control) with(controller string) (mount int, v2 bool, err error) {
+// mountFor returns the mount of a controller, or ErrUnsupported.
+func (c *Control) mountFor(controller string) (mount int, v2 bool, err error) {
 	i := c.h.mountOf(controller)
 	if i < 0 {
 		return -1, false, fmt.Errorf(
@@ -130,7 +130,7 @@ func (c *Control) open(mount int, file string, flags int) (int, error) {
 		case errors.Is(err, unix.ENODEV):
 			return -1, gone(err)
 		case errors.Is(err, unix.ENOENT):
-			// Either the group is gone, or it never had this file.
+			// Either the group is gone, or it never had the file.
 			if unix.Faccessat(dir, "cgroup.procs", unix.F_OK, 0) != nil {
 				return -1, gone(err)
 			}
@@ -143,7 +143,7 @@ func (c *Control) open(mount int, file string, flags int) (int, error) {
 	}
 }
 
-// read returns what a file holds, which may be nothing; files longer than the buffer are cut.
+// read returns the content of a file, which may be empty. A file longer than buf is cut.
 func (c *Control) read(mount int, file string, buf []byte) ([]byte, error) {
 	fd, err := c.open(mount, file, unix.O_RDONLY)
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *Control) readNumber(mount int, file string) (int64, error) {
 	return n, nil
 }
 
-// write writes a file of the group. The error is the kernel's own, or ErrGone or ErrUnsupported.
+// write writes a file of the group. The error is the kernel's own, ErrGone or ErrUnsupported.
 func (c *Control) write(mount int, file, value string) error {
 	fd, err := c.open(mount, file, unix.O_WRONLY|unix.O_TRUNC)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *Control) write(mount int, file, value string) error {
 	return errors.Join(kernelError(file, err), unix.Close(fd))
 }
 
-// pread reads from the start; n is 0 if there is an error.
+// pread reads from the start of the file; n is 0 after an error.
 func pread(fd int, buf []byte) (n int, err error) {
 	for {
 		n, err = unix.Pread(fd, buf, 0)
@@ -206,18 +206,18 @@ func kernelError(file string, err error) error {
 	return &fs.PathError{Op: "use", Path: file, Err: err}
 }
 
-// refused explains an error of setting something: what was written, and what would be accepted.
-func (c *Control) refused(err error, what, value, accepted string) error {
-	op := fmt.Sprintf("set the %s of the control group %s", what, c.name)
+// refused explains why the kernel refused a value, and names the values that it accepts.
+func (c *Control) refused(err error, setting, value, accepted string) error {
+	op := fmt.Sprintf("set the %s of the control group %s", setting, c.name)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
-		return &plimsoll.Error{Code: plimsoll.CodeInvalid, Op: op, Field: what, Msg: fmt.Sprintf(
+		return &plimsoll.Error{Code: plimsoll.CodeInvalid, Op: op, Field: setting, Msg: fmt.Sprintf(
 			"the kernel refuses %s; %s", value, accepted,
 		), Err: err}
 	case errors.Is(err, unix.EBUSY):
-		return &plimsoll.Error{Code: plimsoll.CodeConflict, Op: op, Field: what, Msg: fmt.Sprintf(
+		return &plimsoll.Error{Code: plimsoll.CodeConflict, Op: op, Field: setting, Msg: fmt.Sprintf(
 			"the kernel is busy and refuses %s; %s", value, accepted,
 		), Err: err}
 	}

@@ -31,7 +31,7 @@ func control(t *testing.T, g *Group) *Control {
 	return c
 }
 
-// closing closes what a test has opened.
+// closing closes c at the end of the test.
 func closing(t *testing.T, c io.Closer) {
 	t.Helper()
 	if err := c.Close(); err != nil {
@@ -39,8 +39,8 @@ func closing(t *testing.T, c io.Closer) {
 	}
 }
 
-// eachControl runs a test on every real hierarchy that has the controller. With none it looks at
-// what the calls answer then.
+// eachControl runs a test on every real hierarchy that has the controller. Without any, it checks
+// the answers of the calls instead.
 func eachControl(t *testing.T, controller string, test func(t *testing.T, g *Group, c *Control)) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		g := create(t, s, Limits{})
@@ -53,7 +53,7 @@ func eachControl(t *testing.T, controller string, test func(t *testing.T, g *Gro
 	})
 }
 
-// What the machine has no controller for is ErrUnsupported, and the error names the controller.
+// A request without its controller is ErrUnsupported, and the error names the controller.
 func unsupported(t *testing.T, c *Control, controller string) {
 	t.Helper()
 	calls := map[string]map[string]func() error{
@@ -76,7 +76,7 @@ func unsupported(t *testing.T, c *Control, controller string) {
 	}
 }
 
-// kernelFile reads a file of the group in a controller's hierarchy, past the code that is tested.
+// kernelFile reads a file of the group in a controller's hierarchy, without the code under test.
 func kernelFile(t *testing.T, g *Group, controller, v1, v2 string) string {
 	t.Helper()
 	dir, isV2 := g.controller(controller)
@@ -91,8 +91,8 @@ func kernelFile(t *testing.T, g *Group, controller, v1, v2 string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// A quota is in the kernel when SetQuota returns, and Quota reads it back; without a period the one
-// that there is stays.
+// A quota is in the kernel when SetQuota returns, and Quota reads it back. Without a period, the
+// present one stays.
 func TestQuotaIsSeenInTheKernel(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		if q, err := c.Quota(); err != nil || q != (Quota{-1, 100_000}) {
@@ -123,7 +123,7 @@ func TestQuotaIsSeenInTheKernel(t *testing.T) {
 	})
 }
 
-// A quota that the kernel cannot have is refused before anything is written, in words that say what
+// A quota that the kernel cannot have is refused before any write. The error names the quotas that
 // would be accepted.
 func TestQuotaThatIsRefusedChangesNothing(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, _ *Group, c *Control) {
@@ -153,8 +153,8 @@ func TestQuotaThatIsRefusedChangesNothing(t *testing.T) {
 	})
 }
 
-// With v1 a group has no more than its parent: the kernel says EINVAL, and the error says what the
-// parent has.
+// With v1 a group has no more than its parent: the kernel says EINVAL, and the error gives the
+// parent's quota.
 func TestQuotaAboveTheParentsIsExplained(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		dir, v2 := g.controller(cpuController)
@@ -170,14 +170,15 @@ func TestQuotaAboveTheParentsIsExplained(t *testing.T) {
 		case v2 && err != nil:
 			t.Errorf("v2 takes it, and the group has what its parent has: %v", err)
 		case !v2 && (plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !errors.Is(err, unix.EINVAL) ||
-			!strings.Contains(err.Error(), "refuses 80000us;") || !strings.Contains(err.Error(), "no more than the parent's 60000us of 100000us")):
+			!strings.Contains(err.Error(), "refuses 80000us;") ||
+			!strings.Contains(err.Error(), "no more than the parent's 60000us of 100000us")):
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-// Under a parent's limit every change of quota and period goes through, whichever of the two files
-// must be written first.
+// Under a parent's limit every change of quota and period succeeds, whichever of the two files must
+// be written first.
 func TestPeriodChangesUnderAParentsLimit(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		dir, v2 := g.controller(cpuController)
@@ -208,8 +209,8 @@ func TestPeriodChangesUnderAParentsLimit(t *testing.T) {
 	})
 }
 
-// One Control serves many callers, and may be closed meanwhile: a call does its work or says that
-// it is closed, and reaches no other file.
+// One Control serves many callers, and may be closed meanwhile. A call either succeeds or says that
+// the Control is closed, and reaches no other file.
 func TestControlServesManyCallers(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		c := control(t, create(t, s, Limits{}))
@@ -259,8 +260,8 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// What Scheduling read is what SetScheduling brings back, through idle, though the kernel forgets
-// the weight of an idle group.
+// SetScheduling restores a weight from Scheduling, also after idle, though the kernel forgets the
+// weight of an idle group.
 func TestWeightComesBackAfterIdle(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		for _, shares := range []int64{MinShares, 512, 1024, 4321, MaxShares} {
@@ -299,7 +300,7 @@ func TestWeightComesBackAfterIdle(t *testing.T) {
 	})
 }
 
-// Each v2 weight that is read as shares is written as the same weight.
+// Each v2 weight survives being read as shares and written back.
 func TestWeightsAndSharesAreInverse(t *testing.T) {
 	for w := int64(1); w <= 10_000; w++ {
 		if got := weightOf(sharesOf(w)); got != w {
@@ -311,8 +312,7 @@ func TestWeightsAndSharesAreInverse(t *testing.T) {
 	}
 }
 
-// cpuTime returns the group's processor time and how much of the window it was, measured with the
-// same clock.
+// cpuTime returns the group's processor time.
 func cpuTime(t *testing.T, g *Group) time.Duration {
 	t.Helper()
 	u, err := g.Usage()
@@ -322,8 +322,8 @@ func cpuTime(t *testing.T, g *Group) time.Duration {
 	return u.CPU
 }
 
-// A spinner under a quota of a fifth of a processor gets about that. (Only an upper bound: others
-// may want the processor too.)
+// A spinner under a quota of a fifth of a processor gets about a fifth. The test has only an upper
+// bound, because other processes may want the processor too.
 func TestQuotaHoldsASpinner(t *testing.T) {
 	eachControl(t, cpuController, func(t *testing.T, g *Group, c *Control) {
 		if err := c.SetQuota(Quota{20_000, 100_000}); err != nil {
@@ -359,7 +359,7 @@ func reading(t *testing.T, g *Group) Reading {
 	return out
 }
 
-// Nothing in a frozen group runs, which its counter shows; and it goes on when thawed.
+// A process in a frozen group does not run, which its counter shows, and continues when thawed.
 func TestFreezeStopsASpinner(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		g := create(t, s, Limits{})
@@ -399,7 +399,7 @@ func TestFreezeAnEmptyGroup(t *testing.T) {
 	})
 }
 
-// A group that does not stand still in time runs again, and the error says so.
+// A group that is not frozen in time runs again, and the error says so.
 func TestFreezeEndsWithItsContext(t *testing.T) {
 	h, err := Detect(fakeV2(t, "cpu memory"))
 	if err != nil {
@@ -424,8 +424,8 @@ func TestFreezeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What Control froze, Kill kills.
-func TestKillReachesWhatControlFroze(t *testing.T) {
+// Kill ends processes that Control has frozen.
+func TestKillReachesAFrozenGroup(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		g := create(t, s, Limits{})
 		c := control(t, g)
@@ -441,8 +441,7 @@ func TestKillReachesWhatControlFroze(t *testing.T) {
 	})
 }
 
-// Once a group is removed everything is ErrGone, even when there is a group of the same name again:
-// that is another one.
+// Once a group is removed every call is ErrGone, even when a new group has the same name.
 func TestAGroupThatIsGone(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		g := create(t, s, Limits{})
@@ -491,7 +490,7 @@ func TestAGroupThatIsGone(t *testing.T) {
 	})
 }
 
-// A Control that is closed says so, and closing it again is fine.
+// A closed Control says so, and closing it again is fine.
 func TestAControlThatIsClosed(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		c := control(t, create(t, s, Limits{}))
@@ -504,8 +503,8 @@ func TestAControlThatIsClosed(t *testing.T) {
 	})
 }
 
-// EBUSY is told as a conflict, with the value. (The kernel has it for few files, and not when a
-// test wants it.)
+// EBUSY becomes a conflict that names the value. The test makes the error itself, because the
+// kernel has it for few files and not on demand.
 func TestErrorsNameTheValue(t *testing.T) {
 	c := &Control{name: "task"}
 	for _, test := range []struct {
@@ -527,7 +526,7 @@ func TestErrorsNameTheValue(t *testing.T) {
 	}
 }
 
-// BenchmarkControl is what an action costs: its system calls.
+// BenchmarkControl measures the system calls of each action.
 func BenchmarkControl(b *testing.B) {
 	h, err := Detect(DefaultRoot)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Quota is how much processor time the group may use in each period.
+// Quota is the processor time that the group may use in each period.
 type Quota struct {
 	Micros       int64 // negative: no limit
-	PeriodMicros int64 // zero when set: the period that there is
+	PeriodMicros int64 // zero when set: the present period stays
 }
 
-// Unlimited tells whether the group may use all there is.
+// Unlimited tells whether the group has no quota.
 func (q Quota) Unlimited() bool { return q.Micros < 0 }
 
-// String returns the quota such as "50000us of 100000us".
+// String returns the quota, such as "50000us of 100000us".
 func (q Quota) String() string {
 	switch {
 	case q.Unlimited():
@@ -29,7 +29,7 @@ func (q Quota) String() string {
 	return fmt.Sprintf("%dus of %dus", q.Micros, q.PeriodMicros)
 }
 
-// What the kernel takes.
+// Bounds of the kernel.
 const (
 	MinQuotaMicros  = minQuotaMicros
 	MinPeriodMicros = 1_000
@@ -38,7 +38,7 @@ const (
 	MaxShares       = 262_144
 )
 
-// Quota reads the group's own quota; its parents may leave it less.
+// Quota reads the group's own quota. A parent group may have a smaller one.
 func (c *Control) Quota() (Quota, error) {
 	q, err := c.quota()
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Control) Quota() (Quota, error) {
 }
 
 func (c *Control) quota() (q Quota, err error) {
-	m, v2, err := c.with(cpuController)
+	m, v2, err := c.mountFor(cpuController)
 	if err != nil {
 		return q, err
 	}
@@ -101,25 +101,26 @@ func (c *Control) quotaV1(m int, dir string) (q Quota, err error) {
 	return q, err
 }
 
-// SetQuota limits the group, at once: what runs has its new share within one period. A quota must
-// be at least MinQuotaMicros, the group's burst, and what groups in it have; with v1 also no more
-// than its parent has. What the kernel refuses changes nothing.
+// SetQuota limits the group; the new quota holds within one period.
+//
+// A quota must be at least MinQuotaMicros, the group's burst and the quota of each group inside it.
+// With v1 it must also fit in the parent's quota. A refused quota changes nothing.
 func (c *Control) SetQuota(q Quota) error {
-	const what = "cpu quota"
+	const setting = "cpu quota"
 	if q.Micros >= 0 && q.Micros < MinQuotaMicros {
 		return plimsoll.Invalid(
-			what, "%dus is less than the %dus that the kernel takes; to stop the group freeze it", q.Micros,
+			setting, "%dus is less than the %dus that the kernel takes; to stop the group freeze it", q.Micros,
 			MinQuotaMicros,
 		)
 	}
 	if p := q.PeriodMicros; p != 0 && (p < MinPeriodMicros || p > MaxPeriodMicros) {
 		return plimsoll.Invalid(
-			what, "a period of %dus is not between %dus and %dus", p, MinPeriodMicros, MaxPeriodMicros,
+			setting, "a period of %dus is not between %dus and %dus", p, MinPeriodMicros, MaxPeriodMicros,
 		)
 	}
-	m, v2, err := c.with(cpuController)
+	m, v2, err := c.mountFor(cpuController)
 	if err != nil {
-		return fmt.Errorf("set the %s of %s: %w", what, c.name, err)
+		return fmt.Errorf("set the %s of %s: %w", setting, c.name, err)
 	}
 	if v2 {
 		err = c.setQuotaV2(m, q)
@@ -129,7 +130,7 @@ func (c *Control) SetQuota(q Quota) error {
 	if err == nil {
 		return nil
 	}
-	return c.refused(err, what, q.String(), c.acceptedQuota(m, v2))
+	return c.refused(err, setting, q.String(), c.acceptedQuota(m, v2))
 }
 
 func (c *Control) setQuotaV2(m int, q Quota) error {
@@ -143,9 +144,9 @@ func (c *Control) setQuotaV2(m int, q Quota) error {
 	return c.write(m, "cpu.max", value)
 }
 
-// setQuotaV1 writes two files, the one that lowers the share first: nothing is allowed more than
-// before or after meanwhile, and what a parent allows is not exceeded. If the second is refused,
-// the first is put back.
+// setQuotaV1 writes two files, first the one that lowers the share. So the share never exceeds the
+// larger of the old and the new one, nor the parent's. If the second write is refused, the first is
+// undone.
 func (c *Control) setQuotaV1(m int, q Quota) error {
 	const quotaFile, periodFile = "cpu.cfs_quota_us", "cpu.cfs_period_us"
 	quota := func(micros int64) error { return c.write(m, quotaFile, strconv.FormatInt(max(micros, -1), 10)) }
@@ -175,7 +176,7 @@ func (c *Control) setQuotaV1(m int, q Quota) error {
 	return nil
 }
 
-// acceptedQuota says what the kernel would take for a quota now.
+// acceptedQuota describes the quotas that the kernel would accept now.
 func (c *Control) acceptedQuota(m int, v2 bool) string {
 	says := fmt.Sprintf("it takes at least %dus", MinQuotaMicros)
 	if burst, err := c.Burst(); err == nil && burst > 0 {
@@ -190,9 +191,9 @@ func (c *Control) acceptedQuota(m int, v2 bool) string {
 	return says + ", and not less than groups inside of it have"
 }
 
-// Burst reads how much of what it left of its quota the group may use later.
+// Burst reads how much unused quota the group may use later.
 func (c *Control) Burst() (micros int64, err error) {
-	m, v2, err := c.with(cpuController)
+	m, v2, err := c.mountFor(cpuController)
 	if err == nil {
 		micros, err = c.readNumber(m, burstFile(v2))
 	}
@@ -209,16 +210,16 @@ func burstFile(v2 bool) string {
 	return "cpu.cfs_burst_us"
 }
 
-// SetBurst lets the group use later what it left of its quota, at most so much and no more than the
-// quota itself. Zero is none.
+// SetBurst lets the group use unused quota later, up to micros and no more than the quota itself.
+// Zero turns bursts off.
 func (c *Control) SetBurst(micros int64) error {
-	const what = "cpu burst"
+	const setting = "cpu burst"
 	if micros < 0 {
-		return plimsoll.Invalid(what, "%dus is negative; 0 is no burst", micros)
+		return plimsoll.Invalid(setting, "%dus is negative; 0 is no burst", micros)
 	}
-	m, v2, err := c.with(cpuController)
+	m, v2, err := c.mountFor(cpuController)
 	if err != nil {
-		return fmt.Errorf("set the %s of %s: %w", what, c.name, err)
+		return fmt.Errorf("set the %s of %s: %w", setting, c.name, err)
 	}
 	err = c.write(m, burstFile(v2), strconv.FormatInt(micros, 10))
 	if err == nil {
@@ -228,20 +229,20 @@ func (c *Control) SetBurst(micros int64) error {
 	if q, err := c.quota(); err == nil {
 		accepted += ", which is " + q.String()
 	}
-	return c.refused(err, what, fmt.Sprintf("%dus", micros), accepted)
+	return c.refused(err, setting, fmt.Sprintf("%dus", micros), accepted)
 }
 
-// Scheduling says how the group competes for processors with others.
+// Scheduling says how the group competes with others for processors.
 type Scheduling struct {
-	// Shares is the weight, 1024 the default; the kernel's own unit of v1, between MinShares and
-	// MaxShares. It is zero, and ignored, when Idle: the kernel forgets the weight of a group that
-	// it makes idle.
+	// Shares is the weight in the kernel's own unit of v1, between MinShares and MaxShares; 1024 is
+	// the default. Shares is zero, and ignored, when Idle: the kernel forgets the weight of an idle
+	// group.
 	Shares int64
-	// Idle is SCHED_IDLE for the whole group: it runs when nothing else wants to.
+	// Idle is SCHED_IDLE for the whole group: it runs only when a processor would be idle.
 	Idle bool
 }
 
-// Scheduling reads what SetScheduling takes to bring it back.
+// Scheduling reads the present values, in the form that SetScheduling takes.
 func (c *Control) Scheduling() (Scheduling, error) {
 	s, err := c.scheduling()
 	if err != nil {
@@ -251,7 +252,7 @@ func (c *Control) Scheduling() (Scheduling, error) {
 }
 
 func (c *Control) scheduling() (s Scheduling, err error) {
-	m, v2, err := c.with(cpuController)
+	m, v2, err := c.mountFor(cpuController)
 	if err != nil {
 		return s, err
 	}
@@ -271,21 +272,22 @@ func (c *Control) scheduling() (s Scheduling, err error) {
 	return s, err
 }
 
-// SetScheduling sets the weight, or makes the group idle. A group that was idle gets the weight.
+// SetScheduling sets the weight, or makes the group idle. An idle group that gets a weight is no
+// longer idle.
 func (c *Control) SetScheduling(s Scheduling) error {
-	const what = "cpu weight"
+	const setting = "cpu weight"
 	if !s.Idle && (s.Shares < MinShares || s.Shares > MaxShares) {
-		return plimsoll.Invalid(what, "%d shares are not between %d and %d", s.Shares, MinShares, MaxShares)
+		return plimsoll.Invalid(setting, "%d shares are not between %d and %d", s.Shares, MinShares, MaxShares)
 	}
-	m, v2, err := c.with(cpuController)
+	m, v2, err := c.mountFor(cpuController)
 	if err != nil {
-		return fmt.Errorf("set the %s of %s: %w", what, c.name, err)
+		return fmt.Errorf("set the %s of %s: %w", setting, c.name, err)
 	}
 	if s.Idle {
-		return c.refused(c.write(m, "cpu.idle", "1"), what, "idle", "cpu.idle takes 0 and 1")
+		return c.refused(c.write(m, "cpu.idle", "1"), setting, "idle", "cpu.idle takes 0 and 1")
 	}
 	if err := c.write(m, "cpu.idle", "0"); err != nil && !errors.Is(err, ErrUnsupported) {
-		return c.refused(err, what, "not idle", "cpu.idle takes 0 and 1")
+		return c.refused(err, setting, "not idle", "cpu.idle takes 0 and 1")
 	}
 	if v2 {
 		err = c.write(m, "cpu.weight", strconv.FormatInt(weightOf(s.Shares), 10))
@@ -293,17 +295,17 @@ func (c *Control) SetScheduling(s Scheduling) error {
 		err = c.write(m, "cpu.shares", strconv.FormatInt(s.Shares, 10))
 	}
 	return c.refused(
-		err, what, fmt.Sprintf("%d shares", s.Shares),
+		err, setting, fmt.Sprintf("%d shares", s.Shares),
 		"a group that is idle takes no weight; somebody else may have made it idle again",
 	)
 }
 
-// weightOf returns the v2 weight of v1 shares, on the same line as systemd and Kubernetes: from 2
-// and 262144 shares to weights 1 and 10000.
+// weightOf returns the v2 weight of v1 shares. The mapping is linear, from 2 and 262144 shares to
+// weights 1 and 10000, as in systemd and Kubernetes.
 func weightOf(shares int64) int64 { return 1 + (shares-MinShares)*9999/(MaxShares-MinShares) }
 
-// sharesOf returns the fewest shares of a weight, so that weightOf(sharesOf(w)) is w: what is read
-// can be put back.
+// sharesOf returns the fewest shares of a weight. weightOf(sharesOf(w)) is w, so a value that was
+// read can be written back.
 func sharesOf(weight int64) int64 {
 	return MinShares + ((weight-1)*(MaxShares-MinShares)+9998)/9999
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// freezing is the group's one freezer: v1's if it is mounted, else v2's.
+// freezing is the group's only freezer: the v1 freezer if it is mounted, else the v2 one.
 type freezing struct {
 	mount              int
 	file, on, off      string
-	stateFile, stateOn string // what tells that everything stands still
+	stateFile, stateOn string // the file and its text when every process stands still
 }
 
 func (c *Control) freezing() (freezing, error) {
@@ -24,9 +24,8 @@ func (c *Control) freezing() (freezing, error) {
 	return freezing{}, fmt.Errorf("%w: %s at %s has no freezer", ErrUnsupported, c.h.version, c.h.root)
 }
 
-// Freeze stops everything in the group and returns when it stands still. If ctx ends before that (a
-// process in an uninterruptible sleep stops when it wakes up), everything runs again and the error
-// says so.
+// Freeze stops every process of the group and returns when all stand still. If ctx ends before, all
+// run again and the error says so: a process in an uninterruptible sleep stops only when it wakes.
 func (c *Control) Freeze(ctx context.Context) error {
 	f, err := c.freezing()
 	if err == nil {
@@ -53,7 +52,7 @@ func (c *Control) Freeze(ctx context.Context) error {
 	return nil
 }
 
-// Thaw lets everything in the group run again. A group that is not frozen stays as it is.
+// Thaw lets every process of the group run again. A group that is not frozen stays as it is.
 func (c *Control) Thaw() error {
 	f, err := c.freezing()
 	if err == nil {
@@ -65,8 +64,7 @@ func (c *Control) Thaw() error {
 	return nil
 }
 
-// Frozen tells whether the group was told to stand still, even if something in it does not yet:
-// whether there is something to thaw.
+// Frozen tells whether the group is frozen or being frozen, so that Thaw has an effect.
 func (c *Control) Frozen() (bool, error) {
 	f, err := c.freezing()
 	if err != nil {

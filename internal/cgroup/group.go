@@ -16,22 +16,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Limits of a group. Zero is no limit.
+// Limits are the limits of a group. Zero is no limit.
 type Limits struct {
 	CPUMilli int64 // a hard quota, and a weight in proportion to it when the machine is busy
-	// memory without swap, which is turned off where the kernel can; the kernel rounds it down to
-	// pages
+	// MemoryBytes is memory without swap, which is turned off where the kernel can. The kernel
+	// rounds it down to pages.
 	MemoryBytes int64
 	Pids        int64 // processes and threads at once
 }
 
-// Usage is what a group has used. A field whose controller is missing is zero.
+// Usage is the resources that a group has used. A field without a controller is zero.
 type Usage struct {
 	CPU         time.Duration // processor time since the group was made
 	MemoryBytes int64         // memory now, page cache included
 }
 
-// The period of the cpu quota, the kernel's own default, and the smallest quota that it takes.
+// Period of the cpu quota, which is the kernel's default, and the smallest quota that it accepts.
 const (
 	periodMicros   = 100_000
 	minQuotaMicros = 1_000
@@ -44,8 +44,8 @@ type Group struct {
 	dirs []string // Invariant: one for each of s.h.mounts, in their order
 }
 
-// Create makes the group (or takes one that is left over) and sets its limits. If a limit cannot be
-// set, nothing is left behind.
+// Create makes the group, or takes over a left-over one, and sets its limits. If a limit cannot be
+// set, the group is removed again.
 func (s *Subtree) Create(name string, l Limits) (*Group, error) {
 	g, err := s.Open(name)
 	if err != nil {
@@ -62,8 +62,8 @@ func (s *Subtree) Create(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// Open returns the group of that name, which may be gone: such a group holds no process, and
-// removing it does nothing.
+// Open returns the group of a name. The group may be gone: then it holds no process, and removing
+// it does nothing.
 func (s *Subtree) Open(name string) (*Group, error) {
 	if !fs.ValidPath(name) || name == "." || strings.Contains(name, "/") {
 		return nil, plimsoll.Invalid(
@@ -96,7 +96,7 @@ func (g *Group) setLimits(l Limits) error {
 	case dir != "" && l.MemoryBytes > 0:
 		return setMemory(dir, v2, l.MemoryBytes)
 	case dir != "" && v2:
-		return dieWhole(dir) // the limit may be that of the subtree
+		return setOOMGroup(dir) // the subtree may have the limit
 	}
 	return nil
 }
@@ -125,19 +125,20 @@ func setMemory(dir string, v2 bool, bytes int64) error {
 		if err := write(filepath.Join(dir, "memory.max"), value); err != nil {
 			return err
 		}
-		// older kernels have neither file
-		return errors.Join(writeIfThere(filepath.Join(dir, "memory.swap.max"), "0"), dieWhole(dir))
+		// Older kernels have neither file.
+		return errors.Join(writeIfThere(filepath.Join(dir, "memory.swap.max"), "0"), setOOMGroup(dir))
 	}
 	if err := write(filepath.Join(dir, "memory.limit_in_bytes"), value); err != nil {
 		return err
 	}
-	// Memory and swap together may be no more than memory alone: no swap. The files are missing
+	// Memory and swap together are limited to the memory limit: no swap. The files are missing
 	// where swap is not accounted.
 	return writeIfThere(filepath.Join(dir, "memory.memsw.limit_in_bytes"), value)
 }
 
-// dieWhole has the whole v2 group die when it is out of memory, and not a random part of it.
-func dieWhole(dir string) error { return writeIfThere(filepath.Join(dir, "memory.oom.group"), "1") }
+// setOOMGroup makes the kernel kill the whole v2 group when it is out of memory, not one process of
+// it.
+func setOOMGroup(dir string) error { return writeIfThere(filepath.Join(dir, "memory.oom.group"), "1") }
 
 func writeIfThere(file, value string) error {
 	if err := write(file, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -155,7 +156,7 @@ func (g *Group) controller(name string) (dir string, v2 bool) {
 	return g.dirs[i], g.s.h.mounts[i].v2
 }
 
-// Add puts a process in the group, in every hierarchy. Its children are born in it.
+// Add puts a process in the group, in every hierarchy. Its future children are born in the group.
 func (g *Group) Add(pid int) error {
 	for _, dir := range g.dirs {
 		if err := write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
@@ -165,8 +166,8 @@ func (g *Group) Add(pid int) error {
 	return nil
 }
 
-// FD opens the group's v2 directory, for starting a process in it with CLONE_INTO_CGROUP; nil if
-// there is no v2 hierarchy. Add is still needed for v1 hierarchies beside it, and does no harm.
+// FD opens the group's v2 directory, for starting a process in it with CLONE_INTO_CGROUP. The
+// result is nil without a v2 hierarchy. Add is still needed for v1 hierarchies beside it.
 func (g *Group) FD() (*os.File, error) {
 	i := g.s.h.unified()
 	if i < 0 {
@@ -200,7 +201,7 @@ func (g *Group) Limits() (Limits, error) {
 		if err != nil {
 			return l, fmt.Errorf("read the memory limit of %s: %w", g.name, err)
 		}
-		if n < 1<<62 { // v1 says "no limit" with the largest number of pages
+		if n < 1<<62 { // v1 writes the largest number of pages for "no limit"
 			l.MemoryBytes = n
 		}
 	}
@@ -236,8 +237,7 @@ func readCPU(dir string, v2 bool) (quota, period int64, err error) {
 	return quota, period, err
 }
 
-// OOMKills returns how many processes of the group the kernel has killed because the group was out
-// of memory.
+// OOMKills returns the number of the group's processes that the kernel killed for lack of memory.
 func (g *Group) OOMKills() (int64, error) {
 	dir, v2 := g.controller(memoryController)
 	if dir == "" {
@@ -254,7 +254,7 @@ func (g *Group) OOMKills() (int64, error) {
 	return n, nil
 }
 
-// Usage reads what the group uses.
+// Usage reads the resources that the group has used.
 func (g *Group) Usage() (Usage, error) {
 	var u Usage
 	if err := g.readCPUUsage(&u); err != nil {
@@ -287,8 +287,8 @@ func (g *Group) readCPUUsage(u *Usage) error {
 	return nil
 }
 
-// Pids returns the processes in the group and in groups that they may have made below it, in order.
-// A group that is gone has none.
+// Pids returns, in order, the processes of the group and of the groups that tasks made below it. A
+// group that is gone has none.
 func (g *Group) Pids() ([]int, error) {
 	var pids []int
 	for _, top := range g.dirs {
@@ -314,8 +314,8 @@ func (g *Group) Pids() ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
-// walk calls visit for top and every directory below it, the deepest first. What vanishes meanwhile
-// is left out.
+// walk calls visit for top and every directory below it, the deepest first. Directories that vanish
+// meanwhile are skipped.
 func walk(top string, visit func(dir string) error) error {
 	entries, err := os.ReadDir(top)
 	if err != nil {
@@ -338,8 +338,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// Remove removes the group and what tasks made below it. It tries again while its processes are
-// still going, until ctx ends.
+// Remove removes the group and the groups that tasks made below it. It retries while processes are
+// ending, until ctx ends.
 func (g *Group) Remove(ctx context.Context) error {
 	return retry(ctx, func() (bool, error) {
 		err := g.rmdir()
@@ -360,7 +360,7 @@ func (g *Group) rmdir() error {
 	return errors.Join(errs...)
 }
 
-// retry calls try until it is done or ctx ends, at growing intervals; it tries at least once.
+// retry calls try at growing intervals, at least once, until try is done or ctx ends.
 func retry(ctx context.Context, try func() (done bool, err error)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -392,7 +392,7 @@ func readInt(file string) (int64, error) {
 	return n, nil
 }
 
-// parseInt reads a number as the kernel writes it; "max" is zero: no limit.
+// parseInt reads a number as the kernel writes it; "max" becomes zero, no limit.
 func parseInt(s string) (int64, error) {
 	if s == "max" {
 		return 0, nil
@@ -400,7 +400,7 @@ func parseInt(s string) (int64, error) {
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// readKey reads a number from a file of lines "key number".
+// readKey reads the number of a key from a file of lines "key number".
 func readKey(file, key string) (int64, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// DefaultRoot is where control groups are mounted on nearly every Linux machine.
+// DefaultRoot is the mount point of control groups on nearly every Linux machine.
 const DefaultRoot = "/sys/fs/cgroup"
 
-// Version says which kind of control groups is mounted.
+// Version is the kind of control groups that is mounted.
 type Version uint8
 
 // The versions.
 const (
-	V1     Version = iota + 1 // one hierarchy a controller
-	V2                        // one hierarchy for all
+	V1     Version = iota + 1 // one hierarchy per controller
+	V2                        // one hierarchy for all controllers
 	Hybrid                    // v1 for the controllers, and a v2 hierarchy beside them
 )
 
@@ -42,42 +42,42 @@ func (v Version) String() string {
 	return "no cgroups"
 }
 
-// Controllers that limits need.
+// Names of controllers that set limits.
 const (
 	cpuController    = "cpu"
 	memoryController = "memory"
 	pidsController   = "pids"
 
-	// freezerController stops groups, with v1; v2 groups always can be.
+	// freezerController stops groups of v1. Groups of v2 need no controller for that.
 	freezerController = "freezer"
 )
 
-// v1Names are the v1 hierarchies that a process is put in: those that limit, count or freeze, and
-// systemd's own, so that a service manager that kills a service's group does not kill the tasks.
+// v1Names are the v1 hierarchies that a process is put in. They limit, count or freeze; systemd's
+// own is included so that killing a service's group does not kill the tasks.
 var v1Names = [...]string{cpuController, memoryController, pidsController, "cpuacct", freezerController, "systemd"}
 
-// limiting are the controllers that limit what a group may use.
+// limiting names the controllers that limit a group.
 var limiting = [...]string{cpuController, memoryController, pidsController}
 
 // mount is one mounted hierarchy.
 type mount struct {
 	path string
-	// controllers that can be used in it.
+	// controllers are the usable controllers of the hierarchy.
 	controllers []string
 	v2          bool
 }
 
 func (m *mount) has(controller string) bool { return slices.Contains(m.controllers, controller) }
 
-// Hierarchy is what Detect found. It does not change.
+// Hierarchy is the set of mounted hierarchies that Detect found. It does not change.
 type Hierarchy struct {
 	root    string
 	version Version
 	mounts  []mount // Invariant: not empty
 }
 
-// Detect looks at what is mounted at root (DefaultRoot, or a directory that was delegated to us)
-// and can be written. If nothing is, the error is CodeUnavailable and says why.
+// Detect finds the writable hierarchies at root, which is DefaultRoot or a directory delegated to
+// the process. If there are none, the error is CodeUnavailable and gives the reason.
 func Detect(root string) (*Hierarchy, error) {
 	h := &Hierarchy{root: root}
 	if _, err := os.Stat(root); err != nil {
@@ -116,7 +116,7 @@ func Detect(root string) (*Hierarchy, error) {
 func v1Mounts(root string) []mount {
 	var mounts []mount
 	for _, name := range v1Names {
-		// Several controllers in one hierarchy (cpu,cpuacct) are links to one directory.
+		// Several controllers in one hierarchy (cpu,cpuacct) are links to the same directory.
 		path, err := filepath.EvalSymlinks(filepath.Join(root, name))
 		if err != nil || !exists(filepath.Join(path, "cgroup.procs")) {
 			continue // not mounted
@@ -133,7 +133,7 @@ func v1Mounts(root string) []mount {
 func v2Mount(path string) (mount, error) {
 	data, err := os.ReadFile(filepath.Join(path, "cgroup.controllers"))
 	if err != nil {
-		return mount{}, unavailable("what %s offers cannot be read: %v", path, err)
+		return mount{}, unavailable("the controllers of %s cannot be read: %v", path, err)
 	}
 	m := mount{path: path, v2: true}
 	for _, name := range strings.Fields(string(data)) {
@@ -169,10 +169,10 @@ func unavailable(format string, args ...any) error {
 // Version returns the kind of control groups.
 func (h *Hierarchy) Version() Version { return h.version }
 
-// Root returns the directory that was looked at.
+// Root returns the directory that Detect searched.
 func (h *Hierarchy) Root() string { return h.root }
 
-// Missing says in words which limits cannot be set here; empty if all can.
+// Missing names, in a sentence, the limits that cannot be set; empty if all can.
 func (h *Hierarchy) Missing() string {
 	var missing []string
 	for _, controller := range limiting {
@@ -199,15 +199,15 @@ func (h *Hierarchy) unified() int {
 	return slices.IndexFunc(h.mounts, func(m mount) bool { return m.v2 })
 }
 
-// Subtree is a directory of ours in every hierarchy. Groups are made directly below it.
+// Subtree is one directory in every hierarchy. Groups are made directly below it.
 type Subtree struct {
 	h    *Hierarchy
 	path string   // below the root of each hierarchy
 	dirs []string // Invariant: one for each of h.mounts, in their order
 }
 
-// Subtree makes (or finds) the directory path, such as plimsoll/node-1, in every hierarchy, and
-// turns the controllers on for groups below it.
+// Subtree makes or finds the directory path, such as plimsoll/node-1, in every hierarchy. It turns
+// the controllers on for groups below it.
 func (h *Hierarchy) Subtree(path string) (*Subtree, error) {
 	if !fs.ValidPath(path) || path == "." {
 		return nil, plimsoll.Invalid(
@@ -268,8 +268,8 @@ func (m *mount) enable(dir string) error {
 	return nil
 }
 
-// Leave puts a process back in the root group of every hierarchy, so that the groups it was in can
-// be removed.
+// Leave puts a process back in the root group of every hierarchy, so that its former groups can be
+// removed.
 func (h *Hierarchy) Leave(pid int) error {
 	for i := range h.mounts {
 		if err := write(filepath.Join(h.mounts[i].path, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
@@ -279,14 +279,13 @@ func (h *Hierarchy) Leave(pid int) error {
 	return nil
 }
 
-// Hierarchy returns what the subtree is in.
+// Hierarchy returns the hierarchies that the subtree is in.
 func (s *Subtree) Hierarchy() *Hierarchy { return s.h }
 
 // Path returns the path below the root of each hierarchy.
 func (s *Subtree) Path() string { return s.path }
 
-// List returns the names of the groups in the subtree, in order, whether or not anything runs in
-// them.
+// List returns the names of all groups in the subtree, in order, empty groups included.
 func (s *Subtree) List() ([]string, error) {
 	var names []string
 	for _, dir := range s.dirs {
@@ -304,7 +303,7 @@ func (s *Subtree) List() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// Remove removes the subtree, which must hold no group any more. Directories above it stay.
+// Remove removes the subtree, which must hold no group. Directories above it stay.
 func (s *Subtree) Remove() error {
 	var errs []error
 	for _, dir := range s.dirs {
@@ -322,8 +321,7 @@ func mkdir(dir string) error {
 	return nil
 }
 
-// write writes a kernel file, which must be there: control groups have no other files than the
-// kernel's.
+// write writes a kernel file, which must exist: control groups have no other files.
 func write(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Kill ends every process in the group with SIGKILL and returns when it is empty, or when ctx ends:
-// then the error names what is left (a process in uninterruptible sleep cannot be killed by
-// anyone). Frozen processes are thawed so that they can die.
+// Kill ends every process in the group with SIGKILL and returns when the group is empty. If ctx
+// ends before, the error names the processes left: none can be killed in an uninterruptible sleep.
+// Frozen processes are thawed so that they can die.
 func (g *Group) Kill(ctx context.Context) error {
 	var left []int
 	err := retry(ctx, func() (bool, error) {
@@ -30,9 +30,9 @@ func (g *Group) Kill(ctx context.Context) error {
 	return nil
 }
 
-// killOnce sends SIGKILL to all that is in the group now. Nothing can fork meanwhile, because it
-// stands still or because the kernel kills the group in one step; and what would slip through is in
-// the group too, and is found by the next call.
+// killOnce sends SIGKILL to every process of the group. No process can fork meanwhile: the group is
+// frozen, or the kernel kills it in one step. A process that slips through is still in the group,
+// and the next call finds it.
 func (g *Group) killOnce() error {
 	pids, err := g.Pids()
 	if err != nil || len(pids) == 0 {
@@ -50,8 +50,8 @@ func (g *Group) killOnce() error {
 	pids, listErr := g.Pids()
 	err = errors.Join(err, listErr)
 	for _, pid := range pids {
-		// so the kernel names a process outside of our pid namespace; and to us signal 0 is a
-		// group's: our own
+		// The kernel writes 0 for a process outside of our pid namespace. A signal to 0 would reach
+		// the caller's own process group.
 		if pid <= 0 {
 			err = errors.Join(
 				err,
@@ -66,15 +66,15 @@ func (g *Group) killOnce() error {
 	return errors.Join(err, thaw(freezers))
 }
 
-// freezer is a way to stop a group as a whole.
+// freezer is one way to stop a whole group.
 type freezer struct {
 	dir                string
-	file, on, off      string // what to write where
-	stateFile, stateOn string // what tells that everything stands still
+	file, on, off      string // the file and its text for freezing and thawing
+	stateFile, stateOn string // the file and its text when every process stands still
 }
 
 // freezers returns the group's v1 freezer, and the v2 one where the kernel cannot kill a whole
-// group. A group that a task froze through v2 itself needs no thawing: SIGKILL reaches it.
+// group. A group that a task froze through v2 needs no thawing, because SIGKILL reaches it.
 func (g *Group) freezers() []freezer {
 	var all []freezer
 	if dir, _ := g.controller(freezerController); dir != "" {
@@ -91,19 +91,20 @@ func (f *freezer) standsStill() bool {
 	return err == nil && strings.Contains(string(data), f.stateOn)
 }
 
-// freeze asks for it and waits a moment: what sleeps uninterruptibly freezes later, and is killed
-// all the same.
+// freeze starts freezing and waits a moment. A process in an uninterruptible sleep freezes later,
+// and is killed all the same.
 func (f *freezer) freeze() error {
 	if err := ignoreGone(write(filepath.Join(f.dir, f.file), f.on)); err != nil {
 		return fmt.Errorf("freeze %s: %w", f.dir, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	_ = retry(ctx, func() (bool, error) { return f.standsStill(), nil }) // not in time is fine, see above
+	// a late freeze is fine, see above
+	_ = retry(ctx, func() (bool, error) { return f.standsStill(), nil })
 	return nil
 }
 
-// thaw lets everything run, in groups that tasks made and froze below ours too.
+// thaw lets every process run, also in groups that tasks made and froze below the group.
 func thaw(freezers []freezer) error {
 	var errs []error
 	for _, f := range freezers {

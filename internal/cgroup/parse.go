@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// The parsers here read what the kernel writes without allocating. What is not exactly that, is cut
-// short or does not fit, is not ok: a value that is not known is better than a wrong one.
+// The parsers of this file read kernel files without allocating. Text that is malformed, cut short
+// or too large is not ok: an unknown value is better than a wrong one.
 
-// ParseFirst reads the digits that b starts with, and returns what follows them.
+// ParseFirst reads the digits at the start of b, and returns the rest of b.
 func ParseFirst(b []byte) (n int64, rest []byte, ok bool) {
 	i := 0
 	for ; i < len(b) && '0' <= b[i] && b[i] <= '9'; i++ {
@@ -21,14 +21,14 @@ func ParseFirst(b []byte) (n int64, rest []byte, ok bool) {
 	return n, b[i:], i > 0
 }
 
-// ParseNumber reads a file of one line with one number that is not negative. Without the end of the
-// line it may be cut short.
+// ParseNumber reads a file with one line of one number that is not negative. A line without its end
+// is not ok, because it may be cut short.
 func ParseNumber(b []byte) (n int64, ok bool) {
 	n, rest, ok := ParseFirst(b)
 	return n, ok && len(rest) == 1 && rest[0] == '\n'
 }
 
-// signed is ParseNumber for files that may hold -1.
+// signed is ParseNumber for files that may hold a negative number.
 func signed(b []byte) (n int64, ok bool) {
 	if len(b) > 0 && b[0] == '-' {
 		n, ok = ParseNumber(b[1:])
@@ -37,8 +37,8 @@ func signed(b []byte) (n int64, ok bool) {
 	return ParseNumber(b)
 }
 
-// ParseKey finds the line "key number" and returns the number. The key may end in what stands
-// between it and the number, such as ":".
+// ParseKey finds the line "key number" and returns the number. The key includes its separator where
+// that is not a space, such as ":".
 func ParseKey(b []byte, key string) (n int64, ok bool) {
 	for {
 		i := bytes.Index(b, []byte(key))
@@ -54,8 +54,8 @@ func ParseKey(b []byte, key string) (n int64, ok bool) {
 	}
 }
 
-// ParsePressure reads a file of pressure stall information. Old kernels have no line "full" for
-// cpu: it is zero.
+// ParsePressure reads a file of pressure stall information. Old kernels have no line "full" for the
+// cpu, which is then zero.
 func ParsePressure(b []byte) (p Pressure, ok bool) {
 	if p.Some, ok = parseStall(b, "some avg10="); !ok {
 		return Pressure{}, false
@@ -70,7 +70,7 @@ func ParsePressure(b []byte) (p Pressure, ok bool) {
 	return p, true
 }
 
-// parseStall reads the line "some avg10=1.23 avg60=0.00 avg300=0.00 total=4567" that b starts with.
+// parseStall reads a line "some avg10=1.23 avg60=0.00 avg300=0.00 total=4567" at the start of b.
 func parseStall(b []byte, prefix string) (s Stall, ok bool) {
 	if i := bytes.IndexByte(b, '\n'); i < 0 {
 		return Stall{}, false // cut short
@@ -92,8 +92,8 @@ func parseStall(b []byte, prefix string) (s Stall, ok bool) {
 	return s, ok && len(b) == 0
 }
 
-// ParseFixed reads a number such as 12.34 that b starts with, as an integer of units of 10^-digits;
-// the kernel writes two digits.
+// ParseFixed reads a number such as 12.34 at the start of b, as an integer in units of 10^-digits.
+// The kernel writes two digits.
 func ParseFixed(b []byte, digits int) (n int64, rest []byte, ok bool) {
 	n, rest, ok = ParseFirst(b)
 	if !ok || len(rest) < 3 || rest[0] != '.' || n > math.MaxInt32 {

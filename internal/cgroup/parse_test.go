@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What the kernel writes is read; what is cut short, empty, negative or too large is not known.
+// Well-formed text is read. Text that is cut short, empty, negative or too large is unknown.
 func TestParseNumber(t *testing.T) {
 	for text, want := range map[string]int64{"0\n": 0, "12345\n": 12345, "9223372036854775807\n": 1<<63 - 1} {
 		if n, ok := ParseNumber([]byte(text)); !ok || n != want {
@@ -25,7 +25,7 @@ func TestParseNumber(t *testing.T) {
 	}
 }
 
-// A key is found at the start of a line only, and whole.
+// A key is found only at the start of a line, and only as a whole.
 func TestParseKey(t *testing.T) {
 	const stat = "total_file 1\nfile 2\nfiles 3\nusage_usec 18446744073709551615\ncut 4"
 	for key, want := range map[string]int64{"total_file": 1, "file": 2, "files": 3} {
@@ -43,9 +43,12 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// Both lines are read; the machine's cpu has only one on older kernels.
+// Both lines are read. The machine's cpu has only one on older kernels.
 func TestParsePressure(t *testing.T) {
-	const some, full = "some avg10=1.20 avg60=0.25 avg300=7.72 total=5859141845\n", "full avg10=100.00 avg60=0.00 avg300=0.00 total=17\n"
+	const (
+		some = "some avg10=1.20 avg60=0.25 avg300=7.72 total=5859141845\n"
+		full = "full avg10=100.00 avg60=0.00 avg300=0.00 total=17\n"
+	)
 	for text, want := range map[string]Pressure{
 		some:        {Some: Stall{120, 5859141845}},
 		some + full: {Stall{120, 5859141845}, Stall{10000, 17}},
@@ -82,7 +85,7 @@ func TestParseMax(t *testing.T) {
 	}
 }
 
-// Whatever stands in a kernel file, no value is negative and nothing breaks.
+// No content of a kernel file yields a negative value or a panic.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"123\n", "-1\n", "max 100000\n", "0.02 0.74 0.67 1/234 99\n",
@@ -114,14 +117,14 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// readingOf is what Read makes of a cpu.stat of v2.
+// readingOf returns the reading of a cpu.stat of v2.
 func readingOf(b []byte) (r Reading) {
 	r.CPU, r.CPUKnown = micros(ParseKey(b, "usage_usec"))
 	r.Throttled, r.ThrottledKnown = micros(ParseKey(b, "throttled_usec"))
 	return r
 }
 
-// A garbled or missing file makes its value unknown and harms nothing else; page cache does not
+// A malformed or missing file makes its value unknown and affects no other. Page cache does not
 // count as memory in use, and is read again when memory has moved or a refresh is due.
 func TestReaderOnAFakeTree(t *testing.T) {
 	h, err := Detect(fakeV2(t, "cpu memory"))
@@ -142,7 +145,11 @@ func TestReaderOnAFakeTree(t *testing.T) {
 			},
 		)
 	}
-	const cache, cpu, none = "anon 1\ninactive_file 3000000\nactive_file 1000000\n", "usage_usec 1500\nthrottled_usec 7\n", "some avg10=0.50 avg60=0.00 avg300=0.00 total=9\n"
+	const (
+		cache = "anon 1\ninactive_file 3000000\nactive_file 1000000\n"
+		cpu   = "usage_usec 1500\nthrottled_usec 7\n"
+		none  = "some avg10=0.50 avg60=0.00 avg300=0.00 total=9\n"
+	)
 	files("16000000\n", cache, cpu, none)
 	r, err := g.Reader(ReaderOptions{Pressure: true})
 	if err != nil {

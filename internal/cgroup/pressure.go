@@ -12,59 +12,58 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Resource is what tasks wait for.
+// Resource is a resource that tasks can wait for.
 type Resource string
 
-// The resources that the kernel tells the pressure of.
+// Resources whose pressure the kernel measures.
 const (
 	CPU    Resource = "cpu"
 	Memory Resource = "memory"
 	IO     Resource = "io"
 )
 
-// Pressure is the kernel's pressure stall information: how much time is lost waiting for a
-// resource. A group that is throttled by its own quota reports pressure too, and so does the
-// machine that it is on.
+// Pressure is the kernel's pressure stall information: the time lost waiting for a resource. A
+// group that its own quota throttles reports pressure too, and so does its machine.
 type Pressure struct {
 	Some Stall // at least one task waits
-	Full Stall // all that want to run wait; always zero for the machine's cpu
+	Full Stall // every task that wants to run waits; always zero for the machine's cpu
 }
 
-// Stall is time lost.
+// Stall is lost time.
 type Stall struct {
-	Avg10       int64 // hundredths of a percent of the last ten seconds
+	Avg10       int64 // share of the last ten seconds, in hundredths of a percent
 	TotalMicros int64 // since the start
 }
 
 // Kind says which of the two stalls a trigger counts.
 type Kind string
 
-// The kinds.
+// Kinds of stall.
 const (
 	Some Kind = "some"
 	Full Kind = "full"
 )
 
-// pressureFileOf checks the resource, which becomes part of a path.
-func pressureFileOf(what Resource) (string, error) {
-	switch what {
+// pressureFileOf checks the resource and returns the name of its file.
+func pressureFileOf(res Resource) (string, error) {
+	switch res {
 	case CPU, Memory, IO:
-		return string(what) + ".pressure", nil
+		return string(res) + ".pressure", nil
 	}
-	return "", plimsoll.Invalid("resource", "there is no pressure of %q; it is cpu, memory or io", string(what))
+	return "", plimsoll.Invalid("resource", "there is no pressure of %q; it is cpu, memory or io", string(res))
 }
 
-// Pressure reads the group's own pressure, which needs a v2 hierarchy, if only one beside v1.
-func (c *Control) Pressure(what Resource) (Pressure, error) {
-	p, err := c.pressure(what)
+// Pressure reads the group's own pressure. It needs a v2 hierarchy; one beside v1 is enough.
+func (c *Control) Pressure(res Resource) (Pressure, error) {
+	p, err := c.pressure(res)
 	if err != nil {
-		return p, fmt.Errorf("read the %s pressure of %s: %w", what, c.name, err)
+		return p, fmt.Errorf("read the %s pressure of %s: %w", res, c.name, err)
 	}
 	return p, nil
 }
 
-func (c *Control) pressure(what Resource) (Pressure, error) {
-	m, file, err := c.pressureFile(what)
+func (c *Control) pressure(res Resource) (Pressure, error) {
+	m, file, err := c.pressureFile(res)
 	if err != nil {
 		return Pressure{}, err
 	}
@@ -80,8 +79,8 @@ func (c *Control) pressure(what Resource) (Pressure, error) {
 	return p, nil
 }
 
-func (c *Control) pressureFile(what Resource) (mount int, file string, err error) {
-	if file, err = pressureFileOf(what); err != nil {
+func (c *Control) pressureFile(res Resource) (mount int, file string, err error) {
+	if file, err = pressureFileOf(res); err != nil {
 		return -1, "", err
 	}
 	if mount = c.h.unified(); mount < 0 {
@@ -92,42 +91,42 @@ func (c *Control) pressureFile(what Resource) (mount int, file string, err error
 	return mount, file, nil
 }
 
-// MachinePressure reads the pressure of the machine; proc is where it is mounted, "/proc" if empty.
-func MachinePressure(proc string, what Resource) (Pressure, error) {
-	fd, err := openMachinePressure(proc, what, unix.O_RDONLY)
+// MachinePressure reads the pressure of the machine. proc is the mount point, "/proc" if empty.
+func MachinePressure(proc string, res Resource) (Pressure, error) {
+	fd, err := openMachinePressure(proc, res, unix.O_RDONLY)
 	if err != nil {
 		return Pressure{}, err
 	}
 	var buf [256]byte
 	n, err := pread(fd, buf[:])
-	if err := errors.Join(kernelError(string(what), err), unix.Close(fd)); err != nil {
-		return Pressure{}, fmt.Errorf("read the %s pressure of the machine: %w", what, err)
+	if err := errors.Join(kernelError(string(res), err), unix.Close(fd)); err != nil {
+		return Pressure{}, fmt.Errorf("read the %s pressure of the machine: %w", res, err)
 	}
 	p, ok := ParsePressure(buf[:n])
 	if !ok {
-		return Pressure{}, fmt.Errorf("the %s pressure of the machine is %q", what, buf[:n])
+		return Pressure{}, fmt.Errorf("the %s pressure of the machine is %q", res, buf[:n])
 	}
 	return p, nil
 }
 
-func openMachinePressure(proc string, what Resource, flags int) (int, error) {
-	if _, err := pressureFileOf(what); err != nil {
+func openMachinePressure(proc string, res Resource, flags int) (int, error) {
+	if _, err := pressureFileOf(res); err != nil {
 		return -1, err
 	}
 	if proc == "" {
 		proc = "/proc"
 	}
-	fd, err := unix.Open(filepath.Join(proc, "pressure", string(what)), flags|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(filepath.Join(proc, "pressure", string(res)), flags|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return -1, fmt.Errorf("%w: the kernel tells no pressure at %s: %w", ErrUnsupported, proc, err)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("open the %s pressure of the machine: %w", what, err)
+		return -1, fmt.Errorf("open the %s pressure of the machine: %w", res, err)
 	}
 	return fd, nil
 }
 
-// Watch says when a trigger fires: when so much time was lost within a window. The kernel takes
+// Watch is the condition of a trigger: a stall of so much time within a window. The kernel accepts
 // windows from half a second to ten.
 type Watch struct {
 	Resource      Resource
@@ -135,11 +134,11 @@ type Watch struct {
 	Stall, Window time.Duration
 }
 
-// Trigger tells of pressure the moment that it is there, once a window at most. Close gives its
-// descriptors back.
+// Trigger reports pressure as soon as it occurs, at most once per window. Close releases its
+// descriptors.
 type Trigger struct {
 	watch Watch
-	fd    int // the kernel's trigger lives as long as it is open
+	fd    int // the kernel's trigger lives while the descriptor is open
 	wake  int // an eventfd that ends Wait
 }
 
@@ -152,17 +151,17 @@ func (c *Control) WatchPressure(w Watch) (*Trigger, error) {
 	return watch(w, func() (int, error) { return c.open(m, file, unix.O_RDWR) })
 }
 
-// WatchMachinePressure sets a trigger on the machine's pressure; proc is where it is mounted,
-// "/proc" if empty.
+// WatchMachinePressure sets a trigger on the machine's pressure. proc is the mount point, "/proc"
+// if empty.
 func WatchMachinePressure(proc string, w Watch) (*Trigger, error) {
 	return watch(w, func() (int, error) { return openMachinePressure(proc, w.Resource, unix.O_RDWR) })
 }
 
-// unprivilegedWindow is what windows must be a multiple of without the capability CAP_SYS_RESOURCE.
+// unprivilegedWindow divides every window that is allowed without the capability CAP_SYS_RESOURCE.
 const unprivilegedWindow = 2 * time.Second
 
-// watch sets the trigger, or, where the kernel does not allow that, the same share of a window that
-// it does allow.
+// watch sets the trigger. Where the kernel refuses the window, it sets the same share of a window
+// that every user may have.
 func watch(w Watch, open func() (int, error)) (*Trigger, error) {
 	if w.Kind != Some && w.Kind != Full {
 		return nil, plimsoll.Invalid("kind", "a trigger counts some or full, not %q", string(w.Kind))
@@ -200,7 +199,7 @@ func watch(w Watch, open func() (int, error)) (*Trigger, error) {
 	return &Trigger{watch: w, fd: fd, wake: wake}, nil
 }
 
-// widen rounds the window up to what everybody may have, and the stall in proportion.
+// widen rounds the window up to a multiple that every user may have, and the stall in proportion.
 func (w Watch) widen() Watch {
 	window := (w.Window + unprivilegedWindow - 1) / unprivilegedWindow * unprivilegedWindow
 	w.Stall = time.Duration(float64(w.Stall) * (float64(window) / float64(w.Window)))
@@ -220,17 +219,18 @@ func setTrigger(w Watch, open func() (int, error)) (int, error) {
 	return fd, nil
 }
 
-// Watch returns what was set, which may be a wider window than was asked for.
+// Watch returns the condition in effect, which may have a wider window than the request.
 func (t *Trigger) Watch() Watch { return t.watch }
 
-// Wait blocks a thread until the trigger fires (nil), ctx ends, or the group is gone (ErrGone). One
-// caller at a time.
+// Wait blocks a thread until the trigger fires (nil), ctx ends, or the group is gone (ErrGone). It
+// takes one caller at a time.
 func (t *Trigger) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		_, _ = unix.Write(t.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it fails only when it is full: then Wait is awake
+		// the write fails only when the counter is full: then Wait is awake
+		_, _ = unix.Write(t.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	})
 	defer stop()
 	fds := []unix.PollFd{{Fd: int32(t.fd), Events: unix.POLLPRI}, {Fd: int32(t.wake), Events: unix.POLLIN}}
@@ -251,5 +251,5 @@ func (t *Trigger) Wait(ctx context.Context) error {
 	}
 }
 
-// Close takes the trigger away. Wait must have returned.
+// Close removes the trigger. Wait must have returned.
 func (t *Trigger) Close() error { return errors.Join(unix.Close(t.fd), unix.Close(t.wake)) }

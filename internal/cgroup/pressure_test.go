@@ -32,8 +32,8 @@ func trigger(t *testing.T, s *Subtree, c *Control) *Trigger {
 	return w
 }
 
-// Pressure of a group under quota rises: it waits for its own quota. A group that does nothing has
-// none.
+// Pressure of a group under quota rises, because the group waits for its own quota. An idle group
+// has none.
 func TestPressureOfAGroup(t *testing.T) {
 	eachReal(t, func(t *testing.T, s *Subtree) {
 		g := create(t, s, Limits{})
@@ -71,8 +71,8 @@ func TestPressureOfAGroup(t *testing.T) {
 	})
 }
 
-// Four spinners in one group on few processors: the trigger of the machine fires too, or, without
-// privilege, the wider one.
+// Four spinners run in one group on few processors. The trigger of the machine fires too, or,
+// without privilege, the wider one.
 func TestPressureOfTheMachine(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for _, what := range []Resource{CPU, Memory, IO} {
@@ -110,7 +110,7 @@ func TestPressureOfTheMachine(t *testing.T) {
 	}
 }
 
-// A Wait that blocks ends when its context does.
+// A blocked Wait ends when its context does.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	w, err := WatchMachinePressure("", Watch{Memory, Full, 1900 * time.Millisecond, 2 * time.Second})

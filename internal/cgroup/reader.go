@@ -8,41 +8,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reading is what a group has used so far. A value whose Known is false could not be read this
-// time: its controller is missing, or the file was not as the kernel writes it.
+// Reading is the resources that a group has used so far. A value whose Known is false could not be
+// read: its controller is missing, or the file was malformed.
 type Reading struct {
 	CPU            int64 // nanoseconds of processor time
-	Throttled      int64 // nanoseconds that the quota kept it waiting
-	Memory         int64 // bytes charged to it, less the page cache that can be dropped
+	Throttled      int64 // nanoseconds that the quota kept the group waiting
+	Memory         int64 // bytes charged to the group, less the page cache that can be dropped
 	CPUPressure    Pressure
 	MemoryPressure Pressure
 
 	CPUKnown, ThrottledKnown, MemoryKnown, CPUPressureKnown, MemoryPressureKnown bool
 }
 
-// Reader reads a group's counters again and again: its files stay open, and a read is a system call
-// a file and allocates nothing. One caller at a time. The kernel keeps a page of memory for each
-// open file: 16 KiB a group, and 8 more with pressure.
+// Reader reads a group's counters repeatedly. Its files stay open; a read is one system call per
+// file and allocates nothing. It takes one caller at a time. The kernel keeps a page of memory for
+// each open file: 16 KiB a group, and 8 KiB more with pressure.
 type Reader struct {
-	v1CPU                 int // cpuacct.usage; -1: v2's cpu.stat tells
+	v1CPU                 int // cpuacct.usage; -1: cpu.stat of v2 has the value
 	cpuStat               int
 	memory                int
 	memoryStat            int
 	cpuPressure, memPress int
-	statV2                bool // cpu.stat is v2's, in microseconds
+	statV2                bool // cpu.stat is the file of v2, in microseconds
 
 	inactiveKey, activeKey string
-	cache                  int64 // page cache when memory.stat was read last
-	cacheAt                int64 // what memory was then
+	cache                  int64 // page cache at the last read of memory.stat
+	cacheAt                int64 // memory in use at that read
 	cacheKnown             bool
 }
 
-// ReaderOptions says what a Reader reads besides the three files of every sweep.
+// ReaderOptions selects the files that a Reader reads besides the three of every sweep.
 type ReaderOptions struct {
 	Pressure bool // cpu and memory pressure of the group: two more files
 }
 
-// Reader opens the group's counters. What the machine does not have stays unknown; a group that is
+// Reader opens the group's counters. Counters that the machine lacks stay unknown; a group that is
 // gone is ErrGone.
 func (g *Group) Reader(o ReaderOptions) (*Reader, error) {
 	r := &Reader{v1CPU: -1, cpuStat: -1, memory: -1, memoryStat: -1, cpuPressure: -1, memPress: -1}
@@ -101,7 +101,7 @@ func (r *Reader) open(g *Group, o ReaderOptions) error {
 	return nil
 }
 
-// Close gives the descriptors back.
+// Close releases the descriptors.
 func (r *Reader) Close() error {
 	var errs []error
 	for _, fd := range []*int{&r.v1CPU, &r.cpuStat, &r.memory, &r.memoryStat, &r.cpuPressure, &r.memPress} {
@@ -115,9 +115,9 @@ func (r *Reader) Close() error {
 
 // Read reads the counters with buf, which should hold 8 KiB. The error is ErrGone or nil.
 //
-// memory.stat, which tells the page cache, costs as much as the other files together. It is read
-// when refresh says so, and when the memory in use has moved by a sixteenth, and a mebibyte at
-// least, since it was read last; in between the page cache counts as unchanged.
+// memory.stat has the page cache and costs as much as all other files together. It is read when
+// refresh is true, or when the memory in use has changed by a sixteenth and at least a mebibyte. In
+// between the page cache counts as unchanged.
 func (r *Reader) Read(buf []byte, out *Reading, refresh bool) error {
 	*out = Reading{}
 	if b, err := readCounter(r.cpuStat, buf); err != nil {
@@ -155,8 +155,7 @@ func (r *Reader) Read(buf []byte, out *Reading, refresh bool) error {
 	return nil
 }
 
-// smallMove is what the memory in use of a small group moves by all the time: each processor
-// charges pages in batches.
+// smallMove is a normal change of memory in use: each processor charges pages in batches.
 const smallMove = 1 << 20
 
 func (r *Reader) readMemory(buf []byte, out *Reading, refresh bool) error {
@@ -170,7 +169,7 @@ func (r *Reader) readMemory(buf []byte, out *Reading, refresh bool) error {
 	}
 	moved := max(used-r.cacheAt, r.cacheAt-used)
 	if r.memoryStat < 0 {
-		r.cacheKnown = true // nothing tells the page cache: it counts as used
+		r.cacheKnown = true // no file has the page cache: it counts as used
 	} else if refresh || !r.cacheKnown || moved > max(r.cacheAt/16, smallMove) {
 		b, err := readCounter(r.memoryStat, buf)
 		if err != nil {
@@ -178,7 +177,7 @@ func (r *Reader) readMemory(buf []byte, out *Reading, refresh bool) error {
 		}
 		inactive, ok1 := ParseKey(b, r.inactiveKey)
 		active, ok2 := ParseKey(b, r.activeKey)
-		// Each is at most what there is in the whole group, unless something is wrong.
+		// Each is at most the memory of the whole group, unless the file is wrong.
 		r.cacheKnown = ok1 && ok2 && inactive <= 1<<62 && active <= 1<<62
 		r.cache, r.cacheAt = inactive+active, used
 	}
@@ -196,7 +195,8 @@ func micros(n int64, ok bool) (nanos int64, known bool) {
 	return n * 1000, true
 }
 
-// readCounter returns nothing, and no error, for what cannot be read; ErrGone if the group is gone.
+// readCounter returns nothing, and no error, for a file that cannot be read; ErrGone if the group
+// is gone.
 func readCounter(fd int, buf []byte) ([]byte, error) {
 	if fd < 0 {
 		return nil, nil

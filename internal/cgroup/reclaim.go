@@ -17,40 +17,42 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Everything asks Reclaim for all the memory that can be had.
+// Everything asks Reclaim for as much memory as possible.
 const Everything = math.MaxInt64
 
-// reclaimStep is how much the kernel is asked for at once, so that there is a chance to stop in
-// between.
+// reclaimStep is the memory of one request to the kernel, so that Reclaim can stop in between.
 const reclaimStep = 16 << 20
 
-// reclaims is what Reclaim has under way: at most one call.
-type reclaims struct {
+// reclaimSlot holds the call of Reclaim that is under way: at most one.
+type reclaimSlot struct {
 	sync.Mutex
-	running *reclaiming // nil: none
+	running *reclaimRun // nil: none
 }
 
-type reclaiming struct {
+// reclaimRun is one call of Reclaim.
+type reclaimRun struct {
 	stopping atomic.Bool
 	thread   atomic.Int64
 	done     chan struct{} // closed when the goroutine has ended
 	err      error         // valid when done is closed
 }
 
-// Reclaim asks the kernel to take memory from the group before anything has to be killed for it,
-// and returns how many bytes less it uses than before. With v2 that is memory.reclaim: page cache
-// first, and what can be swapped. With v1 there is only memory.force_empty, which drops all page
-// cache of the group: it is used when Everything, or as much as the group uses, is asked for, and
-// less is ErrUnsupported. (Lowering v1's soft limit frees nothing until the machine itself is short
-// of memory, and lowering its hard limit for a moment can kill the task.)
+// Reclaim asks the kernel to take memory from the group before a process must be killed for it. It
+// returns the number of bytes that the group uses less than before.
 //
-// It returns when ctx ends, though the kernel may take seconds to notice: it is interrupted, and
-// while it goes on all the same a second call is ErrBusy. Less than was asked for is no error.
+// With v2 the file memory.reclaim takes page cache first, then memory that can be swapped. With v1
+// there is only memory.force_empty, which drops all page cache of the group. It is used for
+// Everything, or for at least the group's usage; a smaller request is ErrUnsupported. Lowering the
+// soft limit of v1 would free nothing until the machine itself is short of memory. Lowering its
+// hard limit for a moment could kill the task.
+//
+// Reclaim returns when ctx ends, and interrupts the kernel, which may take seconds to notice. Until
+// then a second call is ErrBusy. Reclaiming less than the request is no error.
 func (c *Control) Reclaim(ctx context.Context, bytes int64) (freed int64, err error) {
 	if bytes <= 0 {
 		return 0, plimsoll.Invalid("bytes", "%d bytes cannot be reclaimed; ask for more than 0", bytes)
 	}
-	m, v2, err := c.with(memoryController)
+	m, v2, err := c.mountFor(memoryController)
 	if err != nil {
 		return 0, fmt.Errorf("reclaim memory of %s: %w", c.name, err)
 	}
@@ -92,7 +94,7 @@ func (c *Control) memory(m int, v2 bool) (int64, error) {
 	return c.readNumber(m, "memory.usage_in_bytes")
 }
 
-func (c *Control) startReclaim(m int, v2 bool, bytes int64) (*reclaiming, error) {
+func (c *Control) startReclaim(m int, v2 bool, bytes int64) (*reclaimRun, error) {
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
 	if c.reclaim.running != nil {
@@ -106,7 +108,7 @@ func (c *Control) startReclaim(m int, v2 bool, bytes int64) (*reclaiming, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &reclaiming{done: make(chan struct{})}
+	r := &reclaimRun{done: make(chan struct{})}
 	c.reclaim.running = r
 	go func() {
 		err := r.run(fd, v2, bytes)
@@ -119,9 +121,8 @@ func (c *Control) startReclaim(m int, v2 bool, bytes int64) (*reclaiming, error)
 	return r, nil
 }
 
-// run asks the kernel step by step. Its system call is interrupted by signals, which are what stop
-// sends.
-func (r *reclaiming) run(fd int, v2 bool, bytes int64) error {
+// run asks the kernel step by step. The signals of stop interrupt its system call.
+func (r *reclaimRun) run(fd int, v2 bool, bytes int64) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r.thread.Store(int64(unix.Gettid()))
@@ -136,7 +137,7 @@ func (r *reclaiming) run(fd int, v2 bool, bytes int64) error {
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case errors.Is(err, unix.EAGAIN): // there was not so much
+		case errors.Is(err, unix.EAGAIN): // the group has no more to give
 			return nil
 		case err != nil:
 			return err
@@ -146,27 +147,29 @@ func (r *reclaiming) run(fd int, v2 bool, bytes int64) error {
 	return nil
 }
 
-// stop interrupts the kernel and waits a moment for the goroutine to end. SIGURG is the Go
-// runtime's own for interrupting threads: it does nothing else.
-func (r *reclaiming) stop() {
+// stop interrupts the kernel and waits a moment for the goroutine to end. SIGURG is the signal with
+// which the Go runtime interrupts threads, and has no other effect.
+func (r *reclaimRun) stop() {
 	r.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), timeToStop)
 	defer cancel()
-	_ = retry(ctx, func() (bool, error) { // what does not end in time ends later; until then the group is busy
+	// A late goroutine ends later; until then the group is busy.
+	_ = retry(ctx, func() (bool, error) {
 		select {
 		case <-r.done:
 			return true, nil
 		default:
 		}
 		if thread := r.thread.Load(); thread != 0 {
-			_ = unix.Tgkill(os.Getpid(), int(thread), unix.SIGURG) // it may have ended this moment
+			// The thread may have just ended.
+			_ = unix.Tgkill(os.Getpid(), int(thread), unix.SIGURG)
 		}
 		return false, nil
 	})
 }
 
-// stop ends what is under way, if anything is.
-func (s *reclaims) stop() {
+// stop ends the call that is under way, if any.
+func (s *reclaimSlot) stop() {
 	s.Lock()
 	r := s.running
 	s.Unlock()
@@ -175,5 +178,5 @@ func (s *reclaims) stop() {
 	}
 }
 
-// timeToStop is how long a call of the kernel that was interrupted is waited for.
+// timeToStop is the longest wait for a system call that was interrupted.
 const timeToStop = 100 * time.Millisecond

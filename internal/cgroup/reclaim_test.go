@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Page cache of a group can be had back. The file must be on a disk: memory of a tmpfs is no page
-// cache. So this only looks at the amount where the temporary directory is one.
+// Page cache of a group can be reclaimed. Memory of a tmpfs is no page cache, so the amount is
+// checked only where the temporary directory is on a disk.
 func TestReclaimGivesPageCacheBack(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	eachControl(t, memoryController, func(t *testing.T, g *Group, c *Control) {
@@ -42,7 +42,7 @@ func TestReclaimGivesPageCacheBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		onDisk := stat.Type != unix.TMPFS_MAGIC && stat.Type != unix.RAMFS_MAGIC
-		// the kernel tries long where it can have nothing
+		// Without page cache the kernel keeps trying.
 		if err != nil && (onDisk || !errors.Is(err, context.DeadlineExceeded)) {
 			t.Error(err)
 		}
@@ -58,8 +58,7 @@ func TestReclaimGivesPageCacheBack(t *testing.T) {
 	})
 }
 
-// Reclaim returns when its context ends, whatever the kernel does; and what it has started ends
-// with Close at the latest.
+// Reclaim returns when its context ends, however long the kernel takes. Close ends its goroutine.
 func TestReclaimIsBoundedByItsContext(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	eachControl(t, memoryController, func(t *testing.T, g *Group, c *Control) {
@@ -81,7 +80,7 @@ func TestReclaimIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-// While one call is under way a second one is a conflict.
+// A second call is a conflict while the first is under way.
 func TestReclaimOneAtATime(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	c, fifo := reclaimThatBlocks(t)
@@ -102,8 +101,8 @@ func TestReclaimOneAtATime(t *testing.T) {
 	}
 }
 
-// reclaimThatBlocks returns a Control whose memory.reclaim is a full pipe: writing to it lasts
-// until nobody has it open for reading, signals or not.
+// reclaimThatBlocks returns a Control whose memory.reclaim is a full pipe. A write to it lasts
+// until the reading end is closed, signals or not.
 func reclaimThatBlocks(t *testing.T) (*Control, *os.File) {
 	t.Helper()
 	h, err := Detect(fakeV2(t, "cpu memory"))

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// LimitMemory limits what all groups of the subtree use together, without swap; the page cache
-// counts. When it is used up the kernel ends a process in one of them. Where no controller for
-// memory is mounted nothing happens: Hierarchy.Missing says so.
+// LimitMemory limits the memory of all groups of the subtree together, without swap; page cache
+// counts. At the limit the kernel ends a process in one of the groups. Without a memory controller
+// the call does nothing, and Hierarchy.Missing says so.
 func (s *Subtree) LimitMemory(bytes int64) error {
 	i := s.h.mountOf(memoryController)
 	if i < 0 {
@@ -25,7 +25,7 @@ func (s *Subtree) LimitMemory(bytes int64) error {
 			return err
 		}
 		steps = [][2]string{{"memory.limit_in_bytes", value}, {"memory.memsw.limit_in_bytes", value}}
-		// The kernel never lets memory alone have more than memory and swap together.
+		// The kernel requires that memory and swap together are never less than memory alone.
 		if old, err := readInt(filepath.Join(dir, steps[0][0])); err == nil && old < bytes {
 			slices.Reverse(steps)
 		}
@@ -42,7 +42,7 @@ func (s *Subtree) LimitMemory(bytes int64) error {
 	return nil
 }
 
-// countBelow has a v1 group count what the groups below it use. Since Linux 5.11 every one does.
+// countBelow makes a v1 group count the usage of the groups below it. Since Linux 5.11 all do.
 func countBelow(dir string) error {
 	file := filepath.Join(dir, "memory.use_hierarchy")
 	if on, err := readInt(file); err != nil || on != 0 {

@@ -17,11 +17,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// pollAdopted is how often an adopted process is looked at where the kernel has no pidfds (before
+// pollAdopted is the interval of checking an adopted process where the kernel has no pidfds (before
 // Linux 5.3).
 const pollAdopted = 500 * time.Millisecond
 
-// adopted is a process that a supervisor before us started: it is not our child.
+// adopted is a process that an earlier supervisor started, and thus no child of this one.
 type adopted struct {
 	pid   int
 	start uint64
@@ -42,8 +42,8 @@ func (p *adopted) signal(signals ...syscall.Signal) (sent bool, err error) {
 	return true, nil
 }
 
-// adoptAll takes over every attempt in the agent's directory that was not forgotten, and ends what
-// is in control groups of none.
+// adoptAll takes over every attempt in the agent's directory that was not forgotten. It ends
+// processes in control groups that belong to no running attempt.
 func (s *Supervisor) adoptAll(ctx context.Context) error {
 	root := filepath.Join(s.cfg.Dir, tasksDir)
 	tasks, err := os.ReadDir(root)
@@ -52,17 +52,18 @@ func (s *Supervisor) adoptAll(ctx context.Context) error {
 	}
 	for _, task := range tasks {
 		if !task.IsDir() {
-			continue // nothing of ours
+			continue // not a task's directory
 		}
 		entries, err := os.ReadDir(filepath.Join(root, task.Name()))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else the agent has just put it away: all in it is over
+		// No error: the agent has just removed the directory, so its attempts are over.
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.cfg.Events.Trouble(Trouble{Kind: TroubleAdopt, Task: task.Name(), Err: err})
 		}
 		for _, e := range entries {
 			n, err := strconv.ParseInt(e.Name(), 10, 32)
 			key := attemptKey{task.Name(), int32(n)}
 			if err != nil || !e.IsDir() || key.validate() != nil {
-				continue // the task's own directory, or nothing of ours
+				continue // the task's own directory, or not an attempt's
 			}
 			s.adoptFound(ctx, key)
 		}
@@ -70,7 +71,7 @@ func (s *Supervisor) adoptAll(ctx context.Context) error {
 	return s.sweepGroups(ctx)
 }
 
-// adopt finds out what has become of an attempt whose directory was there.
+// adopt finds the present state of an attempt whose directory exists.
 func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 	var exit exitRecord
 	done, err := readJSON(filepath.Join(a.dir, exitFile), &exit)
@@ -78,8 +79,8 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 		return s.adoptLost(ctx, a, attemptRecord{}, "how it ended cannot be read: "+err.Error())
 	}
 	if done {
-		// The record was written before the rest was killed. What is left in its control group goes
-		// with the sweep; without one, here.
+		// The record was written before the remaining processes were killed. The sweep kills those
+		// in a control group; without one they are killed here.
 		if s.tree == nil {
 			if err := s.killTree(ctx, a, 0); err != nil {
 				s.trouble(TroubleRest, a.key, err)
@@ -98,7 +99,7 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 			ctx, a, r, "the supervisor ended while it started this attempt; if the program ran at all, it was killed",
 		)
 	}
-	a.limits, a.uid, a.tenancy = r.Limits, r.UID, r.Tenancy
+	a.limits, a.uid, a.ownership = r.Limits, r.UID, r.Ownership
 	a.status.PID, a.status.Started = r.PID, r.Started
 	if r.Boot != s.boot {
 		return s.adoptLost(ctx, a, r, "the machine was restarted while it ran")
@@ -114,14 +115,20 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 			return err
 		}
 	}
-	p := &adopted{pid: r.PID, start: r.Start}
-	if fd, err := unix.PidfdOpen(r.PID, unix.PIDFD_NONBLOCK); err == nil {
-		if p.fd = os.NewFile(uintptr(fd), "pidfd"); !spare(fd) {
+	return s.adoptProcess(a, r.PID, r.Start)
+}
+
+// adoptProcess follows the main process of an adopted attempt to its end, which may have come
+// already.
+func (s *Supervisor) adoptProcess(a *attempt, pid int, start uint64) error {
+	p := &adopted{pid: pid, start: start}
+	if fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK); err == nil {
+		if p.fd = os.NewFile(uintptr(fd), "pidfd"); !hasSpareDescriptors(fd) {
 			_, p.fd = p.fd.Close(), nil
 		}
 	}
-	// The pidfd was opened first, so if this is still the process of the record the pidfd is its.
-	running, err := alive(r.PID, r.Start)
+	// The pidfd was opened before this check, so it belongs to the process of the record.
+	running, err := alive(pid, start)
 	if err != nil {
 		if p.fd != nil {
 			_ = p.fd.Close() // nothing was written to it
@@ -144,20 +151,20 @@ func (s *Supervisor) adopt(ctx context.Context, a *attempt) error {
 		if p.wait(ctx) {
 			s.adoptedEnded(a)
 		} else if p.fd != nil {
-			_ = p.fd.Close() // the supervisor stops; the process goes on
+			_ = p.fd.Close() // the supervisor stops; the process runs on
 		}
 	})
 	return nil
 }
 
-// keptDescriptors are left to connections and to attempts that are started.
-const keptDescriptors = 64
+// reservedDescriptors are left for connections and for attempts that start.
+const reservedDescriptors = 64
 
-// spare reports whether a descriptor may be held that could be done without.
-func spare(fd int) bool {
+// hasSpareDescriptors reports whether the process may hold fd, which it can do without.
+func hasSpareDescriptors(fd int) bool {
 	var limit unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
-	return err != nil || uint64(fd)+keptDescriptors < limit.Cur
+	return err != nil || uint64(fd)+reservedDescriptors < limit.Cur
 }
 
 func (s *Supervisor) adoptedEnded(a *attempt) {
@@ -180,8 +187,7 @@ func (s *Supervisor) lockAttempt(a *attempt) (*os.File, error) {
 	return lock, nil
 }
 
-// adoptLost ends an attempt of which nothing good can be said. Whatever of it may run is killed
-// first.
+// adoptLost ends an attempt as lost, after its processes have been killed.
 func (s *Supervisor) adoptLost(ctx context.Context, a *attempt, r attemptRecord, message string) error {
 	if s.tree != nil {
 		g, err := s.tree.Open(CgroupName(a.key.task, a.key.attempt))
@@ -195,20 +201,21 @@ func (s *Supervisor) adoptLost(ctx context.Context, a *attempt, r attemptRecord,
 		s.release(ctx, a)
 		a.group = nil
 	}
-	if err := s.killTree(ctx, a, 0); err != nil { // one that was born, but not yet put in its group
+	// A process may be born, but not yet in its group.
+	if err := s.killTree(ctx, a, 0); err != nil {
 		return err
 	}
 	end := exitRecord{
 		Result: plimsoll.ResultLost, ExitCode: -1, Message: message, Started: r.Started, Finished: s.now(), PID: r.PID,
 	}
-	if err := writeExit(a.dir, end); err != nil { // the next supervisor will find the same
+	if err := writeExit(a.dir, end); err != nil { // the next supervisor will come to the same end
 		s.trouble(TroubleRecord, a.key, err)
 	}
 	s.publishEnd(a, end)
 	return nil
 }
 
-// sweepGroups ends what runs in control groups of attempts that have ended or are not known.
+// sweepGroups ends processes in control groups of attempts that have ended or are unknown.
 func (s *Supervisor) sweepGroups(ctx context.Context) error {
 	if s.tree == nil {
 		return nil
@@ -223,7 +230,7 @@ func (s *Supervisor) sweepGroups(ctx context.Context) error {
 		if a.group != nil {
 			keep = append(keep, a.group.Name())
 		}
-		if !a.status.Ended() { // one that could not be taken over yet has no group here
+		if !a.status.Ended() { // an attempt that is not taken over yet has no group here
 			keep = append(keep, CgroupName(a.key.task, a.key.attempt))
 		}
 	}
@@ -239,7 +246,7 @@ func (s *Supervisor) sweepGroups(ctx context.Context) error {
 	return nil
 }
 
-// endGroup ends what runs in a control group of no attempt, and removes it.
+// endGroup ends the processes in a control group without attempt, and removes the group.
 func (s *Supervisor) endGroup(ctx context.Context, name string) error {
 	g, err := s.tree.Open(name)
 	if err != nil {
@@ -247,7 +254,7 @@ func (s *Supervisor) endGroup(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, killTime)
 	defer cancel()
-	if name != ownGroup { // where older supervisors were, of which one may be ending
+	if name != ownGroup { // older supervisors were in this group, and one may still be ending
 		err = g.Kill(ctx)
 	}
 	return errors.Join(err, g.Remove(ctx))
@@ -274,11 +281,12 @@ func (p *adopted) wait(ctx context.Context) bool {
 	}
 }
 
-// waitReadable waits with Go's poller, on no thread: a pidfd is readable when its process has
-// ended.
+// waitReadable waits with Go's poller, so it holds no thread. A pidfd is readable when its process
+// has ended.
 func (p *adopted) waitReadable(ctx context.Context, conn syscall.RawConn) bool {
 	stop := context.AfterFunc(ctx, func() {
-		_ = p.fd.SetReadDeadline(time.Unix(1, 0)) // wakes the read up; it cannot fail on a file that is polled
+		// Wakes the read; no error is possible on a polled file.
+		_ = p.fd.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer stop()
 	ended := false

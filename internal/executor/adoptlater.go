@@ -9,12 +9,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// adoptPauses is how long to wait before an attempt that could not be taken over is tried again.
+// adoptPauses are the waits before another try to take over an attempt.
 var adoptPauses = plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 30 * time.Second}
 
-// adoptFound takes over an attempt whose directory was found. One that cannot be taken over,
-// because a process cannot be killed or its lock is held, keeps no other one waiting. Nothing is
-// said of it but that it has begun, as long as it may run; and it is tried again.
+// adoptFound takes over an attempt whose directory was found. A failure, for example because a
+// process cannot be killed or the lock is held, delays no other attempt. Until a later try
+// succeeds, the attempt shows as starting.
 func (s *Supervisor) adoptFound(ctx context.Context, key attemptKey) {
 	dir := AttemptDir(s.cfg.Dir, key.task, key.attempt)
 	if _, err := os.Stat(filepath.Join(dir, forgotten)); err == nil {
@@ -23,10 +23,10 @@ func (s *Supervisor) adoptFound(ctx context.Context, key attemptKey) {
 	a, _ := s.reserve(key)
 	err := s.adopt(ctx, a)
 	if err != nil {
-		s.disown(a)
+		s.dropAdoption(a)
 		s.trouble(TroubleAdopt, key, err)
 		s.mu.Lock()
-		if a.limits.KillGrace <= 0 { // its record was not read
+		if a.limits.KillGrace <= 0 { // its record could not be read
 			a.limits.KillGrace = plimsoll.DefaultKillGrace
 		}
 		s.changed(a)
@@ -38,8 +38,8 @@ func (s *Supervisor) adoptFound(ctx context.Context, key attemptKey) {
 	}
 }
 
-// adoptLater tries again and again to take over an attempt, until it can or ctx ends. before is why
-// it could not.
+// adoptLater retries taking over an attempt, until it succeeds or ctx ends. before is the error of
+// the last try.
 func (s *Supervisor) adoptLater(ctx context.Context, found *attempt, before error) {
 	for tries := 1; ; tries++ {
 		timer := time.NewTimer(adoptPauses.Delay(tries))
@@ -56,7 +56,7 @@ func (s *Supervisor) adoptLater(ctx context.Context, found *attempt, before erro
 			s.replace(found, a)
 			return
 		}
-		s.disown(a)
+		s.dropAdoption(a)
 		if err.Error() != before.Error() {
 			s.trouble(TroubleAdopt, a.key, err)
 		}
@@ -64,8 +64,8 @@ func (s *Supervisor) adoptLater(ctx context.Context, found *attempt, before erro
 	}
 }
 
-// replace puts an attempt that was taken over in the place of what stood for it, and stops it if
-// that was asked for meanwhile.
+// replace puts an adopted attempt in the place of found, and stops it if a stop was requested
+// meanwhile.
 func (s *Supervisor) replace(found, a *attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,13 +76,13 @@ func (s *Supervisor) replace(found, a *attempt) {
 	}
 }
 
-// disown gives back what was taken of an attempt that could not be taken over.
-func (s *Supervisor) disown(a *attempt) {
+// dropAdoption releases the resources of an attempt that could not be taken over.
+func (s *Supervisor) dropAdoption(a *attempt) {
 	if a.lock != nil {
 		_ = a.lock.Close() // nothing was written to it
 	}
 	for _, f := range a.logs {
-		_ = f.Close() // the same
+		_ = f.Close() // nothing was written to it
 	}
 	a.lock, a.logs, a.group = nil, nil, nil
 }

@@ -10,16 +10,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// An attempt whose lock somebody holds cannot be taken over. The supervisor starts all the same,
-// takes over the others and starts new ones. It says nothing of that attempt that may be wrong,
-// and when it can be taken over, does what was asked for meanwhile.
+// An attempt whose lock another process holds cannot be taken over. The supervisor starts all the
+// same, takes over the others and starts new ones. It claims no end of that attempt. Once taken
+// over, the attempt is stopped as requested meanwhile.
 func TestAnAttemptThatCannotBeTakenOverKeepsNobodyFromStarting(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		stuck := n.start(request("job.stuck.0", "exec sleep 1000"))
 		other := n.start(request("job.other.0", "exec sleep 1000"))
 		n.endSupervisor(syscall.SIGKILL)
 		var lock *os.File
-		n.eventually("the lock of the attempt", func() (ok bool) { // threads of the supervisor may be ending
+		// Threads of the supervisor may be ending.
+		n.eventually("the lock of the attempt", func() (ok bool) {
 			var err error
 			if lock, ok, err = lockPath(filepath.Join(stuck.Dir, lockFile)); err != nil {
 				n.Fatal(err)
@@ -53,7 +54,7 @@ func TestAnAttemptThatCannotBeTakenOverKeepsNobodyFromStarting(t *testing.T) {
 	})
 }
 
-// An attempt that cannot even be recorded as lost is lost, and keeps nobody from starting.
+// An attempt that is lost but cannot be recorded ends as lost, and does not block other starts.
 func TestALostAttemptThatCannotBeRecordedKeepsNobodyFromStarting(t *testing.T) {
 	n := newNode(t, bare)
 	n.endSupervisor(syscall.SIGKILL)
@@ -66,8 +67,8 @@ func TestALostAttemptThatCannotBeRecordedKeepsNobodyFromStarting(t *testing.T) {
 	n.wantEnd(n.waitFor("job.bad.0", 1, (*Status).Ended), plimsoll.ResultLost, -1, "while it started this attempt")
 }
 
-// A task of an agent without root's rights is the same user as the agent, and can take from it the
-// right to look into the task's directory. The supervisor takes that back.
+// Without root's rights a task runs as the agent's user, and can forbid the agent to list the
+// task's directory. The supervisor restores its mode.
 func TestATaskThatLocksItsDirectoryKeepsNobodyFromStarting(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may look into every directory")

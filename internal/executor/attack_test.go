@@ -19,8 +19,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// attackMain is what a task tries that means harm: each argument is an attack and what it is aimed
-// at. It prints one line for each, which ends with the error that met it, or with "done".
+// attackMain is a hostile task. Each argument is an attack and its target. For each it prints a
+// line that ends with the error, or with "done".
 func attackMain(args []string) int {
 	for _, arg := range args {
 		kind, aim, _ := strings.Cut(arg, "=")
@@ -76,7 +76,7 @@ func number(text string) int {
 	return n
 }
 
-// needRoot skips a test of what a supervisor does with root's rights.
+// needRoot skips a test that needs a supervisor with root's rights.
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -84,7 +84,7 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// public copies this program to where every user can execute it.
+// public copies this program to a directory where every user can execute it.
 func public(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func public(t testing.TB) string {
 	return to
 }
 
-// attack runs a task that tries all this.
+// attack runs a task that tries all attacks.
 func (n *node) attack(task string, change func(*StartRequest), attacks ...string) string {
 	n.Helper()
 	req := request(task, "")
@@ -169,8 +169,8 @@ func TestTaskCannotReadAnotherTasksDirectory(t *testing.T) {
 	})
 }
 
-// A task with the files of another gets in there, and nowhere else. Tasks of other owners do not,
-// whatever they name.
+// A task that shares the files of another can enter that task's directory, and no other one. Tasks
+// of other owners cannot, whatever they name.
 func TestVolumesFromAreSharedWithinAnOwner(t *testing.T) {
 	needRoot(t)
 	eachMode(t, []mode{bare}, func(_ *testing.T, n *node) {
@@ -202,7 +202,7 @@ func TestVolumesFromAreSharedWithinAnOwner(t *testing.T) {
 	})
 }
 
-// A job that has the name of one of another owner does not get what that has left.
+// A job with the same name as another owner's job does not get the other's files.
 func TestWhatAnotherOwnerHasLeftIsRemoved(t *testing.T) {
 	needRoot(t)
 	n := newNode(t, bare)
@@ -224,8 +224,7 @@ func TestDescriptorsAreClosedBeforeExec(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, m)
 			n.endSupervisor(syscall.SIGTERM)
-			// One that was started with an open file of somebody's, as a careless shell or service
-			// manager does.
+			// The supervisor inherits an open file, as from a careless shell or service manager.
 			n.wrap = []string{"/bin/sh", "-c", `exec 9<` + secret + `; exec "$@"`, "sh"}
 			n.connect()
 			if open, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/9", n.supervisorPID())); err != nil || open != secret {
@@ -235,7 +234,8 @@ func TestDescriptorsAreClosedBeforeExec(t *testing.T) {
 				n.run(request("job.g.0", "for fd in /proc/$$/fd/*; do readlink $fd; done; exit 0")),
 				plimsoll.ResultSucceeded, 0, "",
 			)
-			dir := AttemptDir(n.dir, "job.g.0", 1) // what the shell lists them with is closed by then
+			// The shell's own descriptor for the list is closed by then.
+			dir := AttemptDir(n.dir, "job.g.0", 1)
 			want := strings.Join([]string{os.DevNull, filepath.Join(dir, Stdout), filepath.Join(dir, Stderr), ""}, "\n")
 			if got := n.output("job.g.0", Stdout); got != want {
 				t.Errorf("the task has open %q; want %q", got, want)
@@ -246,8 +246,8 @@ func TestDescriptorsAreClosedBeforeExec(t *testing.T) {
 
 // keyringMain becomes another program in a session that has a key, as one of root may have.
 func keyringMain(argv []string) int {
-	runtime.LockOSThread()                                                 // the session is one of a thread until exec
-	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0) // of no name
+	runtime.LockOSThread()                                                 // a session belongs to a thread until exec
+	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0) // without a name
 	if err == nil {
 		_, err = unix.AddKey("user", "secret", []byte("secret"), unix.KEY_SPEC_SESSION_KEYRING)
 	}
@@ -258,7 +258,7 @@ func keyringMain(argv []string) int {
 	return 1
 }
 
-// A process may read the keys of the session that it inherits, whichever uid it has.
+// A process may read the keys of the session that it inherits, whatever its uid.
 func TestTaskHasNotTheKeysOfTheAgentsSession(t *testing.T) {
 	needRoot(t)
 	if _, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, true); err != nil {
@@ -313,8 +313,8 @@ func TestNoNewPrivsForAllButRoot(t *testing.T) {
 	}
 }
 
-// The token that the agent was given is neither in the supervisor's environment, where a task of
-// the same user can look, nor in a task's.
+// The agent's token is neither in a task's environment nor in the supervisor's, which a task of the
+// same user could read.
 func TestTokensAreNotPassedOn(t *testing.T) {
 	t.Setenv("PLIMSOLL_TOKEN", "s3cret")
 	t.Setenv("PLIMSOLL_TOKEN_FILE", "/s3cret")

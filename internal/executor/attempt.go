@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// Status is what is known of an attempt. Times are Unix nanoseconds, zero if it has not happened.
+// Status is the present state of an attempt. Times are Unix nanoseconds, zero before the event.
 type Status struct {
 	Task     string
 	Attempt  int32
@@ -89,9 +89,9 @@ func (k attemptKey) validate() error {
 	return nil
 }
 
-// marks returns the variables that every process of the attempt carries that has not cleared them.
-// The directory tells it apart from an attempt of the same name under another agent on this
-// machine.
+// marks returns environment variables that identify the attempt's processes, unless a process has
+// cleared them. The directory tells the attempt apart from one of the same name under another
+// agent.
 func (a *attempt) marks() []string {
 	return []string{
 		"PLIMSOLL_TASK_DIR=" + filepath.Join(filepath.Dir(a.dir), workDir),
@@ -99,32 +99,44 @@ func (a *attempt) marks() []string {
 	}
 }
 
-// attempt is one attempt that the supervisor answers for. Mutable fields are guarded by
-// Supervisor.mu.
+// attempt is one attempt that the supervisor is responsible for. Supervisor.mu guards the fields
+// from ownership on.
 type attempt struct {
-	key    attemptKey
-	dir    string
+	key attemptKey
+	dir string
+
+	// The start, or the adoption, sets limits, group, uid, lock and logs before the process is
+	// followed. They do not change while it runs.
 	limits attemptLimits
 	group  *cgroup.Group // nil: none
-	uid    uint32        // of its own; 0: none. Set before its process runs.
-	lock   *os.File      // held from the start to the end; nil for one that had ended when it was found
-	logs   []*os.File    // what its program writes to, held as lock is, to be cut; set before it runs
+	uid    uint32        // own uid; 0: none
+	lock   *os.File      // held until the end; nil if the attempt had ended when it was found
+	logs   []*os.File    // stdout and stderr, held as lock is, so that they can be cut
 
-	settled  chan struct{} // closed when the start is over, well or not
-	startErr error         // set before settled is closed, if nothing was started and nothing is known
+	settled  chan struct{} // closed when the start is over, whether or not it succeeded
+	startErr error         // set before settled is closed, and only if the attempt was given up
 
-	tenancy tenancy
-	hidden  bool // it has no directory yet, and may be given up: watchers are not told
-	status  Status
-	adopted *adopted      // its process is not our child; nil: it is
-	stop    *stopRequest  // first wins
-	killAt  time.Time     // when SIGKILL is due; zero: not asked for
-	timers  []*time.Timer // stopped at the end
-	ending  bool          // its main process has ended and the rest is under way
+	// ownership is set before the task's own directory is handed to the attempt.
+	ownership ownership
+	// hidden is true until the directory is made. Watchers do not see the attempt, because it may
+	// be given up.
+	hidden bool
+	// status does not change once its state is TaskFinished.
+	status Status
+	// adopted is the process, if an earlier supervisor started it. For a child it is nil.
+	adopted *adopted
+	// stop is the first request, which decides the result. Later requests do not replace it.
+	stop *stopRequest
+	// killAt is the time of SIGKILL; zero: not requested.
+	killAt time.Time
+	// timers are stopped when the main process ends.
+	timers []*time.Timer
+	// ending is true once the main process has ended and the other processes are being killed.
+	ending bool
 }
 
-// attemptLimits is what the supervisor enforces itself. It is recorded, so that the next supervisor
-// goes on with it.
+// attemptLimits are the limits that the supervisor enforces itself. They are recorded for the next
+// supervisor.
 type attemptLimits struct {
 	MaxRuntime time.Duration `json:"maxRuntimeNanos,omitempty"`
 	KillGrace  time.Duration `json:"killGraceNanos"`
@@ -148,17 +160,17 @@ func limitsOf(spec *plimsoll.GroupSpec) attemptLimits {
 	return l
 }
 
-// groupLimits is what an attempt may use at the most: what it has asked for, and what it was lent.
+// groupLimits returns the most that an attempt may use: its own request and the lent resources.
 func groupLimits(r plimsoll.Resources) cgroup.Limits {
 	return cgroup.Limits{
 		CPUMilli: r[plimsoll.CPU] + r[plimsoll.ExtCPU], MemoryBytes: r[plimsoll.Memory] + r[plimsoll.ExtMemory],
 	}
 }
 
-// yieldingShares is the weight of an attempt that must let others go first on a busy machine: one
-// that was lent processors, which belong to others, and a best-effort one that asked for none. Only
-// what it has asked for itself counts, and one that has nothing of its own gets the least there is.
-// 0: its weight follows its quota.
+// yieldingShares returns the weight of an attempt that yields to others on a busy machine: a
+// best-effort attempt without processors of its own, or one on lent processors. Only its own
+// request counts; without one it gets the least weight. Zero means that the weight follows the
+// quota.
 func yieldingShares(spec *plimsoll.GroupSpec) int64 {
 	own := spec.Resources[plimsoll.CPU]
 	if spec.Resources[plimsoll.ExtCPU] <= 0 && (own > 0 || spec.Worth() != plimsoll.ClassBestEffort) {
@@ -167,7 +179,7 @@ func yieldingShares(spec *plimsoll.GroupSpec) int64 {
 	return min(max(own*1024/1000, cgroup.MinShares), cgroup.MaxShares)
 }
 
-// stopRequest says why an attempt is being stopped.
+// stopRequest is the reason for stopping an attempt.
 type stopRequest struct {
 	result  plimsoll.TaskResult
 	message string

@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// BenchmarkStart measures from the request to the answer that the process runs: one after the
-// other, and eight at once.
+// BenchmarkStart measures the time from the request until the process runs: one after the other,
+// and eight at once.
 func BenchmarkStart(b *testing.B) {
 	for _, m := range []mode{inGroups, bare, gated} {
 		for _, atOnce := range []int{1, 8} {
@@ -60,7 +60,7 @@ func benchmarkStart(b *testing.B, n *node, atOnce int) {
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "ms-p99/start")
 }
 
-// BenchmarkIdle reports what a supervisor with 200 tasks that do nothing weighs.
+// BenchmarkIdle reports the cost of a supervisor with 200 idle tasks.
 func BenchmarkIdle(b *testing.B) {
 	n := newNode(b, inGroups)
 	const tasks = 200
@@ -76,7 +76,7 @@ func BenchmarkIdle(b *testing.B) {
 	for _, field := range []string{"VmRSS", "Threads"} {
 		b.ReportMetric(statusField(b, pid, field), field)
 	}
-	b.ReportMetric(0, "ns/op") // the loop is not what is measured
+	b.ReportMetric(0, "ns/op") // the loop itself is not measured
 }
 
 func statusField(b *testing.B, pid int, field string) float64 {

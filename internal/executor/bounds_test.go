@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// needsController skips where the machine cannot limit what the test is about.
+// needsController skips the test where the machine lacks a controller.
 func needsController(t *testing.T, n *node, name string) {
 	t.Helper()
 	if missing := n.hierarchy().Missing(); strings.Contains(missing, name) {
@@ -25,9 +25,9 @@ func needsController(t *testing.T, n *node, name string) {
 	}
 }
 
-// A task that forks on and on gets as many processes as a task may have and no more, while another
-// task of the node goes on and starts processes of its own; and killing it leaves nothing behind.
-// This bomb stops at a number, so that it does no harm where nothing holds it.
+// A task that forks without end gets no more processes than allowed, while another task of the node
+// starts processes of its own. Killing it leaves no process behind. The bomb stops at a number, so
+// that it does no harm without a limit.
 func TestForkBombStaysInItsTask(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone}, func(t *testing.T, n *node) {
 		needsController(t, n, "pids")
@@ -36,7 +36,8 @@ func TestForkBombStaysInItsTask(t *testing.T) {
 		other.Pids = most
 		n.start(other)
 		bomb := request("job.bomb.0", `trap "" TERM; fork() { /bin/sleep 1000 & }
-			( i=0; while [ $i -lt 200 ]; do ( fork; fork ) & i=$((i+1)); done; echo all of them ); exec /bin/sleep 1000`)
+			( i=0; while [ $i -lt 200 ]; do ( fork; fork ) & i=$((i+1)); done; echo all of them )
+			exec /bin/sleep 1000`)
 		bomb.Pids = most
 		n.start(bomb)
 		n.eventually("a bomb that finds no room for more processes", func() bool {
@@ -59,8 +60,8 @@ func TestForkBombStaysInItsTask(t *testing.T) {
 	})
 }
 
-// All tasks of a node together use no more memory than the node leaves them. One that asked for
-// none is ended first, and one that keeps to what it asked for goes on.
+// All tasks of a node together use no more memory than their common limit. A task that asked for
+// none is ended first, and a task within its request runs on.
 func TestTasksWithoutMemoryShareALimit(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone}, func(t *testing.T, n *node) {
 		needsController(t, n, "memory")
@@ -87,8 +88,8 @@ func TestTasksWithoutMemoryShareALimit(t *testing.T) {
 	})
 }
 
-// A machine without the controllers says at the start what stays without limit.
-func TestMissingControllersAreTold(t *testing.T) {
+// A machine without controllers reports, at the start, the limits that it lacks.
+func TestMissingControllersAreReported(t *testing.T) {
 	if h, err := cgroup.Detect(cgroup.DefaultRoot); err != nil || h.Version() == cgroup.V2 {
 		t.Skip("the machine has no v1 control groups beside v2")
 	}
@@ -107,12 +108,12 @@ func TestMissingControllersAreTold(t *testing.T) {
 	}
 }
 
-// The supervisor cuts the file that the program writes to. A task that puts another file, or a link
-// to one, in the place of its log neither has that file cut nor gets more room for what it writes.
+// The supervisor cuts the file that the program writes to. A task may put another file or a link in
+// the place of its log. That file is not cut, and the task gets no more room.
 func TestTrimKeepsToTheHeldDescriptor(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, bare)
-	if os.Geteuid() == 0 { // others cannot touch their logs at all
+	if os.Geteuid() == 0 { // other users cannot touch their logs at all
 		n.connectAs(Users{Default: "root", AllowRoot: true})
 	}
 	victim := filepath.Join(t.TempDir(), "victim")
@@ -121,7 +122,8 @@ func TestTrimKeepsToTheHeldDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	const limit = 64 << 10
-	req := request("job.g.0", `log=../1/stdout; mv $log $log.mine; ln -s `+victim+` $log; rm ../1/stderr; ln `+victim+` ../1/stderr
+	req := request("job.g.0", `log=../1/stdout; mv $log $log.mine; ln -s `+victim+` $log
+		rm ../1/stderr; ln `+victim+` ../1/stderr
 		i=0; while [ $i -lt 40 ]; do i=$((i+1)); printf '%065535d\n' $i; done
 		until [ -e go ]; do /bin/sleep 0.02; done`)
 	req.Spec.LogLimit = limit
@@ -130,7 +132,7 @@ func TestTrimKeepsToTheHeldDescriptor(t *testing.T) {
 	blocks := func(path string) int64 {
 		var st syscall.Stat_t
 		if err := syscall.Stat(path, &st); err != nil {
-			return 0 // not yet there
+			return 0 // not there yet
 		}
 		return st.Blocks * 512
 	}
@@ -151,14 +153,14 @@ func TestTrimKeepsToTheHeldDescriptor(t *testing.T) {
 	}
 }
 
-// Room that a task has reserved beyond the end of its log is given back.
+// Blocks that a task has reserved beyond the end of its log are given back.
 func TestRoomReservedBehindALogIsGivenBack(t *testing.T) {
 	t.Parallel()
 	f, err := os.Create(filepath.Join(t.TempDir(), Stdout))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = f.Close() }() // nothing that matters was written
+	defer func() { _ = f.Close() }() // no written data matters
 	if _, err := f.WriteString("text"); err != nil {
 		t.Fatal(err)
 	}
@@ -176,8 +178,7 @@ func TestRoomReservedBehindALogIsGivenBack(t *testing.T) {
 	}
 }
 
-// What has taken the place of a log is refused at once: a FIFO that nobody writes to, a link, a
-// directory, a device.
+// A replaced log is refused at once: a FIFO without writer, a link, a directory, a device.
 func TestLogOfAFIFOIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -209,9 +210,9 @@ func TestLogOfAFIFOIsRefused(t *testing.T) {
 	}
 }
 
-// Without control groups too nothing of a task is left when it is killed, or has ended by itself:
-// not what began a session of its own, lost its parent, cleared its environment, closed its files
-// and left its directory. The same of another task goes on.
+// Without control groups, too, no process of a task remains after its end. Such a process may have
+// its own session, no parent, an empty environment, closed files and another directory. Processes
+// of another task run on.
 func TestKillFindsWhatLeftItsSession(t *testing.T) {
 	const escape = `env -i /bin/setsid /bin/sh -c '
 			PATH=/usr/bin:/bin; cd /; exec </dev/null >/dev/null 2>&1

@@ -29,18 +29,19 @@ import (
 const (
 	defaultStartTimeout = 20 * time.Second
 	connectEvery        = 5 * time.Millisecond
-	maxStarts           = 3       // one that is started may lose against another that is just ending
-	maxLogAtStart       = 1 << 20 // a larger supervisor.log is set aside
-	logTail             = 2 << 10
+	// A started supervisor may lose the lock to another that is just ending.
+	maxStarts     = 3
+	maxLogAtStart = 1 << 20 // a larger supervisor.log is set aside
+	logTail       = 2 << 10
 )
 
 // ClientConfig says where the supervisor is, and how to start one.
 type ClientConfig struct {
 	Dir          string        // the agent's directory, absolute; needed
 	Socket       string        // path of the supervisor's socket; empty: supervisor.sock in Dir
-	Command      []string      // how to start a supervisor for Dir and Socket; empty: one must be running
-	Users        Users         // as whom tasks run, if the supervisor is root
-	StartTimeout time.Duration // how long to wait until it answers; 0: 20 seconds
+	Command      []string      // starts a supervisor for Dir and Socket; empty: one must be running
+	Users        Users         // users of tasks, if the supervisor is root
+	StartTimeout time.Duration // longest wait for the first answer; 0: 20 seconds
 }
 
 // Validate fills in defaults and reports the first field that is wrong.
@@ -68,8 +69,8 @@ type Client struct {
 	caps Capabilities
 }
 
-// Connect connects to the supervisor of a directory, and starts it, detached from this process, if
-// none answers.
+// Connect connects to the supervisor of a directory. If none answers, it starts one, detached from
+// this process.
 func Connect(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -90,13 +91,13 @@ func Connect(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// Close gives the connection back. The supervisor goes on.
+// Close closes the connection. The supervisor continues.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Capabilities returns what the supervisor could do when Connect returned.
+// Capabilities returns the supervisor's capabilities at the time of Connect.
 func (c *Client) Capabilities() Capabilities { return c.caps }
 
-// OpenSubtree opens the node's control group as the supervisor has said it is; nil if tasks run
+// OpenSubtree opens the node's control group that the supervisor has named; nil if tasks run
 // without.
 func (c *Capabilities) OpenSubtree() (*cgroup.Subtree, error) {
 	if c.Cgroups == "" || c.Subtree == "" {
@@ -121,14 +122,13 @@ func (c *Client) ensure(ctx context.Context) error {
 	var started []*os.Process
 	defer func() {
 		for _, p := range started {
-			_ = p.Release() // it is on its own now, or has ended; there is nothing to give back that can fail
+			_ = p.Release() // it is detached, or has ended; no error is possible
 		}
 	}()
 	tick := time.NewTicker(connectEvery)
 	defer tick.Stop()
 	for ended := true; ; {
-		// While the lock is held some supervisor is starting or ending: starting another would be
-		// in vain.
+		// While the lock is held, a supervisor is starting or ending, and another could not start.
 		held, err := lockHeld(filepath.Join(c.cfg.Dir, supervisorLock))
 		if err != nil {
 			return err
@@ -157,8 +157,8 @@ func (c *Client) ensure(ctx context.Context) error {
 	}
 }
 
-// endLosers ends the supervisor that was started last, if it is another that answers: it has not
-// got the lock, so it has done nothing.
+// endLosers ends the supervisor that was started last, unless it is the one that answers. Without
+// the lock it has done nothing yet.
 func (c *Client) endLosers(started []*os.Process, ended bool) error {
 	var winner Capabilities
 	if _, err := readJSON(filepath.Join(c.cfg.Dir, supervisorFile), &winner); err != nil || ended || len(started) == 0 {
@@ -191,7 +191,8 @@ func (c *Client) tail() string {
 	return string(bytes.TrimSpace(data[max(0, len(data)-logTail):]))
 }
 
-// startSupervisor starts one in its own session, so that what ends us does not end it.
+// startSupervisor starts a supervisor in its own session, so that the end of this process does not
+// end it.
 func (c *Client) startSupervisor() (process *os.Process, err error) {
 	if err := os.MkdirAll(c.cfg.Dir, passageMode); err != nil {
 		return nil, fmt.Errorf("make the agent's directory: %w", err)
@@ -217,19 +218,19 @@ func (c *Client) startSupervisor() (process *os.Process, err error) {
 	return cmd.Process, nil
 }
 
-// isSecret reports whether a variable is none of the supervisor's business: it needs no token, and
-// who can look into its environment must find none.
+// isSecret reports whether a variable must be kept from the supervisor. The supervisor needs no
+// token, and its environment can be read by others.
 func isSecret(variable string) bool { return strings.HasPrefix(variable, "PLIMSOLL_TOKEN") }
 
-// reaped reports whether a child of ours has ended, and takes it off the process table.
+// reaped reports whether a child of this process has ended, and removes it from the process table.
 func reaped(pid int) bool {
 	var ws syscall.WaitStatus
 	got, err := syscall.Wait4(pid, &ws, syscall.WNOHANG, nil)
 	return err == nil && got == pid
 }
 
-// reapLast takes the supervisor before off the process table, if this process had started it and it
-// has ended.
+// reapLast removes the previous supervisor from the process table, if this process had started it
+// and it has ended.
 func (c *Client) reapLast() {
 	var last Capabilities
 	if ok, err := readJSON(filepath.Join(c.cfg.Dir, supervisorFile), &last); ok && err == nil && last.PID > 0 {
@@ -237,7 +238,7 @@ func (c *Client) reapLast() {
 	}
 }
 
-// ping returns nil if a supervisor answers, and CodeUnavailable if nobody does.
+// ping returns nil if a supervisor answers, and CodeUnavailable if none does.
 func (c *Client) ping(ctx context.Context) error {
 	if _, err := os.Stat(c.cfg.Socket); errors.Is(err, fs.ErrNotExist) {
 		return plimsoll.Errorf(plimsoll.CodeUnavailable, "no supervisor runs for %s", c.cfg.Dir)
@@ -251,16 +252,16 @@ func (c *Client) ping(ctx context.Context) error {
 	answered := stream.Receive()
 	err = stream.Err()
 	cancel()
-	_ = stream.Close() // canceled by us: it has nothing more to say
+	_ = stream.Close() // canceled here: no further message is expected
 	if answered {
 		return nil
 	}
 	return plimsoll.Errorf(plimsoll.CodeUnavailable, "the supervisor does not answer on %s: %v", c.cfg.Socket, err)
 }
 
-// Start starts an attempt and returns when its process runs or could not be started: then the
-// status has ended, with the reason. An attempt that was started before is not started again; its
-// present status is returned.
+// Start starts an attempt and returns when its process runs or could not be started. In the second
+// case the status has ended, with the reason. An attempt is started only once: a later call returns
+// its present status.
 func (c *Client) Start(ctx context.Context, req StartRequest) (Status, error) {
 	m := &pb.StartAttemptRequest{
 		Task: req.Task, Attempt: req.Attempt, Job: req.Job, Node: req.Node, Spec: wire.GroupSpecToProto(&req.Spec),
@@ -282,12 +283,12 @@ type StopRequest struct {
 	Task    string
 	Attempt int32
 	Grace   time.Duration       // between SIGTERM and SIGKILL; 0: the spec's killGrace
-	Result  plimsoll.TaskResult // what the attempt's result is to be: killed, evicted, preempted …
+	Result  plimsoll.TaskResult // the attempt's result: killed, evicted, preempted …
 	Message string
 }
 
-// Stop begins to stop an attempt and returns at once; Watch tells of its end. One that has ended is
-// left alone, one that is not known is CodeNotFound.
+// Stop begins to stop an attempt and returns at once; Watch reports the end. An ended attempt stays
+// as it is; an unknown one is CodeNotFound.
 func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	_, err := c.rpc.StopAttempt(ctx, connect.NewRequest(&pb.StopAttemptRequest{
 		Task: req.Task, Attempt: req.Attempt, GraceNanos: int64(req.Grace), Result: pb.TaskResult(req.Result),
@@ -296,16 +297,16 @@ func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	return wire.FromConnectError(err)
 }
 
-// Forget drops an attempt that has ended, so that Watch does not tell of it again. Its directory
+// Forget drops an attempt that has ended, so that Watch does not report it again. Its directory
 // stays.
 func (c *Client) Forget(ctx context.Context, task string, attempt int32) error {
 	_, err := c.rpc.ForgetAttempt(ctx, connect.NewRequest(&pb.ForgetAttemptRequest{Task: task, Attempt: attempt}))
 	return wire.FromConnectError(err)
 }
 
-// Watch calls changed with everything that the supervisor holds, once with snapshotEnd when that
-// was all, and then with whatever has changed; of several changes of one attempt it may tell only
-// the last. It returns when changed does with an error, with that error, or when the stream ends.
+// Watch calls changed with all attempts of the supervisor, then with each change. snapshotEnd is
+// true once, after the last attempt of the first round. Of several changes of one attempt, perhaps
+// only the last is reported. Watch returns the error of changed, or an error when the stream ends.
 func (c *Client) Watch(ctx context.Context, changed func(attempts []Status, snapshotEnd bool) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -321,7 +322,7 @@ func (c *Client) Watch(ctx context.Context, changed func(attempts []Status, snap
 		}
 		if err := changed(all, m.GetSnapshotEnd()); err != nil {
 			cancel()
-			_ = stream.Close() // canceled by us
+			_ = stream.Close() // canceled here
 			return err
 		}
 	}

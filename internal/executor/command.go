@@ -18,7 +18,7 @@ import (
 // defaultPath is the PATH of tasks when the supervisor has none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// command is a group's spec made ready for exec on this machine.
+// command is a group's spec, prepared for exec on this machine.
 type command struct {
 	path string
 	argv []string
@@ -27,14 +27,14 @@ type command struct {
 	who  identity
 }
 
-// neverStarted is a reason for which an attempt cannot start that lies with the task; its text is
-// the attempt's message. All other errors of a start are the node's fault.
+// neverStarted is a reason for not starting that lies with the task; its text is the attempt's
+// message. Every other error of a start is the node's fault.
 type neverStarted struct {
 	reason   string
-	exitCode int32 // as of a shell: 126, 127; -1 if it is not about the program
+	exitCode int32 // as of a shell: 126, 127; -1 if the program is not the reason
 }
 
-// Exit codes of a program that never ran, as those of a shell.
+// Exit codes of a program that never ran, as in a shell.
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
@@ -46,18 +46,17 @@ func cannotStart(format string, args ...any) error {
 	return &neverStarted{fmt.Sprintf(format, args...), -1}
 }
 
-// notFound is cannotStart for a program that is not there.
+// notFound is cannotStart for a program that does not exist.
 func notFound(format string, args ...any) error {
 	return &neverStarted{fmt.Sprintf(format, args...), exitNotFound}
 }
 
-// notExecutable is cannotStart for a program that is there.
+// notExecutable is cannotStart for a program that exists.
 func notExecutable(format string, args ...any) error {
 	return &neverStarted{fmt.Sprintf(format, args...), exitNotExecutable}
 }
 
-// prepare resolves the working directory and the program, in this order, because the one decides
-// the other.
+// prepare resolves first the working directory, then the program, which may be relative to it.
 func prepare(req *StartRequest, taskDir string, who identity) (*command, error) {
 	c := &command{argv: req.Spec.Command, dir: taskDir, who: who}
 	if len(c.argv) == 0 || c.argv[0] == "" {
@@ -117,8 +116,8 @@ func environment(req *StartRequest, taskDir, home string) map[string]string {
 	return env
 }
 
-// volumes lists the directories of the tasks that a task uses the files of, in the order in which
-// it names them. They are beside its own.
+// volumes lists the directories of the tasks in volumesFrom, in their order there. They are
+// siblings of the task's own directory.
 func volumes(taskDir string, tasks []string) string {
 	dirs := make([]string, len(tasks))
 	for i, task := range tasks {
@@ -137,13 +136,13 @@ func (id *identity) lookPath(name, path, dir string) (string, error) {
 		return file, id.executable(file)
 	}
 	var denied error
-	for _, place := range filepath.SplitList(path) {
-		if !filepath.IsAbs(place) {
-			place = filepath.Join(dir, place)
+	for _, pathDir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(pathDir) {
+			pathDir = filepath.Join(dir, pathDir)
 		}
-		file := filepath.Join(place, name)
+		file := filepath.Join(pathDir, name)
 		if _, err := os.Stat(file); err != nil {
-			continue // not in this place
+			continue // not in this directory
 		}
 		err := id.executable(file)
 		if err == nil {
@@ -188,16 +187,16 @@ func (id *identity) executable(file string) error {
 	return nil
 }
 
-// shortages are what exec answers when the machine has run out of something, whatever the program.
-var shortages = []error{
+// resourceErrors are errors of exec for lack of resources, whatever the program.
+var resourceErrors = []error{
 	syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO,
 	syscall.EBUSY, syscall.EROFS,
 }
 
-// explain turns what exec answered into a reason for people.
+// explain turns an error of exec into a reason for people.
 func (c *command) explain(err error) error {
 	switch {
-	case slices.ContainsFunc(shortages, func(s error) bool { return errors.Is(err, s) }):
+	case slices.ContainsFunc(resourceErrors, func(s error) bool { return errors.Is(err, s) }):
 		return fmt.Errorf("the node could not start the command %s: %w", c.path, err)
 	case errors.Is(err, syscall.ENOENT):
 		return notExecutable(
@@ -217,7 +216,7 @@ func (c *command) explain(err error) error {
 	return notExecutable("the command %s could not be started: %v", c.path, err)
 }
 
-// reason leaves out the operation and path that the sentence around it names already.
+// reason drops the operation and path, which the surrounding sentence already names.
 func reason(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -226,17 +225,17 @@ func reason(err error) error {
 	return err
 }
 
-// StartRequest asks for one attempt.
+// StartRequest asks for the start of one attempt.
 type StartRequest struct {
 	Task     string
 	Attempt  int32
 	Job      string
 	Node     string
 	Spec     plimsoll.GroupSpec
-	NoCgroup bool // run it without control group, and so without limits
+	NoCgroup bool // run without control group, and so without limits
 	Owner    string
 	Users    Users // filled in by the Client
 
-	Pids        int64 // the most processes and threads of the attempt at once; 0: no limit
-	TasksMemory int64 // bytes that all tasks of the node may use together; 0: the limit stays as it is
+	Pids        int64 // most processes and threads of the attempt at once; 0: no limit
+	TasksMemory int64 // bytes for all tasks of the node together; 0: the limit stays as it is
 }

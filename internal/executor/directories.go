@@ -16,15 +16,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Modes of directories. Who knows the name of what is below a passage may go on to it.
+// Modes of directories. A passage cannot be listed; an entry is reached only by its name.
 const (
 	passageMode = 0o711
 	privateMode = 0o700
-	sharedMode  = 0o770 | fs.ModeSetgid // what is made in it belongs to its group
+	sharedMode  = 0o770 | fs.ModeSetgid // new files belong to the directory's group
 )
 
-// Protect takes from all but its user what lies in an agent's directory, and leaves a passage to
-// the tasks' own directories.
+// Protect makes an agent's directory private to its user, except for a passage to the tasks' own
+// directories.
 func Protect(dir string) error {
 	if err := setMode(dir, func(os.FileMode) os.FileMode { return passageMode }); err != nil {
 		return err
@@ -39,7 +39,7 @@ func Protect(dir string) error {
 			change = func(os.FileMode) os.FileMode { return passageMode }
 		}
 		if e.Type() == fs.ModeSymlink {
-			continue // it has no mode of its own
+			continue // a link has no mode of its own
 		}
 		if err := setMode(filepath.Join(dir, e.Name()), change); err != nil {
 			return err
@@ -48,8 +48,8 @@ func Protect(dir string) error {
 	return nil
 }
 
-// setMode changes the permissions of what is there. A directory that everybody may write to is not
-// the agent's own and is left alone.
+// setMode changes the permissions of a file or directory, if it exists. A directory with the sticky
+// bit is a public one, not the agent's own, and stays as it is.
 func setMode(path string, change func(os.FileMode) os.FileMode) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func setMode(path string, change func(os.FileMode) os.FileMode) error {
 	return nil
 }
 
-// makePassage makes a directory that anybody may pass through who knows what is in it.
+// makePassage makes a directory that can be passed through but not listed.
 func makePassage(path string) error {
 	err := os.Mkdir(path, privateMode)
 	if errors.Is(err, fs.ErrExist) {
@@ -81,17 +81,18 @@ func makePassage(path string) error {
 	return os.Chmod(path, passageMode) // whatever the umask
 }
 
-// tenancy is whose a task's own directory is. It is in the record of each attempt, so that it costs
-// nothing to make it durable.
-type tenancy struct {
+// ownership says to whom a task's own directory belongs. It is in the record of each attempt, so
+// making it durable costs nothing.
+type ownership struct {
 	Owner string `json:"owner,omitempty"`
-	Group uint32 `json:"gid,omitempty"` // of the directory; tasks that have its files get it too; 0: not known
+	// Group is the directory's group, which tasks that share its files get too; 0: unknown.
+	Group uint32 `json:"gid,omitempty"`
 }
 
-// accommodate gives an attempt what it needs to run as somebody else than the supervisor: a uid, if
-// it is to have one of its own, and the groups of the directories that it may use. The task's own
-// directory becomes its.
-func (s *Supervisor) accommodate(ctx context.Context, a *attempt, req *StartRequest, id *identity) error {
+// assignUser prepares an attempt to run as another user than the supervisor. It gets its own uid,
+// if it is to have one, and the groups of the directories that it may use. The task's own directory
+// becomes its property.
+func (s *Supervisor) assignUser(ctx context.Context, a *attempt, req *StartRequest, id *identity) error {
 	taskDir := TaskDir(s.cfg.Dir, a.key.task)
 	err := os.Mkdir(taskDir, privateMode)
 	made := err == nil
@@ -112,9 +113,9 @@ func (s *Supervisor) accommodate(ctx context.Context, a *attempt, req *StartRequ
 		id.cred.Uid, id.cred.Gid = uid, uid
 		a.uid = uid
 	}
-	var before tenancy
+	var before ownership
 	if !made {
-		if before, err = s.evict(a.key.task, req.Owner, taskDir); err != nil {
+		if before, err = s.replaceForeign(a.key.task, req.Owner, taskDir); err != nil {
 			return err
 		}
 	}
@@ -128,32 +129,33 @@ func (s *Supervisor) accommodate(ctx context.Context, a *attempt, req *StartRequ
 	}
 	id.cred.Groups = append(append(id.cred.Groups, group), shared...)
 	s.mu.Lock()
-	a.tenancy = tenancy{req.Owner, group}
+	a.ownership = ownership{req.Owner, group}
 	s.mu.Unlock()
 	return giveTaskDir(ctx, taskDir, id.cred.Uid, group, req.Users.UIDs)
 }
 
-// evict replaces the task's own directory if a task of another owner had this name: what that has
-// left is not for the new one. Of a directory from before owners were written down nothing is
-// known, and it is kept. It returns whose the directory is after that.
-func (s *Supervisor) evict(task, owner, taskDir string) (tenancy, error) {
-	before, err := s.tenancyOf(task)
+// replaceForeign replaces the task's own directory if a task of another owner had the same name:
+// the files left there are not for the new task. A directory without a recorded owner is kept. The
+// result is the ownership of the directory that is there afterwards.
+func (s *Supervisor) replaceForeign(task, owner, taskDir string) (ownership, error) {
+	before, err := s.ownershipOf(task)
 	if err != nil || before.Group == 0 || before.Owner == owner {
 		return before, err
 	}
 	if err := os.RemoveAll(taskDir); err != nil {
-		return tenancy{}, fmt.Errorf("remove what a task of another owner has left: %w", err)
+		return ownership{}, fmt.Errorf("remove the files of a task of another owner: %w", err)
 	}
 	if err := os.Mkdir(taskDir, privateMode); err != nil {
-		return tenancy{}, fmt.Errorf("make the task's own directory: %w", err)
+		return ownership{}, fmt.Errorf("make the task's own directory: %w", err)
 	}
-	return tenancy{}, nil
+	return ownership{}, nil
 }
 
-// groupOf returns the group of the task's own directory: the one that was given to it before, or
-// else a new one. A task may have changed the group of its directory, to any that it is in.
+// groupOf returns the group of the task's own directory: the recorded group, or else a new one. The
+// present group of the directory is no proof, because the task may have changed it to any of its
+// groups.
 func (s *Supervisor) groupOf(
-	a *attempt, before tenancy, taskDir string, id *identity, users *Users,
+	a *attempt, before ownership, taskDir string, id *identity, users *Users,
 ) (group uint32, err error) {
 	if before.Group != 0 {
 		return before.Group, nil
@@ -165,7 +167,7 @@ func (s *Supervisor) groupOf(
 	task := filepath.Dir(a.dir)
 	switch {
 	case st.Mode&syscall.S_ISGID != 0 && users.UIDs.holds(st.Gid):
-		return st.Gid, nil // it was given to an attempt that has left no record
+		return st.Gid, nil // an attempt had it, and left no record
 	case id.own:
 		s.uids.hold(id.cred.Gid, task)
 		return id.cred.Gid, nil
@@ -173,19 +175,19 @@ func (s *Supervisor) groupOf(
 	return s.uids.take(users.UIDs, task)
 }
 
-// sharedGroups returns the groups of the directories that a task has the files of. They must be
-// those of tasks of its own owner.
+// sharedGroups returns the groups of the directories whose files a task shares. All must belong to
+// tasks of the same owner.
 func (s *Supervisor) sharedGroups(req *StartRequest) (groups []uint32, err error) {
 	for i, task := range req.Spec.Constraints.VolumesFrom {
 		if err := (attemptKey{task, 1}).validate(); err != nil {
 			return nil, cannotStart("volumesFrom[%d]: %v", i, err)
 		}
-		t, err := s.tenancyOf(task)
+		t, err := s.ownershipOf(task)
 		if err != nil {
 			return nil, err
 		}
 		if t.Group == 0 {
-			continue // it has no directory here, or not yet
+			continue // there is no directory here, or not yet
 		}
 		if t.Owner != req.Owner {
 			return nil, cannotStart(
@@ -197,37 +199,36 @@ func (s *Supervisor) sharedGroups(req *StartRequest) (groups []uint32, err error
 	return groups, nil
 }
 
-// tenancyOf returns whose the own directory of a task is: as its newest attempt with a record says,
-// or one that is just being started.
-func (s *Supervisor) tenancyOf(task string) (found tenancy, err error) {
+// ownershipOf returns the ownership of a task's own directory, from the newest attempt that has a
+// record or is being started.
+func (s *Supervisor) ownershipOf(task string) (found ownership, err error) {
 	dir := filepath.Join(s.cfg.Dir, tasksDir, task)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return tenancy{}, fmt.Errorf("look whose the directory of a task is: %w", err)
+		return ownership{}, fmt.Errorf("find the owner of a task's directory: %w", err)
 	}
 	newest := int64(0)
 	for _, e := range entries {
 		n, err := strconv.ParseInt(e.Name(), 10, 32)
 		if err != nil || n <= newest {
-			continue // the task's own directory, or older
+			continue // the task's own directory, or an older attempt
 		}
 		var r attemptRecord
 		if ok, err := readJSON(filepath.Join(dir, e.Name(), attemptFile), &r); err == nil && ok {
-			newest, found = n, r.Tenancy
+			newest, found = n, r.Ownership
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, a := range s.attempts {
-		if key.task == task && int64(key.attempt) > newest && a.tenancy.Group != 0 {
-			newest, found = int64(key.attempt), a.tenancy
+		if key.task == task && int64(key.attempt) > newest && a.ownership.Group != 0 {
+			newest, found = int64(key.attempt), a.ownership
 		}
 	}
 	return found, nil
 }
 
-// giveTaskDir gives the task's own directory to an attempt, with what attempts before it have left
-// there.
+// giveTaskDir gives the task's own directory to an attempt, with the files of earlier attempts.
 func giveTaskDir(ctx context.Context, dir string, uid, gid uint32, all UIDRange) error {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -251,25 +252,27 @@ func handOver(ctx context.Context, dir *os.File, uid, gid uint32, all UIDRange) 
 			return err
 		}
 	}
-	// The directory itself comes last, so that a handover that was cut short is seen.
+	// The directory itself comes last, so that an interrupted handover is noticed.
 	if err := dir.Chown(int(uid), int(gid)); err != nil {
 		return err
 	}
 	return dir.Chmod(sharedMode)
 }
 
-// maxDepth is how far down files are handed over. What lies deeper stays with the attempt before.
+// maxDepth bounds the depth of a handover. Deeper files stay with the previous user.
 const maxDepth = 256
 
-// handover gives the files of one user to another. It names each by its descriptor and never
-// follows a link, because processes of the user before may still be at work there, and it runs with
-// root's rights.
+// handover gives the files of one user to another. It names each file by its descriptor and never
+// follows a link: it runs with root's rights, and processes of the previous user may still change
+// names.
 type handover struct {
 	from, to, group uint32
-	links           bool // files with several names too: all of them are in what a task has made
+	// links includes files with several names. The previous uid was of the attempts' range, so all
+	// such files are the task's.
+	links bool
 }
 
-// entries hands over what is in a directory.
+// entries hands over the entries of a directory.
 func (h *handover) entries(ctx context.Context, dir *os.File, depth int) error {
 	if depth == maxDepth {
 		return nil
@@ -282,7 +285,7 @@ func (h *handover) entries(ctx context.Context, dir *os.File, depth int) error {
 			}
 		}
 		if len(names) == 0 || err != nil {
-			return nil // what cannot be listed stays as it is
+			return nil // an unreadable directory stays as it is
 		}
 	}
 }
@@ -293,7 +296,7 @@ func (h *handover) entry(ctx context.Context, dir *os.File, name string, depth i
 	}
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil //nolint:nilerr // it has gone meanwhile
+		return nil //nolint:nilerr // it has just vanished
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written to it
 	var st unix.Stat_t
@@ -315,18 +318,18 @@ func (h *handover) entry(ctx context.Context, dir *os.File, name string, depth i
 	return nil
 }
 
-// below hands over what is in a directory that was opened as a name only.
+// below hands over the entries of a directory that was opened by name only.
 func (h *handover) below(ctx context.Context, fd, depth int) error {
 	listed, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil //nolint:nilerr // what cannot be listed stays as it is
+		return nil //nolint:nilerr // an unreadable directory stays as it is
 	}
 	dir := os.NewFile(uintptr(listed), "a task's directory")
 	return errors.Join(h.entries(ctx, dir, depth+1), dir.Close())
 }
 
-// protectTasks brings the directories of tasks that earlier supervisors have made to the modes of
-// today, and notes whose uids they hold.
+// protectTasks gives the directories of earlier supervisors today's modes, and notes the uids that
+// they hold.
 func (s *Supervisor) protectTasks() error {
 	if err := Protect(s.cfg.Dir); err != nil {
 		return err
@@ -338,7 +341,7 @@ func (s *Supervisor) protectTasks() error {
 	}
 	for _, task := range tasks {
 		if !task.IsDir() {
-			continue // nothing of ours
+			continue // not a task's directory
 		}
 		if err := s.protectTask(filepath.Join(root, task.Name())); err != nil {
 			s.cfg.Events.Trouble(Trouble{Kind: TroubleProtect, Task: task.Name(), Err: err})
@@ -347,13 +350,13 @@ func (s *Supervisor) protectTasks() error {
 	return nil
 }
 
-// protectTask does so for one task. Its directory comes first: a task of an agent without root's
-// rights may have taken from the agent the right to list it.
+// protectTask does the work for one task. The directory's own mode comes first, because without
+// root's rights a task may have forbidden the agent to list it.
 func (s *Supervisor) protectTask(dir string) error {
 	err := setMode(dir, func(os.FileMode) os.FileMode { return passageMode })
 	entries, readErr := os.ReadDir(dir)
 	if readErr != nil {
-		return err // the agent has just put it away
+		return err // the agent has just removed it
 	}
 	for _, e := range entries {
 		err = errors.Join(err, s.protectEntry(filepath.Join(dir, e.Name()), e))
@@ -363,7 +366,7 @@ func (s *Supervisor) protectTask(dir string) error {
 
 func (s *Supervisor) protectEntry(path string, e fs.DirEntry) error {
 	if _, err := strconv.ParseInt(e.Name(), 10, 32); err == nil && e.IsDir() {
-		// Its output belongs to whom it ran as, before its record says so.
+		// The output belongs to the attempt's user even before the record names that user.
 		s.holdOwner(filepath.Join(path, Stdout), path)
 		return setMode(path, func(os.FileMode) os.FileMode { return privateMode })
 	}
@@ -374,11 +377,11 @@ func (s *Supervisor) protectEntry(path string, e fs.DirEntry) error {
 	return nil
 }
 
-// holdOwner notes that the user and group of a file are in use as long as path is there.
+// holdOwner notes that the user and group of a file are in use while path exists.
 func (s *Supervisor) holdOwner(file, path string) {
 	var st syscall.Stat_t
 	if err := syscall.Lstat(file, &st); err != nil {
-		return // there is none, or it has just gone
+		return // there is none, or it has just vanished
 	}
 	ids := []uint32{st.Uid, st.Gid}
 	slices.Sort(ids)
@@ -389,7 +392,7 @@ func (s *Supervisor) holdOwner(file, path string) {
 	}
 }
 
-// errUnreachable is the error for a directory that tasks cannot get to.
+// errUnreachable is the error for a directory that tasks cannot enter.
 func errUnreachable(dir, at string, uid uint32) error {
 	return plimsoll.Invalid("data", "tasks run as users of their own, and uid %d may not enter %s on the way to %s; choose a directory such as "+
 		"/var/lib/plimsoll, or let others pass with chmod o+x %s", uid, at, dir, at)

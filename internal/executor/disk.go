@@ -12,31 +12,31 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// DefaultMeasureDisk is how often it is measured what an attempt takes of the disk.
+// DefaultMeasureDisk is the interval between measurements of an attempt's disk usage.
 const DefaultMeasureDisk = 10 * time.Second
 
-// DiskMeasured is Capabilities.Disk where it is seen what tasks take.
+// DiskMeasured is the value of Capabilities.Disk where disk usage is measured.
 const DiskMeasured = "measured"
 
 const (
-	diskSlice = 1000        // entries that are looked at in one go
-	diskRests = 3           // times as long as it took to look
-	diskPause = time.Second // between two looks at which measurements are due
+	diskSlice = 1000        // entries per step
+	diskRests = 3           // pause after a step, as a multiple of the step's time
+	diskPause = time.Second // interval of checking for due measurements
 )
 
-// measured is what the watch of the disk knows of an attempt.
-type measured struct {
-	began time.Time // the measurement that is under way, or the last one
-	usage *usage    // nil: none is under way
-	late  bool      // it was told that it takes long
-	blind bool      // it was told that something cannot be looked at
+// diskWatch is the state of measuring one attempt's disk usage.
+type diskWatch struct {
+	began      time.Time // start of the present measurement, or else of the last one
+	usage      *usage    // present measurement; nil: none
+	late       bool      // a measurement that took too long was reported
+	unreadable bool      // an unreadable directory was reported
 }
 
-// watchDisk measures what attempts with an amount of disk take of it, and ends those that take
-// more, until ctx ends. It looks at all of them in turn, some entries at a time, and for a quarter
-// of the time at most: a task with ten million files delays itself and slows nobody down.
+// watchDisk measures the disk usage of attempts with an amount of disk, and ends those that exceed
+// it, until ctx ends. It takes a few entries of each attempt in turn, and works a quarter of the
+// time at most. So a task with ten million files delays only its own measurement.
 func (s *Supervisor) watchDisk(ctx context.Context) error {
-	known := map[*attempt]*measured{}
+	known := map[*attempt]*diskWatch{}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	rest := func(d time.Duration) bool {
@@ -49,7 +49,7 @@ func (s *Supervisor) watchDisk(ctx context.Context) error {
 		}
 	}
 	for underWay := false; underWay || rest(min(diskPause, s.cfg.MeasureDisk)); {
-		running := map[*attempt]*measured{}
+		running := map[*attempt]*diskWatch{}
 		underWay = false
 		for _, a := range s.running() {
 			if a.limits.Disk <= 0 {
@@ -57,7 +57,7 @@ func (s *Supervisor) watchDisk(ctx context.Context) error {
 			}
 			m := known[a]
 			if m == nil {
-				m = &measured{}
+				m = &diskWatch{}
 			}
 			running[a] = m
 			began := time.Now()
@@ -74,8 +74,8 @@ func (s *Supervisor) watchDisk(ctx context.Context) error {
 	return nil
 }
 
-// measure goes on with the measurement of an attempt; false: none is due.
-func (s *Supervisor) measure(a *attempt, m *measured, now time.Time) bool {
+// measure does one step of an attempt's measurement; false: none is due.
+func (s *Supervisor) measure(a *attempt, m *diskWatch, now time.Time) bool {
 	if m.usage == nil {
 		if now.Sub(m.began) < s.cfg.MeasureDisk {
 			return false
@@ -97,14 +97,14 @@ func (s *Supervisor) measure(a *attempt, m *measured, now time.Time) bool {
 			TroubleDiskLate, a.key, fmt.Errorf("to look at its %d files took %v", u.entries, took.Round(time.Second)),
 		)
 	}
-	if u.failed != nil && !m.blind {
-		m.blind = true
+	if u.failed != nil && !m.unreadable {
+		m.unreadable = true
 		s.trouble(TroubleDisk, a.key, u.failed)
 	}
 	return true
 }
 
-// overDisk ends an attempt that takes more of the disk than it asked for.
+// overDisk ends an attempt that uses more disk than its request.
 func (s *Supervisor) overDisk(a *attempt, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,13 +115,12 @@ func (s *Supervisor) overDisk(a *attempt, bytes int64) {
 	})
 }
 
-// probeDisk returns DiskMeasured if the file system says how many blocks a file has, and otherwise
-// that it does not.
+// probeDisk returns DiskMeasured, or says that the file system does not report the blocks of files.
 func probeDisk(dir string) string {
 	const size = 64 << 10
 	f, err := os.CreateTemp(dir, "probe-")
 	if err != nil {
-		return DiskMeasured // what is wrong with the directory shows elsewhere
+		return DiskMeasured // a faulty directory is reported elsewhere
 	}
 	var st syscall.Stat_t
 	_, err = f.Write(make([]byte, size))
@@ -135,5 +134,5 @@ func probeDisk(dir string) string {
 	if err == nil && st.Blocks == 0 {
 		return "the file system of " + dir + " does not say how many blocks files have"
 	}
-	return DiskMeasured // or it is full, which says nothing
+	return DiskMeasured // also after an error such as a full disk, which proves nothing
 }

@@ -13,21 +13,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// Bounds on killing: how long one try lasts, and how long until the next while the main process has
-// not ended.
+// Bounds on killing: the length of one try, and the pause before the next while the main process
+// has not ended.
 const (
 	killTime  = 10 * time.Second
 	killAgain = 5 * time.Second
 )
 
-// outcome is how a main process ended.
+// outcome is the end of a main process.
 type outcome struct {
 	status   syscall.WaitStatus
-	known    bool // false: it was not our child, so its status is not known
+	known    bool // false: an earlier supervisor was the parent, so the status is unknown
 	oomKills int64
 }
 
-// classify says what an end means.
+// classify turns an outcome into the record of the end.
 func classify(o outcome, stop *stopRequest, limits attemptLimits) exitRecord {
 	r := exitRecord{ExitCode: -1, OOMKills: o.oomKills}
 	if o.known {
@@ -84,13 +84,13 @@ func (s *Supervisor) exited(a *attempt, ws syscall.WaitStatus, known bool) {
 	s.mu.Unlock()
 	o := outcome{status: ws, known: known}
 	if !s.spawn(func(ctx context.Context) { s.settle(ctx, a, o, at) }) {
-		// Run is ending, and waits for whoever reaps: nobody else will ever know the exit code
+		// Run is ending, and waits for the reaper. The exit code would be lost otherwise.
 		s.settle(context.Background(), a, o, at)
 	}
 }
 
-// settle records the end, kills the rest, and publishes it. The record is written first: if the
-// supervisor dies meanwhile, the next one kills the rest.
+// settle records the end, kills the remaining processes, and publishes the end. The record is
+// written first: if the supervisor dies meanwhile, the next one kills them.
 func (s *Supervisor) settle(ctx context.Context, a *attempt, o outcome, at int64) {
 	if a.group != nil {
 		n, err := a.group.OOMKills()
@@ -119,12 +119,12 @@ func (s *Supervisor) settle(ctx context.Context, a *attempt, o outcome, at int64
 	s.publishEnd(a, r)
 }
 
-// killRest kills what is left after the main process.
+// killRest kills the processes that remain after the main process.
 func (s *Supervisor) killRest(ctx context.Context, a *attempt) error {
-	sid := a.status.PID // set before the process ran, and not changed
+	sid := a.status.PID // set before the process ran, and constant since
 	if a.group == nil && sid != 0 {
-		// The pid was reaped. While a member of its session lives, no new process can get that pid;
-		// so if one has it, the session is another's.
+		// The pid was reaped. While a member of its session lives, no new process can get that pid.
+		// So if a process has it, its session is a different one.
 		_, taken, err := readProcess(sid)
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ func (s *Supervisor) killRest(ctx context.Context, a *attempt) error {
 
 // killTree kills all processes of the attempt, with SIGKILL, and returns when none is left.
 func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
-	// The kill must end even if the supervisor was asked to: it is short, and half a kill is worse.
+	// The kill is short, and runs to its end even when the supervisor is stopping.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 	defer cancel()
 	if a.group != nil {
@@ -146,16 +146,16 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	looks := plimsoll.Backoff{First: time.Millisecond, Longest: 200 * time.Millisecond}
-	for look := 1; ; look++ {
+	pauses := plimsoll.Backoff{First: time.Millisecond, Longest: 200 * time.Millisecond}
+	for try := 1; ; try++ {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			return fmt.Errorf("kill the processes of %v: %w", a.key, ctx.Err())
 		}
-		// First all are halted, so that they cannot fork away from the second look. One that may
-		// not be signaled (a set-uid program, to a supervisor without root's rights) must not save
-		// the others, so it is an error only when all were tried.
+		// All processes are halted first, so that they cannot fork away from the second search. A
+		// set-uid program may not be signaled without root's rights. The error is returned only
+		// after all others were signaled, so that it does not save them.
 		halted, err := processesOf(a, sid)
 		if err != nil {
 			return err
@@ -171,11 +171,11 @@ func (s *Supervisor) killTree(ctx context.Context, a *attempt, sid int) error {
 		if err := errors.Join(denied, signalAll(pids, syscall.SIGKILL)); err != nil {
 			return err
 		}
-		timer.Reset(looks.Delay(look))
+		timer.Reset(pauses.Delay(try))
 	}
 }
 
-// signalAll sends a signal to each of the processes, whatever becomes of the others.
+// signalAll sends a signal to each of the processes, also after errors.
 func signalAll(pids []int, sig syscall.Signal) error {
 	var errs []error
 	for _, pid := range pids {
@@ -186,7 +186,7 @@ func signalAll(pids []int, sig syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// release gives back what an attempt holds of the machine, but for its directory.
+// release releases the machine's resources that an attempt holds, but for its directory.
 func (s *Supervisor) release(ctx context.Context, a *attempt) {
 	if a.group != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
@@ -215,9 +215,9 @@ func (s *Supervisor) publishEnd(a *attempt, r exitRecord) {
 	s.changed(a)
 }
 
-// stopAttempt begins to stop an attempt: SIGTERM to its process group, and after grace SIGKILL to
-// everything in its control group. grace zero is the spec's own. The first stop decides the result;
-// a later one can only bring SIGKILL forward. An attempt that has ended is left alone.
+// stopAttempt begins to stop an attempt. Its process group gets SIGTERM, and after grace its whole
+// control group SIGKILL. Grace zero means the spec's own grace. The first stop decides the result;
+// a later one can only advance SIGKILL. An attempt that has ended stays as it is.
 func (s *Supervisor) stopAttempt(key attemptKey, grace time.Duration, why stopRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,19 +229,20 @@ func (s *Supervisor) stopAttempt(key attemptKey, grace time.Duration, why stopRe
 	return nil
 }
 
-// beginStop needs mu. Signals are sent under it, so that an end after a signal is told apart from
-// one before.
+// beginStop needs mu. Signals are sent under mu, so that an end before the signal is told apart
+// from one after it.
 func (s *Supervisor) beginStop(a *attempt, grace time.Duration, why stopRequest) {
 	if a.ending || a.status.Ended() {
 		return
 	}
-	starting := a.status.State == plimsoll.TaskStarting // the start goes on with it when the process is there
+	// The start continues with the stop when the process exists.
+	starting := a.status.State == plimsoll.TaskStarting
 	if a.stop == nil && !starting {
 		sent, err := s.terminate(a)
 		if err != nil {
 			s.trouble(TroubleTerminate, a.key, err)
 		} else if !sent {
-			return // it has ended by itself, and its end is on the way
+			return // it has ended by itself, and its end is about to be reported
 		}
 		a.status.State = plimsoll.TaskStopping
 		s.changed(a)
@@ -267,8 +268,8 @@ func (s *Supervisor) armKill(a *attempt) {
 	}))
 }
 
-// terminate asks the attempt's process group to end; what is stopped or frozen is woken up to hear
-// it. sent is false if it has ended.
+// terminate asks the attempt's process group to end. A stopped or frozen process is woken, so that
+// it gets the signal. sent is false if the process has ended.
 func (s *Supervisor) terminate(a *attempt) (sent bool, err error) {
 	if a.adopted != nil {
 		sent, err = a.adopted.signal(syscall.SIGTERM, syscall.SIGCONT)
@@ -276,19 +277,20 @@ func (s *Supervisor) terminate(a *attempt) (sent bool, err error) {
 		sent, err = s.reaper.signal(a.status.PID, syscall.SIGTERM, syscall.SIGCONT)
 	}
 	if a.group != nil && sent && err == nil {
-		err = change(a.group, (*cgroup.Control).Thaw) // last, so that the signal is what it wakes up to
+		// Last, so that the signal is there when it wakes.
+		err = withControl(a.group, (*cgroup.Control).Thaw)
 	}
 	return sent, err
 }
 
-// killUntilEnded kills all of the attempt. If the main process does not go, because it sleeps in
-// the kernel, it tries again later.
+// killUntilEnded kills all processes of the attempt. If the main process stays, because it sleeps
+// in the kernel, another try follows later.
 func (s *Supervisor) killUntilEnded(ctx context.Context, a *attempt) {
 	s.mu.Lock()
 	over, sid := a.ending, a.status.PID
 	s.mu.Unlock()
 	if over {
-		return // the rest is being killed there
+		return // settle kills the remaining processes
 	}
 	if err := s.killTree(ctx, a, sid); err != nil {
 		s.trouble(TroubleKill, a.key, err)
@@ -301,7 +303,7 @@ func (s *Supervisor) killUntilEnded(ctx context.Context, a *attempt) {
 	}
 }
 
-// expire ends an attempt that has run for its maxRuntime.
+// expire ends an attempt that has reached its maxRuntime.
 func (s *Supervisor) expire(a *attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,7 +322,7 @@ func (s *Supervisor) armRuntime(a *attempt) {
 	a.timers = append(a.timers, time.AfterFunc(max(left, 0), func() { s.expire(a) }))
 }
 
-// stoppable says which results a stop may ask for.
+// stoppable are the results that a stop may ask for.
 var stoppable = []plimsoll.TaskResult{
 	plimsoll.ResultKilled, plimsoll.ResultEvicted, plimsoll.ResultPreempted, plimsoll.ResultLost, plimsoll.ResultFailed,
 	plimsoll.ResultTimedOut,

@@ -1,15 +1,16 @@
 package executor
 
-// Events tells what happens in a supervisor. A nil function is not called. They are called from any
-// goroutine, some of them under a lock, and must neither block nor call the supervisor.
+// Events are callbacks for events of a supervisor. A nil function is not called. Calls come from
+// any goroutine, some of them under a lock, so a function must neither block nor call the
+// supervisor.
 type Events struct {
-	// Started is called once a run, when it is known what the machine can do and before attempts
-	// are taken over.
+	// Started is called once per run, when the capabilities are known and before attempts are taken
+	// over.
 	Started func(Capabilities)
-	// Thawed is called when an attempt stood still while no agent watched, and runs again.
+	// Thawed is called when a frozen attempt was thawed because no agent watched.
 	Thawed func(task string, attempt int32)
-	// Trouble is called when something could not be done. The supervisor goes on without it, or
-	// tries again.
+	// Trouble is called after a failure. The supervisor continues without the operation, or
+	// retries.
 	Trouble func(Trouble)
 }
 
@@ -26,20 +27,20 @@ func (e Events) withDefaults() Events {
 	return e
 }
 
-// Trouble is something that a supervisor could not do.
+// Trouble is a failure that does not end the supervisor.
 type Trouble struct {
 	Kind    TroubleKind
-	Task    string // of the attempt that it is about; empty: it is about none
+	Task    string // the task concerned; empty: none
 	Attempt int32
 	Group   string // the control group, of TroubleLeftOver
 	Op      string // the operation, of TroubleRequest
 	Err     error
 }
 
-// TroubleKind says in words what could not be done.
+// TroubleKind describes the failed operation in words.
 type TroubleKind string
 
-// The kinds of trouble.
+// Kinds of trouble.
 const (
 	TroubleOOMKills    TroubleKind = "out-of-memory kills cannot be counted"
 	TroubleRecord      TroubleKind = "the end of an attempt could not be recorded"
@@ -56,14 +57,14 @@ const (
 	TroubleLeftOver    TroubleKind = "a control group that was left over cannot be removed"
 	TroubleNodeGroups  TroubleKind = "the node's control groups could not be removed"
 	TroubleTasksMemory TroubleKind = "the common memory limit of the node's tasks could not be set"
-	TroubleDisk        TroubleKind = "what an attempt takes of the disk cannot be measured whole"
-	TroubleDiskLate    TroubleKind = "what an attempt takes of the disk is measured late"
+	TroubleDisk        TroubleKind = "the disk usage of an attempt cannot be measured completely"
+	TroubleDiskLate    TroubleKind = "the disk usage of an attempt is measured late"
 	TroubleAdopt       TroubleKind = "an attempt of an earlier supervisor cannot be taken over; trying again"
 	TroubleProtect     TroubleKind = "the directory of a task cannot be protected"
 	TroubleRequest     TroubleKind = "a request failed"
 )
 
-// trouble tells of something that could not be done for an attempt.
+// trouble reports a failure that concerns an attempt.
 func (s *Supervisor) trouble(kind TroubleKind, key attemptKey, err error) {
 	s.cfg.Events.Trouble(Trouble{Kind: kind, Task: key.task, Attempt: key.attempt, Err: err})
 }

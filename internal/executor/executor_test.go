@@ -35,7 +35,7 @@ func TestHowAttemptsEnd(t *testing.T) {
 	})
 }
 
-func TestWhatCannotStart(t *testing.T) {
+func TestCommandsThatCannotStart(t *testing.T) {
 	dir := t.TempDir()
 	mayPass(t, dir)
 	write := func(name, text string, perm os.FileMode) string {
@@ -94,9 +94,9 @@ func TestWhatCannotStart(t *testing.T) {
 	})
 }
 
-// What keeps an attempt from starting and lies with the node is the node's fault, and says what it
-// was. Once it is over, the next attempt starts.
-func TestWhatTheNodeCannotStart(t *testing.T) {
+// A reason for not starting that lies with the node is a node fault, with its message. Without the
+// reason, the next attempt starts.
+func TestNodeFaultsAtTheStart(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		inTheWay := func(path string) {
 			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
@@ -132,9 +132,9 @@ func TestWhatTheNodeCannotStart(t *testing.T) {
 	})
 }
 
-// What the kernel answers when the machine has run out of something is the node's fault; what it
-// says of a program is the task's.
-func TestWhoseFaultAFailedExecIs(t *testing.T) {
+// An error of exec for lack of resources is the node's fault; an error about the program is the
+// task's.
+func TestAFailedExecIsTheTasksOrTheNodesFault(t *testing.T) {
 	c := &command{path: "/bin/x", dir: "/"}
 	for err, node := range map[error]bool{
 		syscall.EAGAIN: true, syscall.ENOMEM: true, syscall.EMFILE: true, syscall.EIO: true, syscall.ENOSPC: true,
@@ -148,8 +148,8 @@ func TestWhoseFaultAFailedExecIs(t *testing.T) {
 	}
 }
 
-// A task that uses the files of others finds their directories in its environment, in the order in
-// which it names them; others have no such variable.
+// A task that shares files finds the other tasks' directories in its environment, in the order of
+// volumesFrom. Other tasks have no such variable.
 func TestVolumesFromOtherTasks(t *testing.T) {
 	eachMode(t, []mode{bare}, func(_ *testing.T, n *node) {
 		for _, task := range []string{"a.g.0", "b.g.7"} {
@@ -186,13 +186,14 @@ func TestLimitsAreSeenInTheControlGroup(t *testing.T) {
 func TestOverItsMemoryLimit(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
 		hog := "dd if=/dev/zero of=/dev/null bs=200M count=1"
-		for i, script := range []string{"exec " + hog, hog} { // itself, and as a child of the shell
+		// Itself, and as a child of the shell.
+		for i, script := range []string{"exec " + hog, hog} {
 			req := request(fmt.Sprintf("job.g.%d", i), script)
 			req.Spec.Resources = plimsoll.Resources{plimsoll.Memory: 16 << 20}
 			n.wantEnd(n.run(req), plimsoll.ResultOutOfMemory, 137, "went over its memory limit of 16Mi")
 		}
-		// With v1 the kernel kills only the child, and the shell goes on; with v2 it kills the task
-		// as a whole.
+		// With v1 the kernel kills only the child, and the shell continues; with v2 it kills the
+		// whole task.
 		req := request("job.g.2", hog+"; exit 0")
 		req.Spec.Resources = plimsoll.Resources{plimsoll.Memory: 16 << 20}
 		if n.hierarchy().Version() == cgroup.V2 {
@@ -245,7 +246,8 @@ func TestRunsAsTheUserAskedFor(t *testing.T) {
 	req := request("job.g.0", "id -u; id -g; touch mine; echo $HOME; echo more > /dev/stderr")
 	req.Spec.User = "54321"
 	n.wantEnd(n.run(req), plimsoll.ResultSucceeded, 0, "")
-	if got := n.output("job.g.0", Stdout); got != "54321\n54322\n/\n" { // with the group that the agent gives it
+	// With the group of the agent's entry.
+	if got := n.output("job.g.0", Stdout); got != "54321\n54322\n/\n" {
 		t.Errorf("output is %q", got)
 	}
 }
@@ -270,7 +272,7 @@ func TestStartTwiceRunsOnce(t *testing.T) {
 				n.Errorf("a repeated start answers %+v; want %+v", s, first)
 			}
 		}
-		// A second task proves that everything before it was done.
+		// The end of a second task proves that everything before it was done.
 		n.run(request("job.g.1", "exit 0"))
 		if runs := n.pids("job.g.0", "runs", 1); !slices.Equal(runs, []int{first.PID}) {
 			n.Errorf("it ran as %v; want %d", runs, first.PID)

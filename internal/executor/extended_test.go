@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// What was lent counts into the limits, but gives no weight: the owner of what is lent goes first.
-func TestWhatIsLentIsLimitedAndYields(t *testing.T) {
+// Lent resources count into the limits, but give no weight: their owner goes first.
+func TestLentResourcesAreLimitedAndYield(t *testing.T) {
 	const core = int64(1000)
 	for _, c := range []struct {
 		name      string
@@ -76,7 +76,7 @@ func TestWhatIsLentIsLimitedAndYields(t *testing.T) {
 	}
 }
 
-// The same, as the kernel has it.
+// The kernel's files show the same limits and weight.
 func TestALentProcessorInTheControlGroup(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
 		req := request("job.g.0", "sleep 1000")
@@ -87,7 +87,7 @@ func TestALentProcessorInTheControlGroup(t *testing.T) {
 			n.Errorf("limits are %+v, %v", l, err)
 		}
 		var got cgroup.Scheduling
-		if err := change(
+		if err := withControl(
 			g, func(c *cgroup.Control) (err error) { got, err = c.Scheduling(); return err },
 		); err != nil || got.Shares != cgroup.MinShares {
 			n.Errorf("it competes as %+v, %v; want %d shares", got, err, cgroup.MinShares)
@@ -95,9 +95,9 @@ func TestALentProcessorInTheControlGroup(t *testing.T) {
 	})
 }
 
-// The agent opens the node's control group by what the supervisor has said, and finds the attempts
+// The agent opens the node's control group from the supervisor's capabilities, and finds attempts
 // in it by their names.
-func TestTheSubtreeIsTold(t *testing.T) {
+func TestTheSubtreeIsReported(t *testing.T) {
 	eachMode(t, []mode{inGroups, inV1Alone, bare}, func(_ *testing.T, n *node) {
 		n.start(request("job.g.0", "sleep 1000"))
 		caps := n.Capabilities()
@@ -121,21 +121,22 @@ func TestTheSubtreeIsTold(t *testing.T) {
 	})
 }
 
-// SIGTERM to a group that stands still would be heard only after the grace: it is thawed, and ends
-// by itself.
-func TestWhatIsFrozenHearsTheStop(t *testing.T) {
+// A stop thaws a frozen group, which would receive SIGTERM only after the grace. The task ends by
+// itself.
+func TestAStopThawsAFrozenAttempt(t *testing.T) {
 	const script = `trap 'exit 7' TERM; echo ready >> said; while :; do sleep 0.01; done`
 	eachMode(t, []mode{inGroups, inV1Alone}, func(_ *testing.T, n *node) {
 		freeze := func(task string) {
 			n.Helper()
 			n.lines(task, "said", 1)
-			if err := change(n.group(task), func(c *cgroup.Control) error { return c.Freeze(n.limit()) }); err != nil {
+			freeze := func(c *cgroup.Control) error { return c.Freeze(n.limit()) }
+			if err := withControl(n.group(task), freeze); err != nil {
 				n.Fatal(err)
 			}
 		}
 		stop := func(task string) {
 			n.Helper()
-			// The default grace is ten seconds: what is killed after it has exit code 137.
+			// The default grace is ten seconds; a kill after it would have exit code 137.
 			if err := n.Stop(
 				n.limit(), StopRequest{Task: task, Attempt: 1, Result: plimsoll.ResultEvicted, Message: "make room"},
 			); err != nil {
@@ -148,16 +149,15 @@ func TestWhatIsFrozenHearsTheStop(t *testing.T) {
 		}
 		stop("job.g.0")
 		n.wantEnd(n.waitFor("job.g.0", 1, (*Status).Ended), plimsoll.ResultEvicted, 7, "make room")
-		n.endSupervisor(syscall.SIGKILL) // one that was started by another supervisor
+		n.endSupervisor(syscall.SIGKILL) // the next supervisor adopts the attempt
 		n.connect()
 		stop("job.g.1")
 		n.wantEnd(n.waitFor("job.g.1", 1, (*Status).Ended), plimsoll.ResultEvicted, -1, "make room")
 	})
 }
 
-// An agent that has frozen a task and does not come back leaves nobody who would let it run again
-// but the supervisor.
-func TestWhatIsFrozenRunsAgainWithoutAnAgent(t *testing.T) {
+// If the agent freezes a task and does not come back, the supervisor thaws the task.
+func TestAFrozenAttemptIsThawedWithoutAnAgent(t *testing.T) {
 	short := func(m mode) mode { m.thaw = 300 * time.Millisecond; return m }
 	eachMode(t, []mode{short(inGroups), short(inV1Alone)}, func(_ *testing.T, n *node) {
 		n.start(request("job.g.0", `while :; do echo beat >> said; sleep 0.01; done`))
@@ -170,7 +170,7 @@ func TestWhatIsFrozenRunsAgainWithoutAnAgent(t *testing.T) {
 		<-watching
 		control := func(do func(*cgroup.Control) error) {
 			n.Helper()
-			if err := change(n.group("job.g.0"), do); err != nil {
+			if err := withControl(n.group("job.g.0"), do); err != nil {
 				n.Fatal(err)
 			}
 		}
@@ -179,7 +179,7 @@ func TestWhatIsFrozenRunsAgainWithoutAnAgent(t *testing.T) {
 			return is
 		}
 		control(func(c *cgroup.Control) error { return c.Freeze(n.limit()) })
-		n.run(request("job.g.1", "sleep 1")) // longer than it would take
+		n.run(request("job.g.1", "sleep 1")) // longer than a thaw would take
 		if !frozen() {
 			n.Error("it was thawed although an agent watches")
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 )
 
-// The agent tells the supervisor as whom tasks run.
+// Every field of Users reaches the supervisor.
 func TestEveryFieldOfUsersPasses(t *testing.T) {
 	var in Users
 	fill.Fill(&in, fill.Options{})
@@ -21,8 +21,7 @@ func TestEveryFieldOfUsersPasses(t *testing.T) {
 	}
 }
 
-// The supervisor tells the agent of every attempt, and must tell it again after it was started
-// anew.
+// Every field of a status reaches the agent, also after the supervisor was started anew.
 func TestEveryFieldOfAStatusPasses(t *testing.T) {
 	var in Status
 	fill.Fill(&in, fill.Options{})

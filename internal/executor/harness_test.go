@@ -61,7 +61,7 @@ func supervisorMain(args []string) int {
 	return 0
 }
 
-// mode is a way in which a supervisor can work.
+// mode is one way of running a supervisor.
 type mode struct {
 	name    string
 	cgroups string
@@ -87,7 +87,7 @@ type node struct {
 	*Client
 }
 
-// mayPass lets every user into a temporary directory of the test.
+// mayPass lets every user enter a temporary directory of the test.
 func mayPass(t testing.TB, dir string) {
 	t.Helper()
 	for _, dir := range []string{dir, filepath.Dir(dir)} {
@@ -152,7 +152,7 @@ func (n *node) config() ClientConfig {
 	return ClientConfig{Dir: n.dir, Command: append(slices.Clone(n.wrap), command...), Users: n.users}
 }
 
-// connectAs connects anew, for tasks that run as an agent with these settings has them run.
+// connectAs connects anew, as an agent with these users.
 func (n *node) connectAs(users Users) {
 	n.Helper()
 	n.Close()
@@ -170,15 +170,15 @@ func (n *node) connect() {
 	n.Cleanup(c.Close)
 }
 
-// limit bounds what other processes do in their own time, on an emulated machine too; it outlives
-// the test's context for cleanups.
+// limit bounds the work of other processes, also on an emulated machine. It outlives the test's
+// context, for cleanups.
 func (n *node) limit() context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.Context()), time.Minute)
 	n.Cleanup(cancel)
 	return ctx
 }
 
-// tearDown stops every attempt and the supervisor, and removes all traces.
+// tearDown stops every attempt and the supervisor, and removes all files and groups.
 func (n *node) tearDown() {
 	c, err := Connect(n.limit(), n.config())
 	if err != nil {
@@ -208,7 +208,8 @@ func (n *node) tearDown() {
 		n.waitFor(s.Task, s.Attempt, (*Status).Ended)
 	}
 	c.Close()
-	n.endSupervisor(syscall.SIGKILL) // nothing is under way any more, and this does not wait for connections
+	// No work is under way, and SIGKILL does not wait for connections.
+	n.endSupervisor(syscall.SIGKILL)
 	if n.mode.cgroups != NoCgroups {
 		n.removeGroups()
 	}
@@ -256,7 +257,7 @@ func (n *node) group(task string) *cgroup.Group {
 	return g
 }
 
-// ownGroup is the supervisor's control group.
+// ownGroup returns the supervisor's control group.
 func (n *node) ownGroup() *cgroup.Group {
 	n.Helper()
 	all, err := n.hierarchy().Subtree(groupsPath)
@@ -293,7 +294,7 @@ func (n *node) removeGroups() {
 	}
 }
 
-// supervisorPID reads who answers now.
+// supervisorPID returns the pid of the present supervisor.
 func (n *node) supervisorPID() int {
 	n.Helper()
 	var caps Capabilities
@@ -303,7 +304,7 @@ func (n *node) supervisorPID() int {
 	return caps.PID
 }
 
-// endSupervisor sends the supervisor a signal and waits until it is gone.
+// endSupervisor sends the supervisor a signal and waits for its end.
 func (n *node) endSupervisor(sig syscall.Signal) {
 	n.Helper()
 	pid := n.supervisorPID()
@@ -325,7 +326,7 @@ func (n *node) running(pid int) bool {
 	return ok && !p.dead()
 }
 
-// eventually waits for what processes outside of the test bring about.
+// eventually waits for a condition that depends on processes outside of the test.
 func (n *node) eventually(what string, cond func() bool) {
 	n.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -339,7 +340,7 @@ func (n *node) eventually(what string, cond func() bool) {
 	}
 }
 
-// request is a start of attempt 1 of a task with a shell script.
+// request returns a start of attempt 1 of a task with a shell script.
 func request(task, script string) StartRequest {
 	return StartRequest{
 		Task: task, Attempt: 1, Job: "job", Node: "n1",
@@ -356,7 +357,7 @@ func (n *node) start(req StartRequest) Status {
 	return s
 }
 
-// waitFor watches until the attempt is as wanted.
+// waitFor watches until the attempt fulfils the condition.
 func (n *node) waitFor(task string, attempt int32, cond func(*Status) bool) Status {
 	n.Helper()
 	var found Status

@@ -12,20 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launchers is how many attempts can be started at once: enough that their disk syncs share journal
-// commits. Each holds a thread, because only the thread that forked a process traces it.
+// launchers is the number of attempts that can start at once: enough for their disk syncs to share
+// journal commits. Each needs a thread, because only the thread that forked a process can trace it.
 const launchers = 4
 
 // launch is a process to be started.
 type launch struct {
 	command *command
-	thread  *thread    // on which it is started
+	thread  *thread    // the thread that starts the process
 	files   []*os.File // stdin, stdout, stderr
-	cgroup  *os.File   // v2 control group to be born in; may be nil
-	// record is called while the process stands before its first instruction, and makes it known
-	// for good.
+	cgroup  *os.File   // v2 control group of the process; may be nil
+	// record makes the process durably known. It is called before the program's first instruction.
 	record func(pid int) error
-	// exited is called once when it has ended, if the launch succeeded.
+	// exited is called once at the end of the process, if the launch succeeded.
 	exited func(syscall.WaitStatus)
 }
 
@@ -40,11 +39,11 @@ type launcher struct {
 
 // thread is a launcher's thread.
 type thread struct {
-	masked bool // it has a umask of its own
+	masked bool // it has its own umask
 }
 
-// run serves launches on one thread until ctx ends. The thread dies with it: nothing else may ever
-// run there.
+// run serves launches on one thread until ctx ends. The thread ends with it, because no other
+// goroutine may run there.
 func (l *launcher) run(ctx context.Context, work chan func(*thread)) error {
 	runtime.LockOSThread()
 	t := &thread{masked: ownMask()}
@@ -110,7 +109,7 @@ func (l *launcher) fork(start *launch, path string, argv []string, files []*os.F
 	}
 	pid, err := syscall.ForkExec(path, argv, attr)
 	if errors.Is(err, syscall.ENOSYS) && start.cgroup != nil {
-		attr.Sys.UseCgroupFD = false // a kernel or a sandbox without clone3: record puts it in its group
+		attr.Sys.UseCgroupFD = false // no clone3 here: record puts the process in its group
 		pid, err = syscall.ForkExec(path, argv, attr)
 	}
 	runtime.KeepAlive(files)
@@ -118,7 +117,7 @@ func (l *launcher) fork(start *launch, path string, argv []string, files []*os.F
 	return pid, err
 }
 
-// startTraced starts the program under ptrace, so that it stands still behind exec. Must run on a
+// startTraced starts the program under ptrace, so that it stops right after exec. It must run on a
 // launcher thread.
 func (l *launcher) startTraced(start *launch) error {
 	seq := l.reaper.begin()
@@ -152,11 +151,11 @@ func (l *launcher) startTraced(start *launch) error {
 	return nil
 }
 
-// gate waits for a word, and becomes the program only if it came: if the supervisor dies first, the
+// gate waits for a word, and becomes the program only after it: if the supervisor dies first, the
 // pipe ends.
 const gate = `read -r go <&3 && [ "$go" = go ] || exit 125; exec "$@" 3<&-`
 
-// startGated is the second way, where ptrace is not permitted.
+// startGated starts the program through the gate, where ptrace is not permitted.
 func (l *launcher) startGated(start *launch) (err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -185,7 +184,7 @@ func (l *launcher) startGated(start *launch) (err error) {
 	return nil
 }
 
-// abandon kills a process that has not run yet, and waits until it is gone.
+// abandon kills a process that has not run yet, and waits for its end.
 func (l *launcher) abandon(pid int, c *child, cause error) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return errors.Join(cause, fmt.Errorf("kill process %d: %w", pid, err))
@@ -201,7 +200,7 @@ func (l *launcher) abandon(pid int, c *child, cause error) error {
 	}
 }
 
-// probe finds out whether ptrace is permitted, with a process that is killed before its first
+// probe reports whether ptrace is permitted, with a process that is killed before its first
 // instruction.
 func (l *launcher) probe(t *thread) (reason error) {
 	self, err := os.Executable()

@@ -16,7 +16,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// The streams of an attempt, which are the names of their files too.
+// Streams of an attempt, which are also the names of their files.
 const (
 	Stdout = "stdout"
 	Stderr = "stderr"
@@ -24,20 +24,21 @@ const (
 
 var streams = [...]string{Stdout, Stderr}
 
-// How often log sizes are looked at: when nothing much is written, and when a file grows by a good
-// part of its limit between two looks.
+// Intervals of checking log sizes. The short one is in use while a file grows by a good part of its
+// limit per check.
 const (
 	trimSlowly = time.Second
 	trimFast   = 50 * time.Millisecond
 )
 
-// OpenLog opens a log for reading, without waiting. A task that runs as the user whose directory it
-// is in may have put something else in its place: what is no regular file is refused.
+// OpenLog opens a log for reading, without waiting. Only a regular file is opened, because a task
+// that runs as the directory's user may have replaced the log.
 func OpenLog(path string) (*os.File, error) { return openRegular(path, os.O_RDONLY) }
 
 func openRegular(path string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link; a socket, or a FIFO that nobody reads
+	// A link; or a socket, or a FIFO without reader.
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
 		return nil, notALog(path)
 	}
 	if err != nil {
@@ -62,8 +63,8 @@ func notALog(path string) error {
 	)
 }
 
-// LogData returns where the next bytes of a log are, from an offset on: what was given up, and what
-// was never written, is a hole. Without any more the beginning is the end of the file.
+// LogData returns the position of the next bytes of a log, from an offset on. Bytes that were given
+// back or never written are a hole. If no bytes follow, begin is the end of the file.
 func LogData(f *os.File, from int64) (begin, end int64, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -73,7 +74,7 @@ func LogData(f *os.File, from int64) (begin, end int64, err error) {
 	err = conn.Control(func(fd uintptr) {
 		begin, seekErr = unix.Seek(int(fd), from, unix.SEEK_DATA)
 		switch {
-		case errors.Is(seekErr, syscall.ENXIO): // nothing but a hole, or beyond the end
+		case errors.Is(seekErr, syscall.ENXIO): // a hole up to the end, or an offset beyond it
 			begin, seekErr = unix.Seek(int(fd), 0, io.SeekEnd)
 			end = begin
 		case seekErr == nil:
@@ -110,23 +111,24 @@ func (s *Supervisor) trim(ctx context.Context) error {
 	}
 }
 
-// trimLogs cuts an attempt's logs to their limit; cut reports whether one was over it.
+// trimLogs cuts an attempt's logs to their limit; cut reports whether any was over it.
 func trimLogs(logs []*os.File, limit int64) (cut bool, err error) {
 	for _, f := range logs {
 		c, e := trimLog(f, limit)
 		if errors.Is(e, os.ErrClosed) {
-			continue // the attempt has ended meanwhile
+			continue // the attempt has just ended
 		}
 		cut, err = cut || c, errors.Join(err, e)
 	}
 	return cut, err
 }
 
-// blockSize is a multiple of the block size of every usual file system: only whole blocks can be
+// blockSize is a multiple of the block size of every usual file system. Only whole blocks can be
 // given back.
 const blockSize = 4096
 
-// trimLog cuts the file that the program writes to, whatever the task has done to its name.
+// trimLog cuts the open file that the program writes to, even if the task has removed or replaced
+// its name.
 func trimLog(f *os.File, limit int64) (cut bool, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -136,14 +138,14 @@ func trimLog(f *os.File, limit int64) (cut bool, err error) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		blocks = st.Blocks
 	}
-	// A file's blocks include some of the file system's own, so a little more than the limit is
+	// A file's blocks include metadata of the file system, so a little more than the limit is
 	// allowed.
 	slack := max(limit/8, 4*blockSize)
 	if blocks*512 <= limit+slack {
 		return false, nil
 	}
 	keepFrom := (info.Size() - limit) / blockSize * blockSize
-	if keepFrom <= 0 { // the rest was reserved beyond the end
+	if keepFrom <= 0 { // the other blocks were reserved beyond the end
 		err = f.Truncate(info.Size())
 	} else if err = punch(f, keepFrom); errors.Is(err, syscall.EOPNOTSUPP) {
 		err = f.Truncate(0)
@@ -154,7 +156,7 @@ func trimLog(f *os.File, limit int64) (cut bool, err error) {
 	return true, nil
 }
 
-// punch gives back the blocks of a file's beginning.
+// punch gives the blocks at a file's beginning back to the file system.
 func punch(f *os.File, length int64) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -167,8 +169,8 @@ func punch(f *os.File, length int64) error {
 	return errors.Join(err, punched)
 }
 
-// openLogs opens the logs of an attempt that a supervisor before us started, to hold them. One that
-// the task has removed or replaced is left out: nobody but the task can reach that file any more.
+// openLogs opens the logs of an attempt that an earlier supervisor started, and holds them. A log
+// that the task has removed or replaced is left out: only the task can reach its file.
 func openLogs(dir string) (logs []*os.File, err error) {
 	for _, stream := range streams {
 		f, e := openRegular(filepath.Join(dir, stream), os.O_WRONLY)

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// limitTasks limits what all tasks of the node use together, so that those without an amount of
-// memory do not take the machine. A limit that cannot be set is told; the attempt starts.
+// limitTasks limits the memory of all tasks of the node together, so that tasks without an amount
+// of memory do not exhaust the machine. A failure is reported, and the attempt starts.
 func (s *Supervisor) limitTasks(a *attempt, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -20,10 +20,10 @@ func (s *Supervisor) limitTasks(a *attempt, bytes int64) {
 	s.memory = bytes
 }
 
-// expendable makes a process, and all that it starts, the first that the kernel ends when memory
-// is short: it asked for none, so others have a better right to what there is.
-func expendable(pid int) {
+// raiseOOMScore makes the kernel end a process, and all that it starts, first when memory is short.
+// The process asked for no memory, so others have a better claim to it.
+func raiseOOMScore(pid int) {
 	const first = "1000"
 	file := "/proc/" + strconv.Itoa(pid) + "/oom_score_adj"
-	_ = os.WriteFile(file, []byte(first), 0) // it only changes who is chosen; some sandboxes forbid it
+	_ = os.WriteFile(file, []byte(first), 0) // best effort; some sandboxes forbid it
 }

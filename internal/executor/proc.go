@@ -23,7 +23,7 @@ type process struct {
 
 func (p *process) dead() bool { return p.state == 'Z' || p.state == 'X' }
 
-// bootID names this run of the kernel.
+// bootID identifies the present run of the kernel.
 func bootID() (string, error) {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -32,8 +32,8 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// procFile reads a file of a process. The searches read one of each process on the machine, so it
-// asks the kernel itself: os.ReadFile takes twice as many calls.
+// procFile reads a file of a process. Searches read one file of each process on the machine, so it
+// uses system calls: os.ReadFile takes twice as many.
 func procFile(pid int, name string) (data []byte, err error) {
 	path := "/proc/" + strconv.Itoa(pid) + "/" + name
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -60,7 +60,7 @@ func procFile(pid int, name string) (data []byte, err error) {
 	}
 }
 
-// readProcess reads the process table's line of a pid. ok is false if there is no such process.
+// readProcess reads a pid's line of the process table. ok is false if there is no such process.
 func readProcess(pid int) (p process, ok bool, err error) {
 	data, err := procFile(pid, "stat")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
@@ -73,8 +73,8 @@ func readProcess(pid int) (p process, ok bool, err error) {
 	return p, err == nil, err
 }
 
-// parseStat reads a line of proc_pid_stat(5). The program's name may hold anything, so it is
-// skipped from the right.
+// parseStat reads a line of proc_pid_stat(5). The fields are found from the right, because the
+// program's name may contain any character.
 func parseStat(pid int, data []byte) (process, error) {
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) < 20 || len(fields[0]) != 1 {
@@ -88,16 +88,18 @@ func parseStat(pid int, data []byte) (process, error) {
 	return p, errors.Join(err1, err2, err3)
 }
 
-// alive reports whether the process of the record still runs. The boot id was compared already.
+// alive reports whether the process of the record still runs. The caller has compared the boot id.
 func alive(pid int, start uint64) (bool, error) {
 	p, ok, err := readProcess(pid)
 	return ok && p.start == start && !p.dead(), err
 }
 
-// processesOf finds the processes of an attempt without control groups. With a uid of its own they
-// are those that have it: no program of the attempt can gain another. Without one they are those in
-// its session, those that carry its mark or, in their environment, its variables, and the
-// descendants of all of them. sid zero: the session is not known.
+// processesOf finds the processes of an attempt without control groups.
+//
+// If the attempt has its own uid, its processes are those of that uid: no program of the attempt
+// can gain another. Otherwise they are the processes in its session, those with its mark or its
+// environment variables, and the descendants of all of them. sid zero means that the session is
+// unknown.
 func processesOf(a *attempt, sid int) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -115,7 +117,7 @@ func processesOf(a *attempt, sid int) ([]int, error) {
 	return markedBy(a, sid, pids)
 }
 
-// withUID returns those of the processes that have a uid.
+// withUID returns the processes with a uid.
 func withUID(pids []int, uid uint32) (found []int) {
 	want := strconv.FormatUint(uint64(uid), 10)
 	for _, pid := range pids {
@@ -126,7 +128,8 @@ func withUID(pids []int, uid uint32) (found []int) {
 	return found
 }
 
-// markedBy returns those of the processes that an attempt's session, mark or variables give away.
+// markedBy returns the processes that have an attempt's session, mark or variables, and their
+// descendants.
 func markedBy(a *attempt, sid int, pids []int) (marked []int, err error) {
 	vars, mark := a.marks(), a.limitMark()
 	children := map[int][]process{}
@@ -140,7 +143,7 @@ func markedBy(a *attempt, sid int, pids []int) (marked []int, err error) {
 			continue
 		}
 		children[p.ppid] = append(children[p.ppid], p)
-		if sid != 0 && p.session == sid || carries(pid, mark) || hasEnvironment(pid, vars) {
+		if sid != 0 && p.session == sid || hasLimitMark(pid, mark) || hasEnvironment(pid, vars) {
 			found = append(found, p)
 		}
 	}
@@ -159,8 +162,8 @@ func markedBy(a *attempt, sid int, pids []int) (marked []int, err error) {
 	return marked, nil
 }
 
-// hasEnvironment reports whether the process was started with all these variables. One that may not
-// be looked at is not ours.
+// hasEnvironment reports whether the process was started with all these variables. The result is
+// false for a process that may not be read.
 func hasEnvironment(pid int, marks []string) bool {
 	data, err := procFile(pid, "environ")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// CheckUsers reports what keeps tasks from running on this machine as they should, with their
-// directories below dir. dir need not be there.
+// CheckUsers reports why tasks could not run on this machine as users says, with their directories
+// below dir. dir need not exist.
 func CheckUsers(dir string, users Users) error {
 	if err := users.Validate(); err != nil {
 		return err
@@ -38,7 +38,7 @@ func CheckUsers(dir string, users Users) error {
 	return nil
 }
 
-// mapped reports whether the user namespace that this process is in has these uids and gids.
+// mapped reports whether the user namespace of this process has these uids and gids.
 func mapped(all UIDRange) error {
 	for _, name := range []string{"uid_map", "gid_map"} {
 		data, err := os.ReadFile("/proc/self/" + name)
@@ -71,9 +71,9 @@ func covers(table string, all UIDRange) bool {
 	return false
 }
 
-// blockedAt returns the first directory on the way to path, from above, that the identity may not
-// pass through; empty: there is none. What is not there yet does not stand in the way. Only
-// permission bits are looked at: the kernel has the last word.
+// blockedAt returns the first directory on the way down to path that the identity may not enter;
+// empty: none. A missing directory does not block. Only permission bits are checked, so the kernel
+// may still refuse.
 func (id *identity) blockedAt(path string) string {
 	if id.cred == nil || id.cred.Uid == 0 {
 		return ""

@@ -10,26 +10,26 @@ import (
 	"syscall"
 )
 
-// reaper is the only place that waits for children. It waits for all at once, so what it sees of a
-// process that is just being started is kept for the launcher that claims it.
+// reaper is the only place that waits for children. It waits for all at once. So it keeps the
+// status of an unknown process for the launcher that may claim it.
 type reaper struct {
 	mu struct {
 		sync.Mutex
-		children  map[int]*child // by pid
-		starting  int            // launches between begin and end
-		seq       uint64         // number of the last launch that began
-		unclaimed map[int][]seen // what was seen of unknown pids while launches were under way
+		children  map[int]*child      // by pid
+		starting  int                 // launches between begin and end
+		seq       uint64              // number of the newest launch
+		unclaimed map[int][]pidStatus // statuses of unknown pids while launches are under way
 	}
 }
 
-// seen is one status of a process, and the number of the last launch that had begun then: an older
-// status of the same pid is of another process.
-type seen struct {
+// pidStatus is one status of a process, with the number of the newest launch at that time. A launch
+// that began later has a different process with the same pid.
+type pidStatus struct {
 	status syscall.WaitStatus
 	seq    uint64
 }
 
-// child is a process that was started. Its fields are guarded by reaper.mu, but for changed.
+// child is a process that was started. reaper.mu guards its fields, but for changed.
 type child struct {
 	events  []syscall.WaitStatus
 	changed chan struct{}            // capacity 1
@@ -39,7 +39,7 @@ type child struct {
 func newReaper() *reaper {
 	r := &reaper{}
 	r.mu.children = map[int]*child{}
-	r.mu.unclaimed = map[int][]seen{}
+	r.mu.unclaimed = map[int][]pidStatus{}
 	return r
 }
 
@@ -55,12 +55,12 @@ func (r *reaper) run(ctx context.Context) error {
 		select {
 		case <-signals:
 		case <-ctx.Done():
-			return r.drain() // who is not seen now has ended for nobody
+			return r.drain() // no caller needs the status of a child that ends later
 		}
 	}
 }
 
-// drain takes the status of everything that has changed.
+// drain takes every status that is waiting.
 func (r *reaper) drain() error {
 	var calls []func()
 	defer func() {
@@ -87,14 +87,15 @@ func (r *reaper) drain() error {
 	}
 }
 
-// deliver returns what is to be called without the lock.
+// deliver returns a function for the caller to call without the lock, or nil.
 func (r *reaper) deliver(pid int, ws syscall.WaitStatus) func() {
 	c := r.mu.children[pid]
 	if c == nil {
 		if r.mu.starting > 0 {
-			r.mu.unclaimed[pid] = append(r.mu.unclaimed[pid], seen{ws, r.mu.seq})
+			r.mu.unclaimed[pid] = append(r.mu.unclaimed[pid], pidStatus{ws, r.mu.seq})
 		}
-		return nil // else it was an orphan of a task, which came to us as the nearest reaper
+		// Otherwise an orphan of a task, of which this process is the nearest subreaper.
+		return nil
 	}
 	over := ws.Exited() || ws.Signaled()
 	if over {
@@ -118,7 +119,7 @@ func (c *child) push(ws syscall.WaitStatus) {
 	}
 }
 
-// begin comes before a fork, end after claim or after the fork has failed.
+// begin announces a fork. end must follow, after claim or after the fork has failed.
 func (r *reaper) begin() (seq uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +136,7 @@ func (r *reaper) end() {
 	}
 }
 
-// claim makes the pid that the launch seq has forked a child whose events wait for next.
+// claim makes the pid that launch seq has forked a child, whose events next returns.
 func (r *reaper) claim(pid int, seq uint64) *child {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +173,8 @@ func (r *reaper) next(c *child) (syscall.WaitStatus, error) {
 	}
 }
 
-// follow has exited called when the claimed child ends, or now if it has ended.
+// follow arranges a call of exited at the end of the claimed child, or calls it now if the child
+// has ended.
 func (r *reaper) follow(c *child, exited func(syscall.WaitStatus)) {
 	r.mu.Lock()
 	c.exited = exited
@@ -189,8 +191,8 @@ func (r *reaper) follow(c *child, exited func(syscall.WaitStatus)) {
 	}
 }
 
-// signal sends signals to the process group of a child that was not reaped yet, so the pid cannot
-// be another's. It does nothing, and says so, if the child has ended already.
+// signal sends signals to the process group of a child. The child is not reaped yet, so its pid is
+// not reused. sent is false if the child has ended.
 func (r *reaper) signal(pid int, signals ...syscall.Signal) (sent bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,14 +18,15 @@ import (
 type attemptRecord struct {
 	Job string `json:"job"`
 	PID int    `json:"pid"`
-	// field 22 of /proc/<pid>/stat: with the boot id it names the process for ever
-	Start   uint64        `json:"startTicks"`
-	Boot    string        `json:"bootId"`
-	Started int64         `json:"startedUnixNanos"`
-	Cgroup  string        `json:"cgroup,omitempty"`
-	UID     uint32        `json:"uid,omitempty"` // of its own
-	Tenancy tenancy       `json:"tenancy"`
-	Limits  attemptLimits `json:"limits"`
+	// Start is field 22 of /proc/<pid>/stat; together with the boot id it identifies the process
+	// for ever.
+	Start     uint64        `json:"startTicks"`
+	Boot      string        `json:"bootId"`
+	Started   int64         `json:"startedUnixNanos"`
+	Cgroup    string        `json:"cgroup,omitempty"`
+	UID       uint32        `json:"uid,omitempty"` // the attempt's own uid
+	Ownership ownership     `json:"tenancy"`
+	Limits    attemptLimits `json:"limits"`
 }
 
 // exitRecord is exit.json.
@@ -81,7 +82,7 @@ func writeJSON(path string, v any) error {
 	return nil
 }
 
-// readJSON reads a record. ok is false if the file is not there.
+// readJSON reads a record. ok is false if the file does not exist.
 func readJSON(path string, v any) (ok bool, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,9 +110,9 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// lockPath opens (or makes) a file and locks it for as long as it stays open. ok is false if
-// another process holds it. Programs that are started do not inherit it. The lock belongs to the
-// open file (fcntl, F_OFD_SETLK), because such a lock can be asked after without taking it.
+// lockPath opens (or makes) a file and locks it while it stays open. ok is false if another process
+// holds the lock. Programs that are started do not inherit it. The lock belongs to the open file
+// (fcntl, F_OFD_SETLK), because such a lock can be tested without taking it.
 func lockPath(path string) (f *os.File, ok bool, err error) {
 	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -127,7 +128,7 @@ func lockPath(path string) (f *os.File, ok bool, err error) {
 	return nil, false, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 }
 
-// lockHeld reports whether some process holds the lock. A file that is not there is not locked.
+// lockHeld reports whether some process holds the lock. A missing file is not locked.
 func lockHeld(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

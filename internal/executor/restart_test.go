@@ -85,7 +85,7 @@ func TestSupervisorIsAskedToEndAndTasksRunOn(t *testing.T) {
 	}
 }
 
-// Retire ends the supervisor only if nothing runs.
+// Retire ends the supervisor only if no attempt runs.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, inGroups)
@@ -117,7 +117,7 @@ func TestSupervisorWithoutTasksLeavesNoControlGroups(t *testing.T) {
 		n.run(request("job.g.0", "exit 0"))
 		n.endSupervisor(syscall.SIGTERM)
 		own := n.subtree().Path() + ownGroup
-		for _, root := range []string{"", "freezer"} { // v2's only root, and one of v1's
+		for _, root := range []string{"", "freezer"} { // the only root of v2, and one of v1
 			if _, err := os.Stat(filepath.Join(n.mode.cgroups, root, own)); !errors.Is(err, os.ErrNotExist) {
 				n.Errorf("the supervisor's control group is left: %v", err)
 			}
@@ -158,7 +158,7 @@ func TestDirectoriesOfAttemptsThatNeverRan(t *testing.T) {
 			"job.corrupt.0": {plimsoll.ResultLost, "cannot be read"},
 		} {
 			n.wantEnd(n.waitFor(task, 1, (*Status).Ended), want.result, -1, want.message)
-			// It is not started in that directory any more.
+			// The attempt cannot start in that directory any more.
 			n.wantEnd(n.start(request(task, "echo ran > ran")), want.result, -1, want.message)
 			if _, err := os.Stat(filepath.Join(TaskDir(n.dir, task), "ran")); err == nil {
 				n.Errorf("%s ran", task)
@@ -167,8 +167,7 @@ func TestDirectoriesOfAttemptsThatNeverRan(t *testing.T) {
 	})
 }
 
-// A process that was forked for an attempt without record is killed before the attempt is called
-// lost.
+// A process that was forked for an attempt without record is killed before the attempt is lost.
 func TestUnrecordedProcessIsKilled(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		s := n.start(request("job.g.0", "echo $$ >> pids; exec sleep 1000"))
@@ -185,7 +184,7 @@ func TestUnrecordedProcessIsKilled(t *testing.T) {
 	})
 }
 
-// The supervisor can die between the record of an end and the kill of what is left.
+// The supervisor can die between the record of an end and the kill of the remaining processes.
 func TestRestOfAnEndedAttemptIsKilled(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		s := n.start(request("job.g.0", "echo $$ >> pids; exec sleep 1000"))
@@ -232,7 +231,7 @@ func TestOneSupervisorADirectory(t *testing.T) {
 	if err := s.Run(t.Context()); plimsoll.CodeOf(err) != plimsoll.CodeAlreadyRunning {
 		t.Errorf("a second supervisor ended with %v", err)
 	}
-	// Many that connect at once to a directory without supervisor get the same one.
+	// Clients that connect at once to a directory without supervisor get the same one.
 	n.endSupervisor(syscall.SIGKILL)
 	results := make(chan error, 4)
 	for range cap(results) {
@@ -263,7 +262,10 @@ func TestConnectSaysWhyItCannot(t *testing.T) {
 			ClientConfig{Dir: "/" + strings.Repeat("x", 120)}, plimsoll.CodeInvalid, "choose a shorter path",
 		},
 		"nobody there": {ClientConfig{Dir: dir}, plimsoll.CodeUnavailable, "no supervisor runs for"},
-		"ends at once": {ClientConfig{Dir: dir, Command: []string{"/bin/sh", "-c", "echo oh no >&2; exit 1"}}, plimsoll.CodeUnavailable, "oh no"},
+		"ends at once": {
+			ClientConfig{Dir: dir, Command: []string{"/bin/sh", "-c", "echo oh no >&2; exit 1"}},
+			plimsoll.CodeUnavailable, "oh no",
+		},
 		"does not exist": {
 			ClientConfig{Dir: dir, Command: []string{"/no/such"}}, plimsoll.CodeInternal, "start the supervisor",
 		},
@@ -319,8 +321,8 @@ func TestSupervisorLeavesTheAgentsGroupsAndSession(t *testing.T) {
 	}
 }
 
-// The supervisor is killed at any instant while attempts start. Each has run at most once, and what
-// is called lost does not run.
+// The supervisor is killed at any instant while attempts start. Each attempt has run at most once,
+// and a lost attempt does not run.
 func TestSupervisorIsKilledWhileItStarts(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare, gated}, func(t *testing.T, n *node) {
 		random := rand.New(rand.NewPCG(testrun.Seed(t), 0))
@@ -331,12 +333,13 @@ func TestSupervisorIsKilledWhileItStarts(t *testing.T) {
 				task := fmt.Sprintf("job.r%d.%d", round, i)
 				tasks = append(tasks, task)
 				group.Go(func() error {
-					// It may fail: the supervisor goes away meanwhile.
+					// The start may fail, because the supervisor is killed meanwhile.
 					_, err := n.Start(n.limit(), request(task, "echo $$ >> runs; exec sleep 1000"))
 					return ignoreUnavailable(err)
 				})
 			}
-			<-time.After(time.Duration(random.IntN(30_000)) * time.Microsecond) // the instant is what is random here
+			// The instant is random.
+			<-time.After(time.Duration(random.IntN(30_000)) * time.Microsecond)
 			n.endSupervisor(syscall.SIGKILL)
 			if err := group.Wait(); err != nil {
 				t.Error(err)
@@ -345,7 +348,7 @@ func TestSupervisorIsKilledWhileItStarts(t *testing.T) {
 		}
 		ran := 0
 		for _, task := range tasks {
-			// Starting again answers what became of the first start, or is the first.
+			// A second start returns the end of the first, or is the first.
 			n.start(request(task, "echo $$ >> runs; exec sleep 1000"))
 			s := n.waitFor(task, 1, func(s *Status) bool { return s.State != plimsoll.TaskStarting })
 			data, err := os.ReadFile(filepath.Join(TaskDir(n.dir, task), "runs"))

@@ -11,12 +11,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// errSeen ends a watch that has seen everything.
+// errSeen ends a watch after the first round.
 var errSeen = errors.New("seen")
 
-// Retire ends the supervisor if it holds no attempt that runs, and returns how many do. It is for
-// somebody who stops for good and knows that nobody else starts attempts in the directory. It
-// returns when the supervisor has given up its directory, or ctx ends.
+// Retire ends the supervisor if no attempt runs, and returns the number of running attempts. The
+// caller must make sure that no other process starts attempts in the directory. Retire returns when
+// the supervisor has released its directory, or ctx ends.
 func (c *Client) Retire(ctx context.Context) (running int, err error) {
 	err = c.Watch(ctx, func(attempts []Status, snapshotEnd bool) error {
 		for i := range attempts {
@@ -35,12 +35,13 @@ func (c *Client) Retire(ctx context.Context) (running int, err error) {
 	if running > 0 {
 		return running, nil
 	}
-	// Asked anew: since Connect another supervisor may have taken the place of that one.
+	// The capabilities are read anew, because another supervisor may have replaced the one of
+	// Connect.
 	var now Capabilities
 	if _, err := readJSON(filepath.Join(c.cfg.Dir, supervisorFile), &now); err != nil {
 		return 0, err
 	}
-	if now.PID <= 1 { // a signal to 0 or less would reach a group, or everybody
+	if now.PID <= 1 { // a signal to 0 or less would reach a group, or every process
 		return 0, plimsoll.Errorf(
 			plimsoll.CodeCorrupt, "%s does not say which process the supervisor is; end it by hand",
 			filepath.Join(c.cfg.Dir, supervisorFile),

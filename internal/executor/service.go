@@ -13,32 +13,32 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// watchChunk is how many attempts one message of a watch holds at most.
+// watchChunk is the largest number of attempts in one message of a watch.
 const watchChunk = 256
 
 // service answers SupervisorService.
 type service struct{ s *Supervisor }
 
-// watcher collects what has changed until its stream takes it: any number of changes of one attempt
-// are one.
+// watcher collects changes until its stream takes them. Several changes of one attempt count as
+// one.
 type watcher struct {
 	dirty map[attemptKey]struct{} // guarded by Supervisor.mu
 	wake  chan struct{}           // capacity 1
 }
 
-// changed tells the watchers; it needs mu.
+// changed notifies the watchers of a change; it needs mu.
 func (s *Supervisor) changed(a *attempt) {
 	a.hidden = false
 	for w := range s.watchers {
 		w.dirty[a.key] = struct{}{}
 		select {
 		case w.wake <- struct{}{}:
-		default: // it is awake already
+		default: // a wake-up is due already
 		}
 	}
 }
 
-// watch begins to collect, with everything there is.
+// watch begins to collect changes, with all present attempts as the first.
 func (s *Supervisor) watch() *watcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *Supervisor) watch() *watcher {
 		w.dirty[key] = struct{}{}
 	}
 	s.watchers[w] = struct{}{}
-	s.alone = time.Time{}
+	s.unwatchedSince = time.Time{}
 	return w
 }
 
@@ -56,12 +56,12 @@ func (s *Supervisor) unwatch(w *watcher) {
 	defer s.mu.Unlock()
 	delete(s.watchers, w)
 	if len(s.watchers) == 0 {
-		s.alone = time.Now()
+		s.unwatchedSince = time.Now()
 	}
 }
 
-// take returns the present status of what has changed, in the order of their names. What was
-// forgotten, or may still be given up, is left out.
+// take returns the present status of the changed attempts, in the order of their names. Forgotten
+// and hidden attempts are left out.
 func (s *Supervisor) take(w *watcher) []*pb.AttemptStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,8 @@ func (v *service) ForgetAttempt(
 	return connect.NewResponse(&pb.ForgetAttemptResponse{}), nil
 }
 
-// answer tells what the caller is not told.
+// answer converts an error for the caller. The caller does not see the cause of an internal error,
+// so it is reported as trouble.
 func (v *service) answer(op string, err error) error {
 	if plimsoll.CodeOf(err) == plimsoll.CodeInternal {
 		v.s.cfg.Events.Trouble(Trouble{Kind: TroubleRequest, Op: op, Err: err})

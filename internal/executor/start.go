@@ -21,8 +21,8 @@ func errStopping() error {
 	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "try again", Err: errStopped}
 }
 
-// startAttempt starts an attempt, unless it was started before, and returns what is known of it
-// when its process runs or could not be started.
+// startAttempt starts an attempt, unless it was started before. It returns the status when the
+// process runs or could not be started.
 func (s *Supervisor) startAttempt(ctx context.Context, req *StartRequest) (Status, error) {
 	key := attemptKey{req.Task, req.Attempt}
 	if err := key.validate(); err != nil {
@@ -46,7 +46,7 @@ func (s *Supervisor) startAttempt(ctx context.Context, req *StartRequest) (Statu
 		return s.startedBefore(ctx, a)
 	}
 	s.show(a)
-	// The caller may go away, but a start that has begun comes to its end.
+	// The caller may leave, but a start that has begun is completed.
 	started := make(chan struct{})
 	if !s.spawn(func(ctx context.Context) {
 		defer close(started)
@@ -59,7 +59,7 @@ func (s *Supervisor) startAttempt(ctx context.Context, req *StartRequest) (Statu
 	return s.statusOf(a), nil
 }
 
-// reserve returns the attempt; fresh tells the caller that it has to start it.
+// reserve returns the attempt; fresh tells the caller to start it.
 func (s *Supervisor) reserve(key attemptKey) (a *attempt, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,15 +72,15 @@ func (s *Supervisor) reserve(key attemptKey) (a *attempt, fresh bool) {
 	return a, true
 }
 
-// show lets the watchers hear of an attempt: from here on it comes to an end that they hear of too.
+// show makes an attempt visible to watchers. From here on they also see its end.
 func (s *Supervisor) show(a *attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed(a)
 }
 
-// unreserve gives up an attempt whose directory could not be used: it can be started again, and no
-// watcher has heard of it.
+// unreserve gives up an attempt whose directory could not be used. No watcher has seen it, and it
+// can be started again.
 func (s *Supervisor) unreserve(a *attempt, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +89,8 @@ func (s *Supervisor) unreserve(a *attempt, cause error) {
 	close(a.settled)
 }
 
-// makeDir makes the attempt's directory; made is false if it was there. It becomes durable with the
-// record, before the program runs.
+// makeDir makes the attempt's directory; made is false if it existed. The directory becomes durable
+// with the record, before the program runs.
 func (s *Supervisor) makeDir(a *attempt) (made bool, err error) {
 	task := filepath.Dir(a.dir)
 	for _, dir := range []string{filepath.Dir(task), task} {
@@ -108,18 +108,18 @@ func (s *Supervisor) makeDir(a *attempt) (made bool, err error) {
 	return true, nil
 }
 
-// noDirectory is for the log and for the agent, which reports it as the node's fault.
+// noDirectory is the error for the log and for the agent, which reports a fault of the node.
 func noDirectory(a *attempt, err error) error {
 	return &plimsoll.Error{
 		Code: plimsoll.CodeConflict, Msg: fmt.Sprintf("the directory of %v cannot be made: %v", a.key, err),
 	}
 }
 
-// startedBefore answers for a directory that was there: forgotten, or left by a supervisor before
-// us.
+// startedBefore returns the status of an attempt whose directory existed. It was forgotten, or an
+// earlier supervisor left it.
 func (s *Supervisor) startedBefore(ctx context.Context, a *attempt) (Status, error) {
 	if err := s.adopt(ctx, a); err != nil {
-		s.disown(a)
+		s.dropAdoption(a)
 		s.unreserve(a, err)
 		return Status{}, err
 	}
@@ -149,7 +149,7 @@ func (s *Supervisor) begin(ctx context.Context, a *attempt, req *StartRequest) {
 	defer s.mu.Unlock()
 	close(a.settled)
 	if a.status.Ended() {
-		return // it was quick
+		return // the program has already ended
 	}
 	a.status.State = plimsoll.TaskRunning
 	s.changed(a)
@@ -185,7 +185,7 @@ func (s *Supervisor) failStart(ctx context.Context, a *attempt, cause error) {
 	close(a.settled)
 }
 
-// launchAttempt does what comes before the program's first instruction, and lets it run.
+// launchAttempt prepares the attempt's user, directories and control group, and starts the program.
 func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRequest) (err error) {
 	lock, ok, err := lockPath(filepath.Join(a.dir, lockFile))
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	if err != nil {
 		return err
 	}
-	if err := s.accommodate(ctx, a, req, &who); err != nil {
+	if err := s.assignUser(ctx, a, req, &who); err != nil {
 		return err
 	}
 	if err := makeWorkDir(taskDir, req.Spec.WorkDir, &who); err != nil {
@@ -216,7 +216,7 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	}
 	a.logs = start.files[1:]
 	defer s.closeStarted(a, start)
-	if err := own(who.cred, start.files[1:]); err != nil {
+	if err := chownOutput(who.cred, start.files[1:]); err != nil {
 		return err
 	}
 	if err := s.joinGroup(a, req, start); err != nil {
@@ -227,9 +227,9 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	return s.launcher.do(start)
 }
 
-// closeStarted closes our side of what the program was given, but for its logs. By then it may run
-// and have written, and on a network file system close tells of failed writes of others too, so an
-// error here is not one of the start.
+// closeStarted closes this process's copies of the program's files, but for its logs. The program
+// may have written already, and on a network file system close also reports failed writes of
+// others. So an error here does not mean that the start failed.
 func (s *Supervisor) closeStarted(a *attempt, start *launch) {
 	files := start.files[:1:1]
 	if start.cgroup != nil {
@@ -256,7 +256,7 @@ func (s *Supervisor) joinGroup(a *attempt, req *StartRequest, start *launch) err
 	}
 	a.group = g
 	if shares := yieldingShares(&req.Spec); shares > 0 {
-		if err := change(
+		if err := withControl(
 			g, func(c *cgroup.Control) error { return c.SetScheduling(cgroup.Scheduling{Shares: shares}) },
 		); err != nil {
 			return err
@@ -266,9 +266,9 @@ func (s *Supervisor) joinGroup(a *attempt, req *StartRequest, start *launch) err
 	return err
 }
 
-// change does something to a control group. What the machine cannot do, or a group that is gone, is
-// no error.
-func change(g *cgroup.Group, do func(*cgroup.Control) error) error {
+// withControl calls do with the control of a group. An operation that the machine lacks, or a group
+// that is gone, is no error.
+func withControl(g *cgroup.Group, do func(*cgroup.Control) error) error {
 	c, err := g.Control()
 	if err == nil {
 		err = errors.Join(do(c), c.Close())
@@ -279,10 +279,10 @@ func change(g *cgroup.Group, do func(*cgroup.Control) error) error {
 	return err
 }
 
-// record makes the process known for good: its group first, so that whatever follows reaches it.
+// record makes the process durably known. Its group comes first, so that a later kill reaches it.
 func (s *Supervisor) record(a *attempt, job string, pid int) error {
 	r := attemptRecord{
-		Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits, UID: a.uid, Tenancy: a.tenancy,
+		Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits, UID: a.uid, Ownership: a.ownership,
 	}
 	if a.group != nil {
 		if err := a.group.Add(pid); err != nil {
@@ -291,10 +291,10 @@ func (s *Supervisor) record(a *attempt, job string, pid int) error {
 		r.Cgroup = a.group.Name()
 	}
 	if a.group == nil {
-		imprint(pid, a.limitMark())
+		setLimitMark(pid, a.limitMark())
 	}
 	if a.limits.Memory == 0 {
-		expendable(pid)
+		raiseOOMScore(pid)
 	}
 	p, ok, err := readProcess(pid)
 	if err != nil {
@@ -307,7 +307,7 @@ func (s *Supervisor) record(a *attempt, job string, pid int) error {
 	if err := writeJSON(filepath.Join(a.dir, attemptFile), r); err != nil {
 		return err
 	}
-	// One journal commit holds them all; the later syncs find nothing to do.
+	// One journal commit holds them all; the later syncs have nothing left to do.
 	task := filepath.Dir(a.dir)
 	for _, dir := range []string{a.dir, task, filepath.Dir(task)} {
 		if err := syncDir(dir); err != nil {
@@ -320,7 +320,7 @@ func (s *Supervisor) record(a *attempt, job string, pid int) error {
 	return nil
 }
 
-// openStreams opens what becomes the program's stdin, stdout and stderr.
+// openStreams opens the program's stdin, stdout and stderr.
 func openStreams(dir string) (files []*os.File, err error) {
 	open := func(path string, flag int) {
 		f, e := os.OpenFile(path, flag, 0o600)
@@ -343,8 +343,8 @@ func openStreams(dir string) (files []*os.File, err error) {
 	return files, nil
 }
 
-// own gives the task's output files to the user that it runs as.
-func own(cred *syscall.Credential, files []*os.File) error {
+// chownOutput gives the task's output files to its user.
+func chownOutput(cred *syscall.Credential, files []*os.File) error {
 	if cred == nil {
 		return nil
 	}

@@ -24,13 +24,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// maxSocketPath is what the kernel takes as the path of a unix socket.
+// maxSocketPath is the longest path of a unix socket that the kernel accepts.
 const maxSocketPath = 107
 
-// maxRequestBytes bounds a request of an agent: a group's specification, which is part of a job's.
+// maxRequestBytes bounds an agent's request, which holds a group's specification from a job.
 const maxRequestBytes = 4 << 20
 
-// NoCgroups as CgroupRoot runs everything without control groups.
+// NoCgroups is the CgroupRoot that runs all attempts without control groups.
 const NoCgroups = "none"
 
 // Names in the agent's directory.
@@ -41,25 +41,27 @@ const (
 	socketFile     = "supervisor.sock"
 )
 
-// ownGroup names the supervisor's own control group, behind the name of the node's. It is beside
-// the node's group and not in it, so that the tasks' common limit is not the supervisor's too.
+// ownGroup, after the name of the node's group, names the supervisor's own control group. It is
+// beside the node's group, so that the tasks' common limit does not apply to the supervisor.
 const ownGroup = "_supervisor"
 
 // groupsPath is the directory of all nodes' control groups.
 const groupsPath = "plimsoll"
 
-// SupervisorConfig says where a supervisor works.
+// SupervisorConfig configures a supervisor.
 type SupervisorConfig struct {
-	Dir        string // the agent's directory, absolute; must be there
+	Dir        string // the agent's directory, absolute; it must exist
 	Socket     string // path of the unix socket; empty: supervisor.sock in Dir
-	Node       string // a word for the name of the node's control group; empty: none
-	CgroupRoot string // where control groups are mounted; empty: /sys/fs/cgroup; NoCgroups: use none
+	Node       string // part of the name of the node's control group; empty: none
+	CgroupRoot string // mount point of control groups; empty: /sys/fs/cgroup; NoCgroups: use none
 	NoTrace    bool   // start programs through a shell even if ptrace is permitted
 
-	MeasureDisk time.Duration // how often it is measured what attempts take of the disk; 0: DefaultMeasureDisk
+	MeasureDisk time.Duration // interval of measuring disk usage; 0: DefaultMeasureDisk
 
-	ThawAfter time.Duration // how long no agent may watch until what is frozen is thawed; 0: DefaultThawAfter
-	Events    Events        // tells what happens
+	// ThawAfter is the time without agent after which frozen attempts are thawed; 0:
+	// DefaultThawAfter.
+	ThawAfter time.Duration
+	Events    Events // callbacks for events
 }
 
 // Validate fills in defaults and reports the first field that is wrong.
@@ -89,45 +91,54 @@ func (c *SupervisorConfig) Validate() error {
 	return nil
 }
 
-// Capabilities says what a supervisor can do on its machine. It is supervisor.json too, for the
-// agent.
+// Capabilities are the capabilities of a supervisor on its machine. supervisor.json has the same
+// form, for the agent.
 type Capabilities struct {
-	PID     int    `json:"pid"`
-	Cgroups string `json:"cgroups,omitempty"` // which kind is used; empty: none, and tasks run without limits
-	Limits  string `json:"limits,omitempty"`  // what is not limited, and why, for people; empty: everything is
-	// it runs tasks as Users says; one that does not know of Users runs all as itself
+	PID int `json:"pid"`
+	// Cgroups is the version in use; empty: none, and tasks run without limits.
+	Cgroups string `json:"cgroups,omitempty"`
+	// Limits that are missing, and why, for people; empty: none.
+	Limits string `json:"limits,omitempty"`
+	// Users is true if the supervisor obeys Users. An older supervisor runs all tasks as itself.
 	Users bool `json:"users,omitempty"`
-	// DiskMeasured, or why it is not; empty: a supervisor of before, which does not measure
-	Disk  string `json:"disk,omitempty"`
-	Trace string `json:"trace,omitempty"` // why programs are started through a shell; empty: they are not
+	// Disk is DiskMeasured, or the reason for not measuring. It is empty for an older supervisor,
+	// which does not measure.
+	Disk string `json:"disk,omitempty"`
+	// Trace is the reason for starting programs through a shell; empty: they are not.
+	Trace string `json:"trace,omitempty"`
 
-	CgroupRoot string `json:"cgroupRoot,omitempty"` // where control groups are mounted; empty if Cgroups is
-	// path of the node's control group, in which CgroupName names an attempt's
+	// CgroupRoot is the mount point of control groups; empty if Cgroups is.
+	CgroupRoot string `json:"cgroupRoot,omitempty"`
+	// Subtree is the path of the node's control group, in which CgroupName names an attempt's.
 	Subtree string `json:"subtree,omitempty"`
 }
 
-// Supervisor is one node's supervisor. Make it with New and run it once. It takes over all children
-// of its process and their orphans, so it must have the process to itself.
+// Supervisor is one node's supervisor. Make it with New and run it once. It reaps all children of
+// its process and their orphans, so the process must have no other use.
 type Supervisor struct {
 	cfg      SupervisorConfig
 	reaper   *reaper
 	launcher *launcher
 	uids     *uids
-	boot     string
-	tree     *cgroup.Subtree // nil: no control groups. Set before anything is started.
+	boot     string          // of the present run of the kernel
+	tree     *cgroup.Subtree // nil: no control groups; set before anything starts
 	stopping chan struct{}   // closed when Run begins to end
 
-	mu       sync.Mutex
+	mu sync.Mutex // guards the fields below, and the mutable fields of attempts
+
+	// attempts has every attempt that was started or found, until it is forgotten.
 	attempts map[attemptKey]*attempt
 	watchers map[*watcher]struct{}
-	alone    time.Time       // since when nobody watches, or all was thawed last; zero: somebody watches
-	work     *errgroup.Group // nil before Run and after it began to end
-	workCtx  func() context.Context
-	caps     Capabilities
-	memory   int64 // the common limit of all tasks that was set last; 0: none was
+	// unwatchedSince is the start of the time without watcher, or its last thaw; zero: an agent
+	// watches.
+	unwatchedSince time.Time
+	work           *errgroup.Group // nil before Run and after it began to end
+	workCtx        func() context.Context
+	caps           Capabilities
+	memory         int64 // present common limit of all tasks; 0: none
 }
 
-// New makes a supervisor. It touches nothing.
+// New makes a supervisor. It touches nothing on the machine.
 func New(cfg SupervisorConfig) (*Supervisor, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -145,7 +156,8 @@ func New(cfg SupervisorConfig) (*Supervisor, error) {
 	}, nil
 }
 
-// Capabilities returns what the supervisor can do; it is filled in when it answers on its socket.
+// Capabilities returns the supervisor's capabilities, which are known once it answers on its
+// socket.
 func (s *Supervisor) Capabilities() Capabilities {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,11 +166,10 @@ func (s *Supervisor) Capabilities() Capabilities {
 
 func (s *Supervisor) now() int64 { return time.Now().UnixNano() }
 
-// Run supervises until ctx ends; tasks go on without it. If another supervisor runs for the
+// Run supervises until ctx ends; tasks run on without it. If another supervisor runs for the
 // directory the error is CodeAlreadyRunning.
 func (s *Supervisor) Run(ctx context.Context) (err error) {
-	// The directory is not made here: a supervisor that comes late must not bring back one that was
-	// removed.
+	// The directory is not made here: a late supervisor must not bring back a removed directory.
 	lock, ok, err := lockPath(filepath.Join(s.cfg.Dir, supervisorLock))
 	if err != nil {
 		return err
@@ -180,7 +191,7 @@ func (s *Supervisor) Run(ctx context.Context) (err error) {
 	reaping := make(chan error, 1)
 	go func() { reaping <- s.reaper.run(reapCtx) }()
 	err = s.supervise(ctx)
-	stopReaping() // last, because a launch that is under way waits for what it sees
+	stopReaping() // last, because a launch that is under way needs the reaper
 	return errors.Join(err, <-reaping)
 }
 
@@ -208,7 +219,7 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 		if err := s.takeOver(workCtx); err != nil {
 			return err
 		}
-		work.Go(func() error { return s.thawAlone(workCtx) }) // from now on agents can come back
+		work.Go(func() error { return s.thawUnwatched(workCtx) }) // from now on agents can connect
 		if s.Capabilities().Disk == DiskMeasured {
 			work.Go(func() error { return s.watchDisk(workCtx) })
 		}
@@ -219,7 +230,8 @@ func (s *Supervisor) supervise(ctx context.Context) error {
 		_, handler := plimsollv1connect.NewSupervisorServiceHandler(
 			&service{s: s}, wire.Bounded(wire.RequestBounds(maxRequestBytes)),
 		)
-		return transport.Serve(workCtx, l, handler, transport.ServeConfig{Access: nil}) // a socket needs none
+		// A unix socket needs no access check.
+		return transport.Serve(workCtx, l, handler, transport.ServeConfig{Access: nil})
 	})
 	err := work.Wait()
 	if s.quiesce() && s.tree != nil {
@@ -244,8 +256,7 @@ func (s *Supervisor) quiesce() bool {
 	return allEnded
 }
 
-// closeGroups removes the node's control groups, so that nothing is left of an agent that has come
-// to its end.
+// closeGroups removes the node's control groups, so that an agent that is retired leaves none.
 func (s *Supervisor) closeGroups() error {
 	if err := s.tree.Hierarchy().Leave(os.Getpid()); err != nil {
 		return err
@@ -259,8 +270,8 @@ func (s *Supervisor) closeGroups() error {
 	return errors.Join(own.Remove(ctx), s.tree.Remove())
 }
 
-// takeOver finds out what this machine can do, says so once, and takes over what earlier
-// supervisors have started.
+// takeOver finds out the machine's capabilities, reports them once, and takes over the attempts of
+// earlier supervisors.
 func (s *Supervisor) takeOver(ctx context.Context) error {
 	caps := Capabilities{PID: os.Getpid(), Users: true}
 	if s.cfg.NoTrace {
@@ -329,7 +340,8 @@ func (s *Supervisor) ownGroup() (*cgroup.Group, error) {
 	return all.Create(path.Base(s.tree.Path())+ownGroup, cgroup.Limits{})
 }
 
-// subtreePath is plimsoll/<node>-<hash of the directory>: two agents of one machine do not meet.
+// subtreePath is plimsoll/<node>-<hash of the directory>, so that two agents of one machine have
+// different groups.
 func (s *Supervisor) subtreePath() string {
 	sum := sha256.Sum256([]byte(s.cfg.Dir))
 	name := hex.EncodeToString(sum[:4])
@@ -339,8 +351,8 @@ func (s *Supervisor) subtreePath() string {
 	return path.Join(groupsPath, name)
 }
 
-// spawn runs f as a part of Run, with a context that ends when Run begins to end; false: it has
-// begun to.
+// spawn runs f as a part of Run, with a context that ends when Run begins to end; false: Run is
+// ending already.
 func (s *Supervisor) spawn(f func(ctx context.Context)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -379,13 +391,13 @@ func (s *Supervisor) forget(key attemptKey) error {
 	if !a.status.Ended() {
 		return plimsoll.Errorf(plimsoll.CodeConflict, "%v has not ended; stop it first", key)
 	}
-	// Not synced, and no error if there is no room for it: without the mark the next supervisor
-	// only tells of the attempt once more.
+	// The mark is not synced, and a full disk is no error: without the mark the next supervisor
+	// only reports the attempt once more.
 	f, err := os.Create(filepath.Join(a.dir, forgotten))
 	if err == nil {
 		err = f.Close()
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the directory is gone: so much the better
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing directory needs no mark
 		s.trouble(TroubleForget, key, err)
 	}
 	delete(s.attempts, key)

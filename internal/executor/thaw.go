@@ -7,18 +7,18 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// DefaultThawAfter is how long an agent has to come back before what it froze runs again.
+// DefaultThawAfter is the time without an agent after which its frozen attempts are thawed.
 const DefaultThawAfter = time.Minute
 
-// thawAlone thaws what stands still when the agent is gone for long: it freezes tasks for seconds,
-// and nobody else would end that.
-func (s *Supervisor) thawAlone(ctx context.Context) error {
+// thawUnwatched thaws frozen attempts when no agent has watched for long. An agent freezes tasks
+// for seconds, and only the agent would thaw them.
+func (s *Supervisor) thawUnwatched(ctx context.Context) error {
 	if s.tree == nil {
 		return nil
 	}
 	s.mu.Lock()
 	if len(s.watchers) == 0 {
-		s.alone = time.Now()
+		s.unwatchedSince = time.Now()
 	}
 	s.mu.Unlock()
 	tick := time.NewTicker(max(s.cfg.ThawAfter/10, time.Millisecond))
@@ -29,24 +29,24 @@ func (s *Supervisor) thawAlone(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if s.isAlone() && s.thawAll() {
+		if s.unwatched() && s.thawAll() {
 			s.mu.Lock()
-			if !s.alone.IsZero() {
-				s.alone = time.Now()
+			if !s.unwatchedSince.IsZero() {
+				s.unwatchedSince = time.Now()
 			}
 			s.mu.Unlock()
 		}
 	}
 }
 
-// isAlone reports whether nobody has watched for long.
-func (s *Supervisor) isAlone() bool {
+// unwatched reports whether no agent has watched for ThawAfter.
+func (s *Supervisor) unwatched() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.alone.IsZero() && time.Since(s.alone) >= s.cfg.ThawAfter
+	return !s.unwatchedSince.IsZero() && time.Since(s.unwatchedSince) >= s.cfg.ThawAfter
 }
 
-// thawAll lets everything run again; whole is false if it must be tried again.
+// thawAll thaws every running attempt; whole is false if another try is needed.
 func (s *Supervisor) thawAll() (whole bool) {
 	whole = true
 	for _, a := range s.running() {
@@ -54,7 +54,7 @@ func (s *Supervisor) thawAll() (whole bool) {
 			continue
 		}
 		thawed := false
-		err := change(a.group, func(c *cgroup.Control) error {
+		err := withControl(a.group, func(c *cgroup.Control) error {
 			frozen, err := c.Frozen()
 			if err != nil || !frozen {
 				return err

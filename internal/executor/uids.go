@@ -16,42 +16,41 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// uidsFile, in the agent's directory, says where in the range the next uids are taken from.
+// uidsFile, in the agent's directory, has the position of the next uids in the range.
 const uidsFile = "uids.json"
 
-// uidBlock is how many uids are looked at together: processes and files are searched once for all
-// of them.
+// uidBlock is the number of uids that are checked together, with one search of processes and files.
 const uidBlock = 256
 
-// uids gives out uids, each of which serves as a gid too. It goes round through the range, so that
-// one comes again as late as possible, and then only if nothing of it is left: no process, no
-// directory of an attempt or of a task, no file in a directory that everybody may write to. Nothing
-// can come to be of a uid that nobody has, so it is enough to look before a block of them is given
-// out.
+// uids allocates uids, each of which serves as a gid too.
+//
+// Allocation goes round through the range, so a uid is reused as late as possible. A reused uid has
+// no process, no directory of an attempt or task, and no file in a public directory. A uid without
+// any process cannot gain files, so a check before a block is allocated is enough.
 type uids struct {
-	dir    string   // the agent's
-	shared []string // directories that everybody may write to
+	dir    string   // the agent's directory
+	shared []string // directories that every user may write to
 
 	mu struct {
 		sync.Mutex
 		all   UIDRange
 		next  uint32
-		ready []uint32 // of the last block: those that are free
-		held  map[uint32][]place
+		ready []uint32 // free uids of the last block
+		held  map[uint32][]dirIdentity
 	}
 }
 
-// place is a directory for which a uid was given out. Another that gets its name is not the same: a
-// task that comes back after its directory was removed must not hold the uids that it had.
-type place struct {
+// dirIdentity is a directory for which a uid was allocated. A later directory of the same name is a
+// different one: a task that comes back must not hold the uids that it had.
+type dirIdentity struct {
 	path  string
-	inode uint64 // 0: not known
+	inode uint64 // 0: unknown
 }
 
-func placeAt(path string) place { return place{path, inodeOf(path)} }
+func identityOf(path string) dirIdentity { return dirIdentity{path, inodeOf(path)} }
 
-// there reports whether the directory still is there.
-func (p place) there() bool {
+// exists reports whether the directory still exists.
+func (p dirIdentity) exists() bool {
 	info, err := os.Lstat(p.path)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
@@ -71,25 +70,25 @@ func inodeOf(path string) uint64 {
 	return 0
 }
 
-// uidsRecord is uidsFile.
+// uidsRecord is the content of uidsFile.
 type uidsRecord struct {
 	Next uint32 `json:"next"`
 }
 
 func newUIDs(dir string) *uids {
 	u := &uids{dir: dir, shared: []string{"/tmp", "/var/tmp", "/dev/shm"}}
-	u.mu.held = map[uint32][]place{}
+	u.mu.held = map[uint32][]dirIdentity{}
 	return u
 }
 
-// hold says that a uid belongs to what is at path, for as long as that is there.
+// hold reserves a uid for the directory at path, while that exists.
 func (u *uids) hold(id uint32, path string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.mu.held[id] = append(u.mu.held[id], placeAt(path))
+	u.mu.held[id] = append(u.mu.held[id], identityOf(path))
 }
 
-// take gives out a uid of the range, for what is at path.
+// take reserves a uid of the range for the directory at path.
 func (u *uids) take(all UIDRange, path string) (uint32, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -98,25 +97,25 @@ func (u *uids) take(all UIDRange, path string) (uint32, error) {
 			return 0, err
 		}
 	}
-	for seen := 0; len(u.mu.ready) == 0; {
-		if seen >= all.size() {
+	for checked := 0; len(u.mu.ready) == 0; {
+		if checked >= all.size() {
 			return 0, plimsoll.Errorf(plimsoll.CodeExhausted,
 				"none of the uids %v is free: each has a process, a directory of a task, or files; give the agent more with --task-uids", all)
 		}
-		n, err := u.look(all.size() - seen)
+		n, err := u.checkBlock(all.size() - checked)
 		if err != nil {
 			return 0, err
 		}
-		seen += n
+		checked += n
 	}
 	id := u.mu.ready[0]
 	u.mu.ready = u.mu.ready[1:]
-	u.mu.held[id] = append(u.mu.held[id], placeAt(path))
+	u.mu.held[id] = append(u.mu.held[id], identityOf(path))
 	return id, nil
 }
 
-// begin goes on where an earlier supervisor was. Agents begin at different places, so that two of
-// one machine, which know nothing of each other, do not give out the same uids at the same time.
+// begin continues at the position of an earlier supervisor. Agents begin at different positions, so
+// that two of one machine, which do not know each other, use different uids at a time.
 func (u *uids) begin(all UIDRange) error {
 	var r uidsRecord
 	if _, err := readJSON(
@@ -126,16 +125,16 @@ func (u *uids) begin(all UIDRange) error {
 	}
 	if !all.holds(r.Next) {
 		h := fnv.New32a()
-		_, _ = h.Write([]byte(u.dir)) // a hash takes everything
+		_, _ = h.Write([]byte(u.dir)) // a hash returns no error
 		r.Next = all.First + uint32(uint64(h.Sum32())%uint64(all.size()))
 	}
 	u.mu.all, u.mu.next, u.mu.ready = all, r.Next, nil
 	return nil
 }
 
-// look finds out which uids of the next block are free; it needs mu. n is how many it has looked
-// at, at most max.
-func (u *uids) look(most int) (n int, err error) {
+// checkBlock finds the free uids of the next block; it needs mu. n is the number of checked uids,
+// at most most.
+func (u *uids) checkBlock(most int) (n int, err error) {
 	all := u.mu.all
 	first := u.mu.next
 	n = min(uidBlock, most, int(all.Last-first)+1)
@@ -155,8 +154,8 @@ func (u *uids) look(most int) (n int, err error) {
 	if u.mu.next = block.Last + 1; block.Last == all.Last {
 		u.mu.next = all.First
 	}
-	// Before any of them is given out: a supervisor that is started anew must not begin with them
-	// again.
+	// The position is durable before any uid is used: a supervisor that starts anew must not use
+	// them again.
 	if err := replaceJSON(u.dir, uidsFile, uidsRecord{u.mu.next}); err != nil {
 		return 0, err
 	}
@@ -169,11 +168,11 @@ func (u *uids) look(most int) (n int, err error) {
 	return n, nil
 }
 
-// isHeld reports whether something is left of what a uid was given out for; it needs mu.
+// isHeld reports whether a directory of the uid still exists; it needs mu.
 func (u *uids) isHeld(id uint32) bool {
-	var left []place
+	var left []dirIdentity
 	for _, at := range u.mu.held[id] {
-		if at.there() {
+		if at.exists() {
 			left = append(left, at)
 		}
 	}
@@ -185,8 +184,8 @@ func (u *uids) isHeld(id uint32) bool {
 	return true
 }
 
-// markUsers marks uids and gids that users and groups of this machine have, also those that are
-// set aside for the containers of one.
+// markUsers marks the uids and gids of this machine's users and groups, including the subordinate
+// ones for containers.
 func markUsers(etc string, block UIDRange, used map[uint32]bool) error {
 	for _, name := range []string{"passwd", "group", "subuid", "subgid"} {
 		data, err := os.ReadFile(filepath.Join(etc, name))
@@ -207,7 +206,7 @@ func markUsers(etc string, block UIDRange, used map[uint32]bool) error {
 	return nil
 }
 
-// markRange marks so many uids from the first on.
+// markRange marks count uids from the first on.
 func markRange(first, count string, block UIDRange, used map[uint32]bool) {
 	from, err1 := strconv.ParseUint(first, 10, 32)
 	n, err2 := strconv.ParseUint(count, 10, 32)
@@ -243,8 +242,8 @@ func markProcesses(block UIDRange, used map[uint32]bool) error {
 	return nil
 }
 
-// uidsOf returns the four uids of a process; none of one that has ended. One whose status cannot be
-// read has just ended, and one whose parent has not noticed its end does nothing any more.
+// uidsOf returns the four uids of a process, or none if the process has ended. An unreadable status
+// means that the process has just ended; a zombie runs no more code.
 func uidsOf(pid int) []string {
 	data, err := procFile(pid, "status")
 	if err != nil || bytes.Contains(data, []byte("\nState:\tZ")) {
@@ -255,8 +254,7 @@ func uidsOf(pid int) []string {
 	return strings.Fields(ids)
 }
 
-// markFiles marks uids that own something directly in a directory. One that cannot be listed has
-// nothing that could be seen.
+// markFiles marks the owners of the entries of a directory. An unreadable directory marks none.
 func markFiles(dir string, block UIDRange, used map[uint32]bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -265,7 +263,7 @@ func markFiles(dir string, block UIDRange, used map[uint32]bool) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
-			continue // it has just gone
+			continue // it has just vanished
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			for _, id := range []uint32{st.Uid, st.Gid} {

@@ -25,7 +25,7 @@ const (
 	trapped    = syscall.WaitStatus(int(syscall.SIGTRAP)<<8 | 0x7f)
 )
 
-func TestWhatAnEndMeans(t *testing.T) {
+func TestClassify(t *testing.T) {
 	asked := &stopRequest{result: plimsoll.ResultPreempted, message: "make room"}
 	for _, c := range []struct {
 		name    string
@@ -100,8 +100,8 @@ func TestProcessNameMayHoldAnything(t *testing.T) {
 	}
 }
 
-// What is seen of a pid before its launcher knows the pid belongs to that launch, unless it is of
-// an earlier process with that pid.
+// Events of a pid that arrive before its launcher knows the pid belong to that launch, unless an
+// earlier process had the pid.
 func TestReaperKeepsEarlyEventsForTheLaunch(t *testing.T) {
 	r := newReaper()
 	deliver := func(pid int, ws syscall.WaitStatus) {
@@ -111,7 +111,7 @@ func TestReaperKeepsEarlyEventsForTheLaunch(t *testing.T) {
 			t.Error("something is called for a process that nobody follows")
 		}
 	}
-	deliver(7, exited0) // an orphan while nothing is being started
+	deliver(7, exited0) // an orphan without any launch
 	first := r.begin()
 	deliver(7, exited0) // an orphan during another launch; its pid is used again
 	second := r.begin()
@@ -135,7 +135,7 @@ func TestReaperKeepsEarlyEventsForTheLaunch(t *testing.T) {
 	}
 }
 
-func TestConfigNamesWhatIsWrong(t *testing.T) {
+func TestConfigNamesTheWrongField(t *testing.T) {
 	for field, cfg := range map[string]SupervisorConfig{
 		"dir": {Dir: "relative"}, "socket": {Dir: "/x", Socket: "/" + string(make([]byte, 200))},
 	} {
@@ -146,15 +146,16 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 	cfg := SupervisorConfig{Dir: "/x"}
-	if err := cfg.Validate(); err != nil || cfg.Socket != "/x/supervisor.sock" || cfg.CgroupRoot == "" || cfg.Events.Trouble == nil {
+	if err := cfg.Validate(); err != nil || cfg.Socket != "/x/supervisor.sock" ||
+		cfg.CgroupRoot == "" || cfg.Events.Trouble == nil {
 		t.Errorf("defaults are %+v, %v", cfg, err)
 	}
 }
 
-// While the supervisor ends it still reaps, and nobody can ask for those exit codes again.
+// A supervisor that is ending still reaps, because these exit codes would be lost otherwise.
 func TestEndWhileTheSupervisorStopsIsRecorded(t *testing.T) {
 	dir := t.TempDir()
-	s, err := New(SupervisorConfig{Dir: dir}) // as Run leaves it when it has begun to end
+	s, err := New(SupervisorConfig{Dir: dir}) // the state when Run has begun to end
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func TestStrayFilesAmongTheTasksAreLeftAlone(t *testing.T) {
 }
 
 // On a full disk there is no room for the mark. The agent does not ask again, so the attempt must
-// not stay in memory. A watcher that heard of it would wait for its end.
+// not stay in memory. A watcher that saw it would wait for its end.
 func TestNoWatcherHearsOfAStartThatIsGivenUp(t *testing.T) {
 	dir := t.TempDir()
 	s, err := New(SupervisorConfig{Dir: dir})
@@ -222,7 +223,8 @@ func TestForgetNeedsNoRoomOnTheDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, _ := s.reserve(attemptKey{"job.g.0", 1})
-	if err := os.MkdirAll(filepath.Join(a.dir, forgotten), 0o755); err != nil { // in the way of the mark
+	// In the way of the mark.
+	if err := os.MkdirAll(filepath.Join(a.dir, forgotten), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	s.publishEnd(a, exitRecord{Result: plimsoll.ResultSucceeded})
@@ -231,7 +233,7 @@ func TestForgetNeedsNoRoomOnTheDisk(t *testing.T) {
 	}
 }
 
-// withoutKill runs f without root's right to signal everybody, on a thread that is thrown away.
+// withoutKill runs f without root's right to signal every process, on a thread that is thrown away.
 func withoutKill(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -254,9 +256,9 @@ func withoutKill(t *testing.T, f func()) {
 	}
 }
 
-// A set-uid program that a supervisor without root's rights may not signal must not save the rest
-// of its task.
-func TestWhatMayNotBeSignaledDoesNotSaveTheRest(t *testing.T) {
+// A set-uid program that may not be signaled without root's rights does not save the rest of its
+// task.
+func TestASetUIDProgramDoesNotSaveTheRest(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process as somebody else")
 	}
@@ -275,7 +277,8 @@ func TestWhatMayNotBeSignaledDoesNotSaveTheRest(t *testing.T) {
 		}
 		return cmd
 	}
-	foreign := start(&syscall.Credential{Uid: 65534, Gid: 65534}) // has the lower pid, and so is found first
+	// Has the lower pid, and so is found first.
+	foreign := start(&syscall.Credential{Uid: 65534, Gid: 65534})
 	ours := start(nil)
 	withoutKill(t, func() {
 		if err := s.killTree(ctx, a, 0); err == nil || !strings.Contains(err.Error(), "not permitted") {

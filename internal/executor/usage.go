@@ -11,39 +11,39 @@ import (
 )
 
 const (
-	// direntBuffer bounds the names of one directory that are held at once.
+	// direntBuffer bounds the names of one directory that are in memory at once.
 	direntBuffer = 8 << 10
-	// manyLinks is how many files with several names are remembered, so that each counts once.
+	// manyLinks bounds the number of files with several names that are remembered, so that each
+	// counts once.
 	manyLinks = 1 << 16
 )
 
-// usage counts what directories take of the disk, a few entries at a time: the blocks of files, so
-// that holes do not count, and each file once, however many names it has. It follows no link, and
-// goes to no other mount. It holds no descriptor between two steps, and of a directory only as many
-// names as fit its buffer, whatever a task makes there.
+// usage measures the disk usage of directories, a few entries at a time. It counts blocks, so holes
+// do not count. Each file counts once, however many names it has. Links are not followed, and other
+// mounts are not entered. Between two steps it holds no descriptor. Its memory for a directory is
+// bounded by its buffer, however many files a task makes.
 type usage struct {
 	roots  []string
-	levels []level // from the first root down to the directory that is being read
+	levels []level // from the present root down to the directory that is being read
 	seen   map[inode]struct{}
 	buf    [direntBuffer]byte
 
 	bytes   int64
-	entries int64 // that were looked at
-	failed  error // the first that could not be
+	entries int64 // entries checked so far
+	failed  error // first error
 }
 
-// level is a directory on the way.
+// level is one directory on the present path.
 type level struct {
-	name   string   // in the one above; of the first the root's path
-	offset int64    // where in the directory to go on
-	below  []string // directories in it that were found and not yet looked into
-	done   bool     // it was read to its end
+	name   string   // name in the level above; for the first level the root's path
+	offset int64    // position for the next read of the directory
+	below  []string // directories in it that are yet to be entered
+	done   bool     // the directory was read to its end
 }
 
 type inode struct{ dev, ino uint64 }
 
-// newUsage begins with files that are open, and whose names are not known, and goes on with what is
-// below the roots.
+// newUsage counts the open files first, whose names are unknown, then the files below the roots.
 func newUsage(files []*os.File, roots ...string) *usage {
 	u := &usage{roots: roots, seen: map[inode]struct{}{}}
 	for _, f := range files {
@@ -53,7 +53,7 @@ func newUsage(files []*os.File, roots ...string) *usage {
 			err = errors.Join(conn.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &st) }), err)
 		}
 		if err != nil {
-			continue // it was closed: the attempt has ended
+			continue // it is closed: the attempt has ended
 		}
 		u.seen[inode{st.Dev, st.Ino}] = struct{}{}
 		u.bytes += st.Blocks * 512
@@ -61,7 +61,7 @@ func newUsage(files []*os.File, roots ...string) *usage {
 	return u
 }
 
-// step looks at about so many entries more, and reports whether there are any left.
+// step checks about so many more entries, and reports whether there are any left.
 func (u *usage) step(entries int) (more bool) {
 	for until := u.entries + int64(entries); u.entries < until; {
 		if len(u.levels) == 0 {
@@ -80,7 +80,7 @@ func (u *usage) step(entries int) (more bool) {
 		case top.done:
 			u.levels = u.levels[:len(u.levels)-1]
 		default:
-			u.entries++ // that there is nothing in it costs too
+			u.entries++ // an empty directory counts as one entry
 			if err := u.read(top); err != nil {
 				top.done = true
 				if u.failed == nil {
@@ -92,19 +92,19 @@ func (u *usage) step(entries int) (more bool) {
 	return true
 }
 
-// read looks at the next entries of a directory.
+// read checks the next entries of a directory.
 func (u *usage) read(top *level) error {
 	fd, err := u.open()
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) || errors.Is(
 		err, unix.ENOTDIR,
 	) {
-		top.done = true // it is gone, or something else has taken its place
+		top.done = true // it is gone or was replaced
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look into %s: %w", u.path(), err)
 	}
-	defer func() { _ = unix.Close(fd) }() // it was only read
+	defer func() { _ = unix.Close(fd) }() // nothing was written to it
 	if top.offset > 0 {
 		if _, err := unix.Seek(fd, top.offset, unix.SEEK_SET); err != nil {
 			return fmt.Errorf("go on in %s: %w", u.path(), err)
@@ -135,25 +135,26 @@ func (u *usage) read(top *level) error {
 	return nil
 }
 
-// open opens the directory at the end of the levels.
+// open opens the directory of the last level.
 func (u *usage) open() (fd int, err error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	root, err := unix.Open(u.levels[0].name, flags, 0)
 	if err != nil || len(u.levels) == 1 {
 		return root, err
 	}
-	defer func() { _ = unix.Close(root) }() // it was only read
+	defer func() { _ = unix.Close(root) }() // nothing was written to it
 	below := u.below()
 	fd, err = unix.Openat2(root, below, &unix.OpenHow{
 		Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // before Linux 5.6, or in an old sandbox
+	// Before Linux 5.6, or in an old sandbox.
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 		fd, err = unix.Openat(root, below, flags, 0)
 	}
 	return fd, err
 }
 
-// below is the path of the directory that is being read below its root.
+// below returns the path below the root of the directory that is being read.
 func (u *usage) below() string {
 	var b strings.Builder
 	for i := range u.levels[1:] {
@@ -175,11 +176,12 @@ func (u *usage) count(st *unix.Stat_t) {
 		switch {
 		case known:
 			return
-		case st.Nlink <= 1 || st.Mode&unix.S_IFMT == unix.S_IFDIR: // directories have a name each
+		// Directories have one name each.
+		case st.Nlink <= 1 || st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		case len(u.seen) < manyLinks:
 			u.seen[key] = struct{}{}
 		default:
-			bytes /= int64(st.Nlink) // together its names come to the whole
+			bytes /= int64(st.Nlink) // all names together count the file once
 		}
 	}
 	u.bytes += bytes

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// put makes a file with a name below dir that takes so many bytes of the disk.
+// put makes a file with a name below dir that uses so many bytes of disk.
 func put(t *testing.T, bytes int, names ...string) string {
 	t.Helper()
 	path := filepath.Join(names...)
@@ -24,7 +24,7 @@ func put(t *testing.T, bytes int, names ...string) string {
 	return path
 }
 
-// blocksOf returns what a file or directory takes itself.
+// blocksOf returns the disk usage of one file or directory.
 func blocksOf(t *testing.T, path string) int64 {
 	t.Helper()
 	var st syscall.Stat_t
@@ -34,8 +34,8 @@ func blocksOf(t *testing.T, path string) int64 {
 	return st.Blocks * 512
 }
 
-// What counts is the blocks: holes do not, a file with several names counts once, what a link
-// points to does not, and a file that is held open counts although it has lost its name.
+// Usage counts blocks. Holes and targets of links do not count, a file with several names counts
+// once, and an open file counts without any name.
 func TestUsageCountsBlocks(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), t.TempDir()
@@ -60,7 +60,7 @@ func TestUsageCountsBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = held.Close() }) // it was only read
+	t.Cleanup(func() { _ = held.Close() }) // nothing was written to it
 	want += blocksOf(t, held.Name())
 	if err := os.Remove(held.Name()); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestUsageCountsBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = named.Close() }) // it was only read
+	t.Cleanup(func() { _ = named.Close() }) // nothing was written to it
 	want += blocksOf(t, named.Name())
 	for _, sub := range []string{"a", "a/b"} {
 		want += blocksOf(t, filepath.Join(dir, sub))
@@ -82,8 +82,8 @@ func TestUsageCountsBlocks(t *testing.T) {
 	}
 }
 
-// A directory with many files is looked at in small steps, and one of many levels without a
-// descriptor for each.
+// A directory with many files is read in small steps, and one of many levels without a descriptor
+// for each.
 func TestUsageGoesInSmallSteps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -113,8 +113,8 @@ func TestUsageGoesInSmallSteps(t *testing.T) {
 	}
 }
 
-// A task that takes more of the disk than it asked for ends, and says how much; one that keeps to
-// it, and one that asked for no amount, go on. What it left out with a seek does not count.
+// A task that exceeds its disk ends, and its message has the amount. A task within its amount, and
+// one without, run on. A hole in a file does not count.
 func TestTaskOverItsDiskEnds(t *testing.T) {
 	fast := bare
 	fast.disk = 10 * 1e6
@@ -139,7 +139,7 @@ func TestTaskOverItsDiskEnds(t *testing.T) {
 		again := asks("job.greedy.0", "echo >> began; exec /bin/sleep 1000", 1<<20)
 		again.Attempt = 2
 		n.start(again)
-		// its directory is kept
+		// Its directory is kept.
 		n.wantEnd(n.waitFor(again.Task, 2, (*Status).Ended), plimsoll.ResultOutOfDisk, 143, "it used ")
 		for _, task := range []string{modest.Task, unbounded.Task} {
 			if s := n.waitFor(task, 1, func(*Status) bool { return true }); s.Ended() {

@@ -14,25 +14,25 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// The uids that attempts get if Users names no others.
+// Bounds of the uids for attempts, if Users names no others.
 const (
 	DefaultFirstUID = 600000
 	DefaultLastUID  = 665535
 )
 
-// Users says as whom the tasks of a node run if its supervisor is root. Any other supervisor runs
-// all tasks as itself. The zero value gives each attempt a uid of its own and permits nothing else.
+// Users selects the users of a node's tasks if its supervisor is root. Any other supervisor runs
+// all tasks as itself. The zero value gives each attempt its own uid and permits no other user.
 type Users struct {
-	UIDs      UIDRange // from which an attempt gets one of its own; zero: the default ones
-	Default   string   // user of tasks that name none; empty: a uid of the attempt's own
+	UIDs      UIDRange // range for an attempt's own uid; zero: the default range
+	Default   string   // user of tasks that name none; empty: the attempt's own uid
 	Allowed   []string // users that tasks may name
 	AllowRoot bool     // tasks may name root
 }
 
-// UIDRange is the uids from First to Last. Their numbers serve as gids too.
+// UIDRange is the uids from First to Last. The same numbers serve as gids.
 type UIDRange struct{ First, Last uint32 }
 
-// maxUID is the largest uid; the one above it means "none" to the kernel.
+// maxUID is the largest uid; the next number means "none" to the kernel.
 const maxUID = 1<<32 - 2
 
 // ParseUIDRange reads a range such as 600000-665535.
@@ -99,7 +99,8 @@ func usersFromProto(m *pb.TaskUsers) (Users, error) {
 	return u, u.Validate()
 }
 
-// Describe says in a sentence as whom tasks run that name no user, for those who start a node.
+// Describe says in a sentence which user runs the tasks that name none. The sentence is for people
+// who start a node.
 func (u Users) Describe() string {
 	switch {
 	case os.Geteuid() != 0:
@@ -111,17 +112,17 @@ func (u Users) Describe() string {
 	return fmt.Sprintf("each attempt of a task runs as a uid of its own, out of %v", u.UIDs)
 }
 
-// identity is as whom an attempt runs.
+// identity is the user of an attempt.
 type identity struct {
-	cred *syscall.Credential // nil: as the supervisor
-	home string              // empty: the supervisor's
-	own  bool                // with a uid of its own, which is filled in when it is known
+	cred *syscall.Credential // nil: the supervisor's user
+	home string              // empty: the supervisor's home
+	own  bool                // with its own uid, which is set once it is allocated
 }
 
 // root reports whether the attempt keeps the rights of a supervisor that is root.
 func (id *identity) root() bool { return id.cred != nil && id.cred.Uid == 0 }
 
-// identify finds out as whom a task runs. What it may not ask for is its own fault.
+// identify finds the user of a task. A forbidden user is the task's own fault.
 func identify(spec *plimsoll.GroupSpec, users *Users) (identity, error) {
 	if os.Geteuid() != 0 {
 		return identifyAsOurselves(spec)
@@ -150,7 +151,7 @@ func identify(spec *plimsoll.GroupSpec, users *Users) (identity, error) {
 	return identity{cred: &who.cred, home: who.home}, nil
 }
 
-// identifyAsOurselves is for a supervisor without root's rights.
+// identifyAsOurselves is identify for a supervisor without root's rights.
 func identifyAsOurselves(spec *plimsoll.GroupSpec) (identity, error) {
 	if spec.User == "" && spec.UserGroup == "" {
 		return identity{}, nil
@@ -174,7 +175,7 @@ func identifyAsOurselves(spec *plimsoll.GroupSpec) (identity, error) {
 	return identity{home: who.home}, nil
 }
 
-// named is the user and the group that a task names.
+// named returns the user and group that a task names, for messages.
 func named(spec *plimsoll.GroupSpec) string {
 	switch {
 	case spec.UserGroup == "":
@@ -191,8 +192,8 @@ type account struct {
 	home string
 }
 
-// lookUpUser finds a user by name or uid. A uid without an entry in the user database may be used,
-// with the group of its number, or with the one behind a colon.
+// lookUpUser finds a user by name or uid. A uid without an entry in the user database is possible.
+// Its group is the one after a colon, or else the group of the same number.
 func lookUpUser(name string) (account, error) {
 	number, group, _ := strings.Cut(name, ":")
 	u, err := user.Lookup(number)
@@ -226,8 +227,9 @@ func lookUpUser(name string) (account, error) {
 	return who, nil
 }
 
-// permitted reports whether tasks may run as the user. One that they did not ask for is the agent's
-// own choice. A user that they may name has the groups that the agent's entry gives it.
+// permitted reports whether tasks may run as the user. The agent's default user needs no
+// permission, unless it is root. A user that tasks may name has the groups of the agent's entry for
+// that user.
 func (a *account) permitted(name string, asked bool, users *Users) error {
 	if a.cred.Uid == 0 {
 		if users.AllowRoot {
@@ -256,7 +258,7 @@ func (a *account) permitted(name string, asked bool, users *Users) error {
 	)
 }
 
-// changeGroup makes one of the user's groups the first. Root may be in any.
+// changeGroup makes one of the user's groups the first. Root may use any group.
 func (a *account) changeGroup(name, group string) error {
 	gid, err := lookUpGroup(group)
 	if err != nil {
@@ -281,7 +283,7 @@ func lookUpGroup(name string) (gid uint32, err error) {
 	return uint32(n), nil
 }
 
-// mask is the umask that the attempt begins with.
+// mask returns the attempt's first umask.
 func (id *identity) mask() int {
 	if id.own {
 		return ownTaskMask

@@ -51,8 +51,7 @@ func TestEachAttemptHasAUIDOfItsOwn(t *testing.T) {
 	})
 }
 
-// Uids that run now differ, and a supervisor that was started anew does not give out what is in
-// use.
+// Running attempts have different uids, and a new supervisor does not reuse a uid in use.
 func TestUIDsSurviveARestartOfTheSupervisor(t *testing.T) {
 	needRoot(t)
 	n := newNode(t, bare)
@@ -77,8 +76,8 @@ func TestUIDsSurviveARestartOfTheSupervisor(t *testing.T) {
 	}
 }
 
-// taken is what uids gives out of a range in two rounds, of which nothing remains: path is not
-// there.
+// taken returns the uids of two rounds through a range. None stays in use, because path does not
+// exist.
 func taken(t *testing.T, u *uids, all UIDRange) (ids []uint32) {
 	t.Helper()
 	for range 2 * all.size() {
@@ -112,7 +111,7 @@ func TestUIDIsNotReusedWhileAProcessOfItLives(t *testing.T) {
 	if err := cmd.Wait(); err == nil {
 		t.Fatal("the process ended by itself")
 	}
-	taken(t, u, all) // what was looked at before
+	taken(t, u, all) // uids that were checked before
 	if got := taken(t, u, all); len(got) != 3 {
 		t.Errorf("got %v after its end", got)
 	}
@@ -138,14 +137,14 @@ func TestUIDIsNotReusedWhileFilesOfItRemain(t *testing.T) {
 	if err := errors.Join(os.Remove(file), os.Remove(attempt)); err != nil {
 		t.Fatal(err)
 	}
-	taken(t, u, all) // what was looked at before
+	taken(t, u, all) // uids that were checked before
 	if got := taken(t, u, all); len(got) != 4 {
 		t.Errorf("got %v after they are gone", got)
 	}
 }
 
-// A job whose tasks fail at once and are tried again, each in a new directory of the same name,
-// held a uid more for each time, until the node had none left for anybody.
+// Each attempt of a task that fails and is retried held a uid more. Its directories have the same
+// name, and in the end the node had no uid left.
 func TestATaskThatComesBackHoldsNotTheUIDsThatItHad(t *testing.T) {
 	needRoot(t)
 	all := UIDRange{614000, 614003}
@@ -187,7 +186,7 @@ func TestUIDsOfUsersAreNotGivenOut(t *testing.T) {
 	}
 }
 
-// A uid comes again as late as possible, also when the supervisor was started anew meanwhile.
+// A uid is reused as late as possible, also when the supervisor was started anew meanwhile.
 func TestUIDsGoRoundThroughTheRange(t *testing.T) {
 	all := UIDRange{613000, 613000 + 4*uidBlock - 1}
 	dir := t.TempDir()
@@ -263,7 +262,7 @@ func TestUserMustBeAllowed(t *testing.T) {
 	}
 }
 
-// A supervisor of another user than root runs tasks as itself, and as nobody else.
+// A supervisor that is not root runs tasks as itself, and as no other user.
 func TestOrdinaryUserRunsTasksAsItself(t *testing.T) {
 	if os.Geteuid() != 0 {
 		_, err := identify(&plimsoll.GroupSpec{User: "54322"}, &Users{Allowed: []string{"54322"}})
@@ -282,8 +281,7 @@ func TestOrdinaryUserRunsTasksAsItself(t *testing.T) {
 	}
 }
 
-// What a task has left in its directory is handed over to its next attempt, and nothing else is,
-// wherever its names lead.
+// A handover gives a task's files to its next attempt, and no other file, wherever links lead.
 func TestHandoverFollowsNoLink(t *testing.T) {
 	needRoot(t)
 	const from, to, group = 614001, 614002, 614000
@@ -320,8 +318,8 @@ func TestHandoverFollowsNoLink(t *testing.T) {
 	}
 }
 
-// A user may have given a file of its own a second name in its task's directory. It must not lose
-// the file when the directory is handed over.
+// A user may have given a file of its own a second name in its task's directory. The file stays the
+// user's when the directory is handed over.
 func TestHandoverLeavesFilesOfManyNames(t *testing.T) {
 	needRoot(t)
 	const from, to, group = 54321, 615002, 615000
@@ -344,9 +342,9 @@ func TestHandoverLeavesFilesOfManyNames(t *testing.T) {
 	}
 }
 
-// A program in a directory that the task's user may not enter is explained, and so is a data
-// directory in one.
-func TestWhatCannotBeReachedIsExplained(t *testing.T) {
+// The error names the directory that a task's user may not enter, for a program and for the data
+// directory.
+func TestUnreachableDirectoriesAreExplained(t *testing.T) {
 	needRoot(t)
 	hidden := t.TempDir()
 	mayPass(t, hidden)
@@ -415,8 +413,8 @@ func TestUsersAreChecked(t *testing.T) {
 	}
 }
 
-// What a supervisor of an older version has started is adopted as it is: it goes on as root. Its
-// files become those of its user alone all the same.
+// An attempt that an older supervisor started is adopted and runs on as root. Its files become
+// private to its user all the same.
 func TestAttemptsOfAnOlderVersionAreAdopted(t *testing.T) {
 	needRoot(t)
 	n := newNode(t, bare)

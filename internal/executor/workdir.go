@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeWorkDir makes a working directory that is named relative to the task's own, which belongs to
-// the attempt already. One that leads out of it is not made. What is there stays as it is.
+// makeWorkDir makes a working directory below the task's own one, which belongs to the attempt
+// already. A path that leads out of it is not made. Existing entries stay as they are.
 //
-// It goes from descriptor to descriptor and follows no link, because it has the supervisor's rights
-// and other tasks of the owner may change what is in the directory. Where it cannot go on, prepare
-// says whether the task can.
+// It descends from descriptor to descriptor and follows no link. It has the supervisor's rights,
+// and other tasks of the owner may change the directory meanwhile. At a link or a file it stops
+// without error: prepare finds out whether the task can use the directory.
 func makeWorkDir(taskDir, name string, id *identity) error {
 	if name == "" || !filepath.IsLocal(name) {
 		return nil
@@ -47,19 +47,20 @@ func openDir(at int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// makeBelow makes a directory in another one, and opens it; nil: something else is in its place.
+// makeBelow makes a directory in another one, and opens it; nil: the name is in use for another
+// file.
 func makeBelow(dir *os.File, name string, id *identity) (below *os.File, err error) {
 	err = unix.Mkdirat(int(dir.Fd()), name, uint32(privateMode))
 	made := err == nil
 	switch {
 	case made, errors.Is(err, syscall.EEXIST):
-	case slices.ContainsFunc(shortages, func(s error) bool { return errors.Is(err, s) }):
+	case slices.ContainsFunc(resourceErrors, func(s error) bool { return errors.Is(err, s) }):
 		return nil, fmt.Errorf("make the working directory: %w", err)
 	default:
 		return nil, cannotStart("the working directory cannot be made: %s: %v", name, err)
 	}
 	if below, err = openDir(int(dir.Fd()), name); err != nil {
-		return nil, nil //nolint:nilerr,nilnil // a link or a file, or it has just gone
+		return nil, nil //nolint:nilerr,nilnil // a link or a file, or it has just vanished
 	}
 	if made && id.cred != nil {
 		err = giveBelow(dir, below, id)
@@ -70,14 +71,14 @@ func makeBelow(dir *os.File, name string, id *identity) (below *os.File, err err
 	return below, nil
 }
 
-// giveBelow gives a new directory to the attempt, with the group of the one that it is in.
+// giveBelow gives a new directory to the attempt, with the group of its parent.
 func giveBelow(dir, below *os.File, id *identity) error {
 	var in, st unix.Stat_t
 	if err := errors.Join(unix.Fstat(int(dir.Fd()), &in), unix.Fstat(int(below.Fd()), &st)); err != nil {
 		return err
 	}
 	if int(st.Uid) != os.Geteuid() {
-		return nil // somebody has put another one in its place
+		return nil // another directory has taken its place
 	}
 	if err := below.Chown(int(id.cred.Uid), int(in.Gid)); err != nil {
 		return err

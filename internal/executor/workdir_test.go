@@ -10,14 +10,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// A relative working directory is there at the first attempt, and is each attempt's own: it can
-// write there, also to what attempts before it have left.
+// A relative working directory exists at the first attempt and belongs to each attempt. The attempt
+// can write there, also to files of earlier attempts.
 func TestRelativeWorkDirIsMadeForEachAttempt(t *testing.T) {
 	eachMode(t, []mode{inGroups, bare}, func(_ *testing.T, n *node) {
 		for attempt := range 3 {
 			req := request("job.g.0", "echo $PLIMSOLL_ATTEMPT >> kept && chmod 600 kept && cat kept && pwd")
 			req.Attempt, req.Spec.WorkDir = int32(attempt+1), "build/./out"
-			if attempt == 2 { // the attempt before has removed one of the two
+			if attempt == 2 { // the first attempt has removed one of the two
 				if err := os.RemoveAll(filepath.Join(TaskDir(n.dir, req.Task), "build", "out")); err != nil {
 					n.Fatal(err)
 				}
@@ -33,9 +33,8 @@ func TestRelativeWorkDirIsMadeForEachAttempt(t *testing.T) {
 	})
 }
 
-// What a task that shares the directory has put in the place of the working directory is not
-// followed with the supervisor's rights, and a path that leads out of the task's own directory is
-// not made.
+// A task that shares the directory may put a link in the place of the working directory. The
+// supervisor does not follow it. A path out of the task's own directory is not made.
 func TestWorkDirIsMadeInTheTasksOwnDirectoryOnly(t *testing.T) {
 	n := newNode(t, bare)
 	n.wantEnd(n.run(request("job.g.0", "ln -s "+n.dir+" link && touch file")), plimsoll.ResultSucceeded, 0, "")
@@ -51,7 +50,7 @@ func TestWorkDirIsMadeInTheTasksOwnDirectoryOnly(t *testing.T) {
 	}
 }
 
-// It has the owner, the group and the mode of the task's own directory.
+// The working directory has the owner, the group and the mode of the task's own directory.
 func TestRelativeWorkDirBelongsToTheAttempt(t *testing.T) {
 	needRoot(t)
 	n := newNode(t, bare)

@@ -12,69 +12,70 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// newsbox holds what the QoS loop says of the node until a gateway has taken it. Of the condition
-// and the offers only the newest counts; of the events the newest newsBound are kept, and how many
-// are lost is told in their place. It is in memory only: a new agent tells its condition anew.
+// nodeOutbox holds the QoS loop's reports of the node until a gateway has accepted them. Only the
+// newest condition and offers are kept. The newest maxWaitingEvents events are kept, and the number
+// of dropped events is reported in their place. All is in memory only: a new agent reports its
+// condition anew.
 //
-// A report keeps its sequence and its content until it is taken, because one that was taken
-// although its answer was lost is not taken again.
-type newsbox struct {
-	changed chan struct{} // capacity 1: something waits to be sent
+// A report keeps its sequence and content until it is accepted. So a report whose answer was lost
+// is not accepted twice.
+type nodeOutbox struct {
+	changed chan struct{} // capacity 1: a report waits
 
 	mu struct {
 		sync.Mutex
-		now      plimsoll.NodeReport // without events
-		untold   bool                // now, events or the shortage wait
-		shortage string              // what the disk lacks for new tasks; empty: nothing
+		now      plimsoll.NodeReport // newest report, without events
+		pending  bool                // now, events or shortage are not sent yet
+		shortage string              // shortage of the disk for new tasks; empty: none
 		events   []plimsoll.QOSEvent
-		lost     int   // events that were dropped since the last report
-		lostAt   int64 // when the last of them was made
+		lost     int   // events dropped since the last report
+		lostAt   int64 // time of the last of them
 		sequence uint64
-		sending  *plimsoll.NodeReport // was sent with sequence and is not taken yet
+		sending  *plimsoll.NodeReport // sent with sequence, and not accepted yet
 	}
 }
 
-// newsBound is how many events wait at most: hours of a node that acts now and then, minutes of one
-// that acts on all it has.
-const newsBound = 2000
+// maxWaitingEvents bounds the waiting events: hours of a node that acts now and then, or minutes of
+// one that acts on all its tasks.
+const maxWaitingEvents = 2000
 
-func newNewsbox() *newsbox { return &newsbox{changed: make(chan struct{}, 1)} }
+func newNodeOutbox() *nodeOutbox { return &nodeOutbox{changed: make(chan struct{}, 1)} }
 
-// add takes in what the loop says.
-func (n *newsbox) add(r plimsoll.NodeReport) {
+// add records a report of the loop.
+func (n *nodeOutbox) add(r plimsoll.NodeReport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.events = append(n.mu.events, r.Events...)
-	if over := len(n.mu.events) - newsBound; over > 0 {
+	if over := len(n.mu.events) - maxWaitingEvents; over > 0 {
 		n.mu.lost, n.mu.lostAt = n.mu.lost+over, n.mu.events[over-1].At
 		n.mu.events = slices.Clone(n.mu.events[over:])
 	}
 	r.Events = nil
-	n.mu.now, n.mu.untold = r, true
+	n.mu.now, n.mu.pending = r, true
 	n.wake()
 }
 
-// setShortage says what the disk lacks for new tasks; empty: nothing. The node takes none as long
-// as the loop or the disk forbids it.
-func (n *newsbox) setShortage(why string) {
+// setShortage records the shortage of the disk for new tasks; empty: none. The node takes no tasks
+// while the loop or the disk forbids it.
+func (n *nodeOutbox) setShortage(why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.mu.shortage, n.mu.untold = why, true
+	n.mu.shortage, n.mu.pending = why, true
 	n.wake()
 }
 
-// registered has a shortage told once more: a node that registers is open.
-func (n *newsbox) registered() {
+// registered reports a shortage once more, because a newly registered node accepts tasks.
+func (n *nodeOutbox) registered() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.shortage != "" {
-		n.mu.untold = true
+		n.mu.pending = true
 		n.wake()
 	}
 }
 
-// condition adds what the disk lacks to what the loop says.
-func (n *newsbox) condition(r *plimsoll.NodeReport) {
+// condition adds the shortage to a report of the loop.
+func (n *nodeOutbox) condition(r *plimsoll.NodeReport) {
 	if n.mu.shortage == "" {
 		return
 	}
@@ -85,7 +86,7 @@ func (n *newsbox) condition(r *plimsoll.NodeReport) {
 	r.SchedulingDisabled, r.SchedulingReason = true, cutText(why, plimsoll.MaxQOSMessage)
 }
 
-func (n *newsbox) wake() {
+func (n *nodeOutbox) wake() {
 	select {
 	case n.changed <- struct{}{}:
 	default:
@@ -93,13 +94,13 @@ func (n *newsbox) wake() {
 }
 
 // next returns the report to send, and its sequence; nil: there is none.
-func (n *newsbox) next() (report *plimsoll.NodeReport, sequence uint64) {
+func (n *nodeOutbox) next() (report *plimsoll.NodeReport, sequence uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.sending != nil {
 		return n.mu.sending, n.mu.sequence
 	}
-	if !n.mu.untold {
+	if !n.mu.pending {
 		return nil, 0
 	}
 	r := n.mu.now
@@ -114,14 +115,14 @@ func (n *newsbox) next() (report *plimsoll.NodeReport, sequence uint64) {
 	some := min(len(n.mu.events), plimsoll.MaxQOSEvents-len(r.Events))
 	r.Events = append(r.Events, n.mu.events[:some]...)
 	n.mu.events = n.mu.events[some:]
-	n.mu.untold = len(n.mu.events) > 0
+	n.mu.pending = len(n.mu.events) > 0
 	n.mu.sending = &r
 	n.mu.sequence++
 	return n.mu.sending, n.mu.sequence
 }
 
-// waiting is how many events wait.
-func (n *newsbox) waiting() int {
+// waiting returns the number of events that wait.
+func (n *nodeOutbox) waiting() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	waiting := len(n.mu.events)
@@ -131,17 +132,17 @@ func (n *newsbox) waiting() int {
 	return waiting
 }
 
-// taken says that the report that next returned last has been taken, or is given up.
-func (n *newsbox) taken() {
+// accepted drops the report of next, which has been accepted or given up.
+func (n *nodeOutbox) accepted() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.sending = nil
 }
 
-// refused says that it will never be taken. What is at fault is left out, and the rest told once
-// more, so that a node that must be closed is: the offers if the error is about them, and else the
-// events.
-func (n *newsbox) refused(cause error) {
+// refused drops the report of next, which will never be accepted. The faulty part is left out, and
+// the rest is reported again, so that a closed node stays closed. The faulty part is the offers if
+// the error names them, otherwise the events.
+func (n *nodeOutbox) refused(cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r := n.mu.sending
@@ -149,41 +150,41 @@ func (n *newsbox) refused(cause error) {
 	var at *plimsoll.Error
 	switch {
 	case len(r.Extended) > 0 && errors.As(cause, &at) && strings.HasPrefix(at.Field, "extended"):
-		n.mu.now.Extended, n.mu.untold = nil, true
+		n.mu.now.Extended, n.mu.pending = nil, true
 		n.mu.events = append(r.Events, n.mu.events...)
 	case len(r.Events) > 0:
-		n.mu.untold = true
+		n.mu.pending = true
 	}
 }
 
-// reportNode sends what the QoS loop says of the node, one report at a time.
-func (s *speaker) reportNode(ctx context.Context, g gateway) error {
+// reportNode sends the QoS loop's reports of the node, one at a time.
+func (s *sessionManager) reportNode(ctx context.Context, g gateway) error {
 	for failures := 0; ; {
-		report, sequence := s.news.next()
+		report, sequence := s.nodeOut.next()
 		if report == nil {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-s.news.changed:
+			case <-s.nodeOut.changed:
 			}
 			continue
 		}
-		err := s.sendNews(ctx, g, sequence, report)
+		err := s.sendNodeReport(ctx, g, sequence, report)
 		switch {
 		case err == nil:
 			failures = 0
-			s.news.taken()
+			s.nodeOut.accepted()
 		case ctx.Err() != nil || plimsoll.CodeOf(err) == plimsoll.CodeStale:
 			return err
 		case plimsoll.CodeOf(err) == plimsoll.CodeInvalid:
 			s.events.NodeReportRefused(len(report.Events), err)
-			s.news.refused(err)
+			s.nodeOut.refused(err)
 		case plimsoll.CodeOf(err) == plimsoll.CodeUnimplemented:
 			s.events.Trouble(Trouble{Kind: TroubleOldGateway})
 			<-ctx.Done()
 			return ctx.Err()
 		default:
-			if failures++; failures >= reportTries && elsewhere(err) {
+			if failures++; failures >= reportTries && retryElsewhere(err) {
 				return fmt.Errorf("report the node: %w", err)
 			}
 			if failures == reportTries {
@@ -194,9 +195,9 @@ func (s *speaker) reportNode(ctx context.Context, g gateway) error {
 	}
 }
 
-// elsewhere reports whether another gateway, or a new registration, can help. What cannot be helped
-// must not cost the tasks their session.
-func elsewhere(err error) bool {
+// retryElsewhere reports whether another gateway, or a new registration, can help. After any other
+// error the session continues, because the tasks need it.
+func retryElsewhere(err error) bool {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeUnavailable, plimsoll.CodeOutcomeUnknown, plimsoll.CodeDeadline, plimsoll.CodeNotFound:
 		return true
@@ -204,7 +205,9 @@ func elsewhere(err error) bool {
 	return false
 }
 
-func (s *speaker) sendNews(ctx context.Context, g gateway, sequence uint64, report *plimsoll.NodeReport) error {
+func (s *sessionManager) sendNodeReport(
+	ctx context.Context, g gateway, sequence uint64, report *plimsoll.NodeReport,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	err := g.reportNode(ctx, s.node.ID, s.node.Incarnation, sequence, report)

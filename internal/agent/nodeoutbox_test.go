@@ -20,8 +20,8 @@ func closed(reason string, messages ...string) plimsoll.NodeReport {
 	return r
 }
 
-// sent checks the report that is to be sent, as "sequence reason events…".
-func (n *newsbox) sent(t *testing.T, want string) {
+// sent checks the next report, as "sequence reason events…".
+func (n *nodeOutbox) sent(t *testing.T, want string) {
 	t.Helper()
 	report, sequence := n.next()
 	if report == nil {
@@ -42,30 +42,30 @@ func (n *newsbox) sent(t *testing.T, want string) {
 	}
 }
 
-// The newest condition is told, with all events; what was sent and not answered is repeated as it
-// was, so that it is not taken twice.
-func TestNewsAreRepeatedAsTheyWere(t *testing.T) {
-	n := newNewsbox()
+// The newest condition is reported, with all events. A report without answer is repeated unchanged,
+// so that it is not accepted twice.
+func TestNodeReportsAreRepeatedUnchanged(t *testing.T) {
+	n := newNodeOutbox()
 	n.sent(t, "")
 	n.add(closed("a", "1"))
 	n.add(closed("b", "2"))
 	n.sent(t, "1 b 1 2")
 	n.add(closed("c", "3"))
 	n.sent(t, "1 b 1 2")
-	n.taken()
+	n.accepted()
 	n.add(closed("d"))
 	n.sent(t, "2 d 3")
-	n.taken()
+	n.accepted()
 	n.sent(t, "")
-	n.add(closed("d")) // what was told once may be told again
+	n.add(closed("d")) // the same condition may be reported again
 	n.sent(t, "3 d")
 }
 
-// Of more events than can wait the oldest are given up, and their number is told in their place.
+// If too many events wait, the oldest are dropped, and their number is reported in their place.
 func TestTooManyEvents(t *testing.T) {
-	n := newNewsbox()
+	n := newNodeOutbox()
 	var all []string
-	for i := range newsBound + 7 {
+	for i := range maxWaitingEvents + 7 {
 		all = append(all, fmt.Sprint(i))
 		n.add(closed("", fmt.Sprint(i)))
 	}
@@ -82,7 +82,7 @@ func TestTooManyEvents(t *testing.T) {
 		for _, e := range report.Events {
 			got = append(got, e.Message)
 		}
-		n.taken()
+		n.accepted()
 	}
 	if !strings.HasPrefix(got[0], "7 older events were dropped") {
 		t.Errorf("the first event says %q", got[0])
@@ -90,51 +90,50 @@ func TestTooManyEvents(t *testing.T) {
 	if diff := cmp.Diff(all[7:], got[1:]); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if want := newsBound/plimsoll.MaxQOSEvents + 1; reports != want {
+	if want := maxWaitingEvents/plimsoll.MaxQOSEvents + 1; reports != want {
 		t.Errorf("%d reports, want %d", reports, want)
 	}
 }
 
-// Of a report that is refused for good only what is at fault is left out: the offers, with which
-// the events are told all the same, or the events, without which the condition is.
-func TestNewsThatAreRefused(t *testing.T) {
+// Only the faulty part of a refused report is left out. If that is the offers, the events are still
+// reported. If that is the events, the condition is.
+func TestRefusedNodeReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.gateways["a"] = local{c}
-		b.speaker.news = newNewsbox()
+		b.sessions.nodeOut = newNodeOutbox()
 		b.run()
-		b.speaker.news.add(closed("busy", strings.Repeat("x", plimsoll.MaxQOSMessage+1)))
+		b.sessions.nodeOut.add(closed("busy", strings.Repeat("x", plimsoll.MaxQOSMessage+1)))
 		after(time.Second)
-		if told, closed := c.told(); len(told) != 0 || !closed || len(c.news) != 1 {
-			t.Errorf("told %v, closed %v, in %d reports", told, closed, len(c.news))
+		if told, closed := c.told(); len(told) != 0 || !closed || len(c.nodeReports) != 1 {
+			t.Errorf("told %v, closed %v, in %d reports", told, closed, len(c.nodeReports))
 		}
 		bad := closed("busy")
 		bad.Extended = plimsoll.Resources{"gold": 1}
 		bad.Events = closed("", "not lost").Events
-		b.speaker.news.add(bad)
+		b.sessions.nodeOut.add(bad)
 		after(time.Second)
 		if told, closed := c.told(); len(told) != 1 || told[0] != "not lost" || !closed || len(
-			c.news,
-		) != 2 || c.news[1].Report.Extended != nil {
-			t.Errorf("told %v, closed %v, in %v", told, closed, c.news)
+			c.nodeReports,
+		) != 2 || c.nodeReports[1].Report.Extended != nil {
+			t.Errorf("told %v, closed %v, in %v", told, closed, c.nodeReports)
 		}
 	})
 }
 
-// What could not be sent is sent when it can, once, whatever breaks on the way; and each
-// registration has the condition told anew.
-func TestNewsOverABadNetwork(t *testing.T) {
+// Every report arrives once, whatever fails on the way. Each registration repeats the condition.
+func TestNodeReportsOverABadNetwork(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.gateways["a"] = local{c}
-		b.speaker.news = newNewsbox()
+		b.sessions.nodeOut = newNodeOutbox()
 		var registrations atomic.Int64
-		b.speaker.registered = func() { registrations.Add(1) }
+		b.sessions.registered = func() { registrations.Add(1) }
 		b.run()
 		c.disconnect(plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader"))
-		b.speaker.news.add(closed("a", "1"))
+		b.sessions.nodeOut.add(closed("a", "1"))
 		after(time.Hour)
-		b.speaker.news.add(closed("b", "2"))
+		b.sessions.nodeOut.add(closed("b", "2"))
 		c.change(func() { c.lostAnswers = 2 * reportTries })
 		c.disconnect(nil)
 		after(2 * time.Minute)
@@ -151,7 +150,7 @@ func TestNewsOverABadNetwork(t *testing.T) {
 				)
 			}
 		})
-		c.change(func() { c.registered = false }) // a gateway that has forgotten the node
+		c.change(func() { c.registered = false }) // a gateway that does not know the node
 		after(10 * time.Second)
 		if got := registrations.Load(); got != before+1 {
 			t.Errorf("the loop heard of %d registrations, want one more than %d", got, before)
@@ -159,21 +158,21 @@ func TestNewsOverABadNetwork(t *testing.T) {
 	})
 }
 
-// A gateway of an older version does not take them, and all else goes on.
-func TestAGatewayThatTakesNoNews(t *testing.T) {
+// A gateway of an older version does not accept reports of the node, and all else continues.
+func TestAGatewayWithoutNodeReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		c.noNews = plimsoll.Errorf(plimsoll.CodeUnimplemented, "no such call")
 		b.gateways["a"] = local{c}
-		b.speaker.news = newNewsbox()
+		b.sessions.nodeOut = newNodeOutbox()
 		b.run()
-		b.speaker.news.add(closed("a", "1"))
+		b.sessions.nodeOut.add(closed("a", "1"))
 		after(time.Hour)
 		if c.registers != 1 {
 			t.Errorf("%d registrations, want one", c.registers)
 		}
 		c.change(func() { c.noNews = nil })
-		c.disconnect(nil) // the next one is newer
+		c.disconnect(nil) // the next gateway is newer
 		after(time.Minute)
 		if told, _ := c.told(); len(told) != 1 {
 			t.Errorf("told %v", told)
@@ -181,16 +180,15 @@ func TestAGatewayThatTakesNoNews(t *testing.T) {
 	})
 }
 
-// A coordinator that has no room for what is told, for however long, keeps the session with all the
-// rest.
-func TestNewsThatThereIsNoRoomFor(t *testing.T) {
+// A coordinator without room for reports of the node keeps the session and all other messages.
+func TestNodeReportsWithoutRoomAtTheCoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		c.noNews = plimsoll.Errorf(plimsoll.CodeExhausted, "no room for another resource")
 		b.gateways["a"] = local{c}
-		b.speaker.news = newNewsbox()
+		b.sessions.nodeOut = newNodeOutbox()
 		b.run()
-		b.speaker.news.add(closed("a", "1"))
+		b.sessions.nodeOut.add(closed("a", "1"))
 		after(time.Hour)
 		if c.registers != 1 || c.watches != 1 {
 			t.Errorf("%d registrations over %d streams, want one over one", c.registers, c.watches)
