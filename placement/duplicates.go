@@ -7,56 +7,56 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// arrive notes where an instance is that came with a server. One without an id, or with the id of
-// another, gets a key of its own; f.twins knows the second kind.
+// arrive notes the place of an instance of a server's record. An instance without an id, or with an
+// id that another one has, gets a key of its own. f.duplicates lists the keys of the second kind.
 func (f *Fleet) arrive(id string, n int, at place) {
 	key := id
-	if _, taken := f.inside[id]; taken || id == "" {
-		key, at.twin = fmt.Sprintf("%d\x00%d", at.slot, n), id
+	if _, taken := f.instances[id]; taken || id == "" {
+		key, at.duplicateOf = fmt.Sprintf("%d\x00%d", at.slot, n), id
 	}
-	if at.twin != "" {
-		if f.twins == nil {
-			f.twins = map[string][]string{}
+	if at.duplicateOf != "" {
+		if f.duplicates == nil {
+			f.duplicates = map[string][]string{}
 		}
-		f.twins[id] = append(f.twins[id], key)
+		f.duplicates[id] = append(f.duplicates[id], key)
 	}
-	f.inside[key] = at
-	f.brought[at.slot] = append(f.brought[at.slot], key)
+	f.instances[key] = at
+	f.instancesOn[at.slot] = append(f.instancesOn[at.slot], key)
 }
 
-// depart forgets where such an instance was. If another one has its id, that is the one from now
-// on.
+// depart forgets the place of an instance. If another instance has the same id, that one takes its
+// key.
 func (f *Fleet) depart(key string) {
-	p := f.inside[key]
-	delete(f.inside, key)
-	switch twins := f.twins[key]; {
-	case p.twin != "":
-		f.dropTwin(p.twin, key)
-	case len(twins) > 0:
-		next := twins[0]
-		f.dropTwin(key, next)
-		at := f.inside[next]
-		delete(f.inside, next)
-		at.twin = ""
-		f.inside[key] = at
-		list := f.brought[at.slot]
+	p := f.instances[key]
+	delete(f.instances, key)
+	switch others := f.duplicates[key]; {
+	case p.duplicateOf != "":
+		f.dropDuplicate(p.duplicateOf, key)
+	case len(others) > 0:
+		next := others[0]
+		f.dropDuplicate(key, next)
+		at := f.instances[next]
+		delete(f.instances, next)
+		at.duplicateOf = ""
+		f.instances[key] = at
+		list := f.instancesOn[at.slot]
 		list[slices.Index(list, next)] = key
 	}
 }
 
-func (f *Fleet) dropTwin(id, key string) {
-	list := f.twins[id]
+func (f *Fleet) dropDuplicate(id, key string) {
+	list := f.duplicates[id]
 	list = slices.Delete(list, slices.Index(list, key), slices.Index(list, key)+1)
-	if f.twins[id] = list; len(list) == 0 {
-		delete(f.twins, id)
+	if f.duplicates[id] = list; len(list) == 0 {
+		delete(f.duplicates, id)
 	}
 }
 
-// alone returns an error if instances of one id are on two servers: it is not known then which of
-// them is meant.
+// alone returns an error if instances with one id are on two servers, because a request could mean
+// either.
 func (f *Fleet) alone(id string) error {
-	for _, key := range f.twins[id] {
-		if a, b := f.inside[id].slot, f.inside[key].slot; a != b {
+	for _, key := range f.duplicates[id] {
+		if a, b := f.instances[id].slot, f.instances[key].slot; a != b {
 			return fmt.Errorf("instance %s is on two servers, %s and %s; give each instance an id of its own",
 				id, f.ids[a], f.ids[b])
 		}
@@ -67,7 +67,7 @@ func (f *Fleet) alone(id string) error {
 // checkVolumes refuses a request for the volumes of an instance that is on two servers.
 func (f *Fleet) checkVolumes(ids []string) error {
 	if f.Loader.Volumes != nil {
-		return nil // it knows one server of each
+		return nil // the loader knows one server of each
 	}
 	for i, id := range ids {
 		if err := f.alone(id); err != nil {
