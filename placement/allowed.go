@@ -5,25 +5,26 @@ import (
 	"math/bits"
 )
 
-// allowed is the set of servers that the other constraints of a spread request allow: they are
-// open, every filter for what a server is keeps them, what the request must be near to and far from
-// is where it should be, and they would have room if nothing ran on them. A hard spread counts the
-// values that such servers have, and no others: a rack without GPUs holds nobody back who asks for
-// one. A server that is full or sick for now stays in the set, so that its value waits for it.
+// allowed is the set of servers that a spread request could use but for its spread. Such a server
+// is open, and passes the filters on records. The instances that the request must be near to and
+// far from are where they should be. The server would have room for the request if it were empty. A
+// hard spread counts the label values of these servers, and no others: a rack without GPUs does not
+// hold back a request for a GPU. A server that is full or sick for now stays in the set, so that
+// its value waits for it.
 //
-// Finding it costs a look at every server. It is found anew after a server came, left or got
-// another record, or an instance that the request names moved. Instances that come and go cost a
-// look at the server where they did, and that only if the request is near or far from some.
+// To find the set costs a look at every server. The set is found anew after a server came, left or
+// got another record, or an instance that the request names moved. Another instance that comes or
+// goes costs a look at its server, and only if the request is near to or far from instances.
 type allowed struct {
-	items  []*node           // parts of the chain behind its prefix that decide
-	counts func(*Stage) bool // whether a stage decides
-	single bool              // each server is asked; otherwise one of a class speaks for all of it
-	moving bool              // instances that come and go matter
-
+	items  []*node           // parts of the chain behind its prefix that decide about the set
+	counts func(*Stage) bool // whether a stage decides about the set
+	single bool              // each server is asked; otherwise one server speaks for its class
+	moving bool              // the set depends on instances that come and go
+	// whether the set was found
 	known  bool
 	shifts uint64  // Fleet.shifts when the set was found
 	seen   uint64  // number of the next entry of Fleet.recent, if moving is set
-	named  []int32 // where the instances were that the request names
+	named  []int32 // slots of the instances that the request names, when the set was found
 	slots  bitmap  // the set
 }
 
@@ -32,19 +33,19 @@ type hardSpread struct {
 	*counter
 	servers []int32 // by value: how many allowed servers have it; unused of a spread by node
 	low     int32   // the fewest instances in a value that counts; 0 if none does
-	lowAt   int32   // such a value; -1: none counts
+	lowAt   int32   // value that has low instances; -1: no value counts
 	seen    uint64  // counter.version when low was found
 	stale   bool    // low is to be found again
-	fixed   bool    // low was given, and stays
+	fixed   bool    // low was given by a loader or the record of a decision, and stays
 }
 
 // recentMoves is how many moves of instances a fleet remembers.
 const recentMoves = 1024
 
-// recent remembers where instances came or went last.
+// recent remembers the servers of the last instances that came or went.
 type recent struct {
 	slots [recentMoves]int32
-	n     uint64 // Invariant: only grows, also while a trial takes back what it has booked
+	n     uint64 // Invariant: only grows, also while a trial rolls its bookings back
 }
 
 func (r *recent) add(slot int32) {
@@ -63,8 +64,8 @@ func (p *Prepared) counters() []*counter {
 	return append(out, p.softSpread...)
 }
 
-// watch finds which stages decide about the set, and what makes it another one.
-func (a *allowed) watch(p *Prepared) {
+// prepare finds the stages that decide about the set, and the events that change it.
+func (a *allowed) prepare(p *Prepared) {
 	if len(p.hardSpread) == 0 {
 		return
 	}
@@ -106,7 +107,7 @@ func (a *allowed) decides(p *Prepared, n *node) bool {
 	return some
 }
 
-// compareValues brings up to date which values the hard spreads of the request count, and the
+// compareValues brings up to date the values that the hard spreads of the request count, and the
 // fewest instances in one of them.
 func (b *Batch) compareValues() {
 	p, f := b.p, b.fleet
@@ -126,7 +127,7 @@ func (b *Batch) compareValues() {
 	}
 }
 
-// moved reports whether an instance that the request names is elsewhere than it was.
+// moved reports whether an instance that the request names has moved since the last call.
 func (a *allowed) moved(p *Prepared) (elsewhere bool) {
 	k := 0
 	at := func(slot int32) {
@@ -150,7 +151,7 @@ func (a *allowed) moved(p *Prepared) (elsewhere bool) {
 	return elsewhere
 }
 
-// noSlot is no slot, and not the -1 of an instance that is nowhere.
+// noSlot is a slot that no instance has: -1 stands for an instance on no server.
 const noSlot = -2
 
 // findAllowed finds the set anew.
@@ -186,7 +187,7 @@ func (b *Batch) findAllowed() {
 	}
 }
 
-// allowAgain brings the set up to date after an instance came to a server or left it.
+// allowAgain updates the set after an instance came to a server or left it.
 func (b *Batch) allowAgain(slot int32) {
 	a := &b.p.allowed
 	now := b.fleet.classAt[slot] != noClass && b.allowsClass(slot) && b.allowsServer(slot)
@@ -198,7 +199,7 @@ func (b *Batch) allowAgain(slot int32) {
 	}
 }
 
-// allow puts a server into the set, or takes it out.
+// allow puts a server into the set if n is 1, and takes it out if n is -1.
 func (b *Batch) allow(slot, n int32) {
 	p := b.p
 	if n > 0 {
@@ -215,7 +216,7 @@ func (b *Batch) allow(slot, n int32) {
 	}
 }
 
-// allowsClass asks what is the same for all servers of a class, of which the slot is one.
+// allowsClass reports whether the class of the server at slot allows the request.
 func (b *Batch) allowsClass(slot int32) bool {
 	c := b.fleet.classes[b.fleet.rows[slot].class]
 	if !c.open || b.verdict(slot) != verdictKept {
@@ -225,7 +226,7 @@ func (b *Batch) allowsClass(slot int32) bool {
 	return b.p.fitsEmpty(&b.view)
 }
 
-// allowsServer asks the rest.
+// allowsServer asks the filters whose answer depends on the server itself.
 func (b *Batch) allowsServer(slot int32) bool {
 	b.see(slot)
 	for _, stage := range b.p.byServer {
@@ -241,13 +242,13 @@ func (b *Batch) allowsServer(slot int32) bool {
 	return true
 }
 
-// see makes the view that of a server that need not be in the batch.
+// see points the view at a server, which need not be in the batch.
 func (b *Batch) see(slot int32) {
 	r := &b.fleet.rows[slot]
 	b.view.slot, b.view.row, b.view.class = slot, r, b.fleet.classes[r.class]
 }
 
-// findLowest finds the fewest instances of the group in a value that counts.
+// findLowest finds the value that counts and has the fewest instances of the group.
 func (f *Fleet) findLowest(s *hardSpread, slots bitmap) {
 	s.stale, s.seen, s.lowAt = false, s.version, -1
 	least := func(value int32) {
@@ -281,8 +282,8 @@ func (p *Prepared) counted(s *hardSpread, value int32) bool {
 	return int(value) < len(s.servers) && s.servers[value] > 0
 }
 
-// neighbours returns a number that changes whenever instances that the request must be near to or
-// far from come or go.
+// neighbours returns a number that changes with every instance that comes or goes, of those that
+// the request must be near to or far from.
 func (p *Prepared) neighbours() (sum uint64) {
 	for _, list := range [...][]selector{p.hardNear, p.hardFar} {
 		for i := range list {
@@ -329,19 +330,19 @@ func whySpread(v *View) string {
 	return fmt.Sprintf("%s: %s %s has the fewest, %d", why, by, v.fleet.valueName(s.domain, s.lowAt), s.low)
 }
 
-// SpreadCount says which values of a label a hard spread of a request compares: those of servers
-// that the request's other constraints allow.
+// SpreadCount says which values of a label a hard spread compares: the values of servers that the
+// request's other constraints allow.
 type SpreadCount struct {
 	By        string
 	MaxSkew   int32
-	Values    int      // that servers of the fleet have
-	Counted   int      // of them, those that are compared
-	Fewest    int      // instances of the group in a value that is compared
-	FewestIn  string   // such a value; empty: none is compared
+	Values    int      // values that servers of the fleet have
+	Counted   int      // values that are compared
+	Fewest    int      // fewest instances of the group in a value that is compared
+	FewestIn  string   // a value with that number; empty: no value is compared
 	Uncounted []string // at most ten of the values that are not compared, in the order of the servers
 }
 
-// spreadCounts returns what the hard spreads of the request compare.
+// spreadCounts returns the values that each hard spread of the request compares.
 func (p *Prepared) spreadCounts() (out []SpreadCount) {
 	f := p.fleet
 	for i := range p.hardSpread {
@@ -372,8 +373,8 @@ func (p *Prepared) spreadCounts() (out []SpreadCount) {
 	return out
 }
 
-// String says it in one line: "spread by rack: r2 has the fewest, 1, of 2 that count; 8 others have
-// no node that the other constraints allow".
+// String returns the count in one line: "spread by rack: r2 has the fewest, 1, of 2 that count; 8
+// others have no node that the other constraints allow".
 func (c *SpreadCount) String() string {
 	if c.Counted == 0 {
 		return fmt.Sprintf(

@@ -193,8 +193,8 @@ func TestExplainSaysWhichValuesASpreadCounts(t *testing.T) {
 	}
 }
 
-// What a request is far from moves, and with it which racks count, however much has moved since the
-// last look.
+// The instances that a request must be far from move, and with them the racks that count. The
+// number of other moves since the last look does not matter.
 func TestSpreadFollowsWhatIsNearAndFar(t *testing.T) {
 	for _, others := range []int{0, 10, 3000} {
 		f := fleetOf(2, labelled("rack", "a", "b"))
@@ -225,9 +225,9 @@ func TestSpreadFollowsWhatIsNearAndFar(t *testing.T) {
 	}
 }
 
-// spreadReference works out by brute force which servers a spread keeps: those whose value would
-// not have more than maxSkew above the least of the values that have a server which is open, which
-// every other filter for what it is keeps, and which would have room if nothing ran on it.
+// spreadReference finds by brute force the servers that a spread keeps. A server stays if its value
+// would have at most maxSkew more instances than the least value. A value is compared if it has a
+// server that is open, passes the other filters on records, and would have room if empty.
 type spreadReference struct {
 	fleet  *placement.Fleet
 	placer *placement.Placer
@@ -294,8 +294,8 @@ func (x *spreadReference) refused(i int, members map[string]int) map[string]bool
 	return out
 }
 
-// The filter spread agrees with the brute-force reference, for whatever fleet, request and
-// settings, while instances come and go, and servers close and get other records.
+// The filter spread agrees with the brute-force reference for any fleet, request and settings.
+// Meanwhile instances come and go, and servers close and get other records.
 func TestSpreadAgreesWithBruteForce(t *testing.T) {
 	counted := 0
 	testrun.Check(t, func(t *rapid.T) {
@@ -356,8 +356,8 @@ func TestSpreadAgreesWithBruteForce(t *testing.T) {
 	}
 }
 
-// The record of a decision says what its spreads compared, so that a replay, which has the servers
-// of the last batch alone, compares the same. One from before that was said compares all its
+// The record of a decision has the counts that its spreads compared. A replay has only the servers
+// of the last batch, and so compares the same counts. A record without Fewest compares all its
 // counts.
 func TestReplayComparesWhatTheDecisionCompared(t *testing.T) {
 	f := twoOfTen(func(s *placement.Server) { s.Capacity["gpu"] = 9 }, nil)

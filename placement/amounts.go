@@ -31,12 +31,12 @@ func (a *Amounts) Sub(o *Amounts) {
 	}
 }
 
-// mostCounted is the largest amount that is counted with: sums and differences of two do not
+// mostCounted is the largest amount in use: sums and differences of two such amounts do not
 // overflow.
 const mostCounted = int64(1) << 61
 
-// counted returns a whole number as an amount; one that is too large to be counted, as a tiny ratio
-// makes it, is the largest or the smallest amount.
+// counted returns a whole number as an amount, within ±mostCounted. A tiny ratio makes numbers
+// beyond that.
 func counted(n float64) int64 {
 	return int64(math.Max(-float64(mostCounted), math.Min(n, float64(mostCounted))))
 }
@@ -49,13 +49,13 @@ const (
 	firstCustom
 )
 
-// Names interns resource names: each gets an index and keeps it, unless Fleet.ForgetName frees that
-// for another. The zero value is not usable; call NewNames.
+// Names interns resource names. A name keeps its index until Fleet.ForgetName frees the index for
+// another name. The zero value is not usable; call NewNames.
 type Names struct {
-	// "" where an index is free. Invariant: what stands in it never changes; another slice takes
-	// its place
+	// names is "" where an index is free. Invariant: the slice is replaced and its elements never
+	// change, so that a copy of the header is a copy of the names.
 	names []string
-	free  int // indexes that are free
+	free  int // number of free indexes
 }
 
 // NewNames returns the names of the resources that every node has.
@@ -63,13 +63,12 @@ func NewNames() *Names {
 	return &Names{names: []string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}}
 }
 
-// Clone returns the names as they are, to be changed apart from these.
+// Clone returns a copy that may be changed apart from the original.
 func (n *Names) Clone() *Names {
 	c := *n
 	return &c
 }
 
-// Len returns how many names there are.
 // Len returns how many indexes there are; some may be free.
 func (n *Names) Len() int { return len(n.names) }
 
@@ -79,7 +78,7 @@ func (n *Names) Name(i int) string { return n.names[i] }
 // Index returns the index of a name, or -1 if it is not known.
 func (n *Names) Index(name string) int { return slices.Index(n.names, name) }
 
-// Check reports whether all names of r are known or can still be taken in.
+// Check returns an error if the names of r would bring the table over its bound.
 func (n *Names) Check(field string, r plimsoll.Resources) error {
 	fresh := 0
 	for _, name := range r.Names() {
@@ -96,8 +95,8 @@ func (n *Names) Check(field string, r plimsoll.Resources) error {
 	return nil
 }
 
-// Amounts takes in the names of r, which Check has accepted, and returns its amounts and a mask of
-// the names that r has.
+// Amounts enters the names of r, which Check has accepted. It returns the amounts and a mask of the
+// names that r has.
 func (n *Names) Amounts(r plimsoll.Resources) (a Amounts, set uint32) {
 	for _, name := range r.Names() {
 		i := slices.Index(n.names, name)
@@ -141,7 +140,7 @@ func (n *Names) Resources(a *Amounts) plimsoll.Resources {
 	return r
 }
 
-// Masked returns the amounts of the names in the mask, zeros too.
+// Masked returns the amounts of the names in the mask, zeros included.
 func (n *Names) Masked(a *Amounts, set uint32) plimsoll.Resources {
 	r := plimsoll.Resources{}
 	for i, name := range n.names {

@@ -6,52 +6,52 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Batch is a number of servers that a chain runs over together. Its servers go by their place in
-// the batch.
+// Batch is a number of servers that a chain runs over together. A stage names a server by its place
+// in the batch.
 type Batch struct {
 	fleet  *Fleet
 	p      *Prepared
 	chain  *Chain
 	now    int64
 	seed   uint64
-	first  uint64        // the seed with which the batch began
-	choice Choice        // that the last placement came to
+	first  uint64        // seed that the batch began with
+	choice Choice        // result of the last placement
 	intn   func(int) int // instead of seed, for tests
 
-	slots            []int32
-	score            []float64
-	set              []int32
-	final            []int32  // what the chain left of set
-	flow             []flow   // by stage of the chain, added up over all batches of a placement
-	drops            []uint32 // by stage of the prefix: the open servers that it left out
-	keys             []rank
-	spare            []rank
-	packed, unpacked []uint64 // scratch of radix
-	copies           [][]int32
-	depth            int
-	mark             uint64 // of distinct
-	marks            []uint64
-	kinds            []uint32          // the classes in what is scored; empty: not yet known
-	values           []float64         // by class: what was noted
+	slots            []int32           // by place in the batch
+	score            []float64         // by place in the batch
+	set              []int32           // places of the servers still in the batch; stages reorder and cut it
+	final            []int32           // the servers that the chain left of set
+	flow             []flow            // by stage of the chain, summed over all batches of a placement
+	drops            []uint32          // by stage of the prefix: open servers that it dropped
+	keys             []rank            // scratch of sort
+	spare            []rank            // scratch of sort
+	packed, unpacked []uint64          // scratch of radix
+	copies           [][]int32         // by depth: the input of an or, for its alternatives
+	depth            int               // how many ors the current stage is in
+	mark             uint64            // number of the current note about classes; see newMark
+	marks            []uint64          // by class: the mark under which values was set
+	classes          []uint32          // classes of the servers that are scored; empty: not yet known
+	values           []float64         // by class: a noted value, good if marks is mark
 	weeks            []int64           // scratch of scoreReboot
-	out              [maxStages]uint32 // scratch of steps: servers that each filter left out
-	view             View
-	record           *recorder
+	out              [maxStages]uint32 // scratch of steps: servers that each filter dropped
+	view             View              // result of At
+	record           *recorder         // nil: the steps are not recorded
 
-	fresh  []int32          // slots whose instances were loaded for this batch
-	ids    map[string]place // the instances that were loaded
-	fault  map[int32]string // by slot: why its instances could not be loaded
-	names  []string         // scratch of load
-	warmth uint32           // keeps warm from being left out by the compiler
-	peak   int              // most instances held at once
-	loads  int              // servers whose instances were loaded
-	held   int
+	fresh      []int32          // slots whose instances were loaded for this batch
+	ids        map[string]place // the loaded instances by id
+	fault      map[int32]string // by slot: why its instances could not be loaded
+	names      []string         // scratch of load
+	prefetched uint32           // sum of prefetched values, which keeps the compiler from dropping the reads
+	peak       int              // most instances held at once
+	loads      int              // servers whose instances were loaded
+	held       int              // instances held now
 }
 
-// flow counts the servers that reached a stage, and those that it left.
+// flow counts the servers that entered a stage, and the servers that came out of it.
 type flow struct{ in, out uint32 }
 
-// View is one server as a stage sees it. It is good until the stage looks at the next.
+// View is one server as a stage sees it. It is valid until the stage looks at the next server.
 type View struct {
 	batch *Batch
 	fleet *Fleet
@@ -59,7 +59,7 @@ type View struct {
 	slot  int32
 	row   *row
 	class *class
-	anyOf bool // the class is judged, and the slot is but one of it
+	anyOf bool // the class is asked, and the slot is any server of it
 }
 
 // At returns the server at a place of the batch.
@@ -70,20 +70,20 @@ func (b *Batch) At(i int32) *View {
 	return &b.view
 }
 
-// Score adds to the score of a server.
+// Score adds n to the score of a server.
 func (b *Batch) Score(i int32, n float64) { b.score[i] += n }
 
-// Request returns what is to be placed.
+// Request returns the request that is placed.
 func (b *Batch) Request() *Request { return &b.p.Request }
 
-// Request returns what is to be placed.
+// Request returns the request that is placed.
 func (v *View) Request() *Request { return &v.p.Request }
 
 // ID returns the server's id.
 func (v *View) ID() string { return v.fleet.ids[v.slot] }
 
-// Record returns the server's record without its id and instances. It is shared, and not to be
-// changed.
+// Record returns the server's record without its id and instances. The record is shared; do not
+// change it.
 func (v *View) Record() *Server { return &v.class.record }
 
 // Count returns how many instances the server has.
@@ -92,11 +92,11 @@ func (v *View) Count() int { return int(v.row.count) }
 // Owned returns how many instances of the request's owner the server has.
 func (v *View) Owned() int { return int(v.fleet.owned(v.slot, v.p.owner)) }
 
-// Free returns what is left of a resource, by its index in Fleet.Names.
+// Free returns the amount left of a resource, by its index in Fleet.Names.
 func (v *View) Free(i int) int64 {
 	n := v.fleet.Free(v.slot, i)
 	if i == IndexCPU && v.row.uncapped > 0 && v.batch.chain.Settings.Capness {
-		n = min(n, 0) // what has no bound may take it all
+		n = min(n, 0) // an instance without a bound may take all of it
 	}
 	return n
 }
@@ -104,11 +104,11 @@ func (v *View) Free(i int) int64 {
 // Used returns how much of a resource is booked, by its index in Fleet.Names.
 func (v *View) Used(i int) int64 { return v.fleet.loads[v.slot].used[i] }
 
-// Uncapped returns how many instances the server has that have no amount of cpu.
+// Uncapped returns how many instances of the server have no amount of cpu.
 func (v *View) Uncapped() int { return int(v.row.uncapped) }
 
-// SetFree says what is left of cpu, memory or disk until the server's instances change. It is for
-// stages that calculate otherwise than calculate-unreserved.
+// SetFree sets the amount left of cpu, memory or disk until the server's instances change. It is
+// for stages that calculate in another way than calculate-unreserved.
 func (v *View) SetFree(i int, n int64) {
 	v.fleet.changing(v.slot)
 	v.row.free[i] = n
@@ -117,24 +117,24 @@ func (v *View) SetFree(i int, n int64) {
 // settings returns the settings of the chain.
 func (v *View) settings() *Settings { return &v.batch.chain.Settings }
 
-// warm reads the rows of the batch all at once: the processor then waits for memory once and not
-// for one server after the other.
-func (b *Batch) warm() {
+// prefetch reads the rows of the batch all at once, so that the processor waits for memory once and
+// not for each server.
+func (b *Batch) prefetch() {
 	watched := b.fleet.tags.info[b.p.owner].watchers > 0
 	for _, slot := range b.slots {
-		if b.warmth += b.fleet.rows[slot].count; !watched { // then the sketch will be asked
-			b.warmth += uint32(b.fleet.sketches[slot][0])
+		if b.prefetched += b.fleet.rows[slot].count; !watched { // then hosts asks the sketch
+			b.prefetched += uint32(b.fleet.sketches[slot][0])
 		}
 	}
 }
 
-// warmOwners does the same for the lists of owners that hosts will look into.
-func (b *Batch) warmOwners(set []int32) {
+// prefetchOwners reads the lists of owners that hosts will search.
+func (b *Batch) prefetchOwners(set []int32) {
 	for _, i := range set {
 		if slot := b.slots[i]; b.fleet.sketches[slot].mayHave(b.p.owner) {
 			r := &b.fleet.rows[slot]
 			for k := 0; k < len(r.owners); k += 16 { // a cache line
-				b.warmth += r.owners[k]
+				b.prefetched += r.owners[k]
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func (b *Batch) random(n int) int {
 
 // reset empties the batch for the next servers.
 func (b *Batch) reset(seed uint64) {
-	b.slots, b.set, b.kinds, b.seed, b.first, b.depth = b.slots[:0], b.set[:0], b.kinds[:0], seed, seed, 0
+	b.slots, b.set, b.classes, b.seed, b.first, b.depth = b.slots[:0], b.set[:0], b.classes[:0], seed, seed, 0
 }
 
 // add puts a server into the batch.
@@ -163,8 +163,8 @@ func (b *Batch) add(slot int32) {
 	b.slots = append(b.slots, slot)
 }
 
-// run runs the chain over the batch, the first skip items of the root left out, and returns the
-// place of the server that it chooses, -1 if none is left.
+// run runs the chain over the batch without the first skip items of the root. It returns the place
+// of the chosen server, -1 if none is left.
 func (b *Batch) run(skip int) int32 {
 	if cap(b.score) < len(b.slots) {
 		b.score = make([]float64, len(b.slots), 2*len(b.slots))
@@ -189,14 +189,14 @@ func (b *Batch) run(skip int) int32 {
 	best := int32(-1)
 	for _, i := range set {
 		if best < 0 || b.score[i] >= b.score[best] {
-			best = i // of equals the later, as the original does
+			best = i // the later of equals, as in the original
 		}
 	}
 	return best
 }
 
-// steps runs the plan of the request, in which filters that follow each other are asked about one
-// server after the other, so that it is looked at once.
+// steps runs the plan of the request. Adjacent filters are all asked about one server before the
+// next server, so that each server is read once.
 func (b *Batch) steps(set []int32) []int32 {
 	for k := range b.p.plan {
 		if len(set) == 0 {
@@ -216,7 +216,7 @@ func (b *Batch) steps(set []int32) []int32 {
 			for n := range item.keeps {
 				k := &item.keeps[n]
 				if k.room > 0 && v.row.free[k.room-1] >= k.need && !(k.room-1 == IndexCPU && v.row.uncapped > 0) {
-					continue // what keep would say, without a call
+					continue // keep would return true; the call is saved
 				}
 				if k.clear != 0 && v.row.flags&k.clear == 0 {
 					continue
@@ -260,7 +260,7 @@ func (b *Batch) exec(n *node, set []int32) []int32 {
 	b.depth++
 	out := set[:0]
 	for k, item := range n.items {
-		if k > 0 { // what was tried has changed it
+		if k > 0 { // the alternative before has changed it
 			set = append(set[:0], given...)
 		}
 		if out = b.exec(item, set); len(out) > 0 {
@@ -319,7 +319,7 @@ func (b *Batch) filter(s *Stage, set []int32) []int32 {
 	return kept
 }
 
-// newMark begins to note something about classes.
+// newMark begins a new note about classes: a value in values counts only under the current mark.
 func (b *Batch) newMark() {
 	b.mark++
 	for len(b.marks) < len(b.fleet.classes) {
@@ -327,7 +327,8 @@ func (b *Batch) newMark() {
 	}
 }
 
-// load has the instances of the servers of a set loaded, if there is somebody to load them.
+// load loads the instances of the servers of a set if the fleet has a Loader, and drops the servers
+// whose instances cannot be loaded.
 func (b *Batch) load(set []int32) []int32 {
 	l := &b.fleet.Loader
 	if l.Instances == nil && l.Batch == nil {
@@ -383,10 +384,10 @@ func (b *Batch) hold(slot int32, instances []Instance) {
 		f.holdOne(slot, in)
 	}
 	f.renew(slot)
-	f.crowd(slot)
+	f.markFull(slot)
 }
 
-// holdOne counts an instance on a server by the tags that somebody has asked about.
+// holdOne counts an instance on a server, under the tags that requests have acquired.
 func (f *Fleet) holdOne(slot int32, in *Instance) {
 	r, l := &f.rows[slot], &f.loads[slot]
 	r.count++
@@ -406,7 +407,7 @@ func (f *Fleet) holdOne(slot int32, in *Instance) {
 	}
 }
 
-// done forgets what was loaded for the batch.
+// done forgets the instances that were loaded for the batch.
 func (b *Batch) done() {
 	for _, slot := range b.fresh {
 		r, l := &b.fleet.rows[slot], &b.fleet.loads[slot]
@@ -419,7 +420,7 @@ func (b *Batch) done() {
 	clear(b.ids)
 }
 
-// hits returns how many of the instances that a selector means are on the server.
+// hits returns how many instances of a selector are on the server.
 func (v *View) hits(s *selector) int {
 	if s.id == "" {
 		return int(tallied(v.fleet.loads[v.slot].tags, s.tag))

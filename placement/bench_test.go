@@ -12,8 +12,8 @@ import (
 )
 
 // benchFleet returns a fleet of n servers with about fifty instances each, of 200 owners, that use
-// so many percent of it. A server has room for 50/full instances, and they were dealt out at random
-// as long as there was room, so at 99 % most servers are full. Every twentieth server has a trait.
+// full percent of it. A server has room for 50/full instances. They were dealt out at random as
+// long as there was room, so at 99 % most servers are full. Every twentieth server has a trait.
 func benchFleet(n, full int) *placement.Fleet {
 	rng := rand.New(rand.NewPCG(1, 2))
 	f := placement.NewFleet(placement.NewNames())
@@ -93,7 +93,7 @@ func place(b *testing.B, chain *placement.Chain, f *placement.Fleet, r *placemen
 	}
 }
 
-// request is what the benchmarks place: the size of what runs on the fleet already.
+// request returns the request that the benchmarks place, as large as the booked instances.
 func request() *placement.Request {
 	return &placement.Request{
 		Owner: "owner7", Job: "new", Group: "main",

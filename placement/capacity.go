@@ -2,17 +2,17 @@ package placement
 
 import "github.com/plimsoll-dev/plimsoll"
 
-// Capacity is what is left on a server (RFD 60's serverCapacity).
+// Capacity is the room left on a server (RFD 60's serverCapacity).
 type Capacity struct {
 	Server    string
-	Why       string             // why it is not counted; empty: it is
-	Free      plimsoll.Resources // what is left of every resource that it has; negative if more is booked
+	Why       string             // why the server is not counted; empty: it is counted
+	Free      plimsoll.Resources // amount left of every resource that the server has; negative if more is booked
 	Whole     plimsoll.Resources
 	Instances int
-	Most      int // instances that it takes; 0: no bound
+	Most      int // instances that the server takes; 0: no bound
 }
 
-// capacityStages are those whose servers have a capacity to tell of.
+// capacityExpression lists the stages that a server passes if its capacity is counted.
 func capacityExpression() Expression {
 	return Pipe(
 		Named("setup"), Named("running"), Named("invalid-servers"), Named("load-instances"), Named("calculate-tickets"),
@@ -20,14 +20,14 @@ func capacityExpression() Expression {
 	)
 }
 
-// CapacityChain returns the chain that Capacities runs, made of given stages, with which a profile
-// may replace those of the package.
+// CapacityChain returns the chain that Capacities runs, made of the given stages. A profile may
+// replace the package's stages with its own here.
 func CapacityChain(stages []Stage) (*Chain, error) {
 	return NewChain(capacityExpression(), stages, nil, DefaultSettings())
 }
 
-// Capacities returns what is left on servers, in their order. Instances are loaded for those that
-// have a capacity to tell of.
+// Capacities returns the room left on servers, in their order. Instances are loaded only for
+// servers whose capacity is counted.
 func (pl *Placer) Capacities(chain *Chain, slots []int32, now int64) ([]Capacity, error) {
 	p, err := chain.Prepare(pl.fleet, &Request{AnyClass: true})
 	if err != nil {

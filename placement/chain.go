@@ -9,48 +9,47 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Reads says what a stage needs to have been found out before it.
+// Reads is a set of facts that a stage reads and that earlier stages must have given.
 type Reads uint8
 
-// What stages read.
+// The facts of a server.
 const (
 	ReadsRecord    Reads = 0         // only the server's own record
-	ReadsInstances Reads = 1 << iota // what runs on the server
-	ReadsFree                        // what is left on the server
+	ReadsInstances Reads = 1 << iota // the instances on the server
+	ReadsFree                        // the amounts left on the server
 )
 
-// Stage is a named part of a chain: a filter that looks at one server at a time (Keep), one that
-// compares the servers of a batch (Batch), or a score (Batch with Scores set). With both, Batch
-// does the work, and Keep says afterwards of one server what it did. Stages are stateless values.
+// Stage is a named part of a chain: a filter of single servers (Keep), a filter that compares the
+// servers of a batch (Batch), or a score (Batch with Scores set). A stage with both runs Batch, and
+// Keep repeats the verdict about one server afterwards. Stages are stateless values.
 type Stage struct {
 	Name    string
 	Aliases []string // other names, such as those of RFD 60
 	Reads   Reads
-	Gives   Reads // what the stages after it may read
-	Closes  bool  // Keep says whether the server takes instances at all now, whatever the request
-	ByClass bool  // Keep looks at the record without the id only, so that it is asked once for servers that are alike
+	Gives   Reads // facts that later stages may read
+	Closes  bool  // Keep asks if the server takes instances at all now, whatever the request
+	ByClass bool  // Keep reads only the record without the id, so that it is asked once for equal servers
 	Scores  bool  // Batch adds to scores and drops nothing
 
 	// Applies reports whether the stage does anything for a request; nil: always.
 	Applies func(*Prepared) bool
 	// Keep reports whether a server stays.
 	Keep func(*View) bool
-	// Batch returns those of a batch that stay, in the order in which they go on. It may reorder
-	// and cut the slice.
+	// Batch returns the servers of a batch that stay, in the order in which they go on. It may
+	// reorder and cut the slice.
 	Batch   func(*Batch, []int32) []int32
-	excepts bool  // Keep also looks at the exclusions of the request, which name servers
-	room    int   // index + 1 of the resource whose room Keep compares, if it does only that
-	clear   uint8 // flags of a row without any of which Keep is true; 0: none
+	excepts bool  // Keep also reads the exclusions of the request, which name servers
+	room    int   // index + 1 of the resource whose room Keep compares, if it reads nothing else
+	clear   uint8 // flags of a row: Keep is true if the row has none of them; 0: no such flags
 
-	// restricts reports whether the stage is one of the request's constraints although it reads
-	// what runs, so that a spread does not count the servers that it drops; nil: it is not.
+	// restricts reports whether the stage is a constraint of the request although it reads
+	// instances. A spread does not count the servers that such a stage drops. nil: it is none.
 	restricts func(*Prepared) bool
-	// alike reports whether Keep says the same of all servers of a class for this request, although
-	// ByClass is not set; nil: it does not.
+	// alike reports whether Keep has one answer for all servers of a class for this request,
+	// although ByClass is not set; nil: it has not.
 	alike func(*Prepared) bool
 
-	// Why says in a few words why a server was dropped, the same words for servers that were
-	// dropped alike.
+	// Why says in a few words why a server was dropped: the same words for the same reason.
 	Why func(*View) string
 }
 
@@ -60,9 +59,9 @@ type Chain struct {
 	Text     Expression
 
 	root   *node
-	stages []Stage // as they stand in the chain, alternatives too
-	prefix int     // so many of the first items of the root are filters that look at records only
-	rules  map[string]*Rule
+	stages []Stage          // in the order of the chain, alternatives included
+	prefix int              // number of first items of the root that are filters on records only
+	rules  map[string]*Rule // compiled owner rules by owner
 }
 
 type node struct {
@@ -71,8 +70,8 @@ type node struct {
 	items []*node
 }
 
-// NewChain checks an expression against the stages that there are and returns the chain.
-// definitions are expressions that can be named in others; the settings are those of its stages.
+// NewChain checks an expression against the given stages and returns the chain. definitions are
+// expressions that others may name; settings are read by the stages.
 func NewChain(e Expression, stages []Stage, definitions map[string]Expression, settings Settings) (*Chain, error) {
 	if err := settings.validate(); err != nil {
 		return nil, err
@@ -106,7 +105,7 @@ func NewChain(e Expression, stages []Stage, definitions map[string]Expression, s
 	return c, nil
 }
 
-// planItem is a part of a chain as it is run: filters that follow each other, or anything else.
+// planItem is a part of a chain as it runs: adjacent filters, or one node of another kind.
 type planItem struct {
 	keeps []planKeep
 	node  *node
@@ -116,12 +115,13 @@ type planItem struct {
 type planKeep struct {
 	stage int
 	keep  func(*View) bool
-	room  int // as Stage.room and clear
+	room  int // room and clear are those of the stage
 	clear uint8
 	need  int64
 }
 
-// plan returns what is to be run of a pipe behind its prefix, without the stages that do nothing.
+// plan returns the items of a pipe behind its prefix, without the stages that do nothing for the
+// request.
 func (c *Chain) plan(p *Prepared) (plan []planItem) {
 	if c.root.op != "pipe" {
 		return nil
@@ -144,7 +144,7 @@ func (c *Chain) plan(p *Prepared) (plan []planItem) {
 			k.need = p.needs[k.room-1]
 		}
 		if c.Settings.MaxInstances > 0 {
-			k.clear &^= full // which knows of what records say only
+			k.clear &^= full // the flag full follows the records' bounds, not this one
 		}
 		plan[last].keeps = append(plan[last].keeps, k)
 	}
@@ -159,7 +159,7 @@ type builder struct {
 	scored      string   // the first score so far
 }
 
-// build checks an expression and returns what the stages after it may read.
+// build checks an expression and returns its node and the facts that later stages may read.
 func (b *builder) build(e Expression, field string, have Reads) (*node, Reads, error) {
 	if e.Name != "" {
 		if d, ok := b.definitions[e.Name]; ok {
@@ -191,7 +191,7 @@ func (b *builder) build(e Expression, field string, have Reads) (*node, Reads, e
 		} else if i == 0 {
 			given = gives
 		} else {
-			given &= gives // only what every alternative gives
+			given &= gives // only facts that every alternative gives
 		}
 	}
 	return n, given, nil
@@ -246,7 +246,8 @@ func (c *Chain) Stages() []string {
 	return names
 }
 
-// rulesFor returns the owner rules that decide for an owner: its own, or everybody else's.
+// rulesFor returns the owner rules that decide for an owner: the owner's own rule, or else the
+// rules of all other owners.
 func (c *Chain) rulesFor(owner string) (rules []*ruleCache, own bool) {
 	if r := c.rules[owner]; r != nil {
 		return []*ruleCache{{Rule: r}}, true
@@ -257,13 +258,13 @@ func (c *Chain) rulesFor(owner string) (rules []*ruleCache, own bool) {
 	return rules, false
 }
 
-// Weights say how much each score counts. A negative one turns the order round, 0 leaves the score
+// Weights say how much each score counts. A negative weight reverses the order; 0 leaves the score
 // out.
 type Weights struct {
 	UnreservedMemory float64 // least free memory first
 	UnreservedDisk   float64 // least free disk first
-	// what strands least of custom resources first, or, in the stage of its name, what has least of
-	// them free
+	// the least stranded custom resources first, or, in the stage score-unreserved-custom, the
+	// least free ones
 	UnreservedCustom float64
 	OwnerInstances   float64 // fewest instances of the owner first
 	CurrentPlatform  float64 // newest platform first
@@ -273,20 +274,20 @@ type Weights struct {
 	Spread           float64 // fewest instances of the group in the value of Preferences.Spread first
 }
 
-// Settings are what stages of a chain are told. Start from DefaultSettings.
+// Settings configure the stages of a chain. Start from DefaultSettings.
 type Settings struct {
 	Batch        int  // servers that are looked at before a choice is made
 	All          bool // look at every server before a choice is made
 	Capness      bool // keep instances with and without an amount of cpu on different servers
 	Headnodes    bool // allow head nodes
-	NoRoom       bool // do not compare what is asked for with what is left
+	NoRoom       bool // do not compare the amounts asked for with the amounts left
 	MaxInstances int  // most instances on a server; 0: no bound
 	LargeServers bool // keep the servers with the most free memory for large instances
 	// prefer servers without instances of the owner, unless custom resources are asked for
 	OwnerSpread bool
 	SickFor     int64             // seconds for which a server with two failures stays out; 0: RFD 60's day
-	Strategy    plimsoll.Strategy // unless the request says one
-	OwnerRules  map[string]string // by owner: an expression over the servers that are only for it
+	Strategy    plimsoll.Strategy // strategy of requests that name none
+	OwnerRules  map[string]string // by owner: an expression that is true of the servers reserved for that owner
 	Weights     Weights
 }
 
@@ -299,8 +300,8 @@ const (
 // clusterSickFor is the SickFor of ClusterDefault, in seconds.
 const clusterSickFor = 5 * 60
 
-// DefaultSettings returns RFD 60's settings, except that capness and the bound on instances are
-// off: DESIGN.md says why.
+// DefaultSettings returns RFD 60's settings, but capness and the bound on instances are off:
+// DESIGN.md says why.
 func DefaultSettings() Settings {
 	return Settings{
 		Batch: DefaultBatch, LargeServers: true, OwnerSpread: true, SickFor: DefaultSickFor,
@@ -327,8 +328,8 @@ func (s *Settings) validate() error {
 	return nil
 }
 
-// DefaultExpression is RFD 60's chain, with the stages for what it lacks: names, where, custom
-// resources and spread.
+// DefaultExpression is RFD 60's chain with the stages that it lacks: names, where, custom resources
+// and spread.
 func DefaultExpression() Expression {
 	e := Expression{Op: "pipe"}
 	for _, name := range []string{

@@ -9,8 +9,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// "we'll go with a batch size of fifty servers" and "operating in batches will cut the typical
-// amount … to only one batch" (RFD 60, phase 3).
+// "we'll go with a batch size of fifty servers" (RFD 60, phase 3).
+//
+// "operating in batches will cut the typical amount … to only one batch" (RFD 60, phase 3).
 func TestOneBatchOfFiftyOfAFleetWithRoom(t *testing.T) {
 	c, seen := watched(t)
 	f := fleetOf(1000)
@@ -44,9 +45,8 @@ func TestBatchesAreDrawnInRandomOrder(t *testing.T) {
 	}
 }
 
-// The order is worked out only as far as it is needed: the choice from a batch does not depend on
-// how many servers there are behind it, and fifty draws of a fleet of a million leave the rest
-// alone.
+// The order is computed only as far as needed. The choice from a batch does not depend on the
+// number of servers behind it. Fifty draws of a fleet of a million leave the rest alone.
 func TestOrderIsLazy(t *testing.T) {
 	c, seen := watched(t)
 	f := fleetOf(3000)
@@ -265,7 +265,11 @@ func TestPipeStopsWhenNothingIsLeft(t *testing.T) {
 		placement.Stage{
 			Name: "none", Reads: placement.ReadsInstances, Keep: func(*placement.View) bool { return false },
 		},
-		placement.Stage{Name: "count", Reads: placement.ReadsInstances, Batch: func(_ *placement.Batch, set []int32) []int32 { asked++; return set }})
+		placement.Stage{
+			Name: "count", Reads: placement.ReadsInstances,
+			Batch: func(_ *placement.Batch, set []int32) []int32 { asked++; return set },
+		},
+	)
 	f := fleetOf(60)
 	c := chainWith(t, stagesNamed("load-instances", "count", "none", "count"), stages)
 	if choice := newPlacer(f, 1).Place(prepare(t, c, f, asks(1)), 0); choice.Slot != -1 || asked != 2 {
@@ -274,8 +278,8 @@ func TestPipeStopsWhenNothingIsLeft(t *testing.T) {
 }
 
 // "Of an or every one gets the same input, until one leaves something": the first alternative that
-// leaves something counts, and each gets all that the or was given, however much the one before
-// dropped and however they are nested.
+// leaves something counts. Each alternative gets the whole input of the or, however much the one
+// before dropped and however they are nested.
 func TestOrTakesTheFirstThatLeavesSomething(t *testing.T) {
 	keep := func(name string, ids ...string) placement.Stage {
 		return placement.Stage{Name: name, Keep: func(v *placement.View) bool { return slices.Contains(ids, v.ID()) }}

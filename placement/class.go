@@ -8,28 +8,28 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// class is what servers have in common whose records say the same but for the id. A filter that
-// looks at records only is asked once for each class and request.
+// class is a set of servers whose records are equal but for the id. A filter that looks at records
+// only is asked once for each class and request.
 type class struct {
-	open     bool
-	servers  int     // how many are of the class
+	open     bool    // takes instances: set up, running, without a fault and not reserved
+	servers  int     // number of servers of the class
 	platform int64   // Unix time of the platform; noTime: none
-	reboot   int64   // when the next reboot is to be; noTime: none
-	offers   *offers // nil: no ratio and nothing kept back, so that free is capacity minus used
+	reboot   int64   // Unix time of the next reboot; noTime: none
+	offers   *offers // nil: no ratio and nothing held back, so that free is capacity minus used
 	whole    Amounts // capacity
-	key      string
-	record   Server // without id and instances
+	key      string  // from appendClassKey
+	record   Server  // without id and instances
 }
 
 const noTime = math.MinInt64
 
-// offers is what servers of a class offer if that is not their capacity.
+// offers are the amounts that servers of a class offer when these differ from their capacity.
 type offers struct {
-	whole [plimsoll.MaxResourceNames]float64 // capacity without what is kept back
-	ratio [plimsoll.MaxResourceNames]float64 // 1 if there is none
+	whole [plimsoll.MaxResourceNames]float64 // capacity without the reserve
+	ratio [plimsoll.MaxResourceNames]float64 // over-provisioning; 1 if there is none
 }
 
-// free returns what is left of a resource after used.
+// free returns the amount left of a resource when used is booked.
 func (c *class) free(i int, used int64) int64 {
 	if c.offers == nil {
 		return c.whole[i] - used
@@ -37,8 +37,8 @@ func (c *class) free(i int, used int64) int64 {
 	return counted(math.Floor(c.offers.whole[i] - float64(used)/c.offers.ratio[i]))
 }
 
-// crowded reports whether so many instances are as many as a server of the class takes.
-func (c *class) crowded(instances uint32) bool {
+// fullWith reports whether a server of the class is full with so many instances.
+func (c *class) fullWith(instances uint32) bool {
 	most := c.record.MaxTasks
 	return most > 0 && instances >= uint32(most)
 }
@@ -80,7 +80,7 @@ func newOffers(names *Names, whole *Amounts, s *Server) *offers {
 	return o
 }
 
-// appendClassKey appends what distinguishes the class of a server.
+// appendClassKey appends the parts of a record that make its class.
 func appendClassKey(b []byte, s *Server) []byte {
 	flags := byte(0)
 	for i, set := range [...]bool{s.Setup, s.Headnode, s.Reservoir, s.Networks != nil} {

@@ -51,7 +51,8 @@ func (f *conformanceFile) checkBatch(t *testing.T, c *conformanceCase) []string 
 	whole.List = slices.Insert(whole.List, len(before.List), placement.Named("spy"))
 	choice := r.place(t, whole, request, c.now())
 	faults := r.batchFaults(c, choice, batches, eligible, able)
-	if plain.Slot != choice.Slot || plain.Score != choice.Score || plain.Batches != choice.Batches || plain.Loads != choice.Loads {
+	if plain.Slot != choice.Slot || plain.Score != choice.Score || plain.Batches != choice.Batches ||
+		plain.Loads != choice.Loads {
 		faults = append(faults, fmt.Sprintf("the choice is %+v, and %+v if somebody looks on", plain, choice))
 	}
 	return faults

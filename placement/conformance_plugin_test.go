@@ -134,8 +134,8 @@ func compareFree(free map[string]placement.Amounts, c *conformanceCase) []string
 	return faults
 }
 
-// compareBooked compares how many machines remaining servers have, and what is booked for them. The
-// original adds what tickets will take of the pool to the record of the server.
+// compareBooked compares, for the servers that remain, the number of machines and their booked
+// amounts. The original adds the tickets' part of the pool to the record of the server.
 func (r *rig) compareBooked(got placement.Run, c *conformanceCase) []string {
 	var faults []string
 	for _, id := range c.Expect.Remaining {

@@ -111,9 +111,9 @@ type answer struct {
 	Result json.RawMessage
 }
 
-// TestConformance holds the chain and the profile for Triton against what the original answered:
-// the cases of the folder that PLACEMENT_CONFORMANCE names, and some of our own. What must agree:
-// which servers remain, what is free on them, what they score and which one is chosen.
+// TestConformance holds the chain and the profile for Triton against the answers of the original:
+// the cases of the folder that PLACEMENT_CONFORMANCE names, and some of our own. Both must agree on
+// the servers that remain, the amounts free on them, their scores and the chosen one.
 func TestConformance(t *testing.T) {
 	t.Run("own", func(t *testing.T) { conform(t, filepath.Join("testdata", "conformance")) })
 	folder := os.Getenv("PLACEMENT_CONFORMANCE")

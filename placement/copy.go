@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// Copying is a copy of a fleet in the making: the fleet as it was when Copy was called, whatever
-// has happened to it since. Servers that change before it has come to them are copied just before.
-// So the parts of a copy may lie far apart, and cost no more than what they copy. One copy is made
-// of a fleet at a time.
+// Copying is a copy of a fleet in the making. The copy shows the fleet as it was when Copy was
+// called, whatever happens to the fleet meanwhile: a server is copied just before its first change.
+// The calls of Continue may lie far apart, and each costs only the servers that it copies. A fleet
+// has one copy in the making at a time.
 //
-//	c := f.Copy()
+//	c := fleet.Copy()
 //	for !c.Continue(10_000) {
 //		… // the fleet may change
 //	}
 //	fork := c.Fork()
 type Copying struct {
 	from, to *Fleet
-	next     int32    // Invariant: the slots below it are copied
-	ahead    bitmap   // slots from next on that are copied too
-	tags     []uint32 // by tag of from: its number in to; 0: nothing that was copied has it
+	next     int32    // Invariant: all slots below it are copied
+	ahead    bitmap   // slots from next on that are already copied
+	tags     []uint32 // by tag of from: its number in to; 0: no copied server has it
 	owners   arena
 	owned    arena
 	tallies  []tally
 }
 
-// arena is where lists of numbers are put that are not changed.
+// arena holds many short lists of numbers in one slice. Its lists never change.
 type arena []uint32
 
-// Copy begins a copy. Copying the servers is for Continue.
+// Copy begins a copy; Continue copies the servers.
 func (f *Fleet) Copy() *Copying {
 	f.copying.finish()
 	n := len(f.rows)
@@ -36,13 +36,13 @@ func (f *Fleet) Copy() *Copying {
 		Names: f.Names.Clone(), rows: make([]row, n), sketches: make([]sketch, n), classAt: make([]uint32, n),
 		loads: make([]load, n),
 		ids:   make([]string, n), classes: slices.Clone(f.classes), epoch: 1, servers: f.servers, bounded: f.bounded,
-		inside:  maps.Clone(f.inside),
-		tickets: maps.Clone(f.tickets), pending: map[int32][]string{}, tags: tags{base: make([]string, 1)},
+		instances: maps.Clone(f.instances),
+		tickets:   maps.Clone(f.tickets), pending: map[int32][]string{}, tags: tags{base: make([]string, 1)},
 	}
-	if len(f.twins) > 0 {
-		to.twins = map[string][]string{}
-		for _, id := range sortedKeys(f.twins) {
-			to.twins[id] = slices.Clone(f.twins[id])
+	if len(f.duplicates) > 0 {
+		to.duplicates = map[string][]string{}
+		for _, id := range sortedKeys(f.duplicates) {
+			to.duplicates[id] = slices.Clone(f.duplicates[id])
 		}
 	}
 	for _, slot := range slices.Sorted(maps.Keys(f.pending)) {
@@ -53,14 +53,15 @@ func (f *Fleet) Copy() *Copying {
 	return c
 }
 
-// changing is called before anything that a copy holds of a server changes.
+// changing tells the copy in the making that a server is about to change. Each method that changes
+// a copied field of a server calls it first.
 func (f *Fleet) changing(slot int32) {
 	if f.copying != nil {
 		f.copying.save(slot)
 	}
 }
 
-// save copies a server that is about to change, unless that is done.
+// save copies a server that is about to change, unless it is already copied.
 func (c *Copying) save(slot int32) {
 	if slot >= c.next && int(slot) < len(c.to.rows) && !c.ahead.has(slot) {
 		c.server(slot)
@@ -68,7 +69,7 @@ func (c *Copying) save(slot int32) {
 	}
 }
 
-// Continue copies so many more servers, about, and reports whether the copy is whole.
+// Continue copies about so many more servers, and reports whether the copy is complete.
 func (c *Copying) Continue(servers int) (done bool) {
 	if c.from == nil {
 		return true
@@ -87,17 +88,17 @@ func (c *Copying) Continue(servers int) (done bool) {
 	return true
 }
 
-// instancesOfOne is how many owners and tags of a server cost about what the server costs.
+// instancesOfOne is the number of owners and tags that cost about as much to copy as a server.
 const instancesOfOne = 16
 
-// finish copies all that is left.
+// finish copies all remaining servers.
 func (c *Copying) finish() {
 	if c != nil {
 		c.Continue(len(c.to.rows) + 1<<30)
 	}
 }
 
-// server copies one server, with numbers of its own for the tags of what is booked on it.
+// server copies one server. The tags of its instances get numbers of the copy.
 func (c *Copying) server(slot int32) {
 	from, to := c.from, c.to
 	to.ids[slot], to.classAt[slot], to.rows[slot] = from.ids[slot], from.classAt[slot], from.rows[slot]
@@ -126,8 +127,8 @@ func (c *Copying) server(slot int32) {
 	}
 }
 
-// tag returns the number that a tag has in the copy. It was not given to another since the copy
-// began: what is booked refers to it.
+// tag returns the number of a tag in the copy. The number in the copied fleet still means the same
+// tag as when the copy began, because booked instances refer to it.
 func (c *Copying) tag(id uint32) uint32 {
 	for len(c.tags) <= int(id) {
 		c.tags = append(c.tags, 0)
@@ -139,22 +140,22 @@ func (c *Copying) tag(id uint32) uint32 {
 	return c.tags[id]
 }
 
-// Fork returns a fleet as the copied one was, for requests and placers of its own; nothing that
-// they do is seen by others. No server can be put into it or taken out. The copy must be whole, and
-// is not changed: several goroutines may fork it at a time. The fork has no Loader. It costs what
-// the copy has cost.
+// Fork returns a fleet equal to the copied one, with requests and placers of its own: its bookings
+// change no other fleet. Servers cannot be added to it or removed. The copy must be complete, and
+// does not change: several goroutines may fork it at a time. The fork has no Loader. A fork costs
+// as much as the copy.
 func (c *Copying) Fork() *Fleet {
 	from := c.to
 	f := &Fleet{
 		Names: from.Names.Clone(), rows: slices.Clone(from.rows), sketches: slices.Clone(from.sketches),
 		classAt: from.classAt,
 		loads:   slices.Clone(from.loads), ids: from.ids, classes: from.classes, epoch: 1, servers: from.servers,
-		bounded: from.bounded, inside: from.inside,
-		twins: from.twins, tickets: from.tickets, pending: from.pending,
+		bounded: from.bounded, instances: from.instances,
+		duplicates: from.duplicates, tickets: from.tickets, pending: from.pending,
 	}
 	f.tags = tags{index: map[string]uint32{}, base: from.tags.base, info: make([]tagInfo, len(from.tags.base))}
 	for id := range f.tags.info {
-		f.tags.info[id].refs = 1 // of what is booked
+		f.tags.info[id].refs = 1 // of the booked instances
 	}
 	owners, owned, tallies := make(arena, 0, len(c.owners)), make(arena, 0, len(c.owned)), make(
 		[]tally, 0, len(c.tallies),
@@ -172,7 +173,7 @@ func (c *Copying) Fork() *Fleet {
 	return f
 }
 
-// put puts a list into the arena and returns it there.
+// put appends a list to the arena and returns the list as it stands there.
 func (a *arena) put(list []uint32) []uint32 {
 	if len(list) == 0 {
 		return nil
@@ -182,7 +183,7 @@ func (a *arena) put(list []uint32) []uint32 {
 	return (*a)[start:len(*a):len(*a)]
 }
 
-// reindex makes the index of a fork, when a server is first asked for by its id.
+// reindex builds the index of a fork by server id, on its first use.
 func (f *Fleet) reindex() {
 	f.index = make(map[string]int32, f.servers)
 	for slot, id := range f.ids {
@@ -192,12 +193,12 @@ func (f *Fleet) reindex() {
 	}
 }
 
-// fewLooks is how many tags of a fork are looked for one by one before the index of all of them is
-// made.
+// fewLooks is how many tags of a fork are searched one by one before the index of all tags is
+// built.
 const fewLooks = 16
 
-// find returns the id of a tag that a fork began with, and puts it into the index; 0 if there is
-// none.
+// find searches the tags that a fork began with, and returns the id of the tag, 0 if there is none.
+// A tag that is found enters the index.
 func (t *tags) find(name string) uint32 {
 	if t.looks++; t.looks == fewLooks {
 		for id := 1; id < len(t.base); id++ {
@@ -218,7 +219,7 @@ func (t *tags) find(name string) uint32 {
 	return 0
 }
 
-// Keep makes a decision good for as long as it is wanted, whatever is noted after it.
+// Keep detaches the decision from the ring, so that a later Note does not overwrite it.
 func (d *Decision) Keep() {
 	n := *d.kept
 	n.p = &Prepared{Request: n.p.Request, chain: n.p.chain, watched: slices.Clone(n.p.watched)}

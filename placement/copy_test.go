@@ -10,7 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// bookings is what is on the servers of a fleet, without the numbers that a fleet gives to tags and
+// bookings returns the bookings on the servers of a fleet, without the fleet's numbers of tags and
 // classes.
 func bookings(f *Fleet) string {
 	var b strings.Builder
@@ -159,8 +159,8 @@ func TestForksAreApart(t *testing.T) {
 	}
 }
 
-// A large fleet is copied a slice at a time, and what a slice costs is bounded by servers and by
-// what is on them.
+// A large fleet is copied a slice at a time, and the cost of a slice is bounded by its servers and
+// their instances.
 func TestALargeFleetIsCopiedInSlices(t *testing.T) {
 	f := NewFleet(NewNames())
 	for i := range 25_000 {

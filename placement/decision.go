@@ -8,39 +8,39 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Decisions keeps the last placements, so that one can ask afterwards why an instance went where it
-// is. It holds at most as many as NewDecisions says, the oldest give way; one takes about 100 bytes
-// for each server of its last batch.
+// Decisions keeps the last placements, so that a caller can ask later why an instance is on its
+// server. The ring holds as many as NewDecisions says; the oldest are overwritten. A decision takes
+// about 100 bytes for each server of its last batch.
 type Decisions struct {
 	ring  []noted
 	next  int
 	index map[string]int // place in ring by name
 }
 
-// noted is a decision as it is kept: what the last batch saw, without its texts.
+// noted is a decision as it is kept: the servers of the last batch, without texts.
 type noted struct {
 	name    string
-	p       *Prepared // only what does not change: request and chain
-	names   []string  // of the resources
+	p       *Prepared // request and chain, the parts that do not change
+	names   []string  // resource names
 	at      int64
 	seed    uint64
-	chosen  int32 // place among servers
+	chosen  int32 // place in servers
 	choice  Choice
 	steps   []flow
 	servers []notedServer
-	custom  []int64  // what is free of the custom resources, server by server
-	tags    []uint32 // how many instances the selectors and the group's spread hit, server by server
-	// by spread, how many instances of the group have the server's value, server by server; -1: it
-	// has none
+	custom  []int64  // free custom resources, server by server
+	tags    []uint32 // instances that the selectors and the group's spread hit, server by server
+	// counts has, server by server and spread by spread, the instances of the group that have the
+	// server's value; -1: the server has no value.
 	counts []int32
-	lowest []lowest          // of the spreads that are constraints
-	places map[string]string // by id of an instance that the request names: its server
+	lowest []lowest          // by spread that is a constraint
+	places map[string]string // servers of the instances that the request names, by instance id
 }
 
 // lowest is a value with the fewest instances of a group.
 type lowest struct {
 	value string
-	n     int32 // -1: there is no value
+	n     int32 // -1: no value counted
 }
 
 type notedServer struct {
@@ -63,8 +63,8 @@ func NewDecisions(n int) *Decisions {
 // Len returns how many decisions are kept.
 func (d *Decisions) Len() int { return len(d.ring) }
 
-// Note keeps the placement that Place has just come to, under a name. It is called after a Place
-// that chose a server whose instances the fleet holds, and before the choice is booked.
+// Note keeps the result of the last Place under a name. Call it after a Place that chose a server
+// and before the choice is booked, on a fleet that holds its instances.
 func (pl *Placer) Note(d *Decisions, name string) {
 	b, f := &pl.batch, pl.fleet
 	if d.next == len(d.ring) && len(d.ring) < cap(d.ring) {
@@ -102,8 +102,8 @@ func (pl *Placer) Note(d *Decisions, name string) {
 	n.noteSpreads(b)
 }
 
-// noteSpreads keeps what the spreads of the request count on the servers of the batch, and the
-// fewest that they compare it with.
+// noteSpreads keeps the counts of the request's spreads on the servers of the batch, and the fewest
+// instances that they are compared with.
 func (n *noted) noteSpreads(b *Batch) {
 	f := b.fleet
 	n.counts, n.lowest = n.counts[:0], n.lowest[:0]
@@ -124,7 +124,7 @@ func (n *noted) noteSpreads(b *Batch) {
 	}
 }
 
-// countAt returns what a counter has for the value of a server, -1 if the server has none.
+// countAt returns the count of a server's value, -1 if the server has none.
 func (f *Fleet) countAt(c *counter, slot int32) int32 {
 	if v := f.valueOf(c.domain, slot); v >= 0 {
 		return c.at(v)
@@ -132,8 +132,8 @@ func (f *Fleet) countAt(c *counter, slot int32) int32 {
 	return -1
 }
 
-// fewest returns what the hard spreads compared with: by spread the fewest instances of the group
-// in a value that counted, -1 if none did.
+// fewest returns, by hard spread, the fewest instances of the group in a value that counted; -1 if
+// no value did.
 func (n *noted) fewest() (out []int32) {
 	for i := range n.lowest {
 		out = append(out, n.lowest[i].n)
@@ -191,7 +191,7 @@ func (p *Prepared) places() map[string]string {
 	return out
 }
 
-// flows returns what each stage got and left, those of the prefix too.
+// flows returns how many servers each stage received and left, stages of the prefix included.
 func (b *Batch) flows(out []flow) []flow {
 	out = append(out, b.flow...)
 	left := uint32(b.choice.Looked)
@@ -215,24 +215,24 @@ type Decision struct {
 	Looked  int // open servers that were looked at
 	Batches int
 	Steps   []Step // without reasons, added up over all batches
-	// of the last batch, those that the filters by record left; those that all filters left first,
-	// best first
+	// Candidates are the servers of the last batch that the filters on records left. Servers that
+	// all filters left come first, the best of them at the front.
 	Candidates []Candidate
 
 	kept *noted
 }
 
-// Candidate is a server that a decision was about.
+// Candidate is a server that a decision compared.
 type Candidate struct {
 	Server    string
-	Kept      bool // it was among those that were scored
+	Kept      bool // the server was scored
 	Score     float64
 	Free      plimsoll.Resources // before the placement
 	Instances int
 }
 
-// Last returns the latest decision under a name, if it is still kept. It is good until the next
-// Note.
+// Last returns the latest decision under a name, if it is still kept. The decision is valid until
+// the next Note; see Keep.
 func (d *Decisions) Last(name string) (*Decision, bool) {
 	i, ok := d.index[name]
 	if !ok {
@@ -285,8 +285,8 @@ func (n *noted) free(i int) plimsoll.Resources {
 	return r
 }
 
-// DecisionRecord is a decision with everything that it was decided by, so that it can be decided
-// again, elsewhere and later. Its parts are those of the decision, and good as long.
+// DecisionRecord is a decision with all its inputs, so that Replay can repeat it elsewhere and
+// later. Its parts belong to the decision, and are valid as long.
 type DecisionRecord struct {
 	Name     string
 	At       int64 // Unix seconds
@@ -298,12 +298,14 @@ type DecisionRecord struct {
 	Chain    Expression // without definitions
 	Settings Settings
 	Request  Request
-	Names    []string         // of the resources
+	Names    []string         // resource names
 	Servers  []RecordedServer // of the last batch
-	// by spread of the request, constraints first: how many instances of the group have each value
+	// Spreads has, by spread of the request and constraints first, the instances of the group by
+	// value.
 	Spreads []map[string]int32
 	Fewest  []int32 // by hard spread: the least count of a value that was compared; -1: none was
-	// by id of an instance that the request names: its server; without those that are nowhere
+	// Places has the server of each instance that the request names, without instances that are
+	// nowhere.
 	Places map[string]string
 }
 
@@ -314,12 +316,12 @@ type RecordedServer struct {
 	Instances uint32
 	Uncapped  uint32   // instances that have no amount of cpu
 	Owned     uint32   // instances of the request's owner
-	Sick      bool     // instances ended too often because of it
-	Hits      []uint32 // instances that each of its selectors by job or label hits, and then its group
+	Sick      bool     // two of its instances failed in a row, as stage sick-servers counts
+	Hits      []uint32 // by selector by job or label, then for the request's group: instances on the server
 }
 
-// Record returns the decision with everything that it was decided by: the chain and its settings,
-// the request, and the servers of the last batch as they were.
+// Record returns the decision with its inputs: the chain and its settings, the request, and the
+// servers of the last batch as they were.
 func (d *Decision) Record() *DecisionRecord {
 	n := d.kept
 	out := &DecisionRecord{
@@ -343,7 +345,7 @@ func (d *Decision) Record() *DecisionRecord {
 	return out
 }
 
-// expanded returns the expression of a part of the chain without definitions.
+// expanded returns the expression of a node without definitions.
 func (c *Chain) expanded(n *node) Expression {
 	if n.op == "" {
 		return Named(c.stages[n.stage].Name)
@@ -355,16 +357,16 @@ func (c *Chain) expanded(n *node) Expression {
 	return e
 }
 
-// Replayed is what a decision comes to when it is decided again.
+// Replayed is the result of a decision that was decided again.
 type Replayed struct {
 	Name   string
-	Was    string // the server that was chosen then
-	Server string // and now; empty: none
+	Was    string // the server chosen at first
+	Server string // the server chosen now; empty: none
 	Score  float64
 	Steps  []Step // over the servers of the last batch
 }
 
-// Replay decides again, with the stages that a program has; nil means those of the package.
+// Replay decides again with a program's stages; nil means the stages of the package.
 func (x *DecisionRecord) Replay(stages []Stage) (*Replayed, error) {
 	if len(x.Names) < firstCustom || len(x.Names) > plimsoll.MaxResourceNames || len(x.Servers) == 0 {
 		return nil, plimsoll.Invalid(
@@ -414,7 +416,7 @@ func (x *DecisionRecord) Replay(stages []Stage) (*Replayed, error) {
 	return out, nil
 }
 
-// restore puts what the record of a decision says about the instances of a server into the fleet.
+// restore books a recorded server's instances in the fleet, as sums.
 func (f *Fleet) restore(slot int32, s *RecordedServer, p *Prepared) {
 	r, l := &f.rows[slot], &f.loads[slot]
 	c := f.classes[r.class]
@@ -427,7 +429,7 @@ func (f *Fleet) restore(slot int32, s *RecordedServer, p *Prepared) {
 		}
 	}
 	r.count, r.uncapped = s.Instances, s.Uncapped
-	f.crowd(slot)
+	f.markFull(slot)
 	if s.Owned > 0 {
 		r.owners, l.owned = []uint32{p.owner}, []uint32{s.Owned}
 		f.sketches[slot].add(p.owner)
@@ -443,8 +445,8 @@ func (f *Fleet) restore(slot int32, s *RecordedServer, p *Prepared) {
 	}
 }
 
-// restoreSpread puts the counts of the record of a decision into a counter. Those of servers that
-// were no candidates are left out.
+// restoreSpread puts recorded counts into a counter. Values of servers that were no candidates are
+// left out.
 func (f *Fleet) restoreSpread(c *counter, counts map[string]int32) {
 	d := &f.domains[c.domain]
 	for _, value := range sortedKeys(counts) {
@@ -463,9 +465,9 @@ func (f *Fleet) restoreSpread(c *counter, counts map[string]int32) {
 	c.version++
 }
 
-// compareAs makes the hard spreads of a request compare with what they compared with when the
-// decision was made. A record that does not say it is from before values could be left out: then
-// all counts that it has were compared.
+// compareAs makes the hard spreads of a request compare with the counts of the recorded decision. A
+// record without Fewest was made before spreads could leave values out: all its counts were
+// compared.
 func (x *DecisionRecord) compareAs(p *Prepared) {
 	for i := range p.hardSpread {
 		s := &p.hardSpread[i]

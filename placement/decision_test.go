@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
-// A decision tells what each stage left and how the candidates scored, and comes to the same server
-// when it is replayed from its export, whatever the request asks for.
+// A decision has the steps of all stages and the scores of the candidates. A replay of its export
+// chooses the same server, for any request.
 func TestDecisionIsKeptAndReplayed(t *testing.T) {
 	const gib = 1 << 30
 	f := placement.NewFleet(placement.NewNames())
@@ -116,8 +116,8 @@ func TestDecisionIsKeptAndReplayed(t *testing.T) {
 	}
 }
 
-// What is kept of a decision grows with its last batch, not with the fleet that its instances are
-// spread over.
+// The size of a kept decision follows its last batch, not the fleet that its instances are spread
+// over.
 func TestDecisionsOfSpreadsAreSmall(t *testing.T) {
 	f := fleetOf(5000)
 	p := prepare(t, placement.Default(), f, asks(1, func(r *placement.Request) {

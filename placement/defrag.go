@@ -12,24 +12,24 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Movable is an instance that is booked on a server, and may be moved to another.
+// Movable is a booked instance that may be moved to another server.
 type Movable struct {
 	Name     string
-	Slot     int32
-	Kind     *Kind     // as it is booked
-	Prepared *Prepared // what it asks for
-	Fixed    string    // why it must stay, such as "is being stopped"; empty: it may be moved
+	Slot     int32     // slot of its server
+	Kind     *Kind     // kind under which it is booked
+	Prepared *Prepared // request of the instance
+	Fixed    string    // why the instance must stay, such as "is being stopped"; empty: it may be moved
 }
 
-// Goal says what moves are planned for.
+// Goal is the purpose of a plan of moves, with its bounds.
 type Goal struct {
-	// room for it on some server, as Chain chooses it; nil: servers without instances, as many as
-	// possible
+	// For asks for room on some server, as Chain chooses it. nil asks for as many empty servers as
+	// possible.
 	For   *Request
 	Chain *Chain
 	Limit int    // most moves
-	Looks int    // bounds the work, in servers looked at for one instance; 0: no bound
-	Seed  uint64 // of the order in which servers are looked at; the same seed gives the same plan
+	Looks int    // bound on the work, in servers looked at for one instance; 0: no bound
+	Seed  uint64 // seed of the order in which servers are looked at; the same seed gives the same plan
 	Now   int64  // Unix seconds
 }
 
@@ -39,37 +39,40 @@ type Move struct{ Name, From, To string }
 // Kept says why a server keeps its instances.
 type Kept struct {
 	Server string
-	Name   string // of the instance that cannot be moved; empty: it is not because of one
+	Name   string // name of the instance that cannot be moved; empty: no single instance is the cause
 	Why    string
 }
 
-// Plan is a list of moves that are possible in their order: each instance moves once at most, to a
-// server that every filter which looks at one server keeps for what the instance asks, with all
-// moves before it done.
+// Plan is a list of moves that are possible in their order. Each instance moves at most once. After
+// the moves before it, its new server passes all filters of single servers for the instance.
 type Plan struct {
 	Moves   []Move
 	Emptied []string // servers that are left without instances
 	Room    string   // server that has room for Goal.For after the moves; empty: none has
 	Kept    []Kept   // at most 100
-	More    int      // servers that are kept beyond those
+	More    int      // further servers that keep their instances
 	Stopped bool     // the bound on work was reached; more may be possible
 }
 
 const (
 	maxKeptServers = 100
 	sampled        = 512 // servers that are looked at for one instance before the best of them is taken
-	refusalOf1     = 8   // what it costs to say why one server is refused, in looks
+	refusalOf1     = 8   // cost of explaining why one server refuses an instance, in looks
 )
 
-// PlanMoves plans moves of instances and changes nothing: what it books on the way is taken back.
-// It is greedy. To empty servers it begins with those that have the fewest instances and the least
-// in use, moves to the fullest server that takes the instance of a sample, and gives a server up
-// when one of its instances finds no place. To make room it tries servers that the request could
-// use if they were empty, those first where the fewest and smallest instances are in the way.
+// PlanMoves plans moves of instances and changes nothing: its bookings are rolled back. The plan is
+// greedy.
 //
-// Servers that take no instances now are neither emptied nor moved to, nor are empty ones moved to
-// in order to empty others. Only what a moved instance asks for itself is held: not that others
-// want to be near to it, or far from it.
+// To empty servers, it begins with those that have the fewest instances, and among them with the
+// least used. An instance goes to the fullest server of a sample that takes it. A server is given
+// up when one of its instances finds no other server.
+//
+// To make room, it tries servers that could take the request if they were empty. Those with the
+// fewest and smallest instances in the way come first.
+//
+// Closed servers are neither emptied nor moved to. Empty servers are not moved to in order to empty
+// others. A move respects the constraints of the moved instance, but not the wish of others to be
+// near to it or far from it.
 func (pl *Placer) PlanMoves(movables []Movable, goal Goal) (Plan, error) {
 	f := pl.fleet
 	if f.lazy() {
@@ -101,18 +104,18 @@ func (pl *Placer) PlanMoves(movables []Movable, goal Goal) (Plan, error) {
 			d.targets = append(d.targets, slot)
 		}
 	}
-	t := trial{fleet: f, moves: f.moves, names: *f.Names, domains: len(f.domains)}
+	run := dryRun{fleet: f, moves: f.moves, names: *f.Names, domains: len(f.domains)}
 	defer func() {
 		d.end()
-		t.end()
+		run.end()
 	}()
 	if goal.For == nil {
 		d.emptyServers()
 	} else {
-		if err := t.prepare(goal.Chain, &Ask{Request: *goal.For}); err != nil {
+		if err := run.prepare(goal.Chain, &Ask{Request: *goal.For}); err != nil {
 			return Plan{}, err
 		}
-		d.wanted = t.prepared[0]
+		d.wanted = run.prepared[0]
 		d.makeRoom()
 	}
 	d.plan.Stopped = d.looks <= 0 || d.cut && d.plan.Room == ""
@@ -125,25 +128,25 @@ type defrag struct {
 	fleet    *Fleet
 	goal     Goal
 	plan     Plan
-	looks    int       // that are left
-	wanted   *Prepared // Goal.For
+	looks    int       // rest of the bound on work
+	wanted   *Prepared // Goal.For, prepared
 	movables []Movable
 	on       [][]int32 // by slot: indexes of movables
 	moved    []bool    // by movable
-	shut     []bool    // by slot: nothing is moved to it
+	shut     []bool    // by slot: the server is no target of moves
 	targets  []int32   // open servers, in an order that is shuffled as far as needed
 	rng      *rand.Rand
-	done     []shift
-	ranks    []gain // scratch of least
-	cut      bool   // not all servers were looked at to make room
+	done     []bookedMove // moves that are booked, in their order. Invariant: as long as plan.Moves
+	ranks    []gain       // scratch of least
+	cut      bool         // room was sought on some of the servers only
 
-	noted    map[uint32]bool
-	versions []version
+	noted    map[uint32]bool // tags whose version is in versions
+	versions []version       // versions of the tags before the first move
 }
 
-type shift struct{ movable, from, to int32 }
+type bookedMove struct{ movable, from, to int32 }
 
-// used returns which part of a server is in use, of cpu or memory, whichever is more.
+// used returns the part of a server's cpu or memory that is in use, whichever is larger.
 func (d *defrag) used(slot int32) float64 {
 	whole, used := d.fleet.Capacity(slot), d.fleet.Used(slot)
 	part := 0.0
@@ -155,7 +158,8 @@ func (d *defrag) used(slot int32) float64 {
 	return part
 }
 
-// size returns which part of its server an instance holds, of the resource of which it holds most.
+// size returns the part of its server that an instance holds, of the resource with the largest
+// part.
 func (d *defrag) size(i int32) float64 {
 	m := &d.movables[i]
 	whole, part := d.fleet.Capacity(m.Slot), 0.0
@@ -232,7 +236,7 @@ func (d *defrag) empty(slot int32) bool {
 	}
 	fixed := (*Movable)(nil)
 	for _, i := range list {
-		// in whatever order they were given
+		// the smallest name, so that the order of the input does not matter
 		if m := &d.movables[i]; m.Fixed != "" && (fixed == nil || m.Name < fixed.Name) {
 			fixed = m
 		}
@@ -241,7 +245,7 @@ func (d *defrag) empty(slot int32) bool {
 		d.keep(slot, fixed.Name, fixed.Fixed)
 		return false
 	}
-	slices.SortFunc(list, func(a, b int32) int { // the largest, for which a place is hardest to find, first
+	slices.SortFunc(list, func(a, b int32) int { // the largest first, because it fits on the fewest servers
 		return cmp.Or(cmp.Compare(d.size(b), d.size(a)), strings.Compare(d.movables[a].Name, d.movables[b].Name))
 	})
 	for _, i := range list {
@@ -262,7 +266,8 @@ func (d *defrag) keep(slot int32, name, why string) {
 	d.plan.Kept = append(d.plan.Kept, Kept{d.fleet.ids[slot], name, why})
 }
 
-// move moves an instance to the best server of a sample that takes it, or says why there is none.
+// move moves an instance to the best server of a sample that takes it, or returns why there is
+// none.
 func (d *defrag) move(i int32) (why string) {
 	m := &d.movables[i]
 	d.note(m.Kind)
@@ -275,13 +280,13 @@ func (d *defrag) move(i int32) (why string) {
 	}
 	d.fleet.Bind(to, m.Kind)
 	d.moved[i] = true
-	d.done = append(d.done, shift{i, m.Slot, to})
+	d.done = append(d.done, bookedMove{i, m.Slot, to})
 	d.plan.Moves = append(d.plan.Moves, Move{m.Name, d.fleet.ids[m.Slot], d.fleet.ids[to]})
 	return ""
 }
 
-// target returns the fullest server that takes an instance of the first sample in which there is
-// one, -1 if there is none.
+// target returns the fullest server that takes an instance, of the first sample with such a server;
+// -1 if there is none.
 func (d *defrag) target(m *Movable) int32 {
 	f, best, high := d.fleet, int32(-1), 0.0
 	for i := range d.targets {
@@ -297,7 +302,7 @@ func (d *defrag) target(m *Movable) int32 {
 		}
 		part := d.used(slot)
 		if f.classes[f.rows[slot].class].record.Reservoir {
-			part-- // the last resort
+			part-- // reservoir servers come last
 		}
 		if best < 0 || part > high || part == high && f.ids[slot] < f.ids[best] {
 			best, high = slot, part
@@ -306,7 +311,7 @@ func (d *defrag) target(m *Movable) int32 {
 	return best
 }
 
-// refusals says why no server takes an instance.
+// refusals returns why no server takes an instance.
 func (d *defrag) refusals(m *Movable) string {
 	if d.looks < refusalOf1*len(d.targets) {
 		return "no other node takes it"
@@ -340,18 +345,18 @@ func (d *defrag) refusals(m *Movable) string {
 	return strings.Join(parts, "; ")
 }
 
-// undo takes back what was moved after the first shifts.
-func (d *defrag) undo(shifts int) {
-	for k := len(d.done) - 1; k >= shifts; k-- {
+// undo takes back all but the first n booked moves.
+func (d *defrag) undo(n int) {
+	for k := len(d.done) - 1; k >= n; k-- {
 		s := d.done[k]
 		d.fleet.Unbind(s.to, d.movables[s.movable].Kind)
 		d.fleet.Bind(s.from, d.movables[s.movable].Kind)
 		d.moved[s.movable] = false
 	}
-	d.done, d.plan.Moves = d.done[:shifts], d.plan.Moves[:shifts]
+	d.done, d.plan.Moves = d.done[:n], d.plan.Moves[:n]
 }
 
-// note remembers the versions of the tags of a kind that is about to be booked.
+// note remembers the versions of a kind's tags before the kind is booked.
 func (d *defrag) note(k *Kind) {
 	for _, tag := range append([]uint32{k.owner}, k.tags...) {
 		if !d.noted[tag] {
@@ -361,7 +366,7 @@ func (d *defrag) note(k *Kind) {
 	}
 }
 
-// end takes the moves back: no request that waits may notice.
+// end takes the moves back and restores the versions of tags, so that no waiting request is woken.
 func (d *defrag) end() {
 	d.undo(0)
 	for _, v := range d.versions {

@@ -8,9 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// BenchmarkPlanMoves plans up to 1,000 moves on 10,000 servers that hold 1 to 60 instances each,
-// within the bound on work that the scheduler gives it, so it is how long a question holds up a
-// turn.
+// BenchmarkPlanMoves plans up to 1,000 moves on 10,000 servers that hold 1 to 60 instances each.
+// The bound on work is the scheduler's, so the result is how long a plan delays a turn.
 func BenchmarkPlanMoves(b *testing.B) {
 	f, rng := NewFleet(NewNames()), rand.New(rand.NewPCG(1, 2))
 	var movables []Movable

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// makeRoom moves what is in the way of the request on one server.
+// makeRoom moves instances off one server until that server takes the request.
 func (d *defrag) makeRoom() {
 	f, p := d.fleet, d.wanted
 	var suited []int32
@@ -68,9 +68,9 @@ func (d *defrag) makeRoom() {
 	}
 }
 
-// least estimates how many instances would have to leave a server for the request, and what part of
-// it they hold: those that free most of what is short. It looks at amounts only; -1 if what may be
-// moved is not enough.
+// least estimates the number of instances that would have to leave a server for the request, and
+// the part of the server that they hold. Instances that free most of the short resources leave
+// first. The estimate reads amounts only. It is -1 if the movable instances are not enough.
 func (d *defrag) least(slot int32) (n int, part float64) {
 	short := d.shortage(slot)
 	if len(short) == 0 {
@@ -100,13 +100,14 @@ func (d *defrag) least(slot int32) (n int, part float64) {
 	return -1, 0
 }
 
-// gain is an instance with how much of what is short it frees, and its size.
+// gain is an instance, its size, and the share of the short resources that it frees.
 type gain struct {
 	movable     int32
 	frees, size float64
 }
 
-// frees returns how much of what is short an instance frees, 1 for all of one resource.
+// frees returns the sum, over the short resources, of the share that an instance frees, at most 1
+// each.
 func (d *defrag) frees(i int32, short []shortage) (sum float64) {
 	for _, s := range short {
 		sum += min(1, float64(d.movables[i].Kind.amounts[s.resource])/float64(s.amount))
@@ -119,7 +120,7 @@ type shortage struct {
 	amount   int64
 }
 
-// shortage returns what a server lacks for the request.
+// shortage returns the amounts that a server lacks for the request.
 func (d *defrag) shortage(slot int32) (list []shortage) {
 	p, c := d.wanted, d.fleet.classes[d.fleet.rows[slot].class]
 	for i := range d.fleet.Names.Len() {
@@ -135,8 +136,8 @@ func (d *defrag) shortage(slot int32) (list []shortage) {
 	return list
 }
 
-// inTheWay returns which of some instances is best moved: the smallest that frees all that is
-// short, or the one that frees most of it; -1 if none frees any.
+// inTheWay returns the index of the instance that is best moved: the smallest that frees all of the
+// shortage, or else the one that frees most. It is -1 if none frees any.
 func (d *defrag) inTheWay(list []int32, short []shortage) int {
 	best, most, least := -1, 0.0, 0.0
 	for k, i := range list {
@@ -178,15 +179,15 @@ func (d *defrag) clear(slot int32) bool {
 			return false
 		}
 		if why := d.move(left[k]); why != "" {
-			d.keep(slot, d.movables[left[k]].Name, why) // another may do
+			d.keep(slot, d.movables[left[k]].Name, why) // another instance may do
 		}
 		left = slices.Delete(left, k, k+1)
 	}
 	return true
 }
 
-// refused returns the instance without which a server would take the request although nothing is
-// short; -1 if there is none.
+// refused returns the index of an instance without which a server takes the request, although no
+// resource is short; -1 if there is none.
 func (d *defrag) refused(slot int32, list []int32) int {
 	for k, i := range list {
 		m := &d.movables[i]

@@ -48,7 +48,7 @@ func (b *booked) put(server string, r Request, labels map[string]string) {
 	b.movables, b.instances = append(b.movables, m), append(b.instances, in)
 }
 
-// seen is what can be seen of the bookings of a fleet.
+// seen returns the visible state of the bookings of a fleet.
 func (b *booked) seen() any {
 	type server struct {
 		used    Amounts
@@ -134,10 +134,10 @@ func (b *booked) drawGoal(t *rapid.T) Goal {
 	return goal
 }
 
-// Whatever the fleet: a plan keeps its limit and moves each instance once; with the moves before it
-// done, the new server of each passes every filter of what the instance asks and is not overdrawn;
-// emptied servers are empty at the end and nothing was moved to them; the request has the room that
-// the plan tells of.
+// A plan keeps its limit and moves each instance once, for any fleet. After the moves before it,
+// the new server of each move passes every filter of the instance and is not overdrawn. Emptied
+// servers are empty at the end and received nothing. The request has room on the server that the
+// plan names.
 func TestAPlanCanBeCarriedOut(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		b := drawFleet(t)

@@ -2,14 +2,14 @@ package placement
 
 import "math/rand/v2"
 
-// Draw is an order in which the servers of a fleet are drawn: a lazy Fisher–Yates shuffle, so that
-// drawing fifty of 100,000 costs fifty steps. It keeps its slice between placements.
+// Draw is an order in which the servers of a fleet are drawn: a lazy Fisher–Yates shuffle. To draw
+// fifty of 100,000 servers costs fifty steps. The draw keeps its slice between placements.
 type Draw struct {
-	order  []int32
-	rng    *rand.PCG
-	picks  []int32 // scratch of next
-	whole  []int32 // of all: 0, 1, 2 …
-	warmth int32   // keeps its reads from being left out by the compiler
+	order      []int32
+	rng        *rand.PCG
+	picks      []int32 // scratch of next
+	whole      []int32 // 0, 1, 2 …; scratch of all
+	prefetched int32   // sum of prefetched values, which keeps the compiler from dropping the reads
 }
 
 // NewDraw returns a Draw that takes its randomness from rng.
@@ -31,7 +31,7 @@ func (d *Draw) resize(n int) {
 	}
 }
 
-// next draws k slots from the i-th on. The slice is good until the next draw.
+// next draws k slots from the i-th on. The slice is valid until the next draw.
 func (d *Draw) next(i, k int) []int32 {
 	d.picks = d.picks[:0]
 	for m := range k {
@@ -39,8 +39,8 @@ func (d *Draw) next(i, k int) []int32 {
 		hi := d.rng.Uint64() >> 32
 		d.picks = append(d.picks, int32(i+m+int(hi*rest>>32)))
 	}
-	for _, j := range d.picks { // read them all at once, for the sake of the cache
-		d.warmth += d.order[j]
+	for _, j := range d.picks { // read all at once, so that the processor waits for memory once
+		d.prefetched += d.order[j]
 	}
 	for m, j := range d.picks {
 		d.order[i+m], d.order[j] = d.order[j], d.order[i+m]

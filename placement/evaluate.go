@@ -6,24 +6,23 @@ import (
 	"slices"
 )
 
-// Survivor is a server that a chain left of a batch.
+// Survivor is a server of a batch that passed the chain.
 type Survivor struct {
 	Slot  int32
 	Score float64
 }
 
-// Evaluation is what a chain made of one batch of servers.
+// Evaluation is the result of a chain on one batch of servers.
 type Evaluation struct {
-	Survivors []Survivor // the best first: the first is what Place would choose
-	Steps     []Step     // of the stages that ran; add them up with a StepSum
+	Survivors []Survivor // best first: the first is the server that Place would choose
+	Steps     []Step     // of the stages that ran; a StepSum adds up those of several batches
 	Stages    []int      // for each step, the place of its stage in the chain
 	Loads     int        // servers whose instances were loaded
 	Peak      int        // most loaded instances held at once
 }
 
-// Evaluate runs the request's chain over servers that somebody else has drawn, as one batch, as
-// Place does with those that it draws (RFD 60, phase 4). The seed is for scores that are random.
-// Slots that are vacant do not count.
+// Evaluate runs the request's chain over servers that the caller has drawn (RFD 60, phase 4). They
+// make one batch, as those of Place do. The seed is for random scores. Vacant slots are ignored.
 func (pl *Placer) Evaluate(p *Prepared, slots []int32, seed uint64, now int64) Evaluation {
 	b := pl.begin(p, now)
 	r := newRecorder(p.chain)
@@ -43,7 +42,7 @@ func (pl *Placer) Evaluate(p *Prepared, slots []int32, seed uint64, now int64) E
 	}
 	out := Evaluation{Survivors: make([]Survivor, len(left)), Loads: b.loads, Peak: b.peak}
 	for k, i := range left {
-		out.Survivors[len(left)-1-k] = Survivor{Slot: b.slots[i], Score: b.score[i]} // of equals the later is better
+		out.Survivors[len(left)-1-k] = Survivor{Slot: b.slots[i], Score: b.score[i]} // the later of equals is better
 	}
 	b.done()
 	slices.SortStableFunc(out.Survivors, func(x, y Survivor) int { return cmp.Compare(y.Score, x.Score) })
@@ -94,7 +93,7 @@ func (s *Step) addReason(r *Reason) {
 	sum.Examples = append(sum.Examples, r.Examples[:min(len(r.Examples), examples-len(sum.Examples))]...)
 }
 
-// otherReasons stands for the rest when there are too many.
+// otherReasons is the text of all reasons beyond maxReasons.
 const otherReasons = "other reasons"
 
 // Steps returns the sum, in the order of the chain, the most frequent reasons first.
@@ -111,16 +110,17 @@ func (m *StepSum) Steps() []Step {
 	return out
 }
 
-// BatchSize returns how many open servers make a batch of a fleet of so many.
+// BatchSize returns how many open servers make a batch, in a fleet of so many servers.
 func (c *Chain) BatchSize(servers int) int { return c.size(servers) }
 
 // Expanded returns the expression of the chain without definitions.
 func (c *Chain) Expanded() Expression { return c.expanded(c.root) }
 
-// Deal draws the servers 0 to n-1 in batches of so many open ones, as Place does, each with the
-// seed for its random scores. Those between them that are not open come with them. If many are one
-// batch they come as they stand. A batch is good until the next.
-func (d *Draw) Deal(n, size int, open func(int32) bool) iter.Seq2[uint64, []int32] {
+// Batches draws the servers 0 to n-1 in batches of size open servers, as Place does. Each has a
+// seed for its random scores. A batch also has the closed servers that were drawn between the open
+// ones. If one batch holds all of many servers, they come in the order of their slots. A batch is
+// valid until the next one.
+func (d *Draw) Batches(n, size int, open func(int32) bool) iter.Seq2[uint64, []int32] {
 	return func(yield func(uint64, []int32) bool) {
 		d.resize(n)
 		if wholeAtOnce(size, n) {
@@ -145,9 +145,8 @@ func (d *Draw) Deal(n, size int, open func(int32) bool) iter.Seq2[uint64, []int3
 	}
 }
 
-// Record returns what the fleet knows of the server in a slot: its record with the fault that keeps
-// it from being used, if there is one, without instances. Its maps are shared, and not to be
-// changed.
+// Record returns the record of the server in a slot without its instances. If the record cannot be
+// used, its Fault says why. Its maps are shared; do not change them.
 func (f *Fleet) Record(slot int32) Server {
 	s := f.classes[f.rows[slot].class].record
 	s.ID = f.ids[slot]

@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Batches that are dealt and evaluated one by one, until one has a survivor, come to the same
-// choice as Place, with the same score and the same steps.
+// Batches of a Draw, evaluated one by one until one has a survivor, lead to the same choice as
+// Place. The score and the steps are the same too.
 func TestBatchesOneByOneAgreeWithPlace(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		request := anyRequest(t)
@@ -39,7 +39,7 @@ func TestBatchesOneByOneAgreeWithPlace(t *testing.T) {
 		pl, draw := placement.NewPlacer(f, rand.NewPCG(0, 0)), placement.NewDraw(rand.NewPCG(seed, 1))
 		got := placement.Choice{Slot: -1}
 		var sum placement.StepSum
-		for batchSeed, slots := range draw.Deal(f.Len(), chain.BatchSize(f.Len()), f.Open) {
+		for batchSeed, slots := range draw.Batches(f.Len(), chain.BatchSize(f.Len()), f.Open) {
 			got.Batches++
 			e := pl.Evaluate(p, slots, batchSeed, 1)
 			for i := range e.Steps {
@@ -90,7 +90,7 @@ func TestDealIsAPermutation(t *testing.T) {
 	open := func(slot int32) bool { return slot%3 != 0 }
 	for _, n := range []int{100, 7, 0, 101} {
 		var all []int32
-		for _, batch := range d.Deal(n, 5, open) {
+		for _, batch := range d.Batches(n, 5, open) {
 			found := 0
 			for _, slot := range batch {
 				if open(slot) {

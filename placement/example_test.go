@@ -12,9 +12,10 @@ import (
 // Place a container on a fleet that is read from JSON.
 func Example() {
 	servers, err := fleetjson.ReadServers([]byte(`[
-		{"id": "n1", "capacity": {"cpu": 8, "memory": "32Gi"}, "instances": [{"id": "db", "resources": {"cpu": 7, "memory": "8Gi"}}]},
+		{"id": "n1", "capacity": {"cpu": 8, "memory": "32Gi"}, 
+			"instances": [{"id": "db", "resources": {"cpu": 7, "memory": "8Gi"}}]},
 		{"id": "n2", "capacity": {"cpu": 8, "memory": "32Gi"}},
-		{"id": "n3", "capacity": {"cpu": 8, "memory": "lots"}}
+		{"id": "n3", "capacity": {"cpu": 8, "memory": "32Gi"}, "setup": false}
 	]`))
 	if err != nil {
 		fmt.Println(err)
@@ -38,5 +39,5 @@ func Example() {
 	fmt.Println(explanation.Summary())
 	// Output:
 	// goes to n2
-	// 1 of 3 nodes: its record cannot be used: capacity.memory: quantity "lots" cannot be read; write for example 64Mi or 2G; 1 of 3 nodes: not enough cpu
+	// 1 of 3 nodes: not set up; 1 of 3 nodes: not enough cpu
 }

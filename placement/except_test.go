@@ -7,9 +7,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// A request is not placed on a server that it is kept from, says why, and goes there as soon as it
-// is not kept any more. Servers that are alike and not named take it, in a batch of a few as in one
-// of thousands.
+// A request is not placed on a server that it excludes, and the explanation gives the reason. It
+// goes there once the exclusion ends. Equal servers that are not named take it, in a batch of a few
+// as in one of thousands.
 func TestRequestKeptFromServers(t *testing.T) {
 	for _, n := range []int{1, 3, 2000} {
 		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {

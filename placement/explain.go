@@ -9,15 +9,15 @@ import (
 // examples is how many servers are named for each reason.
 const examples = 10
 
-// StepKind says what kind of thing a stage decides by.
+// StepKind says on which facts a stage decides.
 type StepKind uint8
 
-// The kinds.
+// The kinds of stages.
 const (
-	Closed      StepKind = iota // it takes nothing at all now
-	NotEligible                 // it is not for this request, full or empty
-	NoRoom                      // what runs on it: it could take the request at another time
-	NotBest                     // others are preferred; it could take the request
+	Closed      StepKind = iota // the server takes no instances at all now
+	NotEligible                 // the server does not suit this request, full or empty
+	NoRoom                      // the server's instances leave no room; it could take the request at another time
+	NotBest                     // the server could take the request, but others are preferred
 )
 
 var stepKindNames = [...]string{"closed", "not eligible", "no room", "not best"}
@@ -30,22 +30,22 @@ func (k StepKind) String() string {
 	return stepKindNames[k]
 }
 
-// Step says what one stage did to the servers that reached it.
+// Step counts the servers that reached a stage, and the servers that it dropped.
 type Step struct {
 	Stage     string
 	Kind      StepKind
 	Received  int
 	Remaining int
 	Dropped   int
-	Refused   int      // explain only: of all servers, how many this filter alone refuses
+	Refused   int      // only from Explain: how many of all servers this filter refuses by itself
 	Reasons   []Reason // most frequent first
 }
 
-// Reason is why servers were dropped.
+// Reason is a cause for which servers were dropped.
 type Reason struct {
 	Text     string
 	Servers  int
-	Examples []string // ids of at most ten of them, in the order in which they were looked at
+	Examples []string // ids of at most ten of the servers, in the order in which they were looked at
 }
 
 func (s *Step) drop(text, id string) {
@@ -66,17 +66,17 @@ func (s *Step) drop(text, id string) {
 	}
 }
 
-// maxReasons bounds the reasons of one step; the rest is told as one.
+// maxReasons bounds the reasons of one step; all further reasons are counted as one.
 const maxReasons = 100
 
-// recorder notes what the stages do, added up over all batches.
+// recorder counts the servers that each stage receives and drops, over all batches.
 type recorder struct {
 	steps  []Step // by stage of the chain
 	ran    []bool
 	total  int
 	given  []int32
 	kept   []bool           // by place in the batch
-	reason map[int32]string // by slot, if wanted: the last reason
+	reason map[int32]string // last reason by slot; nil: not wanted
 }
 
 func newRecorder(c *Chain) *recorder {
@@ -136,8 +136,8 @@ func (s *Stage) reason(v *View) string {
 	return s.Why(v)
 }
 
-// list returns the steps of the stages that ran, or that refuse servers although none was left when
-// it came to them.
+// list returns the steps of the stages that ran, and of stages that refuse servers but received
+// none.
 func (r *recorder) list() []Step {
 	var out []Step
 	for i := range r.steps {
@@ -149,8 +149,8 @@ func (r *recorder) list() []Step {
 	return out
 }
 
-// PlaceRecorded is Place that also says what each stage did, added up over all batches. It draws
-// and chooses as Place does.
+// PlaceRecorded draws and chooses as Place does, and also returns the steps of the stages, summed
+// over all batches.
 func (pl *Placer) PlaceRecorded(p *Prepared, now int64) (Choice, []Step) {
 	r := newRecorder(p.chain)
 	pl.batch.record = r
@@ -159,19 +159,19 @@ func (pl *Placer) PlaceRecorded(p *Prepared, now int64) (Choice, []Step) {
 	return c, r.list()
 }
 
-// Explanation tells of one request and every server of a fleet.
+// Explanation describes one request on every server of a fleet.
 type Explanation struct {
-	Servers  int // in the fleet
-	Open     int // take instances now
-	Eligible int // are for this request, open or not, full or empty
-	FitEmpty int // of the eligible, would have room if nothing ran on them
-	Fit      int // could take the request now
+	Servers  int // servers of the fleet
+	Open     int // servers that take instances now
+	Eligible int // servers that suit the request, open or not, full or empty
+	FitEmpty int // eligible servers that would have room if they were empty
+	Fit      int // servers that could take the request now
 	Steps    []Step
 	Spreads  []SpreadCount // of the request's hard spreads, in their order
 }
 
-// Explain runs the chain over every server at once and says what each stage dropped and why, and
-// how many servers each filter refuses, whatever the others say. It draws nothing and changes
+// Explain runs the chain over every server at once. The steps say which servers each stage dropped
+// and why, and how many servers each filter refuses by itself. Explain draws nothing and changes
 // nothing.
 func (pl *Placer) Explain(p *Prepared, now int64) Explanation {
 	b := pl.begin(p, now)
@@ -187,7 +187,7 @@ func (pl *Placer) Explain(p *Prepared, now int64) Explanation {
 	}
 	r.begin(b)
 	b.run(0)
-	pl.refusals(b, r, &x) // after it, because instances may have been loaded
+	pl.refusals(b, r, &x) // after the run, which may have loaded instances
 	b.done()
 	x.Steps = r.list()
 	return x
@@ -195,8 +195,8 @@ func (pl *Placer) Explain(p *Prepared, now int64) Explanation {
 
 func decidesEligibility(s *Stage) bool { return s.kind() == NotEligible }
 
-// refusals asks every filter about every server. What runs on servers that were not loaded is not
-// known, but those are refused by another filter, or could not be loaded.
+// refusals asks every filter about every server. The instances of servers that were not loaded are
+// unknown, but such a server is refused by another filter, or its load failed.
 func (pl *Placer) refusals(b *Batch, r *recorder, x *Explanation) {
 	for i := range b.slots {
 		v := b.At(int32(i))
@@ -220,8 +220,8 @@ func (pl *Placer) refusals(b *Batch, r *recorder, x *Explanation) {
 	}
 }
 
-// Suits reports whether a server is for the request, open or not, full or empty, and whether it
-// would have room if nothing ran on it.
+// Suits reports whether a server is eligible for the request, open or not, full or empty. fitsEmpty
+// says whether it would have room if it were empty.
 func (pl *Placer) Suits(p *Prepared, slot int32, now int64) (eligible, fitsEmpty bool) {
 	if pl.fleet.rows[slot].flags&present == 0 {
 		return false, false
@@ -236,7 +236,7 @@ func (pl *Placer) Suits(p *Prepared, slot int32, now int64) (eligible, fitsEmpty
 	return true, p.fitsEmpty(v)
 }
 
-// fitsEmpty reports whether the server would have room if nothing ran on it.
+// fitsEmpty reports whether the server would have room if it were empty.
 func (p *Prepared) fitsEmpty(v *View) bool {
 	for i := range p.fleet.Names.Len() {
 		if p.amounts[i] > 0 && v.class.free(i, 0) < p.needs[i] {
@@ -246,14 +246,14 @@ func (p *Prepared) fitsEmpty(v *View) bool {
 	return true
 }
 
-// Verdict is what one filter says about one server.
+// Verdict is the answer of one filter about one server.
 type Verdict struct {
 	Stage string
 	Kind  StepKind
-	Why   string // empty: it keeps the server
+	Why   string // empty: the filter keeps the server
 }
 
-// ExplainServer asks every filter about one server, whatever the others say.
+// ExplainServer asks each filter about one server, also after one has refused it.
 func (pl *Placer) ExplainServer(p *Prepared, slot int32, now int64) []Verdict {
 	b := pl.begin(p, now)
 	b.reset(0)
@@ -277,7 +277,7 @@ func (pl *Placer) ExplainServer(p *Prepared, slot int32, now int64) []Verdict {
 	return out
 }
 
-// Summary says in one line why servers were left out: "2 of 3 nodes: not enough cpu; 1 of 3 nodes:
+// Summary says in one line why servers were dropped: "2 of 3 nodes: not enough cpu; 1 of 3 nodes:
 // draining".
 func (x *Explanation) Summary() string {
 	if x.Servers == 0 {

@@ -33,9 +33,9 @@ func mixed() *placement.Fleet {
 	})
 }
 
-// Explain counts every server once, where the chain drops it, and besides, of each filter, all that
-// it refuses: what is for the request, what is open, what would have room if it were empty, and
-// what has it, are each counted on their own.
+// Explain counts every server once at the stage that drops it, and for each filter all servers that
+// it refuses. Open and eligible servers, those with room if empty, and those with room now are
+// counted separately.
 func TestExplainCounts(t *testing.T) {
 	f := mixed()
 	f.Remove(11)
@@ -93,8 +93,8 @@ func TestExplainIsBounded(t *testing.T) {
 	}
 }
 
-// What stages did is told for a placement too, added up over all its batches, and a preference is
-// not told as a reason.
+// The steps of a placement are recorded too, added up over all its batches, and a preference is no
+// reason for a refusal.
 func TestPlaceRecordedAddsUpBatches(t *testing.T) {
 	f := fleetOf(170, func(i int, s *placement.Server) {
 		if i%10 == 0 {
@@ -112,7 +112,8 @@ func TestPlaceRecordedAddsUpBatches(t *testing.T) {
 	if s := got["reserved"]; s.Received != 170 || s.Dropped != 17 {
 		t.Errorf("%+v", s)
 	}
-	if s := got["min-cpu"]; s.Received != 153 || s.Remaining != 0 || s.Kind != placement.NoRoom || s.Reasons[0].Servers != 153 {
+	if s := got["min-cpu"]; s.Received != 153 || s.Remaining != 0 || s.Kind != placement.NoRoom ||
+		s.Reasons[0].Servers != 153 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -2,7 +2,7 @@ package placement
 
 import "slices"
 
-// RunStep is what one stage was given and kept.
+// RunStep has the servers that one stage received and kept.
 type RunStep struct {
 	Stage       string
 	Given, Kept []string

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Dump writes everything that a fleet knows of its servers and what runs on them, in a fixed order.
-// What is only worked out when it is asked for, such as the lowest count of a spread, is left out.
+// Dump writes everything that a fleet knows of its servers and their instances, in a fixed order.
+// It leaves out values that are computed on demand, such as the lowest count of a spread.
 func (f *Fleet) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "servers %d names %v\n", f.servers, f.Names.names)
@@ -16,10 +16,10 @@ func (f *Fleet) Dump() string {
 			fmt.Fprintf(&b, "%d vacant %q count %d used %v tags %v\n", slot, f.ids[slot], r.count, l.used, l.tags)
 			continue
 		}
-		fmt.Fprintf(&b, "%d %q class %x free %v count %d uncapped %d tickets %d flags %b owners %v used %v tags %v last %v brought %q pending %q\n",
+		fmt.Fprintf(&b, "%d %q class %x free %v count %d uncapped %d tickets %d flags %b owners %v used %v tags %v last %v booked %q pending %q\n",
 			slot, f.ids[slot], f.classes[r.class].key, r.free, r.count, r.uncapped, r.tickets, r.flags, r.owners,
 			l.used,
-			l.tags, l.last, f.brought[int32(slot)], f.pending[int32(slot)])
+			l.tags, l.last, f.instancesOn[int32(slot)], f.pending[int32(slot)])
 	}
 	for _, c := range f.classes {
 		fmt.Fprintf(&b, "class %x servers %d open %t\n", c.key, c.servers, c.open)
@@ -34,8 +34,8 @@ func (f *Fleet) Dump() string {
 			fmt.Fprintf(&b, "  by %s refs %d %v\n", f.domains[c.domain].key, c.refs, f.spreadCounts(c))
 		}
 	}
-	for _, id := range sortedKeys(f.inside) {
-		fmt.Fprintf(&b, "inside %q on %d\n", id, f.inside[id].slot)
+	for _, id := range sortedKeys(f.instances) {
+		fmt.Fprintf(&b, "instance %q on %d\n", id, f.instances[id].slot)
 	}
 	for _, id := range sortedKeys(f.tickets) {
 		fmt.Fprintf(&b, "ticket %q on %d\n", id, f.tickets[id].slot)

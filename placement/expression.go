@@ -8,11 +8,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Expression is a chain as it is written: the name of a stage, or a list that begins with "pipe" or
-// "or" and goes on with expressions. In a pipe the output of one is the input of the next, until
-// nothing is left; of an or every one gets the same input, until one leaves something.
+// Expression is the text of a chain: the name of a stage, or a list of an operator and expressions.
+// A pipe passes the output of each expression to the next, until no server is left. An or gives the
+// same input to each expression, until one leaves a server.
+//
+//	e := placement.Pipe(placement.Named("setup"), placement.Or(placement.Named("reservoir"),
+//		placement.Named("identity")))
 type Expression struct {
-	Name string // of a stage, or of a definition; empty: Op and Items
+	Name string // name of a stage or of a definition; empty: Op and List count
 	Op   string // "pipe" or "or"
 	List []Expression
 }
@@ -23,7 +26,7 @@ func Pipe(items ...Expression) Expression { return Expression{Op: "pipe", List: 
 // Or returns an or.
 func Or(items ...Expression) Expression { return Expression{Op: "or", List: items} }
 
-// Named returns the expression that is a stage.
+// Named returns the expression of one stage or definition.
 func Named(name string) Expression { return Expression{Name: name} }
 
 // UnmarshalJSON reads a string or a list.
@@ -39,7 +42,7 @@ func (e *Expression) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON writes the form that UnmarshalJSON reads.
 func (e Expression) MarshalJSON() ([]byte, error) {
 	if e.Name != "" {
 		return json.Marshal(e.Name)
@@ -51,7 +54,7 @@ func (e Expression) MarshalJSON() ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// String writes the expression as JSON does.
+// String returns the expression as JSON without quotes.
 func (e Expression) String() string {
 	if e.Name != "" {
 		return e.Name

@@ -46,9 +46,9 @@ func TestTheListOfRFD60IsAChain(t *testing.T) {
 	}
 }
 
-// "We need to push the usage of container data … as late as possible" (RFD 60, phase 1): the
-// default chain has the stages of RFD 60 in its order, and ours between them, and no stage before
-// load-instances reads what runs on a server.
+// "We need to push the usage of container data … as late as possible" (RFD 60, phase 1). The
+// default chain has the stages of RFD 60 in its order, and our own between them. No stage before
+// load-instances reads instances.
 func TestTheDefaultChainKeepsTheOrderOfRFD60(t *testing.T) {
 	names := placement.Default().Stages()
 	at := -1
@@ -98,7 +98,7 @@ func nested(depth int) any {
 	return raw
 }
 
-// What is no chain is refused with the place of the mistake and what to write instead.
+// A text that is not a chain is refused with the place of the mistake and the way to write it.
 func TestParseExpressionErrors(t *testing.T) {
 	for _, test := range []struct {
 		raw  any
@@ -131,7 +131,7 @@ func TestParseExpressionErrors(t *testing.T) {
 	}
 }
 
-// What is written as a chain is checked against what the stages read, before anything runs.
+// A chain is checked against the facts that its stages read, before anything runs.
 func TestNewChainErrors(t *testing.T) {
 	pipe, or, name := placement.Pipe, placement.Or, placement.Named
 	long := placement.Expression{Op: "pipe"}
@@ -285,8 +285,8 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// Whatever bytes are given: what is read is written and read again as the same, what is not is an
-// error, and building a chain of it ends in a chain or an error.
+// For any input: an expression that is read is written and read again as the same. Anything else is
+// an error. Building a chain of the expression gives a chain or an error.
 func FuzzExpression(f *testing.F) {
 	for _, text := range []string{
 		`"setup"`, `["pipe","setup",["or","reservoir","identity"]]`, `["pipe"]`, `[]`, `["or","setup"]`, `null`,

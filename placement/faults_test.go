@@ -17,9 +17,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/triton"
 )
 
-// The tests of this file are about faults of the program that RFD 60 describes, numbered as the
-// project's notes on it do (reference placement.md, section 1.7). Each shows that this package does
-// not have the fault.
+// The tests of this file are about faults of the program that RFD 60 describes. Their numbers are
+// those of reference placement.md, section 1.7. Each test shows that this package does not have the
+// fault.
 
 const gibi = 1 << 30
 
@@ -89,8 +89,9 @@ func dropped(steps []placement.Step, stage string) (n int, why string) {
 	return 0, ""
 }
 
-// Fault 1: "vlans crash and missing-ratio crash". A request whose first alternative is down and
-// whose last one is nowhere, and a server without ratios for a class that has some, are answered.
+// Fault 1: "vlans crash and missing-ratio crash". A request gets an answer although its first
+// alternative is down and its last one exists nowhere. So does a class with ratios on a server
+// without any.
 func TestFault1NoCrashWithoutNetworkOrRatio(t *testing.T) {
 	down := roomy(1)
 	down[0].Networks = map[string]bool{"blue": false}
@@ -211,8 +212,8 @@ func TestFault6EveryDropHasAReason(t *testing.T) {
 	}
 }
 
-// Fault 7: "large-servers and scores act inside a batch only". Who wants the best of all servers
-// says so.
+// Fault 7: "large-servers and scores act inside a batch only". The setting All asks for the best of
+// all servers.
 func TestFault7BestOfAllServers(t *testing.T) {
 	for seed := range uint64(20) {
 		servers := roomy(300)
@@ -324,7 +325,7 @@ func TestFault10LoadedInstancesAreChecked(t *testing.T) {
 }
 
 // Fault 11: "absent weight for disk/platform/reboot gives NaN scores". An absent weight leaves the
-// score out, and what is no number is refused.
+// score out, and a weight that is no number is refused.
 func TestFault11AbsentWeights(t *testing.T) {
 	servers := roomy(3)
 	for i := range servers {

@@ -59,7 +59,7 @@ func asks(milli int64, change ...func(*placement.Request)) *placement.Request {
 	return r
 }
 
-// failer is what the tests of this package need of testing.T and of rapid.T.
+// failer has the methods that this package's tests use of testing.T and of rapid.T.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -125,8 +125,7 @@ func watched(t failer, change ...func(*placement.Settings)) (*placement.Chain, *
 }
 
 // survivors returns the ids of the servers that a chain of one stage keeps, in the order in which
-// they come out, by way of a score that notes them. The stage gets all servers in the order of the
-// fleet.
+// they come out. A score notes them. The stage gets all servers in the order of the fleet.
 func survivors(
 	t failer, f *placement.Fleet, r *placement.Request, stage string, change ...func(*placement.Settings),
 ) []string {

@@ -9,30 +9,31 @@ import (
 
 const (
 	present uint8 = 1 << iota // the slot holds a server
-	loaded                    // what runs on it was loaded for one batch
+	loaded                    // its instances were loaded for the current batch
 	sick                      // the two newest outcomes are failures; see load.last
-	full                      // it has as many instances as its record says that it takes
+	full                      // the server has as many instances as its record allows
 )
 
 // noClass is the class of a vacant slot.
 const noClass = ^uint32(0)
 
-// row is what the filters read of a server, one cache line.
+// row is the part of a server that the filters read: one cache line.
 type row struct {
+	// amounts left of cpu, memory and disk. Invariant: those of renew, except after View.SetFree
 	free     [firstCustom]int64
-	owners   []uint32 // whose instances it has, in any order; load.owned says how many
-	class    uint32
-	count    uint32 // instances
-	uncapped uint32 // instances without an amount of cpu
-	tickets  uint16 // of unknown size
+	owners   []uint32 // owners of its instances, in any order. Invariant: as long as load.owned
+	class    uint32   // index in Fleet.classes
+	count    uint32   // instances, loaded ones and tickets of known size included
+	uncapped uint32   // instances without an amount of cpu
+	tickets  uint16   // tickets of unknown size
 	flags    uint8
 }
 
-// load is what else is known of the instances of a server.
+// load is the rest of the sums over a server's instances.
 type load struct {
-	used  Amounts
-	owned []uint32 // by place in row.owners
-	tags  []tally
+	used  Amounts    // sum of the booked amounts
+	owned []uint32   // instances of each owner, by place in row.owners. Invariant: each is 1 or more
+	tags  []tally    // instances by tag. Invariant: each count is 1 or more
 	last  [2]outcome // newest first
 }
 
@@ -41,63 +42,63 @@ type outcome struct {
 	failed bool
 }
 
-// Fleet holds servers and what runs on them, as sums that are kept up to date as instances come and
-// go. It has one owner.
+// Fleet holds servers and the sums over their instances, which are updated as instances come and
+// go. A server is named by its slot. A fleet has one owner.
 type Fleet struct {
 	Names  *Names
 	Loader Loader
 
 	rows     []row
-	sketches []sketch // by slot, of row.owners
-	// class by slot, noClass if it is vacant: what a draw looks at, dense so that it stays in the
-	// cache
-	classAt []uint32
-	loads   []load
-	ids     []string
-	classes []*class
-	byKey   map[string]uint32
-	dead    int // classes without servers
-	epoch   uint64
-	index   map[string]int32 // slot by id
-	tags    tags
-	domains []domain
-	moves   uint64  // grows when an instance comes or goes, or Moved is called
-	shifts  uint64  // grows when a server comes, leaves or gets another record, if somebody spreads
-	recent  *recent // where instances came or went last; nil: no spread depends on that
-	servers int
-	bounded bool                // some record has said how many instances its server takes
-	inside  map[string]place    // instances that came with a server
-	brought map[int32][]string  // their keys in inside by slot
-	twins   map[string][]string // by id: keys of further instances that came with the same id
-	tickets map[string]ticket
-	pending map[int32][]string // ids of tickets by slot
-	scratch []byte
-	copying *Copying // the copy that is being made; nil: none
+	sketches []sketch // owners of each slot, for owned and hosts
+	// classAt is the class of each slot, noClass if the slot is vacant. A draw reads it, so it is
+	// dense and stays in the cache. Invariant: equal to rows[slot].class of a server.
+	classAt     []uint32
+	loads       []load            // the rest of the sums, by slot
+	ids         []string          // server ids by slot; empty: the slot is vacant
+	classes     []*class          // Invariant: an index stays valid while epoch is the same
+	byKey       map[string]uint32 // index of a class by appendClassKey
+	dead        int               // classes without servers, which sweep drops
+	epoch       uint64            // grows when classes get other indexes
+	index       map[string]int32  // slot by id; nil: a fork that has not built it yet
+	tags        tags
+	domains     []domain            // labels that counters use or have used
+	moves       uint64              // grows when an instance comes or goes, or Moved is called
+	shifts      uint64              // grows with every change of a server or its record while the fleet has domains
+	recent      *recent             // the last moves of instances; nil: no spread depends on them
+	servers     int                 // occupied slots
+	bounded     bool                // a record has had a bound on instances
+	instances   map[string]place    // instances of server records, by id or by a key of arrive
+	instancesOn map[int32][]string  // by slot: keys in instances
+	duplicates  map[string][]string // by id: keys of further instances with the same id
+	tickets     map[string]ticket   // by id of the instance to be
+	pending     map[int32][]string  // by slot: ids of tickets
+	scratch     []byte              // buffer of classOf
+	copying     *Copying            // the copy in the making; nil: none
 }
 
 type place struct {
-	slot  int32
-	kind  *Kind
-	owner string
-	twin  string // the id, if another instance is known by it; see Fleet.alone
+	slot        int32
+	kind        *Kind
+	owner       string
+	duplicateOf string // id of the instance if its key is another; see Fleet.alone
 }
 
 // NewFleet returns an empty fleet that takes its resource names from names.
 func NewFleet(names *Names) *Fleet {
 	return &Fleet{
 		Names: names, byKey: map[string]uint32{}, index: map[string]int32{}, tags: newTags(), epoch: 1,
-		inside:  map[string]place{},
-		brought: map[int32][]string{}, tickets: map[string]ticket{}, pending: map[int32][]string{},
+		instances:   map[string]place{},
+		instancesOn: map[int32][]string{}, tickets: map[string]ticket{}, pending: map[int32][]string{},
 	}
 }
 
-// Len returns how many slots there are; some may be vacant.
+// Len returns the number of slots; some may be vacant.
 func (f *Fleet) Len() int { return len(f.rows) }
 
-// Servers returns how many servers there are.
+// Servers returns the number of servers.
 func (f *Fleet) Servers() int { return f.servers }
 
-// Slot returns the slot of a server, -1 if there is none with the id.
+// Slot returns the slot of the server with an id, -1 if there is none.
 func (f *Fleet) Slot(id string) int32 {
 	if f.index == nil {
 		f.reindex()
@@ -108,10 +109,10 @@ func (f *Fleet) Slot(id string) int32 {
 	return -1
 }
 
-// ID returns the id of the server in a slot; empty if it is vacant.
+// ID returns the id of the server in a slot; empty if the slot is vacant.
 func (f *Fleet) ID(slot int32) string { return f.ids[slot] }
 
-// Add puts a server in the slot after the last one, or in its own if it is known.
+// Add puts a server into the slot after the last one, or into its own slot if its id is known.
 func (f *Fleet) Add(s *Server) int32 {
 	slot, ok := f.index[s.ID]
 	if !ok {
@@ -121,9 +122,9 @@ func (f *Fleet) Add(s *Server) int32 {
 	return slot
 }
 
-// Put says what the server in a slot is. What was booked on it stays; instances that came with it
-// before give way to those that come now. A record that cannot be used is kept with its fault, so
-// that the filter invalid-servers can tell of it.
+// Put sets the record of the server in a slot. Booked instances stay; instances of the last record
+// are replaced by those of the new one. A record that cannot be used is kept with its fault, so
+// that the filter invalid-servers can report it.
 func (f *Fleet) Put(slot int32, s *Server) {
 	for int(slot) >= len(f.rows) {
 		f.rows, f.loads, f.ids, f.classAt = append(f.rows, row{}), append(f.loads, load{}), append(f.ids, ""), append(
@@ -162,22 +163,22 @@ func (f *Fleet) Put(slot int32, s *Server) {
 		}
 	}
 	f.renew(slot)
-	f.bring(slot, &clean)
-	f.crowd(slot)
+	f.bookInstances(slot, &clean)
+	f.markFull(slot)
 }
 
-// bring books the instances that come with a server.
-func (f *Fleet) bring(slot int32, s *Server) {
-	if len(f.brought[slot]) > 0 { // or an outcome would count twice
+// bookInstances books the instances of a server's record in place of those of its last record.
+func (f *Fleet) bookInstances(slot int32, s *Server) {
+	if len(f.instancesOn[slot]) > 0 { // otherwise an outcome would count twice
 		f.loads[slot].last = [2]outcome{}
 		f.rows[slot].flags &^= sick
 	}
-	for _, id := range f.brought[slot] {
-		f.Unbind(slot, f.inside[id].kind)
-		f.Forget(f.inside[id].kind)
+	for _, id := range f.instancesOn[slot] {
+		f.Unbind(slot, f.instances[id].kind)
+		f.Forget(f.instances[id].kind)
 		f.depart(id)
 	}
-	delete(f.brought, slot)
+	delete(f.instancesOn, slot)
 	if s.Fault != "" {
 		return
 	}
@@ -191,18 +192,18 @@ func (f *Fleet) bring(slot int32, s *Server) {
 	}
 }
 
-// Remove takes a server out of the fleet, with what is booked on it.
+// Remove takes a server out of the fleet, together with its bookings and tickets.
 func (f *Fleet) Remove(slot int32) {
 	r := &f.rows[slot]
 	if r.flags&present == 0 {
 		return
 	}
 	f.changing(slot)
-	for _, id := range f.brought[slot] {
-		f.Forget(f.inside[id].kind)
+	for _, id := range f.instancesOn[slot] {
+		f.Forget(f.instances[id].kind)
 		f.depart(id)
 	}
-	delete(f.brought, slot)
+	delete(f.instancesOn, slot)
 	for _, id := range append([]string(nil), f.pending[slot]...) {
 		f.DropTicket(id)
 	}
@@ -210,7 +211,7 @@ func (f *Fleet) Remove(slot int32) {
 		f.tags.info[t.tag].version++
 	}
 	for _, owner := range r.owners {
-		f.hosting(slot, owner, false)
+		f.noteHost(slot, owner, false)
 	}
 	f.leave(slot)
 	if f.index[f.ids[slot]] == slot {
@@ -221,7 +222,7 @@ func (f *Fleet) Remove(slot int32) {
 	f.servers--
 }
 
-// classOf returns the class of a record, which counts one server more.
+// classOf returns the index of a record's class, which is new if no server has had it.
 func (f *Fleet) classOf(s *Server) uint32 {
 	f.scratch = appendClassKey(f.scratch[:0], s)
 	id, ok := f.byKey[string(f.scratch)]
@@ -234,12 +235,12 @@ func (f *Fleet) classOf(s *Server) uint32 {
 		f.bounded = f.bounded || c.record.MaxTasks > 0
 		f.classes = append(f.classes, c)
 		f.byKey[key] = id
-		f.dead++ // until the server is counted
+		f.dead++ // until enter counts the server
 	}
 	return id
 }
 
-// sweep forgets the classes that no server has when they are the most.
+// sweep drops the classes without servers once they are half of all classes.
 func (f *Fleet) sweep() {
 	if f.dead < 64 || f.dead < len(f.classes)/2 {
 		return
@@ -247,9 +248,9 @@ func (f *Fleet) sweep() {
 	f.drop()
 }
 
-// drop forgets the classes that no server has.
+// drop removes the classes without servers and renumbers the others.
 func (f *Fleet) drop() {
-	f.copying.finish() // it knows the classes by their numbers
+	f.copying.finish() // the copy refers to classes by index
 	moved := make([]uint32, len(f.classes))
 	kept := f.classes[:0]
 	for id, c := range f.classes {
@@ -278,7 +279,7 @@ func (f *Fleet) drop() {
 	}
 }
 
-// enter and leave count the server in its class and in the domains.
+// enter counts a server in its class and in the domains; leave takes it out of both counts.
 func (f *Fleet) enter(slot int32) {
 	c := f.classes[f.rows[slot].class]
 	if c.servers++; c.servers == 1 {
@@ -307,7 +308,7 @@ func (f *Fleet) atDomains(slot, n int32) {
 	}
 }
 
-// renew computes what is free on a server.
+// renew computes the amounts left of cpu, memory and disk on a server.
 func (f *Fleet) renew(slot int32) {
 	r, used := &f.rows[slot], &f.loads[slot].used
 	c := f.classes[r.class]
@@ -316,8 +317,8 @@ func (f *Fleet) renew(slot int32) {
 	}
 }
 
-// Kind is what instances have in common that are booked alike. Make one for the tasks of a group
-// and keep it until none of them is booked any more.
+// Kind is the common part of instances that are booked alike: amounts, owner and tags. Make one
+// kind for the tasks of a group, and Forget it when none of them is booked any more.
 type Kind struct {
 	amounts  Amounts
 	owner    uint32
@@ -325,8 +326,8 @@ type Kind struct {
 	uncapped bool
 }
 
-// Kind returns the kind of an instance, to be given back with Forget. Names of resources that
-// nobody knows yet are taken in as far as there is room for names, and are not counted beyond it.
+// Kind returns the kind of an instance, to be given back with Forget. New resource names enter
+// Fleet.Names as long as there is room for them. Names beyond that are not counted.
 func (f *Fleet) Kind(in *Instance) *Kind {
 	k := &Kind{owner: f.tags.acquire(ownerTag(in.Owner)), amounts: f.known(in.held())}
 	k.uncapped = in.Resources[plimsoll.CPU] == 0
@@ -336,19 +337,19 @@ func (f *Fleet) Kind(in *Instance) *Kind {
 	return k
 }
 
-// Resize gives a kind other amounts. No instance of it may be booked, unless the amounts are the
+// Resize sets the amounts of a kind. No instance of it may be booked, unless the amounts stay the
 // same.
 func (f *Fleet) Resize(k *Kind, r plimsoll.Resources) { k.amounts = f.known(r) }
 
-// ForgetName frees the index of a resource's name. No server may have it in its capacity, nothing
-// that is booked may hold any of it, and no request that was prepared before, nor any kind, may be
-// used any more if it has the name.
+// ForgetName frees the index of a resource name. No server may have the resource in its capacity,
+// and no booked instance may hold any of it. Requests and kinds with the name may not be used any
+// more.
 func (f *Fleet) ForgetName(i int) {
-	f.drop() // a server that comes back may not find its class with amounts by the old index
+	f.drop() // otherwise a server that comes back finds its class with amounts by the old index
 	f.Names.forget(i)
 }
 
-// known returns the amounts of r whose names are known or can be.
+// known returns the amounts of r, without names that do not fit into Fleet.Names.
 func (f *Fleet) known(r plimsoll.Resources) Amounts {
 	if f.Names.Check("", r) == nil {
 		a, _ := f.Names.Amounts(r)
@@ -361,7 +362,7 @@ func (f *Fleet) known(r plimsoll.Resources) Amounts {
 	return a
 }
 
-// instanceTags returns the tags of an instance beside its owner.
+// instanceTags returns the tags of an instance, without its owner's.
 func instanceTags(in *Instance) []string {
 	var list []string
 	if in.Job != "" {
@@ -376,7 +377,7 @@ func instanceTags(in *Instance) []string {
 	return list
 }
 
-// Forget gives a kind back when no instance of it is booked.
+// Forget gives a kind back. No instance of it may be booked.
 func (f *Fleet) Forget(k *Kind) {
 	f.tags.release(k.owner)
 	for _, t := range k.tags {
@@ -384,11 +385,11 @@ func (f *Fleet) Forget(k *Kind) {
 	}
 }
 
-// Amounts returns what an instance of the kind holds.
+// Amounts returns the amounts that an instance of the kind holds.
 func (k *Kind) Amounts() *Amounts { return &k.amounts }
 
-// Moved says that the Loader would answer otherwise than before about where an instance is or its
-// volumes are.
+// Moved tells the fleet that the Loader's answers about the place of an instance or its volumes
+// have changed.
 func (f *Fleet) Moved() { f.moves++ }
 
 // Bind books an instance of a kind on a server.
@@ -402,7 +403,7 @@ func (f *Fleet) Bind(slot int32, k *Kind) {
 		r.uncapped++
 	}
 	f.recent.add(slot)
-	f.crowd(slot)
+	f.markFull(slot)
 	f.book(slot, &k.amounts, -1)
 	f.addOwner(slot, k.owner)
 	f.tags.info[k.owner].version++
@@ -412,7 +413,7 @@ func (f *Fleet) Bind(slot int32, k *Kind) {
 	}
 }
 
-// Unbind takes an instance of a kind off a server on which one was booked.
+// Unbind takes an instance of a kind off the server on which it is booked.
 func (f *Fleet) Unbind(slot int32, k *Kind) {
 	f.changing(slot)
 	r, l := &f.rows[slot], &f.loads[slot]
@@ -423,7 +424,7 @@ func (f *Fleet) Unbind(slot int32, k *Kind) {
 		r.uncapped--
 	}
 	f.recent.add(slot)
-	f.crowd(slot)
+	f.markFull(slot)
 	f.book(slot, &k.amounts, 1)
 	f.subOwner(slot, k.owner)
 	f.tags.info[k.owner].version++
@@ -433,19 +434,20 @@ func (f *Fleet) Unbind(slot int32, k *Kind) {
 	}
 }
 
-// crowd notes whether a server has as many instances as it takes.
-func (f *Fleet) crowd(slot int32) {
+// markFull sets the flag full if a server has as many instances as it takes, and clears it
+// otherwise.
+func (f *Fleet) markFull(slot int32) {
 	if !f.bounded {
 		return
 	}
 	r := &f.rows[slot]
 	r.flags &^= full
-	if r.flags&present != 0 && f.classes[r.class].crowded(r.count) {
+	if r.flags&present != 0 && f.classes[r.class].fullWith(r.count) {
 		r.flags |= full
 	}
 }
 
-// addOwner and subOwner count the instances of an owner on a server.
+// addOwner counts an instance of an owner on a server; subOwner takes one off the count.
 func (f *Fleet) addOwner(slot int32, owner uint32) {
 	r, l := &f.rows[slot], &f.loads[slot]
 	if i := slices.Index(r.owners, owner); i >= 0 {
@@ -453,7 +455,7 @@ func (f *Fleet) addOwner(slot int32, owner uint32) {
 		return
 	}
 	r.owners, l.owned = append(r.owners, owner), append(l.owned, 1)
-	f.hosting(slot, owner, true)
+	f.noteHost(slot, owner, true)
 	f.sketches[slot].add(owner)
 }
 
@@ -467,7 +469,7 @@ func (f *Fleet) subOwner(slot int32, owner uint32) {
 		last := len(r.owners) - 1
 		r.owners[i], l.owned[i] = r.owners[last], l.owned[last]
 		r.owners, l.owned = r.owners[:last], l.owned[:last]
-		f.hosting(slot, owner, false)
+		f.noteHost(slot, owner, false)
 		f.sketches[slot] = sketch{}
 		for _, o := range r.owners {
 			f.sketches[slot].add(o)
@@ -492,8 +494,8 @@ func (f *Fleet) hosts(slot int32, owner uint32) bool {
 	return f.sketches[slot].mayHave(owner) && slices.Contains(f.rows[slot].owners, owner)
 }
 
-// sketch is a set of owners that may say that it has one that it has not, but never the other way
-// round. It spares most servers a look at their list of owners, which is elsewhere in memory.
+// sketch is a set of owners with false positives and no false negatives, as a Bloom filter with one
+// hash. For most servers it saves a read of the list of owners, which is elsewhere in memory.
 type sketch [8]uint64
 
 func (s *sketch) add(owner uint32) {
@@ -529,8 +531,8 @@ func (f *Fleet) moved(tag uint32, slot, n int32) {
 	}
 }
 
-// Outcome says how an instance on a server ended, or that it runs well, at a time in Unix seconds.
-// The filter sick-servers looks at the newest two.
+// Outcome records that an instance on a server failed or runs well, at a time in Unix seconds. The
+// filter sick-servers reads the newest two.
 func (f *Fleet) Outcome(slot int32, at int64, failed bool) {
 	f.changing(slot)
 	l, r := &f.loads[slot], &f.rows[slot]
@@ -552,14 +554,14 @@ func (f *Fleet) Outcome(slot int32, at int64, failed bool) {
 // Count returns how many instances are booked on a server.
 func (f *Fleet) Count(slot int32) int { return int(f.rows[slot].count) }
 
-// Used returns what is booked on a server.
+// Used returns the amounts booked on a server.
 func (f *Fleet) Used(slot int32) *Amounts { return &f.loads[slot].used }
 
-// Capacity returns what a server has in all.
+// Capacity returns the total amounts of a server.
 func (f *Fleet) Capacity(slot int32) *Amounts { return &f.classes[f.rows[slot].class].whole }
 
-// Free returns what is left of a resource on a server after what is kept back and what is booked,
-// stretched by over-provisioning. It is negative if more is booked than there is.
+// Free returns the amount of a resource left on a server: its capacity without the reserve and the
+// bookings, with over-provisioning. The amount is negative if more is booked than there is.
 func (f *Fleet) Free(slot int32, resource int) int64 {
 	r := &f.rows[slot]
 	if resource < firstCustom {
@@ -568,13 +570,13 @@ func (f *Fleet) Free(slot int32, resource int) int64 {
 	return f.classes[r.class].free(resource, f.loads[slot].used[resource])
 }
 
-// Open reports whether the server is set up, runs, has a sound record and takes instances.
+// Open reports whether the server is set up, runs, has a usable record and takes instances.
 func (f *Fleet) Open(slot int32) bool {
 	r := &f.rows[slot]
 	return r.flags&present != 0 && f.classes[r.class].open
 }
 
-// Holds reports whether nothing is overdrawn on a server.
+// Holds reports whether no resource of a server is overdrawn.
 func (f *Fleet) Holds(slot int32) bool {
 	for i := range f.Names.Len() {
 		if f.loads[slot].used[i] > 0 && f.Free(slot, i) < 0 {

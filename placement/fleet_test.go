@@ -38,8 +38,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A server whose resources have no more names is kept with that fault, an instance with such is
-// counted by the names that there are, and a request with such is refused.
+// When no names are left for its resources, a server is kept with that fault. An instance is
+// counted by the known names, and a request is refused.
 func TestMoreNamesThanThereIsRoomFor(t *testing.T) {
 	all := plimsoll.Resources{"cpu": 1000}
 	for i := range plimsoll.MaxResourceNames - 3 {
@@ -95,8 +95,7 @@ func TestTwoServersWithOneID(t *testing.T) {
 	}
 }
 
-// A server that is removed with what runs on it leaves the counts of spreads as they are without
-// it.
+// A removed server leaves the counts of spreads, together with its instances.
 func TestRemovedServersLeaveSpreads(t *testing.T) {
 	f := fleetOf(3, labelled("rack", "a", "a", "b"))
 	kind := member(f)

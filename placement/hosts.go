@@ -21,9 +21,9 @@ func (m bitmap) clear(slot int32) {
 	}
 }
 
-// watchOwner keeps a bitmap of the servers that have instances of an owner, for as long as somebody
-// watches it: a request that was compared with so many servers that looking through the fleet once
-// is cheaper than looking into the list of every server again.
+// watchOwner keeps a bitmap of the servers that have instances of an owner, until unwatchOwner. The
+// bitmap serves requests that are compared with many servers: one pass over the fleet is then
+// cheaper than a search of every server's list of owners.
 func (f *Fleet) watchOwner(owner uint32) {
 	info := &f.tags.info[owner]
 	if info.watchers++; info.watchers > 1 {
@@ -44,8 +44,8 @@ func (f *Fleet) unwatchOwner(owner uint32) {
 	}
 }
 
-// hosting says that a server has now, or no longer has, instances of an owner.
-func (f *Fleet) hosting(slot int32, owner uint32, has bool) {
+// noteHost notes that a server has instances of an owner, or has none any more.
+func (f *Fleet) noteHost(slot int32, owner uint32, has bool) {
 	switch info := &f.tags.info[owner]; {
 	case info.watchers == 0:
 	case has:
@@ -55,7 +55,8 @@ func (f *Fleet) hosting(slot int32, owner uint32, has bool) {
 	}
 }
 
-// watch begins to watch the owner of a request that looks at many servers.
+// watchOwner counts the servers that the request was compared with, and watches its owner from many
+// on.
 func (p *Prepared) watchOwner(looked int) {
 	p.looked += looked
 	if !p.watching && p.chain.Settings.OwnerSpread && !p.fleet.lazy() && p.looked > 4*p.fleet.Len() {
@@ -64,13 +65,14 @@ func (p *Prepared) watchOwner(looked int) {
 	}
 }
 
-// withoutOwner drops the servers that have instances of the request's owner, unless that drops all.
+// withoutOwner drops the servers that have instances of the request's owner, unless it would drop
+// all.
 func (b *Batch) withoutOwner(set []int32) []int32 {
 	p := b.p
 	if info := &b.fleet.tags.info[p.owner]; info.watchers > 0 {
 		hosts := info.hosts
 		return b.unlessAll(set, func(i int32) bool { return !hosts.has(b.slots[i]) })
 	}
-	b.warmOwners(set)
+	b.prefetchOwners(set)
 	return b.unlessAll(set, func(i int32) bool { return !b.fleet.hosts(b.slots[i], p.owner) })
 }

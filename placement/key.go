@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// AppendKey appends bytes that are equal for two requests if and only if a chain cannot tell them
-// apart.
+// AppendKey appends bytes that are equal for two requests if and only if no chain can tell the
+// requests apart.
 func (r *Request) AppendKey(b []byte) []byte {
 	b = appendText(b, r.Owner)
 	for _, amounts := range [...]plimsoll.Resources{r.Resources, r.Needs} {

@@ -7,31 +7,31 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Loader fetches what runs on servers when a placement needs it (RFD 60, phase 2). The zero value
-// says that the fleet holds it already; with one, nothing else may be booked on its servers.
+// Loader fetches the instances of servers when a placement needs them (RFD 60, phase 2). With the
+// zero value the fleet holds its instances. With functions that load, nothing may be booked on its
+// servers.
 //
-// A placement waits for each call, and this package has no clock to give one up with. So whoever
-// gives functions that load says within which time they answer, and a fleet without that refuses
-// requests. A Pool of package remote bounds calls of any function, also of one that hangs, and says
-// its bound:
+// A placement waits for each call, and this package has no clock to end one. A loader with
+// functions that load must therefore set Within; a fleet without it refuses requests. A Pool of
+// package remote bounds the calls of any function, also of one that hangs, and sets Within:
 //
 //	fleet.Loader = pool.Loader(ctx, remote.Source{Instances: list})
 type Loader struct {
-	// Within is how long Instances, or Batch for one server, takes at most.
+	// Within is the longest time that Instances takes, or Batch for one server.
 	Within time.Duration
-	// Instances returns what runs on a server.
+	// Instances returns the instances of a server.
 	Instances func(server string) ([]Instance, error)
-	// Batch, if set, is called instead with all servers of a batch that need loading, and answers
-	// for each of them.
+	// Batch, if set, is called instead of Instances with all servers of a batch that need loading.
+	// It returns an answer for each of them.
 	Batch func(servers []string) []Loaded
-	// Instance returns the server that an instance runs on, and its owner.
+	// Instance returns the server of an instance and the instance's owner.
 	Instance func(id string) (server, owner string, err error)
 	// Volumes, if set, returns the server that holds the volumes of an instance, which may have
-	// ended; otherwise Instance says it.
+	// ended. If it is nil, Instance is asked.
 	Volumes func(id string) (server string, err error)
-	// Spreads, if set, returns how the group of a request is spread over the whole fleet, an entry
+	// Spreads, if set, returns how the group of a request is spread over the whole fleet: an entry
 	// for each of its spreads, constraints first. Without it a fleet that loads its instances
-	// cannot place what is to be spread.
+	// refuses requests with a spread.
 	Spreads func(r *Request) ([]GroupSpread, error)
 }
 
@@ -56,7 +56,7 @@ func (l *Loader) load(servers []string) []Loaded {
 	return out
 }
 
-// validate refuses a loader that nobody bounds.
+// validate refuses a loader without a bound on its calls.
 func (l *Loader) validate() error {
 	if (l.Instances != nil || l.Batch != nil) && l.Within <= 0 {
 		return plimsoll.Invalid("loader.within", "is not set, so a call that hangs would never end; "+
@@ -65,9 +65,9 @@ func (l *Loader) validate() error {
 	return nil
 }
 
-// locate returns where an instance is.
+// locate returns the slot and the owner of an instance; the slot is -1 if it is on no known server.
 func (f *Fleet) locate(id string) (slot int32, owner string, err error) {
-	if p, ok := f.inside[id]; ok {
+	if p, ok := f.instances[id]; ok {
 		return p.slot, p.owner, nil
 	}
 	if t, ok := f.tickets[id]; ok && t.Instance != nil {
@@ -83,23 +83,23 @@ func (f *Fleet) locate(id string) (slot int32, owner string, err error) {
 	return f.Slot(server), owner, nil
 }
 
-// Ticket is an instance that is on its way to a server and does not exist there yet. It counts as
-// if it did, so that placements see each other. (RFD 60's calculate-ticketed-vms.)
+// Ticket is an instance on its way to a server, where it does not exist yet. The ticket counts as
+// the instance would, so that placements see each other (RFD 60's calculate-ticketed-vms).
 type Ticket struct {
-	ID       string // of the instance to be
+	ID       string // id of the instance to be
 	Server   string
-	Instance *Instance // nil: of unknown size; nothing else is placed on the server meanwhile
+	Instance *Instance // nil: of unknown size; the server takes nothing else meanwhile
 }
 
 type ticket struct {
 	Ticket
-	kind   *Kind // if it is booked
-	blocks bool  // it is counted in row.tickets
+	kind   *Kind // nil: the ticket is not booked
+	blocks bool  // the ticket is counted in row.tickets
 	slot   int32
 }
 
-// AddTicket counts a ticket against its server until DropTicket. One whose instance is there
-// already counts nothing.
+// AddTicket counts a ticket against its server until DropTicket. A ticket whose instance already
+// exists counts nothing.
 func (f *Fleet) AddTicket(t Ticket) error {
 	slot := f.Slot(t.Server)
 	if slot < 0 {
@@ -115,7 +115,7 @@ func (f *Fleet) AddTicket(t Ticket) error {
 	}
 	f.DropTicket(t.ID)
 	in := ticket{Ticket: t, slot: slot}
-	if _, there := f.inside[t.ID]; !there {
+	if _, there := f.instances[t.ID]; !there {
 		switch {
 		case t.Instance == nil:
 			in.blocks = true
@@ -131,7 +131,7 @@ func (f *Fleet) AddTicket(t Ticket) error {
 	return nil
 }
 
-// arrived says that an instance is there. A ticket for it counts nothing any more.
+// arrived notes that an instance exists: its ticket counts nothing any more.
 func (f *Fleet) arrived(id string) {
 	t, ok := f.tickets[id]
 	if !ok {
@@ -150,7 +150,7 @@ func (f *Fleet) arrived(id string) {
 
 func (f *Fleet) lazy() bool { return f.Loader.Instances != nil || f.Loader.Batch != nil }
 
-// DropTicket forgets a ticket, because its instance is there or will never be.
+// DropTicket forgets a ticket, because its instance exists or will never exist.
 func (f *Fleet) DropTicket(id string) {
 	t, ok := f.tickets[id]
 	if !ok {
@@ -167,7 +167,8 @@ func (f *Fleet) DropTicket(id string) {
 	}
 }
 
-// applyTickets counts the tickets of servers whose instances were loaded for this batch.
+// applyTickets counts the tickets of servers whose instances were loaded for this batch, and drops
+// servers with a ticket of unknown size.
 func (b *Batch) applyTickets(set []int32) []int32 {
 	f := b.fleet
 	if len(f.tickets) == 0 {

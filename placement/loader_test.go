@@ -52,8 +52,9 @@ func TestOnlyServersThatAreLeftAreLoaded(t *testing.T) {
 }
 
 // "getVm() is needed by the hard-filter-volumes-from plugin, which is early in the plugin chain"
-// (RFD 60, phase 2) and "if present, it cuts down number of servers to just one": one server is
-// loaded.
+// (RFD 60, phase 2).
+//
+// "if present, it cuts down number of servers to just one": one server is loaded.
 func TestVolumesFromCutsDownToOneServer(t *testing.T) {
 	f, loads := lazyFleet(200)
 	asked := map[string]int{}
@@ -341,7 +342,8 @@ func TestTickets(t *testing.T) {
 			t.Errorf("%s: nothing else goes where something of unknown size is on its way to: %v", name, err)
 		}
 		x := newPlacer(f, 1).Explain(prepare(t, placement.Default(), f, asks(1)), 0)
-		if x.Fit != 0 || x.Eligible != 1 || x.Summary() != "1 of 1 nodes: an instance of unknown size is on its way to it" {
+		if x.Fit != 0 || x.Eligible != 1 ||
+			x.Summary() != "1 of 1 nodes: an instance of unknown size is on its way to it" {
 			t.Errorf("%s: %d fit, %s", name, x.Fit, x.Summary())
 		}
 		f.DropTicket("unknown")

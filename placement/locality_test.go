@@ -71,7 +71,8 @@ func TestHardLocality(t *testing.T) {
 	}
 	r := asks(1, func(r *placement.Request) { r.Constraints.Near, r.Constraints.Far = selectors{db}, selectors{web} })
 	got := reasons(t, neighbours(), r, "locality")
-	if got["n1"] != "holds instances that it must be far from" || got["n3"] != "does not hold the instances that it must be near" || len(got) != 3 {
+	if got["n1"] != "holds instances that it must be far from" ||
+		got["n3"] != "does not hold the instances that it must be near" || len(got) != 3 {
 		t.Errorf("%q", got)
 	}
 }
@@ -131,8 +132,8 @@ func TestSoftLocality(t *testing.T) {
 	}
 }
 
-// "hard-filter-large-servers": 15 % of the servers, those with the most free memory, are kept for
-// what is large, if there are enough.
+// "hard-filter-large-servers": 15 % of the servers, those with the most free memory, are reserved
+// for large instances, if there are enough.
 func TestLargeServersAreKept(t *testing.T) {
 	for _, test := range []struct{ servers, dropped int }{
 		{1, 0}, {6, 0}, {7, 1}, {13, 1}, {14, 2}, {20, 3}, {50, 7}, {300, 45},

@@ -32,9 +32,9 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkMemory is what a fleet with fifty instances on each server holds: 100,000 servers with
-// instances that are booked by their kind, one of 200, as the scheduler books tasks; and 10,000
-// with such that come with the record of their server and have ids.
+// BenchmarkMemory reports the memory of a fleet with fifty instances on each server. On 100,000
+// servers the instances are booked by one of 200 kinds, as the scheduler books tasks. On 10,000
+// they come with the record of their server and have ids.
 func BenchmarkMemory(b *testing.B) {
 	const each = 50
 	size := plimsoll.Resources{"cpu": 640, "memory": 5 << 30, "disk": 10 << 30}
@@ -54,7 +54,7 @@ func BenchmarkMemory(b *testing.B) {
 			}
 		}
 	}
-	bring := func(f *placement.Fleet, rng *rand.Rand) {
+	record := func(f *placement.Fleet, rng *rand.Rand) {
 		for slot := range int32(f.Len()) {
 			s := placement.NewServer(
 				f.ID(slot), plimsoll.Resources{"cpu": 64_000, "memory": 512 << 30, "disk": 1 << 40},
@@ -73,7 +73,7 @@ func BenchmarkMemory(b *testing.B) {
 		name    string
 		servers int
 		fill    func(*placement.Fleet, *rand.Rand)
-	}{{"booked", 100_000, book}, {"brought", 10_000, bring}} {
+	}{{"booked", 100_000, book}, {"recorded", 10_000, record}} {
 		b.Run(fmt.Sprintf("nodes=%d/%s", way.servers, way.name), func(b *testing.B) {
 			var none, empty, full float64
 			for b.Loop() {

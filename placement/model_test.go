@@ -206,7 +206,7 @@ func (m *model) ticket(slot int32) {
 	m.tickets[id] = ticket
 }
 
-// on returns what counts on a server: what came with it, what is bound, and what tickets say.
+// on returns the instances that count on a server: recorded ones, bound ones, and those of tickets.
 func (m *model) on(slot int32) (list []placement.Instance, blocked bool) {
 	s := m.servers[slot]
 	list = slices.Clone(s.record.Instances)
@@ -330,7 +330,8 @@ func (m *model) checkServer(slot int32, s *modelServer) (inGroup int) {
 	slices.SortFunc(s.outcomes, func(a, b modelOutcome) int { return int(b.at - a.at) })
 	sick := len(s.outcomes) > 1 && s.outcomes[0].failed && s.outcomes[1].failed
 	for _, v := range m.placer.ExplainServer(m.prepared[0], slot, 1) {
-		if v.Stage == "sick-servers" && (v.Why != "") != sick || v.Stage == "calculate-tickets" && (v.Why != "") != blocked {
+		if v.Stage == "sick-servers" && (v.Why != "") != sick ||
+			v.Stage == "calculate-tickets" && (v.Why != "") != blocked {
 			m.t.Fatalf("slot %d, sick %t, blocked %t: %+v", slot, sick, blocked, v)
 		}
 	}
@@ -390,13 +391,12 @@ func (m *model) checkSpread(p *placement.Prepared, r *placement.Request, inGroup
 	}
 }
 
-// A fleet keeps sums and counts as instances, tickets and servers come and go. Whatever happens in
-// whatever order, they are those that are worked out from lists; and when everything is given back,
-// nothing is kept.
+// A fleet keeps sums and counts as instances, tickets and servers come and go. In any order of
+// events they equal the sums computed from lists. Once everything is given back, nothing is kept.
 //
-// It is the longest test of this package. With the race detector all of them take half a minute and
-// more: they place tens of thousands of instances, because a choice that is only likely needs many,
-// and hold each choice against a run that looks at every server.
+// The test is the longest of this package. With the race detector all tests take half a minute and
+// more. They place tens of thousands of instances, because a choice that is only likely needs many.
+// Each choice is held against a run that looks at every server.
 func TestFleetKeepsWhatAListWouldSay(t *testing.T) {
 	epochs := 0
 	for seed := range uint64(testrun.Count(4, 12, 300)) {

@@ -6,8 +6,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// A filter that stands in a definition, or in a pipe in a pipe, is asked as rarely as one that
-// stands in the chain itself: once for servers that are alike.
+// A filter in a definition, or in a pipe in a pipe, is asked as rarely as one of the chain itself:
+// once for each class of servers.
 func TestPipesInPipesCostNothing(t *testing.T) {
 	for name, chain := range map[string]placement.Expression{
 		"written out": stagesNamed("running", "watch", "score-random"),

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Choice is what a placement came to.
+// Choice is the result of a placement.
 type Choice struct {
-	Slot    int32 // of the chosen server; -1: none
+	Slot    int32 // slot of the chosen server; -1: none
 	Score   float64
 	Looked  int // open servers that were looked at
 	Batches int
@@ -17,30 +17,32 @@ type Choice struct {
 	Peak    int // most loaded instances held at once
 }
 
-// Placer runs chains over a fleet, in batches of servers that are drawn in random order. It has one
-// owner, that of the fleet.
+// Placer runs chains over a fleet, in batches of servers drawn in random order. Its owner is that
+// of the fleet.
 type Placer struct {
 	fleet *Fleet
 	draw  *Draw
 	batch Batch
 }
 
-// NewPlacer returns a placer that draws servers in an order that follows from rng.
+// NewPlacer returns a placer whose draws follow from rng.
 func NewPlacer(f *Fleet, rng *rand.PCG) *Placer {
 	return &Placer{
 		fleet: f, draw: NewDraw(rng), batch: Batch{fleet: f, ids: map[string]place{}, fault: map[int32]string{}},
 	}
 }
 
-// Verdicts on a class, beside the number of the stage that drops it.
+// Verdicts on a class. From verdictDropped on, a verdict is verdictDropped plus the index of the
+// stage that drops the class.
 const (
 	verdictUnknown = iota
 	verdictKept
-	verdictClosed // as a query for servers would leave it out; not even counted as looked at
+	verdictClosed // not even counted as looked at, as if a query for servers had left it out
 	verdictDropped
 )
 
-// judge says whether the filters by class keep the servers of a class, of which slot is one.
+// judge asks the filters by class about a class and notes the verdict. slot is any server of the
+// class.
 func (b *Batch) judge(id uint32, slot int32) uint8 {
 	f := b.fleet
 	verdict := uint8(verdictKept)
@@ -51,7 +53,7 @@ func (b *Batch) judge(id uint32, slot int32) uint8 {
 		if s.Keep(&b.view) {
 			continue
 		}
-		if s.Closes { // whatever other filters say
+		if s.Closes { // a closed server is closed whatever other filters answer
 			verdict = verdictClosed
 			break
 		}
@@ -63,7 +65,7 @@ func (b *Batch) judge(id uint32, slot int32) uint8 {
 	return verdict
 }
 
-// verdict says whether the filters by class keep a server that is there.
+// verdict returns the verdict on the class of a server. The slot must not be vacant.
 func (b *Batch) verdict(slot int32) uint8 {
 	id := b.fleet.rows[slot].class
 	if v := b.p.verdicts[id]; v != verdictUnknown {
@@ -72,7 +74,7 @@ func (b *Batch) verdict(slot int32) uint8 {
 	return b.judge(id, slot)
 }
 
-// begin makes the batch ready for a request at a time, in Unix seconds.
+// begin prepares the batch for a request; now is in Unix seconds.
 func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 	b := &pl.batch
 	b.p, b.chain, b.now = p, p.chain, now
@@ -97,16 +99,16 @@ func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 	return b
 }
 
-// zeros makes a slice n zero values, in the memory that it has.
+// zeros returns n zero values, in the memory of s if they fit.
 func zeros[V any](s []V, n int) []V {
 	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
 }
 
-// Place returns the server that the request's chain chooses: the best of the first batch in which
-// one is left. Only when every server was looked at and none was left is the answer none. now is in
-// Unix seconds.
+// Place returns the server that the request's chain chooses: the best of the first batch with a
+// survivor. The answer is none only if every server was looked at and none survived. now is in Unix
+// seconds.
 func (pl *Placer) Place(p *Prepared, now int64) Choice {
 	b := pl.begin(p, now)
 	c := Choice{Slot: -1}
@@ -134,7 +136,7 @@ func (pl *Placer) Place(p *Prepared, now int64) Choice {
 	return c
 }
 
-// size returns how many servers make a batch.
+// size returns how many open servers make a batch.
 func (c *Chain) size(servers int) int {
 	switch {
 	case c.Settings.All:
@@ -145,35 +147,35 @@ func (c *Chain) size(servers int) int {
 	return c.Settings.Batch
 }
 
-// wholeAtOnce reports whether n servers are one batch and many: then they are looked at as they
-// stand, which is faster than any other order.
+// wholeAtOnce reports whether n servers are many and make one batch. Their order then does not
+// matter, and they are read in the order of their slots, which is the fastest.
 func wholeAtOnce(size, n int) bool { return size >= n && n > manyServers }
 
-// fill draws servers from the i-th on until so many open ones were drawn, puts those that pass the
-// filters by record into the batch and returns how many were drawn.
+// fill draws servers from the i-th on until size of them are open. It adds those that pass the
+// filters on records to the batch and returns the place of the next draw.
 func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
 	n := pl.fleet.Len()
 	if wholeAtOnce(size, n) {
-		c.Looked += pl.sift(b, pl.draw.all(n))
+		c.Looked += pl.addPassing(b, pl.draw.all(n))
 		return n
 	}
 	for open := 0; i < n && open < size; {
 		drawn := pl.draw.next(i, min(size-open, n-i))
 		for _, slot := range drawn {
-			b.warmth += pl.fleet.classAt[slot]
+			b.prefetched += pl.fleet.classAt[slot]
 		}
-		found := pl.sift(b, drawn)
+		found := pl.addPassing(b, drawn)
 		open += found
 		c.Looked += found
 		i += len(drawn)
 	}
-	b.warm()
+	b.prefetch()
 	return i
 }
 
-// sift puts those of the drawn servers that pass the filters by record into the batch and returns
-// how many are open.
-func (pl *Placer) sift(b *Batch, drawn []int32) (open int) {
+// addPassing adds the drawn servers that pass the filters on records to the batch, and returns how
+// many of the drawn ones are open.
+func (pl *Placer) addPassing(b *Batch, drawn []int32) (open int) {
 	f, verdicts, all := pl.fleet, b.p.verdicts, len(b.p.byServer) == 0
 	for _, slot := range drawn {
 		id := f.classAt[slot]
@@ -197,7 +199,7 @@ func (pl *Placer) sift(b *Batch, drawn []int32) (open int) {
 	return open
 }
 
-// passes asks the filters of the prefix that are not by class.
+// passes asks the filters of the prefix that need the server itself, not only its class.
 func (b *Batch) passes(slot int32) bool {
 	if len(b.p.byServer) == 0 {
 		return true
@@ -213,8 +215,8 @@ func (b *Batch) passes(slot int32) bool {
 	return true
 }
 
-// Keeps reports whether every filter that looks at one server keeps a server whose instances the
-// fleet holds. Filters that compare servers are not asked.
+// Keeps reports whether every filter of single servers keeps a server, whose instances the fleet
+// must hold. Filters that compare servers are not asked.
 func (pl *Placer) Keeps(p *Prepared, slot int32, now int64) bool {
 	return pl.begin(p, now).keeps(slot)
 }
@@ -243,8 +245,9 @@ func (b *Batch) keeps(slot int32) bool {
 	return true
 }
 
-// holds reports whether the filters of a part of the chain that look at one server keep it, as far
-// as they count: in a pipe all of them, of an or one.
+// holds reports whether a part of the chain keeps a server: all parts of a pipe, or one part of an
+// or. Only filters of single servers are asked, and of those only the ones for which counts is
+// true.
 func (b *Batch) holds(n *node, v *View, counts func(*Stage) bool) bool {
 	if n.op == "" {
 		s := &b.chain.stages[n.stage]
@@ -258,13 +261,13 @@ func (b *Batch) holds(n *node, v *View, counts func(*Stage) bool) bool {
 	return n.op == "pipe"
 }
 
-// volumes is where the instances are whose volumes a request wants.
+// volumes is the place of the instances whose volumes a request wants.
 type volumes struct {
-	slot int32 // of all of them; -1: nowhere
-	why  string
+	slot int32  // server of all of them; -1: none
+	why  string // why a server without the volumes is dropped
 }
 
-// resolve finds out where the instances are that a request names.
+// resolve finds the servers of the instances that a request names.
 func (p *Prepared) resolve() {
 	if list := p.Request.Constraints.VolumesFrom; len(list) > 0 {
 		p.volumes = p.fleet.volumesOf(list)

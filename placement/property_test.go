@@ -20,10 +20,13 @@ func seldom(t *rapid.T, n int) bool { return rapid.IntRange(1, n).Draw(t, "seldo
 func oneOf[V any](t *rapid.T, values ...V) V { return rapid.SampledFrom(values).Draw(t, "one of") }
 
 func drawTraits(t *rapid.T) map[string]plimsoll.Trait {
-	return oneOf(t, nil, nil, nil, map[string]plimsoll.Trait{"ssd": {Flag: true}}, map[string]plimsoll.Trait{
-		"arch": {Words: []string{"arm", "x86"}},
-	},
-		map[string]plimsoll.Trait{"arch": {Words: []string{"x86"}}, "ssd": {Flag: true}}, map[string]plimsoll.Trait{"ssd": {}})
+	return oneOf(
+		t, nil, nil, nil,
+		map[string]plimsoll.Trait{"ssd": {Flag: true}},
+		map[string]plimsoll.Trait{"arch": {Words: []string{"arm", "x86"}}},
+		map[string]plimsoll.Trait{"arch": {Words: []string{"x86"}}, "ssd": {Flag: true}},
+		map[string]plimsoll.Trait{"ssd": {}},
+	)
 }
 
 // drawServer draws a server of any kind, mostly an open one.
@@ -153,7 +156,8 @@ func drawSettings(t *rapid.T) func(*placement.Settings) {
 	), seldom(t, 4), seldom(t, 2), seldom(t, 2), seldom(t, 2)
 	most, rules := oneOf(t, 0, 0, 2), oneOf(t, nil, nil, map[string]string{"bob": `node.labels.rack == "r2"`})
 	return func(s *placement.Settings) {
-		s.Batch, s.Capness, s.Headnodes, s.LargeServers, s.OwnerSpread, s.MaxInstances, s.OwnerRules, s.Weights = batch, capness, heads, large, owners, most, rules, w
+		s.Batch, s.Capness, s.Headnodes, s.LargeServers, s.OwnerSpread = batch, capness, heads, large, owners
+		s.MaxInstances, s.OwnerRules, s.Weights = most, rules, w
 	}
 }
 
@@ -224,8 +228,8 @@ func lazy(servers []placement.Server, atOnce bool) *placement.Fleet {
 
 const testNow = 150_000 // Unix seconds; instances of drawServer were changed within a day before it
 
-// "an allocation is still guaranteed to succeed if it's possible" (RFD 60, phase 3): batches give a
-// server if and only if a run of all filters over all servers leaves one, and what they give passes
+// "an allocation is still guaranteed to succeed if it's possible" (RFD 60, phase 3). Batches give a
+// server if and only if a run of all filters over all servers leaves one. The chosen server passes
 // every filter. The chain's filters that compare servers never drop the last one.
 func TestPlaceAgreesWithTheEagerRun(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
@@ -268,8 +272,8 @@ func TestPlaceAgreesWithTheEagerRun(t *testing.T) {
 	})
 }
 
-// The counts of an explanation add up: what a stage got is what the one before it left, every
-// server that was dropped has a reason, and no filter drops more than it refuses.
+// The counts of an explanation add up: a stage receives the servers that the one before it left.
+// Every dropped server has a reason, and no filter drops more than it refuses.
 func TestStepsAddUp(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		f, r := booked(drawServers(t)), drawRequest(t)
@@ -297,9 +301,9 @@ func TestStepsAddUp(t *testing.T) {
 	})
 }
 
-// "move from strict to lazy loading of container data" (RFD 60, phase 2) changes no choice: the
-// same seed chooses the same server with the same score whether instances came with their servers,
-// were bound, or are loaded, and whether the stages are noted or not.
+// "move from strict to lazy loading of container data" (RFD 60, phase 2) changes no choice. The
+// same seed gives the same server and score for recorded, bound and loaded instances, with and
+// without a recorder of the stages.
 func TestLazyLoadingChangesNoChoice(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		servers, r := drawServers(t), drawRequest(t)
@@ -389,10 +393,12 @@ func TestChainThatDoesNotAskWhetherServersAreOpen(t *testing.T) {
 		{placement.Named("reserved"), 1},
 		{placement.Or(placement.Named("reservoir"), placement.Named("identity")), 3},
 	} {
-		f := fleetWith(plain("a", func(s *placement.Server) { s.Setup = false }), plain(
-			"b", func(s *placement.Server) { s.Status = "unknown" },
-		),
-			plain("c", func(s *placement.Server) { s.Reserved = "cordoned" }), plain("d", func(s *placement.Server) { s.Fault = "gibberish" }))
+		f := fleetWith(
+			plain("a", func(s *placement.Server) { s.Setup = false }),
+			plain("b", func(s *placement.Server) { s.Status = "unknown" }),
+			plain("c", func(s *placement.Server) { s.Reserved = "cordoned" }),
+			plain("d", func(s *placement.Server) { s.Fault = "gibberish" }),
+		)
 		for slot := range int32(4) {
 			if slot != test.want {
 				f.Remove(slot)

@@ -123,8 +123,8 @@ func (d devices) take(server string, p *tracePod) {
 	}
 }
 
-// trial is one run of a policy over the trace.
-type trial struct {
+// policyRun is one run of a policy over the trace.
+type policyRun struct {
 	fleet    *placement.Fleet
 	placer   *placement.Placer
 	chain    *placement.Chain
@@ -135,9 +135,9 @@ type trial struct {
 	all      int64 // thousandths of devices that there are
 }
 
-func newTrial(tb testing.TB, nodes []traceNode, seed uint64) *trial {
+func newPolicyRun(tb testing.TB, nodes []traceNode, seed uint64) *policyRun {
 	tb.Helper()
-	t := &trial{devices: devices{}, prepared: map[string]*placement.Prepared{}, rng: rand.New(rand.NewPCG(seed, 2))}
+	t := &policyRun{devices: devices{}, prepared: map[string]*placement.Prepared{}, rng: rand.New(rand.NewPCG(seed, 2))}
 	t.fleet = placement.NewFleet(placement.NewNames())
 	for _, n := range nodes {
 		s := placement.NewServer(n.name, plimsoll.Resources{"cpu": n.cpu, "memory": n.memory})
@@ -160,14 +160,14 @@ func newTrial(tb testing.TB, nodes []traceNode, seed uint64) *trial {
 }
 
 // expression is the default chain with the filter for devices behind min-custom.
-func (t *trial) expression() placement.Expression {
+func (t *policyRun) expression() placement.Expression {
 	e := placement.DefaultExpression()
 	i := slices.IndexFunc(e.List, func(e placement.Expression) bool { return e.Name == "min-custom" })
 	e.List = slices.Insert(e.List, i+1, placement.Named("gpu-devices"))
 	return e
 }
 
-func (t *trial) stage() placement.Stage {
+func (t *policyRun) stage() placement.Stage {
 	return placement.Stage{
 		Name: "gpu-devices", Reads: placement.ReadsFree | placement.ReadsInstances,
 		Keep: func(v *placement.View) bool { _, ok := t.devices.pick(v.ID(), t.pod); return ok },
@@ -176,7 +176,7 @@ func (t *trial) stage() placement.Stage {
 
 // place finds a server for a pod, by the chain or by a policy over all servers that its filters
 // keep.
-func (t *trial) place(tb testing.TB, pod *tracePod, policy policy) bool {
+func (t *policyRun) place(tb testing.TB, pod *tracePod, policy policy) bool {
 	tb.Helper()
 	p := t.prepare(tb, pod)
 	t.pod = pod
@@ -196,7 +196,7 @@ func (t *trial) place(tb testing.TB, pod *tracePod, policy policy) bool {
 
 // possible reports whether some server would take the pod if nothing ran on it. The trace has pods
 // that none would.
-func (t *trial) possible(tb testing.TB, pod *tracePod) bool {
+func (t *policyRun) possible(tb testing.TB, pod *tracePod) bool {
 	tb.Helper()
 	for slot := range int32(t.fleet.Len()) {
 		if _, fits := t.placer.Suits(t.prepare(tb, pod), slot, 1); fits {
@@ -206,7 +206,7 @@ func (t *trial) possible(tb testing.TB, pod *tracePod) bool {
 	return false
 }
 
-func (t *trial) prepare(tb testing.TB, pod *tracePod) *placement.Prepared {
+func (t *policyRun) prepare(tb testing.TB, pod *tracePod) *placement.Prepared {
 	tb.Helper()
 	r := placement.Request{Resources: plimsoll.Resources{"cpu": pod.cpu, "memory": pod.memory}}
 	if pod.milli() > 0 {
@@ -227,10 +227,10 @@ func (t *trial) prepare(tb testing.TB, pod *tracePod) *placement.Prepared {
 }
 
 // policy scores a server for a pod, as another scheduler would.
-type policy func(t *trial, slot int32) float64
+type policy func(t *policyRun, slot int32) float64
 
 // best returns the server with the highest score, one at random of those with the same.
-func (t *trial) best(p *placement.Prepared, score policy) int32 {
+func (t *policyRun) best(p *placement.Prepared, score policy) int32 {
 	best, high, ties := int32(-1), 0.0, 0
 	for slot := range int32(t.fleet.Len()) {
 		if !t.placer.Keeps(p, slot, 1) {
@@ -250,7 +250,7 @@ func (t *trial) best(p *placement.Prepared, score policy) int32 {
 
 // free is the mean of the parts of cpu, memory and, if they are asked for, devices that would be
 // free.
-func free(t *trial, slot int32) float64 {
+func free(t *policyRun, slot int32) float64 {
 	asked := [...]int64{t.pod.cpu, t.pod.memory, t.pod.milli()}
 	n := len(asked)
 	if asked[2] == 0 {
@@ -264,17 +264,17 @@ func free(t *trial, slot int32) float64 {
 	return sum / float64(n)
 }
 
-// policies are what is compared; the first is the default chain, in batches of fifty. The others
-// score every server that its filters keep, as kube-scheduler's NodeResourcesFit would with its
-// strategies LeastAllocated and MostAllocated.
+// policies are the compared policies; the first is the default chain, in batches of fifty. The
+// others score every server that its filters keep, as kube-scheduler's NodeResourcesFit would with
+// its strategies LeastAllocated and MostAllocated.
 var policies = []struct {
 	name  string
 	score policy
 }{
 	{"plimsoll", nil},
 	{"least-allocated", free},
-	{"most-allocated", func(t *trial, slot int32) float64 { return -free(t, slot) }},
-	{"random-fit", func(*trial, int32) float64 { return 0 }},
+	{"most-allocated", func(t *policyRun, slot int32) float64 { return -free(t, slot) }},
+	{"random-fit", func(*policyRun, int32) float64 { return 0 }},
 }
 
 // quality is how much of the devices was allocated, in %.
@@ -289,7 +289,7 @@ func (q quality) String() string {
 
 func measureQuality(tb testing.TB, nodes []traceNode, pods []tracePod, policy policy, seed uint64) quality {
 	tb.Helper()
-	t, q, given := newTrial(tb, nodes, seed), quality{}, int64(0)
+	t, q, given := newPolicyRun(tb, nodes, seed), quality{}, int64(0)
 	for i := range pods {
 		if t.place(tb, &pods[i], policy) {
 			given += pods[i].milli()
@@ -325,8 +325,8 @@ func BenchmarkQuality(b *testing.B) {
 	}
 }
 
-// On a sample of the trace, the default chain allocates at least as many devices as the best of the
-// others, at the first failure and at the end.
+// On a sample of the trace, the default chain allocates at least as many devices as each other
+// policy. So it is at the first failure and at the end.
 func TestQuality(t *testing.T) {
 	for _, list := range []string{"default", "gpuspec33"} {
 		nodes, pods := readTrace(t, list, 8)

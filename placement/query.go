@@ -7,32 +7,33 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Query is what a source of servers may leave out when it lists them for a request (RFD 60, phase
-// 1): the filters of the chain that look at records only, as far as they can be told as data. A
-// source that cannot ask for some of it leaves that alone: the chain asks again.
+// Query tells a source of servers which ones it may leave out when it lists them for a request (RFD
+// 60, phase 1). It holds the chain's filters on records, as far as they can be written as data. A
+// source may ignore any part of it, because the chain filters again.
 type Query struct {
 	Setup       bool // only servers that are set up
 	Running     bool // only servers that run
 	Unreserved  bool // only servers that take instances
 	NoHeadnodes bool
 
-	// only servers with just these traits, each with a value that matches; empty: see NoTraits
+	// Traits leaves servers that have exactly these traits, each with a value that matches. If it
+	// is empty, see NoTraits.
 	Traits   map[string]plimsoll.Trait
 	NoTraits bool // only servers without traits
 
-	Networks  [][]string               // of each entry, one network that is up; nil: any
-	Platforms []plimsoll.PlatformRange // all are to be met
-	Nodes     []string                 // patterns of ids with * and ?, of which one is met; empty: any
-	Reservoir plimsoll.ReservoirUse    // never and only leave servers out
+	Networks  [][]string               // one network of each entry is up; nil: any
+	Platforms []plimsoll.PlatformRange // all ranges are met
+	Nodes     []string                 // patterns of ids with * and ?, one of which is met; empty: any
+	Reservoir plimsoll.ReservoirUse    // never and only leave servers out; last does not
 
-	Class    map[string]float64 // only servers with these over-provisioning ratios, if OneClass is set
+	Class    map[string]float64 // if OneClass is set, only servers with exactly these over-provisioning ratios
 	OneClass bool
 }
 
-// Query returns what a source of servers may leave out for the request. Filters that are
-// alternatives, or that a program has put in the place of the package's own, stay out of it. A
-// request that is to be spread asks for every server: what runs on those that are not for it counts
-// too, unless a Loader says how its group is spread.
+// Query returns the filters that a source of servers may apply for the request. Alternatives of an
+// or are left out, and so are filters that a program has put in place of the package's own. A
+// request with a spread asks for every server, because instances on ineligible servers count too. A
+// Loader with Spreads lifts that.
 func (p *Prepared) Query() Query {
 	var q Query
 	if p.group != 0 && p.fleet.Loader.Spreads == nil {
@@ -50,12 +51,12 @@ func (p *Prepared) Query() Query {
 	return q
 }
 
-// sameFunc reports whether two functions, neither of which holds variables of its own, are one.
+// sameFunc reports whether two functions without variables of their own are the same.
 func sameFunc[F any](a, b F) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// push adds what a filter of the package asks of records.
+// push adds the condition of one of the package's filters.
 func (q *Query) push(stage string, p *Prepared) {
 	c := &p.Request.Constraints
 	switch stage {
@@ -82,8 +83,8 @@ func (q *Query) push(stage string, p *Prepared) {
 	}
 }
 
-// Matches reports whether a server is among those that are asked for. One whose record cannot be
-// used is: the chain drops it, and says why.
+// Matches reports whether a server meets the query. A server whose record cannot be used meets
+// every query: the chain drops it and says why.
 func (q Query) Matches(s *Server) bool {
 	switch {
 	case s.Fault != "":

@@ -137,8 +137,8 @@ func TestTheQuerySaysWhatTheFiltersSay(t *testing.T) {
 	})
 }
 
-// A filter that a program has put in the place of the package's own is not pushed down, and neither
-// are those after it that are alternatives.
+// A filter that replaces one of the package's own is not pushed down. Neither are the alternatives
+// after it.
 func TestOnlyTheFiltersOfThePackageArePushedDown(t *testing.T) {
 	stages := placement.Stages()
 	for i := range stages {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// SameRatio reports whether two over-provisioning ratios are the same: written alike with two
-// decimals.
+// SameRatio reports whether two over-provisioning ratios are equal when written with two decimals.
 func SameRatio(a, b float64) bool { return a == b || a > 0 && b > 0 && hundredths(a) == hundredths(b) }
 
-// promised is a ratio as it is counted with: those that are written alike promise alike.
+// promised returns the ratio to calculate with: ratios that are written alike promise the same
+// amount.
 func promised(ratio float64) float64 {
 	if n := hundredths(ratio); n > 0 {
 		return float64(n) / 100
@@ -19,28 +19,28 @@ func promised(ratio float64) float64 {
 	return ratio
 }
 
-// hundredths is a ratio as the original writes it, with toFixed(2) of JavaScript: rounded by its
-// exact value, and up if it is just between two. The exact value of 2.675 is below 2.675, so it is
-// 267.
+// hundredths returns a ratio in hundredths, rounded as toFixed(2) of JavaScript does: by its exact
+// value, and up if it is exactly between two. The exact value of 2.675 is below 2.675, so the
+// result is 267.
 func hundredths(ratio float64) int64 {
 	if eighths := ratio * 8; eighths == math.Trunc(eighths) && math.Mod(eighths, 2) != 0 {
-		return int64(math.Ceil(ratio * 100)) // only an odd number of eighths is just between two
+		return int64(math.Ceil(ratio * 100)) // only an odd number of eighths is exactly between two
 	}
 	n, err := strconv.ParseInt(strings.Replace(strconv.FormatFloat(ratio, 'f', 2, 64), ".", "", 1), 10, 64)
 	if err != nil {
-		return 0 // too large for a ratio, or no number
+		return 0 // too large for a ratio, or not a number
 	}
 	return n
 }
 
-// written is a ratio with two decimals.
+// written returns a ratio with two decimals.
 func written(ratio float64) string {
 	n := hundredths(ratio)
 	return fmt.Sprintf("%d.%02d", n/100, n%100)
 }
 
-// ratioProblem says where two sets of ratios differ, as they are written with two decimals. One
-// that is so small that it is written 0.00 differs from none, as in the original.
+// ratioProblem says where two sets of ratios differ when written with two decimals. A ratio that is
+// written 0.00 differs from none, as in the original.
 func ratioProblem(class, server map[string]float64) string {
 	if len(class)+len(server) == 0 {
 		return ""

@@ -13,7 +13,8 @@ import (
 // which servers of the fleet stay, and why the others do not.
 func TestFiltersByRecord(t *testing.T) {
 	type server = func(*placement.Server)
-	flag, word := plimsoll.Trait{Flag: true}, func(words ...string) plimsoll.Trait { return plimsoll.Trait{Words: words} }
+	flag := plimsoll.Trait{Flag: true}
+	word := func(words ...string) plimsoll.Trait { return plimsoll.Trait{Words: words} }
 	with := func(traits map[string]plimsoll.Trait) server { return func(s *placement.Server) { s.Traits = traits } }
 	nets := func(networks map[string]bool) server { return func(s *placement.Server) { s.Networks = networks } }
 	at := func(release, platform string) server {
@@ -27,15 +28,22 @@ func TestFiltersByRecord(t *testing.T) {
 		ask     func(*placement.Request)
 		want    map[string]string // why, of those that are dropped
 	}{
-		{"what is not set up", "setup", []server{func(s *placement.Server) { s.Setup = false }, nil}, nil, map[string]string{"a": "not set up"}},
+		{
+			"what is not set up", "setup",
+			[]server{func(s *placement.Server) { s.Setup = false }, nil},
+			nil,
+			map[string]string{"a": "not set up"},
+		},
 		{
 			"what does not run", "running", []server{
-				func(s *placement.Server) { s.Status = "rebooting" }, func(s *placement.Server) { s.Status = "" }, func(s *placement.Server) { s.Status = "Running" }, nil,
+				func(s *placement.Server) { s.Status = "rebooting" }, func(s *placement.Server) { s.Status = "" },
+				func(s *placement.Server) { s.Status = "Running" }, nil,
 			}, nil, map[string]string{"a": "rebooting", "b": "not running: its status is not known", "c": "Running"},
 		},
 		{
 			"gibberish", "invalid-servers", []server{
-				func(s *placement.Server) { s.Capacity = plimsoll.Resources{"cpu": -1} }, func(s *placement.Server) { s.Reserve = map[string]float64{"cpu": 1} },
+				func(s *placement.Server) { s.Capacity = plimsoll.Resources{"cpu": -1} },
+				func(s *placement.Server) { s.Reserve = map[string]float64{"cpu": 1} },
 				func(s *placement.Server) { s.Instances = []placement.Instance{{ID: "x", Modified: -1}} }, nil,
 			}, nil, map[string]string{
 				"a": "its record cannot be used: capacity.cpu: is negative (-1); give zero or more",
@@ -43,16 +51,27 @@ func TestFiltersByRecord(t *testing.T) {
 				"c": "its record cannot be used: instances.x.modified: is negative; give Unix seconds",
 			},
 		},
-		{"what is reserved", "reserved", []server{func(s *placement.Server) { s.Reserved = "draining" }, nil}, nil, map[string]string{"a": "draining"}},
+		{
+			"what is reserved", "reserved",
+			[]server{func(s *placement.Server) { s.Reserved = "draining" }, nil},
+			nil,
+			map[string]string{"a": "draining"},
+		},
 		{
 			"a network that is up", "networks",
-			[]server{nets(map[string]bool{"admin": true}), nets(map[string]bool{"admin": false}), nets(map[string]bool{}), nil},
+			[]server{
+				nets(map[string]bool{"admin": true}), nets(map[string]bool{"admin": false}),
+				nets(map[string]bool{}), nil,
+			},
 			func(r *placement.Request) { r.Constraints.Networks = [][]string{{"admin"}} },
 			map[string]string{"b": "network admin is not up", "c": "has no network admin", "d": "has no networks"},
 		},
 		{
 			"one network of each entry", "networks",
-			[]server{nets(map[string]bool{"a": true, "b": true}), nets(map[string]bool{"a": true, "c": true}), nets(map[string]bool{"b": false, "c": true})},
+			[]server{
+				nets(map[string]bool{"a": true, "b": true}), nets(map[string]bool{"a": true, "c": true}),
+				nets(map[string]bool{"b": false, "c": true}),
+			},
 			func(r *placement.Request) { r.Constraints.Networks = [][]string{{"a", "b"}, {"c"}} },
 			map[string]string{"a": "has no network c", "c": "network b is not up"},
 		},
@@ -76,14 +95,20 @@ func TestFiltersByRecord(t *testing.T) {
 		},
 		{
 			"a flag", "traits",
-			[]server{with(map[string]plimsoll.Trait{"ssd": flag}), with(map[string]plimsoll.Trait{"ssd": {}}), with(map[string]plimsoll.Trait{"ssd": word("true")}), nil},
+			[]server{
+				with(map[string]plimsoll.Trait{"ssd": flag}), with(map[string]plimsoll.Trait{"ssd": {}}),
+				with(map[string]plimsoll.Trait{"ssd": word("true")}), nil,
+			},
 			func(r *placement.Request) { r.Constraints.Traits = map[string]plimsoll.Trait{"ssd": flag} },
-			map[string]string{"b": "has another value of trait ssd", "c": "has another value of trait ssd", "d": "lacks trait ssd"},
+			map[string]string{
+				"b": "has another value of trait ssd", "c": "has another value of trait ssd", "d": "lacks trait ssd",
+			},
 		},
 		{
 			"a word in common", "traits",
 			[]server{
-				with(map[string]plimsoll.Trait{"arch": word("arm", "x86")}), with(map[string]plimsoll.Trait{"arch": word("riscv")}),
+				with(map[string]plimsoll.Trait{"arch": word("arm", "x86")}),
+				with(map[string]plimsoll.Trait{"arch": word("riscv")}),
 				with(map[string]plimsoll.Trait{"arch": word("x86"), "ssd": flag}),
 			},
 			func(r *placement.Request) {
@@ -91,24 +116,44 @@ func TestFiltersByRecord(t *testing.T) {
 			},
 			map[string]string{"b": "has another value of trait arch", "c": "has trait ssd, which is not asked for"},
 		},
-		{"head nodes", "headnode", []server{func(s *placement.Server) { s.Headnode = true }, nil}, nil, map[string]string{"a": "is a head node"}},
+		{
+			"head nodes", "headnode",
+			[]server{func(s *placement.Server) { s.Headnode = true }, nil},
+			nil,
+			map[string]string{"a": "is a head node"},
+		},
 		{
 			"the same ratios", "overprovision-ratios",
 			[]server{
-				over(map[string]float64{"cpu": 4}), over(map[string]float64{"cpu": 4.004}), over(map[string]float64{"cpu": 4.01}), nil,
+				over(map[string]float64{"cpu": 4}), over(map[string]float64{"cpu": 4.004}),
+				over(map[string]float64{"cpu": 4.01}), nil,
 				over(map[string]float64{"cpu": 4, "memory": 2}),
 			},
 			func(r *placement.Request) { r.Constraints.Class = map[string]float64{"cpu": 4} },
-			map[string]string{"c": "over-provisions cpu by 4.01, asked is 4.00", "d": "does not over-provision cpu, asked is 4.00", "e": "over-provisions memory by 2.00, which is not asked for"},
+			map[string]string{
+				"c": "over-provisions cpu by 4.01, asked is 4.00",
+				"d": "does not over-provision cpu, asked is 4.00",
+				"e": "over-provisions memory by 2.00, which is not asked for",
+			},
 		},
-		{"any ratios", "overprovision-ratios", []server{over(map[string]float64{"cpu": 4}), nil}, func(r *placement.Request) { r.AnyClass = true }, nil},
+		{
+			"any ratios", "overprovision-ratios",
+			[]server{over(map[string]float64{"cpu": 4}), nil},
+			func(r *placement.Request) { r.AnyClass = true }, nil,
+		},
 		{
 			"a platform", "platform-versions",
-			[]server{at("7.0", "20260101T000000Z"), at("7.0", "20251231T235959Z"), at("7.1", "20200101T000000Z"), at("6.5", "20270101T000000Z"), nil},
+			[]server{
+				at("7.0", "20260101T000000Z"), at("7.0", "20251231T235959Z"), at("7.1", "20200101T000000Z"),
+				at("6.5", "20270101T000000Z"), nil,
+			},
 			func(r *placement.Request) {
 				r.Constraints.Platform.Min = map[string]string{"7.0": "20260101T000000Z", "nonsense": "9"}
 			},
-			map[string]string{"b": "platform 20251231T235959Z is too old", "d": "platform 20270101T000000Z is too old", "e": "platform unknown is too old"},
+			map[string]string{
+				"b": "platform 20251231T235959Z is too old", "d": "platform 20270101T000000Z is too old",
+				"e": "platform unknown is too old",
+			},
 		},
 		{
 			"a platform between two", "platform-versions",
@@ -219,7 +264,8 @@ func TestReservoirIsForWhenNothingElseIsLeft(t *testing.T) {
 		{plimsoll.ReservoirNever, 3000, []int32{-1}},
 		{plimsoll.ReservoirOnly, 1000, []int32{2, 3}},
 	} {
-		p := prepare(t, placement.Default(), f, asks(test.milli, func(r *placement.Request) { r.Constraints.Reservoir = test.use }))
+		ask := asks(test.milli, func(r *placement.Request) { r.Constraints.Reservoir = test.use })
+		p := prepare(t, placement.Default(), f, ask)
 		for seed := range uint64(20) {
 			if slot := newPlacer(f, seed).Place(p, 0).Slot; !slices.Contains(test.want, slot) {
 				t.Errorf("%v, %d: slot %d, want one of %v", test.use, test.milli, slot, test.want)

@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Refusal says why no server takes a request that asks for r: its code, and a sentence with the
+// Refusal returns why no server takes a request that asks for r: a code, and a sentence with the
 // numbers of servers.
 func (x *Explanation) Refusal(r plimsoll.Resources) (plimsoll.WaitCode, string) {
 	switch {
@@ -21,12 +21,13 @@ func (x *Explanation) Refusal(r plimsoll.Resources) (plimsoll.WaitCode, string) 
 	return plimsoll.WaitNoNode, x.Summary()
 }
 
-// Refusal returns the code alone, without looking at more servers than it needs, for a request that
-// no server takes now although some take instances. The witness is a server for which the code is
-// so: with WaitNoNode one that would have room if nothing ran on it, with WaitTooLarge one that is
-// for the request; as long as its record stays as it is, so does the code. It is -1 with
-// WaitNotEligible. A guess of the witness, such as that of a request alike, is looked at first; -1:
-// none.
+// Refusal returns the code alone, and looks at no more servers than it needs. No server may take
+// the request now, and some must take instances.
+//
+// The witness is a server that proves the code, and does so as long as its record stays the same.
+// For WaitNoNode the witness would have room if it were empty; for WaitTooLarge it is eligible. For
+// WaitNotEligible the witness is -1. A guess, such as the witness of an equal request, is looked at
+// first; -1: none.
 func (pl *Placer) Refusal(p *Prepared, now int64, guess int32) (code plimsoll.WaitCode, witness int32) {
 	b := pl.begin(p, now)
 	code, witness = plimsoll.WaitNotEligible, -1
@@ -63,13 +64,13 @@ func (pl *Placer) Refusal(p *Prepared, now int64, guess int32) (code plimsoll.Wa
 	return code, witness
 }
 
-// Needs returns what must be free on a server for the request, after over-provisioning; see
-// Chain.ComparesRoom.
+// Needs returns the amounts that must be free on a server for the request, after over-provisioning;
+// see Chain.ComparesRoom.
 func (p *Prepared) Needs() *Amounts { return &p.needs }
 
-// ComparesRoom reports whether no server takes a request that has less left of a resource than
-// Prepared.Needs, where Amounts has some of it. So it is with every chain that has the filters for
-// room in its pipe and calculates what is left as the fleet does.
+// ComparesRoom reports whether the chain drops every server that has less left of a resource than
+// Prepared.Needs, for each resource of Prepared.Amounts. That is true of a chain with the filters
+// for room in its pipe that calculates the amounts left as the fleet does.
 func (c *Chain) ComparesRoom() bool {
 	if c.root.op != "pipe" || c.Settings.NoRoom {
 		return false
@@ -90,12 +91,11 @@ func (c *Chain) ComparesRoom() bool {
 	)
 }
 
-// OwnerMatters reports whether a filter of the chain looks at the owner of a request.
+// OwnerMatters reports whether a filter of the chain reads the owner of a request.
 func (c *Chain) OwnerMatters() bool { return len(c.rules) > 0 }
 
-// UseMatters reports whether a filter of the chain may keep a server that it did not keep before
-// because an instance has come to it: it looks at how many there are, or at how much is free,
-// otherwise than to compare that with what is asked for.
+// UseMatters reports whether an arriving instance can make a filter keep a server that it dropped
+// before. That needs an owner rule that reads the number of instances or the amounts left.
 func (c *Chain) UseMatters() bool {
 	for _, owner := range sortedKeys(c.rules) {
 		if c.rules[owner].reads {
@@ -105,8 +105,8 @@ func (c *Chain) UseMatters() bool {
 	return false
 }
 
-// SetOwner makes a request that of another owner, who has instances of a kind. No filter of the
-// chain may look at the owner.
+// SetOwner gives a request another owner, whose instances have the kind k. No filter of the chain
+// may read the owner.
 func (p *Prepared) SetOwner(owner string, k *Kind) {
 	if p.owner == k.owner {
 		return
@@ -121,8 +121,8 @@ func (p *Prepared) SetOwner(owner string, k *Kind) {
 	p.owner, p.Request.Owner = k.owner, owner
 }
 
-// Room returns what is left of each resource on a server now, and what would be if nothing ran on
-// it; nothing of a vacant slot.
+// Room returns the amounts left on a server now, and the amounts left if it were empty. Both are
+// zero for a vacant slot.
 func (f *Fleet) Room(slot int32) (now, empty Amounts) {
 	if f.rows[slot].flags&present == 0 {
 		return now, empty

@@ -7,9 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Whoever waits to be near, far, spread or where volumes are is told by a number when to look
-// again: it changes with every instance that could matter, the first one too, and stays when
-// nothing could.
+// A number tells a request that waits for near, far, spread or volumes when to try again. The
+// number changes with every instance that could matter, the first one too, and stays otherwise.
 func TestRelationsChangeWhenItIsTimeToLookAgain(t *testing.T) {
 	near := func(s plimsoll.Selector) *placement.Request {
 		return asks(1, func(r *placement.Request) { r.Constraints.Near = []plimsoll.Selector{s} })
@@ -61,8 +60,8 @@ func TestRelationsChangeWhenItIsTimeToLookAgain(t *testing.T) {
 	}
 }
 
-// Whoever waits for volumes is told to look again when they are somewhere else, and not whenever
-// any instance comes or goes.
+// A request that waits for volumes is told to try again when the volumes have moved, and not
+// whenever any instance comes or goes.
 func TestVolumesThatMove(t *testing.T) {
 	f := fleetOf(3)
 	at := map[string]string{}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// PlatformStage returns the stage platform-versions with another order of releases, to be put in
-// the place of the package's own. The order is that of numbers otherwise: 7.9, 7.10, 10.0.
+// PlatformStage returns the stage platform-versions with another order of releases, to replace the
+// package's own. The package compares releases as numbers: 7.9, 7.10, 10.0.
 func PlatformStage(compare func(a, b string) int) Stage {
 	return Stage{
 		Name: "platform-versions", Aliases: []string{"hard-filter-platform-versions"}, ByClass: true,
@@ -16,8 +16,8 @@ func PlatformStage(compare func(a, b string) int) Stage {
 	}
 }
 
-// compareReleases compares releases as numbers, part by part. A text that is no release, such as
-// the empty one of a server that does not know its own, comes before all releases.
+// compareReleases compares releases as numbers, part by part. A text that is not a release, such as
+// the empty one of a server without a known release, sorts before all releases.
 func compareReleases(a, b string) int {
 	switch first, second := isNumbered(a), isNumbered(b); {
 	case !first && !second:
@@ -39,7 +39,7 @@ func compareReleases(a, b string) int {
 	return 0
 }
 
-// isNumbered accepts numbers with points between them.
+// isNumbered reports whether a text consists of numbers with points between them.
 func isNumbered(text string) bool {
 	for part := range strings.SplitSeq(text, ".") {
 		if !isDigits(part) {
@@ -49,7 +49,7 @@ func isNumbered(text string) bool {
 	return true
 }
 
-// isRelease accepts digits, a point and digits: what tables of platforms list.
+// isRelease reports whether a key of a platform table is a release: digits, a point and digits.
 func isRelease(key string) bool {
 	major, minor, ok := strings.Cut(key, ".")
 	return ok && isDigits(major) && isDigits(minor)
@@ -57,12 +57,12 @@ func isRelease(key string) bool {
 
 func isDigits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-// listed is what a table from releases to platforms says about one release. Keys that are no
-// release do not count.
+// listed is the result of looking one release up in a table from releases to platforms. Keys that
+// are not releases are ignored.
 type listed struct {
-	below, above bool   // the release is below, above all that are listed
+	below, above bool   // the release is below or above all that are listed
 	exact        bool   // the release is listed
-	stamp        string // of the release
+	stamp        string // oldest or newest platform of the release
 }
 
 // lookUp looks a release up in a table; ok is false if the table lists none.
@@ -79,7 +79,7 @@ func lookUp(table map[string]string, release string, compare func(a, b string) i
 		case c > 0:
 			l.below = false
 		default:
-			if !l.exact || key == release { // 7.0 and 7.00 are one
+			if !l.exact || key == release { // 7.0 and 7.00 are the same release
 				l.stamp = table[key]
 			}
 			l.below, l.above, l.exact = false, false, true
@@ -88,8 +88,9 @@ func lookUp(table map[string]string, release string, compare func(a, b string) i
 	return l, ok
 }
 
-// minPlatform reports whether a platform is new enough: of a release above all that are listed, or
-// not below the stamp of its release, or of a release that is not listed but between two that are.
+// minPlatform reports whether a platform is new enough by a table of the oldest ones. A release in
+// the table needs its stamp or a newer one. Another release passes unless it is below all that are
+// listed.
 func minPlatform(table map[string]string, release, platform string, compare func(a, b string) int) bool {
 	if stamp, ok := table[""]; ok && platform < stamp {
 		return false
@@ -104,7 +105,7 @@ func minPlatform(table map[string]string, release, platform string, compare func
 	}
 }
 
-// maxPlatform is the mirror of minPlatform.
+// maxPlatform reports whether a platform is old enough, as minPlatform with the order reversed.
 func maxPlatform(table map[string]string, release, platform string, compare func(a, b string) int) bool {
 	if stamp, ok := table[""]; ok && platform > stamp {
 		return false

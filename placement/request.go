@@ -9,33 +9,34 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Request is what is to be placed, once or many times.
+// Request describes instances that are to be placed, one or many of them.
 type Request struct {
 	Owner       string
-	Job, Group  string // what Constraints.Spread counts: instances of this group of this job
+	Job, Group  string // the instances that spreads count: those of this group of this job
 	Resources   plimsoll.Resources
 	Constraints plimsoll.Constraints
 	Preferences plimsoll.Preferences
-	// by name: what must be free, where that is not Resources after over-provisioning
+	// Needs is, by resource, the amount that must be free if Resources after over-provisioning is
+	// not.
 	Needs     plimsoll.Resources
-	Platforms []plimsoll.PlatformRange // more ranges, all to be met, such as that of an image
-	// near and far mean instances of the request's owner only, if they are given by id
+	Platforms []plimsoll.PlatformRange // further ranges that must be met, such as that of an image
+	// OwnOnly restricts near and far by instance id to instances of the request's owner.
 	OwnOnly  bool
-	AnyClass bool        // any over-provisioning will do
-	Except   []Exclusion // servers that do not take it for now
+	AnyClass bool        // any over-provisioning is accepted
+	Except   []Exclusion // servers that may not take the request for now
 }
 
-// Exclusion keeps a request from one server for now; the stage reserved does that.
+// Exclusion keeps a request off one server for now; the stage reserved applies it.
 type Exclusion struct {
-	Server string // its id
-	Why    string // for people
+	Server string // id of the server
+	Why    string // shown to users
 }
 
-// MaxExclusions is how many servers one request may be kept from.
+// MaxExclusions is the largest number of servers that one request may be kept off.
 const MaxExclusions = 64
 
-// Validate reports the first field that cannot be used. It is laxer than plimsoll.JobSpec.Validate,
-// which knows what ids look like in a job file: here they are those of any fleet.
+// Validate reports the first field that cannot be used. It accepts any ids, unlike
+// plimsoll.JobSpec.Validate, which knows the ids of a job file.
 func (r *Request) Validate() error {
 	if err := r.Resources.Validate("resources"); err != nil {
 		return err
@@ -77,50 +78,51 @@ func (r *Request) Validate() error {
 
 // selector is a plimsoll.Selector, resolved against a fleet.
 type selector struct {
-	tag  uint32 // of a job or label; 0: it selects one instance
-	id   string
-	slot int32 // where the instance is, while the server set is being filtered; -1: not known
+	tag  uint32 // tag of a job or label; 0: the selector names one instance
+	id   string // id of the instance, if tag is 0
+	slot int32  // slot of the instance as of Prepared.resolve; -1: not known
 }
 
-// Prepared is a request made ready for a fleet and a chain. It remembers which classes of servers
-// pass the filters that look at records only, so keep it for requests that are alike. It is bound
-// to the placer's goroutine, as the fleet is. Release it.
+// Prepared is a request resolved against a fleet and a chain. It remembers which classes of servers
+// pass the filters on records, so keep it for all equal requests. Its owner is that of the fleet.
+// Release it when it is no longer needed.
 type Prepared struct {
 	Request Request
 
 	chain   *Chain
 	fleet   *Fleet
 	amounts Amounts
-	needs   Amounts // amounts after over-provisioning: what is compared with what is free
-	custom  []int   // indexes of custom resources that are asked for
-	owner   uint32
-	group   uint32 // tag of the group; 0 if nothing spreads
+	needs   Amounts // amounts after over-provisioning, which are compared with the amounts left
+	custom  []int   // indexes of the custom resources that are asked for
+	owner   uint32  // tag of the owner
+	group   uint32  // tag of the group; 0 if the request has no spread
 	where   *ruleCache
-	owners  []*ruleCache // the owner rules of the chain that decide for the request
-	owned   bool         // owners holds the rule of the request's own owner
+	owners  []*ruleCache // owner rules of the chain that decide for the request
+	owned   bool         // Invariant: if set, owners holds just the rule of the request's own owner
 	volumes volumes
 
 	platforms []plimsoll.PlatformRange
 
-	watched                              []uint32 // tags that selectors and spreads ask about
+	// tags of selectors and the group, in the order of RecordedServer.Hits
+	watched                              []uint32
 	hardNear, hardFar, softNear, softFar []selector
 	hardSpread                           []hardSpread
 	softSpread                           []*counter
-	allowed                              allowed // the servers whose values hard spreads count
+	allowed                              allowed // servers whose values hard spreads count
 
-	epoch    uint64  // of the fleet's classes that verdicts is about
-	verdicts []uint8 // by class: 0 not known, 1 kept, otherwise 2 + index of the stage in chain.prefix that drops it
-	skips    []bool  // by stage of the chain: it does nothing for this request
-	bounded  bool    // as Fleet.bounded when skips was found
-	byClass  []int   // stages of the prefix that are asked once a class
-	byServer []int   // stages of the prefix that are asked for each server
-	plan     []planItem
-	looked   int  // servers that it was compared with
-	watching bool // its owner is watched
+	epoch    uint64     // Fleet.epoch that verdicts belongs to
+	verdicts []uint8    // by index of the class, as of epoch; see verdictUnknown
+	skips    []bool     // by stage of the chain: the stage does nothing for this request
+	bounded  bool       // Fleet.bounded when skips was computed
+	byClass  []int      // stages of the prefix that are asked once for each class
+	byServer []int      // stages of the prefix that are asked for each server
+	plan     []planItem // items of the chain behind the prefix that do something
+	looked   int        // servers that the request was compared with
+	watching bool       // the fleet keeps a bitmap of its owner's servers
 }
 
-// Prepare makes a request ready. It fails if the request is invalid or brings too many resource
-// names.
+// Prepare resolves a request against a fleet. It fails if the request is invalid or brings too many
+// resource names.
 func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -142,35 +144,11 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 		return nil, err
 	}
 	p := &Prepared{Request: *r, chain: c, fleet: f}
-	if text := r.Constraints.Where; text != "" {
-		rule, err := CompileRule(text)
-		if err == nil && rule.reads {
-			err = errors.New(
-				"the expression asks for node.free or node.instances, which are not known so early; use resources",
-			)
-		}
-		if err != nil {
-			return nil, plimsoll.Invalid("constraints.where", "%s", err)
-		}
-		p.where = &ruleCache{Rule: rule}
+	if err := p.compileWhere(); err != nil {
+		return nil, err
 	}
-	p.amounts, _ = f.Names.Amounts(r.Resources)
-	p.needs = p.amounts
-	for i := range p.amounts {
-		if i >= firstCustom && p.amounts[i] > 0 {
-			p.custom = append(p.custom, i)
-		}
-		if i < f.Names.Len() {
-			ratio := r.Constraints.Class[f.Names.Name(i)]
-			if ratio > 0 {
-				p.needs[i] = counted(math.Ceil(float64(p.amounts[i]) / promised(ratio)))
-			}
-			if n, ok := r.Needs[f.Names.Name(i)]; ok {
-				p.needs[i] = n
-			}
-		}
-	}
-	p.tag()
+	p.countAmounts()
+	p.acquireTags()
 	if spreads && f.Loader.Spreads != nil {
 		if err := p.spreadsGiven(); err != nil {
 			p.Release()
@@ -183,24 +161,69 @@ func (c *Chain) Prepare(f *Fleet, r *Request) (*Prepared, error) {
 	p.platforms = append(p.platforms, r.Platforms...)
 	p.owners, p.owned = c.rulesFor(r.Owner)
 	p.choose()
+	p.splitPrefix()
+	p.allowed.prepare(p)
+	return p, nil
+}
+
+// compileWhere compiles the request's where expression, which may not read instances.
+func (p *Prepared) compileWhere() error {
+	text := p.Request.Constraints.Where
+	if text == "" {
+		return nil
+	}
+	rule, err := CompileRule(text)
+	if err == nil && rule.reads {
+		err = errors.New(
+			"the expression asks for node.free or node.instances, which are not known so early; use resources",
+		)
+	}
+	if err != nil {
+		return plimsoll.Invalid("constraints.where", "%s", err)
+	}
+	p.where = &ruleCache{Rule: rule}
+	return nil
+}
+
+// countAmounts computes the amounts of the request, with and without over-provisioning.
+func (p *Prepared) countAmounts() {
+	names, r := p.fleet.Names, &p.Request
+	p.amounts, _ = names.Amounts(r.Resources)
+	p.needs = p.amounts
+	for i := range p.amounts {
+		if i >= firstCustom && p.amounts[i] > 0 {
+			p.custom = append(p.custom, i)
+		}
+		if i < names.Len() {
+			ratio := r.Constraints.Class[names.Name(i)]
+			if ratio > 0 {
+				p.needs[i] = counted(math.Ceil(float64(p.amounts[i]) / promised(ratio)))
+			}
+			if n, ok := r.Needs[names.Name(i)]; ok {
+				p.needs[i] = n
+			}
+		}
+	}
+}
+
+// splitPrefix divides the stages of the prefix into those by class and those by server.
+func (p *Prepared) splitPrefix() {
+	c := p.chain
 	for i := range c.prefix {
 		switch stage := c.root.items[i].stage; {
 		case p.skips[stage]:
 		case c.stages[stage].ByClass:
 			p.byClass = append(p.byClass, stage)
-			if c.stages[stage].excepts && len(r.Except) > 0 {
+			if c.stages[stage].excepts && len(p.Request.Except) > 0 {
 				p.byServer = append(p.byServer, stage)
 			}
 		default:
 			p.byServer = append(p.byServer, stage)
 		}
 	}
-	p.allowed.watch(p)
-	return p, nil
 }
 
-// choose finds the stages that do something for the request. Of those in the prefix that does not
-// change later.
+// choose computes skips and the plan. The skipped stages of the prefix never change later.
 func (p *Prepared) choose() {
 	p.bounded = p.fleet.bounded
 	p.skips = make([]bool, len(p.chain.stages))
@@ -210,7 +233,8 @@ func (p *Prepared) choose() {
 	p.plan = p.chain.plan(p)
 }
 
-func (p *Prepared) tag() {
+// acquireTags acquires the tags and counters of the request, until Release.
+func (p *Prepared) acquireTags() {
 	f, c, prefs := p.fleet, &p.Request.Constraints, &p.Request.Preferences
 	p.owner = f.tags.acquire(ownerTag(p.Request.Owner))
 	p.hardNear, p.hardFar = p.selectors(c.Near), p.selectors(c.Far)
@@ -250,7 +274,8 @@ func (p *Prepared) watch(name string) selector {
 	return selector{tag: tag, slot: -1}
 }
 
-// Release gives back what the fleet keeps for the request. The value cannot be used after it.
+// Release gives the tags and counters of the request back to the fleet. The request cannot be used
+// after it.
 func (p *Prepared) Release() {
 	t := &p.fleet.tags
 	if p.watching {
@@ -269,12 +294,12 @@ func (p *Prepared) Release() {
 	p.fleet = nil
 }
 
-// Amounts returns what is asked for.
+// Amounts returns the amounts that are asked for.
 func (p *Prepared) Amounts() *Amounts { return &p.amounts }
 
-// Relations returns a number that changes whenever instances came to or left servers in a way that
-// the request's near, far, spread or volumes-from could notice; 0 for a request that has none of
-// them. It lets a caller know when to try again.
+// Relations returns a number that changes with every move of an instance that could matter to the
+// request's near, far, spread or volumesFrom. A caller compares it to know when to try again. It is
+// 0 for a request without such constraints.
 func (p *Prepared) Relations() uint64 {
 	sum := p.Distant()
 	for _, list := range [][]selector{p.hardNear, p.hardFar} {
@@ -292,17 +317,16 @@ func (p *Prepared) Relations() uint64 {
 	return 0
 }
 
-// Distant is Relations for those by which an instance that comes to or leaves one server lets
-// another take the request: spread and volumes-from. What is near or far makes a difference only
-// where the instance came or left, unless the request is spread: then it decides which values
-// count.
+// Distant is Relations restricted to moves that let another server take the request than the one
+// where the instance came or left. These are moves that matter to spread and volumesFrom. near and
+// far count only with a spread, where they decide which values count.
 func (p *Prepared) Distant() uint64 {
 	sum := uint64(0)
 	if len(p.hardSpread) > 0 {
 		sum += p.fleet.tags.info[p.group].version + p.fleet.shifts + p.neighbours()
 	}
 	if list := p.Request.Constraints.VolumesFrom; len(list) > 0 {
-		sum += uint64(p.fleet.volumesAt(list)+2) << 40 // where they are, and not each move of others
+		sum += uint64(p.fleet.volumesAt(list)+2) << 40 // their server, which not every move of other instances changes
 	}
 	return sum
 }

@@ -20,9 +20,9 @@ func used(r plimsoll.Resources) func(*placement.Server) {
 	}
 }
 
-// "hard-filter-min-ram", "-min-cpu" and "-min-disk", and min-custom for every other resource: what
-// is asked for must be free, to the last unit. What is not asked for is not looked at, also where
-// more is booked than there is.
+// "hard-filter-min-ram", "-min-cpu" and "-min-disk", and min-custom for every other resource: the
+// amounts asked for must be free, to the last unit. Other resources are not compared, even if they
+// are overdrawn.
 func TestRoom(t *testing.T) {
 	gpu := func(n int64) func(*placement.Server) { return func(s *placement.Server) { s.Capacity["gpu"] = n } }
 	f := fleetWith(
@@ -69,8 +69,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// What is kept back is not there, and what may be promised several times is there several times; a
-// request for a class asks for its part, and for what it says it needs if it says so.
+// The reserve is not available, and a ratio makes an amount available several times. A request for
+// a class needs its part of an amount, or the amount in Needs if it has one.
 func TestRatiosAndReserves(t *testing.T) {
 	over := func(s *placement.Server) {
 		s.Overprovision, s.Reserve = map[string]float64{"cpu": 2}, map[string]float64{"memory": 0.25}
@@ -142,7 +142,7 @@ func TestCapnessAndCount(t *testing.T) {
 	}
 }
 
-// An instance that failed holds nothing but what it left behind.
+// A failed instance holds its Left amounts and nothing else.
 func TestFailedInstancesHoldWhatTheyLeft(t *testing.T) {
 	f := fleetWith(plain("n0", func(s *placement.Server) {
 		s.Instances = []placement.Instance{
@@ -184,13 +184,13 @@ func TestCapacities(t *testing.T) {
 	if got[1].Free["cpu"] != -1000 || got[1].Instances != 1 || got[1].Whole["cpu"] != 4000 || len(got[1].Free) != 3 {
 		t.Errorf("%+v", got[1])
 	}
-	if got[2].Why != "setup: not set up" || got[2].Free != nil || got[3].Why != "calculate-tickets: an instance of unknown size is on its way to it" {
+	if got[2].Why != "setup: not set up" || got[2].Free != nil ||
+		got[3].Why != "calculate-tickets: an instance of unknown size is on its way to it" {
 		t.Errorf("%+v, %+v", got[2], got[3])
 	}
 }
 
-// A placement allocates nothing, whether it looks at one batch or at every server, and whatever is
-// asked for.
+// A placement allocates nothing, for one batch and for every server, and for any request.
 func TestPlaceDoesNotAllocate(t *testing.T) {
 	f := fleetOf(1000, labelled("rack", "a", "b", "c"), func(i int, s *placement.Server) {
 		s.Capacity["gpu"] = int64(i % 2)
@@ -268,8 +268,7 @@ func TestTinyRatiosAskForMuch(t *testing.T) {
 	}
 }
 
-// What is free of a server whose record promises next to nothing is negative as soon as something
-// runs there.
+// The amount left is negative on a server with a tiny ratio as soon as an instance runs there.
 func TestTinyRatiosOfServers(t *testing.T) {
 	for _, ratio := range []float64{1e-3, 1e-300, math.SmallestNonzeroFloat64} {
 		s := plain("n0", func(s *placement.Server) {

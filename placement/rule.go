@@ -19,17 +19,17 @@ import (
 // maxRule is the longest expression in bytes.
 const maxRule = 4096
 
-// Rule is an expression over a server that is true or false, such as `node.labels.zone == "a" &&
-// node.free.memory > 8e9`. It cannot loop, call out or change anything.
+// Rule is a boolean expression over a server, such as `node.labels.zone == "a" && node.free.memory
+// > 8e9`. It cannot loop, call out or change anything.
 type Rule struct {
 	Text    string
 	program *vm.Program
-	byClass bool // it does not look at the id, at what is free or at the instances
-	reads   bool // it looks at what is free or at the instances
+	byClass bool // the rule reads neither the id nor the amounts left nor the instances
+	reads   bool // the rule reads the amounts left or the instances
 }
 
-// forPeople puts what the compiler says on one line, without names of our types.
-var forPeople = strings.NewReplacer("\n", " ", "type placement.ruleNode", "the node")
+// oneLine puts the compiler's text on one line, without names of Go types.
+var oneLine = strings.NewReplacer("\n", " ", "type placement.ruleNode", "the node")
 
 // CompileRule checks an expression.
 func CompileRule(text string) (*Rule, error) {
@@ -38,10 +38,10 @@ func CompileRule(text string) (*Rule, error) {
 	}
 	tree, err := parser.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("the expression is not understood: %s", forPeople.Replace(err.Error()))
+		return nil, fmt.Errorf("the expression is not understood: %s", oneLine.Replace(err.Error()))
 	}
 	var seen members
-	ast.Walk(&tree.Node, &seen) // as it was written: the compiler writes ranges out
+	ast.Walk(&tree.Node, &seen) // before compilation, which writes ranges out
 	if seen.loops {
 		return nil, errors.New(
 			"the expression counts through a range, or goes through a list within a list; ask for each value by its name",
@@ -58,7 +58,7 @@ func CompileRule(text string) (*Rule, error) {
 		expr.Patch(&grown),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("the expression is not understood: %s", forPeople.Replace(err.Error()))
+		return nil, fmt.Errorf("the expression is not understood: %s", oneLine.Replace(err.Error()))
 	}
 	if grown {
 		return nil, errors.New(
@@ -72,8 +72,8 @@ func CompileRule(text string) (*Rule, error) {
 	return r, nil
 }
 
-// builtins are the functions that a rule may call: those whose answer follows from the server, at a
-// cost that its record bounds.
+// builtins are the functions that a rule may call. Their results follow from the server, at a cost
+// that its record bounds.
 var builtins = []string{
 	"all", "any", "none", "one", "count", "find", "filter", "len", "keys", "values", "abs", "ceil", "floor", "round",
 	"int", "float", "string", "max", "min",
@@ -81,7 +81,7 @@ var builtins = []string{
 	"first", "last", "get",
 }
 
-// withoutBuiltins takes away the functions that are not in the list, such as the clock.
+// withoutBuiltins disables the functions that are not in the list, such as the clock.
 func withoutBuiltins(c *conf.Config) {
 	expr.DisableAllBuiltins()(c)
 	for _, name := range builtins {
@@ -89,14 +89,14 @@ func withoutBuiltins(c *conf.Config) {
 	}
 }
 
-// members collects which members of the node an expression names, and what it does beside that.
+// members collects the members of node that an expression names, and its uses of node and loops.
 type members struct {
 	names []string
-	whole bool // a member is named by something that is not a constant
-	bare  int  // so often the node is used otherwise than for a member
-	loops bool // it could run for longer than its length says
+	whole bool // a member is named by an expression that is not a constant
+	bare  int  // how often node is used other than for a member
+	loops bool // the expression could run for longer than its length suggests
 
-	chains bool // what a let names is made of what another one names
+	chains bool // the value of one let uses the name of another let
 }
 
 // Visit is part of ast.Visitor.
@@ -125,7 +125,7 @@ func (m *members) Visit(n *ast.Node) {
 	if !ok || base.Value != "node" {
 		return
 	}
-	m.bare-- // the walk comes to the node before it comes to its member
+	m.bare-- // the walk visits node before its member
 	if name, ok := member.Property.(*ast.StringNode); ok {
 		m.names = append(m.names, name.Value)
 	} else {
@@ -133,8 +133,8 @@ func (m *members) Visit(n *ast.Node) {
 	}
 }
 
-// names is whether an expression uses a name that it has given itself. With a value that is made of
-// two others, thirty names would make it a thousand million times as long.
+// names reports whether an expression uses a name that it has defined. Thirty names, each with a
+// value made of two uses of the one before, would make a value a thousand million times as long.
 type names bool
 
 // Visit is part of ast.Visitor.
@@ -144,8 +144,7 @@ func (u *names) Visit(n *ast.Node) {
 	}
 }
 
-// growth is whether an expression, of which the types are known, makes texts that are longer than
-// those that it is given.
+// growth reports whether a typed expression makes texts longer than its inputs.
 type growth bool
 
 // Visit is part of ast.Visitor.
@@ -182,14 +181,14 @@ func (p *predicates) Visit(n *ast.Node) {
 	}
 }
 
-// ruleCache is a rule with what it said about classes of servers.
+// ruleCache is a rule with its results by class of servers.
 type ruleCache struct {
 	*Rule
 	epoch    uint64
 	verdicts []uint8 // by class: 0 not known, 1 true, 2 false
 }
 
-// matches is Match, asked once for servers that are alike if the rule allows that.
+// matches evaluates the rule as Match does, but once for each class if the rule allows that.
 func (r *ruleCache) matches(v *View) (bool, error) {
 	if !r.byClass {
 		return r.Match(v)
@@ -214,7 +213,7 @@ func (r *ruleCache) matches(v *View) (bool, error) {
 	return *verdict == 1, nil
 }
 
-// ruleNode is what a rule sees of a server.
+// ruleNode is the view of a server that a rule reads.
 type ruleNode struct {
 	ID        string             `expr:"id"`
 	Labels    map[string]string  `expr:"labels"`

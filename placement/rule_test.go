@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// What is no rule is refused when it is given, with what the compiler says on one line.
+// A text that is not a rule is refused at once, with the compiler's message on one line.
 func TestRuleErrors(t *testing.T) {
 	loops := "the expression counts through a range, or goes through a list within a list; ask for each value by its name"
 	for _, test := range []struct{ text, want string }{
@@ -58,8 +58,8 @@ func TestRulesCallNothingThatIsNotBounded(t *testing.T) {
 	}
 }
 
-// What a rule makes while it runs is not longer than what it is given, but for its own length:
-// nothing in it doubles, or puts texts together.
+// A rule makes no text longer than its inputs and its own length together: nothing in it doubles or
+// joins texts.
 func TestRulesDoNotGrow(t *testing.T) {
 	var doubled strings.Builder
 	doubled.WriteString(`let a0 = node.id + "0123456789";`)
@@ -127,8 +127,8 @@ func TestWhatRulesSee(t *testing.T) {
 	}
 }
 
-// A where expression is asked before the instances are loaded, so it may not ask for what follows
-// from them, by whatever way.
+// A where expression runs before the instances are loaded. It may not read anything that follows
+// from them, in any way.
 func TestWhereDoesNotSeeWhatRuns(t *testing.T) {
 	for _, text := range []string{
 		`node.free.cpu > 1`, `node.instances == 0`, `node["free"].cpu > 1`, `let n = node; n.free.cpu > 1`,
@@ -167,8 +167,8 @@ func TestRulesAreNotSharedBetweenServersThatDiffer(t *testing.T) {
 	}
 }
 
-// What a rule said about servers that are alike is forgotten when they become others: a label that
-// changes, in a fleet whose classes come and go so often that they are swept.
+// A rule's result for a class of servers is forgotten with the class. Here a label changes, in a
+// fleet whose classes come and go so often that they are swept.
 func TestWhereFollowsLabels(t *testing.T) {
 	f := fleetOf(4, labelled("zone", "a"))
 	pl := newPlacer(f, 1)
@@ -264,7 +264,10 @@ func TestOwnerRules(t *testing.T) {
 
 // However long it is, whatever text is given is a rule or an error, and a rule ends.
 func FuzzRule(f *testing.F) {
-	for _, text := range []string{`node.id == "n0"`, `node.labels.a matches "(a+)+$"`, `let n = node; n.free.cpu > 1`, `all(1..9, true)`, `"x" in node.traits`, `node`} {
+	for _, text := range []string{
+		`node.id == "n0"`, `node.labels.a matches "(a+)+$"`, `let n = node; n.free.cpu > 1`, `all(1..9, true)`,
+		`"x" in node.traits`, `node`,
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

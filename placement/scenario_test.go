@@ -16,12 +16,13 @@ import (
 
 // The files in testdata/scenario tell what the chain does with a fleet, in these commands:
 //
-//	server n0 cpu=4 memory=8Gi label=rack:r1 trait=ssd network=admin platform=20260101T000000Z reservoir headnode status=unknown reserved=cordoned
+//	server n0 cpu=4 memory=8Gi label=rack:r1 trait=ssd network=admin reservoir headnode
+//	server n1 cpu=4 platform=20260101T000000Z status=unknown reserved=cordoned
 //	server n0 gone
-//	bind n0 count=2 cpu=1 memory=1Gi owner=bob job=b group=g label=app:db     # book instances
-//	place cpu=1 owner=alice job=a group=g book count=3                        # one line a choice; book: book each
-//	explain cpu=1                                                            # what every stage of the chain does
-//	capacity                                                                 # what is left on every server
+//	bind n0 count=2 cpu=1 memory=1Gi owner=bob job=b group=g label=app:db
+//	place cpu=1 owner=alice job=a group=g book count=3 # a line for each choice; book: book it
+//	explain cpu=1                                      # the steps of all stages of the chain
+//	capacity                                           # the amounts left on every server
 //
 // place and explain also take trait=ssd, network=admin, near=app:db, far=app:db, prefer-near=…,
 // prefer-far=…, spread=rack:1, prefer-spread=rack, nodes=n*, reservoir=never and where=(…). Rewrite

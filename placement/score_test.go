@@ -141,7 +141,7 @@ func TestScoreByNextReboot(t *testing.T) {
 	wantScores(t, "of one", scores(t, fleetOf(1), asks(1), "score-next-reboot", weight(4)), 0)
 }
 
-// score-unreserved-custom: the server with the least that is free of what is asked for first.
+// score-unreserved-custom: the server with the least left of the requested resources comes first.
 func TestScoreByCustom(t *testing.T) {
 	f := fleetOf(3, func(i int, s *placement.Server) { s.Capacity["gpu"], s.Capacity["fpga"] = int64(i+1), int64(3-i) })
 	r := asks(1, func(r *placement.Request) { r.Resources["gpu"] = 1 })
@@ -161,8 +161,8 @@ func TestScoreByCustom(t *testing.T) {
 	)
 }
 
-// score-near: the most of what is preferred first, less what is better far; and it is nothing for a
-// request that prefers nothing.
+// score-near: the server with the most preferred instances comes first, less those better far. A
+// request without such preferences gets no score.
 func TestScoreNear(t *testing.T) {
 	f := fleetOf(4)
 	friend, foe := f.Kind(&placement.Instance{Job: "friend"}), f.Kind(&placement.Instance{Job: "foe"})

@@ -10,19 +10,19 @@ import (
 // StatusRunning is the status of a server whose agent is heard.
 const StatusRunning = "running"
 
-// Server describes a machine of the fleet. Make it with NewServer, or read it with package
-// fleetjson, so that what is not said has its default.
+// Server is the record of a machine of the fleet. NewServer and package fleetjson set the defaults
+// of absent fields.
 type Server struct {
 	ID       string
-	Setup    bool   // it was taken into service
-	Status   string // StatusRunning, or what is wrong
-	Reserved string // why it takes no instances, such as "cordoned"; empty: it takes them
-	Fault    string // why its record cannot be used; empty: it can
+	Setup    bool   // the server was taken into service
+	Status   string // StatusRunning, or the name of the problem
+	Reserved string // why the server takes no instances, such as "cordoned"; empty: it takes them
+	Fault    string // why the record cannot be used; empty: it can
 	Capacity plimsoll.Resources
 	Labels   map[string]string // free attributes, such as rack
 	plimsoll.NodeFacts
 
-	// Instances are what runs on it, unless they are loaded by a Loader or booked with Fleet.Bind.
+	// Instances run on the server. They are empty if a Loader loads them or Fleet.Bind books them.
 	Instances []Instance
 }
 
@@ -31,7 +31,7 @@ func NewServer(id string, capacity plimsoll.Resources) Server {
 	return Server{ID: id, Setup: true, Status: StatusRunning, Capacity: capacity}
 }
 
-// Instance is what runs on a server: a task, a container, a virtual machine.
+// Instance is a task, a container or a virtual machine on a server.
 type Instance struct {
 	ID        string
 	Owner     string
@@ -39,12 +39,12 @@ type Instance struct {
 	Group     string            // of the job
 	Labels    map[string]string // of the job
 	Resources plimsoll.Resources
-	Failed    bool               // it ended because of the server, and holds only what it left behind
-	Left      plimsoll.Resources // what it holds although it failed, such as its volumes
-	Modified  int64              // when it last changed, Unix seconds; 0: not known
+	Failed    bool               // the instance ended because of the server, and holds only Left
+	Left      plimsoll.Resources // amounts that a failed instance still holds, such as its volumes
+	Modified  int64              // Unix time of the last change; 0: not known
 }
 
-// held returns what the instance holds.
+// held returns the amounts that the instance holds.
 func (in *Instance) held() plimsoll.Resources {
 	if in.Failed {
 		return in.Left
@@ -52,7 +52,7 @@ func (in *Instance) held() plimsoll.Resources {
 	return in.Resources
 }
 
-// Validate reports what makes the record of a server unusable.
+// Validate reports the first fault that makes the record of a server unusable.
 func (s *Server) Validate() error {
 	if s.ID == "" {
 		return plimsoll.Invalid("id", "is empty; give each server its own id")
@@ -82,10 +82,10 @@ func (s *Server) Validate() error {
 	return countable(s.Instances)
 }
 
-// countable reports whether what instances hold together can be counted.
+// countable returns an error if the amounts of the instances add up to more than can be counted.
 func countable(list []Instance) error {
 	if int64(len(list)) <= mostCounted/plimsoll.MaxAmount {
-		return nil // whatever they hold
+		return nil // too few to reach mostCounted
 	}
 	sum := plimsoll.Resources{}
 	for i := range list {
@@ -111,7 +111,7 @@ func validRatios(field string, ratios map[string]float64) error {
 	return nil
 }
 
-// Validate reports what makes the record of an instance unusable.
+// Validate reports the first fault that makes the record of an instance unusable.
 func (in *Instance) Validate() error {
 	if err := in.Resources.Validate("instances." + in.ID + ".resources"); err != nil {
 		return err

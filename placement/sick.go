@@ -10,8 +10,9 @@ func (s *Settings) sickFor() int64 {
 	return s.SickFor
 }
 
-// SickUntil returns when the filter sick-servers takes a server again, in Unix seconds; 0 if the
-// two newest outcomes on it are not both failures, or the chain has no such filter.
+// SickUntil returns the Unix time at which the filter sick-servers accepts a server again. The time
+// is 0 if the two newest outcomes on the server are not both failures, or the chain has no such
+// filter.
 func (c *Chain) SickUntil(f *Fleet, slot int32) int64 {
 	if f.rows[slot].flags&sick == 0 || !slices.ContainsFunc(
 		c.stages, func(s Stage) bool { return s.Name == "sick-servers" },
@@ -21,7 +22,7 @@ func (c *Chain) SickUntil(f *Fleet, slot int32) int64 {
 	return f.loads[slot].last[1].at + c.Settings.sickFor()
 }
 
-// Recover forgets the outcomes on a server, because somebody has looked after it.
+// Recover forgets the outcomes on a server, after somebody has repaired it.
 func (f *Fleet) Recover(slot int32) {
 	f.changing(slot)
 	f.rows[slot].flags &^= sick

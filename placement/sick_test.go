@@ -7,7 +7,7 @@ import (
 )
 
 // A server is sick from its second failure in a row until SickFor seconds after the first of the
-// two, and what SickUntil says is what the filter does.
+// two. SickUntil agrees with the filter.
 func TestSickUntilIsWhatTheFilterDoes(t *testing.T) {
 	c := chainOf(t, placement.DefaultExpression(), func(s *placement.Settings) { s.SickFor = 100 })
 	f := fleetOf(1)

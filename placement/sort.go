@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// rank is a server with what it is sorted by.
+// rank is a server and its sort key.
 type rank struct {
 	key uint64
 	at  int32
 }
 
-// ranked returns the servers of a set in the order of their keys, those with equal keys as they
-// stand in the set.
+// ranked returns the servers of a set in the order of their keys. Servers with equal keys keep the
+// order of the set.
 func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
 	b.keys = b.keys[:0]
 	for _, i := range set {
@@ -23,8 +23,8 @@ func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
 	return b.keys
 }
 
-// rankedByFree is ranked by what is free of memory or disk, the least first, or with all bits
-// turned the most first.
+// rankedByFree sorts the servers by their free memory or disk, the least first. A turn of all ones
+// puts the most first.
 func (b *Batch) rankedByFree(set []int32, resource int, turn uint64) []rank {
 	b.keysByFree(set, resource, turn)
 	b.sort()
@@ -38,10 +38,10 @@ func (b *Batch) keysByFree(set []int32, resource int, turn uint64) {
 	}
 }
 
-// manyServers is how many are so many that other ways are faster.
+// manyServers is the size of a set above which other algorithms are faster.
 const manyServers = 256
 
-// sort sorts keys stably: by merging if they are few, by radix if they are many.
+// sort sorts the keys stably: few by merging, many by radix.
 func (b *Batch) sort() {
 	if len(b.keys) > manyServers {
 		b.radix()
@@ -69,8 +69,8 @@ func (b *Batch) sort() {
 	}
 }
 
-// ordered reports whether the keys are in order, or were in the opposite one and are now turned
-// round: a set often comes in the order in which an earlier stage has put it.
+// ordered reports whether the keys are in order, after reversing them if they were in descending
+// order. A set often comes in the order that an earlier stage gave it.
 func (b *Batch) ordered() bool {
 	k := b.keys
 	up, down := true, true
@@ -105,7 +105,7 @@ func insertionSort(k []rank) {
 	}
 }
 
-// merge puts two sorted runs into one, of equal keys those of the first before.
+// merge merges two sorted runs; of equal keys those of the first run come first.
 func merge(out, a, c []rank) {
 	switch {
 	case len(c) == 0 || a[len(a)-1].key <= c[0].key:
@@ -127,12 +127,12 @@ func merge(out, a, c []rank) {
 	}
 }
 
-// digit is how many bits radix sorts by at a time.
+// digit is the number of bits that radix sorts by at a time.
 const digit = 11
 
-// radix sorts by the bits in which keys differ only: amounts of memory have many zeros at the end.
-// They are packed with the place of the key, so that eight bytes are moved and not sixteen, if
-// there is room for both.
+// radix sorts by the bits in which keys differ, because amounts of memory end with many zeros. If
+// these bits and the key's place fit into eight bytes, they are packed: eight bytes move, not
+// sixteen.
 func (b *Batch) radix() {
 	varying := uint64(0)
 	for i := range b.keys {
@@ -180,7 +180,7 @@ func (b *Batch) radix() {
 	b.keys, b.spare = b.spare, b.keys
 }
 
-// count sorts keys that differ only in one digit: each goes to its place at once.
+// count sorts keys that differ in one digit only: each goes to its final place at once.
 func (b *Batch) count(low int) {
 	var starts [1<<digit + 1]int32
 	for i := range b.keys {
@@ -197,8 +197,8 @@ func (b *Batch) count(low int) {
 	b.keys, b.spare = b.spare, b.keys
 }
 
-// dropLowest returns a set, in its order, without the k servers with the lowest keys; of equal keys
-// those that stand first go.
+// dropLowest returns a set, in its order, without the k servers with the lowest keys. Of equal keys
+// the first ones are dropped.
 func (b *Batch) dropLowest(set []int32, k int) []int32 {
 	varying := uint64(0)
 	for i := range b.keys {
@@ -210,11 +210,11 @@ func (b *Batch) dropLowest(set []int32, k int) []int32 {
 	for i := range b.keys {
 		counts[b.keys[i].key>>shift&mask]++
 	}
-	limit := uint64(0) // of the digit: below it all go
+	limit := uint64(0) // digit below which all keys are dropped
 	for ; k >= counts[limit]; limit++ {
 		k -= counts[limit]
 	}
-	edge := b.spare[:0] // those with the digit itself, of which the k lowest go
+	edge := b.spare[:0] // keys with the digit limit, of which the k lowest are dropped
 	for i := range b.keys {
 		if b.keys[i].key>>shift&mask == limit {
 			edge = append(edge, b.keys[i])
@@ -222,7 +222,7 @@ func (b *Batch) dropLowest(set []int32, k int) []int32 {
 	}
 	b.spare = edge
 	slices.SortFunc(edge, func(a, c rank) int { return cmp.Compare(a.key, c.key) })
-	last, ties := edge[max(k-1, 0)].key, 0 // the highest key that goes, and how many have it and go
+	last, ties := edge[max(k-1, 0)].key, 0 // the highest dropped key, and how many servers with it are dropped
 	for n := k - 1; n >= 0 && edge[n].key == last; n-- {
 		ties++
 	}

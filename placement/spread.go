@@ -5,13 +5,13 @@ import "github.com/plimsoll-dev/plimsoll"
 // SpreadByNode is the key of a spread over the servers themselves.
 const SpreadByNode = "node"
 
-// domain is a label that somebody spreads by, with the values that servers have for it.
+// domain is a label that spreads use, with the values that servers have for it.
 type domain struct {
 	key    string
 	index  map[string]int32
 	names  []string
-	values []int32 // by class: index of its value, -1 if it has none
-	shared int     // counters that use it
+	values []int32 // by class: index of its value in names, -1 if it has none. Invariant: as long as Fleet.classes
+	shared int     // number of counters that use the domain
 }
 
 func (d *domain) value(text string) int32 {
@@ -33,8 +33,8 @@ type counter struct {
 	version uint64 // grows whenever a count changes
 }
 
-// count returns the counter of a tag, to which the caller refers, for a spread. The caller gives it
-// back with uncount. The first one of a tag that others refer to costs O(servers).
+// count returns the counter of a tag for a spread; the caller gives it back with uncount, and must
+// hold a reference to the tag. The first counter of a tag that others refer to costs O(servers).
 func (f *Fleet) count(tag uint32, s plimsoll.Spread) *counter {
 	d := f.domain(s.By)
 	info := &f.tags.info[tag]
@@ -47,7 +47,7 @@ func (f *Fleet) count(tag uint32, s plimsoll.Spread) *counter {
 	c := &counter{tag: tag, domain: d, refs: 1}
 	info.counters = append(info.counters, c)
 	f.domains[d].shared++
-	if info.refs > 1 { // otherwise no instance has the tag: it would have a kind that refers to it
+	if info.refs > 1 { // otherwise no instance has the tag: its kind would refer to it
 		f.recount(c)
 	}
 	return c
@@ -67,8 +67,7 @@ func (f *Fleet) uncount(c *counter) {
 	}
 }
 
-// domain returns the index of the domain of a key. A new key takes the place of one that nobody
-// spreads by any more.
+// domain returns the index of the domain of a key. A new key replaces a domain without counters.
 func (f *Fleet) domain(key string) int {
 	d := len(f.domains)
 	for i := range f.domains {
@@ -76,7 +75,7 @@ func (f *Fleet) domain(key string) int {
 		case o.key == key:
 			return i
 		case o.shared == 0:
-			d = i // nobody spreads by it any more
+			d = i // no counter uses it
 		}
 	}
 	if d == len(f.domains) {
@@ -90,7 +89,7 @@ func (f *Fleet) domain(key string) int {
 	return d
 }
 
-// placeInDomains finds the values that a new class, which is the last one, has in the domains.
+// placeInDomains adds the values of a new class, which is the last one, to the domains.
 func (f *Fleet) placeInDomains(c *class) {
 	for d := range f.domains {
 		f.domains[d].values = append(f.domains[d].values, f.domainValue(d, c))
@@ -113,7 +112,7 @@ func (f *Fleet) valueOf(d int, slot int32) int32 {
 	return f.domains[d].values[f.rows[slot].class]
 }
 
-// valueName returns a value of a domain as people know it.
+// valueName returns a value of a domain as users write it.
 func (f *Fleet) valueName(d int, value int32) string {
 	if f.domains[d].key == SpreadByNode {
 		return f.ids[value]
@@ -121,7 +120,7 @@ func (f *Fleet) valueName(d int, value int32) string {
 	return f.domains[d].names[value]
 }
 
-// valuesOf returns how many values a domain has at most.
+// valuesOf returns the number of values of a domain at most.
 func (f *Fleet) valuesOf(d int) int {
 	if f.domains[d].key == SpreadByNode {
 		return len(f.rows)

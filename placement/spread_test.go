@@ -52,7 +52,7 @@ func TestHardSpread(t *testing.T) {
 	}
 }
 
-// What a server is dropped for is told: it has no such label, or too many are where it is.
+// The reason of a drop is told: the server has no such label, or its value has too many.
 func TestWhySpreadDrops(t *testing.T) {
 	f := fleetOf(3, labelled("rack", "a", "b", ""))
 	f.Bind(0, member(f))
@@ -63,9 +63,9 @@ func TestWhySpreadDrops(t *testing.T) {
 	}
 }
 
-// A rack that is new has none of the group and takes the next ones; a rack without an open server
-// does not hold the others back, nor does one that is gone, and when all are down nobody fits but
-// nothing is counted wrong.
+// A new rack has none of the group and takes the next ones. A rack without an open server does not
+// hold the others back, nor does a removed one. When all are down no server fits, and the counts
+// stay right.
 func TestSpreadFollowsTheFleet(t *testing.T) {
 	f := fleetOf(2, labelled("rack", "a", "b"))
 	kind := member(f)

@@ -4,26 +4,25 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// SpreadTally is what the servers of a part of a fleet have of a group, by value of a label. Those
-// of all parts together make a GroupSpread.
+// SpreadTally counts the instances of a group on one part of a fleet, by value of a label. The
+// tallies of all parts make a GroupSpread.
 type SpreadTally map[string]SpreadValue
 
-// SpreadValue is one value of a label. The value of a spread by node is the id of a server.
+// SpreadValue is the count of one value of a label. The value of a spread by node is a server's id.
 type SpreadValue struct {
-	Instances int32 // of the group
-	Counts    bool  // the value has a server that counts: the fewest are looked for here too
+	Instances int32 // instances of the group
+	Counts    bool  // the value has a server that the request's other constraints allow, so Fewest compares it
 }
 
-// GroupSpread says how a group is spread over a whole fleet by one label. A fleet that holds but a
-// part of the servers, or loads their instances, cannot count it; see Loader.Spreads.
+// GroupSpread is the spread of a group over a whole fleet by one label. A fleet with a part of the
+// servers, or one that loads their instances, cannot count it; see Loader.Spreads.
 type GroupSpread struct {
-	Instances map[string]int32 // of the group, by value
-	Fewest    int32            // in a value that counts
+	Instances map[string]int32 // instances of the group by value
+	Fewest    int32            // fewest instances in a value that counts
 }
 
-// Spreads returns what the servers of the fleet have of a request's group: a tally for each spread,
-// constraints first. The fleet must hold its instances, and those that the request is to be near to
-// or far from too.
+// Spreads returns a tally of the request's group for each spread, constraints first. The fleet must
+// hold its instances, and also those that the request is to be near to or far from.
 func (pl *Placer) Spreads(p *Prepared, now int64) []SpreadTally {
 	pl.begin(p, now)
 	var out []SpreadTally
@@ -31,14 +30,14 @@ func (pl *Placer) Spreads(p *Prepared, now int64) []SpreadTally {
 		s := &p.hardSpread[i]
 		out = append(out, pl.fleet.tally(s.counter, func(v int32) bool { return p.counted(s, v) }))
 	}
-	for _, c := range p.softSpread { // no value is compared
+	for _, c := range p.softSpread { // soft spreads compare no values
 		out = append(out, pl.fleet.tally(c, func(int32) bool { return false }))
 	}
 	return out
 }
 
-// tally returns the values of a counter that count or have instances. Of servers that count and
-// have none it names one: the parts of a fleet have no server in common, so one says it all.
+// tally returns the values of a counter that count or have instances. Of the servers that count
+// without instances one is enough, because the parts of a fleet share no server.
 func (f *Fleet) tally(c *counter, counts func(value int32) bool) SpreadTally {
 	d := &f.domains[c.domain]
 	node := d.key == SpreadByNode
@@ -61,7 +60,7 @@ func (f *Fleet) tally(c *counter, counts func(value int32) bool) SpreadTally {
 	return out
 }
 
-// MergeSpreads adds up the tallies of the parts of a fleet, each of which has one for each spread
+// MergeSpreads adds up the tallies of the parts of a fleet. Each part has a tally for each spread
 // of the same request.
 func MergeSpreads(parts ...[]SpreadTally) []GroupSpread {
 	var sums []SpreadTally
@@ -93,8 +92,8 @@ func MergeSpreads(parts ...[]SpreadTally) []GroupSpread {
 	return out
 }
 
-// spreadsGiven asks the loader of the fleet how a request's group is spread, and holds the counters
-// of the request to that.
+// spreadsGiven asks the fleet's loader for the spread of a request's group, and sets the counters
+// of the request to it.
 func (p *Prepared) spreadsGiven() error {
 	f := p.fleet
 	given, err := f.Loader.Spreads(&p.Request)

@@ -42,9 +42,9 @@ func batchStages() []Stage {
 	}
 }
 
-// withoutLarge drops the 15 % of the servers with the most free memory. What stays is in the order
-// of free memory, the most first, as in the original; of many servers it stays in its own order,
-// which costs a look at each instead of a sort and differs only in who wins a tie.
+// withoutLarge drops the 15 % of the servers with the most free memory. The rest is in the order of
+// free memory, the most first, as in the original. A large set keeps its own order instead: that
+// costs a look at each server and no sort, and differs only in the winner of a tie.
 func withoutLarge(b *Batch, set []int32) []int32 {
 	k := len(set) * 15 / 100
 	switch {
@@ -61,14 +61,15 @@ func withoutLarge(b *Batch, set []int32) []int32 {
 	return out
 }
 
-// hinted reports whether the request says what it is to be near to or far from.
+// hinted reports whether the request names instances that it is to be near to or far from.
 func (p *Prepared) hinted() bool {
 	return len(p.hardNear)+len(p.hardFar)+len(p.softNear)+len(p.softFar) > 0
 }
 
-// softLocality drops servers unless that drops all: those with instances that the request should be
-// far from, then those without any that it should be near; for a request that says neither, those
-// with instances of its owner.
+// softLocality applies up to two filters, each unless it would drop all servers. The first drops
+// servers with instances that the request should be far from, the second those without instances
+// that it should be near. For a request that names neither, the servers with instances of its owner
+// are dropped.
 func softLocality(b *Batch, set []int32) []int32 {
 	p := b.p
 	if !p.hinted() {
@@ -86,12 +87,12 @@ func softLocality(b *Batch, set []int32) []int32 {
 	return set
 }
 
-// unlessAll keeps the servers for which keep is true, or all if there is none.
+// unlessAll keeps the servers for which keep is true, or all of them if there is none.
 func (b *Batch) unlessAll(set []int32, keep func(int32) bool) []int32 {
 	n := 0
 	for k, i := range set {
 		if keep(i) {
-			// what is dropped may change its place: only if all are dropped, and then none did
+			// dropped servers may change places; if all are dropped, none did
 			set[k], set[n] = set[n], i
 			n++
 		}
@@ -102,7 +103,7 @@ func (b *Batch) unlessAll(set []int32, keep func(int32) bool) []int32 {
 	return set[:n]
 }
 
-// scoreStages order the survivors.
+// scoreStages returns the stages that order the survivors.
 func scoreStages() []Stage {
 	return []Stage{
 		scoreStage("score-unreserved-memory", freeScore(IndexMemory), "score-unreserved-ram"),
@@ -130,7 +131,7 @@ func scoreStage(name string, score func(*Batch, []int32), aliases ...string) Sta
 	}
 }
 
-// strategy returns the request's strategy, or that of the chain.
+// strategy returns the request's strategy, or else the chain's.
 func (b *Batch) strategy() plimsoll.Strategy {
 	if s := b.p.Request.Preferences.Strategy; s != plimsoll.StrategyDefault {
 		return s
@@ -138,8 +139,8 @@ func (b *Batch) strategy() plimsoll.Strategy {
 	return b.chain.Settings.Strategy
 }
 
-// linear adds to the i-th of n servers (n-1-i)/(n-1) of the weight, or all of it if there is one. A
-// negative weight turns the order round.
+// linear adds (n-1-i)/(n-1) of the weight to the i-th of n servers, or all of it to a single one. A
+// negative weight reverses the order.
 func (b *Batch) linear(order []rank, weight float64) {
 	n := len(order)
 	if n > manyServers {
@@ -154,7 +155,7 @@ func (b *Batch) linear(order []rank, weight float64) {
 	}
 }
 
-// share is what the i-th of n gets of a weight.
+// share returns the part of a weight for the i-th of n servers.
 func share(n, i int, weight float64) float64 {
 	if n == 1 {
 		return weight
@@ -162,9 +163,9 @@ func share(n, i int, weight float64) float64 {
 	return float64(float64(n-1-i) / float64(n-1) * weight)
 }
 
-// freeScore ranks by what is free, the least first, so that servers are filled one after another. A
-// strategy other than packing and spreading turns it off; one of them gives memory the weight 2 and
-// turns disk off.
+// freeScore ranks by the amount left, the least first, so that servers are filled one after
+// another. The strategies pack and spread give memory the weight 2 or -2 and turn disk off. Other
+// strategies turn both off.
 func freeScore(resource int) func(*Batch, []int32) {
 	return func(b *Batch, set []int32) {
 		w := &b.chain.Settings.Weights
@@ -204,8 +205,8 @@ func scoreOwner(b *Batch, set []int32) {
 	}
 }
 
-// scorePlatform adds by the time of the platform, the newest most. A platform that is no stamp
-// counts as the oldest.
+// scorePlatform adds most for the newest platform and least for the oldest. A platform that is no
+// stamp counts as the oldest.
 func scorePlatform(b *Batch, set []int32) {
 	weight := b.chain.Settings.Weights.CurrentPlatform
 	if weight == 0 || len(set) < 2 {
@@ -227,11 +228,11 @@ func scorePlatform(b *Batch, set []int32) {
 		case weight < 0 && t != noTime:
 			return float64(high-t) / float64(high-low) * -weight
 		}
-		return max(-weight, 0) // no stamp: the oldest
+		return max(-weight, 0) // not a stamp: the oldest
 	})
 }
 
-// addByClass adds to the scores what follows from the class of a server, worked out once a class.
+// addByClass adds a value that is computed once for each class to the scores of its servers.
 func (b *Batch) addByClass(set []int32, value func(*class) float64) {
 	for _, id := range b.distinct(set) {
 		b.values[id] = value(b.fleet.classes[id])
@@ -241,20 +242,20 @@ func (b *Batch) addByClass(set []int32, value func(*class) float64) {
 	}
 }
 
-// distinct returns the classes of the servers that are scored. No stage behind the first score
-// changes which these are.
+// distinct returns the classes of the servers that are scored, which are the same for all scores of
+// a chain.
 func (b *Batch) distinct(set []int32) []uint32 {
-	if len(b.kinds) > 0 {
-		return b.kinds
+	if len(b.classes) > 0 {
+		return b.classes
 	}
 	b.newMark()
 	for _, i := range set {
 		if id := b.fleet.classAt[b.slots[i]]; b.marks[id] != b.mark {
 			b.marks[id] = b.mark
-			b.kinds = append(b.kinds, id)
+			b.classes = append(b.classes, id)
 		}
 	}
-	return b.kinds
+	return b.classes
 }
 
 // week is the width of the buckets of scoreReboot, in seconds.
@@ -285,7 +286,8 @@ func scoreReboot(b *Batch, set []int32) {
 	})
 }
 
-// rebootWeek is 0 without a reboot, and otherwise from 1 on the weeks that it is before the latest.
+// rebootWeek returns 0 without a reboot, and otherwise 1 plus the weeks between the reboot and the
+// latest one.
 func rebootWeek(at, latest int64) int64 {
 	if at == noTime {
 		return 0
@@ -293,7 +295,7 @@ func rebootWeek(at, latest int64) int64 {
 	return 1 + (latest-at)/week
 }
 
-// buckets is linear over groups of servers with equal keys, those with the lowest key first.
+// buckets is linear over groups of servers with equal keys, the lowest key first.
 func (b *Batch) buckets(set []int32, weight float64, key func(int32) uint64) {
 	b.keys = b.keys[:0]
 	var distinct [16]uint64
@@ -319,7 +321,7 @@ func (b *Batch) buckets(set []int32, weight float64, key func(int32) uint64) {
 	}
 }
 
-// sortedBuckets is buckets for keys that are many and sorted.
+// sortedBuckets is buckets for many keys, which are sorted.
 func (b *Batch) sortedBuckets(weight float64) {
 	n := 1
 	for i := 1; i < len(b.keys); i++ {
@@ -336,7 +338,7 @@ func (b *Batch) sortedBuckets(weight float64) {
 	}
 }
 
-// turned is a place among n, from the other end for a negative weight.
+// turned returns a place among n, counted from the other end for a negative weight.
 func turned(n, place int, weight float64) int {
 	if weight < 0 {
 		return n - 1 - place
@@ -344,8 +346,8 @@ func turned(n, place int, weight float64) int {
 	return place
 }
 
-// scoreCustom ranks by what is free of the custom resources that are asked for, the least first; a
-// request that asks for none goes first to servers that have none free to waste.
+// scoreCustom ranks by the amounts left of the custom resources that are asked for, the least
+// first. A request that asks for none goes to servers with the least free custom resources.
 func scoreCustom(b *Batch, set []int32) {
 	weight, f := b.chain.Settings.Weights.UnreservedCustom, b.fleet
 	if weight == 0 || f.Names.Len() == firstCustom {
@@ -367,7 +369,8 @@ func scoreCustom(b *Batch, set []int32) {
 	})
 }
 
-// scoreNear ranks by the instances that the request prefers to be near to, the most first.
+// scoreNear ranks by the instances that the request prefers to be near to, less those that it
+// prefers to be far from, the most first.
 func scoreNear(b *Batch, set []int32) {
 	p, weight := b.p, b.chain.Settings.Weights.Near
 	if weight == 0 || len(p.softNear)+len(p.softFar) == 0 {
@@ -415,7 +418,7 @@ func scoreRandom(b *Batch, set []int32) {
 	if weight == 0 {
 		return
 	}
-	if len(set) > manyServers { // a place among so many is as good as even
+	if len(set) > manyServers { // among so many servers a random score is as good as a random place
 		unit := math.Abs(weight) / math.MaxInt32
 		for _, i := range set {
 			b.score[i] += float64(float64(b.random(math.MaxInt32)) * unit)

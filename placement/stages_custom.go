@@ -1,20 +1,20 @@
 package placement
 
-// commonPart is what a server gains at most by being of a kind that there is much of, in parts of
-// the weight.
+// commonPart is the largest bonus of a server for having many servers like it, as a part of the
+// weight.
 const commonPart = 0.02
 
-// scoreStranded takes from the score of a server what the placement would strand there of custom
-// resources, and adds what it would use up of what is stranded, in parts of what the server has.
+// scoreStranded subtracts the custom resources that the placement would strand on a server from its
+// score, and adds the stranded ones that it would use. Both are parts of the server's capacity.
 //
-// A part of a custom resource is stranded when so little cpu or memory is left beside it that
-// nobody can use it: of a server with 80 % of its gpus free but 30 % of its cpu, half the gpus. So
-// a request that asks for no gpu goes to servers without gpus, or with gpus in use, and one that
-// asks for much cpu and one gpu to servers that have much cpu for each gpu. Servers on which
-// nothing would be stranded are alike; the scores by free memory then fill one after the other.
+// A part of a custom resource is stranded when too little cpu or memory is left beside it to use
+// it. A server with 80 % of its gpus free but 30 % of its cpu has half its gpus stranded. A request
+// without gpus therefore goes to servers without gpus, or with gpus in use. A request for much cpu
+// and one gpu goes to servers with much cpu for each gpu. Servers on which nothing would be
+// stranded score alike, and the scores by free memory fill them one after the other.
 //
-// A request for a custom resource also leaves servers of which there are few alike alone, a little,
-// because some requests can use only those.
+// A request for a custom resource also avoids, a little, servers with few others like them, because
+// some requests can use only those.
 func scoreStranded(b *Batch, set []int32) {
 	weight, f := b.chain.Settings.Weights.UnreservedCustom, b.fleet
 	if weight == 0 || f.Names.Len() == firstCustom {
@@ -35,8 +35,8 @@ func scoreStranded(b *Batch, set []int32) {
 	}
 }
 
-// common adds the weight to the servers of which there are the most alike in the set, and the less
-// of it to others the fewer there are.
+// common adds the weight to the servers of the largest class in the set. Servers of a smaller class
+// get less of it, in proportion to their number.
 func (b *Batch) common(set []int32, weight float64) {
 	order := b.ranked(set, func(v *View) uint64 { return uint64(v.row.class) })
 	most, from := 0, 0
@@ -58,15 +58,15 @@ func (b *Batch) common(set []int32, weight float64) {
 	}
 }
 
-// stranded returns the part of a resource that is free without cpu or memory beside it, after so
-// many instances of the request.
+// stranded returns the part of a resource that is free without cpu or memory beside it, once so
+// many instances of the request are placed.
 func (v *View) stranded(resource int, instances int64) float64 {
 	beside := min(v.part(IndexCPU, instances), v.part(IndexMemory, instances))
 	return max(0, v.part(resource, instances)-beside)
 }
 
-// part returns which part of a resource is free after so many instances of the request; all of it
-// if the server has none of it.
+// part returns the part of a resource that is free once so many instances of the request are
+// placed; 1 if the server has none of the resource.
 func (v *View) part(resource int, instances int64) float64 {
 	whole := v.class.free(resource, 0)
 	if whole <= 0 {

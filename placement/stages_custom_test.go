@@ -105,8 +105,8 @@ func TestRareServersAreLeft(t *testing.T) {
 	}
 }
 
-// Who asks for custom resources is packed although the owner has instances there; who asks for none
-// is spread.
+// Instances with custom resources are packed although the owner has instances there; instances
+// without are spread.
 func TestOwnersOfCustomResourcesArePacked(t *testing.T) {
 	for asked, want := range map[int64]string{1: "used", 0: "empty"} {
 		f := placement.NewFleet(placement.NewNames())

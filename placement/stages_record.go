@@ -8,10 +8,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// recordStages look at the server's own record only.
+// recordStages returns the stages that read the server's own record only.
 func recordStages() []Stage { return slices.Concat(closingStages(), attributeStages(), choiceStages()) }
 
-// closingStages, and volumes-from that RFD 60 has between them: it leaves one server at most.
+// closingStages returns the stages that close servers, and volumes-from, which RFD 60 has between
+// them because it leaves one server at most.
 func closingStages() []Stage {
 	return []Stage{
 		{
@@ -36,8 +37,9 @@ func closingStages() []Stage {
 			Why:     func(v *View) string { return v.p.volumes.why },
 		},
 		{
-			Name: "reserved", Aliases: []string{"hard-filter-reserved", "schedulable"}, Closes: true, ByClass: true, excepts: true,
-			Keep: func(v *View) bool { return v.class.record.Reserved == "" && v.exception() == nil },
+			Name: "reserved", Aliases: []string{"hard-filter-reserved", "schedulable"}, Closes: true, ByClass: true,
+			excepts: true,
+			Keep:    func(v *View) bool { return v.class.record.Reserved == "" && v.exception() == nil },
 			Why: func(v *View) string {
 				if x := v.exception(); v.class.record.Reserved == "" && x != nil {
 					return x.Why
@@ -61,7 +63,7 @@ func (v *View) exception() *Exclusion {
 	return nil
 }
 
-// attributeStages compare what a server is with what is asked for.
+// attributeStages returns the stages that compare attributes of a server with the request.
 func attributeStages() []Stage {
 	return []Stage{
 		{
@@ -78,8 +80,8 @@ func attributeStages() []Stage {
 		},
 		{
 			Name: "traits", Aliases: []string{"hard-filter-traits"}, ByClass: true,
-			Keep: func(v *View) bool { return traitProblem(v.p.Request.Constraints.Traits, v.class.record.Traits) == "" },
-			Why:  func(v *View) string { return traitProblem(v.p.Request.Constraints.Traits, v.class.record.Traits) },
+			Keep: func(v *View) bool { return v.traitProblem() == "" },
+			Why:  (*View).traitProblem,
 		},
 		{
 			Name: "headnode", Aliases: []string{"hard-filter-headnode"}, ByClass: true,
@@ -90,15 +92,14 @@ func attributeStages() []Stage {
 		{
 			Name: "overprovision-ratios", Aliases: []string{"hard-filter-overprovision-ratios"}, ByClass: true,
 			Applies: func(p *Prepared) bool { return !p.Request.AnyClass },
-			Keep: func(v *View) bool {
-				return ratioProblem(v.p.Request.Constraints.Class, v.class.record.Overprovision) == ""
-			},
-			Why: func(v *View) string { return ratioProblem(v.p.Request.Constraints.Class, v.class.record.Overprovision) },
+			Keep:    func(v *View) bool { return v.ratioProblem() == "" },
+			Why:     (*View).ratioProblem,
 		},
 	}
 }
 
-// choiceStages are those that RFD 60 lacks: a request names the servers that it is for.
+// choiceStages returns the stages that RFD 60 lacks, by which a request names the servers that suit
+// it.
 func choiceStages() []Stage {
 	return []Stage{
 		{
@@ -183,8 +184,16 @@ func whyNetwork(v *View) string {
 	return "has no network " + strings.Join(alternatives, " or ")
 }
 
-// traitProblem says what keeps a server with given traits from a request for others: it must have
-// just those that are asked for.
+func (v *View) traitProblem() string {
+	return traitProblem(v.p.Request.Constraints.Traits, v.class.record.Traits)
+}
+
+func (v *View) ratioProblem() string {
+	return ratioProblem(v.p.Request.Constraints.Class, v.class.record.Overprovision)
+}
+
+// traitProblem says why a server's traits do not suit a request: the server must have exactly the
+// traits that are asked for.
 func traitProblem(asked, has map[string]plimsoll.Trait) string {
 	if len(asked) == 0 && len(has) == 0 {
 		return ""
@@ -209,7 +218,7 @@ func traitProblem(asked, has map[string]plimsoll.Trait) string {
 	return ""
 }
 
-// platformProblem says which range of platforms the server is out of.
+// platformProblem says which range of platforms the server is outside of.
 func (v *View) platformProblem(compare func(a, b string) int) string {
 	for _, r := range v.p.platforms {
 		if !minPlatform(r.Min, v.class.record.Release, v.class.record.Platform, compare) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// loadStages bring in what runs on the servers and what is left on them.
+// loadStages returns the stages that load the instances of servers and calculate the amounts left.
 func loadStages() []Stage {
 	return []Stage{
 		{
@@ -40,7 +40,7 @@ func loadStages() []Stage {
 			Name: "instance-count", Aliases: []string{"vm-count", "hard-filter-vm-count"}, Reads: ReadsInstances,
 			clear:   full,
 			Applies: func(p *Prepared) bool { return p.chain.Settings.MaxInstances > 0 || p.fleet.bounded },
-			Keep:    func(v *View) bool { return !v.atSetting() && !v.class.crowded(v.row.count) },
+			Keep:    func(v *View) bool { return !v.atSetting() && !v.class.fullWith(v.row.count) },
 			Why: func(v *View) string {
 				if v.atSetting() {
 					return fmt.Sprintf("has %d instances or more", v.settings().MaxInstances)
@@ -56,7 +56,7 @@ func loadStages() []Stage {
 		{
 			Name: "calculate-unreserved", Aliases: []string{"calculate-server-unreserved"}, Reads: ReadsInstances,
 			Gives:   ReadsFree,
-			Applies: func(*Prepared) bool { return false }, // rows keep what is free up to date
+			Applies: func(*Prepared) bool { return false }, // rows keep the amounts left up to date
 			Keep:    func(*View) bool { return true },
 		},
 	}
@@ -73,7 +73,7 @@ func (v *View) isSick() bool {
 	return v.fleet.loads[v.slot].last[1].at > v.batch.now-v.settings().sickFor()
 }
 
-// roomStages compare what is asked for with what is left.
+// roomStages returns the stages that compare the request with the amounts left and the instances.
 func roomStages() []Stage {
 	return []Stage{
 		roomStage("min-memory", IndexMemory, "min-ram", "hard-filter-min-ram"),
@@ -152,12 +152,12 @@ func (v *View) ownerProblem() string {
 	return ""
 }
 
-// ownersRead reports whether an owner rule looks at what is free or at the instances.
+// ownersRead reports whether an owner rule reads the amounts left or the instances.
 func (p *Prepared) ownersRead() bool {
 	return slices.ContainsFunc(p.owners, func(r *ruleCache) bool { return r.reads })
 }
 
-// ownersAlike reports whether the owner rules say the same of all servers of a class.
+// ownersAlike reports whether the owner rules have one answer for all servers of a class.
 func (p *Prepared) ownersAlike() bool {
 	return !slices.ContainsFunc(p.owners, func(r *ruleCache) bool { return !r.byClass })
 }

@@ -1,16 +1,16 @@
 package placement
 
-// tags interns what instances are asked by: owners, jobs, groups and labels. An id is used again
-// when nobody refers to it.
+// tags interns the names by which requests select instances: owners, jobs, groups and labels. An id
+// is used again once it has no references.
 type tags struct {
 	index map[string]uint32
-	info  []tagInfo // by id; 0 is no tag
-	free  []uint32
+	info  []tagInfo // by id; id 0 is no tag
+	free  []uint32  // ids without references
 
-	// Of a fork: the tags of what is booked, which are never forgotten. They come into the index
-	// when they are asked for.
+	// base holds the tags of the instances that a fork began with, which are never forgotten. They
+	// enter the index on their first use.
 	base  []string // by id
-	looks int      // how many were looked for one by one
+	looks int      // tags that were searched one by one
 }
 
 type tagInfo struct {
@@ -18,8 +18,8 @@ type tagInfo struct {
 	refs     int
 	version  uint64 // grows whenever an instance with the tag comes or goes
 	counters []*counter
-	hosts    bitmap // of an owner whom somebody watches: the servers that have instances of it
-	watchers int
+	hosts    bitmap // servers with instances of the owner; nil: watchers is 0
+	watchers int    // prepared requests that use hosts
 }
 
 func newTags() tags { return tags{index: map[string]uint32{}, info: make([]tagInfo, 1)} }

@@ -8,24 +8,24 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Ask is what a trial places: so many instances of a request, one after another.
+// Ask is a number of equal instances that Try places one after another.
 type Ask struct {
 	Request Request
-	Labels  map[string]string // of the job that the instances belong to
+	Labels  map[string]string // labels of the job that the instances belong to
 	Count   int
 }
 
-// Tried is what came of an Ask.
+// Tried is the result of one Ask.
 type Tried struct {
-	Placed  []Placed     // in their order
-	Why     *Explanation // why the next one finds no server; nil: all have found one, or it is not known
-	Stopped bool         // the bound on work was reached before it was known whether the others fit
+	Placed  []Placed     // in the order of placement
+	Why     *Explanation // why the next instance finds no server; nil: all were placed, or Stopped is set
+	Stopped bool         // the bound on work was reached before all instances were tried
 
-	names []string // of the resources
-	free  []int64  // of the servers after each placement, resource by resource; absent: the server does not have it
+	names []string // resource names
+	free  []int64  // amounts left on the servers after each placement, resource by resource; absent: not on the server
 }
 
-// Placed is an instance that a trial has placed.
+// Placed is an instance that Try has placed.
 type Placed struct {
 	Server string
 	Score  float64
@@ -33,7 +33,7 @@ type Placed struct {
 
 const absent = math.MinInt64
 
-// Free returns what the i-th placement would leave on its server.
+// Free returns the amounts that the i-th placement would leave on its server.
 func (t *Tried) Free(i int) plimsoll.Resources {
 	r := plimsoll.Resources{}
 	for k, name := range t.names {
@@ -44,18 +44,18 @@ func (t *Tried) Free(i int) plimsoll.Resources {
 	return r
 }
 
-// looksOfOne is what a placement costs beside its looks, in looks.
+// looksOfOne is the cost of a placement beside its looks, in looks.
 const looksOfOne = 10
 
-// explainLooks is what it costs to say why one server is refused, in looks.
+// explainLooks is the cost of explaining why one server refuses a request, in looks.
 const explainLooks = 8
 
-// Try places what is asked for, ask by ask, each instance booked before the next one is placed, and
-// then takes all of it back, so that the fleet is as it was. It says where the instances would go,
-// how many fit, and why the first that does not fit finds no server.
+// Try places the asks in their order, each instance booked before the next one is placed, and rolls
+// all bookings back: the fleet is then as it was. The result says where the instances would go, how
+// many fit, and why the first one that does not fit finds no server.
 //
-// looks bounds the work, in servers looked at; 0: no bound. The order of drawing moves on: use a
-// placer of its own if that of others must not be touched. The fleet must hold its instances.
+// looks bounds the work, in servers looked at; 0: no bound. Try advances the placer's random order,
+// so use a separate placer if that order must not change. The fleet must hold its instances.
 func (pl *Placer) Try(c *Chain, asks []Ask, now int64, looks int) ([]Tried, error) {
 	f := pl.fleet
 	if f.lazy() {
@@ -63,10 +63,10 @@ func (pl *Placer) Try(c *Chain, asks []Ask, now int64, looks int) ([]Tried, erro
 			"a trial books instances, which a fleet that loads them cannot do; give its servers their instances",
 		)
 	}
-	t := trial{fleet: f, moves: f.moves, names: *f.Names, domains: len(f.domains)}
-	defer t.end()
+	run := dryRun{fleet: f, moves: f.moves, names: *f.Names, domains: len(f.domains)}
+	defer run.end()
 	for i := range asks {
-		if err := t.prepare(c, &asks[i]); err != nil {
+		if err := run.prepare(c, &asks[i]); err != nil {
 			return nil, plimsoll.Within(fmt.Sprintf("asks[%d]", i), err)
 		}
 	}
@@ -75,21 +75,22 @@ func (pl *Placer) Try(c *Chain, asks []Ask, now int64, looks int) ([]Tried, erro
 	}
 	out := make([]Tried, len(asks))
 	for i := range asks {
-		looks = t.place(pl, i, asks[i].Count, now, looks, &out[i])
+		looks = run.place(pl, i, asks[i].Count, now, looks, &out[i])
 	}
 	return out, nil
 }
 
-// trial is what is to be taken back.
-type trial struct {
+// dryRun holds the bookings of a trial or a plan of moves, and the state of the fleet before them.
+// end restores that state.
+type dryRun struct {
 	fleet    *Fleet
-	moves    uint64
-	names    Names
-	domains  int
+	moves    uint64 // Fleet.moves before the bookings
+	names    Names  // resource names before the requests
+	domains  int    // number of domains before the requests
 	prepared []*Prepared
-	kinds    []*Kind // as prepared
-	versions []version
-	booked   []booking
+	kinds    []*Kind   // by index of prepared: the kind of its instances
+	versions []version // versions of the tags before the bookings
+	booked   []booking // in the order of booking
 }
 
 type version struct {
@@ -102,9 +103,10 @@ type booking struct {
 	kind *Kind
 }
 
-func (t *trial) prepare(c *Chain, ask *Ask) error {
+// prepare resolves an ask against the fleet.
+func (d *dryRun) prepare(c *Chain, ask *Ask) error {
 	r := &ask.Request
-	p, err := c.Prepare(t.fleet, r)
+	p, err := c.Prepare(d.fleet, r)
 	if err != nil {
 		return err
 	}
@@ -112,17 +114,17 @@ func (t *trial) prepare(c *Chain, ask *Ask) error {
 	if len(r.Constraints.Spread)+len(r.Preferences.Spread) > 0 {
 		in.Group = r.Group
 	}
-	kind := t.fleet.Kind(&in)
-	t.prepared, t.kinds = append(t.prepared, p), append(t.kinds, kind)
+	kind := d.fleet.Kind(&in)
+	d.prepared, d.kinds = append(d.prepared, p), append(d.kinds, kind)
 	for _, tag := range append([]uint32{kind.owner}, kind.tags...) {
-		t.versions = append(t.versions, version{tag, t.fleet.tags.info[tag].version})
+		d.versions = append(d.versions, version{tag, d.fleet.tags.info[tag].version})
 	}
 	return nil
 }
 
-// place places so many instances of an ask and returns what is left of the bound on work.
-func (t *trial) place(pl *Placer, ask, count int, now int64, looks int, out *Tried) int {
-	f, p := t.fleet, t.prepared[ask]
+// place places count instances of an ask and returns the rest of the bound on work.
+func (d *dryRun) place(pl *Placer, ask, count int, now int64, looks int, out *Tried) int {
+	f, p := d.fleet, d.prepared[ask]
 	out.names = f.Names.names
 	cost := looksOfOne
 	for _, c := range p.counters() {
@@ -140,8 +142,8 @@ func (t *trial) place(pl *Placer, ask, count int, now int64, looks int, out *Tri
 			out.Why = &x
 			return looks - explainLooks*f.Len()
 		}
-		f.Bind(choice.Slot, t.kinds[ask])
-		t.booked = append(t.booked, booking{choice.Slot, t.kinds[ask]})
+		f.Bind(choice.Slot, d.kinds[ask])
+		d.booked = append(d.booked, booking{choice.Slot, d.kinds[ask]})
 		out.Placed = append(out.Placed, Placed{Server: f.ids[choice.Slot], Score: choice.Score})
 		for k := range out.names {
 			n := f.Free(choice.Slot, k)
@@ -154,23 +156,23 @@ func (t *trial) place(pl *Placer, ask, count int, now int64, looks int, out *Tri
 	return looks
 }
 
-// end takes everything back: no request that waits may notice that something has come and gone.
-func (t *trial) end() {
-	f := t.fleet
-	for i := len(t.booked) - 1; i >= 0; i-- {
-		f.Unbind(t.booked[i].slot, t.booked[i].kind)
+// end restores the fleet. Versions are restored too, so that no waiting request is woken.
+func (d *dryRun) end() {
+	f := d.fleet
+	for i := len(d.booked) - 1; i >= 0; i-- {
+		f.Unbind(d.booked[i].slot, d.booked[i].kind)
 	}
-	for i := len(t.versions) - 1; i >= 0; i-- {
-		f.tags.info[t.versions[i].tag].version = t.versions[i].n
+	for i := len(d.versions) - 1; i >= 0; i-- {
+		f.tags.info[d.versions[i].tag].version = d.versions[i].n
 	}
-	f.moves = t.moves
-	for i, p := range t.prepared {
-		f.Forget(t.kinds[i])
+	f.moves = d.moves
+	for i, p := range d.prepared {
+		f.Forget(d.kinds[i])
 		p.Release()
 	}
-	*f.Names = t.names
-	if len(f.domains) > t.domains {
-		clear(f.domains[t.domains:])
-		f.domains = f.domains[:t.domains]
+	*f.Names = d.names
+	if len(f.domains) > d.domains {
+		clear(f.domains[d.domains:])
+		f.domains = f.domains[:d.domains]
 	}
 }

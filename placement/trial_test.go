@@ -129,8 +129,8 @@ func picture(f *Fleet) string {
 	return b.String()
 }
 
-// Whatever a trial tries, the fleet is afterwards as it was: what is booked, who waits for what,
-// which resources and labels have names.
+// After any trial the fleet is as it was: its bookings, the versions that waiting requests compare,
+// and the names of resources and labels.
 func TestATrialLeavesTheFleetAsItWas(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 7))

@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// decisionJSON is a decision with all that it was decided by.
+// decisionJSON is a decision with all its inputs.
 type decisionJSON struct {
 	Name     string               `json:"name"`
 	At       int64                `json:"at"`
@@ -37,8 +37,8 @@ type recordedServerJSON struct {
 	Hits      []uint32           `json:"hits,omitempty"`
 }
 
-// WriteDecision writes a decision with everything that it takes to decide it again: the chain and
-// its settings, the request, and the servers of the last batch as they were.
+// WriteDecision writes a decision with its inputs: the chain and its settings, the request, and the
+// servers of the last batch as they were.
 func WriteDecision(d *placement.DecisionRecord) ([]byte, error) {
 	request, err := WriteRequest(&d.Request)
 	if err != nil {
@@ -67,8 +67,7 @@ func WriteDecision(d *placement.DecisionRecord) ([]byte, error) {
 	return data, nil
 }
 
-// ReadDecision reads what WriteDecision writes. Whether the decision makes sense is found when it
-// is replayed.
+// ReadDecision reads a decision that WriteDecision wrote. Replay finds out whether it makes sense.
 func ReadDecision(data []byte) (*placement.DecisionRecord, error) {
 	var in decisionJSON
 	if err := json.Unmarshal(data, &in); err != nil {

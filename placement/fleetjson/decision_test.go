@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
-// What is no decision is refused, and says so.
+// A text that is not a decision is refused, and the error says so.
 func TestJunkIsNoDecision(t *testing.T) {
 	for _, test := range []struct{ data, want string }{
 		{"", "cannot be read"},

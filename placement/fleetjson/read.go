@@ -9,27 +9,30 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// reservedUnsaid is why a server takes no instances if its record says only that it does not.
+// reservedUnsaid is the reason for "reserved": true, which gives none.
 const reservedUnsaid = "reserved"
 
 // ReadServers reads a fleet from JSON: a list of servers, or an object with such a list in its
-// field "servers", as WriteServers writes it. A server has an id and as many of these as are known:
+// field "servers", as WriteServers writes it. A server has an id and any of these fields:
 //
-//	setup, status, headnode, reservoir         true, "running", false and false unless they are given
-//	reserved                                   true, or why it takes no instances
-//	capacity (or resources)                    {"cpu": 8, "memory": "32Gi", "disk": "1Ti", "gpu": 2}
-//	reserve, overprovision                     {"memory": 0.15}, {"cpu": 4}
-//	traits                                     {"ssd": true, "tier": "gold", "gpu": ["a100", "h100"]}
-//	networks                                   {"external": true, "storage": false}, or ["external"] if all are up
-//	release, platform                          "7.0", "20260114T101500Z"
-//	lastBoot, nextReboot                       Unix seconds, or "2026-01-31T08:00:00Z"
-//	labels                                     {"rack": "r1"}
-//	fault                                      why the record cannot be used
-//	instances                                  [{"id", "owner", "job", "group", "labels", "resources", "failed", "left", "modified"}]
+//	setup, status            true and "running" unless they are given
+//	headnode, reservoir      false unless they are given
+//	reserved                 true, or why the server takes no instances
+//	capacity (or resources)  {"cpu": 8, "memory": "32Gi", "disk": "1Ti", "gpu": 2}
+//	reserve, overprovision   {"memory": 0.15}, {"cpu": 4}
+//	traits                   {"ssd": true, "tier": "gold", "gpu": ["a100", "h100"]}
+//	networks                 {"external": true, "storage": false}, or ["external"] if all are up
+//	release, platform        "7.0", "20260114T101500Z"
+//	lastBoot, nextReboot     Unix seconds, or "2026-01-31T08:00:00Z"
+//	maxTasks                 the most instances that the server takes
+//	labels                   {"rack": "r1"}
+//	fault                    why the record cannot be used
+//	instances                a list of objects with the fields id, owner, job, group, labels,
+//	                         resources, failed, left and modified
 //
-// A record that cannot be used does not keep the others from being used: its server has the reason
-// as its Fault, with which the filter invalid-servers drops it, and is called by its place in the
-// list if it has no id of its own. Only a document that holds no list is an error.
+// A record that cannot be used keeps its place: its server has the reason as its Fault, and the
+// filter invalid-servers drops it. Without an id of its own the server is named by its place in the
+// list. Only a document without a list is an error.
 func ReadServers(data []byte) ([]placement.Server, error) {
 	raw, err := document(data)
 	if err != nil {
@@ -69,7 +72,7 @@ func ReadServers(data []byte) ([]placement.Server, error) {
 	return servers, nil
 }
 
-// ReadServer reads one server as ReadServers does: what is wrong with the record becomes its fault.
+// ReadServer reads one server as ReadServers does: an error in the record becomes its fault.
 func ReadServer(data []byte) (placement.Server, error) {
 	raw, err := document(data)
 	if err != nil {
@@ -103,17 +106,17 @@ func serverList(data []byte, raw json.RawMessage) ([]json.RawMessage, error) {
 	return slices.Collect(items(list)), nil
 }
 
-// faulty is what is known of a server whose record cannot be used. It is otherwise in order, so
-// that no other reason hides the fault.
+// faulty returns a server whose record cannot be used. All its other fields are in order, so that
+// no other reason hides the fault.
 func faulty(id, fault string) placement.Server {
 	return placement.Server{ID: id, Setup: true, Status: placement.StatusRunning, Fault: fault}
 }
 
-// server reads a record. What is wrong with it becomes its fault.
+// server reads a record. The first error in it becomes its fault.
 func (r *reader) server(raw json.RawMessage) placement.Server {
 	s := placement.NewServer("", nil)
 	r.err, r.path = nil, r.path[:0]
-	given := "" // the name under which the capacity came
+	given := "" // the name under which the capacity was given
 	capacity := func(name string) read {
 		return func(raw json.RawMessage) {
 			if given != "" {
@@ -181,7 +184,8 @@ func (r *reader) reserved(into *string) read {
 	}
 }
 
-// links reads the networks of a server: which are up by name, or the names of those that are.
+// links reads the networks of a server: an object of name and state, or the names of those that are
+// up.
 func (r *reader) links(into *map[string]bool) read {
 	return func(raw json.RawMessage) {
 		out := map[string]bool{}

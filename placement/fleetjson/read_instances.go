@@ -6,8 +6,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// ReadInstances reads what runs on one server: a JSON list of instances as a server has it, see
-// ReadServers. The first field that cannot be used is an error that names it.
+// ReadInstances reads the instances of one server: a JSON list in the form of ReadServers. The
+// first field that cannot be used is an error that names it.
 func ReadInstances(data []byte) ([]placement.Instance, error) {
 	raw, err := document(data)
 	if err != nil {

@@ -8,9 +8,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// ReadRequest reads a request from a JSON object: owner, job, group, resources, constraints and
-// preferences as in a job file, and beside them needs, platforms (a list of more {"min", "max"}),
-// ownOnly and anyClass. The first field that cannot be used is an error that names it.
+// ReadRequest reads a request from a JSON object. The fields owner, job, group, resources,
+// constraints and preferences are those of a job file. Further fields are needs, platforms (a list
+// of {"min", "max"}), ownOnly and anyClass. The first field that cannot be used is an error that
+// names it.
 func ReadRequest(data []byte) (placement.Request, error) {
 	raw, err := document(data)
 	if err != nil {
@@ -113,7 +114,7 @@ func word[T any](r *reader, into *T, parse func(string) (T, bool), known string)
 	}
 }
 
-// networks reads a list of names, and of lists of names of which one is enough.
+// networks reads a list of names, and of lists of names of which one suffices.
 func (r *reader) networks(into *[][]string) read {
 	return func(raw json.RawMessage) {
 		*into = [][]string{}
@@ -140,7 +141,7 @@ func (r *reader) platform(p *plimsoll.PlatformRange) read {
 	}
 }
 
-// stamps reads one stamp for every release, or a stamp for each.
+// stamps reads one stamp for all releases, or a stamp for each.
 func (r *reader) stamps(into *map[string]string) read {
 	return func(raw json.RawMessage) {
 		if first(raw) == '"' {
@@ -178,7 +179,7 @@ func (r *reader) selectors(into *[]plimsoll.Selector) read {
 }
 
 // spreads reads a list of names and of {"by", "maxSkew"}. A constraint bounds the skew, by 1 unless
-// it says; a preference does not.
+// maxSkew is given; a preference does not.
 func (r *reader) spreads(into *[]plimsoll.Spread, bounded bool) read {
 	return func(raw json.RawMessage) {
 		r.list(raw, func(raw json.RawMessage) {

@@ -14,12 +14,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
-const wholeServer = `{"id": "n1", "setup": false, "status": "unknown", "reserved": "cordoned", "headnode": true, "reservoir": true,
-	"capacity": {"cpu": 8, "memory": "32Gi", "disk": 1e12, "gpu": 2}, "reserve": {"memory": 0.15}, "overprovision": {"cpu": 4},
-	"traits": {"ssd": true, "hdd": false, "tier": "gold", "gpu": ["a100", "h100"]}, "networks": {"external": true, "storage": false},
-	"release": "7.0", "platform": "20260114T101500Z", "lastBoot": "2026-01-31T08:00:00+01:00", "nextReboot": 1800000000, "maxTasks": 256,
-	"labels": {"rack": "r1"}, "instances": [{"id": "i1", "owner": "alice", "job": "web", "group": "front", "labels": {"app": "web"},
-	"resources": {"cpu": "500m", "memory": "1Gi"}, "failed": true, "left": {"disk": "2Gi"}, "modified": 1700000000}, {}]}`
+const wholeServer = `{"id": "n1", "setup": false, "status": "unknown", "reserved": "cordoned", "headnode": true,
+	"reservoir": true, "capacity": {"cpu": 8, "memory": "32Gi", "disk": 1e12, "gpu": 2},
+	"reserve": {"memory": 0.15}, "overprovision": {"cpu": 4}, "traits": {"ssd": true, "hdd": false,
+	"tier": "gold", "gpu": ["a100", "h100"]}, "networks": {"external": true, "storage": false},
+	"release": "7.0", "platform": "20260114T101500Z", "lastBoot": "2026-01-31T08:00:00+01:00",
+	"nextReboot": 1800000000, "maxTasks": 256, "labels": {"rack": "r1"}, "instances": [{"id": "i1",
+	"owner": "alice", "job": "web", "group": "front", "labels": {"app": "web"}, "resources": {"cpu": "500m",
+	"memory": "1Gi"}, "failed": true, "left": {"disk": "2Gi"}, "modified": 1700000000}, {}]}`
 
 func whole() placement.Server {
 	s := placement.NewServer("n1", plimsoll.Resources{"cpu": 8000, "memory": 32 << 30, "disk": 1e12, "gpu": 2})
@@ -56,10 +58,12 @@ func TestServersAreRead(t *testing.T) {
 	}
 }
 
-// What is not said, or is null, has its default; short forms mean what the long ones do.
+// An absent or null field has its default; short forms mean the same as long ones.
 func TestServersHaveDefaults(t *testing.T) {
-	servers, err := fleetjson.ReadServers([]byte(`[{"id": "a"}, {"id": "b", "setup": null, "status": null, "capacity": null, "networks": null},
-		{"id": "c", "reserved": true, "resources": {"memory": 1024}, "networks": ["x", "y"]}, {"id": "d", "reserved": false, "networks": []}]`))
+	servers, err := fleetjson.ReadServers([]byte(`[{"id": "a"}, {"id": "b", "setup": null,
+	"status": null, "capacity": null, "networks": null},
+		{"id": "c", "reserved": true, "resources": {"memory": 1024}, "networks": ["x", "y"]}, {"id": "d",
+		"reserved": false, "networks": []}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,51 +84,56 @@ func TestBadRecordsBecomeFaults(t *testing.T) {
 	for i := range 10_000 {
 		manyTraits = strings.Replace(manyTraits, "%d", fmt.Sprint(i), 1)
 	}
-	for record, want := range map[string]string{
-		`5`:                                    "the record is a number; write an object",
-		`null`:                                 "the record is null; write an object",
-		`{}`:                                   "id: is empty",
-		`{"id": 7}`:                            "id: is a number; write a text in quotes",
-		`{"id": "x", "setup": "yes"}`:          "setup: is a text; write true or false",
-		`{"id": "x", "status": 1}`:             "status: is a number",
-		`{"id": "x", "reserved": 1}`:           "reserved: is a number; write true, false, or why",
-		`{"id": "x", "rack": "r1"}`:            "rack: is not a field that is known here; there are id, setup,",
-		`{"id": "x", "ID": "y"}`:               "ID: is not a field that is known here",
-		`{"id": "x", "capacity": []}`:          "capacity: is a list; write an object",
-		`{"id": "x", "capacity": {"cpu":{}}}`:  "capacity.cpu: is an object; write an amount, such as 2",
-		`{"id": "x", "capacity": {"cpu": -1}}`: `capacity.cpu: quantity "-1" is negative; give zero or more`,
-		`{"id": "x", "capacity": {"disk": "-5Gi"}}`:    `capacity.disk: quantity "-5Gi" is negative`,
-		`{"id": "x", "capacity": {"memory": "lots"}}`:  `capacity.memory: quantity "lots" cannot be read`,
-		`{"id": "x", "capacity": {"memory": 1e40}}`:    "absurdly large",
-		`{"id": "x", "capacity": {"no such": 1}}`:      "capacity.no such: a resource name is made of",
-		`{"id": "x", "capacity": {}, "resources": {}}`: "resources: is the same as capacity; give one of them",
-		`{"id": "x", "overprovision": {"cpu": 0}}`:     "overprovision.cpu: is 0; give a ratio above 0",
-		`{"id": "x", "overprovision": {"cpu": 1e9}}`:   "overprovision.cpu: is 1e+09",
-		`{"id": "x", "overprovision": {"cpu": 1e999}}`: "overprovision.cpu: is too large a number",
-		`{"id": "x", "overprovision": {"cpu": "4"}}`:   "overprovision.cpu: is a text; write a number",
-		`{"id": "x", "reserve": {"memory": 1}}`:        "reserve.memory: is 1; give a part from 0 to below 1",
-		`{"id": "x", "reserve": {"memory": -0.5}}`:     "reserve.memory: is -0.5",
-		`{"id": "x", "traits": {"ssd": 1}}`:            "traits.ssd: is a number; write true, false, a word or a list of words",
-		`{"id": "x", "traits": {"ssd": null}}`:         "traits.ssd: is null",
-		`{"id": "x", "traits": {"ssd": ["a", 1]}}`:     "traits.ssd[1]: is a number",
-		manyTraits:                                                  "traits: has 10000 entries; at most 64 are possible",
-		`{"id": "x", "networks": {"a": 1}}`:                         "networks.a: is a number; write true or false",
-		`{"id": "x", "networks": "a"}`:                              "networks: is a text; write an object",
-		`{"id": "x", "lastBoot": "yesterday"}`:                      `lastBoot: "yesterday" is not an instant`,
-		`{"id": "x", "lastBoot": 1.5}`:                              "lastBoot: is 1.5; write whole seconds since 1970",
-		`{"id": "x", "nextReboot": -1}`:                             "nextReboot: is -1; write whole seconds",
-		`{"id": "x", "nextReboot": true}`:                           "nextReboot: is true; write whole seconds",
-		`{"id": "x", "labels": {"rack": 1}}`:                        "labels.rack: is a number",
-		`{"id": "x", "instances": {}}`:                              "instances: is an object; write a list",
-		`{"id": "x", "instances": [{}, 1]}`:                         "instances[1]: is a number; write an object",
-		`{"id": "x", "instances": [{"resources": {"cpu": "-1"}}]}`:  "instances[0].resources.cpu: quantity \"-1\" is negative",
-		`{"id": "x", "instances": [{"resources": {"c p u": "1"}}]}`: "instances[0].resources.c p u: a resource name",
-		`{"id": "x", "instances": [{"vm": true}]}`:                  "instances[0].vm: is not a field",
-		`{"id": "x", "id": "y"}`:                                    "id: is given twice; give it once",
-		`{"id": "x", "instances": [{"resources": {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1,
-			"l": 1, "m": 1, "n": 1, "o": 1, "p": 1, "q": 1}}]}`: "instances[0].resources: has 17 names; at most 16 are possible",
-		`{"id": "x", "fault": "does not answer"}`: "does not answer",
+	manyResources := `{"id": "x", "instances": [{"resources": {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1,
+		"g": 1, "h": 1, "i": 1, "j": 1, "k": 1, "l": 1, "m": 1, "n": 1, "o": 1, "p": 1, "q": 1}}]}`
+	for _, test := range []struct{ record, want string }{
+		{`5`, "the record is a number; write an object"},
+		{`null`, "the record is null; write an object"},
+		{`{}`, "id: is empty"},
+		{`{"id": 7}`, "id: is a number; write a text in quotes"},
+		{`{"id": "x", "setup": "yes"}`, "setup: is a text; write true or false"},
+		{`{"id": "x", "status": 1}`, "status: is a number"},
+		{`{"id": "x", "reserved": 1}`, "reserved: is a number; write true, false, or why"},
+		{`{"id": "x", "rack": "r1"}`, "rack: is not a field that is known here; there are id, setup,"},
+		{`{"id": "x", "ID": "y"}`, "ID: is not a field that is known here"},
+		{`{"id": "x", "capacity": []}`, "capacity: is a list; write an object"},
+		{`{"id": "x", "capacity": {"cpu":{}}}`, "capacity.cpu: is an object; write an amount, such as 2"},
+		{`{"id": "x", "capacity": {"cpu": -1}}`, `capacity.cpu: quantity "-1" is negative; give zero or more`},
+		{`{"id": "x", "capacity": {"disk": "-5Gi"}}`, `capacity.disk: quantity "-5Gi" is negative`},
+		{`{"id": "x", "capacity": {"memory": "lots"}}`, `capacity.memory: quantity "lots" cannot be read`},
+		{`{"id": "x", "capacity": {"memory": 1e40}}`, "absurdly large"},
+		{`{"id": "x", "capacity": {"no such": 1}}`, "capacity.no such: a resource name is made of"},
+		{`{"id": "x", "capacity": {}, "resources": {}}`, "resources: is the same as capacity; give one of them"},
+		{`{"id": "x", "overprovision": {"cpu": 0}}`, "overprovision.cpu: is 0; give a ratio above 0"},
+		{`{"id": "x", "overprovision": {"cpu": 1e9}}`, "overprovision.cpu: is 1e+09"},
+		{`{"id": "x", "overprovision": {"cpu": 1e999}}`, "overprovision.cpu: is too large a number"},
+		{`{"id": "x", "overprovision": {"cpu": "4"}}`, "overprovision.cpu: is a text; write a number"},
+		{`{"id": "x", "reserve": {"memory": 1}}`, "reserve.memory: is 1; give a part from 0 to below 1"},
+		{`{"id": "x", "reserve": {"memory": -0.5}}`, "reserve.memory: is -0.5"},
+		{`{"id": "x", "traits": {"ssd": 1}}`, "traits.ssd: is a number; write true, false, a word or a list of words"},
+		{`{"id": "x", "traits": {"ssd": null}}`, "traits.ssd: is null"},
+		{`{"id": "x", "traits": {"ssd": ["a", 1]}}`, "traits.ssd[1]: is a number"},
+		{manyTraits, "traits: has 10000 entries; at most 64 are possible"},
+		{`{"id": "x", "networks": {"a": 1}}`, "networks.a: is a number; write true or false"},
+		{`{"id": "x", "networks": "a"}`, "networks: is a text; write an object"},
+		{`{"id": "x", "lastBoot": "yesterday"}`, `lastBoot: "yesterday" is not an instant`},
+		{`{"id": "x", "lastBoot": 1.5}`, "lastBoot: is 1.5; write whole seconds since 1970"},
+		{`{"id": "x", "nextReboot": -1}`, "nextReboot: is -1; write whole seconds"},
+		{`{"id": "x", "nextReboot": true}`, "nextReboot: is true; write whole seconds"},
+		{`{"id": "x", "labels": {"rack": 1}}`, "labels.rack: is a number"},
+		{`{"id": "x", "instances": {}}`, "instances: is an object; write a list"},
+		{`{"id": "x", "instances": [{}, 1]}`, "instances[1]: is a number; write an object"},
+		{
+			`{"id": "x", "instances": [{"resources": {"cpu": "-1"}}]}`,
+			"instances[0].resources.cpu: quantity \"-1\" is negative",
+		},
+		{`{"id": "x", "instances": [{"resources": {"c p u": "1"}}]}`, "instances[0].resources.c p u: a resource name"},
+		{`{"id": "x", "instances": [{"vm": true}]}`, "instances[0].vm: is not a field"},
+		{`{"id": "x", "id": "y"}`, "id: is given twice; give it once"},
+		{manyResources, "instances[0].resources: has 17 names; at most 16 are possible"},
+		{`{"id": "x", "fault": "does not answer"}`, "does not answer"},
 	} {
+		record, want := test.record, test.want
 		servers, err := fleetjson.ReadServers([]byte(`[{"id": "a"}, ` + record + `, {"id": "z"}]`))
 		if err != nil || len(servers) != 3 {
 			t.Errorf("%.80s: %d servers, %v", record, len(servers), err)
@@ -137,8 +146,8 @@ func TestBadRecordsBecomeFaults(t *testing.T) {
 	}
 }
 
-// Servers without an id of their own are called by their places in the list, whatever the others
-// are called, so that none takes the place of another.
+// A server without an id of its own is named by its place in the list. It takes the place of
+// none of the others.
 func TestServersWithoutAnIDOfTheirOwn(t *testing.T) {
 	servers, err := fleetjson.ReadServers([]byte(`[{"id": "a"}, {}, {"id": "servers[1]"}, {"id": "a"}]`))
 	if err != nil {
@@ -176,13 +185,15 @@ func TestNoListOfServers(t *testing.T) {
 	}
 }
 
-const wholeRequest = `{"owner": "alice", "job": "train", "group": "workers", "resources": {"cpu": 2, "gpu": 1}, "constraints": {
-	"traits": {"ssd": true, "gpu": ["a100", "h100"]}, "networks": ["external", ["a", "b"]], "platform": {"min": "20250101T000000Z",
-	"max": {"7.0": "20270101T000000Z"}}, "volumesFrom": ["db.main.0"], "near": [{"task": "db.main.0"}, {"job": "cache"}],
-	"far": [{"label": "app=db"}], "spread": [{"by": "rack", "maxSkew": 2}, {"by": "zone"}, "node"], "nodes": ["n1", "gpu-*"],
-	"reservoir": "never", "class": {"cpu": 4}, "where": "node.labels.zone == \"a\""}, "preferences": {"near": [{"job": "a"}],
-	"far": [{"job": "b"}], "spread": ["rack", {"by": "zone"}], "strategy": "spread"}, "platforms": [{"min": {"6.5": "20240101T000000Z"}}],
-	"needs": {"cpu": "1500m"}, "ownOnly": true, "anyClass": true, "except": [{"server": "n7", "why": "evicted"}]}`
+const wholeRequest = `{"owner": "alice", "job": "train", "group": "workers", "resources": {"cpu": 2, "gpu": 1},
+	"constraints": { "traits": {"ssd": true, "gpu": ["a100", "h100"]}, "networks": ["external", ["a", "b"]],
+	"platform": {"min": "20250101T000000Z", "max": {"7.0": "20270101T000000Z"}}, "volumesFrom": ["db.main.0"],
+	"near": [{"task": "db.main.0"}, {"job": "cache"}], "far": [{"label": "app=db"}], "spread": [{"by": "rack",
+	"maxSkew": 2}, {"by": "zone"}, "node"], "nodes": ["n1", "gpu-*"], "reservoir": "never", "class": {"cpu": 4},
+	"where": "node.labels.zone == \"a\""}, "preferences": {"near": [{"job": "a"}], "far": [{"job": "b"}],
+	"spread": ["rack", {"by": "zone"}], "strategy": "spread"},
+	"platforms": [{"min": {"6.5": "20240101T000000Z"}}], "needs": {"cpu": "1500m"}, "ownOnly": true,
+	"anyClass": true, "except": [{"server": "n7", "why": "evicted"}]}`
 
 func wholeOfRequest() placement.Request {
 	return placement.Request{
@@ -196,8 +207,11 @@ func wholeOfRequest() placement.Request {
 			VolumesFrom: []string{"db.main.0"},
 			Near:        []plimsoll.Selector{{Task: "db.main.0"}, {Job: "cache"}},
 			Far:         []plimsoll.Selector{{Label: "app=db"}},
-			Spread:      []plimsoll.Spread{{By: "rack", MaxSkew: 2}, {By: "zone", MaxSkew: 1}, {By: "node", MaxSkew: 1}},
-			Nodes:       []string{"n1", "gpu-*"}, Reservoir: plimsoll.ReservoirNever, Class: map[string]float64{"cpu": 4},
+			Spread: []plimsoll.Spread{
+				{By: "rack", MaxSkew: 2}, {By: "zone", MaxSkew: 1}, {By: "node", MaxSkew: 1},
+			},
+			Nodes: []string{"n1", "gpu-*"}, Reservoir: plimsoll.ReservoirNever,
+			Class: map[string]float64{"cpu": 4},
 			Where: `node.labels.zone == "a"`,
 		},
 		Preferences: plimsoll.Preferences{
@@ -236,32 +250,45 @@ func TestRequestsAreRead(t *testing.T) {
 
 // A request that cannot be used is an error that names the field.
 func TestBadRequests(t *testing.T) {
-	for text, want := range map[string]string{
-		`{`:                                     "line 1, column 1: unexpected end of JSON input",
-		`[]`:                                    "the request is a list; write an object",
-		`{"cpu": 1}`:                            "cpu: is not a field that is known here; there are owner, job, group, resources,",
-		`{"owner": 1}`:                          "owner: is a number; write a text in quotes",
-		`{"resources": "all"}`:                  "resources: is a text; write an object",
-		`{"resources": {"cpu": "-1"}}`:          `resources.cpu: quantity "-1" is negative`,
-		`{"constraints": {"trait": {}}}`:        "constraints.trait: is not a field",
-		`{"constraints": {"traits": {"a": 1}}}`: "constraints.traits.a: is a number",
-		`{"constraints": {"networks": [["a", 1]]}}`:                            "constraints.networks[0][1]: is a number",
-		`{"constraints": {"networks": {"a": true}}}`:                           "constraints.networks: is an object; write a list",
-		`{"constraints": {"platform": {"min": 7}}}`:                            "constraints.platform.min: is a number; write an object",
-		`{"constraints": {"near": ["db"]}}`:                                    "constraints.near[0]: is a text; write an object",
-		`{"constraints": {"near": [{"job": "a", "task": "b"}]}}`:               "constraints.near[0]: names 2 things; give one of task, job or label",
-		`{"constraints": {"far": [{}]}}`:                                       "constraints.far[0]: names 0 things",
-		`{"constraints": {"spread": [{"maxSkew": 2}]}}`:                        "constraints.spread[0]: does not say by what",
-		`{"constraints": {"spread": [{"by": "rack", "maxSkew": 0}]}}`:          "constraints.spread[0].maxSkew: is 0; write a whole number from 1",
-		`{"constraints": {"spread": [{"by": "rack", "maxSkew": "a"}]}}`:        "constraints.spread[0].maxSkew: is a text",
-		`{"constraints": {"reservoir": "maybe"}}`:                              `constraints.reservoir: "maybe" is not known; use last, never, only`,
-		`{"constraints": {"class": {"cpu": 5000}}}`:                            "constraints.class.cpu: is 5000; give a ratio above 0",
-		`{"preferences": {"strategy": "best"}}`:                                `preferences.strategy: "best" is not known; use default, pack`,
-		`{"preferences": {"spread": [{"by": "a", "maxSkew": 1}]}}`:             "preferences.spread[0].maxSkew: is not a field that is known here; there are by",
-		`{"platforms": {}}`:                                                    "platforms: is an object; write a list",
-		`{"ownOnly": 1}`:                                                       "ownOnly: is a number",
-		`{"constraints": {"nodes": [` + strings.Repeat(`"a",`, 256) + `"a"]}}`: "constraints.nodes: has 257 entries",
+	for _, test := range []struct{ text, want string }{
+		{`{`, "line 1, column 1: unexpected end of JSON input"},
+		{`[]`, "the request is a list; write an object"},
+		{`{"cpu": 1}`, "cpu: is not a field that is known here; there are owner, job, group, resources,"},
+		{`{"owner": 1}`, "owner: is a number; write a text in quotes"},
+		{`{"resources": "all"}`, "resources: is a text; write an object"},
+		{`{"resources": {"cpu": "-1"}}`, `resources.cpu: quantity "-1" is negative`},
+		{`{"constraints": {"trait": {}}}`, "constraints.trait: is not a field"},
+		{`{"constraints": {"traits": {"a": 1}}}`, "constraints.traits.a: is a number"},
+		{`{"constraints": {"networks": [["a", 1]]}}`, "constraints.networks[0][1]: is a number"},
+		{`{"constraints": {"networks": {"a": true}}}`, "constraints.networks: is an object; write a list"},
+		{`{"constraints": {"platform": {"min": 7}}}`, "constraints.platform.min: is a number; write an object"},
+		{`{"constraints": {"near": ["db"]}}`, "constraints.near[0]: is a text; write an object"},
+		{
+			`{"constraints": {"near": [{"job": "a", "task": "b"}]}}`,
+			"constraints.near[0]: names 2 things; give one of task, job or label",
+		},
+		{`{"constraints": {"far": [{}]}}`, "constraints.far[0]: names 0 things"},
+		{`{"constraints": {"spread": [{"maxSkew": 2}]}}`, "constraints.spread[0]: does not say by what"},
+		{
+			`{"constraints": {"spread": [{"by": "rack", "maxSkew": 0}]}}`,
+			"constraints.spread[0].maxSkew: is 0; write a whole number from 1",
+		},
+		{`{"constraints": {"spread": [{"by": "rack", "maxSkew": "a"}]}}`, "constraints.spread[0].maxSkew: is a text"},
+		{
+			`{"constraints": {"reservoir": "maybe"}}`,
+			`constraints.reservoir: "maybe" is not known; use last, never, only`,
+		},
+		{`{"constraints": {"class": {"cpu": 5000}}}`, "constraints.class.cpu: is 5000; give a ratio above 0"},
+		{`{"preferences": {"strategy": "best"}}`, `preferences.strategy: "best" is not known; use default, pack`},
+		{
+			`{"preferences": {"spread": [{"by": "a", "maxSkew": 1}]}}`,
+			"preferences.spread[0].maxSkew: is not a field that is known here; there are by",
+		},
+		{`{"platforms": {}}`, "platforms: is an object; write a list"},
+		{`{"ownOnly": 1}`, "ownOnly: is a number"},
+		{`{"constraints": {"nodes": [` + strings.Repeat(`"a",`, 256) + `"a"]}}`, "constraints.nodes: has 257 entries"},
 	} {
+		text, want := test.text, test.want
 		got, err := fleetjson.ReadRequest([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%.80s: %v; want %q", text, err, want)
@@ -312,8 +339,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, reading them does not panic, and a fleet that is read is written and read
-// as the same fleet.
+// Reading any bytes does not panic, and a fleet that is read is written and read as the same fleet.
 func FuzzReadServers(f *testing.F) {
 	for _, seed := range []string{
 		"[" + wholeServer + "]", `{"servers": [{"id": "a"}, {"id": "a"}, {}, 5, null]}`,
@@ -346,8 +372,8 @@ func FuzzReadServers(f *testing.F) {
 	})
 }
 
-// Whatever the bytes are, reading them does not panic, and a request that is read is written and
-// read as the same request.
+// Reading any bytes does not panic, and a request that is read is written and read as the same
+// request.
 func FuzzReadRequest(f *testing.F) {
 	for _, seed := range []string{
 		wholeRequest, `{}`, `{"constraints": {"networks": [], "traits": {"a": []}}}`, `{"resources": {"cpu": "1n"}}`,

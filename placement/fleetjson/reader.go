@@ -15,35 +15,35 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// reader takes JSON values apart, and keeps the first problem. It reads documents that were checked
+// reader takes JSON values apart, and keeps the first error. It reads documents that were checked
 // to be JSON, in one pass for each level, since a fleet may have millions of instances.
 type reader struct {
 	err     error
-	path    []step            // to the value that is being read
-	words   map[string]string // texts that were read, so that those that are the same are kept once
-	amount  map[string]int64  // amounts that were read, by name and text
+	path    []step            // path of the current value
+	words   map[string]string // texts read so far, so that equal texts are kept once
+	amount  map[string]int64  // amounts read so far, by name and text
 	scratch []byte
 }
 
 // step is a name, or a place in a list.
 type step struct {
 	name  string
-	index int // of an item, if there is no name
+	index int // index of an item; -1 with a name
 }
 
 func newReader() *reader { return &reader{words: map[string]string{}, amount: map[string]int64{}} }
 
-// maxKept bounds what a reader keeps of each kind.
+// maxKept bounds the texts and the amounts that a reader keeps.
 const maxKept = 4096
 
-// fail notes that the value that is being read is wrong.
+// fail records an error about the current value, unless there is an earlier one.
 func (r *reader) fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = plimsoll.Invalid(r.at(), format, args...)
 	}
 }
 
-// at names the value that is being read.
+// at returns the path of the current value as text.
 func (r *reader) at() string {
 	at := ""
 	for i, s := range r.path {
@@ -59,16 +59,16 @@ func (r *reader) at() string {
 	return at
 }
 
-// read takes in a value.
+// read reads a value.
 type read func(raw json.RawMessage)
 
-// member is a field of an object that may be given.
+// member is a known field of an object.
 type member struct {
 	name string
 	read read
 }
 
-// what names the kind of a value, for errors.
+// what returns the kind of a value, for errors.
 func what(raw json.RawMessage) string {
 	switch {
 	case len(raw) == 0:
@@ -85,7 +85,7 @@ func what(raw json.RawMessage) string {
 	return "a number"
 }
 
-// first returns the byte that tells the kind of a value.
+// first returns the first byte of a value, which tells its kind.
 func first(raw json.RawMessage) byte {
 	if len(raw) > 0 {
 		return raw[0]
@@ -93,7 +93,7 @@ func first(raw json.RawMessage) byte {
 	return 0
 }
 
-// object reads an object whose fields are known. A field that is null is as one that is not given.
+// object reads an object with known fields. A field that is null counts as absent.
 func (r *reader) object(raw json.RawMessage, known ...member) {
 	given := uint64(0)
 	r.pairs(raw, func(name string, value json.RawMessage) {
@@ -116,7 +116,7 @@ func (r *reader) object(raw json.RawMessage, known ...member) {
 	})
 }
 
-// pairs reads an object whose names are free.
+// pairs reads an object with any names.
 func (r *reader) pairs(raw json.RawMessage, each func(name string, raw json.RawMessage)) {
 	if first(raw) != '{' {
 		r.fail("is %s; write an object", what(raw))
@@ -125,7 +125,7 @@ func (r *reader) pairs(raw json.RawMessage, each func(name string, raw json.RawM
 	for i := skip(raw, 1); raw[i] != '}'; {
 		end := valueEnd(raw, i)
 		name := r.unquote(raw[i:end])
-		i = skip(raw, skip(raw, end)+1) // beyond the colon
+		i = skip(raw, skip(raw, end)+1) // past the colon
 		end = valueEnd(raw, i)
 		r.path = append(r.path, step{name, -1})
 		each(name, raw[i:end])
@@ -166,7 +166,7 @@ func items(raw json.RawMessage) iter.Seq[json.RawMessage] {
 	}
 }
 
-// skip returns where white space ends.
+// skip returns the index after the white space at i.
 func skip(raw json.RawMessage, i int) int {
 	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\r' || raw[i] == '\n') {
 		i++
@@ -174,7 +174,7 @@ func skip(raw json.RawMessage, i int) int {
 	return i
 }
 
-// valueEnd returns where the value ends that begins at i.
+// valueEnd returns the index after the value that begins at i.
 func valueEnd(raw json.RawMessage, i int) int {
 	depth := 0
 	for ; i < len(raw); i++ {
@@ -194,7 +194,7 @@ func valueEnd(raw json.RawMessage, i int) int {
 			if depth--; depth == 0 {
 				return i + 1
 			} else if depth < 0 {
-				return i // of what a number, true, false or null stands in
+				return i // the bracket after a number, true, false or null
 			}
 		case ',', ':', ' ', '\t', '\r', '\n':
 			if depth == 0 {
@@ -281,8 +281,8 @@ func (r *reader) ratios(into *map[string]float64) read {
 	}
 }
 
-// amounts reads amounts of resources as a job file has them: 2 and "500m" of cpu, "8Gi" of memory.
-// A number without a suffix means the same with quotes and without.
+// amounts reads amounts of resources as in a job file: 2 and "500m" of cpu, "8Gi" of memory. A
+// number without a suffix means the same with and without quotes.
 func (r *reader) amounts(into *plimsoll.Resources) read {
 	return func(raw json.RawMessage) {
 		out := plimsoll.Resources{}
@@ -362,7 +362,7 @@ func (r *reader) traits(into *map[string]plimsoll.Trait) read {
 	}
 }
 
-// moment reads Unix seconds, or an instant as RFC 3339 writes it.
+// moment reads Unix seconds, or a time in RFC 3339.
 func (r *reader) moment(into *int64) read {
 	return func(raw json.RawMessage) {
 		if first(raw) != '"' {
@@ -387,7 +387,7 @@ func (r *reader) moment(into *int64) read {
 	}
 }
 
-// most reads a bound that is counted in whole numbers.
+// most reads a bound, a whole number.
 func (r *reader) most(into *int32) read {
 	return func(raw json.RawMessage) {
 		v, err := strconv.ParseInt(string(raw), 10, 32)
@@ -399,7 +399,7 @@ func (r *reader) most(into *int32) read {
 	}
 }
 
-// shown is a number as it was written, and otherwise the kind of the value.
+// shown returns a number as it was written, and the kind of any other value.
 func shown(raw json.RawMessage) string {
 	if c := first(raw); c == '-' || c >= '0' && c <= '9' {
 		return shorten(string(raw))
@@ -407,7 +407,7 @@ func shown(raw json.RawMessage) string {
 	return what(raw)
 }
 
-// shorten keeps an error on one line.
+// shorten cuts a text so that an error stays on one line.
 func shorten(text string) string {
 	if len(text) > 64 {
 		return strings.ToValidUTF8(text[:64], "") + "…"
@@ -415,7 +415,7 @@ func shorten(text string) string {
 	return text
 }
 
-// document checks that data is JSON, and says where it is not.
+// document checks that data is JSON, and otherwise returns an error with the place of the mistake.
 func document(data []byte) (json.RawMessage, error) {
 	var raw json.RawMessage
 	err := json.Unmarshal(data, &raw)
@@ -429,7 +429,7 @@ func document(data []byte) (json.RawMessage, error) {
 	return bytes.TrimSpace(raw), nil
 }
 
-// notJSON is an error at a byte of a document.
+// notJSON returns an error about a byte of a document.
 func notJSON(data []byte, offset int, problem string) error {
 	before := data[:min(max(offset-1, 0), len(data))]
 	line := 1 + bytes.Count(before, []byte("\n"))

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// WriteServers writes a fleet as ReadServers reads it, a server a line.
+// WriteServers writes a fleet as ReadServers reads it, each server on a line.
 func WriteServers(servers []placement.Server) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("{\"servers\": [")
@@ -57,7 +57,7 @@ func WriteServer(s *placement.Server) ([]byte, error) {
 	return data, nil
 }
 
-// serverJSON is a server as it is written. What has its default is left out.
+// serverJSON is the written form of a server. Fields with their default are left out.
 type serverJSON struct {
 	ID            string             `json:"id"`
 	Setup         *bool              `json:"setup,omitempty"`
@@ -70,7 +70,7 @@ type serverJSON struct {
 	Reserve       map[string]float64 `json:"reserve,omitempty"`
 	Overprovision map[string]float64 `json:"overprovision,omitempty"`
 	Traits        map[string]any     `json:"traits,omitempty"`
-	Networks      map[string]bool    `json:"networks,omitzero"` // none is not the same as not known
+	Networks      map[string]bool    `json:"networks,omitzero"` // an empty object differs from an absent one
 	Release       string             `json:"release,omitempty"`
 	Platform      string             `json:"platform,omitempty"`
 	LastBoot      int64              `json:"lastBoot,omitempty"`
@@ -186,7 +186,7 @@ type spreadJSON struct {
 	MaxSkew int32  `json:"maxSkew"`
 }
 
-// quantities writes amounts exactly, as a job file has them.
+// quantities writes exact amounts in the form of a job file.
 func quantities(r plimsoll.Resources) map[string]string {
 	if len(r) == 0 {
 		return nil

@@ -10,11 +10,11 @@ import (
 
 // Bounds of one batch.
 const (
-	MaxServers    = 1000     // servers
-	MaxTickets    = 10_000   // tickets
-	MaxOwnerRules = 1000     // Settings.OwnerRules of a chain that is written out
-	MaxRules      = 64 << 10 // bytes of them together: each is asked about each server, for some nanoseconds a byte
-	MaxExpression = 64 << 10 // bytes of a chain that is written out
+	MaxServers    = 1000     // servers of a batch
+	MaxTickets    = 10_000   // tickets of a batch
+	MaxOwnerRules = 1000     // Settings.OwnerRules of a written-out chain
+	MaxRules      = 64 << 10 // bytes of all rules; each server costs some nanoseconds for each byte
+	MaxExpression = 64 << 10 // bytes of a written-out chain
 	MaxBody       = 8 << 20  // bytes of a request, and of an answer
 )
 
@@ -23,44 +23,44 @@ type Evaluator interface {
 	Evaluate(ctx context.Context, b *Batch) (*Evaluation, error)
 }
 
-// Chain is a chain that the evaluator knows by name, or one that is written out.
+// Chain is a chain that the evaluator knows by name, or a written-out one.
 type Chain struct {
 	Name     string
-	Text     placement.Expression // without a name
-	Settings placement.Settings   // of Text; Batch and All are not looked at
+	Text     placement.Expression // used if Name is empty
+	Settings placement.Settings   // settings of Text, without Batch and All
 }
 
-// Batch is what an evaluator is asked.
+// Batch is a question to an evaluator: which of these servers suit a request?
 type Batch struct {
-	Servers []placement.Server // in the order in which they were drawn; their Instances are not looked at
+	Servers []placement.Server // in the order of drawing; their Instances are ignored
 	Request placement.Request
 	Tickets []placement.Ticket // for servers of the batch
 	Chain   Chain
 	Names   []string // resource names of the whole fleet
-	Seed    uint64   // for scores that are random
+	Seed    uint64   // seed for random scores
 	Now     int64    // Unix seconds
-	// Spreads says how the group of the request is spread over the whole fleet; an entry for each
-	// spread of it, constraints first.
+	// Spreads has the spread of the request's group over the whole fleet: an entry for each spread,
+	// constraints first.
 	Spreads []placement.GroupSpread
 }
 
-// Evaluation is what a chain made of a batch.
+// Evaluation is the answer about a batch.
 type Evaluation struct {
-	Survivors []Survivor // the best first
+	Survivors []Survivor // best first
 	Steps     []Step     // of the stages that ran
 	Loads     int        // servers whose instances were loaded
 	Peak      int        // most instances held at once
 }
 
-// Survivor is a server that the chain left.
+// Survivor is a server that passed the chain.
 type Survivor struct {
-	Place int // in Batch.Servers
+	Place int // index in Batch.Servers
 	Score float64
 }
 
-// Step is what a stage did.
+// Step is the step of one stage.
 type Step struct {
-	Place int // of the stage in the chain
+	Place int // place of the stage in the chain
 	placement.Step
 }
 
@@ -98,7 +98,7 @@ func (b *Batch) validate() error {
 	return b.placeable()
 }
 
-// placeable refuses a request that is to be spread if the batch does not say how its group is.
+// placeable refuses a request with a spread if the batch does not have the counts for it.
 func (b *Batch) placeable() error {
 	r := &b.Request
 	if len(b.Spreads) == len(r.Constraints.Spread)+len(r.Preferences.Spread) {
@@ -112,22 +112,21 @@ func (b *Batch) placeable() error {
 		"needs the instances of the whole fleet, not of one batch; give a count for each spread")
 }
 
-// Config says what a Local evaluates with.
+// Config has the data and the chains of a Local.
 type Config struct {
 	Source      Source
-	Pool        *Pool                           // nil: one with the default bounds
-	Chains      map[string]*placement.Chain     // those that go by name
-	Stages      []placement.Stage               // of chains that are written out; nil: placement.Stages()
-	Definitions map[string]placement.Expression // expressions that such chains may name
+	Pool        *Pool                           // nil: a pool with the default bounds
+	Chains      map[string]*placement.Chain     // chains by name
+	Stages      []placement.Stage               // stages of written-out chains; nil: placement.Stages()
+	Definitions map[string]placement.Expression // expressions that written-out chains may name
 
-	// Profile, if set, makes the stages of a fleet that uses names, instead of Stages.
+	// Profile, if set, replaces Stages: it makes the stages of a fleet that uses names.
 	Profile func(names *placement.Names) ([]placement.Stage, error)
-	// Servers lists the servers whose instances are known here; nil: it is not known which they
-	// are.
+	// Servers lists the servers whose instances the source knows; nil: the list is not known here.
 	Servers Servers
 }
 
-// Local is an evaluator beside the data. It is safe for concurrent use, if the functions of its
+// Local is an evaluator beside the data. It is safe for concurrent use if the functions of its
 // source are.
 type Local struct{ config Config }
 
@@ -152,7 +151,7 @@ func NewLocal(c Config) (*Local, error) {
 }
 
 // Evaluate runs the chain over the batch. Instances are loaded for the servers that pass the
-// filters before them. When ctx ends first it fails.
+// filters before load-instances. If ctx ends first, Evaluate fails.
 func (l *Local) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
@@ -178,7 +177,7 @@ func (l *Local) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 	}
 	e := placement.NewPlacer(f, nil).Evaluate(p, slots, b.Seed, b.Now)
 	if ctx.Err() != nil {
-		// what was dropped, was dropped for want of time
+		// servers may have been dropped for lack of time
 		return nil, fmt.Errorf("evaluate a batch: %w", context.Cause(ctx))
 	}
 	out := &Evaluation{Loads: e.Loads, Peak: e.Peak}
@@ -205,8 +204,8 @@ func (l *Local) chain(c *Chain, stages []placement.Stage) (*placement.Chain, err
 	)
 }
 
-// stages returns the names of a fleet, with those of the caller, and the stages of a chain that is
-// written out for it.
+// stages returns the resource names of a fleet, with those that the caller gives, and the stages
+// for its written-out chain.
 func (l *Local) stages(given []string) (*placement.Names, []placement.Stage, error) {
 	names, stages := placement.NewNames(), l.config.Stages
 	if l.config.Profile != nil {
@@ -230,7 +229,7 @@ func (l *Local) stages(given []string) (*placement.Names, []placement.Stage, err
 	return names, stages, nil
 }
 
-// fleet is a batch as a fleet: the server at a place has the slot of that number.
+// fleet returns the servers of a batch as a fleet. The slot of a server is its place in the batch.
 func (l *Local) fleet(
 	ctx context.Context, names *placement.Names, servers []placement.Server, tickets []placement.Ticket,
 ) (*placement.Fleet, []int32, error) {

@@ -7,9 +7,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Explain says why no server takes an order: the steps of all evaluators over all servers. How many
-// servers are for the request, and would have room if nothing ran on them, follows from their
-// records. It returns nil if a server takes it.
+// Explain says why no server takes an order: the steps of all evaluators over all servers. The
+// numbers of eligible servers, and of those with room if they were empty, follow from the records.
+// Explain returns nil if a server takes the order.
 func (f *Fleet) Explain(ctx context.Context, rng *rand.PCG, o *Order) (*placement.Explanation, error) {
 	all := *o
 	all.Everything = true

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// TestEveryFieldOfABatchPasses sets every field of what is sent to an evaluator and of what it
-// answers. One that was added to its type alone would be evaluated as if it were not there.
+// TestEveryFieldOfABatchPasses sets every field of the messages to and from an evaluator. A field
+// that is only in its type would be evaluated as if it were not there.
 func TestEveryFieldOfABatchPasses(t *testing.T) {
 	free := fill.Options{}
 	passes(t, free, serverToProto, serverFromProto, map[string]string{"Instances": "the evaluator loads them"})
@@ -32,7 +32,7 @@ func TestEveryFieldOfABatchPasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		return c.Settings
-	}, map[string]string{"Batch": "it is the caller's, who makes the batch", "All": "it is the caller's, who makes the batch"})
+	}, map[string]string{"Batch": "the caller makes the batch", "All": "the caller makes the batch"})
 	kinds := fill.Options{Values: map[string]func(int) any{"Kind": func(int) any { return placement.NoRoom }}}
 	passes(t, kinds, evaluationToProto, func(m *pb.EvaluateResponse) Evaluation { return *evaluationFromProto(m) },
 		map[string]string{"Steps[].Step.Refused": "only explain counts it, over all servers"})

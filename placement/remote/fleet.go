@@ -13,13 +13,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Part is a part of a fleet: an evaluator with the servers that it stands beside.
+// Part is a part of a fleet: an evaluator and its servers.
 type Part struct {
-	Name      string // for people, such as its address; empty if there is only one
+	Name      string // shown to users, such as its address; empty if there is only one part
 	Evaluator PartEvaluator
 }
 
-// PartError is why an evaluator could not be asked.
+// PartError says why an evaluator was left out.
 type PartError struct {
 	Name string
 	Err  error
@@ -27,10 +27,10 @@ type PartError struct {
 
 // FleetOptions bound the calls of evaluators.
 type FleetOptions struct {
-	Tries   int                          // of each call; 0: DefaultTries
-	Timeout time.Duration                // of each try; 0: DefaultTryTimeout
-	Pause   plimsoll.Backoff             // between tries; zero: DefaultPause
-	Tell    func(part string, err error) // is told of each try that failed and comes again; nil: nobody is
+	Tries   int                          // tries of each call; 0: DefaultTries
+	Timeout time.Duration                // timeout of each try; 0: DefaultTryTimeout
+	Pause   plimsoll.Backoff             // pause between tries; zero: DefaultPause
+	Tell    func(part string, err error) // called with the error of each try that is repeated; nil: not called
 }
 
 // The defaults of FleetOptions.
@@ -44,35 +44,35 @@ func DefaultPause() plimsoll.Backoff {
 	return plimsoll.Backoff{First: 100 * time.Millisecond, Longest: time.Second}
 }
 
-// Fleet places over the servers of several evaluators. It keeps the servers that were listed last,
-// and which evaluators have failed, so make one for placements that follow each other at once. It
+// Fleet places over the servers of several evaluators. It keeps the servers that it listed last,
+// and the evaluators that have failed. Make a new one when time has passed between placements. It
 // is not safe for concurrent use.
 //
 //	parts := []remote.Part{{Name: "a", Evaluator: a}, {Name: "b", Evaluator: b}}
 //	fleet, err := remote.NewFleet(parts, remote.FleetOptions{})
 //	result, err := fleet.Place(ctx, rand.NewPCG(1, 2), &remote.Order{Request: request})
 type Fleet struct {
-	parts   []*part
-	options FleetOptions
-	home    map[string]homeOf // by server: where it was listed first
+	parts    []*part
+	options  FleetOptions
+	listings map[string]listing // by server id: the place where it was listed first
 }
 
-// part is what a Fleet knows of a Part.
+// part is a Part with its listed servers.
 type part struct {
 	Part
 	query   placement.Query
-	listed  bool // servers are those that match the query
+	listed  bool // Invariant: if set, servers are those that match query
 	servers []placement.Server
-	failed  error // why it is not asked any more; nil: it is
+	failed  error // why the evaluator is left out; nil: it is not
 }
 
-// homeOf is a place in part.servers.
-type homeOf struct {
+// listing is a place in part.servers.
+type listing struct {
 	part *part
 	at   int
 }
 
-// NewFleet returns a fleet of which nothing is listed yet.
+// NewFleet returns a fleet that has listed no servers yet.
 func NewFleet(parts []Part, o FleetOptions) (*Fleet, error) {
 	if len(parts) == 0 {
 		return nil, plimsoll.Invalid("evaluators", "are none; give at least one")
@@ -96,7 +96,7 @@ func NewFleet(parts []Part, o FleetOptions) (*Fleet, error) {
 	return f, nil
 }
 
-// Failed returns the evaluators that are not asked any more, because they did not answer.
+// Failed returns the evaluators that are left out because they did not answer.
 func (f *Fleet) Failed() []PartError {
 	var out []PartError
 	for _, p := range f.parts {
@@ -107,15 +107,15 @@ func (f *Fleet) Failed() []PartError {
 	return out
 }
 
-// Place has the servers evaluated in batches, each by the evaluator that stands beside them, and
-// chooses the best of the first batch in which one is left. The order of batches, and of the
-// servers in them, follows from rng. Only when every server was looked at is the answer none, and
-// the steps, added up over all batches, say why.
+// Place draws servers in batches and sends each batch to the evaluator of its servers. It chooses
+// the best server of the first batch with a survivor. The order of batches and servers follows from
+// rng. The answer is none only if every server was looked at. The steps, summed over all batches,
+// then say why.
 //
-// A call that fails, or does not end in time, is tried again a few times: it changes nothing where
-// it is answered. An evaluator that does not answer then is left out, and Result.Failed names it.
-// If no server of the others takes the request, or if it bounds how its group is spread, that is an
-// error, and nothing is placed.
+// A call of an evaluator changes nothing there, so a call that fails, or takes too long, is tried
+// again a few times. An evaluator that still does not answer is left out, and Result.Failed names
+// it. If no other server takes the request, or if the request bounds its spread, the missing
+// evaluator is an error, and nothing is placed.
 func (f *Fleet) Place(ctx context.Context, rng *rand.PCG, o *Order) (Result, error) {
 	chain := o.Chain
 	if chain == nil {
@@ -128,7 +128,7 @@ func (f *Fleet) Place(ctx context.Context, rng *rand.PCG, o *Order) (Result, err
 	if err := f.list(ctx, query); err != nil {
 		return Result{}, err
 	}
-	d, err := f.newDealer(chain, o)
+	d, err := f.newBatcher(chain, o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -141,14 +141,14 @@ func (f *Fleet) Place(ctx context.Context, rng *rand.PCG, o *Order) (Result, err
 	d.result.Steps, d.result.Failed = d.steps.Steps(), f.Failed()
 	if d.result.Server == "" {
 		for _, p := range d.result.Failed {
-			return Result{}, p.Err // its servers might take it
+			return Result{}, p.Err // one of its servers could have taken the request
 		}
 	}
 	return d.result, nil
 }
 
-// List returns the servers that match a query. Those of evaluators that do not answer are missing;
-// Failed names these.
+// List returns the servers that match a query. Servers of evaluators that do not answer are
+// missing; Failed names these evaluators.
 func (f *Fleet) List(ctx context.Context, q placement.Query) ([]placement.Server, error) {
 	if err := f.list(ctx, q); err != nil {
 		return nil, err
@@ -160,7 +160,8 @@ func (f *Fleet) List(ctx context.Context, q placement.Query) ([]placement.Server
 	return out, nil
 }
 
-// list has the servers listed that match a query, of each evaluator once.
+// list asks each evaluator for the servers that match a query, unless the last list was for the
+// same query.
 func (f *Fleet) list(ctx context.Context, q placement.Query) error {
 	err := f.each(ctx, "list servers", func(ctx context.Context, p *part) error {
 		if p.listed && reflect.DeepEqual(p.query, q) {
@@ -175,22 +176,23 @@ func (f *Fleet) list(ctx context.Context, q placement.Query) error {
 	if err != nil {
 		return err
 	}
-	f.home = map[string]homeOf{}
+	f.listings = map[string]listing{}
 	for _, p := range f.parts {
 		if p.failed != nil {
 			p.servers = nil
 		}
 		for i := range p.servers {
 			p.servers[i].Instances = nil
-			if _, twice := f.home[p.servers[i].ID]; !twice {
-				f.home[p.servers[i].ID] = homeOf{p, i}
+			if _, twice := f.listings[p.servers[i].ID]; !twice {
+				f.listings[p.servers[i].ID] = listing{p, i}
 			}
 		}
 	}
 	return nil
 }
 
-// each asks all evaluators at once. It fails if none is left, or for a reason that is the caller's.
+// each calls ask for all evaluators at once. It fails if no evaluator is left, or at the first
+// error that another try or evaluator would repeat.
 func (f *Fleet) each(ctx context.Context, op string, ask func(context.Context, *part) error) error {
 	var asked sync.WaitGroup
 	errs := make([]error, len(f.parts))
@@ -218,7 +220,7 @@ func (f *Fleet) each(ctx context.Context, op string, ask func(context.Context, *
 	return nil
 }
 
-// about is an error of an evaluator.
+// about returns an error of an evaluator with its name.
 func (p *part) about(op string, err error) error {
 	msg := ""
 	if p.Name != "" {
@@ -227,7 +229,7 @@ func (p *part) about(op string, err error) error {
 	return &plimsoll.Error{Code: plimsoll.CodeOf(err), Op: op, Msg: msg, Err: err}
 }
 
-// temporary reports whether what failed may work another time, or at another evaluator.
+// temporary reports whether the same call may succeed at another time, or at another evaluator.
 func temporary(err error) bool {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeInvalid, plimsoll.CodeNotFound, plimsoll.CodeDenied, plimsoll.CodeUnauthenticated,
@@ -238,7 +240,7 @@ func temporary(err error) bool {
 	}
 }
 
-// try calls an evaluator until it answers, as often and as long as may be.
+// try calls an evaluator until it answers, within the bounds of the options.
 func (f *Fleet) try(ctx context.Context, p *part, ask func(context.Context) error) error {
 	for n := 1; ; n++ {
 		err := f.tryOnce(ctx, ask)
@@ -267,9 +269,9 @@ func (f *Fleet) tryOnce(ctx context.Context, ask func(context.Context) error) er
 	return err
 }
 
-// Capacities returns what is left on servers, by id, with the tickets counted. The servers are
-// those that were listed last; of another, and of one whose evaluator does not answer, the reason
-// is given.
+// Capacities returns the amounts left on servers, by id, with the tickets counted. It knows the
+// servers that were listed last. Any other server, and one whose evaluator does not answer, gets a
+// reason instead of amounts.
 func (f *Fleet) Capacities(
 	ctx context.Context, servers []string, tickets []placement.Ticket, now int64,
 ) map[string]Capacity {
@@ -284,7 +286,7 @@ func (f *Fleet) Capacities(
 			continue
 		}
 		out[id] = Capacity{Uncounted: "no evaluator has listed it"}
-		h, known := f.home[id]
+		h, known := f.listings[id]
 		if !known {
 			continue
 		}
@@ -326,7 +328,7 @@ func (f *Fleet) askCapacity(ctx context.Context, p *part, q *CapacityQuestion, o
 	}
 }
 
-// names are the resource names of the servers that were listed, as far as there is room for names.
+// names returns the resource names of the listed servers, as far as there is room for names.
 func (f *Fleet) names() []string {
 	names := placement.NewNames()
 	for _, p := range f.parts {
@@ -347,7 +349,7 @@ func namesOf(names *placement.Names) []string {
 	return out
 }
 
-// errorOfBatch names a batch that could not be evaluated.
+// errorOfBatch returns an error that names a batch that could not be evaluated.
 func (p *part) errorOfBatch(n int, b *Batch, err error) error {
 	msg := fmt.Sprintf("batch %d, of %d servers with %q first, could not be evaluated", n, len(b.Servers),
 		b.Servers[0].ID)

@@ -21,7 +21,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/remote"
 )
 
-// deal gives each server of a world, with what runs on it, to one of n worlds.
+// deal gives each server of a world, with its instances, to one of n worlds.
 func (w *world) deal(n int, to func(server int) int) []*world {
 	parts := make([]*world, n)
 	for i := range parts {
@@ -97,9 +97,9 @@ func (w *world) whole(tickets []placement.Ticket) *placement.Fleet {
 	return f
 }
 
-// A spread is kept over all evaluators: each server that is chosen is one that the filters keep
-// where the whole fleet is in one process, and none is chosen only if they keep none there. The
-// domains of a spread by rack lie across evaluators.
+// A spread is kept over all evaluators. Each chosen server is one that the filters keep where the
+// whole fleet is in one process. None is chosen only if the filters keep none there. The domains of
+// a spread by rack lie across evaluators.
 func TestSpreadIsCountedAcrossEvaluators(t *testing.T) {
 	beside, clients := overHTTP(t)
 	testrun.Check(t, func(t *rapid.T) {
@@ -165,8 +165,8 @@ func TestSpreadIsCountedAcrossEvaluators(t *testing.T) {
 	})
 }
 
-// What a capacity call moves for each server is the three amounts, and they are those that a placer
-// comes to that holds everything.
+// A capacity call moves three amounts for each server, and they equal those of a placer with all
+// data.
 func TestCapacityIsThreeNumbersComputedBesideTheData(t *testing.T) {
 	w, _ := easy()
 	w.servers[3].Status = "unknown"

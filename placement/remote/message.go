@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// text makes text that can be sent: a record with bytes that are no UTF-8 does not keep the others
-// of its batch from being sent.
+// text returns text that can be sent: bytes that are not UTF-8 are replaced, so that one bad record
+// does not spoil its batch.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func batchToProto(b *Batch) (*pb.EvaluateRequest, error) {
@@ -55,7 +55,7 @@ func batchFromProto(m *pb.EvaluateRequest) (*Batch, error) {
 	return b, nil
 }
 
-// chainToProto writes a chain: its name, or all of it.
+// chainToProto writes the name of a chain, or the whole chain if it has none.
 func chainToProto(c *Chain) (*pb.PlacementChain, error) {
 	if c.Name != "" {
 		return &pb.PlacementChain{Name: text(c.Name)}, nil
@@ -180,7 +180,7 @@ func settingsToProto(s *placement.Settings) *pb.PlacementSettings {
 	}
 }
 
-// chainFromProto reads a chain. One that is written out without settings has those of
+// chainFromProto reads a chain. A written-out chain without settings gets
 // placement.DefaultSettings.
 func chainFromProto(m *pb.PlacementChain) (Chain, error) {
 	c := Chain{Name: m.GetName(), Settings: placement.DefaultSettings()}

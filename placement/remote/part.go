@@ -8,41 +8,40 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// PartEvaluator is an evaluator that knows which servers it stands beside. Local is one, and Client
-// calls one.
+// PartEvaluator is an evaluator with a list of its own servers. Local is one, and Client calls one.
 type PartEvaluator interface {
 	Evaluator
-	// ListServers returns its servers without what runs on them. It may leave out those that do not
-	// match the query.
+	// ListServers returns the evaluator's servers without their instances. It may leave out servers
+	// that do not match the query.
 	ListServers(ctx context.Context, q placement.Query) ([]placement.Server, error)
-	// CountSpread returns what its servers have of the group of a request: a tally for each spread.
+	// CountSpread counts the group of a request on the evaluator's servers: a tally for each
+	// spread.
 	CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement.SpreadTally, error)
-	// Capacity returns what is left on servers, in their order.
+	// Capacity returns the amounts left on servers, in their order.
 	Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, error)
 }
 
 // SpreadQuestion asks how the group of a request is spread.
 type SpreadQuestion struct {
 	Request placement.Request
-	Tickets []placement.Ticket // those for servers of others do not count
+	Tickets []placement.Ticket // tickets for servers of other evaluators are ignored
 	Chain   Chain
 	Names   []string // resource names of the whole fleet
 	Now     int64    // Unix seconds
 }
 
-// CapacityQuestion asks what is left on servers.
+// CapacityQuestion asks for the amounts left on servers.
 type CapacityQuestion struct {
-	Servers []placement.Server // their Instances are not looked at
+	Servers []placement.Server // their Instances are ignored
 	Tickets []placement.Ticket // for these servers
 	Names   []string           // resource names of the whole fleet
 	Now     int64              // Unix seconds
 }
 
-// Capacity is what is left on a server: RFD 60's three attributes, and nothing else of what runs
-// there.
+// Capacity has the amounts left on a server: RFD 60's three attributes and nothing else.
 type Capacity struct {
-	CPU, Memory, Disk int64  // as plimsoll.Resources counts them; negative if more is booked
-	Uncounted         string // why there are no numbers; empty: there are
+	CPU, Memory, Disk int64  // in the units of plimsoll.Resources; negative if more is booked
+	Uncounted         string // why there are no amounts; empty: there are
 }
 
 // Resources returns the amounts by name; nil if there are none.
@@ -66,7 +65,7 @@ func checkCounts(servers, tickets, names int) error {
 	return nil
 }
 
-// ListServers returns the servers that the evaluator stands beside and that match the query.
+// ListServers returns the evaluator's own servers that match the query.
 func (l *Local) ListServers(ctx context.Context, q placement.Query) ([]placement.Server, error) {
 	if l.config.Servers == nil {
 		return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented,
@@ -75,8 +74,8 @@ func (l *Local) ListServers(ctx context.Context, q placement.Query) ([]placement
 	return l.config.Servers(ctx, q)
 }
 
-// CountSpread counts the instances of the request's group on the servers of this evaluator. It
-// fails if the instances of one of them cannot be loaded: a count without them would be wrong.
+// CountSpread counts the instances of the request's group on the servers of this evaluator. If the
+// instances of one server cannot be loaded it fails, because the count would be wrong.
 func (l *Local) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement.SpreadTally, error) {
 	if err := checkCounts(0, len(q.Tickets), len(q.Names)); err != nil {
 		return nil, err
@@ -118,8 +117,8 @@ func (l *Local) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement
 	return placement.NewPlacer(f, nil).Spreads(p, q.Now), nil
 }
 
-// counted returns the instances of a request's group by server, and all others too if where they
-// are decides which servers are for the request.
+// counted returns the instances of a request's group by server. It returns all other instances too
+// if their places decide which servers are eligible.
 func (l *Local) counted(
 	ctx context.Context, servers []placement.Server, r *placement.Request,
 ) (map[string][]placement.Instance, error) {
@@ -147,7 +146,7 @@ func (l *Local) counted(
 	return out, nil
 }
 
-// Capacity loads what runs on the servers and returns what that leaves.
+// Capacity loads the instances of the servers and returns the amounts left.
 func (l *Local) Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, error) {
 	if err := checkCounts(len(q.Servers), len(q.Tickets), len(q.Names)); err != nil {
 		return nil, err
@@ -169,7 +168,7 @@ func (l *Local) Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, 
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("calculate capacities: %w", context.Cause(ctx)) // some were not loaded for want of time
+		return nil, fmt.Errorf("calculate capacities: %w", context.Cause(ctx)) // some loads failed for lack of time
 	}
 	out := make([]Capacity, len(list))
 	for i := range list {

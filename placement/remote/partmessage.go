@@ -23,8 +23,7 @@ func queryToProto(q *placement.Query) *pb.PlacementQuery {
 	return m
 }
 
-// queryFromProto reads a query. One whose use of reservoirs is not known here leaves no server out
-// for it.
+// queryFromProto reads a query. An unknown use of reservoirs leaves no server out.
 func queryFromProto(m *pb.PlacementQuery) placement.Query {
 	c := wire.ConstraintsFromProto(m.GetConstraints())
 	q := placement.Query{

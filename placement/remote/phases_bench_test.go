@@ -28,10 +28,10 @@ type phases struct {
 	beside bool // 4: batches are evaluated beside the data
 }
 
-// far is a fleet whose data is behind HTTP: the servers as JSON, with what runs on them or without,
-// what runs on one, and an evaluator for each third of it. It counts the bytes that cross the
-// connections of its caller.
-type far struct {
+// distantFleet is a fleet whose data is behind HTTP: the servers as JSON, with or without their
+// instances, the instances of one server, and an evaluator for each third of the fleet. It counts
+// the bytes that cross the connections of its caller.
+type distantFleet struct {
 	w      *world
 	url    string
 	client *http.Client
@@ -57,10 +57,10 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// newFar makes a fleet of n servers with fifty instances each. One server in six is for the
-// request.
-func newFar(b *testing.B, n int) (*far, *remote.Order) {
-	f := &far{w: &world{instances: map[string][]placement.Instance{}, errs: map[string]error{}, heed: true}}
+// newDistantFleet makes a fleet of n servers with fifty instances each. One server in six is
+// eligible.
+func newDistantFleet(b *testing.B, n int) (*distantFleet, *remote.Order) {
+	f := &distantFleet{w: &world{instances: map[string][]placement.Instance{}, errs: map[string]error{}, heed: true}}
 	for i := range n {
 		s := placement.NewServer(fmt.Sprintf("server-%05d", i),
 			plimsoll.Resources{"cpu": 64_000, "memory": 256 << 30, "disk": 4 << 40})
@@ -128,9 +128,8 @@ func instancesJSON(list []placement.Instance) []byte {
 	return record.Instances
 }
 
-// serveServers answers with the servers that match a query, with what runs on them if that is asked
-// for.
-func (f *far) serveServers(w http.ResponseWriter, r *http.Request) {
+// serveServers answers with the servers that match a query, and with their instances if asked.
+func (f *distantFleet) serveServers(w http.ResponseWriter, r *http.Request) {
 	var q placement.Query
 	if text := r.FormValue("query"); text != "" {
 		if err := json.Unmarshal([]byte(text), &q); err != nil {
@@ -156,7 +155,7 @@ func (f *far) serveServers(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data) // the benchmark reads it
 }
 
-func (f *far) get(ctx context.Context, path string, values url.Values) ([]byte, error) {
+func (f *distantFleet) get(ctx context.Context, path string, values url.Values) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path+"?"+values.Encode(), nil)
 	if err != nil {
 		return nil, err
@@ -170,7 +169,7 @@ func (f *far) get(ctx context.Context, path string, values url.Values) ([]byte, 
 }
 
 // place places an order by some of the phases.
-func (f *far) place(
+func (f *distantFleet) place(
 	b *testing.B, p phases, pool *remote.Pool, o *remote.Order, seed uint64,
 ) (server string, loads int) {
 	settings := placement.DefaultSettings()
@@ -254,7 +253,7 @@ func BenchmarkPhases(b *testing.B) {
 		{"without-3", phases{query: true, lazy: true, beside: true}},
 	} {
 		b.Run(row.name, func(b *testing.B) {
-			f, o := newFar(b, 1000)
+			f, o := newDistantFleet(b, 1000)
 			pool, err := remote.NewPool(remote.Options{})
 			if err != nil {
 				b.Fatal(err)
@@ -276,10 +275,10 @@ func BenchmarkPhases(b *testing.B) {
 	}
 }
 
-// BenchmarkCapacities measures what is left on 1,000 servers: with what runs on them sent over the
-// wire, and calculated beside it.
+// BenchmarkCapacities calculates the amounts left on 1,000 servers, from instances sent over the
+// wire and beside the data.
 func BenchmarkCapacities(b *testing.B) {
-	f, _ := newFar(b, 1000)
+	f, _ := newDistantFleet(b, 1000)
 	b.Run("instances", func(b *testing.B) {
 		f.wire.Store(0)
 		for b.Loop() {

@@ -8,39 +8,39 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Servers lists servers. It may leave out those that do not match the query; RFD 60's phase 1.
+// Servers lists servers. It may leave out servers that do not match the query (RFD 60, phase 1).
 type Servers func(ctx context.Context, q placement.Query) ([]placement.Server, error)
 
-// Order is one placement.
+// Order describes one placement.
 type Order struct {
 	Request placement.Request
-	Tickets []placement.Ticket // those for servers that are not listed do not count
+	Tickets []placement.Ticket // tickets for servers that are not listed are ignored
 	Chain   *placement.Chain   // nil: placement.Default()
-	// Name is that of Chain with the evaluator; empty: the chain is written out. If there is a name
-	// and Chain is nil, what the chain asks for is not known here: all servers are listed, and
-	// looked at in batches of the default size.
+	// Name is the name under which the evaluator knows the chain; empty: the chain is written out.
+	// With a name and without Chain, the chain's query and settings are unknown here. All servers
+	// are then listed, and looked at in batches of the default size.
 	Name string
 	Now  int64 // Unix seconds
-	// Everything asks for all servers, also for those that a query would leave out, so that the
-	// steps tell of them too.
+	// Everything lists all servers, also those that a query would leave out, so that the steps
+	// include them.
 	Everything bool
 }
 
-// Result is what a placement came to.
+// Result is the outcome of a placement.
 type Result struct {
-	Server  string // the chosen one; empty: none
+	Server  string // id of the chosen server; empty: none
 	Score   float64
-	Servers int // listed
+	Servers int // servers listed
 	Looked  int // open servers that were looked at
 	Batches int
 	Loads   int // servers whose instances were loaded
 	Peak    int // most instances that an evaluator held at once
-	Unsent  int // servers that are closed anyway, of which a batch was too full to tell
+	Unsent  int // closed servers left out of full batches, and so of the steps
 	Steps   []placement.Step
-	Failed  []PartError // evaluators that could not be asked; their servers were left out
+	Failed  []PartError // evaluators that did not answer; their servers were left out
 }
 
-// Place has the servers of one list evaluated in batches by one evaluator; see Fleet.Place.
+// Place evaluates the servers of one list in batches with one evaluator; see Fleet.Place.
 func Place(ctx context.Context, e Evaluator, servers Servers, rng *rand.PCG, o *Order) (Result, error) {
 	f, err := NewFleet([]Part{{Evaluator: listed{e, servers}}}, FleetOptions{})
 	if err != nil {
@@ -49,7 +49,7 @@ func Place(ctx context.Context, e Evaluator, servers Servers, rng *rand.PCG, o *
 	return f.Place(ctx, rng, o)
 }
 
-// listed is an evaluator with a list of servers that is known elsewhere.
+// listed is an evaluator whose list of servers comes from elsewhere.
 type listed struct {
 	Evaluator
 	servers Servers
@@ -73,12 +73,12 @@ func (l listed) Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, 
 	return nil, plimsoll.Errorf(plimsoll.CodeUnimplemented, "this evaluator cannot calculate capacities")
 }
 
-// query returns what a source may leave out.
+// query returns the filters that a source of servers may apply.
 func (o *Order) query(chain *placement.Chain) (placement.Query, error) {
 	f := placement.NewFleet(placement.NewNames())
 	spreads := len(o.Request.Constraints.Spread) + len(o.Request.Preferences.Spread)
 	f.Loader.Spreads = func(*placement.Request) ([]placement.GroupSpread, error) {
-		return make([]placement.GroupSpread, spreads), nil // they are counted where the instances are known
+		return make([]placement.GroupSpread, spreads), nil // the evaluators count them
 	}
 	p, err := chain.Prepare(f, &o.Request)
 	if err != nil {
@@ -91,7 +91,7 @@ func (o *Order) query(chain *placement.Chain) (placement.Query, error) {
 	return p.Query(), nil
 }
 
-// sent is the chain as an evaluator is told of it.
+// sent returns the chain as it is sent to an evaluator.
 func (o *Order) sent(chain *placement.Chain) Chain {
 	if o.Name != "" {
 		return Chain{Name: o.Name}
@@ -99,7 +99,7 @@ func (o *Order) sent(chain *placement.Chain) Chain {
 	return Chain{Text: chain.Expanded(), Settings: chain.Settings}
 }
 
-// check refuses an answer that does not belong to the batch.
+// check refuses an answer that does not fit the batch.
 func (e *Evaluation) check(b *Batch) error {
 	for _, s := range e.Survivors {
 		if s.Place < 0 || s.Place >= len(b.Servers) {
@@ -119,5 +119,5 @@ func (e *Evaluation) check(b *Batch) error {
 	return nil
 }
 
-// maxStages is above the most stages that a chain of package placement may have.
+// maxStages is more than the most stages of a chain of package placement.
 const maxStages = 1000

@@ -42,7 +42,7 @@ func mustLocal(t testing.TB, c remote.Config) *remote.Local {
 	return l
 }
 
-// world is a fleet and what runs on it, and a source of both.
+// world is a fleet with its instances, and a source of both.
 type world struct {
 	servers   []placement.Server
 	instances map[string][]placement.Instance // by server
@@ -83,8 +83,8 @@ func (w *world) source() remote.Source {
 	}
 }
 
-// draw draws a world of servers, some of which take nothing or have traits, gpus or labels, and
-// what runs on them.
+// draw draws a world: servers, some of them closed or with traits, gpus or labels, and their
+// instances.
 func (w *world) draw(t *rapid.T) {
 	*w = world{instances: map[string][]placement.Instance{}, errs: map[string]error{}}
 	for i := range rapid.IntRange(0, 40).Draw(t, "servers") {
@@ -277,9 +277,9 @@ func easy() (*world, *remote.Order) {
 	return w, o
 }
 
-// Instances are loaded only for servers that pass the filters before them: in the easy case for no
-// more than twenty of 120 servers, even if nothing fits and all are looked at. What is held at once
-// is no more than one batch.
+// Instances are loaded only for servers that pass the filters before them. In the easy case these
+// are at most twenty of 120 servers, even if nothing fits and all are looked at. At most one batch
+// is held at once.
 func TestOnlySurvivorsAreLoaded(t *testing.T) {
 	w, o := easy()
 	client := serve(t, mustLocal(t, remote.Config{Source: w.source()}), remote.Serving{})
@@ -366,8 +366,7 @@ func TestALoadThatHangsDropsItsServer(t *testing.T) {
 	}
 }
 
-// Of servers that are closed no more go with a batch than it may hold, and what is left out is
-// counted.
+// A batch has at most as many closed servers as it may hold, and the others are counted.
 func TestClosedServersDoNotOverfillABatch(t *testing.T) {
 	w := &world{}
 	for i := range 5000 {

@@ -11,23 +11,23 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Source is where it is known what runs on the servers.
+// Source has the functions that find the instances of servers.
 type Source struct {
-	// Instances returns what runs on a server.
+	// Instances returns the instances of a server.
 	Instances func(ctx context.Context, server string) ([]placement.Instance, error)
-	// Instance returns the server that an instance runs on, and its owner; nil: instances are not
-	// found by their ids.
+	// Instance returns the server of an instance and the instance's owner; nil: instances are not
+	// found by id.
 	Instance func(ctx context.Context, id string) (server, owner string, err error)
-	// Group returns the instances of a group of a job, by server; nil: those of all servers are
-	// loaded to find them.
+	// Group returns the instances of a group of a job, by server; nil: the instances of all servers
+	// are loaded and searched.
 	Group func(ctx context.Context, job, group string) (map[string][]placement.Instance, error)
 }
 
 // Options bound the calls of a Pool.
 type Options struct {
 	Parallel int           // calls at a time; 0: 16
-	Timeout  time.Duration // for each of them; 0: two seconds
-	Late     int           // calls that may go on after their time, beside those; 0: as Parallel
+	Timeout  time.Duration // time for each call; 0: two seconds
+	Late     int           // calls that may go on after their time, in addition; 0: as Parallel
 }
 
 // The defaults of Options.
@@ -36,14 +36,14 @@ const (
 	DefaultTimeout  = 2 * time.Second
 )
 
-// Pool bounds calls. It may be shared, and is meant to be by all that call the same source.
+// Pool bounds calls. It is safe for concurrent use, and all callers of one source should share it.
 type Pool struct {
 	timeout time.Duration
-	waited  chan struct{} // a token for each call that somebody waits for
+	waited  chan struct{} // a token for each call with a waiting caller
 	alive   chan struct{} // a token for each call that has not returned
 }
 
-// NewPool returns a pool in which nothing is under way.
+// NewPool returns a pool without calls.
 func NewPool(o Options) (*Pool, error) {
 	if o.Parallel < 0 || o.Timeout < 0 || o.Late < 0 {
 		return nil, plimsoll.Invalid(
@@ -64,8 +64,8 @@ func NewPool(o Options) (*Pool, error) {
 	}, nil
 }
 
-// Wait ends the pool: it returns when every call has returned, those that outlived their time too,
-// and fails when ctx ends before. Calls that come meanwhile or after it fail.
+// Wait closes the pool. It returns when every call has returned, late ones included, and fails if
+// ctx ends before. New calls fail from then on.
 func (p *Pool) Wait(ctx context.Context) error {
 	for i := range cap(p.alive) {
 		select {
@@ -81,9 +81,9 @@ func (p *Pool) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Loader returns loader functions for a fleet that call the source within the bounds of the pool,
-// and not after ctx has ended. A call that fails, or does not answer in time, drops the one server
-// that it was for.
+// Loader returns the loader of a fleet. Its functions call the source within the bounds of the
+// pool, and not after ctx has ended. A call that fails, or does not answer in time, drops its one
+// server.
 func (p *Pool) Loader(ctx context.Context, s Source) placement.Loader {
 	l := placement.Loader{Within: p.timeout}
 	if s.Instances != nil {
@@ -91,9 +91,9 @@ func (p *Pool) Loader(ctx context.Context, s Source) placement.Loader {
 	}
 	if s.Instance != nil {
 		l.Instance = func(id string) (string, string, error) {
-			found, err := call(ctx, p, func(ctx context.Context) (home, error) {
+			found, err := call(ctx, p, func(ctx context.Context) (location, error) {
 				server, owner, err := s.Instance(ctx, id)
-				return home{server, owner}, err
+				return location{server, owner}, err
 			})
 			return found.server, found.owner, err
 		}
@@ -101,8 +101,8 @@ func (p *Pool) Loader(ctx context.Context, s Source) placement.Loader {
 	return l
 }
 
-// Bound is the Batch of a Loader of a pool of its own, for a fleet that lives as long as the
-// process. The Loader's Within is the timeout of the options.
+// Bound returns the Batch function of a Loader with its own pool, for a fleet that lives as long as
+// the process. Set the Loader's Within to the timeout of the options.
 func Bound(
 	f func(ctx context.Context, server string) ([]placement.Instance, error), o Options,
 ) (func([]string) []placement.Loaded, error) {
@@ -113,7 +113,7 @@ func Bound(
 	return p.Loader(context.Background(), Source{Instances: f}).Batch, nil
 }
 
-type home struct{ server, owner string }
+type location struct{ server, owner string }
 
 // batch loads the instances of servers, as many at a time as the pool allows.
 func (p *Pool) batch(ctx context.Context, s Source, servers []string) []placement.Loaded {
@@ -137,8 +137,8 @@ func (p *Pool) batch(ctx context.Context, s Source, servers []string) []placemen
 	return out
 }
 
-// call calls f within the bounds of the pool. It returns when f has, or when the time is over; in
-// that case f may go on.
+// call calls f within the bounds of the pool. It returns when f has returned or its time is over;
+// in that case f may go on.
 func call[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	select {
@@ -163,7 +163,7 @@ func call[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error
 		value T
 		err   error
 	}
-	answers := make(chan answer, 1) // so that one that comes late does not keep its goroutine
+	answers := make(chan answer, 1) // buffered, so that a late answer does not block its goroutine
 	go func() {
 		defer func() { <-p.alive }()
 		value, err := f(limited)

@@ -15,21 +15,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// DefaultDeadline is how long a handler works on a batch.
+// DefaultDeadline is the longest time that a handler works on a call.
 const DefaultDeadline = 30 * time.Second
 
 // bounds are those of a request and of an answer. A batch has many servers with many facts each.
 var bounds = wire.Bounds{Bytes: MaxBody, Decoded: 16 * MaxBody}
 
-// Serving says how a handler serves an evaluator.
+// Serving has the options of a handler.
 type Serving struct {
-	Deadline time.Duration // for a batch; 0: DefaultDeadline; a caller may allow less
-	Failed   func(error)   // is told of errors whose text does not go to callers; nil: nobody is
+	Deadline time.Duration // longest time for a call; 0: DefaultDeadline; a caller may allow less
+	Failed   func(error)   // called with errors whose text callers do not see; nil: not called
 }
 
 // NewHandler serves an evaluator as plimsoll.v1.PlacementService: with Connect, gRPC and gRPC-Web,
-// over HTTP/1.1 and HTTP/2. It returns the path under which a mux has to put the handler. One that
-// is a PartEvaluator answers all calls, another Evaluate alone.
+// over HTTP/1.1 and HTTP/2. It returns the handler and the path for it in a mux. A PartEvaluator
+// answers all calls, any other Evaluator only Evaluate.
 func NewHandler(e Evaluator, s Serving) (path string, handler http.Handler) {
 	if s.Deadline <= 0 {
 		s.Deadline = DefaultDeadline
@@ -105,7 +105,7 @@ func (s *service) Capacity(
 	})
 }
 
-// listedAtOnce is how many servers go into one message of a listing.
+// listedAtOnce is the number of servers in one message of a listing.
 const listedAtOnce = 500
 
 // ListServers is part of plimsollv1connect.PlacementServiceHandler.
@@ -136,7 +136,7 @@ func (s *service) ListServers(
 	return nil
 }
 
-// part is the evaluator, if it knows its servers.
+// part returns the evaluator if it knows its servers.
 func (s *service) part() (PartEvaluator, error) {
 	if e, ok := s.evaluator.(PartEvaluator); ok {
 		return e, nil
@@ -145,7 +145,7 @@ func (s *service) part() (PartEvaluator, error) {
 		"this evaluator does not know which servers are its own; it evaluates batches alone")
 }
 
-// answer works on one call, within the time that is allowed for it.
+// answer works on one call, within the deadline.
 func answer[M any](
 	ctx context.Context, s *service, work func(context.Context) (*M, error),
 ) (*connect.Response[M], error) {
@@ -167,7 +167,7 @@ type Client struct {
 }
 
 // NewClient returns an evaluator that calls the handler at a base URL, such as
-// http://127.0.0.1:9090. Time is bounded by the contexts of the calls.
+// http://127.0.0.1:9090. The contexts of the calls bound their time.
 func NewClient(client connect.HTTPClient, url string) *Client {
 	return &Client{
 		plimsollv1connect.NewPlacementServiceClient(
@@ -176,7 +176,7 @@ func NewClient(client connect.HTTPClient, url string) *Client {
 	}
 }
 
-// Evaluate has a batch evaluated. It is not tried again.
+// Evaluate sends a batch to the evaluator, once.
 func (c *Client) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (c *Client) Evaluate(ctx context.Context, b *Batch) (*Evaluation, error) {
 	return evaluationFromProto(answer.Msg), nil
 }
 
-// MaxListed is how many servers one evaluator may list.
+// MaxListed is the largest number of servers that one evaluator may list.
 const MaxListed = 1 << 20
 
 // ListServers asks for the servers of the evaluator that match a query.
@@ -201,7 +201,7 @@ func (c *Client) ListServers(ctx context.Context, q placement.Query) ([]placemen
 	if err != nil {
 		return nil, wire.FromConnectError(err)
 	}
-	defer func() { _ = stream.Close() }() // all that it had to say is read, or an error is
+	defer func() { _ = stream.Close() }() // the stream is read to its end, or an error is returned
 	var out []placement.Server
 	for stream.Receive() {
 		for _, m := range stream.Msg().GetServers() {
@@ -218,7 +218,7 @@ func (c *Client) ListServers(ctx context.Context, q placement.Query) ([]placemen
 	return out, nil
 }
 
-// CountSpread asks what the evaluator's servers have of a group.
+// CountSpread asks the evaluator to count a group on its servers.
 func (c *Client) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placement.SpreadTally, error) {
 	m, err := spreadQuestionToProto(q)
 	if err != nil {
@@ -235,7 +235,7 @@ func (c *Client) CountSpread(ctx context.Context, q *SpreadQuestion) ([]placemen
 	return out, nil
 }
 
-// Capacity asks what is left on servers: three numbers for each come back.
+// Capacity asks for the amounts left on servers: three numbers for each.
 func (c *Client) Capacity(ctx context.Context, q *CapacityQuestion) ([]Capacity, error) {
 	answer, err := c.rpc.Capacity(ctx, connect.NewRequest(capacityQuestionToProto(q)))
 	if err != nil {

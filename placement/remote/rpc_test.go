@@ -35,7 +35,8 @@ func wholeBatch() *remote.Batch {
 		ID: "n2", NodeFacts: plimsoll.NodeFacts{Networks: map[string]bool{}}, Labels: map[string]string{},
 	}
 	settings := placement.DefaultSettings()
-	settings.Batch, settings.Capness, settings.Headnodes, settings.NoRoom, settings.MaxInstances, settings.SickFor = 0, true, true, true, 7, 60
+	settings.Batch, settings.Capness, settings.Headnodes, settings.NoRoom = 0, true, true, true
+	settings.MaxInstances, settings.SickFor = 7, 60
 	settings.Strategy, settings.OwnerRules = plimsoll.StrategyRandom, map[string]string{"bob": "node.id == 'n1'"}
 	settings.Weights.OwnerInstances = -3
 	return &remote.Batch{
@@ -122,8 +123,8 @@ func TestBytesThatAreNoText(t *testing.T) {
 	}
 }
 
-// What an evaluator cannot do is refused with the field that says so, in the same process and over
-// HTTP.
+// A batch that an evaluator cannot evaluate is refused with the field at fault, in the same process
+// and over HTTP.
 func TestBatchesAreRefused(t *testing.T) {
 	local := mustLocal(t, remote.Config{Source: (&world{}).source()})
 	client := serve(t, local, remote.Serving{})
@@ -311,9 +312,8 @@ func TestALocalEvaluatorNeedsASource(t *testing.T) {
 	}
 }
 
-// BenchmarkPlace places the easy case: 120 servers with fifty instances each, of which twenty pass
-// the filters by record, with a millisecond of latency for each load, in the same process and over
-// HTTP.
+// BenchmarkPlace places the easy case: 120 servers with fifty instances each, twenty of which pass
+// the filters on records. A load takes a millisecond. It runs in the same process and over HTTP.
 func BenchmarkPlace(b *testing.B) {
 	w, o := easy()
 	inner := w.source()

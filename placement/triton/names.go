@@ -2,8 +2,8 @@ package triton
 
 import "github.com/plimsoll-dev/plimsoll/placement"
 
-// With returns the profile for another fleet, which uses names: the same records, and stages of its
-// own. The records are shared, so read no more of them with either.
+// With returns the profile for another fleet, which uses names. It has the same records and its own
+// stages. Both profiles share the records, so read no more of them with either.
 //
 //	stages, err := profile.With(fleet.Names) // then NewChain(…, stages.Stages(), …)
 func (p *Profile) With(names *placement.Names) (*Profile, error) {

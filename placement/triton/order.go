@@ -11,16 +11,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Order is what is to be provisioned.
+// Order describes a machine to be provisioned.
 type Order struct {
 	VM, Package, Image json.RawMessage
 
-	// Bare says that the package is taken as it is. Otherwise one without any ratio gets the ratio
-	// 1 for memory.
+	// Bare leaves the ratios of the package as they are. Otherwise a package without any ratio gets
+	// the ratio 1 for memory.
 	Bare bool
 }
 
-// Request reads an order.
+// Request reads an order into a request.
 func (p *Profile) Request(order Order) (*placement.Request, error) {
 	var vm, pkg, img object
 	for _, part := range []struct {
@@ -80,7 +80,7 @@ func (p *Profile) packageRatios(pkg object, bare bool) map[string]float64 {
 	return ratios
 }
 
-// sizes says what is asked for and what must be free for it.
+// sizes sets the amounts that a request asks for and the amounts that must be free.
 func sizes(r *placement.Request, vm, pkg, img object) {
 	either := func(a, b any) any {
 		if truthy(a) {
@@ -120,7 +120,8 @@ func sizes(r *placement.Request, vm, pkg, img object) {
 	r.Needs[plimsoll.Disk] = amount(need+math.Ceil(files/mib)+diskReserve, mib)
 }
 
-// wantedTraits returns the traits of the machine, or else of its package, with those of the image.
+// wantedTraits returns the traits of the machine, or else of its package, together with the
+// image's.
 func wantedTraits(vm, pkg, img object) map[string]plimsoll.Trait {
 	traits := readTraits(pkg["traits"])
 	if _, ok := vm["traits"].(object); ok {
@@ -130,7 +131,7 @@ func wantedTraits(vm, pkg, img object) map[string]plimsoll.Trait {
 	return traits
 }
 
-// wantedNetworks returns alternatives, or tags that stand alone; nil if the machine says nothing.
+// wantedNetworks returns lists of alternative tags; nil if the machine names no networks.
 func wantedNetworks(vm object) [][]string {
 	if list, ok := vm["nic_tag_requirements"].([]any); ok {
 		out := make([][]string, 0, len(list))
@@ -219,9 +220,8 @@ func Settings(defaults []byte) (placement.Settings, error) {
 	return s, nil
 }
 
-// renamed are the fields of a server in owner rules, which are JavaScript, and what they are called
-// in a placement.Rule.
-var renamed = []struct {
+// ruleReplacements turn an owner rule, which is JavaScript, into a placement.Rule.
+var ruleReplacements = []struct {
 	from *regexp.Regexp
 	to   string
 }{
@@ -236,7 +236,7 @@ var renamed = []struct {
 }
 
 func rule(script string) string {
-	for _, r := range renamed {
+	for _, r := range ruleReplacements {
 		script = r.from.ReplaceAllString(script, r.to)
 	}
 	return script

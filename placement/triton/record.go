@@ -20,8 +20,8 @@ func readObject(field string, data []byte) (object, error) {
 	return o, nil
 }
 
-// Server reads a server of CNAPI, with its machines if it has any. A record that the original takes
-// for invalid gets a Fault.
+// Server reads a server of CNAPI, with its machines if it has any. A record that the original
+// refuses gets a Fault.
 func (p *Profile) Server(data []byte) (placement.Server, error) {
 	o, err := readObject("server", data)
 	if err != nil {
@@ -127,8 +127,8 @@ func texts(list []any) []string {
 	return out
 }
 
-// networks returns the tags of the interfaces and whether one that carries it is up; nil if the
-// server has no interfaces.
+// networks returns the tags of the interfaces, true if an interface with the tag is up. It returns
+// nil if the server has no interfaces.
 func networks(info object) map[string]bool {
 	physical, ok := info["Network Interfaces"].(object)
 	if !ok {
@@ -191,7 +191,7 @@ func machine(id string, o object) placement.Instance {
 	return in
 }
 
-// memoryName is what the memory of a machine is booked as.
+// memoryName returns the resource under which the memory of a machine is booked.
 func memoryName(brand string) string {
 	if brand == "kvm" || brand == "bhyve" {
 		return HVMMemory
@@ -224,7 +224,7 @@ func (p *Profile) Tickets(data []byte) ([]placement.Ticket, error) {
 	return out, nil
 }
 
-// provision adds what a machine takes that the record of its server does not know of yet.
+// provision adds the amounts of a machine that the record of its server does not yet include.
 func provision(in *placement.Instance, extra object) {
 	size := 0.0
 	disks, _ := extra["disks"].([]any)

@@ -8,8 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Stages returns the stages of package placement, with those replaced in which Triton's arithmetic
-// is its own.
+// Stages returns the stages of package placement, with Triton's arithmetic in those that need it.
 func (p *Profile) Stages() []placement.Stage {
 	list := placement.Stages()
 	for i := range list {
@@ -17,11 +16,11 @@ func (p *Profile) Stages() []placement.Stage {
 		case "calculate-unreserved":
 			s.Applies, s.Keep = nil, p.calculate
 		case "min-memory":
-			enough(s, plimsoll.Memory)
+			applyPackageRules(s, plimsoll.Memory)
 		case "min-cpu":
-			enough(s, plimsoll.CPU)
+			applyPackageRules(s, plimsoll.CPU)
 		case "min-disk":
-			enough(s, plimsoll.Disk)
+			applyPackageRules(s, plimsoll.Disk)
 		case "platform-versions":
 			if p.TextReleases {
 				*s = placement.PlatformStage(strings.Compare)
@@ -31,10 +30,9 @@ func (p *Profile) Stages() []placement.Stage {
 	return list
 }
 
-// enough makes a stage that compares what is asked for with what is free keep Triton's rules for
-// packages: without a package anything will do, and one without a ratio goes to servers without
-// one.
-func enough(s *placement.Stage, name string) {
+// applyPackageRules gives a stage that compares amounts Triton's rules for packages. Without a
+// package any server will do. A package without a ratio goes to servers without one.
+func applyPackageRules(s *placement.Stage, name string) {
 	applies, keep, why := s.Applies, s.Keep, s.Why
 	mismatch := func(v *placement.View) bool { return !(v.Request().Constraints.Class[name] > 0) }
 	s.Applies = func(r *placement.Prepared) bool { return !r.Request.AnyClass && applies(r) }
@@ -52,8 +50,8 @@ func enough(s *placement.Stage, name string) {
 	}
 }
 
-// calculate finds out what is free on a server, in whole percents of a core and MiB. It drops
-// nothing.
+// calculate computes the amounts left on a server, in whole percents of a core and MiB. It drops no
+// server.
 func (p *Profile) calculate(v *placement.View) bool {
 	h := p.hosts[v.ID()]
 	if !h.described {
@@ -66,7 +64,7 @@ func (p *Profile) calculate(v *placement.View) bool {
 
 	cpu := h.cores * 100
 	if v.Uncapped() > 0 {
-		cpu = 0 // what has no bound may take it all, and the others are promised beside it
+		cpu = 0 // a machine without a cap may take all, and the others are promised beside it
 	}
 	cpu -= used(placement.IndexCPU) / milliPercent / h.ratio(v, plimsoll.CPU)
 	v.SetFree(placement.IndexCPU, floor(cpu)*milliPercent)
@@ -80,14 +78,14 @@ func (p *Profile) calculate(v *placement.View) bool {
 	return true
 }
 
-// floor returns the whole part of an amount, in bounds in which it can be counted in any unit.
+// floor returns the whole part of an amount, within the bounds of any unit.
 func floor(n float64) int64 {
 	const most = float64(plimsoll.MaxAmount / mib)
 	return int64(math.Floor(max(-most, min(n, most))))
 }
 
-// ratio returns how often a resource may be promised on a server: 4 times for cpu if its record has
-// no ratios at all.
+// ratio returns how often a resource may be promised on a server. A record without any ratios
+// promises cpu 4 times.
 func (h *host) ratio(v *placement.View, name string) float64 {
 	switch r := v.Record().Overprovision[name]; {
 	case r > 0:

@@ -1,16 +1,22 @@
 // Package triton is a profile of package placement for fleets that are described by Triton's
-// records: the servers of CNAPI, the machines of VMAPI, packages, images, provisioning tickets and
-// the defaults of its designation.
+// records. These are the servers of CNAPI, the machines of VMAPI, packages, images, provisioning
+// tickets and the defaults of its designation.
 //
-// A Profile reads those records into servers, instances, requests, tickets and settings, and gives
-// the stages in which Triton's arithmetic is its own: what is free on a server (whole MiB and
-// percents, memory of hardware virtual machines that is not over-provisioned, a ZFS pool with
-// quotas that are partly filled) and what a package without a ratio may use. All other stages are
-// those of package placement; for them the profile renames fields and converts units only.
+//	profile, err := triton.New(names)
+//	server, err := profile.Server(record)
+//	chain, err := placement.NewChain(expression, profile.Stages(), nil, settings)
+//	request, err := profile.Request(triton.Order{VM: vm, Package: pkg, Image: image})
 //
-// It owns nothing, is pure, and belongs to the fleet whose names it was made with. It keeps a few
-// numbers for each server that it read. It agrees with the original as far as the conformance test
-// of package placement says.
+// A Profile reads those records into servers, instances, requests, tickets and settings. It also
+// gives the stages with Triton's own arithmetic. They calculate the amounts left on a server: whole
+// MiB and percents, hardware virtual machines whose memory is not over-provisioned, and a ZFS pool
+// with partly filled quotas. They also decide what a package without a ratio may use. All other
+// stages are those of package placement, for which the profile only renames fields and converts
+// units.
+//
+// The caller owns a profile, which is pure and belongs to the fleet whose names it was made with.
+// It keeps a few numbers for each server that it has read. Its agreement with the original is that
+// of the conformance test of package placement.
 package triton
 
 import (
@@ -27,48 +33,48 @@ const (
 	mib = 1 << 20
 	gib = 1 << 30
 
-	milliPercent = 10 // thousandths of a core in a percent of one
+	milliPercent = 10 // thousandths of a core in one percent
 
-	kvmOverhead   = 1024 * mib // memory that a kvm machine takes beside its own
+	kvmOverhead   = 1024 * mib // memory that a kvm machine takes in addition to its own
 	bhyveOverhead = 1280 * mib
-	kvmQuota      = 10 * gib // what the zone of a kvm machine may fill of the pool
+	kvmQuota      = 10 * gib // part of the pool that the zone of a kvm machine may fill
 	diskReserve   = 10240    // MiB that every request leaves free
-	poolShare     = 0.94     // of a pool that can be used
+	poolShare     = 0.94     // usable part of a pool
 
-	defaultLimit = 224 // instances on a server
+	defaultLimit = 224 // most instances on a server
 )
 
-// Resource names beside cpu, memory and disk: amounts that over-provisioning does not stretch. What
-// is booked as disk is what tickets add to quotas; the quotas of machines that exist stand in the
-// record of the server.
+// Names of resources besides cpu, memory and disk, which over-provisioning does not stretch. The
+// disk that is booked is the tickets' addition to quotas. The quotas of existing machines are part
+// of the server's record.
 const (
-	HVMMemory = "triton/hvm-memory" // bytes, of hardware virtual machines
-	Volumes   = "triton/volumes"    // bytes of the pool, of kvm machines
+	HVMMemory = "triton/hvm-memory" // bytes of hardware virtual machines
+	Volumes   = "triton/volumes"    // bytes of the pool for kvm machines
 )
 
 // Profile reads the records of one fleet.
 type Profile struct {
-	// TextReleases makes the stages compare releases as texts, as the original does: "10.0" is
-	// older than "7.0" then. Otherwise they compare as numbers. Set it before Stages is called.
+	// TextReleases makes the stages compare releases as texts, as the original does: "10.0" is then
+	// older than "7.0". Otherwise releases compare as numbers. Set it before Stages is called.
 	TextReleases bool
 
-	hvm, volumes int                // indexes of the two names of resources
-	override     map[string]float64 // ratios that stand for those of all servers and packages; nil: none do
+	hvm, volumes int                // indexes of HVMMemory and Volumes
+	override     map[string]float64 // ratios that replace those of all servers and packages; nil: none
 	hosts        map[string]host    // by server id
 }
 
-// host is what the free room of a server is calculated from.
+// host has the numbers that a server's free amounts are calculated from.
 type host struct {
-	described bool    // it has sysinfo
-	ratios    bool    // it has a set of ratios, maybe an empty one
+	described bool    // the record has sysinfo
+	ratios    bool    // the record has a set of ratios, maybe an empty one
 	cores     float64 // cpus
 	memory    float64 // bytes
-	reserve   float64 // part of the memory that is kept back
-	pool      float64 // bytes of the ZFS pool that can be used
-	fixed     float64 // of them, what images, cores, the system and volumes take
-	quota     float64 // of them, what zones may take
-	filled    float64 // of the quotas, what zones have taken
-	alloc     float64 // of them, what is taken by all
+	reserve   float64 // part of the memory that is reserved
+	pool      float64 // usable bytes of the ZFS pool
+	fixed     float64 // bytes of the pool that images, cores, the system and volumes take
+	quota     float64 // bytes of the pool that zones may take
+	filled    float64 // bytes of the quotas that zones have filled
+	alloc     float64 // bytes of the pool that are allocated in all
 }
 
 // New returns a profile for the fleet that uses names.
@@ -81,9 +87,9 @@ func New(names *placement.Names) (*Profile, error) {
 	return &Profile{hvm: names.Index(HVMMemory), volumes: names.Index(Volumes), hosts: map[string]host{}}, nil
 }
 
-// Override makes the profile use the same ratios for all servers and packages that it reads from
-// now on, as the product does unless the defaults say disable_override_overprovisioning: cpu 4,
-// memory 1 and disk 1, or the overprovision_ratio_ of the defaults.
+// Override sets the ratios of all servers and packages that the profile reads from now on, as the
+// product does. They are cpu 4, memory 1 and disk 1, or the overprovision_ratio_ of the defaults.
+// If the defaults set disable_override_overprovisioning, records keep their own ratios.
 func (p *Profile) Override(defaults []byte) error {
 	d, err := readObject("defaults", defaults)
 	if err != nil {
@@ -102,7 +108,7 @@ func (p *Profile) Override(defaults []byte) error {
 	return nil
 }
 
-// ratioNames are the names of ratios, as servers, packages and this module have them.
+// ratioNames are the names of ratios in servers, in packages and in this module.
 var ratioNames = [...]struct{ server, pack, old, name string }{
 	{"cpu", "overprovision_cpu", "", plimsoll.CPU},
 	{"ram", "overprovision_ram", "overprovision_memory", plimsoll.Memory},
@@ -111,11 +117,11 @@ var ratioNames = [...]struct{ server, pack, old, name string }{
 	{"net", "overprovision_net", "overprovision_network", "net"},
 }
 
-// object is a JSON object that is read leniently, as the original does: a field of a wrong type is
-// as good as none.
+// object is a JSON object that is read leniently, as the original does: a field of a wrong type
+// counts as absent.
 type object = map[string]any
 
-// number returns a number, or a text that is one; 0 if it is neither.
+// number returns a number, or the value of a text that is one; otherwise 0.
 func number(v any) float64 {
 	switch n := v.(type) {
 	case float64:
@@ -128,8 +134,8 @@ func number(v any) float64 {
 	return 0
 }
 
-// amount is a number of units as an amount of bytes or milli-cores: at most the largest one, and 0
-// for what is no amount.
+// amount returns a number of units in bytes or milli-cores, at most MaxAmount. It returns 0 if v is
+// no positive number.
 func amount(v any, unit float64) int64 {
 	if n := number(v) * unit; n > 0 {
 		return int64(math.Ceil(min(n, float64(plimsoll.MaxAmount))))
@@ -137,7 +143,7 @@ func amount(v any, unit float64) int64 {
 	return 0
 }
 
-// truthy is what JavaScript takes for true.
+// truthy reports whether JavaScript would take a value for true.
 func truthy(v any) bool {
 	switch x := v.(type) {
 	case nil:
@@ -152,7 +158,7 @@ func truthy(v any) bool {
 	return true
 }
 
-// off reports whether a switch of the defaults is there and not on.
+// off reports whether a switch of the defaults is present and not on.
 func off(d object, key string) bool {
 	v, ok := d[key]
 	return ok && (!truthy(v) || v == "false")

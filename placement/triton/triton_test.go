@@ -11,13 +11,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/triton"
 )
 
-const record = `{"uuid": "cn1", "setup": true, "status": "running", "reserved": false, "reservation_ratio": 0.25,
-	"memory_total_bytes": 68719476736, "memory_available_bytes": 0, "disk_pool_size_bytes": 1099511627776, "disk_pool_alloc_bytes": 0,
-	"disk_system_used_bytes": 0, "disk_installed_images_used_bytes": 0, "disk_cores_quota_used_bytes": 0, "disk_zone_quota_bytes": 0,
-	"disk_zone_quota_used_bytes": 0, "disk_kvm_quota_bytes": 0, "disk_kvm_zvol_volsize_bytes": 0, "overprovision_ratios": {"ram": 1},
-	"sysinfo": {"CPU Total Cores": 8, "Live Image": "20240101T000000Z", "Network Interfaces": {
-		"net0": {"Link Status": "up", "NIC Names": ["external"]}}},
-	"vms": {"vm1": {"owner_uuid": "ann", "brand": "bhyve", "max_physical_memory": 1024, "cpu_cap": 200, "state": "running"}}}`
+const record = `{"uuid": "cn1", "setup": true, "status": "running", "reserved": false,
+	"reservation_ratio": 0.25, "memory_total_bytes": 68719476736, "memory_available_bytes": 0,
+	"disk_pool_size_bytes": 1099511627776, "disk_pool_alloc_bytes": 0, "disk_system_used_bytes": 0,
+	"disk_installed_images_used_bytes": 0, "disk_cores_quota_used_bytes": 0, "disk_zone_quota_bytes": 0,
+	"disk_zone_quota_used_bytes": 0, "disk_kvm_quota_bytes": 0, "disk_kvm_zvol_volsize_bytes": 0,
+	"overprovision_ratios": {"ram": 1}, "sysinfo": {"CPU Total Cores": 8, "Live Image": "20240101T000000Z",
+	"Network Interfaces": {"net0": {"Link Status": "up", "NIC Names": ["external"]}}},
+	"vms": {"vm1": {"owner_uuid": "ann", "brand": "bhyve", "max_physical_memory": 1024, "cpu_cap": 200,
+	"state": "running"}}}`
 
 func Example() {
 	fleet := placement.NewFleet(placement.NewNames())
@@ -97,7 +99,7 @@ func TestFaultNamesTheField(t *testing.T) {
 	}
 }
 
-// What is not JSON, and a strategy that nobody knows, are refused with the field.
+// A text that is not JSON, and an unknown strategy, are refused with the field.
 func TestRefusesWhatIsNotUnderstood(t *testing.T) {
 	profile, err := triton.New(placement.NewNames())
 	if err != nil {
@@ -188,7 +190,7 @@ func TestPlaceDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// No record, however odd, stops the fleet, and what is free of it is bounded.
+// No record, however odd, stops the fleet, and the amounts left are bounded.
 func FuzzServer(f *testing.F) {
 	f.Add(record)
 	f.Add(

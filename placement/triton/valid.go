@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// fault says what the original's check of a server's record objects to; empty: nothing.
+// fault returns the first objection of the original's check of a server's record; empty: none.
 func fault(o object) string {
 	if _, ok := o["uuid"].(string); !ok {
 		return problem("uuid", o["uuid"])

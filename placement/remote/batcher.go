@@ -10,30 +10,31 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// dealer has batch after batch evaluated for one placement. A batch is of servers of one evaluator.
-type dealer struct {
+// batcher draws batches for one placement and sends them to evaluators. The servers of a batch all
+// belong to one evaluator.
+type batcher struct {
 	of      *Fleet
 	order   *Order
 	chain   *placement.Chain
-	fleet   *placement.Fleet // all servers, without what runs on them
-	hands   []*hand
+	fleet   *placement.Fleet // all servers, without instances
+	draws   []*partDraw
 	tickets map[int32][]placement.Ticket // by slot
 	spreads []placement.GroupSpread      // over all evaluators
 	steps   placement.StepSum
 	result  Result
 }
 
-// hand is the servers of one evaluator that were not yet drawn.
-type hand struct {
+// partDraw draws the servers of one evaluator.
+type partDraw struct {
 	part  *part
-	first int32 // slot of its first server
-	size  int   // of its batches
-	left  int
+	first int32 // slot of the evaluator's first server
+	size  int   // open servers of a batch
+	left  int   // servers not yet drawn; 0: draw no more
 	next  func() (uint64, []int32, bool)
 }
 
-func (f *Fleet) newDealer(chain *placement.Chain, o *Order) (*dealer, error) {
-	d := &dealer{
+func (f *Fleet) newBatcher(chain *placement.Chain, o *Order) (*batcher, error) {
+	d := &batcher{
 		of: f, order: o, chain: chain, fleet: placement.NewFleet(placement.NewNames()),
 		tickets: map[int32][]placement.Ticket{},
 	}
@@ -42,15 +43,16 @@ func (f *Fleet) newDealer(chain *placement.Chain, o *Order) (*dealer, error) {
 	}
 	d.fleet.Names.Amounts(o.Request.Resources)
 	for _, p := range f.parts {
-		h := &hand{part: p, first: int32(d.fleet.Len()), left: len(p.servers), size: chain.BatchSize(len(p.servers))}
-		if h.size > MaxServers {
+		n := len(p.servers)
+		from := &partDraw{part: p, first: int32(d.fleet.Len()), left: n, size: chain.BatchSize(n)}
+		if from.size > MaxServers {
 			return nil, plimsoll.Invalid("batch",
-				"is %d servers; an evaluator takes at most %d, so make the chain's batches smaller", h.size, MaxServers)
+				"is %d servers; an evaluator takes at most %d, so make the chain's batches smaller", from.size, MaxServers)
 		}
 		for i := range p.servers {
-			d.fleet.Put(h.first+int32(i), &p.servers[i])
+			d.fleet.Put(from.first+int32(i), &p.servers[i])
 		}
-		d.hands = append(d.hands, h)
+		d.draws = append(d.draws, from)
 	}
 	for _, t := range o.Tickets {
 		if slot := d.fleet.Slot(t.Server); slot >= 0 {
@@ -61,9 +63,9 @@ func (f *Fleet) newDealer(chain *placement.Chain, o *Order) (*dealer, error) {
 	return d, nil
 }
 
-// countSpreads has the group of a request counted that is to be spread. A bound on the spread needs
-// the count of every evaluator; a preference goes by those that answer.
-func (d *dealer) countSpreads(ctx context.Context) error {
+// countSpreads has the evaluators count the group of a request with a spread. A constraint needs
+// the count of every evaluator; a preference uses the counts of those that answer.
+func (d *batcher) countSpreads(ctx context.Context) error {
 	r := &d.order.Request
 	if len(r.Constraints.Spread)+len(r.Preferences.Spread) == 0 {
 		return nil
@@ -97,72 +99,71 @@ func (d *dealer) countSpreads(ctx context.Context) error {
 	return nil
 }
 
-// run has batches evaluated until a server is left of one. An evaluator that does not answer is
-// left out.
-func (d *dealer) run(ctx context.Context, rng *rand.PCG) error {
-	for _, h := range d.hands {
-		open := func(i int32) bool { return d.fleet.Open(h.first + i) }
-		next, stop := iter.Pull2(placement.NewDraw(rng).Deal(h.left, h.size, open))
+// run sends out batches until one has a survivor. An evaluator that does not answer is left out.
+func (d *batcher) run(ctx context.Context, rng *rand.PCG) error {
+	for _, from := range d.draws {
+		open := func(i int32) bool { return d.fleet.Open(from.first + i) }
+		next, stop := iter.Pull2(placement.NewDraw(rng).Batches(from.left, from.size, open))
 		defer stop()
-		h.next = next
+		from.next = next
 	}
 	for {
-		h := d.pick(rng)
-		if h == nil {
+		from := d.pick(rng)
+		if from == nil {
 			return nil
 		}
-		seed, drawn, ok := h.next()
-		if !ok || h.part.failed != nil {
-			h.left = 0
+		seed, drawn, ok := from.next()
+		if !ok || from.part.failed != nil {
+			from.left = 0
 			continue
 		}
-		h.left -= len(drawn)
-		chosen, err := d.evaluate(ctx, h, seed, drawn)
+		from.left -= len(drawn)
+		chosen, err := d.evaluate(ctx, from, seed, drawn)
 		if err != nil || chosen {
 			return err
 		}
 	}
 }
 
-// pick returns the evaluator of the next batch: each as likely as it has servers left; nil: none
-// has.
-func (d *dealer) pick(rng *rand.PCG) *hand {
+// pick returns the evaluator of the next batch at random, in proportion to its servers left; nil if
+// no evaluator has any.
+func (d *batcher) pick(rng *rand.PCG) *partDraw {
 	total, holders := 0, 0
-	var last *hand
-	for _, h := range d.hands {
-		if h.left > 0 {
-			total, holders, last = total+h.left, holders+1, h
+	var last *partDraw
+	for _, from := range d.draws {
+		if from.left > 0 {
+			total, holders, last = total+from.left, holders+1, from
 		}
 	}
 	if holders <= 1 {
 		return last
 	}
 	n := int(rng.Uint64() % uint64(total))
-	for _, h := range d.hands {
-		if n -= h.left; n < 0 {
-			return h
+	for _, from := range d.draws {
+		if n -= from.left; n < 0 {
+			return from
 		}
 	}
 	return last
 }
 
-// evaluate has a batch evaluated, and says whether a server of it was chosen.
-func (d *dealer) evaluate(ctx context.Context, h *hand, seed uint64, drawn []int32) (chosen bool, err error) {
+// evaluate sends out a batch, and reports whether a server of it was chosen.
+func (d *batcher) evaluate(ctx context.Context, from *partDraw, seed uint64, drawn []int32) (chosen bool, err error) {
 	d.result.Batches++
-	b := d.batch(h, seed, drawn)
+	b := d.batch(from, seed, drawn)
 	var answer *Evaluation
-	err = d.of.try(ctx, h.part, func(ctx context.Context) (err error) {
-		if answer, err = h.part.Evaluator.Evaluate(ctx, b); err == nil {
+	err = d.of.try(ctx, from.part, func(ctx context.Context) (err error) {
+		if answer, err = from.part.Evaluator.Evaluate(ctx, b); err == nil {
 			err = answer.check(b)
 		}
 		return err
 	})
 	if err != nil {
-		h.part.failed = h.part.errorOfBatch(d.result.Batches, b, err)
+		from.part.failed = from.part.errorOfBatch(d.result.Batches, b, err)
 		if !temporary(err) || ctx.Err() != nil {
-			return false, h.part.failed
+			return false, from.part.failed
 		}
-		h.left = 0
+		from.left = 0
 		return false, nil
 	}
 	d.result.Loads += answer.Loads
@@ -178,17 +179,16 @@ func (d *dealer) evaluate(ctx context.Context, h *hand, seed uint64, drawn []int
 	return true, nil
 }
 
-// batch makes a batch of servers that were drawn. Of closed ones only as many go with it as there
-// is room for: they are sent so that the steps tell of them.
-func (d *dealer) batch(h *hand, seed uint64, drawn []int32) *Batch {
+// batch makes a batch of drawn servers. Closed servers are sent for the steps only, as many as fit.
+func (d *batcher) batch(from *partDraw, seed uint64, drawn []int32) *Batch {
 	o := d.order
 	b := &Batch{Request: o.Request, Chain: o.sent(d.chain), Seed: seed, Now: o.Now, Names: namesOf(d.fleet.Names)}
 	closed := 0
 	for _, i := range drawn {
-		slot := h.first + i
+		slot := from.first + i
 		if d.fleet.Open(slot) {
 			d.result.Looked++
-		} else if closed++; closed > MaxServers-h.size {
+		} else if closed++; closed > MaxServers-from.size {
 			d.result.Unsent++
 			continue
 		}
@@ -199,8 +199,9 @@ func (d *dealer) batch(h *hand, seed uint64, drawn []int32) *Batch {
 	return b
 }
 
-// spreadsOf are the spreads as a batch needs them: of one by node, the counts of its own servers.
-func (d *dealer) spreadsOf(b *Batch) []placement.GroupSpread {
+// spreadsOf returns the spreads for a batch. A spread by node has the counts of the batch's servers
+// only.
+func (d *batcher) spreadsOf(b *Batch) []placement.GroupSpread {
 	if len(d.spreads) == 0 {
 		return nil
 	}
