@@ -345,7 +345,8 @@ func TestLogAddressMustAnswerTheChallenge(t *testing.T) {
 	}
 }
 
-// An agent that does not take the gateway's token is told from somebody who has not the node's key.
+// The errors for an agent that refuses the gateway's token and for a process without the node's key
+// differ.
 func TestRefusedTokenIsToldFromAFailedProof(t *testing.T) {
 	key := newKey(t, 1)
 	l, err := transport.Listen("127.0.0.1:0")
@@ -403,8 +404,8 @@ func TestRefusedTokenIsToldFromAFailedProof(t *testing.T) {
 	}
 }
 
-// What was found out about one connection does not hold for the next one: another process may
-// listen by then.
+// A fact learned about one connection does not hold for the next one: another process may listen by
+// then.
 func TestEachConnectionIsChallenged(t *testing.T) {
 	key := newKey(t, 1)
 	logs := &agentLogs{asked: make(chan *pb.ReadTaskLogRequest, 10)}
