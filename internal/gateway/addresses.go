@@ -265,15 +265,15 @@ func openSocket(node *pb.Node, path string) (socket *os.File, owner uint32, err 
 		told := badSocket(node, path, "is no socket that this gateway can open ("+reason(err)+")")
 		return nil, 0, unreachable{told, err}
 	}
-	if why, cause := ownerMismatch(node, dir, owner); why != "" {
+	if why, cause := socketMismatch(node, dir, owner); why != "" {
 		return nil, 0, errors.Join(unreachable{badSocket(node, path, why), cause}, socket.Close())
 	}
 	return socket, owner, nil
 }
 
-// ownerMismatch returns the reason why a socket of an owner in a directory cannot belong to a
-// node's agent. The reason is empty if it can.
-func ownerMismatch(node *pb.Node, dir *os.File, owner uint32) (why string, cause error) {
+// socketMismatch returns the reason why a socket of an owner in a directory cannot belong to a
+// node's agent; empty if it can. cause is the error of a file that this gateway may not read.
+func socketMismatch(node *pb.Node, dir *os.File, owner uint32) (why string, cause error) {
 	var is unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &is); err != nil || is.Uid != owner {
 		return "is in a directory of another user", nil

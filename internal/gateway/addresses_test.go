@@ -335,7 +335,8 @@ func TestLogAddressMustAnswerTheChallenge(t *testing.T) {
 				return
 			}
 			err := ending(t, stream)
-			if plimsoll.CodeOf(err) != plimsoll.CodeDenied || !strings.Contains(err.Error(), "has not the node's key") {
+			if plimsoll.CodeOf(err) != plimsoll.CodeDenied ||
+				!strings.Contains(err.Error(), "does not have the node's key") {
 				t.Errorf("error %v", err)
 			}
 			if len(logs.asked) != 0 {

@@ -177,8 +177,12 @@ func unproven(node *pb.Node, err error) error {
 		default: // no agent, or one that does not answer like an agent
 		}
 	}
-	return plimsoll.Errorf(plimsoll.CodeDenied, "whoever answers at %s, the log address of node %q, has not the node's key, so it is not the node's agent; "+
-		"see that the agent advertises its own address", node.GetAddress(), node.GetId())
+	return plimsoll.Errorf(
+		plimsoll.CodeDenied,
+		"the process at %s, the log address of node %q, does not have the node's key, so it is not the node's agent; "+
+			"see that the agent advertises its own address",
+		node.GetAddress(), node.GetId(),
+	)
 }
 
 // drop removes a client, unless another has taken its place.

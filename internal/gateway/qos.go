@@ -38,7 +38,7 @@ func checkNodeReport(req *pb.ReportNodeRequest) error {
 		return err
 	}
 	if req.GetReport() == nil {
-		return plimsoll.Invalid("report", "is missing; give what is to be said of the node")
+		return plimsoll.Invalid("report", "is missing; give the report on the node")
 	}
 	report := wire.NodeReportFromProto(req.GetReport())
 	if err := report.Validate(); err != nil {

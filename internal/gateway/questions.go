@@ -41,8 +41,8 @@ func (g *Gateway) ask(ctx context.Context, question *pb.Command) (*pb.Reply, err
 	return reply, err
 }
 
-func olderLeader(what string) error {
-	return plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader cannot %s; it may be of an older version", what)
+func olderLeader(verb string) error {
+	return plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader cannot %s; it may be of an older version", verb)
 }
 
 // ExplainTask asks the leader why a task waits or runs where it does.
@@ -113,7 +113,7 @@ func (s nodeService) NodeCapacity(
 		return nil, err
 	}
 	if reply.GetNodeCapacity() == nil {
-		return nil, olderLeader("tell what is left on nodes")
+		return nil, olderLeader("report the free resources of nodes")
 	}
 	return connect.NewResponse(reply.GetNodeCapacity()), nil
 }

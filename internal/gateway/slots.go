@@ -78,8 +78,8 @@ func (g *Gateway) streams(r *http.Request) bool { return g.methods[r.URL.Path].s
 // refused.
 type slotPool struct {
 	most  int
-	bound string // for the metric
-	name  string // for people
+	bound string // label of the bound in the metric of refusals
+	name  string // for error texts
 
 	mu struct {
 		sync.Mutex
@@ -92,8 +92,8 @@ type slotPool struct {
 // slot is the slot of one request.
 type slot struct {
 	of      *slotPool
-	arrival *transport.Arrival // nil: it came without a body
-	answer  *transport.Answer  // nil: nothing is known of it
+	arrival *transport.Arrival // nil: the request has no body
+	answer  *transport.Answer  // nil: the answer is not timed
 	list    *list.List         // the list that holds the slot; nil: it was given back or displaced
 	at      *list.Element
 }

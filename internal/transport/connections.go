@@ -114,7 +114,7 @@ func NewConnections(cfg ConnectionsConfig) *Connections {
 func OpenFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024 // the default of every Linux
+		return 1024 // every Linux grants as many
 	}
 	return int(min(limit.Cur, 1<<20))
 }

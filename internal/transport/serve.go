@@ -100,7 +100,9 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeC
 	}
 	socket, withdraw := l.Addr().Network() == "unix", func() {}
 	if cfg.Access == nil && !socket {
-		return errors.Join(fmt.Errorf("serve on %s: a listener of TCP needs an Access, which says whom it answers", l.Addr()), l.Close())
+		return errors.Join(
+			fmt.Errorf("serve on %s: a TCP listener needs an Access, which decides who may call it", l.Addr()), l.Close(),
+		)
 	}
 	if cfg.Access != nil {
 		if err := cfg.Access.prepare(); err != nil {

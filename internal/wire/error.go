@@ -115,7 +115,7 @@ func public(err error) *plimsoll.Error {
 		return plimsoll.Errorf(plimsoll.CodeDeadline, "the time allowed for the call ran out; try again, or allow more")
 	}
 	if e == nil || e.Code == plimsoll.CodeInternal {
-		return plimsoll.Errorf(plimsoll.CodeInternal, "something went wrong inside the server; its log says what")
+		return plimsoll.Errorf(plimsoll.CodeInternal, "something went wrong inside the server; its log has the cause")
 	}
 	told := &plimsoll.Error{Code: e.Code, Op: e.Op, Field: e.Field, Msg: e.Msg}
 	var cause *plimsoll.Error

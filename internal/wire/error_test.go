@@ -158,10 +158,10 @@ func TestWhatIsTold(t *testing.T) {
 		{"nothing", nil, nil},
 		{"another's error", errors.New(
 			"secret",
-		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
+		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log has the cause"}},
 		{"an internal error", plimsoll.Errorf(
 			plimsoll.CodeInternal, "secret",
-		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
+		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log has the cause"}},
 		{
 			"a cause that is not ours", inner,
 			&pb.Error{Code: "not_found", Field: "queue", Message: "there is no queue root.x"},
